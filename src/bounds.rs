@@ -1,0 +1,50 @@
+//! Every capacity and maximum, with its reason.
+
+use std::time::Duration;
+
+/// The longest agent id, in bytes. Bounds the hash key and the time to hash.
+pub const ID_BYTES_MAX: usize = 256;
+
+/// The most lanes a policy may have: a record of 64 words less its tag word
+/// and its conduct word.
+pub const LANES_MAX: usize = RECORD_WORDS_MAX - RECORD_WORDS_RESERVED;
+
+/// The longest lane name, in bytes, so that errors and metrics stay readable.
+pub const LANE_NAME_BYTES_MAX: usize = 64;
+
+/// The largest capacity (burst) of a lane, in tokens.
+pub const CAPACITY_MAX: u64 = 1_000_000_000_000;
+
+/// The fastest refill, in tokens per second: one token per nanosecond tick.
+pub const TOKENS_PER_SECOND_MAX: u64 = 1_000_000_000;
+
+/// A full refill takes less than this: ten years of 365.25 days. Together
+/// with the 36 years that 60 bits of nanoseconds hold, it leaves a limiter 26
+/// years of uptime before the range bites (and then it denies).
+pub const REFILL_MAX: Duration = Duration::from_secs(315_576_000);
+
+/// The most agents a limiter may be built for. 2^30 agents of six lanes
+/// reserve 93 GB of address space.
+pub const AGENTS_MAX: u64 = 1 << 30;
+
+/// What a limiter is built for when nothing is said.
+pub const AGENTS_DEFAULT: u64 = 1_000_000;
+
+/// The most requests in one call of [`check_many`](crate::Limiter::check_many).
+pub const BATCH_MAX: usize = 1 << 20;
+
+/// The share of records that are held when a limiter has the number of agents
+/// it was built for. At 3/4, with a neighbourhood of 96 records, fewer than
+/// one agent in 10,000 finds no vacant record.
+pub(crate) const LOAD_NUMERATOR: u64 = 3;
+pub(crate) const LOAD_DENOMINATOR: u64 = 4;
+
+/// Words of a record that are no lane: the tag and the conduct word.
+pub(crate) const RECORD_WORDS_RESERVED: usize = 2;
+pub(crate) const RECORD_WORDS_MIN: usize = 4;
+pub(crate) const RECORD_WORDS_MAX: usize = 64;
+
+/// How many victims a newcomer tries to inherit from before it is told
+/// [`Full`](crate::Error::Full). A try fails only if the victim returned in
+/// the nanoseconds between being chosen and being replaced.
+pub(crate) const LOSSY_TRIES_MAX: usize = 8;

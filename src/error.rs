@@ -1,0 +1,103 @@
+//! Calls that cannot be answered. A denial is not an error: it is a verdict.
+
+use crate::bounds::{AGENTS_MAX, ID_BYTES_MAX};
+use std::fmt;
+
+/// Why a call could not be answered. Nothing has been charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The agent id has no bytes.
+    EmptyId,
+    /// The agent id is longer than [`ID_BYTES_MAX`].
+    IdTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The policy has no such lane.
+    UnknownLane {
+        /// The lane's number as given.
+        lane: u32,
+        /// How many lanes the policy has; they are numbered from 0.
+        lanes: u32,
+    },
+    /// A cost of 0 asks nothing; use `status` to look.
+    ZeroCost,
+    /// The cost is larger than the lane's capacity, so it can never pass.
+    CostAboveCapacity {
+        /// What was asked.
+        cost: u64,
+        /// What the lane holds when it is full.
+        capacity: u64,
+    },
+    /// The agent is new, and no record of its neighbourhood may be given up.
+    Full,
+    /// `check_many` was given a different number of requests and answers, or
+    /// more than [`BATCH_MAX`](crate::BATCH_MAX) of them.
+    BatchSize {
+        /// How many requests there were.
+        requests: usize,
+        /// How many places for answers there were.
+        answers: usize,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::EmptyId => write!(f, "the agent id is empty; give 1 to {ID_BYTES_MAX} bytes"),
+            Error::IdTooLong { bytes } => {
+                write!(f, "the agent id has {bytes} bytes; at most {ID_BYTES_MAX} are allowed")
+            }
+            Error::UnknownLane { lane, lanes } => {
+                write!(f, "there is no lane {lane}; this policy has {lanes}, numbered from 0")
+            }
+            Error::ZeroCost => write!(f, "cost 0 asks nothing; give at least 1, or use status to look"),
+            Error::CostAboveCapacity { cost, capacity } => {
+                write!(f, "cost {cost} exceeds capacity {capacity} and can never pass")
+            }
+            Error::Full => write!(
+                f,
+                "no record is free for this new agent; build the limiter for more agents, or let it give records up"
+            ),
+            Error::BatchSize { requests, answers } => write!(
+                f,
+                "{requests} requests and {answers} places for answers; give as many of one as of the other, at most {}",
+                crate::BATCH_MAX
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Why a limiter could not be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A limiter holds 1 to [`AGENTS_MAX`] agents.
+    Agents {
+        /// The number as given.
+        agents: u64,
+    },
+    /// The system would not reserve the memory.
+    Memory {
+        /// How many bytes were asked for.
+        bytes: u64,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            BuildError::Agents { agents } => {
+                write!(f, "a limiter for {agents} agents; allowed are 1 to {AGENTS_MAX}")
+            }
+            BuildError::Memory { bytes } => {
+                write!(f, "the system would not reserve {bytes} bytes; build for fewer agents or lanes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

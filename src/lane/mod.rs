@@ -1,0 +1,236 @@
+//! Lane words and the pure steps on them.
+//!
+//! A lane is one word. Every kind of limit is a pure function from a word and
+//! the present instant to an [`Outcome`]: no atomics, no clock, no allocation.
+//! [`Record`](crate::record::Record) applies it with one compare-exchange.
+//!
+//! | kind | file | the word's 60 bits | fresh |
+//! |---|---|---|---|
+//! | token bucket | `bucket.rs` | the instant at which the bucket is full again | 0 |
+//!
+//! ```text
+//!  63                                        4 3        0
+//! ┌───────────────────────────────────────────┬──────────┐
+//! │      time: nanoseconds, 60 bits           │generation│
+//! └───────────────────────────────────────────┴──────────┘
+//! ```
+//!
+//! A step keeps the generation; only a change of tenant moves it on. So an
+//! exchange that was prepared for one tenant fails on the next, even when a
+//! refund or a reset has brought the time back to what it was.
+
+pub(crate) mod bucket;
+pub(crate) mod table;
+
+use crate::clock::{TICK_BITS, Tick};
+use std::fmt;
+use std::time::Duration;
+
+const GENERATION_BITS: u32 = 4;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+const _: () = assert!(TICK_BITS + GENERATION_BITS == u64::BITS);
+
+/// A lane's state. Zero is a lane that was never used.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct LaneWord(u64);
+
+impl LaneWord {
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn time(self) -> Tick {
+        Tick::from_nanos(self.0 >> GENERATION_BITS)
+    }
+
+    const fn generation(self) -> u64 {
+        self.0 & GENERATION_MASK
+    }
+
+    /// The same tenancy at another time.
+    pub(crate) const fn at(self, time: Tick) -> Self {
+        Self(time.as_nanos() << GENERATION_BITS | self.generation())
+    }
+
+    /// The next tenancy, at the given time.
+    pub(crate) const fn next_tenancy(self, time: Tick) -> Self {
+        Self(time.as_nanos() << GENERATION_BITS | (self.generation() + 1) & GENERATION_MASK)
+    }
+
+    /// Whether the lane carries no information at `now`: forgetting it changes nothing.
+    pub(crate) fn is_idle(self, now: Tick) -> bool {
+        self.time() <= now
+    }
+}
+
+impl fmt::Debug for LaneWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneWord").field("time", &self.time()).field("generation", &self.generation()).finish()
+    }
+}
+
+/// What a step would do: the word to put in place, if any, and the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome<A> {
+    /// `None` leaves the word as it is: a denial writes nothing.
+    pub(crate) next: Option<LaneWord>,
+    pub(crate) answer: A,
+}
+
+/// The answer to a check: may the agent do it, and what is left.
+///
+/// ```
+/// use tollgate::{Decision, Limit, Limiter, ManualClock, Policy};
+///
+/// let policy = Policy::builder().lane("http", Limit::per_minute(2)).build()?;
+/// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
+/// let http = limiter.lane("http").expect("named above");
+///
+/// let first = limiter.check("agent-7", http)?;
+/// assert_eq!((first.decision(), first.remaining(), first.capacity()), (Decision::Allow, 1, 2));
+/// limiter.check("agent-7", http)?;
+///
+/// let third = limiter.check("agent-7", http)?;
+/// assert!(!third.is_allowed());
+/// assert_eq!(third.retry_after(), Some(std::time::Duration::from_secs(30)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a verdict says whether the request may go on"]
+pub struct Verdict {
+    pub(crate) decision: Decision,
+    pub(crate) remaining: u64,
+    pub(crate) capacity: u64,
+    pub(crate) retry_after_ns: u64,
+    pub(crate) full_in_ns: u64,
+}
+
+/// The wait of a denial that no wait will lift.
+pub(crate) const RETRY_NEVER: u64 = u64::MAX;
+
+/// Whether a request may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// It may.
+    Allow,
+    /// It may, and the agent is near its limit.
+    Warn,
+    /// It may not; nothing was charged.
+    Deny,
+}
+
+impl Verdict {
+    /// Whether the request may go on.
+    pub const fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// Whether the request may go on, with or without a warning.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        !matches!(self.decision, Decision::Deny)
+    }
+
+    /// Whole tokens left after this request.
+    #[must_use]
+    pub const fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// What the lane holds when it is full.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How long a denied caller has to wait until the same request would pass,
+    /// exact to the nanosecond. `None` if the request was allowed, or if no
+    /// wait helps.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match (self.decision, self.retry_after_ns) {
+            (Decision::Deny, RETRY_NEVER) => None,
+            (Decision::Deny, nanos) => Some(Duration::from_nanos(nanos)),
+            _ => None,
+        }
+    }
+
+    /// How long until the lane is full again, if nothing more is charged.
+    #[must_use]
+    pub const fn full_in(&self) -> Duration {
+        Duration::from_nanos(self.full_in_ns)
+    }
+}
+
+/// A lane as it stands, without having been charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub(crate) remaining: u64,
+    pub(crate) capacity: u64,
+    pub(crate) next_in_ns: u64,
+    pub(crate) full_in_ns: u64,
+}
+
+impl Status {
+    /// Whole tokens that could be charged now.
+    #[must_use]
+    pub const fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// What the lane holds when it is full; 0 if it denies everything.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How long until there is one more whole token than now; `None` if there
+    /// never is, because the lane is full or denies everything.
+    #[must_use]
+    pub const fn next_in(&self) -> Option<Duration> {
+        if self.remaining == self.capacity { None } else { Some(Duration::from_nanos(self.next_in_ns)) }
+    }
+
+    /// How long until the lane is full again, if nothing more is charged.
+    #[must_use]
+    pub const fn full_in(&self) -> Duration {
+        Duration::from_nanos(self.full_in_ns)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_round_trip(time in 0..=Tick::MAX.as_nanos(), bits: u64) {
+            let time = Tick::from_nanos(time);
+            let word = LaneWord::from_bits(bits);
+            prop_assert_eq!(LaneWord::from_bits(word.bits()), word);
+            prop_assert_eq!(word.at(time).time(), time);
+            prop_assert_eq!(word.at(time).generation(), word.generation());
+            prop_assert_eq!(word.at(word.time()), word);
+            prop_assert_eq!(word.next_tenancy(time).time(), time);
+            prop_assert_ne!(word.next_tenancy(time), word.at(time));
+        }
+    }
+
+    #[test]
+    fn a_generation_returns_after_sixteen_tenancies_and_not_before() {
+        let first = LaneWord::default();
+        let mut word = first;
+        for _ in 1..16 {
+            word = word.next_tenancy(Tick::ZERO);
+            assert_ne!(word, first);
+        }
+        assert_eq!(word.next_tenancy(Tick::ZERO), first);
+    }
+}

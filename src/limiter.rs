@@ -1,0 +1,475 @@
+//! The limiter: reads the clock, finds the agent's record, charges the lane.
+
+use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, ID_BYTES_MAX};
+use crate::clock::{Clock, Tick};
+use crate::error::{BuildError, Error};
+use crate::lane::bucket::{self, BucketLimit};
+use crate::lane::table::LimitTable;
+use crate::lane::{LaneWord, Outcome, Status, Verdict};
+use crate::policy::{LaneId, Policy};
+use crate::record::Record;
+use crate::record::tag::{PlanId, TagWord};
+use crate::slab::hash::{AgentHash, HashKey};
+use crate::slab::{Found, Geometry, OnFull, Slab};
+use std::fmt;
+use std::time::Duration;
+
+/// An exact rate limiter for a fixed number of agents.
+///
+/// Share it by reference or in an `Arc`: every method takes `&self`, and any
+/// number of threads may call any of them at once. A check of a known agent
+/// takes no lock, allocates nothing and enters the kernel for nothing.
+///
+/// ```
+/// use tollgate::{Limit, Limiter, Policy};
+///
+/// let policy = Policy::builder()
+///     .lane("ws/light", Limit::per_minute(120))
+///     .lane("ws/heavy", Limit::per_minute(10))
+///     .build()?;
+/// let limiter = Limiter::builder(policy).agents(100_000).build()?;
+///
+/// let heavy = limiter.lane("ws/heavy").expect("named above");
+/// let verdict = limiter.check("agent-7", heavy)?;
+/// assert!(verdict.is_allowed());
+/// assert_eq!(verdict.remaining(), 9);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Limiter {
+    slab: Slab,
+    limits: LimitTable,
+    clock: Clock,
+    on_full: OnFull,
+    policy: Policy,
+}
+
+/// One request of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Who asks.
+    pub agent: &'a [u8],
+    /// For what.
+    pub lane: LaneId,
+    /// How much.
+    pub cost: u64,
+}
+
+/// What a limiter holds and has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Agents that hold a record now. Idle ones hold theirs until somebody
+    /// needs it or a sweep takes it.
+    pub agents: u64,
+    /// Records in all.
+    pub records: u64,
+    /// Records given to agents since the start.
+    pub claims: u64,
+    /// Idle records taken for newcomers or swept: nothing was lost.
+    pub idle_evictions: u64,
+    /// Records in debt given up for newcomers: their agents may return with
+    /// fresh buckets.
+    pub lossy_evictions: u64,
+    /// Exchanges that were lost to another thread and tried again.
+    pub retries: u64,
+}
+
+/// Builds a [`Limiter`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct LimiterBuilder {
+    policy: Policy,
+    agents: u64,
+    clock: Option<Clock>,
+    on_full: OnFull,
+    key: Option<HashKey>,
+    geometry: Option<Geometry>,
+}
+
+impl LimiterBuilder {
+    /// How many agents it must hold; 1 million if nothing is said.
+    ///
+    /// With up to six lanes it reserves 87 bytes for each, of which the system
+    /// commits what is touched: room for a third more agents than stated, so
+    /// that a newcomer nearly always finds a vacant record near its home.
+    pub fn agents(mut self, agents: u64) -> Self {
+        self.agents = agents;
+        self
+    }
+
+    /// Where its time comes from; the operating system's monotonic clock if nothing is said.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = Some(clock.into());
+        self
+    }
+
+    /// What happens to a new agent when no record near its home is free.
+    pub fn on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// A slab of chosen dimensions and a known key, for models and tests.
+    #[cfg(test)]
+    pub(crate) fn slab(mut self, geometry: Geometry, key: HashKey) -> Self {
+        self.geometry = Some(geometry);
+        self.key = Some(key);
+        self
+    }
+
+    /// Reserves the memory.
+    ///
+    /// # Errors
+    ///
+    /// If the number of agents is out of range, or the system refuses the memory.
+    pub fn build(self) -> Result<Limiter, BuildError> {
+        if !(1..=AGENTS_MAX).contains(&self.agents) {
+            return Err(BuildError::Agents { agents: self.agents });
+        }
+        let limits = LimitTable::new(&self.policy);
+        let geometry = self.geometry.unwrap_or_else(|| Geometry::for_agents(self.agents, limits.lanes()));
+        let slab = Slab::new(geometry, self.key.unwrap_or_else(HashKey::random))
+            .map_err(|bytes| BuildError::Memory { bytes })?;
+        let clock = self.clock.unwrap_or_else(Clock::os);
+        Ok(Limiter { slab, limits, clock, on_full: self.on_full, policy: self.policy })
+    }
+}
+
+impl Limiter {
+    /// Starts a limiter with this policy.
+    pub fn builder(policy: Policy) -> LimiterBuilder {
+        LimiterBuilder {
+            policy,
+            agents: AGENTS_DEFAULT,
+            clock: None,
+            on_full: OnFull::default(),
+            key: None,
+            geometry: None,
+        }
+    }
+
+    /// The policy it was built with.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The lane of this name.
+    #[must_use]
+    pub fn lane(&self, name: &str) -> Option<LaneId> {
+        self.policy.lane(name)
+    }
+
+    /// The present instant on its clock.
+    #[must_use]
+    pub fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    /// Bytes of address space it has reserved. It never takes more.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.slab.reserved_bytes()
+    }
+
+    /// May the agent do this once, now? Charges one token if so.
+    ///
+    /// # Errors
+    ///
+    /// See [`check_at`](Limiter::check_at).
+    #[inline]
+    pub fn check(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Verdict, Error> {
+        self.check_at(agent, lane, 1, self.clock.now())
+    }
+
+    /// May the agent spend `cost` tokens now? Charges all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// See [`check_at`](Limiter::check_at).
+    #[inline]
+    pub fn check_cost(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
+        self.check_at(agent, lane, cost, self.clock.now())
+    }
+
+    /// May the agent spend `cost` tokens at `now`?
+    ///
+    /// For callers that have the time at hand, and for tests. `now` counts on
+    /// this limiter's clock ([`Limiter::now`]); an older one than another
+    /// caller's only makes the answer stricter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`],
+    /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if
+    /// the agent is new and no record is free for it. An error charges nothing.
+    #[inline]
+    pub fn check_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        match self.slab.find(hash) {
+            Some(found) => match self.charge(found, lane, cost, now) {
+                Some(verdict) => verdict,
+                None => self.check_slowly(hash, lane, cost, now),
+            },
+            None => self.check_slowly(hash, lane, cost, now),
+        }
+    }
+
+    /// Answers a batch as if its requests were checked one by one, in order,
+    /// at one reading of the clock.
+    ///
+    /// A request that cannot be answered gets its own error and the others
+    /// proceed. `answers` takes one answer for each request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BatchSize`] if the two slices differ in length or are longer
+    /// than [`BATCH_MAX`]; then nothing was charged.
+    ///
+    /// ```
+    /// use tollgate::{Error, Limit, Limiter, ManualClock, Policy, Request};
+    ///
+    /// let policy = Policy::builder().lane("http", Limit::per_minute(1)).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
+    /// let lane = limiter.lane("http").expect("named above");
+    /// let ask = |agent: &'static str| Request { agent: agent.as_bytes(), lane, cost: 1 };
+    ///
+    /// let mut answers = [Err(Error::EmptyId); 4];
+    /// limiter.check_many(&[ask("a"), ask(""), ask("a"), ask("b")], &mut answers)?;
+    /// let allowed = answers.map(|answer| answer.map(|verdict| verdict.is_allowed()));
+    /// assert_eq!(allowed, [Ok(true), Err(Error::EmptyId), Ok(false), Ok(true)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_many(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>]) -> Result<(), Error> {
+        self.check_many_at(requests, answers, self.clock.now())
+    }
+
+    /// Answers a batch at `now`; see [`check_many`](Limiter::check_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`check_many`](Limiter::check_many).
+    pub fn check_many_at(
+        &self,
+        requests: &[Request<'_>],
+        answers: &mut [Result<Verdict, Error>],
+        now: Tick,
+    ) -> Result<(), Error> {
+        if requests.len() != answers.len() || requests.len() > BATCH_MAX {
+            return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
+        }
+        for (request, answer) in requests.iter().zip(answers) {
+            *answer = self.check_at(request.agent, request.lane, request.cost, now);
+        }
+        Ok(())
+    }
+
+    /// The agent's lane as it stands, without charging it or making the agent known.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
+    pub fn status(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Status, Error> {
+        self.status_at(agent, lane, self.clock.now())
+    }
+
+    /// The agent's lane as it stands at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Limiter::status).
+    pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        Ok(self.change(hash, lane, |limit, word| Outcome { next: None, answer: bucket::status(word, now, limit) }))
+    }
+
+    /// Gives `cost` tokens back, never beyond full. An agent without a record
+    /// is full already.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_at`](Limiter::check_at), less [`Error::Full`].
+    pub fn refund(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Status, Error> {
+        self.refund_at(agent, lane, cost, self.clock.now())
+    }
+
+    /// Gives `cost` tokens back at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`refund`](Limiter::refund).
+    pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        let price = self.limits.limit(PlanId::DEFAULT, lane).price(cost)?;
+        Ok(self.change(hash, lane, |limit, word| bucket::refund(word, now, limit, price)))
+    }
+
+    /// Fills one lane of the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
+    pub fn reset_lane(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<(), Error> {
+        self.reset_lane_at(agent, lane, self.clock.now())
+    }
+
+    /// Fills one lane of the agent at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset_lane`](Limiter::reset_lane).
+    pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        self.change(hash, lane, |limit, word| bucket::reset(word, now, limit));
+        Ok(())
+    }
+
+    /// Fills every lane of the agent, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    pub fn reset(&self, agent: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.reset_at(agent, self.clock.now())
+    }
+
+    /// Fills every lane of the agent at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Limiter::reset).
+    pub fn reset_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<(), Error> {
+        let agent = agent.as_ref();
+        self.policy.lanes().try_for_each(|(lane, _)| self.reset_lane_at(agent, lane, now))
+    }
+
+    /// Forgets the agent: its record is vacant again, and its next check is
+    /// its first. `false` if nothing was known of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    pub fn forget(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.forget_at(agent, self.clock.now())
+    }
+
+    /// Forgets the agent at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`forget`](Limiter::forget).
+    pub fn forget_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
+        let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
+        Ok(self.slab.forget(hash, now))
+    }
+
+    /// Vacates the records of agents that have been idle, with every lane
+    /// full, for `idle_for`, and says how many.
+    ///
+    /// Never needed for correctness: an idle record is taken when somebody
+    /// needs one. It makes [`Stats::agents`] count the agents of late. It
+    /// walks all records, so call it from a timer, every few minutes, say.
+    pub fn sweep(&self, idle_for: Duration) -> u64 {
+        self.sweep_at(idle_for, self.clock.now())
+    }
+
+    /// Sweeps at `now`.
+    pub fn sweep_at(&self, idle_for: Duration, now: Tick) -> u64 {
+        // Before the origin nothing can have been idle.
+        now.checked_sub(idle_for).map_or(0, |since| self.slab.sweep(since))
+    }
+
+    /// What it holds and has seen. Walks a counter per 1,024 records.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let seen = self.slab.occupancy();
+        Stats {
+            agents: seen.held,
+            records: self.slab.records(),
+            claims: seen.claims,
+            idle_evictions: seen.idle_evictions,
+            lossy_evictions: seen.lossy_evictions,
+            retries: seen.retries,
+        }
+    }
+
+    /// Checks what every call brings, and finds the agent's place.
+    #[inline]
+    fn hash(&self, agent: &[u8], lane: LaneId) -> Result<AgentHash, Error> {
+        let bytes = agent.len();
+        if bytes.wrapping_sub(1) >= ID_BYTES_MAX {
+            return Err(if bytes == 0 { Error::EmptyId } else { Error::IdTooLong { bytes } });
+        }
+        let lanes = self.limits.lanes();
+        if lane.index() >= lanes {
+            return Err(Error::UnknownLane { lane: lane.number(), lanes: lanes as u32 });
+        }
+        Ok(self.slab.hash(agent))
+    }
+
+    /// Charges a record. `None` if it is no longer the agent's.
+    #[inline]
+    fn charge(&self, found: Found<'_>, lane: LaneId, cost: u64, now: Tick) -> Option<Result<Verdict, Error>> {
+        let limit = self.limits.limit(found.tag.plan(), lane);
+        let price = match limit.price(cost) {
+            Ok(price) => price,
+            Err(error) => return Some(Err(error)),
+        };
+        let step = |word| bucket::step(word, now, limit, price);
+        found.record.update(found.tag, lane, step, || self.slab.count_retry()).map(Ok)
+    }
+
+    /// The check of an agent that has no record yet, or just lost it.
+    #[cold]
+    fn check_slowly(&self, hash: AgentHash, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
+        let limit = self.limits.limit(PlanId::DEFAULT, lane);
+        let fresh = bucket::step(LaneWord::default(), now, limit, limit.price(cost)?);
+        if fresh.next.is_none() && self.slab.find(hash).is_none() {
+            return Ok(fresh.answer); // Denied even when full: not worth a record.
+        }
+        loop {
+            let claimed = self
+                .slab
+                .claim(hash, PlanId::DEFAULT, now, self.on_full, &|tag, record| self.debt_ratio(tag, record, now))?;
+            // The claim keeps the record the agent's, so the first round ends this.
+            if let Some(verdict) = self.charge(claimed.found, lane, cost, now) {
+                return verdict;
+            }
+        }
+    }
+
+    /// A record's largest share of debt over its lanes.
+    fn debt_ratio(&self, tag: TagWord, record: Record<'_>, now: Tick) -> u64 {
+        let limits = self.limits.row(tag.plan());
+        limits.iter().zip(record.lane_words()).map(|(limit, word)| limit.debt_ratio(word, now)).max().unwrap_or(0)
+    }
+
+    /// Applies a step other than a charge. An agent without a record has
+    /// fresh lanes, and nothing to change.
+    ///
+    /// The loop ends when the agent keeps a record for one round; each further
+    /// round is an eviction or a change of plan that was completed meanwhile.
+    fn change<A>(&self, hash: AgentHash, lane: LaneId, step: impl Fn(&BucketLimit, LaneWord) -> Outcome<A>) -> A {
+        loop {
+            let Some(found) = self.slab.find(hash) else {
+                return step(self.limits.limit(PlanId::DEFAULT, lane), LaneWord::default()).answer;
+            };
+            let limit = self.limits.limit(found.tag.plan(), lane);
+            let step = |word| step(limit, word);
+            if let Some(answer) = found.record.update(found.tag, lane, step, || self.slab.count_retry()) {
+                return answer;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("policy", &self.policy)
+            .field("clock", &self.clock)
+            .field("on_full", &self.on_full)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,384 @@
+//! A lane's numbers, in the words people use: so many per period, and a burst.
+
+use crate::bounds::{CAPACITY_MAX, REFILL_MAX, TOKENS_PER_SECOND_MAX};
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How much a lane lets through: a token bucket that holds `capacity` tokens
+/// and refills `tokens` of them every `per`.
+///
+/// The capacity is the number of tokens unless [`burst`](Limit::burst) says
+/// otherwise. A limit is a description: it is checked when the policy is built.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Limit;
+///
+/// let limit = Limit::new(10, Duration::from_secs(1)).burst(20);
+/// assert_eq!("10/second burst 20".parse(), Ok(limit));
+/// assert_eq!("60/min".parse(), Ok(Limit::per_minute(60)));
+/// assert_eq!("5 per 5 minutes".parse(), Ok(Limit::new(5, Duration::from_secs(300))));
+/// assert_eq!("deny".parse(), Ok(Limit::deny_all()));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limit(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Bucket { tokens: u64, per: Duration, capacity: u64 },
+    DenyAll,
+}
+
+impl Limit {
+    /// `tokens` every `per`, with a burst of as many.
+    #[must_use]
+    pub const fn new(tokens: u64, per: Duration) -> Self {
+        Self(Kind::Bucket { tokens, per, capacity: tokens })
+    }
+
+    /// `tokens` every second, with a burst of as many.
+    #[must_use]
+    pub const fn per_second(tokens: u64) -> Self {
+        Self::new(tokens, Duration::from_secs(1))
+    }
+
+    /// `tokens` every minute, with a burst of as many.
+    #[must_use]
+    pub const fn per_minute(tokens: u64) -> Self {
+        Self::new(tokens, MINUTE)
+    }
+
+    /// `tokens` every hour, with a burst of as many.
+    #[must_use]
+    pub const fn per_hour(tokens: u64) -> Self {
+        Self::new(tokens, HOUR)
+    }
+
+    /// `tokens` every 24 hours, with a burst of as many.
+    #[must_use]
+    pub const fn per_day(tokens: u64) -> Self {
+        Self::new(tokens, DAY)
+    }
+
+    /// Nothing passes, and no wait helps.
+    #[must_use]
+    pub const fn deny_all() -> Self {
+        Self(Kind::DenyAll)
+    }
+
+    /// The same rate with room for `capacity` tokens at once.
+    ///
+    /// Says nothing about [`deny_all`](Limit::deny_all), which stays what it is.
+    #[must_use]
+    pub const fn burst(self, capacity: u64) -> Self {
+        match self.0 {
+            Kind::Bucket { tokens, per, .. } => Self(Kind::Bucket { tokens, per, capacity }),
+            Kind::DenyAll => self,
+        }
+    }
+
+    /// How many tokens a full bucket holds; 0 for [`deny_all`](Limit::deny_all).
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        match self.0 {
+            Kind::Bucket { capacity, .. } => capacity,
+            Kind::DenyAll => 0,
+        }
+    }
+
+    /// Checks the numbers against what a word can hold.
+    ///
+    /// # Errors
+    ///
+    /// Says which number is out of range and what is allowed.
+    pub fn validate(&self) -> Result<(), LimitError> {
+        self.compile().map(|_| ())
+    }
+
+    /// The numbers a bucket computes with.
+    pub(crate) fn compile(&self) -> Result<BucketNumbers, LimitError> {
+        let Kind::Bucket { tokens, per, capacity } = self.0 else {
+            return Ok(BucketNumbers { ticks_per_token: 1, capacity: 0 });
+        };
+        if tokens == 0 || capacity == 0 {
+            return Err(LimitError::Zero);
+        }
+        if per.is_zero() {
+            return Err(LimitError::ZeroPeriod);
+        }
+        if capacity > CAPACITY_MAX {
+            return Err(LimitError::Capacity { capacity });
+        }
+        // Rounded up once, here: a token never takes less time than configured.
+        let ticks_per_token = per.as_nanos().div_ceil(u128::from(tokens));
+        if u128::from(tokens) > per.as_nanos() {
+            return Err(LimitError::TooFast { tokens, per });
+        }
+        match u64::try_from(ticks_per_token) {
+            Ok(ticks_per_token) if u128::from(ticks_per_token) * u128::from(capacity) < REFILL_MAX.as_nanos() => {
+                Ok(BucketNumbers { ticks_per_token, capacity })
+            }
+            _ => Err(LimitError::TooSlow { tokens, per, capacity }),
+        }
+    }
+}
+
+/// Numbers that make sense: `ticks_per_token >= 1`, and a whole bucket refills
+/// in less than [`REFILL_MAX`]. Capacity 0 is a lane that denies everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BucketNumbers {
+    pub(crate) ticks_per_token: u64,
+    pub(crate) capacity: u64,
+}
+
+impl fmt::Display for Limit {
+    /// Writes the text form, which parses back to the same limit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Kind::Bucket { tokens, per, capacity } = self.0 else {
+            return f.write_str("deny");
+        };
+        write!(f, "{tokens}/")?;
+        let nanos = per.as_nanos();
+        match UNITS.iter().find(|unit| nanos % unit.nanos == 0 && nanos > 0) {
+            Some(unit) if nanos == unit.nanos => f.write_str(unit.names[0])?,
+            Some(unit) => write!(f, "{}{}", nanos / unit.nanos, unit.names[1])?,
+            None => write!(f, "{nanos}ns")?,
+        }
+        if capacity != tokens {
+            write!(f, " burst {capacity}")?;
+        }
+        Ok(())
+    }
+}
+
+struct Unit {
+    nanos: u128,
+    /// The full name first, then the one used after a number.
+    names: &'static [&'static str],
+}
+
+/// Longest first, so that a period is written in the largest unit that fits.
+const UNITS: [Unit; 7] = [
+    Unit { nanos: DAY.as_nanos(), names: &["day", "d", "days"] },
+    Unit { nanos: HOUR.as_nanos(), names: &["hour", "h", "hours", "hr"] },
+    Unit { nanos: MINUTE.as_nanos(), names: &["minute", "min", "minutes", "m", "mins"] },
+    Unit { nanos: 1_000_000_000, names: &["second", "s", "seconds", "sec", "secs"] },
+    Unit { nanos: 1_000_000, names: &["millisecond", "ms", "milliseconds"] },
+    Unit { nanos: 1_000, names: &["microsecond", "us", "microseconds"] },
+    Unit { nanos: 1, names: &["nanosecond", "ns", "nanoseconds"] },
+];
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    /// Reads `"10/second burst 20"`, `"60/min"`, `"5 per 5 minutes"` or
+    /// `"deny"`. Numbers may have underscores; the numbers are checked too.
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let syntax = || LimitError::Syntax { text: text.chars().take(80).collect() };
+        let mut parts = Parts(text.trim());
+        if parts.0 == "deny" {
+            return Ok(Self::deny_all());
+        }
+        let tokens = parts.number().ok_or_else(syntax)?;
+        if !parts.take("/") && !parts.take("per") {
+            return Err(syntax());
+        }
+        let count = parts.number().unwrap_or(1);
+        let unit = parts.word();
+        let unit = UNITS.iter().find(|known| known.names.contains(&unit)).ok_or_else(syntax)?;
+        let nanos = u64::try_from(u128::from(count) * unit.nanos).map_err(|_| syntax())?;
+        let mut limit = Self::new(tokens, Duration::from_nanos(nanos));
+        if parts.take("burst") {
+            limit = limit.burst(parts.number().ok_or_else(syntax)?);
+        }
+        if !parts.0.is_empty() {
+            return Err(syntax());
+        }
+        limit.validate()?;
+        Ok(limit)
+    }
+}
+
+/// What is left to read of a limit's text. Each call takes from the front.
+struct Parts<'a>(&'a str);
+
+impl<'a> Parts<'a> {
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        let end = self.0.find(|c| !wanted(c)).unwrap_or(self.0.len());
+        let (head, rest) = self.0.split_at(end);
+        self.0 = rest.trim_start();
+        head
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut rest = Self(self.0);
+        let digits = rest.take_while(|c| c.is_ascii_digit() || c == '_');
+        let number = digits.replace('_', "").parse().ok()?;
+        self.0 = rest.0;
+        Some(number)
+    }
+
+    fn word(&mut self) -> &'a str {
+        self.take_while(|c| c.is_ascii_alphabetic())
+    }
+
+    fn take(&mut self, word: &str) -> bool {
+        match self.0.strip_prefix(word) {
+            Some(rest) => {
+                self.0 = rest.trim_start();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl TryFrom<&str> for Limit {
+    type Error = LimitError;
+
+    fn try_from(text: &str) -> Result<Self, LimitError> {
+        text.parse()
+    }
+}
+
+/// What is wrong with a limit's numbers or text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// A rate or a burst of 0.
+    Zero,
+    /// A period of no length.
+    ZeroPeriod,
+    /// The capacity is above [`CAPACITY_MAX`].
+    Capacity {
+        /// The capacity as given.
+        capacity: u64,
+    },
+    /// The refill is faster than [`TOKENS_PER_SECOND_MAX`].
+    TooFast {
+        /// Tokens per period.
+        tokens: u64,
+        /// The period.
+        per: Duration,
+    },
+    /// A full refill would take [`REFILL_MAX`] or longer.
+    TooSlow {
+        /// Tokens per period.
+        tokens: u64,
+        /// The period.
+        per: Duration,
+        /// How many tokens a full refill is.
+        capacity: u64,
+    },
+    /// The text is not a limit.
+    Syntax {
+        /// The text as given, its first 80 characters.
+        text: String,
+    },
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LimitError::Zero => {
+                write!(f, "a rate or burst of 0; give at least 1, or \"deny\" to let nothing through")
+            }
+            LimitError::ZeroPeriod => write!(f, "a period of 0; give at least 1 nanosecond"),
+            LimitError::Capacity { capacity } => {
+                write!(f, "capacity {capacity}; allowed are 1 to {CAPACITY_MAX}")
+            }
+            LimitError::TooFast { tokens, per } => {
+                write!(f, "{tokens} tokens per {per:?}; at most {TOKENS_PER_SECOND_MAX} per second are allowed")
+            }
+            LimitError::TooSlow { tokens, per, capacity } => write!(
+                f,
+                "{capacity} tokens at {tokens} per {per:?} take ten years or more to refill; allowed is less than {} seconds",
+                REFILL_MAX.as_secs()
+            ),
+            LimitError::Syntax { text } => write!(
+                f,
+                "{text:?} is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\""
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LimitError {}
+
+impl From<Infallible> for LimitError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, limit) in [
+            ("60/min", Limit::per_minute(60)),
+            (" 60 / minute ", Limit::per_minute(60)),
+            ("1_000/s burst 2_000", Limit::per_second(1_000).burst(2_000)),
+            ("5 per 5 minutes", Limit::new(5, Duration::from_secs(300))),
+            ("3/300s", Limit::new(3, Duration::from_secs(300))),
+            ("1/day", Limit::per_day(1)),
+            ("7/250ms burst 1", Limit::new(7, Duration::from_millis(250)).burst(1)),
+            ("deny", Limit::deny_all()),
+        ] {
+            assert_eq!(text.parse(), Ok(limit), "{text}");
+            assert_eq!(limit.to_string().parse(), Ok(limit), "{limit}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_limit() {
+        for text in [
+            "",
+            "60",
+            "60/",
+            "/min",
+            "60/fortnight",
+            "60/min burst",
+            "60/min burst 5 x",
+            "-1/s",
+            "1.5/s",
+            "99999999999999999999/s",
+        ] {
+            assert!(matches!(text.parse::<Limit>(), Err(LimitError::Syntax { .. })), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn zero_is_an_error_that_names_deny() {
+        for limit in [Limit::per_minute(0), Limit::per_minute(5).burst(0)] {
+            let error = limit.validate().expect_err("zero must be refused");
+            assert!(error.to_string().contains("\"deny\""), "{error}");
+        }
+        assert_eq!(Limit::new(5, Duration::ZERO).validate(), Err(LimitError::ZeroPeriod));
+    }
+
+    #[test]
+    fn the_edges_of_the_range_are_allowed_and_one_past_them_is_not() {
+        assert_eq!(Limit::per_second(TOKENS_PER_SECOND_MAX).validate(), Ok(()));
+        assert!(Limit::per_second(TOKENS_PER_SECOND_MAX + 1).validate().is_err());
+        assert_eq!(Limit::per_second(TOKENS_PER_SECOND_MAX).burst(CAPACITY_MAX).validate(), Ok(()));
+        assert!(Limit::per_second(TOKENS_PER_SECOND_MAX).burst(CAPACITY_MAX + 1).validate().is_err());
+        assert_eq!(Limit::per_day(1).burst(3_652).validate(), Ok(()));
+        assert!(Limit::per_day(1).burst(3_653).validate().is_err());
+        assert!(Limit::new(1, Duration::MAX).burst(CAPACITY_MAX).validate().is_err());
+    }
+
+    #[test]
+    fn a_token_never_takes_less_time_than_configured() {
+        assert_eq!(Limit::per_minute(7).compile().map(|n| n.ticks_per_token), Ok(8_571_428_572));
+        assert_eq!(Limit::per_minute(10).compile().map(|n| n.ticks_per_token), Ok(6_000_000_000));
+    }
+}

@@ -1,0 +1,233 @@
+//! An agent's state: a tag word, a word per lane, a conduct word; and the one
+//! loop in which lanes meet threads.
+//!
+//! ```text
+//! ┌───────┬────────┬────────┬─────┬────────┬─────────┐
+//! │  tag  │ lane 0 │ lane 1 │  …  │ lane n │ conduct │   4 to 64 words, a power of two
+//! └───────┴────────┴────────┴─────┴────────┴─────────┘
+//! ```
+//!
+//! Up to six lanes it is one 64-byte cache line. The last word is kept for
+//! conduct.
+//!
+//! # Why a charge is never lost, doubled, or made to somebody else
+//!
+//! A *tenancy* is the time from the exchange that publishes an agent's tag in
+//! a record to the one that replaces it. [`replace_tenant`](Record::replace_tenant)
+//! ends one, in this order, and only one thread at a time does so to a record
+//! (the region's lock, see [`slab`](crate::slab)):
+//!
+//! 1. **close**: the tag gets its closed bit by an exchange;
+//! 2. **bump**: each lane word gets the next generation by an exchange, which
+//!    requires the word to be idle if the eviction is to lose nothing;
+//! 3. **publish**: the new tag replaces the closed one by an exchange. It
+//!    fails if the tenant opened its tag again, and then nothing has happened
+//!    but that some generations moved on.
+//!
+//! [`update`](Record::update) charges: it loads the lane (a), reads the tag
+//! again (b), computes, and exchanges the lane word (c).
+//!
+//! *Claim*: if (b) sees the caller's open tag and (c) succeeds, then (c)
+//! happens in the tenancy that (b) saw, and the eviction that ends this
+//! tenancy takes the charge into account.
+//!
+//! Number the tenancies of the record. The bump that begins tenancy n divides
+//! the history of each lane word: what is written after it, up to the next
+//! such bump, belongs to n. Say the word loaded at (a) belongs to k, and (b)
+//! saw the open tag of j.
+//!
+//! - k <= j: (a) read bump k or something later, which synchronises with that
+//!   bump (Acquire with Release), so (b) sees the close that preceded it or
+//!   something later, and the first open tag after that is the tag of k.
+//! - j <= k: the tag of j was published after bump j, and (b) synchronises
+//!   with it, so the exchange (c) meets the word of j or of a later tenancy.
+//!   It succeeds only on the word of k, so j is not later than k.
+//! - So j = k, and the word did not change from (a) to (c): a bump always
+//!   changes the generation. (It would take sixteen changes of tenant during
+//!   one stall, and the same nanosecond, for a word to return.)
+//! - The eviction that ends tenancy k bumps this word after (c), by an
+//!   exchange that therefore sees the charge: the word is then idle only if
+//!   time has paid the charge back, and an inheriting newcomer inherits it.
+//!
+//! A tenant that finds its tag closed opens it (an exchange that lets the
+//! evictor's publish fail) and goes on: a thread that stalls or dies between
+//! close and publish blocks nobody. Since the closer holds the lock of the
+//! region, no second evictor can close the record in the meantime, so the
+//! publishing exchange cannot mistake a tag that was opened and closed again
+//! for its own.
+//!
+//! Each exchange is linearised where it succeeds; a denial and a status are
+//! linearised at the load (a), when the tag seen at (b) was in place.
+
+pub(crate) mod tag;
+
+use crate::bounds::RECORD_WORDS_RESERVED;
+use crate::clock::Tick;
+use crate::lane::{LaneWord, Outcome};
+use crate::policy::LaneId;
+use crate::sync::{AtomicU64, Ordering};
+use tag::TagWord;
+
+/// How a record passes from one tenant to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Succession {
+    /// Only if every lane is idle: nothing is lost.
+    Idle,
+    /// The newcomer takes over the lanes as they are, debt and all.
+    Inherit,
+    /// The lanes start afresh: the tenant is forgotten on purpose.
+    Forget,
+}
+
+/// A view of one record's words.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    words: &'a [AtomicU64],
+    lanes: usize,
+}
+
+impl<'a> Record<'a> {
+    /// A record of `lanes` lanes over all of `words`.
+    #[inline]
+    pub(crate) fn new(words: &'a [AtomicU64], lanes: usize) -> Self {
+        debug_assert!(lanes + RECORD_WORDS_RESERVED <= words.len());
+        Self { words, lanes }
+    }
+
+    /// Acquire, paired with the Release of the publishing exchange: whoever
+    /// sees a tag also sees the lane words it was published over.
+    #[inline]
+    pub(crate) fn tag(&self) -> TagWord {
+        TagWord::from_bits(self.words[0].load(Ordering::Acquire))
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &'a AtomicU64> {
+        self.words[1..=self.lanes].iter()
+    }
+
+    /// Exchanges the tag. Release pairs with [`tag`](Self::tag); Acquire
+    /// continues the order of those who changed it before.
+    fn exchange_tag(&self, seen: TagWord, next: TagWord) -> bool {
+        self.words[0].compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Opens a tag that an evictor closed: its tenant is back. `None` if the
+    /// record has changed hands or been opened by somebody else.
+    #[cold]
+    pub(crate) fn reopen(&self, seen: TagWord) -> Option<TagWord> {
+        self.exchange_tag(seen, seen.opened()).then_some(seen.opened())
+    }
+
+    /// Applies a pure step to one lane of the tenant that holds the tag `seen`.
+    ///
+    /// `None` means the tag is no longer that: look the agent up again.
+    /// `retried` is called after each exchange that another thread won. The
+    /// loop is lock-free: a lost round is another caller's success, or an
+    /// eviction that the next look at the tag ends.
+    #[inline]
+    pub(crate) fn update<A>(
+        &self,
+        seen: TagWord,
+        lane: LaneId,
+        step: impl Fn(LaneWord) -> Outcome<A>,
+        retried: impl Fn(),
+    ) -> Option<A> {
+        let lane = &self.words[1 + lane.index()];
+        loop {
+            // (a) Acquire, paired with the Release of the bump in
+            // `replace_tenant`: whoever reads a bumped word sees the tag closed.
+            let word = LaneWord::from_bits(lane.load(Ordering::Acquire));
+            // (b) The proof rests on this second look.
+            if self.tag() != seen {
+                return None;
+            }
+            let Outcome { next, answer } = step(word);
+            let Some(next) = next else {
+                return Some(answer);
+            };
+            // (c) Release, so that an evictor that reads the charged word has
+            // everything the charging thread did before it; the rest of the
+            // argument needs only that an exchange is atomic.
+            if lane.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Some(answer);
+            }
+            retried();
+        }
+    }
+
+    /// Whether every lane has been idle since `since` at the latest. A hint
+    /// unless the tag is closed.
+    pub(crate) fn is_idle(&self, since: Tick) -> bool {
+        self.lanes().all(|lane| LaneWord::from_bits(lane.load(Ordering::Relaxed)).is_idle(since))
+    }
+
+    /// The words as they stand, for ranking victims. A hint.
+    pub(crate) fn lane_words(&self) -> impl Iterator<Item = LaneWord> + use<'a> {
+        self.words[1..=self.lanes].iter().map(|lane| LaneWord::from_bits(lane.load(Ordering::Relaxed)))
+    }
+
+    /// Puts `next` in the place of the tenant `seen`, or of nobody.
+    ///
+    /// The caller holds the lock of the record's region. `now` decides what is
+    /// idle; no lane's time is left before `floor`. `false` means that the
+    /// tenant came back, or (with [`Succession::Idle`]) was not idle, and
+    /// keeps the record.
+    pub(crate) fn replace_tenant(
+        &self,
+        seen: TagWord,
+        next: TagWord,
+        succession: Succession,
+        now: Tick,
+        floor: Tick,
+    ) -> bool {
+        if seen.is_vacant() {
+            self.settle(floor);
+            return self.exchange_tag(seen, next);
+        }
+        // Close. A tag found closed was left so by a thread that died: every
+        // living closer holds the lock that this caller holds.
+        if !seen.is_closed() && !self.exchange_tag(seen, seen.closed()) {
+            return false;
+        }
+        for lane in self.lanes() {
+            if !bump(lane, succession, now, floor) {
+                // Not idle: the tenant gets its tag back, unless it took it.
+                self.exchange_tag(seen.closed(), seen.opened());
+                return false;
+            }
+        }
+        self.exchange_tag(seen.closed(), next)
+    }
+
+    /// Lifts the lanes of a vacant record to `floor`. Nobody else writes to
+    /// them: its last tenant's exchanges fail on the generation. Published by
+    /// the Release of the tag.
+    fn settle(&self, floor: Tick) {
+        for lane in self.lanes() {
+            let word = LaneWord::from_bits(lane.load(Ordering::Relaxed));
+            if word.time() < floor {
+                lane.store(word.at(floor).bits(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Moves a lane on to the next tenancy. `false` if it must be idle and is not.
+///
+/// The loop ends: the tag is closed, so each lost round is a charge by one of
+/// the callers that had passed the second look at the tag before.
+fn bump(lane: &AtomicU64, succession: Succession, now: Tick, floor: Tick) -> bool {
+    let mut word = LaneWord::from_bits(lane.load(Ordering::Acquire));
+    loop {
+        let time = match succession {
+            Succession::Idle if !word.is_idle(now) => return false,
+            Succession::Idle | Succession::Inherit => word.time().max(floor),
+            Succession::Forget => floor,
+        };
+        // Release, paired with (a) in `update`.
+        match lane.compare_exchange(word.bits(), word.next_tenancy(time).bits(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(bits) => word = LaneWord::from_bits(bits),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! From an agent id to its place: a keyed hash with a proven bound.
+//!
+//! The id is read as 64-bit characters c1 .. cn with its length as c0, and
+//!
+//! ```text
+//! h = top 64 bits of (k + k0*c0 + k1*c1 + … + kn*cn  mod 2^128)
+//! ```
+//!
+//! where every k is a secret random number of 128 bits. This is multilinear
+//! hashing: for characters of L bits computed modulo 2^K, the top K-L+1 bits
+//! are strongly universal (Lemire and Kaser, "Strongly universal string
+//! hashing is fast", 2014). Here K = 128 and L = 64, so any two different ids
+//! get a pair of 64-bit values that is uniform over all pairs: they collide
+//! with probability 2^-64, and in any b chosen bits with 2^-b.
+//!
+//! The sum is linear, and linear structure in the ids (counting up, say)
+//! would show in the homes. So it passes through a fixed bijection of 64-bit
+//! numbers, which leaves the bound as it is, because a bijection maps uniform
+//! pairs to uniform pairs, and scatters arithmetic progressions.
+//!
+//! **Against whom.** The bound holds for ids that were chosen without
+//! knowledge of the key: all that any client can do who has not read this
+//! process's memory or gained hash bits by some other channel. Hash values
+//! and the key never leave the slab. The key is expanded by SipHash-1-3 from
+//! the 128 random bits that the system gives `RandomState`.
+//!
+//! **Odds.** Two agents are taken for one if their tags (47 bits) agree and
+//! their homes are so near that each lies in the other's neighbourhood. Among
+//! N agents at the documented load that is about N * 96 * 0.75 / 2^47: for 10
+//! million agents 5 in a million that any two of them share a record, for one
+//! million 5 in ten million.
+
+use crate::bounds::ID_BYTES_MAX;
+use crate::record::tag::Tag;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+
+const CHARACTERS_MAX: usize = ID_BYTES_MAX / 8;
+
+/// The secret numbers of one slab.
+#[derive(Clone)]
+pub(crate) struct HashKey {
+    start: u128,
+    length: u128,
+    characters: [u128; CHARACTERS_MAX],
+}
+
+impl HashKey {
+    /// A key that nobody knows.
+    pub(crate) fn random() -> Self {
+        let random = RandomState::new();
+        let mut count = 0_u64;
+        Self::from_words(|| {
+            count += 1;
+            random.hash_one(count)
+        })
+    }
+
+    /// The key made of these words, for tests that must repeat.
+    pub(crate) fn from_words(mut word: impl FnMut() -> u64) -> Self {
+        let mut wide = || u128::from(word()) << 64 | u128::from(word());
+        Self { start: wide(), length: wide(), characters: std::array::from_fn(|_| wide()) }
+    }
+
+    /// The key's words, in the order in which [`from_words`](Self::from_words) takes them.
+    pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
+        let wide = [self.start, self.length].into_iter().chain(self.characters);
+        wide.flat_map(|number| [(number >> 64) as u64, number as u64])
+    }
+
+    /// Where the agent belongs. `id` has 1 to [`ID_BYTES_MAX`] bytes.
+    #[inline]
+    pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
+        debug_assert!((1..=ID_BYTES_MAX).contains(&id.len()));
+        let mut sum = self.start.wrapping_add(self.length.wrapping_mul(id.len() as u128));
+        let mut key = self.characters.iter();
+        let mut add = |character: u64| {
+            if let Some(key) = key.next() {
+                sum = sum.wrapping_add(key.wrapping_mul(u128::from(character)));
+            }
+        };
+        // All but the last one to eight bytes in whole characters, then the
+        // last eight bytes, which may overlap: for a given length that is one
+        // to one.
+        let mut rest = id;
+        while let [a, b, c, d, e, f, g, h, tail @ ..] = rest {
+            if tail.is_empty() {
+                break;
+            }
+            add(u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]));
+            rest = tail;
+        }
+        add(last_character(id));
+        AgentHash(scatter((sum >> 64) as u64))
+    }
+}
+
+/// The last eight bytes, or all of a shorter id.
+#[inline]
+fn last_character(id: &[u8]) -> u64 {
+    if let Some(last) = id.last_chunk::<8>() {
+        return u64::from_le_bytes(*last);
+    }
+    if let (Some(first), Some(last)) = (id.first_chunk::<4>(), id.last_chunk::<4>()) {
+        return u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last));
+    }
+    id.iter().fold(0, |character, byte| character << 8 | u64::from(*byte))
+}
+
+/// A fixed bijection that breaks linear structure.
+#[inline]
+const fn scatter(sum: u64) -> u64 {
+    let mixed = (sum ^ sum >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25); // Odd, so it has an inverse.
+    mixed ^ mixed >> 32
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashKey(secret)")
+    }
+}
+
+/// An agent's hash: its home, its tag and its fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AgentHash(u64);
+
+impl AgentHash {
+    /// The home group among `groups`: the high bits, scaled.
+    #[inline]
+    pub(crate) fn home(self, groups: usize) -> usize {
+        ((u128::from(self.0) * groups as u128) >> 64) as usize
+    }
+
+    /// What the record stores: the low bits.
+    #[inline]
+    pub(crate) fn tag(self) -> Tag {
+        Tag::of_hash(self.0)
+    }
+
+    /// Eight bits of the tag, for the array of fingerprints.
+    #[inline]
+    pub(crate) fn fingerprint_bits(self) -> u8 {
+        self.0 as u8
+    }
+}
+
+impl fmt::Debug for AgentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AgentHash(secret)")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    /// A key that is the same in every run.
+    pub(crate) fn fixed_key(seed: u64) -> HashKey {
+        let mut state = seed;
+        HashKey::from_words(|| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
+        })
+    }
+
+    proptest! {
+        /// The fast reading of an id agrees with the definition, character by character.
+        #[test]
+        fn the_hash_is_the_documented_sum(id in proptest::collection::vec(any::<u8>(), 1..=ID_BYTES_MAX)) {
+            let key = fixed_key(7);
+            let mut characters: Vec<u64> = Vec::new();
+            let whole = (id.len() - 1) / 8;
+            for i in 0..whole {
+                characters.push(u64::from_le_bytes(id[i * 8..i * 8 + 8].try_into().unwrap()));
+            }
+            characters.push(last_character(&id));
+            let sum = characters.iter().zip(&key.characters).fold(
+                key.start.wrapping_add(key.length.wrapping_mul(id.len() as u128)),
+                |sum, (c, k)| sum.wrapping_add(k.wrapping_mul(u128::from(*c))),
+            );
+            prop_assert!(key.hash(&id) == AgentHash(scatter((sum >> 64) as u64)));
+        }
+    }
+
+    #[test]
+    fn ids_that_differ_in_padding_length_or_one_bit_differ_in_hash() {
+        let key = fixed_key(1);
+        let mut seen = HashSet::new();
+        for length in 1..=ID_BYTES_MAX {
+            for fill in [0, 3, 255] {
+                assert!(seen.insert(key.hash(&vec![fill; length]).0), "{fill} x {length}");
+            }
+            for bit in 0..length * 8 {
+                let mut id = vec![0; length];
+                id[bit / 8] = 1 << (bit % 8);
+                assert!(seen.insert(key.hash(&id).0), "bit {bit} of {length} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn scatter_is_a_bijection() {
+        // x ^ x>>32 undoes itself, and an odd multiplier has an inverse.
+        let mut inverse = 0x9fb2_1c65_1e98_df25_u64;
+        for _ in 0..6 {
+            inverse = inverse.wrapping_mul(2_u64.wrapping_sub(inverse.wrapping_mul(0x9fb2_1c65_1e98_df25)));
+        }
+        for x in [0, 1, 0xdead_beef, u64::MAX, 1 << 63, 0x0123_4567_89ab_cdef] {
+            let mixed = scatter(x);
+            let back = (mixed ^ mixed >> 32).wrapping_mul(inverse);
+            assert_eq!(back ^ back >> 32, x);
+        }
+    }
+}

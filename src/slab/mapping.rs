@@ -1,0 +1,102 @@
+//! The slab's memory: zeroed words, reserved once, committed as they are touched.
+
+use crate::sync::AtomicU64;
+use std::ops::Deref;
+
+/// A fixed number of words, all zero at first.
+#[cfg(not(loom))]
+pub(crate) struct Words {
+    /// Invariant: the start of a mapping of `len` words that only this value unmaps.
+    start: std::ptr::NonNull<AtomicU64>,
+    len: usize,
+}
+
+#[cfg(not(loom))]
+impl Words {
+    /// Reserves `len` words, aligned to a page. `None` if the system refuses.
+    pub(crate) fn reserve(len: usize) -> Option<Self> {
+        let bytes = len.checked_mul(size_of::<AtomicU64>()).filter(|bytes| *bytes > 0)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // Private, so that a forked child goes on with its own copy; without a
+        // reserve, so that pages are taken from the system one by one, on first touch.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new anonymous mapping at an address the system chooses touches no memory in use.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len })
+    }
+}
+
+#[cfg(not(loom))]
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `start` is a live, page-aligned mapping of `len` words by this
+        // type's invariant; zeroed memory is a valid `AtomicU64`, and all
+        // access to it goes through shared references to atomics.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and no reference outlives it.
+        // Unmapping a whole mapping of ours cannot fail.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len * size_of::<AtomicU64>()) };
+    }
+}
+
+// SAFETY: the mapping is not bound to the thread that made it.
+#[cfg(not(loom))]
+unsafe impl Send for Words {}
+
+// SAFETY: shared access hands out atomics only.
+#[cfg(not(loom))]
+unsafe impl Sync for Words {}
+
+/// Loom's atomics have no bit pattern to map, so models keep them in a vector.
+#[cfg(loom)]
+pub(crate) struct Words(Vec<AtomicU64>);
+
+#[cfg(loom)]
+impl Words {
+    pub(crate) fn reserve(len: usize) -> Option<Self> {
+        Some(Self((0..len).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+#[cfg(loom)]
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::Ordering;
+
+    #[test]
+    fn words_start_at_zero_and_keep_what_is_written() {
+        let words = Words::reserve(10_000).expect("80 kB");
+        assert_eq!(words.len(), 10_000);
+        assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        words[9_999].store(7, Ordering::Relaxed);
+        assert_eq!(words[9_999].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn what_cannot_be_reserved_is_refused() {
+        assert!(Words::reserve(0).is_none());
+        assert!(Words::reserve(usize::MAX).is_none());
+        assert!(Words::reserve(1 << 50).is_none());
+    }
+}

@@ -1,0 +1,265 @@
+//! The slab: where agents' records live.
+//!
+//! One mapping of words, reserved once and never resized:
+//!
+//! ```text
+//! ┌────────┬─────────┬──────────────┬──────────────────────────────┐
+//! │ header │ regions │ fingerprints │ records                      │
+//! └────────┴─────────┴──────────────┴──────────────────────────────┘
+//! ```
+//!
+//! Records stand in groups of eight. An agent's hash names its home group; its
+//! record is somewhere in the *neighbourhood*, the [`Geometry::window`]
+//! groups from there on. A lookup compares the group's eight fingerprints at
+//! once and reads the tag of those that match, so it touches one or two cache
+//! lines of fingerprints and, nearly always, exactly one record.
+//!
+//! Six lanes take 64 bytes for the record and 1 for the fingerprint; at the
+//! assumed load of 3/4 that is 87 bytes per agent.
+
+pub(crate) mod fingerprints;
+pub(crate) mod hash;
+mod mapping;
+mod region;
+mod tenancy;
+
+pub use tenancy::OnFull;
+
+use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
+use crate::record::Record;
+use crate::record::tag::TagWord;
+use crate::sync::{AtomicU64, Counter, Ordering};
+use crossbeam_utils::CachePadded;
+use fingerprints::{Fingerprint, GROUP, Group};
+use hash::{AgentHash, HashKey};
+use mapping::Words;
+use region::{REGION_WORDS, Region};
+
+/// "tollgate" read as a number, so that a stray mapping can be told for what it is.
+const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
+const LAYOUT_VERSION: u64 = 1;
+
+/// The header describes the slab; one page, so that what follows is aligned.
+const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 512 };
+
+/// Groups in a region: 1,024 records. Many more than a neighbourhood, so that
+/// few claims take two locks; few enough that claims seldom meet.
+const REGION_GROUPS: usize = 128;
+
+/// Groups in a neighbourhood: 96 records.
+pub(crate) const WINDOW: usize = 12;
+
+/// How often an exchange was lost, in a few places by thread so that the
+/// count does not become the contended word itself.
+const RETRY_SHARDS: usize = 8;
+
+/// The numbers that lay out a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Home groups.
+    pub(crate) groups: usize,
+    /// Groups in a neighbourhood; that many, less one, follow the last home.
+    pub(crate) window: usize,
+    /// Records, filling all groups except perhaps the last.
+    pub(crate) records: usize,
+    pub(crate) lanes: usize,
+}
+
+impl Geometry {
+    /// The layout for so many agents at the assumed load.
+    pub(crate) fn for_agents(agents: u64, lanes: usize) -> Self {
+        let records = (agents * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
+        let groups = usize::try_from(records).unwrap_or(usize::MAX / GROUP).div_ceil(GROUP);
+        Self { groups, window: WINDOW, records: (groups + WINDOW - 1) * GROUP, lanes }
+    }
+
+    fn record_words(&self) -> usize {
+        (self.lanes + RECORD_WORDS_RESERVED).next_power_of_two().clamp(RECORD_WORDS_MIN, RECORD_WORDS_MAX)
+    }
+
+    fn all_groups(&self) -> usize {
+        self.groups + self.window - 1
+    }
+
+    fn regions(&self) -> usize {
+        self.all_groups().div_ceil(REGION_GROUPS)
+    }
+
+    fn fingerprints_start(&self) -> usize {
+        HEADER_WORDS + self.regions() * REGION_WORDS
+    }
+
+    /// Records start on a cache line.
+    fn records_start(&self) -> usize {
+        (self.fingerprints_start() + self.all_groups()).next_multiple_of(REGION_WORDS)
+    }
+
+    fn words(&self) -> usize {
+        self.records_start() + self.records * self.record_words()
+    }
+}
+
+/// Where a record stands: its number.
+type Position = usize;
+
+/// Records, their fingerprints and the locks under which tenants change.
+pub(crate) struct Slab {
+    words: Words,
+    key: HashKey,
+    geometry: Geometry,
+    /// Derived from the geometry, kept at hand for every lookup.
+    fingerprints_start: usize,
+    records_start: usize,
+    record_words: usize,
+    retries: [CachePadded<Counter>; RETRY_SHARDS],
+}
+
+/// A record that an agent holds, with the open tag that says so.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub(crate) record: Record<'a>,
+    pub(crate) tag: TagWord,
+    position: Position,
+}
+
+/// What a slab holds and has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Occupancy {
+    pub(crate) held: u64,
+    pub(crate) claims: u64,
+    pub(crate) idle_evictions: u64,
+    pub(crate) lossy_evictions: u64,
+    pub(crate) retries: u64,
+}
+
+impl Slab {
+    /// Reserves a slab. On refusal, says how many bytes were asked for.
+    pub(crate) fn new(geometry: Geometry, key: HashKey) -> Result<Self, u64> {
+        let len = geometry.words();
+        let words = Words::reserve(len).ok_or((len as u64).saturating_mul(8))?;
+        let slab = Self {
+            words,
+            key,
+            geometry,
+            fingerprints_start: geometry.fingerprints_start(),
+            records_start: geometry.records_start(),
+            record_words: geometry.record_words(),
+            retries: Default::default(),
+        };
+        slab.write_header();
+        for position in geometry.records..geometry.all_groups() * GROUP {
+            fingerprints::bar(slab.group_word(position / GROUP), position % GROUP);
+        }
+        Ok(slab)
+    }
+
+    /// Describes the slab in its first words: whoever maps it later knows what it is.
+    fn write_header(&self) {
+        let geometry = &self.geometry;
+        let numbers = [geometry.groups, geometry.window, geometry.records, geometry.lanes, self.record_words];
+        let header = [MAGIC, LAYOUT_VERSION].into_iter().chain(numbers.map(|number| number as u64));
+        for (word, value) in self.words[..HEADER_WORDS].iter().zip(header.chain(self.key.words())) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of address space the slab has reserved.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        size_of_val(&*self.words) as u64
+    }
+
+    pub(crate) fn records(&self) -> u64 {
+        self.geometry.records as u64
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
+        self.key.hash(id)
+    }
+
+    #[inline]
+    fn group_word(&self, group: usize) -> &AtomicU64 {
+        &self.words[self.fingerprints_start + group]
+    }
+
+    #[inline]
+    fn record(&self, position: Position) -> Record<'_> {
+        let start = self.records_start + position * self.record_words;
+        Record::new(&self.words[start..start + self.record_words], self.geometry.lanes)
+    }
+
+    fn region(&self, region: usize) -> Region<'_> {
+        let start = HEADER_WORDS + region * REGION_WORDS;
+        Region::new(&self.words[start..start + REGION_WORDS])
+    }
+
+    fn region_of(&self, position: Position) -> usize {
+        position / (GROUP * REGION_GROUPS)
+    }
+
+    /// The groups in which the agent may live.
+    #[inline]
+    fn neighbourhood(&self, hash: AgentHash) -> std::ops::Range<usize> {
+        let home = hash.home(self.geometry.groups);
+        home..home + self.geometry.window
+    }
+
+    /// The agent's record, opened if somebody was about to evict it.
+    ///
+    /// Without the lock of the region, `None` means that the agent had no
+    /// record at some moment during the call.
+    #[inline]
+    pub(crate) fn find(&self, hash: AgentHash) -> Option<Found<'_>> {
+        let fingerprint = Fingerprint::of(hash);
+        for group in self.neighbourhood(hash) {
+            for slot in Group::load(self.group_word(group)).slots(fingerprint) {
+                if let Some(found) = self.look(hash, group * GROUP + slot) {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// The record at `position` if it is the agent's.
+    ///
+    /// The loop ends: a failed reopening means that the record was published
+    /// to somebody, or opened by another caller of the same agent.
+    #[inline]
+    fn look(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
+        let record = self.record(position);
+        loop {
+            let tag = record.tag();
+            if !tag.belongs_to(hash.tag()) {
+                return None;
+            }
+            if !tag.is_closed() {
+                return Some(Found { record, tag, position });
+            }
+            if let Some(tag) = record.reopen(tag) {
+                return Some(Found { record, tag, position });
+            }
+        }
+    }
+
+    /// Counts an exchange that another thread won.
+    #[cold]
+    pub(crate) fn count_retry(&self) {
+        let here = 0_u8;
+        // Threads have stacks of their own, so an address on it tells them apart.
+        let stack = std::ptr::from_ref(&here).addr();
+        self.retries[(stack >> 16) % RETRY_SHARDS].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        let retries = self.retries.iter().map(|shard| shard.load(Ordering::Relaxed)).sum();
+        let none = Occupancy { held: 0, claims: 0, idle_evictions: 0, lossy_evictions: 0, retries };
+        (0..self.geometry.regions()).map(|region| self.region(region).counts()).fold(none, |sum, counts| Occupancy {
+            held: sum.held + counts.held,
+            claims: sum.claims + counts.claims,
+            idle_evictions: sum.idle_evictions + counts.idle_evictions,
+            lossy_evictions: sum.lossy_evictions + counts.lossy_evictions,
+            retries,
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! A region: a run of groups whose tenants change under one lock.
+//!
+//! Charges never take it. A claim takes the lock of its home's region and, if
+//! its neighbourhood reaches into the next one, that too, in ascending order:
+//! no two threads can wait for each other.
+//!
+//! A region also remembers the latest instant at which it evicted an idle
+//! record. See "Stale instants" in [`tenancy`](super::tenancy).
+
+use crate::clock::Tick;
+use crate::sync::{self, AtomicU64, Ordering};
+
+/// Words of a region: one cache line, so that two regions never share one.
+pub(crate) const REGION_WORDS: usize = 8;
+
+const LOCK: usize = 0;
+const EVICTED_AT: usize = 1;
+const HELD: usize = 2;
+const CLAIMS: usize = 3;
+const IDLE_EVICTIONS: usize = 4;
+const LOSSY_EVICTIONS: usize = 5;
+
+/// What a region has seen; all but `held` only ever grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RegionCounts {
+    pub(crate) held: u64,
+    pub(crate) claims: u64,
+    pub(crate) idle_evictions: u64,
+    pub(crate) lossy_evictions: u64,
+}
+
+/// A view of one region's words.
+#[derive(Clone, Copy)]
+pub(crate) struct Region<'a>(&'a [AtomicU64]);
+
+impl<'a> Region<'a> {
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Self {
+        debug_assert_eq!(words.len(), REGION_WORDS);
+        Self(words)
+    }
+
+    /// Waits for the region's lock.
+    ///
+    /// The wait ends: a holder takes no lock but the next region's, waits for
+    /// nothing else, and cannot panic or return without releasing. A holder
+    /// that a fork left behind in the parent does not exist in the child's
+    /// copy of the slab; its process number shows that, and only that lets
+    /// the lock be taken over.
+    pub(crate) fn lock(self) -> RegionGuard<'a> {
+        let me = process();
+        let lock = &self.0[LOCK];
+        let mut round = 0_u32;
+        loop {
+            let seen = lock.load(Ordering::Relaxed);
+            // Acquire, paired with the Release when the last holder let go. A
+            // holder in another process is one that was left behind by a fork.
+            if seen != me && lock.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return RegionGuard { region: self };
+            }
+            sync::wait(round);
+            round = round.saturating_add(1);
+        }
+    }
+
+    pub(crate) fn counts(self) -> RegionCounts {
+        let read = |word: usize| self.0[word].load(Ordering::Relaxed);
+        RegionCounts {
+            held: read(HELD),
+            claims: read(CLAIMS),
+            idle_evictions: read(IDLE_EVICTIONS),
+            lossy_evictions: read(LOSSY_EVICTIONS),
+        }
+    }
+}
+
+/// This process, never 0, which is an open lock.
+fn process() -> u64 {
+    if cfg!(loom) { 1 } else { u64::from(std::process::id()) }
+}
+
+/// The right to change tenants in a region, until it is dropped.
+pub(crate) struct RegionGuard<'a> {
+    region: Region<'a>,
+}
+
+impl RegionGuard<'_> {
+    /// No idle record of this region has been evicted after this instant.
+    pub(crate) fn evicted_at(&self) -> Tick {
+        Tick::from_nanos(self.region.0[EVICTED_AT].load(Ordering::Relaxed))
+    }
+
+    /// A vacant record was claimed.
+    pub(crate) fn count_claim(&self) {
+        self.add(CLAIMS, 1);
+        self.add(HELD, 1);
+    }
+
+    /// An idle record was evicted at `now`, for a newcomer or for nobody.
+    pub(crate) fn count_idle_eviction(&self, now: Tick, newcomer: bool) {
+        let evicted_at = self.evicted_at().max(now);
+        self.region.0[EVICTED_AT].store(evicted_at.as_nanos(), Ordering::Relaxed);
+        self.add(IDLE_EVICTIONS, 1);
+        self.count_successor(newcomer);
+    }
+
+    /// A record in debt was given up for a newcomer.
+    pub(crate) fn count_lossy_eviction(&self) {
+        self.add(LOSSY_EVICTIONS, 1);
+        self.count_successor(true);
+    }
+
+    /// A record was vacated on purpose.
+    pub(crate) fn count_forgotten(&self) {
+        self.count_successor(false);
+    }
+
+    fn count_successor(&self, newcomer: bool) {
+        if newcomer {
+            self.add(CLAIMS, 1);
+        } else {
+            self.add(HELD, u64::MAX);
+        }
+    }
+
+    /// Adds modulo 2^64, so that `u64::MAX` takes one away. Load and store
+    /// suffice: only the holder of the lock writes.
+    fn add(&self, word: usize, amount: u64) {
+        let word = &self.region.0[word];
+        word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+}
+
+impl Drop for RegionGuard<'_> {
+    fn drop(&mut self) {
+        // Release, paired with the Acquire of the next holder.
+        self.region.0[LOCK].store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn words() -> [AtomicU64; REGION_WORDS] {
+        std::array::from_fn(|_| AtomicU64::new(0))
+    }
+
+    #[test]
+    fn a_lock_left_behind_by_another_process_is_taken_over() {
+        let words = words();
+        words[LOCK].store(process() + 1, Ordering::Relaxed);
+        drop(Region::new(&words).lock());
+        assert_eq!(words[LOCK].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_last_eviction_never_moves_back() {
+        let words = words();
+        let guard = Region::new(&words).lock();
+        guard.count_claim();
+        guard.count_claim();
+        guard.count_idle_eviction(Tick::from_nanos(9), true);
+        guard.count_idle_eviction(Tick::from_nanos(5), false);
+        guard.count_lossy_eviction();
+        assert_eq!(guard.evicted_at(), Tick::from_nanos(9));
+        drop(guard);
+        let counts = RegionCounts { held: 1, claims: 4, idle_evictions: 2, lossy_evictions: 1 };
+        assert_eq!(Region::new(&words).counts(), counts);
+    }
+}

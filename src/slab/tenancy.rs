@@ -1,0 +1,246 @@
+//! Changing tenants: claim, evict, forget, sweep.
+//!
+//! All of it is rare and runs under the lock of every region that the
+//! neighbourhood touches, while charges go on without one. So there is at
+//! most one closer of a record at a time, one claimer of an agent at a time,
+//! and fingerprints are exact for whoever holds the lock. What makes it safe
+//! for the charges is in [`record`](crate::record).
+//!
+//! # An agent is never claimed twice
+//!
+//! Only a claim puts an agent's tag into a record, always in its own
+//! neighbourhood, and the claimer holds the locks of that whole neighbourhood
+//! while it looks and while it publishes. A record that is being evicted still
+//! shows its tenant's tag and fingerprint, so looking finds it. The newcomer's
+//! first charge is made before the locks are released: nobody can evict the
+//! newcomer in between, and so two newcomers cannot evict each other for ever.
+//!
+//! # Absent without a lock
+//!
+//! Refund, reset and status look without a lock. If they do not find an agent
+//! that had a record when they began, its record was taken from it meanwhile,
+//! and at that moment the agent had none: the answer is right for that moment.
+//!
+//! # Stale instants
+//!
+//! A caller reads the clock, and may stall before it looks up its agent. If
+//! the agent is evicted meanwhile, as idle at a later instant, then a fresh
+//! bucket at the caller's earlier instant would count the time between twice.
+//! So every region remembers the latest instant at which it evicted an idle
+//! record, and a claim lifts all lanes of its record to that instant: a call
+//! with an older one is answered as of then. An agent's old and new record lie
+//! in regions that its claim has locked, so the instant of its own eviction
+//! is always among those.
+
+use super::fingerprints::{self, Fingerprint, GROUP, Group};
+use super::hash::AgentHash;
+use super::region::RegionGuard;
+use super::{Found, Position, Slab};
+use crate::bounds::LOSSY_TRIES_MAX;
+use crate::clock::Tick;
+use crate::error::Error;
+use crate::record::tag::{PlanId, TagWord};
+use crate::record::{Record, Succession};
+
+/// What happens to a new agent whose neighbourhood has neither a vacant nor
+/// an idle record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// The record with the least debt is given up and the newcomer inherits
+    /// its debt. The agent that lost it may return with a fresh bucket; each
+    /// case is counted as a lossy eviction. A flood of new ids cannot lock
+    /// anybody out, and ends up sharing strict buckets.
+    #[default]
+    Evict,
+    /// The newcomer is refused with [`Error::Full`]. Exact for everybody.
+    Deny,
+}
+
+/// How much a record would lose if it were given up: its largest share of
+/// debt over all lanes.
+pub(crate) type Ranking<'a> = &'a dyn Fn(TagWord, Record<'_>) -> u64;
+
+/// The locks of a neighbourhood: its home's region, and the next if it
+/// reaches there.
+struct Locks<'a> {
+    home: RegionGuard<'a>,
+    next: Option<RegionGuard<'a>>,
+    home_region: usize,
+}
+
+impl<'a> Locks<'a> {
+    /// The guard of the region in which the record stands.
+    fn of(&self, region: usize) -> &RegionGuard<'a> {
+        match &self.next {
+            Some(next) if region != self.home_region => next,
+            _ => &self.home,
+        }
+    }
+
+    /// No idle record here was evicted after this.
+    fn evicted_at(&self) -> Tick {
+        self.next.as_ref().map_or(Tick::ZERO, RegionGuard::evicted_at).max(self.home.evicted_at())
+    }
+}
+
+/// A record that the agent holds now, and the locks that keep it so.
+pub(crate) struct Claimed<'a> {
+    pub(crate) found: Found<'a>,
+    _locks: Locks<'a>,
+}
+
+impl Slab {
+    fn lock(&self, hash: AgentHash) -> Locks<'_> {
+        let groups = self.neighbourhood(hash);
+        let home_region = self.region_of(groups.start * GROUP);
+        let last_region = self.region_of((groups.end - 1) * GROUP);
+        // Ascending, like every other caller: see the module `region`.
+        let home = self.region(home_region).lock();
+        let next = (last_region != home_region).then(|| self.region(last_region).lock());
+        Locks { home, next, home_region }
+    }
+
+    /// Finds the agent or gives it a record, and keeps others from taking
+    /// that away until the result is dropped.
+    pub(crate) fn claim(
+        &self,
+        hash: AgentHash,
+        plan: PlanId,
+        now: Tick,
+        on_full: OnFull,
+        ranking: Ranking<'_>,
+    ) -> Result<Claimed<'_>, Error> {
+        let locks = self.lock(hash);
+        let newcomer = Newcomer { hash, tag: TagWord::new(hash.tag(), plan), now };
+        let found = self
+            .find(hash)
+            .or_else(|| self.take_vacant(&locks, newcomer))
+            .or_else(|| self.take_idle(&locks, newcomer))
+            .or_else(|| match on_full {
+                OnFull::Evict => self.take_least_in_debt(&locks, newcomer, ranking),
+                OnFull::Deny => None,
+            })
+            .ok_or(Error::Full)?;
+        Ok(Claimed { found, _locks: locks })
+    }
+
+    fn take_vacant(&self, locks: &Locks<'_>, newcomer: Newcomer) -> Option<Found<'_>> {
+        let (group, slot) = self
+            .neighbourhood(newcomer.hash)
+            .find_map(|group| Group::load(self.group_word(group)).vacant().map(|slot| (group, slot)))?;
+        let position = group * GROUP + slot;
+        let found = self.settle(locks, newcomer, position, TagWord::VACANT, Succession::Idle);
+        debug_assert!(found.is_some(), "under the lock a vacant fingerprint is a vacant record");
+        locks.of(self.region_of(position)).count_claim();
+        found
+    }
+
+    fn take_idle(&self, locks: &Locks<'_>, newcomer: Newcomer) -> Option<Found<'_>> {
+        self.positions(newcomer.hash).find_map(|position| {
+            let record = self.record(position);
+            let seen = record.tag();
+            if seen.is_vacant() || !record.is_idle(newcomer.now) {
+                return None;
+            }
+            let found = self.settle(locks, newcomer, position, seen, Succession::Idle)?;
+            locks.of(self.region_of(position)).count_idle_eviction(newcomer.now, true);
+            Some(found)
+        })
+    }
+
+    /// Gives up the record with the least debt. A try fails if its tenant
+    /// returned at that very moment, and then the next one is chosen.
+    fn take_least_in_debt(&self, locks: &Locks<'_>, newcomer: Newcomer, ranking: Ranking<'_>) -> Option<Found<'_>> {
+        for _ in 0..LOSSY_TRIES_MAX {
+            let (position, seen) = self
+                .positions(newcomer.hash)
+                .map(|position| (position, self.record(position).tag()))
+                .min_by_key(|(position, seen)| ranking(*seen, self.record(*position)))?;
+            if let Some(found) = self.settle(locks, newcomer, position, seen, Succession::Inherit) {
+                locks.of(self.region_of(position)).count_lossy_eviction();
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// Puts the newcomer in the place of `seen`.
+    fn settle(
+        &self,
+        locks: &Locks<'_>,
+        newcomer: Newcomer,
+        position: Position,
+        seen: TagWord,
+        succession: Succession,
+    ) -> Option<Found<'_>> {
+        let record = self.record(position);
+        // The instant of this very eviction is not among those to heed: it is
+        // another agent's.
+        let floor = locks.evicted_at();
+        record.replace_tenant(seen, newcomer.tag, succession, newcomer.now, floor).then(|| {
+            self.show(position, Fingerprint::of(newcomer.hash));
+            Found { record, tag: newcomer.tag, position }
+        })
+    }
+
+    /// Vacates the agent's record, whatever it holds. `false` if it has none.
+    ///
+    /// If the agent is checked meanwhile, it keeps its record with whatever
+    /// was charged since.
+    pub(crate) fn forget(&self, hash: AgentHash, now: Tick) -> bool {
+        let locks = self.lock(hash);
+        let Some(found) = self.find(hash) else {
+            return false;
+        };
+        let floor = locks.evicted_at();
+        if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, now, floor) {
+            self.show(found.position, Fingerprint::VACANT);
+            locks.of(self.region_of(found.position)).count_forgotten();
+        }
+        true
+    }
+
+    /// Vacates every record that has been idle since `since`, and says how many.
+    ///
+    /// Takes one region's lock at a time, for some microseconds.
+    pub(crate) fn sweep(&self, since: Tick) -> u64 {
+        let records_per_region = GROUP * super::REGION_GROUPS;
+        let mut swept = 0;
+        for region in 0..self.geometry.regions() {
+            let guard = self.region(region).lock();
+            let first = region * records_per_region;
+            for position in first..(first + records_per_region).min(self.geometry.records) {
+                let record = self.record(position);
+                let seen = record.tag();
+                if seen.is_vacant() || !record.is_idle(since) {
+                    continue;
+                }
+                if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, since, guard.evicted_at()) {
+                    self.show(position, Fingerprint::VACANT);
+                    guard.count_idle_eviction(since, false);
+                    swept += 1;
+                }
+            }
+        }
+        swept
+    }
+
+    /// Every record of the agent's neighbourhood.
+    fn positions(&self, hash: AgentHash) -> impl Iterator<Item = Position> {
+        let groups = self.neighbourhood(hash);
+        groups.start * GROUP..(groups.end * GROUP).min(self.geometry.records)
+    }
+
+    fn show(&self, position: Position, fingerprint: Fingerprint) {
+        fingerprints::set(self.group_word(position / GROUP), position % GROUP, fingerprint);
+    }
+}
+
+/// An agent that wants a record.
+#[derive(Clone, Copy)]
+struct Newcomer {
+    hash: AgentHash,
+    tag: TagWord,
+    now: Tick,
+}
