@@ -4,6 +4,69 @@
 //! C, now?* The answer is exact under any concurrency, takes tens of
 //! nanoseconds, allocates nothing, takes no lock for a known agent, and the
 //! memory is fixed when the limiter is built, whatever ids arrive.
+//!
+//! ```
+//! use tollgate::{Limit, Limiter, Policy, Request, Error};
+//!
+//! let policy = Policy::builder()
+//!     .lane("ws/light", Limit::per_minute(120))
+//!     .lane("ws/normal", Limit::per_minute(60))
+//!     .lane("http/heavy", "10/min burst 20")
+//!     .build()?;
+//! let limiter = Limiter::builder(policy).agents(100_000).build()?;
+//! let normal = limiter.lane("ws/normal").expect("named above");
+//!
+//! // One request, one token.
+//! assert_eq!(limiter.check("agent-7", normal)?.remaining(), 59);
+//! // Fifty tokens at once, all or none; half of them turn out not to be needed.
+//! assert!(limiter.check_cost("agent-7", normal, 50)?.is_allowed());
+//! limiter.refund("agent-7", normal, 25)?;
+//! // Look without charging.
+//! assert_eq!(limiter.status("agent-7", normal)?.remaining(), 34);
+//! // A batch, at one reading of the clock.
+//! let requests = [Request { agent: b"agent-8", lane: normal, cost: 1 }; 3];
+//! let mut answers = [Err(Error::EmptyId); 3];
+//! limiter.check_many(&requests, &mut answers)?;
+//! assert!(answers.iter().all(|answer| answer.is_ok_and(|verdict| verdict.is_allowed())));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The design on one page
+//!
+//! **One agent is one cache line. One lane is one word. One decision is one
+//! pure function and one compare-exchange.**
+//!
+//! - *Lane words* (`lane/`): a token bucket is the instant at which it will be
+//!   full again. A step on it is pure: no atomics, no clock, no allocation.
+//!   Property tests hold it against exact rational arithmetic.
+//! - *Records* (`record/`): a tag word, a word per lane and a conduct word. One
+//!   loop applies any step to a lane: load the lane, look at the tag again,
+//!   exchange. There the proof stands, and loom models explore it.
+//! - *The slab* (`slab/`): a preallocated mapping of records. A keyed hash of
+//!   the id names a home; the agent lives within 96 records of it. Tenants
+//!   change under a lock per 1,024 records that no charge ever takes.
+//! - *Time* (`clock/`): `now` is an argument everywhere below [`Limiter`].
+//!
+//! | promise | shown by |
+//! |---|---|
+//! | never more than `capacity + refill * elapsed` admitted, on any interleaving, for every agent not lossily evicted, and for all under [`OnFull::Deny`] | loom models; stress against an exact oracle |
+//! | no charge lost, doubled or made to another agent, across claim, evict, reset, refund, forget | loom models of every pair of operations |
+//! | a step equals exact arithmetic, up to rounding in the stricter direction | property tests |
+//! | no allocation and no lock in the check of a known agent | a counting allocator |
+//! | memory is constant under any stream of ids | a flood that watches resident memory |
+//! | a denied check writes nothing | a test on every word of the slab |
+//! | bad input never panics: it is an error with a name | property tests |
+//!
+//! # What happens when it is full
+//!
+//! A record whose lanes are all full again carries no information, so it is
+//! taken for a newcomer without loss. If there is none in the newcomer's
+//! neighbourhood, [`OnFull`] decides: give up the record with the least debt
+//! (the default, counted in [`Stats::lossy_evictions`]) or refuse the newcomer.
+
+// Tests may unwrap: a panic there is a failure that names its line.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
 mod bounds;
 mod clock;
 mod error;
@@ -18,9 +81,13 @@ pub use bounds::{
     AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, REFILL_MAX,
     TOKENS_PER_SECOND_MAX,
 };
-pub use clock::{Clock, ManualClock, Tick};
+pub use clock::{Clock, ClockSource, ManualClock, Tick};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
 pub use limiter::{Limiter, LimiterBuilder, Request, Stats};
 pub use policy::{LaneId, Limit, LimitError, Policy, PolicyBuilder, PolicyError};
 pub use slab::OnFull;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

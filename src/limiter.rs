@@ -82,8 +82,6 @@ pub struct LimiterBuilder {
     agents: u64,
     clock: Option<Clock>,
     on_full: OnFull,
-    key: Option<HashKey>,
-    geometry: Option<Geometry>,
 }
 
 impl LimiterBuilder {
@@ -97,7 +95,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Where its time comes from; the operating system's monotonic clock if nothing is said.
+    /// Where its time comes from; [`Clock::auto`] if nothing is said.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = Some(clock.into());
         self
@@ -106,14 +104,6 @@ impl LimiterBuilder {
     /// What happens to a new agent when no record near its home is free.
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;
-        self
-    }
-
-    /// A slab of chosen dimensions and a known key, for models and tests.
-    #[cfg(test)]
-    pub(crate) fn slab(mut self, geometry: Geometry, key: HashKey) -> Self {
-        self.geometry = Some(geometry);
-        self.key = Some(key);
         self
     }
 
@@ -126,26 +116,23 @@ impl LimiterBuilder {
         if !(1..=AGENTS_MAX).contains(&self.agents) {
             return Err(BuildError::Agents { agents: self.agents });
         }
+        let geometry = Geometry::for_agents(self.agents, self.policy.lanes().len());
+        let slab = Slab::new(geometry, HashKey::random()).map_err(|bytes| BuildError::Memory { bytes })?;
+        Ok(self.over(slab))
+    }
+
+    /// The limiter over a slab that has as many lanes as the policy.
+    pub(crate) fn over(self, slab: Slab) -> Limiter {
         let limits = LimitTable::new(&self.policy);
-        let geometry = self.geometry.unwrap_or_else(|| Geometry::for_agents(self.agents, limits.lanes()));
-        let slab = Slab::new(geometry, self.key.unwrap_or_else(HashKey::random))
-            .map_err(|bytes| BuildError::Memory { bytes })?;
-        let clock = self.clock.unwrap_or_else(Clock::os);
-        Ok(Limiter { slab, limits, clock, on_full: self.on_full, policy: self.policy })
+        let clock = self.clock.unwrap_or_else(Clock::auto);
+        Limiter { slab, limits, clock, on_full: self.on_full, policy: self.policy }
     }
 }
 
 impl Limiter {
     /// Starts a limiter with this policy.
     pub fn builder(policy: Policy) -> LimiterBuilder {
-        LimiterBuilder {
-            policy,
-            agents: AGENTS_DEFAULT,
-            clock: None,
-            on_full: OnFull::default(),
-            key: None,
-            geometry: None,
-        }
+        LimiterBuilder { policy, agents: AGENTS_DEFAULT, clock: None, on_full: OnFull::default() }
     }
 
     /// The policy it was built with.
@@ -471,5 +458,50 @@ impl fmt::Debug for Limiter {
             .field("on_full", &self.on_full)
             .field("stats", &self.stats())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::policy::Limit;
+
+    fn limiter(agents: u64, on_full: OnFull) -> Limiter {
+        let policy = ["light", "normal", "heavy"]
+            .into_iter()
+            .fold(Policy::builder(), |policy, lane| policy.lane(lane, Limit::per_minute(2)));
+        let clock = ManualClock::new();
+        Limiter::builder(policy.build().unwrap()).agents(agents).clock(clock).on_full(on_full).build().unwrap()
+    }
+
+    #[test]
+    fn a_denial_leaves_every_word_of_the_slab_unchanged() {
+        let limiter = limiter(100, OnFull::Deny);
+        let heavy = limiter.lane("heavy").unwrap();
+        assert!(limiter.check_cost("agent", heavy, 2).unwrap().is_allowed());
+        let before = limiter.slab.snapshot();
+        for _ in 0..10 {
+            assert!(!limiter.check("agent", heavy).unwrap().is_allowed());
+        }
+        assert_eq!(limiter.slab.snapshot(), before);
+    }
+
+    #[test]
+    fn looking_and_errors_leave_every_word_of_the_slab_unchanged() {
+        let limiter = limiter(100, OnFull::Deny);
+        let heavy = limiter.lane("heavy").unwrap();
+        assert!(limiter.check("agent", heavy).unwrap().is_allowed());
+        let before = limiter.slab.snapshot();
+        for agent in ["agent", "stranger"] {
+            assert!(limiter.status(agent, heavy).is_ok());
+            assert!(limiter.check_cost(agent, heavy, 3).is_err());
+            assert!(limiter.check_cost(agent, heavy, 0).is_err());
+            assert!(limiter.check(agent, LaneId::new(3)).is_err());
+        }
+        assert!(limiter.refund("stranger", heavy, 1).is_ok());
+        assert!(limiter.reset("stranger").is_ok());
+        assert_eq!(limiter.forget("stranger"), Ok(false));
+        assert_eq!(limiter.slab.snapshot(), before);
     }
 }

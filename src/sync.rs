@@ -4,7 +4,61 @@
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::Ordering;
+
+/// Loom's atomic, with loads made visible to its search.
+///
+/// Loom reverses two accesses of different threads if they are dependent, and
+/// looks only at the latest access to each object for that. A thread that
+/// loads a word and later writes it hides an earlier load by another thread:
+/// the order in which that load comes after the write is never tried (seen
+/// with 0.7.2: a check that only loads, against an eviction, had one
+/// execution). So each load first writes to a companion object, which makes
+/// any two loads dependent, and the orders between them are tried as well.
+#[cfg(loom)]
+#[derive(Debug)]
+pub(crate) struct AtomicU64 {
+    word: loom::sync::atomic::AtomicU64,
+    loads: loom::sync::atomic::AtomicBool,
+}
+
+#[cfg(loom)]
+impl AtomicU64 {
+    pub(crate) fn new(value: u64) -> Self {
+        Self { word: loom::sync::atomic::AtomicU64::new(value), loads: loom::sync::atomic::AtomicBool::new(false) }
+    }
+
+    #[track_caller]
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
+        self.loads.store(true, Ordering::Relaxed);
+        self.word.load(order)
+    }
+
+    #[track_caller]
+    pub(crate) fn store(&self, value: u64, order: Ordering) {
+        self.word.store(value, order);
+    }
+
+    #[track_caller]
+    pub(crate) fn compare_exchange(
+        &self,
+        seen: u64,
+        next: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.word.compare_exchange(seen, next, success, failure)
+    }
+}
+
+/// A load on which no proof depends: a hint, or a word that only the holder of
+/// a lock writes. Kept out of loom's search for orders.
+#[inline]
+pub(crate) fn peek(word: &AtomicU64) -> u64 {
+    #[cfg(loom)]
+    let word = &word.word;
+    word.load(Ordering::Relaxed)
+}
 
 /// A statistic that no decision depends on: not part of any protocol, so it
 /// stays an ordinary atomic under loom and adds nothing to the models.
@@ -32,3 +86,46 @@ pub(crate) fn wait(round: u32) {
 /// How often [`wait`] spins before it yields.
 #[cfg(not(loom))]
 const SPIN_ROUNDS: u32 = 64;
+
+/// Steps of the protocols that a model can leave out, to see that it then fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A charge is stored over whatever is there, not exchanged.
+    ChargeByStore,
+    /// A charge does not look at the tag again after loading the lane.
+    NoSecondLook,
+    /// A charge loads the lane without Acquire.
+    RelaxedLane,
+    /// An eviction does not close the tag first.
+    NoClose,
+    /// An eviction leaves the generation as it is.
+    SameGeneration,
+    /// An eviction does not ask whether the lanes are idle once the tag is closed.
+    IdleUnchecked,
+    /// An eviction that gives up does not open the tag again, nor does the tenant.
+    StayClosed,
+    /// Tenants change without the region's lock.
+    NoLock,
+    /// A claim takes no heed of when idle records were evicted.
+    NoFloor,
+    /// A newcomer starts afresh in a record that was given up.
+    NothingInherited,
+}
+
+/// Whether a model has asked for this fault. Always `false` outside models.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn broken(_: Fault) -> bool {
+    false
+}
+
+#[cfg(loom)]
+pub(crate) fn broken(fault: Fault) -> bool {
+    BROKEN.get() == Some(fault)
+}
+
+#[cfg(loom)]
+thread_local! {
+    /// The fault of the model that runs on this thread; loom runs all of a model's threads on one.
+    pub(crate) static BROKEN: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+}

@@ -65,7 +65,7 @@ use crate::bounds::RECORD_WORDS_RESERVED;
 use crate::clock::Tick;
 use crate::lane::{LaneWord, Outcome};
 use crate::policy::LaneId;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use tag::TagWord;
 
 /// How a record passes from one tenant to the next.
@@ -136,15 +136,20 @@ impl<'a> Record<'a> {
         loop {
             // (a) Acquire, paired with the Release of the bump in
             // `replace_tenant`: whoever reads a bumped word sees the tag closed.
-            let word = LaneWord::from_bits(lane.load(Ordering::Acquire));
+            let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };
+            let word = LaneWord::from_bits(lane.load(order));
             // (b) The proof rests on this second look.
-            if self.tag() != seen {
+            if self.tag() != seen && !broken(Fault::NoSecondLook) {
                 return None;
             }
             let Outcome { next, answer } = step(word);
             let Some(next) = next else {
                 return Some(answer);
             };
+            if broken(Fault::ChargeByStore) {
+                lane.store(next.bits(), Ordering::Release);
+                return Some(answer);
+            }
             // (c) Release, so that an evictor that reads the charged word has
             // everything the charging thread did before it; the rest of the
             // argument needs only that an exchange is atomic.
@@ -158,12 +163,12 @@ impl<'a> Record<'a> {
     /// Whether every lane has been idle since `since` at the latest. A hint
     /// unless the tag is closed.
     pub(crate) fn is_idle(&self, since: Tick) -> bool {
-        self.lanes().all(|lane| LaneWord::from_bits(lane.load(Ordering::Relaxed)).is_idle(since))
+        self.lanes().all(|lane| LaneWord::from_bits(peek(lane)).is_idle(since))
     }
 
     /// The words as they stand, for ranking victims. A hint.
     pub(crate) fn lane_words(&self) -> impl Iterator<Item = LaneWord> + use<'a> {
-        self.words[1..=self.lanes].iter().map(|lane| LaneWord::from_bits(lane.load(Ordering::Relaxed)))
+        self.words[1..=self.lanes].iter().map(|lane| LaneWord::from_bits(peek(lane)))
     }
 
     /// Puts `next` in the place of the tenant `seen`, or of nobody.
@@ -186,17 +191,18 @@ impl<'a> Record<'a> {
         }
         // Close. A tag found closed was left so by a thread that died: every
         // living closer holds the lock that this caller holds.
-        if !seen.is_closed() && !self.exchange_tag(seen, seen.closed()) {
+        let closed = if broken(Fault::NoClose) { seen } else { seen.closed() };
+        if !seen.is_closed() && !self.exchange_tag(seen, closed) {
             return false;
         }
         for lane in self.lanes() {
             if !bump(lane, succession, now, floor) {
                 // Not idle: the tenant gets its tag back, unless it took it.
-                self.exchange_tag(seen.closed(), seen.opened());
+                self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
                 return false;
             }
         }
-        self.exchange_tag(seen.closed(), next)
+        self.exchange_tag(closed, next)
     }
 
     /// Lifts the lanes of a vacant record to `floor`. Nobody else writes to
@@ -204,7 +210,7 @@ impl<'a> Record<'a> {
     /// the Release of the tag.
     fn settle(&self, floor: Tick) {
         for lane in self.lanes() {
-            let word = LaneWord::from_bits(lane.load(Ordering::Relaxed));
+            let word = LaneWord::from_bits(peek(lane));
             if word.time() < floor {
                 lane.store(word.at(floor).bits(), Ordering::Relaxed);
             }
@@ -217,15 +223,18 @@ impl<'a> Record<'a> {
 /// The loop ends: the tag is closed, so each lost round is a charge by one of
 /// the callers that had passed the second look at the tag before.
 fn bump(lane: &AtomicU64, succession: Succession, now: Tick, floor: Tick) -> bool {
-    let mut word = LaneWord::from_bits(lane.load(Ordering::Acquire));
+    // A guess; the exchange decides.
+    let mut word = LaneWord::from_bits(peek(lane));
     loop {
         let time = match succession {
-            Succession::Idle if !word.is_idle(now) => return false,
+            Succession::Idle if !word.is_idle(now) && !broken(Fault::IdleUnchecked) => return false,
+            Succession::Inherit if broken(Fault::NothingInherited) => floor,
             Succession::Idle | Succession::Inherit => word.time().max(floor),
             Succession::Forget => floor,
         };
+        let next = if broken(Fault::SameGeneration) { word.at(time) } else { word.next_tenancy(time) };
         // Release, paired with (a) in `update`.
-        match lane.compare_exchange(word.bits(), word.next_tenancy(time).bits(), Ordering::AcqRel, Ordering::Acquire) {
+        match lane.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
             Err(bits) => word = LaneWord::from_bits(bits),
         }

@@ -12,7 +12,7 @@
 //! concluding that an agent is absent takes no look at any tag.
 
 use super::hash::AgentHash;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, peek};
 
 /// Records whose fingerprints share a word.
 pub(crate) const GROUP: usize = size_of::<u64>();
@@ -43,8 +43,7 @@ pub(crate) struct Group(u64);
 impl Group {
     #[inline]
     pub(crate) fn load(word: &AtomicU64) -> Self {
-        // Relaxed: a hint, or ordered by the region's lock.
-        Self(word.load(Ordering::Relaxed))
+        Self(peek(word))
     }
 
     /// The slots that show `wanted`: each that does, and now and then one that
@@ -94,7 +93,7 @@ pub(crate) fn bar(word: &AtomicU64, slot: usize) {
 
 fn put(word: &AtomicU64, slot: usize, byte: u8) {
     debug_assert!(slot < GROUP);
-    let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
+    let mut bytes = peek(word).to_le_bytes();
     bytes[slot] = byte;
     word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
 }

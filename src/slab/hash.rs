@@ -150,21 +150,22 @@ impl fmt::Debug for AgentHash {
     }
 }
 
+/// A key that is the same in every run.
+#[cfg(test)]
+pub(crate) fn fixed_key(seed: u64) -> HashKey {
+    let mut state = seed;
+    HashKey::from_words(|| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
+    })
+}
+
 #[cfg(all(test, not(loom)))]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
-
-    /// A key that is the same in every run.
-    pub(crate) fn fixed_key(seed: u64) -> HashKey {
-        let mut state = seed;
-        HashKey::from_words(|| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
-        })
-    }
 
     proptest! {
         /// The fast reading of an id agrees with the definition, character by character.

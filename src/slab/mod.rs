@@ -20,6 +20,8 @@
 pub(crate) mod fingerprints;
 pub(crate) mod hash;
 mod mapping;
+#[cfg(all(test, loom))]
+mod models;
 mod region;
 mod tenancy;
 
@@ -28,7 +30,7 @@ pub use tenancy::OnFull;
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::record::Record;
 use crate::record::tag::TagWord;
-use crate::sync::{AtomicU64, Counter, Ordering};
+use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
 use fingerprints::{Fingerprint, GROUP, Group};
 use hash::{AgentHash, HashKey};
@@ -236,6 +238,9 @@ impl Slab {
             if !tag.is_closed() {
                 return Some(Found { record, tag, position });
             }
+            if broken(Fault::StayClosed) {
+                return None;
+            }
             if let Some(tag) = record.reopen(tag) {
                 return Some(Found { record, tag, position });
             }
@@ -261,5 +266,52 @@ impl Slab {
             lossy_evictions: sum.lossy_evictions + counts.lossy_evictions,
             retries,
         })
+    }
+
+    /// Every word as it stands.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn snapshot(&self) -> Vec<u64> {
+        self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::hash::fixed_key;
+    use super::*;
+
+    #[test]
+    fn three_to_six_lanes_are_one_cache_line() {
+        let words = |lanes| Geometry::for_agents(1_000, lanes).record_words();
+        assert_eq!([1, 2, 3, 6, 7, 14, 15, 30, 31, 62].map(words), [4, 4, 8, 8, 16, 16, 32, 32, 64, 64]);
+        assert_eq!(Geometry::for_agents(1_000, 6).records_start() * 8 % 64, 0);
+    }
+
+    #[test]
+    fn sizes_are_not_rounded_up_to_a_power_of_two() {
+        let records = |agents| Geometry::for_agents(agents, 6).records;
+        assert_eq!(records(1_000_000) - records(999_000), 1_336);
+        assert_eq!(records(1), WINDOW * GROUP);
+    }
+
+    #[test]
+    fn the_header_describes_the_slab() {
+        let slab = Slab::new(Geometry::for_agents(300, 6), fixed_key(1)).unwrap();
+        let words = slab.snapshot();
+        assert_eq!(words[0].to_le_bytes(), *b"tollgate");
+        assert_eq!(words[1..7], [1, 50, 12, 488, 6, 8]);
+        let mut key = words[7..].iter().copied();
+        let copy = HashKey::from_words(|| key.next().unwrap());
+        assert!(copy.hash(b"agent") == slab.hash(b"agent"));
+    }
+
+    #[test]
+    fn every_home_is_within_the_slab() {
+        let geometry = Geometry::for_agents(1, 1);
+        let slab = Slab::new(geometry, fixed_key(2)).unwrap();
+        for id in 0..10_000_u32 {
+            let groups = slab.neighbourhood(slab.hash(&id.to_le_bytes()));
+            assert!(groups.end <= geometry.all_groups());
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! record. See "Stale instants" in [`tenancy`](super::tenancy).
 
 use crate::clock::Tick;
-use crate::sync::{self, AtomicU64, Ordering};
+use crate::sync::{self, AtomicU64, Fault, Ordering, broken, peek};
 
 /// Words of a region: one cache line, so that two regions never share one.
 pub(crate) const REGION_WORDS: usize = 8;
@@ -50,20 +50,22 @@ impl<'a> Region<'a> {
         let me = process();
         let lock = &self.0[LOCK];
         let mut round = 0_u32;
-        loop {
-            let seen = lock.load(Ordering::Relaxed);
+        // Each round either takes the lock or finds it held: see above.
+        while !broken(Fault::NoLock) {
+            let seen = peek(lock);
             // Acquire, paired with the Release when the last holder let go. A
             // holder in another process is one that was left behind by a fork.
             if seen != me && lock.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return RegionGuard { region: self };
+                break;
             }
             sync::wait(round);
             round = round.saturating_add(1);
         }
+        RegionGuard { region: self }
     }
 
     pub(crate) fn counts(self) -> RegionCounts {
-        let read = |word: usize| self.0[word].load(Ordering::Relaxed);
+        let read = |word: usize| peek(&self.0[word]);
         RegionCounts {
             held: read(HELD),
             claims: read(CLAIMS),
@@ -86,7 +88,7 @@ pub(crate) struct RegionGuard<'a> {
 impl RegionGuard<'_> {
     /// No idle record of this region has been evicted after this instant.
     pub(crate) fn evicted_at(&self) -> Tick {
-        Tick::from_nanos(self.region.0[EVICTED_AT].load(Ordering::Relaxed))
+        Tick::from_nanos(peek(&self.region.0[EVICTED_AT]))
     }
 
     /// A vacant record was claimed.
@@ -126,7 +128,7 @@ impl RegionGuard<'_> {
     /// suffice: only the holder of the lock writes.
     fn add(&self, word: usize, amount: u64) {
         let word = &self.region.0[word];
-        word.store(word.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+        word.store(peek(word).wrapping_add(amount), Ordering::Relaxed);
     }
 }
 

@@ -41,6 +41,7 @@ use crate::clock::Tick;
 use crate::error::Error;
 use crate::record::tag::{PlanId, TagWord};
 use crate::record::{Record, Succession};
+use crate::sync::{Fault, broken};
 
 /// What happens to a new agent whose neighbourhood has neither a vacant nor
 /// an idle record.
@@ -80,6 +81,9 @@ impl<'a> Locks<'a> {
 
     /// No idle record here was evicted after this.
     fn evicted_at(&self) -> Tick {
+        if broken(Fault::NoFloor) {
+            return Tick::ZERO;
+        }
         self.next.as_ref().map_or(Tick::ZERO, RegionGuard::evicted_at).max(self.home.evicted_at())
     }
 }
@@ -150,17 +154,21 @@ impl Slab {
     }
 
     /// Gives up the record with the least debt. A try fails if its tenant
-    /// returned at that very moment, and then the next one is chosen.
+    /// returned at that very moment; such a tenant is busy, so the next best
+    /// is tried, each record once.
     fn take_least_in_debt(&self, locks: &Locks<'_>, newcomer: Newcomer, ranking: Ranking<'_>) -> Option<Found<'_>> {
-        for _ in 0..LOSSY_TRIES_MAX {
+        let mut tried = [Position::MAX; LOSSY_TRIES_MAX];
+        for round in 0..LOSSY_TRIES_MAX {
             let (position, seen) = self
                 .positions(newcomer.hash)
+                .filter(|position| !tried.contains(position))
                 .map(|position| (position, self.record(position).tag()))
                 .min_by_key(|(position, seen)| ranking(*seen, self.record(*position)))?;
             if let Some(found) = self.settle(locks, newcomer, position, seen, Succession::Inherit) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
                 return Some(found);
             }
+            tried[round] = position;
         }
         None
     }

@@ -1,0 +1,163 @@
+//! Whether the time stamp counter may be trusted, asked once in a process.
+//!
+//! Other limiters were wrong for hours because they took a counter on faith.
+//! Here it must pass four checks, and it is held against the OS clock for as
+//! long as it is used ([`super::tsc`]).
+
+use super::sources::{Machine, Rate, Sample, Sources};
+use super::tsc::CounterClock;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The machine's counter clock, or `None` where the counter is not trusted.
+///
+/// There is one in a process: the checks and the 8 ms they take are paid once,
+/// all limiters agree on the time, and if the counter fails it fails for all.
+pub(super) fn machine_clock() -> Option<&'static CounterClock<Machine>> {
+    static CLOCK: OnceLock<Option<CounterClock<Machine>>> = OnceLock::new();
+    // Loom's atomics live no longer than one run of a model, so models have none.
+    CLOCK.get_or_init(|| if cfg!(loom) { None } else { start(Machine, Facts::read()).ok() }).as_ref()
+}
+
+/// Why the counter is not trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Distrust {
+    /// The kernel, which watches its clock sources, does not use it either.
+    Clocksource,
+    /// The processor does not promise that it ticks at one rate in every power state.
+    NotInvariant,
+    /// Its rate against the OS clock was not the same twice, or not plausible.
+    Unsteady,
+}
+
+/// What the system says of the counter.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// The kernel's clock source, if it has a name for it.
+    pub(super) clocksource: Option<String>,
+    /// The processor's promise of an invariant counter.
+    pub(super) invariant: bool,
+}
+
+/// Where Linux names its clock source. Other systems have no such file, and no trusted counter.
+const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+impl Facts {
+    pub(super) fn read() -> Self {
+        Self { clocksource: std::fs::read_to_string(CLOCKSOURCE).ok(), invariant: invariant_counter() }
+    }
+
+    fn judge(&self) -> Result<(), Distrust> {
+        if self.clocksource.as_deref().map(str::trim) != Some("tsc") {
+            return Err(Distrust::Clocksource);
+        }
+        if self.invariant { Ok(()) } else { Err(Distrust::NotInvariant) }
+    }
+}
+
+/// Invariant TSC: CPUID leaf 8000_0007h, EDX bit 8 (Intel SDM volume 3, "Invariant TSC").
+#[cfg(target_arch = "x86_64")]
+#[allow(unused_unsafe, reason = "CPUID is unsafe up to Rust 1.93 and safe from 1.94 on")]
+fn invariant_counter() -> bool {
+    const EXTENDED: u32 = 0x8000_0000;
+    const POWER: u32 = 0x8000_0007;
+    // SAFETY: every x86-64 processor has CPUID and its leaf of extended maxima.
+    let leaf_max = unsafe { std::arch::x86_64::__cpuid(EXTENDED) }.eax;
+    // SAFETY: as above, and the leaf exists.
+    leaf_max >= POWER && unsafe { std::arch::x86_64::__cpuid(POWER) }.edx & 1 << 8 != 0
+}
+
+/// No other processor's counter is read.
+#[cfg(not(target_arch = "x86_64"))]
+fn invariant_counter() -> bool {
+    false
+}
+
+/// How long the rate is measured for at a time.
+const WINDOW: Duration = Duration::from_millis(4);
+
+/// Windows that are tried; two in a row that agree will do.
+const WINDOWS_MAX: u32 = 4;
+
+/// Two windows agree if their rates are within one part in this many: 200 ppm
+/// of 4 ms are 800 ns, ten times the width of an undisturbed reading, and less
+/// than the tolerance of the later comparisons leaves room for.
+const RATES_AGREE: u64 = 5_000;
+
+/// A clock on a counter that passes every check.
+pub(super) fn start<S: Sources>(sources: S, facts: Facts) -> Result<CounterClock<S>, Distrust> {
+    facts.judge()?;
+    let mut start = Sample::take(&sources);
+    let mut last: Option<Rate> = None;
+    for _ in 0..WINDOWS_MAX {
+        sources.pause(WINDOW);
+        let end = Sample::take(&sources);
+        let rate = Rate::of(end.os.saturating_sub(start.os), end.after.wrapping_sub(start.after));
+        let agree = last.is_some_and(|last| last.0.abs_diff(rate.0) <= rate.0 / RATES_AGREE);
+        if agree && rate.is_plausible() {
+            return Ok(CounterClock::start(sources, rate, end));
+        }
+        (start, last) = (end, Some(rate));
+    }
+    Err(Distrust::Unsteady)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::sources::fake::Fake;
+    use super::*;
+
+    fn good() -> Facts {
+        Facts { clocksource: Some("tsc\n".into()), invariant: true }
+    }
+
+    fn distrust(sources: Fake, facts: Facts) -> Option<Distrust> {
+        start(sources, facts).err()
+    }
+
+    #[test]
+    fn a_good_counter_is_trusted() {
+        assert_eq!(distrust(Fake::new(), good()), None);
+    }
+
+    #[test]
+    fn another_clocksource_is_distrusted() {
+        for name in ["kvm-clock\n", "hpet\n", "tsc-early\n", ""] {
+            let facts = Facts { clocksource: Some(name.into()), ..good() };
+            assert_eq!(distrust(Fake::new(), facts), Some(Distrust::Clocksource), "{name:?}");
+        }
+        let facts = Facts { clocksource: None, ..good() };
+        assert_eq!(distrust(Fake::new(), facts), Some(Distrust::Clocksource));
+    }
+
+    #[test]
+    fn a_counter_that_may_vary_is_distrusted() {
+        let facts = Facts { invariant: false, ..good() };
+        assert_eq!(distrust(Fake::new(), facts), Some(Distrust::NotInvariant));
+    }
+
+    #[test]
+    fn a_rate_that_changes_is_distrusted() {
+        let sources = Fake::speeding_up(500);
+        assert_eq!(distrust(sources, good()), Some(Distrust::Unsteady));
+    }
+
+    #[test]
+    fn a_counter_that_stands_still_or_runs_back_is_distrusted() {
+        for ppm in [-1_000_000, -2_000_000] {
+            let sources = Fake::new();
+            sources.run_at(ppm);
+            assert_eq!(distrust(sources, good()), Some(Distrust::Unsteady), "{ppm} ppm");
+        }
+    }
+
+    /// The machine's clock exists only where the checks that can be repeated
+    /// hold; the converse depends on how disturbed this very test is.
+    #[test]
+    fn machine_clock_keeps_to_the_checks() {
+        let facts = Facts::read();
+        let clock = machine_clock();
+        assert!(clock.is_none() || facts.judge().is_ok(), "trusted against {facts:?}");
+        assert!(clock.map(std::ptr::from_ref) == machine_clock().map(std::ptr::from_ref), "there is one in a process");
+    }
+}

@@ -1,0 +1,382 @@
+//! Loom models of every pair of operations on a record.
+//!
+//! Slabs of one or two records with one or two lanes, two or three threads
+//! with one or two calls each: loom explores interleavings, not load. Each
+//! model states what must hold when all threads are done. [`holds`] explores
+//! it; [`breaks`] explores it with one step of the protocol left out and
+//! requires that the model notices.
+//!
+//! In all of them a token takes [`TOKEN`] nanoseconds to refill, and
+//! [`Model::new`] leaves agent A with a lane that was charged at instant 0.
+
+use super::hash::fixed_key;
+use super::{Geometry, OnFull, Slab};
+use crate::clock::{ManualClock, Tick};
+use crate::limiter::Limiter;
+use crate::policy::{LaneId, Limit, Policy};
+use crate::sync::{BROKEN, Fault};
+use crate::{Error, Verdict};
+use loom::thread;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const A: &str = "agent A";
+const B: &str = "agent B";
+const C: &str = "agent C";
+
+const FIRST: LaneId = LaneId::new(0);
+const SECOND: LaneId = LaneId::new(1);
+
+/// Nanoseconds in which a token refills.
+const TOKEN: u64 = 10;
+
+/// When one token, charged at instant 0, has been refilled: A is idle.
+const PAID: Tick = Tick::from_nanos(TOKEN);
+
+/// A limiter so small that loom can know it all.
+#[derive(Clone)]
+struct Model(Arc<Limiter>);
+
+impl Model {
+    /// `records` records of `lanes` lanes that hold `capacity` tokens each; A
+    /// has spent one token of its first lane at instant 0.
+    fn new(records: usize, lanes: usize, capacity: u64, on_full: OnFull) -> Self {
+        let model = Self::vacant(records, lanes, capacity, on_full);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        model
+    }
+
+    fn vacant(records: usize, lanes: usize, capacity: u64, on_full: OnFull) -> Self {
+        let limit = Limit::new(1, Duration::from_nanos(TOKEN)).burst(capacity);
+        let policy = (0..lanes).fold(Policy::builder(), |policy, lane| policy.lane(format!("lane-{lane}"), limit));
+        let geometry = Geometry { groups: 1, window: 1, records, lanes };
+        let limiter = Limiter::builder(policy.build().unwrap())
+            .clock(ManualClock::new())
+            .on_full(on_full)
+            .over(Slab::new(geometry, fixed_key(3)).unwrap());
+        Self(Arc::new(limiter))
+    }
+
+    fn check(&self, agent: &str, lane: LaneId, now: Tick) -> Result<Verdict, Error> {
+        self.0.check_at(agent, lane, 1, now)
+    }
+
+    fn allows(&self, agent: &str, lane: LaneId, now: Tick) -> bool {
+        self.check(agent, lane, now).is_ok_and(|verdict| verdict.is_allowed())
+    }
+
+    fn remaining(&self, agent: &str, lane: LaneId, now: Tick) -> u64 {
+        self.0.status_at(agent, lane, now).unwrap().remaining()
+    }
+
+    fn agents(&self) -> u64 {
+        self.0.stats().agents
+    }
+
+    fn spawn<T: 'static>(&self, call: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+        let model = self.clone();
+        thread::spawn(move || call(&model))
+    }
+}
+
+/// How far loom may go: everything, or so many preemptions.
+type Preemptions = Option<usize>;
+
+fn explore(name: &str, preemptions: Preemptions, fault: Option<Fault>, model: impl Fn() + Sync + Send + 'static) {
+    let executions = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&executions);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    BROKEN.set(fault);
+    let explored = catch_unwind(AssertUnwindSafe(|| {
+        builder.check(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            model();
+        });
+    }));
+    BROKEN.set(None);
+    let executions = executions.load(Ordering::Relaxed);
+    match (fault, explored) {
+        (None, Ok(())) => println!("{name}: holds in all {executions} executions"),
+        (Some(fault), Err(_)) => println!("{name}: breaks with {fault:?} in execution {executions}"),
+        (None, Err(failure)) => std::panic::resume_unwind(failure),
+        (Some(fault), Ok(())) => panic!("{name} did not notice {fault:?} in {executions} executions"),
+    }
+}
+
+/// A model as tests: it holds, and it breaks with each of the named faults.
+macro_rules! model {
+    ($(#[$doc:meta])* $name:ident, $preemptions:expr, breaks with [$($fault:ident),*], $body:expr) => {
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            explore(stringify!($name), $preemptions, None, $body);
+            $(explore(stringify!($name), $preemptions, Some(Fault::$fault), $body);)*
+        }
+    };
+}
+
+const UNBOUNDED: Preemptions = None;
+
+model! {
+    /// Two callers race for the last token: exactly one gets it.
+    last_token_of_two, UNBOUNDED, breaks with [ChargeByStore], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let rival = model.spawn(|model| model.allows(A, FIRST, Tick::ZERO));
+        let mine = model.allows(A, FIRST, Tick::ZERO);
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
+    }
+}
+
+model! {
+    /// Three callers race for the last token: exactly one gets it.
+    last_token_of_three, Some(3), breaks with [ChargeByStore], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let rivals = [0, 1].map(|_| model.spawn(|model| model.allows(A, FIRST, Tick::ZERO)));
+        let mine = model.allows(A, FIRST, Tick::ZERO);
+        let others = rivals.map(|rival| rival.join().unwrap());
+        assert_eq!([mine, others[0], others[1]].iter().filter(|allowed| **allowed).count(), 1);
+    }
+}
+
+model! {
+    /// Lanes of one agent do not disturb each other.
+    different_lanes, UNBOUNDED, breaks with [], || {
+        let model = Model::new(1, 2, 2, OnFull::Deny);
+        let other = model.spawn(|model| model.allows(A, SECOND, Tick::ZERO));
+        assert!(model.allows(A, FIRST, Tick::ZERO) && other.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
+        assert_eq!(model.remaining(A, SECOND, Tick::ZERO), 1);
+    }
+}
+
+model! {
+    /// Two threads meet a new agent: it gets one record, and one of them its only token.
+    first_contact_of_one_agent, UNBOUNDED, breaks with [NoLock], || {
+        let model = Model::vacant(2, 1, 1, OnFull::Deny);
+        let rival = model.spawn(|model| model.allows(A, FIRST, Tick::ZERO));
+        let mine = model.allows(A, FIRST, Tick::ZERO);
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(model.agents(), 1);
+    }
+}
+
+model! {
+    /// Two new agents get a record each.
+    first_contact_of_two_agents, UNBOUNDED, breaks with [NoLock], || {
+        let model = Model::vacant(2, 1, 1, OnFull::Deny);
+        let rival = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
+        assert!(model.allows(A, FIRST, Tick::ZERO) && rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
+        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), 0);
+        assert_eq!(model.agents(), 2);
+    }
+}
+
+model! {
+    /// Two newcomers want the only record, which is idle: one is told that it is full.
+    two_claims_against_one_idle_record, UNBOUNDED, breaks with [NoLock], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let rival = model.spawn(|model| model.check(C, FIRST, PAID));
+        let mine = model.check(B, FIRST, PAID);
+        let other = rival.join().unwrap();
+        assert!(mine.is_ok() ^ other.is_ok(), "{mine:?} {other:?}");
+        assert_eq!(model.remaining(B, FIRST, PAID), if mine.is_ok() { 1 } else { 2 });
+        assert_eq!(model.remaining(C, FIRST, PAID), if other.is_ok() { 1 } else { 2 });
+    }
+}
+
+/// An idle tenant returns while a newcomer takes its record: one of them has
+/// it in the end, with exactly its own charge.
+fn check_against_eviction(lanes: usize, lane: LaneId) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let model = Model::new(1, lanes, 2, OnFull::Deny);
+        let newcomer = model.spawn(move |model| model.check(B, FIRST, PAID));
+        let tenant = model.check(A, lane, PAID);
+        let newcomer = newcomer.join().unwrap();
+        assert!(tenant.is_ok() ^ newcomer.is_ok(), "{tenant:?} {newcomer:?}");
+        assert_eq!(model.remaining(A, lane, PAID), if tenant.is_ok() { 1 } else { 2 });
+        assert_eq!(model.remaining(B, FIRST, PAID), if newcomer.is_ok() { 1 } else { 2 });
+        assert_eq!(model.agents(), 1);
+    }
+}
+
+model! {
+    /// The eviction gives up on the only lane there is.
+    check_against_eviction_of_one_lane, UNBOUNDED,
+    breaks with [NoSecondLook, NoClose, IdleUnchecked, StayClosed, RelaxedLane],
+    check_against_eviction(1, FIRST)
+}
+
+model! {
+    /// The eviction gives up halfway: one lane has moved on, the other was charged.
+    check_against_eviction_of_two_lanes, UNBOUNDED,
+    breaks with [NoSecondLook, NoClose, IdleUnchecked, StayClosed],
+    check_against_eviction(2, SECOND)
+}
+
+model! {
+    /// A check stalls while its agent is forgotten and the record passes to C
+    /// with the very word that the check has loaded. Without generations its
+    /// exchange would land on C.
+    check_stalled_across_two_tenancies, Some(3), breaks with [NoSecondLook, SameGeneration], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        model.0.reset_at(A, Tick::ZERO).unwrap();
+        let others = model.spawn(|model| {
+            model.0.forget_at(A, Tick::ZERO).unwrap() && model.allows(C, FIRST, Tick::ZERO)
+        });
+        let _ = model.check(A, FIRST, Tick::ZERO);
+        let third = others.join().unwrap();
+        assert_eq!(model.remaining(C, FIRST, Tick::ZERO), if third { 1 } else { 2 });
+    }
+}
+
+model! {
+    /// A refund stalls while a newcomer takes the record, in debt as it is:
+    /// unless it is turned away, the newcomer ends up with nothing left.
+    refund_against_eviction, UNBOUNDED, breaks with [NoSecondLook, SameGeneration, ChargeByStore], || {
+        let model = Model::new(1, 1, 1, OnFull::Evict);
+        let newcomer = model.spawn(|model| model.check(B, FIRST, Tick::ZERO).is_ok());
+        assert_eq!(model.0.refund_at(A, FIRST, 1, Tick::ZERO).unwrap().remaining(), 1);
+        let let_in = newcomer.join().unwrap();
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);
+        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), if let_in { 0 } else { 1 });
+    }
+}
+
+model! {
+    /// A reset stalls while a newcomer takes the record, in debt as it is.
+    reset_against_eviction, UNBOUNDED, breaks with [NoSecondLook, SameGeneration, ChargeByStore], || {
+        let model = Model::new(1, 1, 1, OnFull::Evict);
+        let newcomer = model.spawn(|model| model.check(B, FIRST, Tick::ZERO).is_ok());
+        model.0.reset_at(A, Tick::ZERO).unwrap();
+        let let_in = newcomer.join().unwrap();
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);
+        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), if let_in { 0 } else { 1 });
+    }
+}
+
+model! {
+    /// The tenant is forgotten while a newcomer evicts it.
+    forget_against_eviction, UNBOUNDED, breaks with [NoLock], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, PAID));
+        model.0.forget_at(A, PAID).unwrap();
+        assert!(newcomer.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, PAID), 2);
+        assert_eq!(model.remaining(B, FIRST, PAID), 1);
+        assert_eq!(model.agents(), 1);
+    }
+}
+
+model! {
+    /// A sweep and a newcomer are after the same idle record.
+    sweep_against_eviction, UNBOUNDED, breaks with [NoLock], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, PAID));
+        let swept = model.0.sweep_at(Duration::ZERO, PAID);
+        assert!(newcomer.join().unwrap() && swept <= 1);
+        assert_eq!(model.remaining(B, FIRST, PAID), 1);
+        assert_eq!(model.agents(), 1);
+    }
+}
+
+model! {
+    /// Each refund gives back one token, whatever is charged meanwhile.
+    refund_against_check, UNBOUNDED, breaks with [ChargeByStore], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let rival = model.spawn(|model| model.allows(A, FIRST, Tick::ZERO));
+        let _ = model.0.refund_at(A, FIRST, 1, Tick::ZERO).unwrap();
+        assert!(rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);
+    }
+}
+
+model! {
+    /// A check comes before a reset and is wiped out, or after and stays.
+    reset_against_check, UNBOUNDED, breaks with [ChargeByStore], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let rival = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap().remaining());
+        model.0.reset_at(A, Tick::ZERO).unwrap();
+        let before = rival.join().unwrap() == 0;
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), if before { 2 } else { 1 });
+    }
+}
+
+model! {
+    /// A check comes before forgetting and is wiped out, or after and stays.
+    forget_against_check, UNBOUNDED, breaks with [NoSecondLook, NoClose], || {
+        let model = Model::new(2, 1, 2, OnFull::Deny);
+        let rival = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap().remaining());
+        model.0.forget_at(A, Tick::ZERO).unwrap();
+        let before = rival.join().unwrap() == 0;
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), if before { 2 } else { 1 });
+    }
+}
+
+model! {
+    /// A sweep takes an idle record while its tenant returns: the charge stays.
+    sweep_against_check, UNBOUNDED, breaks with [NoSecondLook, NoClose, IdleUnchecked], || {
+        let model = Model::new(2, 1, 2, OnFull::Deny);
+        let tenant = model.spawn(|model| model.allows(A, FIRST, PAID));
+        let _ = model.0.sweep_at(Duration::ZERO, PAID);
+        assert!(tenant.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, PAID), 1);
+        assert_eq!(model.agents(), 1);
+    }
+}
+
+model! {
+    /// A newcomer claims the vacant record of an agent that is being forgotten.
+    forget_against_claim, UNBOUNDED, breaks with [NoLock], || {
+        let model = Model::new(2, 1, 2, OnFull::Deny);
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
+        assert_eq!(model.0.forget_at(A, Tick::ZERO), Ok(true));
+        assert!(newcomer.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2);
+        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), 1);
+        assert_eq!(model.agents(), 1);
+    }
+}
+
+model! {
+    /// The only record, in debt, passes back and forth: its last token is given out once.
+    lossy_eviction_inherits, UNBOUNDED, breaks with [NothingInherited, ChargeByStore], || {
+        let model = Model::new(1, 1, 2, OnFull::Evict);
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
+        let tenant = model.allows(A, FIRST, Tick::ZERO);
+        assert!(tenant ^ newcomer.join().unwrap());
+    }
+}
+
+model! {
+    /// A caller read the clock at 5, before A was idle, and stalled. A is
+    /// evicted as idle at 10: the caller must not get a fresh bucket as of 5.
+    stale_instant_against_eviction, UNBOUNDED, breaks with [NoFloor], || {
+        // A stands in the second record; the first is vacant and knows nothing of it.
+        let model = Model::vacant(2, 1, 1, OnFull::Deny);
+        assert!(model.allows(B, FIRST, Tick::ZERO) && model.allows(A, FIRST, Tick::ZERO));
+        assert_eq!(model.0.forget_at(B, Tick::ZERO), Ok(true));
+        let swept = model.spawn(|model| model.0.sweep_at(Duration::ZERO, PAID));
+        assert!(!model.allows(A, FIRST, Tick::from_nanos(5)));
+        swept.join().unwrap();
+    }
+}
+
+model! {
+    /// A returns while two newcomers look for a record: whoever is let in has
+    /// exactly its own charge.
+    check_against_two_claims, Some(2), breaks with [NoSecondLook, NoClose], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let newcomers = [B, C].map(|agent| model.spawn(move |model| model.check(agent, FIRST, PAID).is_ok()));
+        let tenant = model.check(A, FIRST, PAID).is_ok();
+        let [second, third] = newcomers.map(|newcomer| newcomer.join().unwrap());
+        assert_eq!([tenant, second, third].iter().filter(|let_in| **let_in).count(), 1);
+        for (agent, let_in) in [(A, tenant), (B, second), (C, third)] {
+            assert_eq!(model.remaining(agent, FIRST, PAID), if let_in { 1 } else { 2 });
+        }
+    }
+}
