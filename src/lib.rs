@@ -73,6 +73,7 @@ mod error;
 mod lane;
 mod limiter;
 mod policy;
+mod prefetch;
 mod record;
 mod slab;
 mod sync;

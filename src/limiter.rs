@@ -7,8 +7,8 @@ use crate::lane::bucket::{self, BucketLimit};
 use crate::lane::table::LimitTable;
 use crate::lane::{LaneWord, Outcome, Status, Verdict};
 use crate::policy::{LaneId, Policy};
-use crate::record::Record;
 use crate::record::tag::{PlanId, TagWord};
+use crate::record::{Attempt, Record};
 use crate::slab::hash::{AgentHash, HashKey};
 use crate::slab::{Found, Geometry, OnFull, Slab};
 use std::fmt;
@@ -42,6 +42,10 @@ pub struct Limiter {
     on_full: OnFull,
     policy: Policy,
 }
+
+/// How far a batch looks ahead: enough requests to keep the memory busy, few
+/// enough that their records stay in the first cache.
+const AHEAD: usize = 32;
 
 /// One request of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,9 +168,9 @@ impl Limiter {
     /// # Errors
     ///
     /// See [`check_at`](Limiter::check_at).
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Verdict, Error> {
-        self.check_at(agent, lane, 1, self.clock.now())
+        self.check_with(agent.as_ref(), lane, 1, || self.clock.now())
     }
 
     /// May the agent spend `cost` tokens now? Charges all of them or none.
@@ -174,9 +178,9 @@ impl Limiter {
     /// # Errors
     ///
     /// See [`check_at`](Limiter::check_at).
-    #[inline]
+    #[inline(always)]
     pub fn check_cost(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        self.check_at(agent, lane, cost, self.clock.now())
+        self.check_with(agent.as_ref(), lane, cost, || self.clock.now())
     }
 
     /// May the agent spend `cost` tokens at `now`?
@@ -190,16 +194,9 @@ impl Limiter {
     /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`],
     /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if
     /// the agent is new and no record is free for it. An error charges nothing.
-    #[inline]
+    #[inline(always)]
     pub fn check_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
-        match self.slab.find(hash) {
-            Some(found) => match self.charge(found, lane, cost, now) {
-                Some(verdict) => verdict,
-                None => self.check_slowly(hash, lane, cost, now),
-            },
-            None => self.check_slowly(hash, lane, cost, now),
-        }
+        self.check_with(agent.as_ref(), lane, cost, || now)
     }
 
     /// Answers a batch as if its requests were checked one by one, in order,
@@ -245,8 +242,8 @@ impl Limiter {
         if requests.len() != answers.len() || requests.len() > BATCH_MAX {
             return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
         }
-        for (request, answer) in requests.iter().zip(answers) {
-            *answer = self.check_at(request.agent, request.lane, request.cost, now);
+        for (requests, answers) in requests.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
+            self.check_chunk(requests, answers, now);
         }
         Ok(())
     }
@@ -394,8 +391,53 @@ impl Limiter {
         Ok(self.slab.hash(agent))
     }
 
+    /// Checks at the instant that `now` tells once the record is found: a
+    /// counter register may keep the processor from looking ahead, and then
+    /// it is best read with everything else at hand.
+    #[inline(always)]
+    fn check_with(&self, agent: &[u8], lane: LaneId, cost: u64, now: impl FnOnce() -> Tick) -> Result<Verdict, Error> {
+        let hash = self.hash(agent, lane)?;
+        self.check_hashed(hash, lane, cost, now)
+    }
+
+    #[inline(always)]
+    fn check_hashed(
+        &self,
+        hash: AgentHash,
+        lane: LaneId,
+        cost: u64,
+        now: impl FnOnce() -> Tick,
+    ) -> Result<Verdict, Error> {
+        let Some(found) = self.slab.find_at_home(hash) else {
+            return self.check_slowly(hash, lane, cost, now());
+        };
+        let limit = self.limits.limit(found.tag.plan(), lane);
+        let price = limit.price(cost)?;
+        let now = now();
+        match found.record.try_update(found.tag, lane, |word| bucket::step(word, now, limit, price)) {
+            Attempt::Done(charge) => return Ok(bucket::verdict(charge, limit, price)),
+            Attempt::Lost => self.slab.count_retry(),
+            Attempt::Moved => {}
+        }
+        self.check_slowly(hash, lane, cost, now)
+    }
+
+    /// Checks up to [`AHEAD`] requests. All are hashed and their cache lines
+    /// asked for before the first is charged, so that cache misses overlap.
+    fn check_chunk(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>], now: Tick) {
+        let mut hashes = [Err(Error::EmptyId); AHEAD];
+        for (request, hash) in requests.iter().zip(&mut hashes) {
+            *hash = self.hash(request.agent, request.lane).inspect(|hash| self.slab.prefetch_home(*hash));
+        }
+        for hash in hashes.iter().take(requests.len()).flatten() {
+            self.slab.prefetch_record(*hash);
+        }
+        for ((request, answer), hash) in requests.iter().zip(answers).zip(hashes) {
+            *answer = hash.and_then(|hash| self.check_hashed(hash, request.lane, request.cost, || now));
+        }
+    }
+
     /// Charges a record. `None` if it is no longer the agent's.
-    #[inline]
     fn charge(&self, found: Found<'_>, lane: LaneId, cost: u64, now: Tick) -> Option<Result<Verdict, Error>> {
         let limit = self.limits.limit(found.tag.plan(), lane);
         let price = match limit.price(cost) {
@@ -403,24 +445,35 @@ impl Limiter {
             Err(error) => return Some(Err(error)),
         };
         let step = |word| bucket::step(word, now, limit, price);
-        found.record.update(found.tag, lane, step, || self.slab.count_retry()).map(Ok)
+        let charge = found.record.update(found.tag, lane, step, || self.slab.count_retry())?;
+        Some(Ok(bucket::verdict(charge, limit, price)))
     }
 
-    /// The check of an agent that has no record yet, or just lost it.
-    #[cold]
+    /// The check of an agent that is not at the first place to look, or for
+    /// which another thread was faster: perhaps it is elsewhere in its
+    /// neighbourhood, perhaps it has no record yet.
+    ///
+    /// The loop ends when the agent keeps a record for one round; each further
+    /// one is an eviction or a change of plan that was completed meanwhile.
+    #[inline(never)]
     fn check_slowly(&self, hash: AgentHash, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
+        while let Some(found) = self.slab.find(hash) {
+            if let Some(answer) = self.charge(found, lane, cost, now) {
+                return answer;
+            }
+        }
         let limit = self.limits.limit(PlanId::DEFAULT, lane);
-        let fresh = bucket::step(LaneWord::default(), now, limit, limit.price(cost)?);
-        if fresh.next.is_none() && self.slab.find(hash).is_none() {
-            return Ok(fresh.answer); // Denied even when full: not worth a record.
+        let price = limit.price(cost)?;
+        let fresh = bucket::step(LaneWord::default(), now, limit, price);
+        if fresh.next.is_none() {
+            return Ok(bucket::verdict(fresh.answer, limit, price)); // Denied even when full: not worth a record.
         }
         loop {
-            let claimed = self
-                .slab
-                .claim(hash, PlanId::DEFAULT, now, self.on_full, &|tag, record| self.debt_ratio(tag, record, now))?;
+            let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, now);
+            let claimed = self.slab.claim(hash, PlanId::DEFAULT, now, self.on_full, &ranking)?;
             // The claim keeps the record the agent's, so the first round ends this.
-            if let Some(verdict) = self.charge(claimed.found, lane, cost, now) {
-                return verdict;
+            if let Some(answer) = self.charge(claimed.found, lane, cost, now) {
+                return answer;
             }
         }
     }

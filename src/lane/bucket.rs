@@ -25,11 +25,12 @@ use crate::bounds::REFILL_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::policy::BucketNumbers;
+use std::num::NonZeroU64;
 
 /// A bucket's limit, ready to compute with. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketLimit {
-    ticks_per_token: u64,
+    ticks_per_token: NonZeroU64,
     /// Invariant: `capacity * ticks_per_token`, below [`REFILL_MAX`].
     depth: u64,
     capacity: u64,
@@ -45,12 +46,12 @@ pub(crate) struct Price(u64);
 impl BucketLimit {
     pub(crate) fn new(numbers: BucketNumbers, warn_below_percent: u8) -> Self {
         let BucketNumbers { ticks_per_token, capacity } = numbers;
-        let depth = capacity * ticks_per_token;
-        debug_assert!(ticks_per_token > 0 && u128::from(depth) < REFILL_MAX.as_nanos());
+        let depth = capacity * ticks_per_token.get();
+        debug_assert!(u128::from(depth) < REFILL_MAX.as_nanos());
         // Fewer whole tokens than a share of the capacity is fewer than that
         // share rounded up; a capacity of 10^12 times 100 fits.
         let warn_tokens = (capacity * u64::from(warn_below_percent)).div_ceil(100);
-        Self { ticks_per_token, depth, capacity, warn_below: warn_tokens * ticks_per_token }
+        Self { ticks_per_token, depth, capacity, warn_below: warn_tokens * ticks_per_token.get() }
     }
 
     /// What `cost` tokens take.
@@ -58,7 +59,7 @@ impl BucketLimit {
         // One comparison for both ends: 0 wraps around to the largest number.
         if cost.wrapping_sub(1) < self.capacity {
             // No overflow: at most the depth.
-            return Ok(Price(cost * self.ticks_per_token));
+            return Ok(Price(cost * self.ticks_per_token.get()));
         }
         match (cost, self.capacity) {
             (0, _) => Err(Error::ZeroCost),
@@ -78,38 +79,38 @@ impl BucketLimit {
     }
 }
 
+/// What a charge comes to: the debt after it, whether it was allowed or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Charge {
+    debt: u64,
+    allowed: bool,
+}
+
 /// Takes `price` from the bucket at `now`, if the bucket holds it.
 #[inline]
-pub(crate) fn step(word: LaneWord, now: Tick, limit: &BucketLimit, price: Price) -> Outcome<Verdict> {
+pub(crate) fn step(word: LaneWord, now: Tick, limit: &BucketLimit, price: Price) -> Outcome<Charge> {
     let (now, full_at) = (now.as_nanos(), word.time().as_nanos());
     // No overflow: instants are below 2^60 and a price below 2^59.
     let next = full_at.max(now) + price.0;
     let debt = next - now;
-    if debt <= limit.depth && next <= Tick::MAX.as_nanos() {
-        let left = limit.depth - debt;
-        let verdict = Verdict {
-            decision: if left < limit.warn_below { Decision::Warn } else { Decision::Allow },
-            remaining: left / limit.ticks_per_token,
-            capacity: limit.capacity,
-            retry_after_ns: 0,
-            full_in_ns: debt,
-        };
-        return Outcome { next: Some(word.at(Tick::from_nanos(next))), answer: verdict };
-    }
-    Outcome { next: None, answer: denied(limit, debt, price) }
+    let allowed = debt <= limit.depth && next <= Tick::MAX.as_nanos();
+    Outcome { next: allowed.then_some(word.at(Tick::from_nanos(next))), answer: Charge { debt, allowed } }
 }
 
-#[cold]
-fn denied(limit: &BucketLimit, debt: u64, price: Price) -> Verdict {
-    let owed = debt - price.0;
-    Verdict {
-        decision: Decision::Deny,
-        remaining: limit.depth.saturating_sub(owed) / limit.ticks_per_token,
-        capacity: limit.capacity,
+/// Tells what a charge came to.
+#[inline]
+pub(crate) fn verdict(charge: Charge, limit: &BucketLimit, price: Price) -> Verdict {
+    let Charge { debt, allowed } = charge;
+    let (decision, retry_after_ns, full_in_ns) = if allowed {
+        let near = limit.depth - debt < limit.warn_below;
+        (if near { Decision::Warn } else { Decision::Allow }, 0, debt)
+    } else if debt > limit.depth && limit.capacity > 0 {
+        (Decision::Deny, debt - limit.depth, debt - price.0)
+    } else {
         // Past the range of the clock, and on a lane that denies everything, no wait helps.
-        retry_after_ns: if debt <= limit.depth || limit.capacity == 0 { RETRY_NEVER } else { debt - limit.depth },
-        full_in_ns: owed,
-    }
+        (Decision::Deny, RETRY_NEVER, debt - price.0)
+    };
+    Verdict { decision, capacity: limit.capacity, ticks_per_token: limit.ticks_per_token, retry_after_ns, full_in_ns }
 }
 
 /// Gives `price` back, never beyond full.
@@ -135,7 +136,7 @@ pub(crate) fn status(word: LaneWord, now: Tick, limit: &BucketLimit) -> Status {
     let left = limit.depth.saturating_sub(debt);
     let remaining = left / limit.ticks_per_token;
     // What the bucket holds, as time, when it has one whole token more.
-    let next_left = (remaining + 1).min(limit.capacity) * limit.ticks_per_token;
+    let next_left = (remaining + 1).min(limit.capacity) * limit.ticks_per_token.get();
     Status {
         remaining,
         capacity: limit.capacity,

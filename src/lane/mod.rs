@@ -24,6 +24,7 @@ pub(crate) mod table;
 
 use crate::clock::{TICK_BITS, Tick};
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 const GENERATION_BITS: u32 = 4;
@@ -104,8 +105,10 @@ pub(crate) struct Outcome<A> {
 #[must_use = "a verdict says whether the request may go on"]
 pub struct Verdict {
     pub(crate) decision: Decision,
-    pub(crate) remaining: u64,
     pub(crate) capacity: u64,
+    /// What is left follows from this and `full_in_ns`; the division waits
+    /// until somebody asks.
+    pub(crate) ticks_per_token: NonZeroU64,
     pub(crate) retry_after_ns: u64,
     pub(crate) full_in_ns: u64,
 }
@@ -140,7 +143,8 @@ impl Verdict {
     /// Whole tokens left after this request.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
-        self.remaining
+        // A token that is partly missing is missing.
+        self.capacity.saturating_sub(self.full_in_ns.div_ceil(self.ticks_per_token.get()))
     }
 
     /// What the lane holds when it is full.

@@ -3,6 +3,7 @@
 use crate::bounds::{CAPACITY_MAX, REFILL_MAX, TOKENS_PER_SECOND_MAX};
 use std::convert::Infallible;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ impl Limit {
     /// The numbers a bucket computes with.
     pub(crate) fn compile(&self) -> Result<BucketNumbers, LimitError> {
         let Kind::Bucket { tokens, per, capacity } = self.0 else {
-            return Ok(BucketNumbers { ticks_per_token: 1, capacity: 0 });
+            return Ok(BucketNumbers { ticks_per_token: NonZeroU64::MIN, capacity: 0 });
         };
         if tokens == 0 || capacity == 0 {
             return Err(LimitError::Zero);
@@ -120,20 +121,19 @@ impl Limit {
         if u128::from(tokens) > per.as_nanos() {
             return Err(LimitError::TooFast { tokens, per });
         }
-        match u64::try_from(ticks_per_token) {
-            Ok(ticks_per_token) if u128::from(ticks_per_token) * u128::from(capacity) < REFILL_MAX.as_nanos() => {
-                Ok(BucketNumbers { ticks_per_token, capacity })
+        match u64::try_from(ticks_per_token).ok().and_then(NonZeroU64::new) {
+            Some(ticks) if u128::from(ticks.get()) * u128::from(capacity) < REFILL_MAX.as_nanos() => {
+                Ok(BucketNumbers { ticks_per_token: ticks, capacity })
             }
             _ => Err(LimitError::TooSlow { tokens, per, capacity }),
         }
     }
 }
 
-/// Numbers that make sense: `ticks_per_token >= 1`, and a whole bucket refills
-/// in less than [`REFILL_MAX`]. Capacity 0 is a lane that denies everything.
+/// Numbers that make sense: a whole bucket refills in less than [`REFILL_MAX`]. Capacity 0 is a lane that denies everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketNumbers {
-    pub(crate) ticks_per_token: u64,
+    pub(crate) ticks_per_token: NonZeroU64,
     pub(crate) capacity: u64,
 }
 
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_token_never_takes_less_time_than_configured() {
-        assert_eq!(Limit::per_minute(7).compile().map(|n| n.ticks_per_token), Ok(8_571_428_572));
-        assert_eq!(Limit::per_minute(10).compile().map(|n| n.ticks_per_token), Ok(6_000_000_000));
+        assert_eq!(Limit::per_minute(7).compile().map(|numbers| numbers.ticks_per_token.get()), Ok(8_571_428_572));
+        assert_eq!(Limit::per_minute(10).compile().map(|numbers| numbers.ticks_per_token.get()), Ok(6_000_000_000));
     }
 }

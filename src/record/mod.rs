@@ -65,6 +65,7 @@ use crate::bounds::RECORD_WORDS_RESERVED;
 use crate::clock::Tick;
 use crate::lane::{LaneWord, Outcome};
 use crate::policy::LaneId;
+use crate::prefetch::prefetch;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use tag::TagWord;
 
@@ -79,41 +80,59 @@ pub(crate) enum Succession {
     Forget,
 }
 
-/// A view of one record's words.
+/// What became of one round of an update.
+pub(crate) enum Attempt<A> {
+    /// It is in place, or nothing was to be put in place.
+    Done(A),
+    /// The record is no longer the tenant's.
+    Moved,
+    /// Another thread's exchange came first.
+    Lost,
+}
+
+/// A view of one record: the words of the slab from `start` on.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
     words: &'a [AtomicU64],
+    start: usize,
     lanes: usize,
 }
 
 impl<'a> Record<'a> {
-    /// A record of `lanes` lanes over all of `words`.
+    /// The record of `lanes` lanes at `start`.
     #[inline]
-    pub(crate) fn new(words: &'a [AtomicU64], lanes: usize) -> Self {
-        debug_assert!(lanes + RECORD_WORDS_RESERVED <= words.len());
-        Self { words, lanes }
+    pub(crate) fn new(words: &'a [AtomicU64], start: usize, lanes: usize) -> Self {
+        debug_assert!(start + lanes + RECORD_WORDS_RESERVED <= words.len());
+        Self { words, start, lanes }
     }
 
     /// Acquire, paired with the Release of the publishing exchange: whoever
     /// sees a tag also sees the lane words it was published over.
     #[inline]
     pub(crate) fn tag(&self) -> TagWord {
-        TagWord::from_bits(self.words[0].load(Ordering::Acquire))
+        TagWord::from_bits(self.words[self.start].load(Ordering::Acquire))
+    }
+
+    /// Asks the processor for its first cache line.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.words[self.start]);
     }
 
     fn lanes(&self) -> impl Iterator<Item = &'a AtomicU64> {
-        self.words[1..=self.lanes].iter()
+        self.words[self.start + 1..][..self.lanes].iter()
     }
 
     /// Exchanges the tag. Release pairs with [`tag`](Self::tag); Acquire
     /// continues the order of those who changed it before.
     fn exchange_tag(&self, seen: TagWord, next: TagWord) -> bool {
-        self.words[0].compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.words[self.start].compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Opens a tag that an evictor closed: its tenant is back. `None` if the
     /// record has changed hands or been opened by somebody else.
     #[cold]
+    #[inline(never)]
     pub(crate) fn reopen(&self, seen: TagWord) -> Option<TagWord> {
         self.exchange_tag(seen, seen.opened()).then_some(seen.opened())
     }
@@ -124,7 +143,6 @@ impl<'a> Record<'a> {
     /// `retried` is called after each exchange that another thread won. The
     /// loop is lock-free: a lost round is another caller's success, or an
     /// eviction that the next look at the tag ends.
-    #[inline]
     pub(crate) fn update<A>(
         &self,
         seen: TagWord,
@@ -132,31 +150,46 @@ impl<'a> Record<'a> {
         step: impl Fn(LaneWord) -> Outcome<A>,
         retried: impl Fn(),
     ) -> Option<A> {
-        let lane = &self.words[1 + lane.index()];
         loop {
-            // (a) Acquire, paired with the Release of the bump in
-            // `replace_tenant`: whoever reads a bumped word sees the tag closed.
-            let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };
-            let word = LaneWord::from_bits(lane.load(order));
-            // (b) The proof rests on this second look.
-            if self.tag() != seen && !broken(Fault::NoSecondLook) {
-                return None;
+            match self.try_update(seen, lane, &step) {
+                Attempt::Done(answer) => return Some(answer),
+                Attempt::Moved => return None,
+                Attempt::Lost => retried(),
             }
-            let Outcome { next, answer } = step(word);
-            let Some(next) = next else {
-                return Some(answer);
-            };
-            if broken(Fault::ChargeByStore) {
-                lane.store(next.bits(), Ordering::Release);
-                return Some(answer);
-            }
-            // (c) Release, so that an evictor that reads the charged word has
-            // everything the charging thread did before it; the rest of the
-            // argument needs only that an exchange is atomic.
-            if lane.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Some(answer);
-            }
-            retried();
+        }
+    }
+
+    /// One round of [`update`](Self::update).
+    #[inline]
+    pub(crate) fn try_update<A>(
+        &self,
+        seen: TagWord,
+        lane: LaneId,
+        step: impl Fn(LaneWord) -> Outcome<A>,
+    ) -> Attempt<A> {
+        let lane = &self.words[self.start + 1 + lane.index()];
+        // (a) Acquire, paired with the Release of the bump in
+        // `replace_tenant`: whoever reads a bumped word sees the tag closed.
+        let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };
+        let word = LaneWord::from_bits(lane.load(order));
+        // (b) The proof rests on this second look.
+        if self.tag() != seen && !broken(Fault::NoSecondLook) {
+            return Attempt::Moved;
+        }
+        let Outcome { next, answer } = step(word);
+        let Some(next) = next else {
+            return Attempt::Done(answer);
+        };
+        if broken(Fault::ChargeByStore) {
+            lane.store(next.bits(), Ordering::Release);
+            return Attempt::Done(answer);
+        }
+        // (c) Release, so that an evictor that reads the charged word has
+        // everything the charging thread did before it; the rest of the
+        // argument needs only that an exchange is atomic.
+        match lane.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Attempt::Done(answer),
+            Err(_) => Attempt::Lost,
         }
     }
 
@@ -168,7 +201,7 @@ impl<'a> Record<'a> {
 
     /// The words as they stand, for ranking victims. A hint.
     pub(crate) fn lane_words(&self) -> impl Iterator<Item = LaneWord> + use<'a> {
-        self.words[1..=self.lanes].iter().map(|lane| LaneWord::from_bits(peek(lane)))
+        self.words[self.start + 1..][..self.lanes].iter().map(|lane| LaneWord::from_bits(peek(lane)))
     }
 
     /// Puts `next` in the place of the tenant `seen`, or of nobody.

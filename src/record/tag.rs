@@ -19,16 +19,17 @@ const CLOSED: u64 = 1 << PLAN_BITS;
 const TAG_SHIFT: u32 = PLAN_BITS + 1;
 const PLAN_MASK: u64 = (1 << PLAN_BITS) - 1;
 
-/// The part of an agent's hash that tells it from its neighbours. Never zero.
+/// The part of an agent's hash that tells it from its neighbours, where a tag
+/// word has it. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
-    /// The low bits of a hash. Zero is taken by 1, so that no agent looks like a vacant record.
+    /// The low bits of a hash; they are not all zero.
     #[inline]
     pub(crate) const fn of_hash(hash: u64) -> Self {
-        let bits = hash & (u64::MAX >> TAG_SHIFT);
-        Self(if bits == 0 { 1 } else { bits })
+        debug_assert!(hash << TAG_SHIFT != 0);
+        Self(hash << TAG_SHIFT)
     }
 }
 
@@ -54,7 +55,7 @@ impl TagWord {
     pub(crate) const VACANT: Self = Self(0);
 
     pub(crate) const fn new(tag: Tag, plan: PlanId) -> Self {
-        Self(tag.0 << TAG_SHIFT | plan.0 as u64)
+        Self(tag.0 | plan.0 as u64)
     }
 
     pub(crate) const fn from_bits(bits: u64) -> Self {
@@ -67,7 +68,14 @@ impl TagWord {
 
     #[inline]
     pub(crate) const fn belongs_to(self, tag: Tag) -> bool {
-        self.0 >> TAG_SHIFT == tag.0
+        (self.0 ^ tag.0) >> TAG_SHIFT == 0
+    }
+
+    /// Whether it is the agent's and nobody is trying to evict it.
+    #[inline]
+    pub(crate) const fn is_open_to(self, tag: Tag) -> bool {
+        // The closed bit is the lowest of these, and clear.
+        (self.0 ^ tag.0) >> PLAN_BITS == 0
     }
 
     pub(crate) const fn is_vacant(self) -> bool {
@@ -111,21 +119,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_round_trip(hash: u64, other: u64, plan: u16) {
+        fn words_round_trip(hash in 1..1_u64 << 47, other in 1..1_u64 << 47, plan: u16) {
             let (tag, other) = (Tag::of_hash(hash), Tag::of_hash(other));
             let word = TagWord::new(tag, PlanId(plan));
             prop_assert!(word.belongs_to(tag) && word.closed().belongs_to(tag));
+            prop_assert!(word.is_open_to(tag) && !word.closed().is_open_to(tag));
+            prop_assert_eq!(word.is_open_to(other), tag == other);
             prop_assert_eq!(word.belongs_to(other), tag == other);
             prop_assert_eq!(word.closed().plan(), PlanId(plan));
             prop_assert!(!word.is_vacant() && !word.is_closed() && word.closed().is_closed());
             prop_assert_eq!(word.closed().opened(), word);
             prop_assert_eq!(TagWord::from_bits(word.bits()), word);
         }
-    }
-
-    #[test]
-    fn no_hash_looks_vacant() {
-        assert!(!TagWord::new(Tag::of_hash(0), PlanId::DEFAULT).is_vacant());
-        assert!(!TagWord::new(Tag::of_hash(u64::MAX << (u64::BITS - TAG_SHIFT)), PlanId::DEFAULT).is_vacant());
     }
 }

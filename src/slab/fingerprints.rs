@@ -4,8 +4,7 @@
 //! | byte | meaning |
 //! |---|---|
 //! | 0 | the record is vacant |
-//! | 1 | there is no such record (the end of the slab) |
-//! | 2 to 255 | eight bits of its tenant's hash |
+//! | 1 to 255 | eight bits of its tenant's hash |
 //!
 //! A reader without the region's lock takes a fingerprint as a hint: the tag
 //! decides. All writers hold the lock, so under it the bytes are exact, and
@@ -17,9 +16,6 @@ use crate::sync::{AtomicU64, Ordering, peek};
 /// Records whose fingerprints share a word.
 pub(crate) const GROUP: usize = size_of::<u64>();
 
-const VACANT: u8 = 0;
-const BARRED: u8 = 1;
-
 const LOW_BITS: u64 = u64::from_ne_bytes([0x01; GROUP]);
 const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; GROUP]);
 
@@ -28,11 +24,11 @@ const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; GROUP]);
 pub(crate) struct Fingerprint(u8);
 
 impl Fingerprint {
-    pub(crate) const VACANT: Self = Self(VACANT);
+    pub(crate) const VACANT: Self = Self(0);
 
     #[inline]
     pub(crate) fn of(hash: AgentHash) -> Self {
-        Self(hash.fingerprint_bits().max(BARRED + 1))
+        Self(hash.low_byte())
     }
 }
 
@@ -54,6 +50,12 @@ impl Group {
         // only past such a byte, so the first hit is always right.
         let different = self.0 ^ (LOW_BITS * u64::from(wanted.0));
         Slots(different.wrapping_sub(LOW_BITS) & !different & HIGH_BITS)
+    }
+
+    /// Whether this slot shows `wanted`.
+    #[inline]
+    pub(crate) fn shows(self, slot: usize, wanted: Fingerprint) -> bool {
+        (self.0 >> (slot % GROUP * GROUP)) as u8 == wanted.0
     }
 
     /// The first vacant slot.
@@ -83,18 +85,9 @@ impl Iterator for Slots {
 /// Sets one slot's fingerprint. The caller holds the region's lock, so no
 /// other thread writes this word.
 pub(crate) fn set(word: &AtomicU64, slot: usize, fingerprint: Fingerprint) {
-    put(word, slot, fingerprint.0);
-}
-
-/// Marks a slot as no record at all.
-pub(crate) fn bar(word: &AtomicU64, slot: usize) {
-    put(word, slot, BARRED);
-}
-
-fn put(word: &AtomicU64, slot: usize, byte: u8) {
     debug_assert!(slot < GROUP);
     let mut bytes = peek(word).to_le_bytes();
-    bytes[slot] = byte;
+    bytes[slot] = fingerprint.0;
     word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
 }
 
@@ -111,14 +104,15 @@ mod tests {
             let exact: Vec<usize> = (0..GROUP).filter(|slot| bytes[*slot] == wanted).collect();
             prop_assert!(exact.iter().all(|slot| found.contains(slot)), "{found:?} lacks some of {exact:?}");
             prop_assert_eq!(found.first(), exact.first());
-            prop_assert_eq!(group.vacant(), bytes.iter().position(|byte| *byte == VACANT));
+            prop_assert!((0..GROUP).all(|slot| group.shows(slot, Fingerprint(wanted)) == exact.contains(&slot)));
+            prop_assert_eq!(group.vacant(), bytes.iter().position(|byte| *byte == 0));
         }
     }
 
     #[test]
-    fn a_barred_slot_is_neither_vacant_nor_anybodys() {
+    fn a_slot_shows_what_was_set() {
         let word = AtomicU64::new(0);
-        (0..GROUP).for_each(|slot| bar(&word, slot));
+        (0..GROUP).for_each(|slot| set(&word, slot, Fingerprint(7)));
         assert_eq!(Group::load(&word).vacant(), None);
         set(&word, 3, Fingerprint::VACANT);
         assert_eq!(Group::load(&word).vacant(), Some(3));

@@ -1,12 +1,13 @@
 //! From an agent id to its place: a keyed hash with a proven bound.
 //!
-//! The id is read as 64-bit characters c1 .. cn with its length as c0, and
+//! The id is read as 64-bit characters c1 .. cn, and
 //!
 //! ```text
-//! h = top 64 bits of (k + k0*c0 + k1*c1 + … + kn*cn  mod 2^128)
+//! h = top 64 bits of (s + k1*c1 + … + kn*cn  mod 2^128)
 //! ```
 //!
-//! where every k is a secret random number of 128 bits. This is multilinear
+//! where every k, and an s for every length in bytes, is a secret random
+//! number of 128 bits. This is multilinear
 //! hashing: for characters of L bits computed modulo 2^K, the top K-L+1 bits
 //! are strongly universal (Lemire and Kaser, "Strongly universal string
 //! hashing is fast", 2014). Here K = 128 and L = 64, so any two different ids
@@ -30,6 +31,7 @@
 //! million agents 5 in a million that any two of them share a record, for one
 //! million 5 in ten million.
 
+use super::fingerprints::GROUP;
 use crate::bounds::ID_BYTES_MAX;
 use crate::record::tag::Tag;
 use std::fmt;
@@ -40,9 +42,9 @@ const CHARACTERS_MAX: usize = ID_BYTES_MAX / 8;
 /// The secret numbers of one slab.
 #[derive(Clone)]
 pub(crate) struct HashKey {
-    start: u128,
-    length: u128,
     characters: [u128; CHARACTERS_MAX],
+    /// By length in bytes.
+    starts: [u128; ID_BYTES_MAX + 1],
 }
 
 impl HashKey {
@@ -59,12 +61,12 @@ impl HashKey {
     /// The key made of these words, for tests that must repeat.
     pub(crate) fn from_words(mut word: impl FnMut() -> u64) -> Self {
         let mut wide = || u128::from(word()) << 64 | u128::from(word());
-        Self { start: wide(), length: wide(), characters: std::array::from_fn(|_| wide()) }
+        Self { characters: std::array::from_fn(|_| wide()), starts: std::array::from_fn(|_| wide()) }
     }
 
     /// The key's words, in the order in which [`from_words`](Self::from_words) takes them.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
-        let wide = [self.start, self.length].into_iter().chain(self.characters);
+        let wide = self.characters.into_iter().chain(self.starts);
         wide.flat_map(|number| [(number >> 64) as u64, number as u64])
     }
 
@@ -72,27 +74,38 @@ impl HashKey {
     #[inline]
     pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
         debug_assert!((1..=ID_BYTES_MAX).contains(&id.len()));
-        let mut sum = self.start.wrapping_add(self.length.wrapping_mul(id.len() as u128));
-        let mut key = self.characters.iter();
-        let mut add = |character: u64| {
-            if let Some(key) = key.next() {
-                sum = sum.wrapping_add(key.wrapping_mul(u128::from(character)));
-            }
+        let start = self.starts[id.len()];
+        // Nine to sixteen bytes, the most common, are two characters.
+        let two = id.len().wrapping_sub(9) < 8;
+        let sum = match (id.first_chunk::<8>(), id.last_chunk::<8>()) {
+            (Some(first), Some(last)) if two => start
+                .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
+                .wrapping_add(product(self.characters[1], u64::from_le_bytes(*last))),
+            _ => self.sum(start, id),
         };
-        // All but the last one to eight bytes in whole characters, then the
-        // last eight bytes, which may overlap: for a given length that is one
-        // to one.
-        let mut rest = id;
-        while let [a, b, c, d, e, f, g, h, tail @ ..] = rest {
-            if tail.is_empty() {
-                break;
-            }
-            add(u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]));
-            rest = tail;
-        }
-        add(last_character(id));
-        AgentHash(scatter((sum >> 64) as u64))
+        AgentHash::new(scatter((sum >> 64) as u64))
     }
+
+    /// All but the last one to eight bytes in whole characters, then the last
+    /// eight bytes, which may overlap: for a given length that is one to one.
+    #[inline(never)]
+    fn sum(&self, start: u128, id: &[u8]) -> u128 {
+        let last = id.len().saturating_sub(1) / 8;
+        let whole = id
+            .chunks_exact(8)
+            .take(last)
+            .map(|chunk| chunk.first_chunk::<8>().map_or(0, |character| u64::from_le_bytes(*character)));
+        whole
+            .chain([last_character(id)])
+            .zip(&self.characters)
+            .fold(start, |sum, (character, key)| sum.wrapping_add(product(*key, character)))
+    }
+}
+
+/// Modulo 2^128.
+#[inline]
+const fn product(key: u128, character: u64) -> u128 {
+    key.wrapping_mul(character as u128)
 }
 
 /// The last eight bytes, or all of a shorter id.
@@ -125,10 +138,23 @@ impl fmt::Debug for HashKey {
 pub(crate) struct AgentHash(u64);
 
 impl AgentHash {
+    /// A low byte of 0 is taken by 1, so that no agent looks like a vacant
+    /// record: neither its fingerprint, which is that byte, nor its tag.
+    #[inline]
+    const fn new(hash: u64) -> Self {
+        Self(hash + (hash as u8 == 0) as u64)
+    }
+
     /// The home group among `groups`: the high bits, scaled.
     #[inline]
     pub(crate) fn home(self, groups: usize) -> usize {
         ((u128::from(self.0) * groups as u128) >> 64) as usize
+    }
+
+    /// The favourite slot in the home group.
+    #[inline]
+    pub(crate) fn slot(self) -> usize {
+        (self.0 >> 8) as usize % GROUP
     }
 
     /// What the record stores: the low bits.
@@ -137,9 +163,9 @@ impl AgentHash {
         Tag::of_hash(self.0)
     }
 
-    /// Eight bits of the tag, for the array of fingerprints.
+    /// Eight bits of the tag, for the array of fingerprints. Never 0.
     #[inline]
-    pub(crate) fn fingerprint_bits(self) -> u8 {
+    pub(crate) fn low_byte(self) -> u8 {
         self.0 as u8
     }
 }
@@ -173,16 +199,15 @@ mod tests {
         fn the_hash_is_the_documented_sum(id in proptest::collection::vec(any::<u8>(), 1..=ID_BYTES_MAX)) {
             let key = fixed_key(7);
             let mut characters: Vec<u64> = Vec::new();
-            let whole = (id.len() - 1) / 8;
-            for i in 0..whole {
+            for i in 0..(id.len() - 1) / 8 {
                 characters.push(u64::from_le_bytes(id[i * 8..i * 8 + 8].try_into().unwrap()));
             }
             characters.push(last_character(&id));
             let sum = characters.iter().zip(&key.characters).fold(
-                key.start.wrapping_add(key.length.wrapping_mul(id.len() as u128)),
+                key.starts[id.len()],
                 |sum, (c, k)| sum.wrapping_add(k.wrapping_mul(u128::from(*c))),
             );
-            prop_assert!(key.hash(&id) == AgentHash(scatter((sum >> 64) as u64)));
+            prop_assert!(key.hash(&id) == AgentHash::new(scatter((sum >> 64) as u64)));
         }
     }
 

@@ -28,6 +28,7 @@ mod tenancy;
 pub use tenancy::OnFull;
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
+use crate::prefetch::prefetch;
 use crate::record::Record;
 use crate::record::tag::TagWord;
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
@@ -41,8 +42,8 @@ use region::{REGION_WORDS, Region};
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
 const LAYOUT_VERSION: u64 = 1;
 
-/// The header describes the slab; one page, so that what follows is aligned.
-const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 512 };
+/// The header describes the slab; two pages, most of it the key.
+const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 1_024 };
 
 /// Groups in a region: 1,024 records. Many more than a neighbourhood, so that
 /// few claims take two locks; few enough that claims seldom meet.
@@ -112,7 +113,8 @@ pub(crate) struct Slab {
     /// Derived from the geometry, kept at hand for every lookup.
     fingerprints_start: usize,
     records_start: usize,
-    record_words: usize,
+    /// A record has 2^this words.
+    record_shift: u32,
     retries: [CachePadded<Counter>; RETRY_SHARDS],
 }
 
@@ -145,20 +147,17 @@ impl Slab {
             geometry,
             fingerprints_start: geometry.fingerprints_start(),
             records_start: geometry.records_start(),
-            record_words: geometry.record_words(),
+            record_shift: geometry.record_words().ilog2(),
             retries: Default::default(),
         };
         slab.write_header();
-        for position in geometry.records..geometry.all_groups() * GROUP {
-            fingerprints::bar(slab.group_word(position / GROUP), position % GROUP);
-        }
         Ok(slab)
     }
 
     /// Describes the slab in its first words: whoever maps it later knows what it is.
     fn write_header(&self) {
         let geometry = &self.geometry;
-        let numbers = [geometry.groups, geometry.window, geometry.records, geometry.lanes, self.record_words];
+        let numbers = [geometry.groups, geometry.window, geometry.records, geometry.lanes, geometry.record_words()];
         let header = [MAGIC, LAYOUT_VERSION].into_iter().chain(numbers.map(|number| number as u64));
         for (word, value) in self.words[..HEADER_WORDS].iter().zip(header.chain(self.key.words())) {
             word.store(value, Ordering::Relaxed);
@@ -186,8 +185,8 @@ impl Slab {
 
     #[inline]
     fn record(&self, position: Position) -> Record<'_> {
-        let start = self.records_start + position * self.record_words;
-        Record::new(&self.words[start..start + self.record_words], self.geometry.lanes)
+        let start = self.records_start + (position << self.record_shift);
+        Record::new(&self.words, start, self.geometry.lanes)
     }
 
     fn region(&self, region: usize) -> Region<'_> {
@@ -206,11 +205,43 @@ impl Slab {
         home..home + self.geometry.window
     }
 
+    /// The agent's record, if it is in its favourite place and nobody is about
+    /// to evict it.
+    ///
+    /// The record's address follows from the hash alone, and its fingerprint
+    /// is loaded beside it: only whether it is the right one hangs on either.
+    #[inline]
+    pub(crate) fn find_at_home(&self, hash: AgentHash) -> Option<Found<'_>> {
+        let home = hash.home(self.geometry.groups);
+        if !Group::load(self.group_word(home)).shows(hash.slot(), Fingerprint::of(hash)) {
+            return None;
+        }
+        let position = home * GROUP + hash.slot();
+        let record = self.record(position);
+        let tag = record.tag();
+        tag.is_open_to(hash.tag()).then_some(Found { record, tag, position })
+    }
+
+    /// Asks for the fingerprints of the agent's home.
+    #[inline]
+    pub(crate) fn prefetch_home(&self, hash: AgentHash) {
+        prefetch(self.group_word(hash.home(self.geometry.groups)));
+    }
+
+    /// Asks for the agent's record, if its home group knows it.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, hash: AgentHash) {
+        let home = hash.home(self.geometry.groups);
+        let group = Group::load(self.group_word(home));
+        if let Some(slot) = group.slots(Fingerprint::of(hash)).next() {
+            self.record(home * GROUP + slot).prefetch();
+        }
+    }
+
     /// The agent's record, opened if somebody was about to evict it.
     ///
     /// Without the lock of the region, `None` means that the agent had no
     /// record at some moment during the call.
-    #[inline]
     pub(crate) fn find(&self, hash: AgentHash) -> Option<Found<'_>> {
         let fingerprint = Fingerprint::of(hash);
         for group in self.neighbourhood(hash) {
@@ -227,7 +258,6 @@ impl Slab {
     ///
     /// The loop ends: a failed reopening means that the record was published
     /// to somebody, or opened by another caller of the same agent.
-    #[inline]
     fn look(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
         let record = self.record(position);
         loop {
@@ -241,6 +271,7 @@ impl Slab {
             if broken(Fault::StayClosed) {
                 return None;
             }
+            // The tenant is back: see `record`.
             if let Some(tag) = record.reopen(tag) {
                 return Some(Found { record, tag, position });
             }
@@ -249,6 +280,7 @@ impl Slab {
 
     /// Counts an exchange that another thread won.
     #[cold]
+    #[inline(never)]
     pub(crate) fn count_retry(&self) {
         let here = 0_u8;
         // Threads have stacks of their own, so an address on it tells them apart.
@@ -302,7 +334,9 @@ mod tests {
         assert_eq!(words[1..7], [1, 50, 12, 488, 6, 8]);
         let mut key = words[7..].iter().copied();
         let copy = HashKey::from_words(|| key.next().unwrap());
-        assert!(copy.hash(b"agent") == slab.hash(b"agent"));
+        for id in [&b"agent"[..], &[7; 256]] {
+            assert!(copy.hash(id) == slab.hash(id));
+        }
     }
 
     #[test]

@@ -130,10 +130,15 @@ impl Slab {
     }
 
     fn take_vacant(&self, locks: &Locks<'_>, newcomer: Newcomer) -> Option<Found<'_>> {
-        let (group, slot) = self
-            .neighbourhood(newcomer.hash)
-            .find_map(|group| Group::load(self.group_word(group)).vacant().map(|slot| (group, slot)))?;
-        let position = group * GROUP + slot;
+        // Its favourite place if that is vacant, else the first that is.
+        let mut groups = self.neighbourhood(newcomer.hash);
+        let favourite = newcomer.hash.slot();
+        let position = groups.find_map(|group| {
+            let shown = Group::load(self.group_word(group));
+            let at_home = shown.shows(favourite, Fingerprint::VACANT).then_some(favourite);
+            let position = |slot| Some(group * GROUP + slot).filter(|position| *position < self.geometry.records);
+            at_home.and_then(position).or_else(|| shown.vacant().and_then(position))
+        })?;
         let found = self.settle(locks, newcomer, position, TagWord::VACANT, Succession::Idle);
         debug_assert!(found.is_some(), "under the lock a vacant fingerprint is a vacant record");
         locks.of(self.region_of(position)).count_claim();
