@@ -187,9 +187,10 @@ mod tests {
     }
 }
 
-/// Seen to fail, each with the one change: with the second look at the
-/// sequence in `read_whole` left out; with the words loaded relaxed; with the
-/// words stored relaxed; and with `publish` as a plain store.
+/// Seen to fail, each with the one change: no second look at the sequence in
+/// `read_whole`, or the first one relaxed; the words loaded relaxed in
+/// `anchor`, or stored relaxed in `begin`; the exchange relaxed in `advance`; a
+/// plain store in its place in `begin`, or in `publish`.
 #[cfg(all(test, loom))]
 mod models {
     use super::*;

@@ -92,7 +92,7 @@ pub(crate) fn nanos_saturating(span: Duration) -> u64 {
 /// | [`auto`](Clock::auto) | the counter's, about 10 ns | the default; else the OS clock |
 /// | [`os`](Clock::os) | 2 to 3 times that | stands still while the machine is suspended |
 /// | [`boottime`](Clock::boottime) | as `os` | goes on while the machine is suspended |
-/// | [`coarse`](Clock::coarse) | a quarter of it | off by up to a kernel tick, 1 to 10 ms |
+/// | [`coarse`](Clock::coarse) | half the counter's | off by up to a kernel tick, 1 to 10 ms |
 /// | [`ManualClock`] | next to nothing | for tests and simulations |
 ///
 /// `auto`, `os` and `coarse` count from one origin, the kernel's, in every
@@ -146,14 +146,17 @@ impl Clock {
     /// 8 ms. The first call in a process takes that long; later ones share its result.
     ///
     /// It is then compared with the OS clock about once a second, and steered
-    /// to it. Should the two ever disagree, by 1 ms and 0.1 % of the time since
-    /// the last comparison, the clock turns to the OS clock for good, in the whole
-    /// process: [`source`](Clock::source) and [`fallbacks`](Clock::fallbacks)
-    /// tell. That happens after a suspend, and may after a virtual machine
-    /// has moved. It never steps back, also not then: time waits for the OS
-    /// clock to catch up, for less than a second, and a limiter is
-    /// stricter meanwhile. A counter that itself jumps back takes time back
-    /// with it, at most to the last comparison.
+    /// to it. Should they ever differ by more than 1 ms and 0.1 % of the time
+    /// since the last comparison, the clock turns to the OS clock for good, in
+    /// the whole process: [`source`](Clock::source) and
+    /// [`fallbacks`](Clock::fallbacks) tell. That happens after a suspend, and
+    /// may after a virtual machine has moved.
+    ///
+    /// It never steps back, also not then: time waits for the OS clock to catch
+    /// up, for a second at most, and a limiter is stricter meanwhile. Only a
+    /// counter that itself jumps back, by less than it has run since the last
+    /// comparison, takes time back with it until the next; for a limiter an
+    /// older time is only stricter.
     #[must_use]
     pub fn auto() -> Self {
         match trust::machine_clock() {

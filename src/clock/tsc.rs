@@ -371,6 +371,19 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_ran_ahead_is_slowed_to_meet_the_os_clock() {
+        let (clock, mut witness) = (clock(), Witness::default());
+        clock.sources.run_at(900);
+        clock.sources.advance(SECOND - MILLISECOND / 2);
+        assert_eq!(witness.read(&clock), clock.sources.true_nanos() + 500_000);
+        let (behind, ahead) = witness.follow(&clock, SECOND / 2);
+        assert!(behind == 0 && ahead <= 500_000, "{behind} behind, {ahead} ahead");
+        witness.follow(&clock, SECOND / 2 - 2 * MILLISECOND);
+        let (behind, ahead) = witness.follow(&clock, MILLISECOND);
+        assert!(behind == 0 && ahead <= 2_000, "{behind} behind, {ahead} ahead");
+    }
+
+    #[test]
     fn drift_that_changes_stays_within_the_tolerance() {
         let (clock, mut witness) = (clock(), Witness::default());
         for second in 0..60 {
@@ -401,8 +414,9 @@ mod tests {
         let clock = clock();
         clock.sources.run_at(900);
         let late = clock.anchor.read().unwrap();
-        clock.sources.advance(SECOND);
+        clock.sources.advance(SECOND - MILLISECOND / 2);
         let next = clock.now();
+        assert!(next > clock.sources.true_nanos(), "a line that ran ahead");
         assert!(late.nanos + late.rate.nanos(clock.line_ticks) <= next);
     }
 
@@ -455,12 +469,13 @@ mod tests {
                         while !done.load(Relaxed) {
                             witness.read(clock);
                             readings.fetch_add(1, Relaxed);
+                            std::thread::yield_now(); // The fake is behind a lock.
                         }
                     });
                 }
                 let seconds = || clock.sources.true_nanos() / LINE_NANOS;
-                // Nine seconds, and more until every thread has had its share.
-                while seconds() < 15 || readings.iter().any(|readings| readings.load(Relaxed) < 3_000) {
+                // Some seconds, and more until every thread has had its share.
+                while seconds() < 9 || readings.iter().any(|readings| readings.load(Relaxed) < 300) {
                     clock.sources.advance(3 * MILLISECOND);
                     std::thread::yield_now();
                 }
@@ -510,8 +525,10 @@ mod tests {
     }
 }
 
-/// Seen to fail, each with the one change: with a next line that begins at the
-/// OS clock's time even below the cap; with the cap raised after the close.
+/// Seen to fail, each with the one change: `let nanos = sample.os` in `compare`,
+/// a line that begins below the cap; `raise_cap` after `fall_back`; no
+/// `max(cap)` in the reading after a fallback; a second look at the sequence
+/// that is relaxed (`read_whole`).
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
