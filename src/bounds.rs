@@ -34,8 +34,8 @@ pub const AGENTS_DEFAULT: u64 = 1_000_000;
 pub const BATCH_MAX: usize = 1 << 20;
 
 /// The share of records that are held when a limiter has the number of agents
-/// it was built for. At 3/4, with a neighbourhood of 96 records, fewer than
-/// one agent in 10,000 finds no vacant record.
+/// it was built for. At 3/4, with a neighbourhood of 96 records, about one
+/// agent in 10,000 finds no vacant record.
 pub(crate) const LOAD_NUMERATOR: u64 = 3;
 pub(crate) const LOAD_DENOMINATOR: u64 = 4;
 

@@ -87,7 +87,7 @@ pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
 pub use limiter::{Limiter, LimiterBuilder, Request, Stats};
 pub use policy::{LaneId, Limit, LimitError, Policy, PolicyBuilder, PolicyError};
-pub use slab::OnFull;
+pub use slab::{IdHash, OnFull};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -9,7 +9,7 @@ use crate::lane::{LaneWord, Outcome, Status, Verdict};
 use crate::policy::{LaneId, Policy};
 use crate::record::tag::{PlanId, TagWord};
 use crate::record::{Attempt, Record};
-use crate::slab::hash::{AgentHash, HashKey};
+use crate::slab::hash::{AgentHash, HashKey, IdHash};
 use crate::slab::{Found, Geometry, OnFull, Slab};
 use std::fmt;
 use std::time::Duration;
@@ -86,6 +86,7 @@ pub struct LimiterBuilder {
     agents: u64,
     clock: Option<Clock>,
     on_full: OnFull,
+    hash: IdHash,
 }
 
 impl LimiterBuilder {
@@ -111,6 +112,12 @@ impl LimiterBuilder {
         self
     }
 
+    /// How ids are hashed; multilinear if nothing is said.
+    pub fn hash(mut self, hash: IdHash) -> Self {
+        self.hash = hash;
+        self
+    }
+
     /// Reserves the memory.
     ///
     /// # Errors
@@ -121,7 +128,7 @@ impl LimiterBuilder {
             return Err(BuildError::Agents { agents: self.agents });
         }
         let geometry = Geometry::for_agents(self.agents, self.policy.lanes().len());
-        let slab = Slab::new(geometry, HashKey::random()).map_err(|bytes| BuildError::Memory { bytes })?;
+        let slab = Slab::new(geometry, HashKey::random(self.hash)).map_err(|bytes| BuildError::Memory { bytes })?;
         Ok(self.over(slab))
     }
 
@@ -136,7 +143,13 @@ impl LimiterBuilder {
 impl Limiter {
     /// Starts a limiter with this policy.
     pub fn builder(policy: Policy) -> LimiterBuilder {
-        LimiterBuilder { policy, agents: AGENTS_DEFAULT, clock: None, on_full: OnFull::default() }
+        LimiterBuilder {
+            policy,
+            agents: AGENTS_DEFAULT,
+            clock: None,
+            on_full: OnFull::default(),
+            hash: IdHash::default(),
+        }
     }
 
     /// The policy it was built with.
@@ -415,11 +428,25 @@ impl Limiter {
         let price = limit.price(cost)?;
         let now = now();
         match found.record.try_update(found.tag, lane, |word| bucket::step(word, now, limit, price)) {
-            Attempt::Done(charge) => return Ok(bucket::verdict(charge, limit, price)),
-            Attempt::Lost => self.slab.count_retry(),
-            Attempt::Moved => {}
+            Attempt::Done(charge) => Ok(bucket::verdict(charge, limit, price)),
+            Attempt::Lost => self.check_again(found, hash, lane, cost, now),
+            Attempt::Moved => self.check_slowly(hash, lane, cost, now),
         }
-        self.check_slowly(hash, lane, cost, now)
+    }
+
+    /// The check of an agent for which another thread was faster.
+    #[cold]
+    #[inline(never)]
+    fn check_again(
+        &self,
+        found: Found<'_>,
+        hash: AgentHash,
+        lane: LaneId,
+        cost: u64,
+        now: Tick,
+    ) -> Result<Verdict, Error> {
+        self.slab.count_retry();
+        self.charge(found, lane, cost, now).unwrap_or_else(|| self.check_slowly(hash, lane, cost, now))
     }
 
     /// Checks up to [`AHEAD`] requests. All are hashed and their cache lines
@@ -449,9 +476,8 @@ impl Limiter {
         Some(Ok(bucket::verdict(charge, limit, price)))
     }
 
-    /// The check of an agent that is not at the first place to look, or for
-    /// which another thread was faster: perhaps it is elsewhere in its
-    /// neighbourhood, perhaps it has no record yet.
+    /// The check of an agent that is not in its favourite place: perhaps it is
+    /// elsewhere in its neighbourhood, perhaps it has no record yet.
     ///
     /// The loop ends when the agent keeps a record for one round; each further
     /// one is an eviction or a change of plan that was completed meanwhile.

@@ -25,9 +25,27 @@ impl Words {
         if start == libc::MAP_FAILED {
             return None;
         }
-        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len })
+        let words = Self { start: std::ptr::NonNull::new(start.cast())?, len };
+        words.ask_for_huge_pages(bytes);
+        Some(words)
+    }
+
+    /// Asks for pages of 2 MB, which save most of the address translation for
+    /// a slab larger than the processor can keep in mind. Where the system has
+    /// none to give, nothing changes.
+    fn ask_for_huge_pages(&self, bytes: usize) {
+        #[cfg(target_os = "linux")]
+        if bytes >= HUGE_PAGES_FROM {
+            // SAFETY: advice about this value's own mapping; it changes no content, and its failure is no error.
+            unsafe { libc::madvise(self.start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
     }
 }
+
+/// Below this, ordinary pages do: a processor translates some 1,500 of them
+/// without a walk, and small slabs stay as small as what is touched.
+#[cfg(all(not(loom), target_os = "linux"))]
+const HUGE_PAGES_FROM: usize = 8 << 20;
 
 #[cfg(not(loom))]
 impl Deref for Words {

@@ -25,6 +25,7 @@ mod models;
 mod region;
 mod tenancy;
 
+pub use hash::IdHash;
 pub use tenancy::OnFull;
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
