@@ -52,6 +52,13 @@ impl Group {
         Slots(different.wrapping_sub(LOW_BITS) & !different & HIGH_BITS)
     }
 
+    /// The first slot that shows the agent. Not inlined: the favourite slot is
+    /// looked at in line, and this is for the others.
+    #[inline(never)]
+    pub(crate) fn first(self, hash: AgentHash) -> Option<usize> {
+        self.slots(Fingerprint::of(hash)).next()
+    }
+
     /// Whether this slot shows `wanted`.
     #[inline]
     pub(crate) fn shows(self, slot: usize, wanted: Fingerprint) -> bool {

@@ -206,18 +206,18 @@ impl Slab {
         home..home + self.geometry.window
     }
 
-    /// The agent's record, if it is in its favourite place and nobody is about
-    /// to evict it.
+    /// The agent's record, if it is in its home group and nobody is about to
+    /// evict it.
     ///
-    /// The record's address follows from the hash alone, and its fingerprint
-    /// is loaded beside it: only whether it is the right one hangs on either.
+    /// In the favourite slot, the record's address follows from the hash
+    /// alone: the fingerprint, loaded beside it, only confirms it.
     #[inline]
     pub(crate) fn find_at_home(&self, hash: AgentHash) -> Option<Found<'_>> {
         let home = hash.home(self.geometry.groups);
-        if !Group::load(self.group_word(home)).shows(hash.slot(), Fingerprint::of(hash)) {
-            return None;
-        }
-        let position = home * GROUP + hash.slot();
+        let group = Group::load(self.group_word(home));
+        let favourite = hash.slot();
+        let slot = if group.shows(favourite, Fingerprint::of(hash)) { favourite } else { group.first(hash)? };
+        let position = home * GROUP + slot;
         let record = self.record(position);
         let tag = record.tag();
         tag.is_open_to(hash.tag()).then_some(Found { record, tag, position })
