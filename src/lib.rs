@@ -67,6 +67,9 @@
 // Tests may unwrap: a panic there is a failure that names its line.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("tollgate needs a 64-bit target: a slab may be larger than 4 GB");
+
 mod bounds;
 mod clock;
 mod error;

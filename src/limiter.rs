@@ -10,7 +10,7 @@ use crate::policy::{LaneId, Policy};
 use crate::record::tag::{PlanId, TagWord};
 use crate::record::{Attempt, Record};
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
-use crate::slab::{Found, Geometry, OnFull, Slab};
+use crate::slab::{Found, Geometry, Newcomer, OnFull, Refusal, Slab};
 use std::fmt;
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ pub struct LimiterBuilder {
 impl LimiterBuilder {
     /// How many agents it must hold; 1 million if nothing is said.
     ///
-    /// With up to six lanes it reserves 87 bytes for each, of which the system
+    /// With three to six lanes it reserves 87 bytes for each, of which the system
     /// commits what is touched: room for a third more agents than stated, so
     /// that a newcomer nearly always finds a vacant record near its home.
     pub fn agents(mut self, agents: u64) -> Self {
@@ -199,8 +199,9 @@ impl Limiter {
     /// May the agent spend `cost` tokens at `now`?
     ///
     /// For callers that have the time at hand, and for tests. `now` counts on
-    /// this limiter's clock ([`Limiter::now`]); an older one than another
-    /// caller's only makes the answer stricter.
+    /// this limiter's clock ([`Limiter::now`]). An older one than another
+    /// caller's only makes the answer stricter; one that lies ahead of the
+    /// clock lets the agent borrow from its future, and others look idle.
     ///
     /// # Errors
     ///
@@ -341,7 +342,8 @@ impl Limiter {
     }
 
     /// Forgets the agent: its record is vacant again, and its next check is
-    /// its first. `false` if nothing was known of it.
+    /// its first. `false` if nothing was known of it. An agent that is checked
+    /// in the same moment may keep its record, with its lanes filled.
     ///
     /// # Errors
     ///
@@ -373,7 +375,7 @@ impl Limiter {
     /// Sweeps at `now`.
     pub fn sweep_at(&self, idle_for: Duration, now: Tick) -> u64 {
         // Before the origin nothing can have been idle.
-        now.checked_sub(idle_for).map_or(0, |since| self.slab.sweep(since))
+        now.checked_sub(idle_for).map_or(0, |since| self.slab.sweep(since, self.clock.now()))
     }
 
     /// What it holds and has seen. Walks a counter per 1,024 records.
@@ -454,10 +456,7 @@ impl Limiter {
     fn check_chunk(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>], now: Tick) {
         let mut hashes = [Err(Error::EmptyId); AHEAD];
         for (request, hash) in requests.iter().zip(&mut hashes) {
-            *hash = self.hash(request.agent, request.lane).inspect(|hash| self.slab.prefetch_home(*hash));
-        }
-        for hash in hashes.iter().take(requests.len()).flatten() {
-            self.slab.prefetch_record(*hash);
+            *hash = self.hash(request.agent, request.lane).inspect(|hash| self.slab.prefetch(*hash));
         }
         for ((request, answer), hash) in requests.iter().zip(answers).zip(hashes) {
             *answer = hash.and_then(|hash| self.check_hashed(hash, request.lane, request.cost, || now));
@@ -494,12 +493,30 @@ impl Limiter {
         if fresh.next.is_none() {
             return Ok(bucket::verdict(fresh.answer, limit, price)); // Denied even when full: not worth a record.
         }
+        let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, now);
+        let inherited = |record: Record<'_>| {
+            let word = record.lane_words().nth(lane.index()).unwrap_or_default();
+            bucket::step(word, now, limit, price)
+        };
+        let newcomer = Newcomer {
+            hash,
+            plan: PlanId::DEFAULT,
+            now,
+            clock: self.clock.now(),
+            on_full: self.on_full,
+            ranking: &ranking,
+            passes: &|record| inherited(record).next.is_some(),
+        };
         loop {
-            let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, now);
-            let claimed = self.slab.claim(hash, PlanId::DEFAULT, now, self.on_full, &ranking)?;
-            // The claim keeps the record the agent's, so the first round ends this.
-            if let Some(answer) = self.charge(claimed.found, lane, cost, now) {
-                return answer;
+            match self.slab.claim(&newcomer) {
+                Ok(claimed) => {
+                    // The claim keeps the record the agent's, so the first round ends this.
+                    if let Some(answer) = self.charge(claimed.found, lane, cost, now.max(claimed.floor)) {
+                        return answer;
+                    }
+                }
+                Err(Refusal::Full) => return Err(Error::Full),
+                Err(Refusal::Denied(record)) => return Ok(bucket::verdict(inherited(record).answer, limit, price)),
             }
         }
     }

@@ -94,6 +94,10 @@ pub(crate) enum Fault {
     ChargeByStore,
     /// A charge does not look at the tag again after loading the lane.
     NoSecondLook,
+    /// An answer that writes nothing does not look at the lane again.
+    NoLastLook,
+    /// A claim writes the lanes of a vacant record without Release.
+    RelaxedSettling,
     /// A charge loads the lane without Acquire.
     RelaxedLane,
     /// An eviction does not close the tag first.

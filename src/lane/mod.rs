@@ -17,7 +17,8 @@
 //!
 //! A step keeps the generation; only a change of tenant moves it on. So an
 //! exchange that was prepared for one tenant fails on the next, even when a
-//! refund or a reset has brought the time back to what it was.
+//! refund or a reset has brought the time back to what it was. When the
+//! generations start over, the time moves on to the present.
 
 pub(crate) mod bucket;
 pub(crate) mod table;
@@ -61,6 +62,11 @@ impl LaneWord {
     /// The next tenancy, at the given time.
     pub(crate) const fn next_tenancy(self, time: Tick) -> Self {
         Self(time.as_nanos() << GENERATION_BITS | (self.generation() + 1) & GENERATION_MASK)
+    }
+
+    /// Whether the next tenancy starts the generations over.
+    pub(crate) const fn is_last_generation(self) -> bool {
+        self.generation() == GENERATION_MASK
     }
 
     /// Whether the lane carries no information at `now`: forgetting it changes nothing.

@@ -118,6 +118,9 @@ impl Limit {
         }
         // Rounded up once, here: a token never takes less time than configured.
         let ticks_per_token = per.as_nanos().div_ceil(u128::from(tokens));
+        if u64::try_from(per.as_nanos()).is_err() {
+            return Err(LimitError::TooSlow { tokens, per, capacity });
+        }
         if u128::from(tokens) > per.as_nanos() {
             return Err(LimitError::TooFast { tokens, per });
         }
@@ -374,6 +377,8 @@ mod tests {
         assert_eq!(Limit::per_day(1).burst(3_652).validate(), Ok(()));
         assert!(Limit::per_day(1).burst(3_653).validate().is_err());
         assert!(Limit::new(1, Duration::MAX).burst(CAPACITY_MAX).validate().is_err());
+        // A thousand years: 32 seconds a token, but no text could say it.
+        assert!(Limit::new(CAPACITY_MAX, Duration::from_secs(31_536_000_000)).burst(1).validate().is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! └───────┴────────┴────────┴─────┴────────┴─────────┘
 //! ```
 //!
-//! Up to six lanes it is one 64-byte cache line. The last word is kept for
+//! With three to six lanes it is one 64-byte cache line. The last word is kept for
 //! conduct.
 //!
 //! # Why a charge is never lost, doubled, or made to somebody else
@@ -25,7 +25,8 @@
 //!    but that some generations moved on.
 //!
 //! [`update`](Record::update) charges: it loads the lane (a), reads the tag
-//! again (b), computes, and exchanges the lane word (c).
+//! again (b), computes, and exchanges the lane word (c), or if there is
+//! nothing to exchange looks at it once more (d).
 //!
 //! *Claim*: if (b) sees the caller's open tag and (c) succeeds, then (c)
 //! happens in the tenancy that (b) saw, and the eviction that ends this
@@ -36,15 +37,16 @@
 //! such bump, belongs to n. Say the word loaded at (a) belongs to k, and (b)
 //! saw the open tag of j.
 //!
-//! - k <= j: (a) read bump k or something later, which synchronises with that
-//!   bump (Acquire with Release), so (b) sees the close that preceded it or
+//! - k <= j: (a) read bump k or something later, by way of exchanges and of
+//!   stores with Release, so it synchronises with that bump (Acquire), and (b) sees the close that preceded it or
 //!   something later, and the first open tag after that is the tag of k.
 //! - j <= k: the tag of j was published after bump j, and (b) synchronises
 //!   with it, so the exchange (c) meets the word of j or of a later tenancy.
 //!   It succeeds only on the word of k, so j is not later than k.
 //! - So j = k, and the word did not change from (a) to (c): a bump always
-//!   changes the generation. (It would take sixteen changes of tenant during
-//!   one stall, and the same nanosecond, for a word to return.)
+//!   changes the generation. (For a word to return, sixteen bumps would have
+//!   to happen during one stall and within one tick of the clock: the time
+//!   moves on to the present when the generations start over.)
 //! - The eviction that ends tenancy k bumps this word after (c), by an
 //!   exchange that therefore sees the charge: the word is then idle only if
 //!   time has paid the charge back, and an inheriting newcomer inherits it.
@@ -56,8 +58,10 @@
 //! publishing exchange cannot mistake a tag that was opened and closed again
 //! for its own.
 //!
-//! Each exchange is linearised where it succeeds; a denial and a status are
-//! linearised at the load (a), when the tag seen at (b) was in place.
+//! Each exchange is linearised where it succeeds. A denial, a status and a
+//! refund of nothing have no exchange: they look at the lane once more (d),
+//! and the argument for (c) holds for a look that finds the same word. They
+//! are linearised there.
 
 pub(crate) mod tag;
 
@@ -67,6 +71,7 @@ use crate::lane::{LaneWord, Outcome};
 use crate::policy::LaneId;
 use crate::prefetch::prefetch;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
+use std::time::Duration;
 use tag::TagWord;
 
 /// How a record passes from one tenant to the next.
@@ -178,7 +183,9 @@ impl<'a> Record<'a> {
         }
         let Outcome { next, answer } = step(word);
         let Some(next) = next else {
-            return Attempt::Done(answer);
+            // (d) Nothing to exchange, so look instead whether the word is still there.
+            let same = lane.load(Ordering::Relaxed) == word.bits() || broken(Fault::NoLastLook);
+            return if same { Attempt::Done(answer) } else { Attempt::Lost };
         };
         if broken(Fault::ChargeByStore) {
             lane.store(next.bits(), Ordering::Release);
@@ -239,13 +246,14 @@ impl<'a> Record<'a> {
     }
 
     /// Lifts the lanes of a vacant record to `floor`. Nobody else writes to
-    /// them: its last tenant's exchanges fail on the generation. Published by
-    /// the Release of the tag.
+    /// them: its last tenant's exchanges fail on the generation. Release, as
+    /// in `bump`: a caller that reads the lifted word must see the tag gone.
     fn settle(&self, floor: Tick) {
         for lane in self.lanes() {
             let word = LaneWord::from_bits(peek(lane));
             if word.time() < floor {
-                lane.store(word.at(floor).bits(), Ordering::Relaxed);
+                let order = if broken(Fault::RelaxedSettling) { Ordering::Relaxed } else { Ordering::Release };
+                lane.store(word.at(floor).bits(), order);
             }
         }
     }
@@ -262,8 +270,15 @@ fn bump(lane: &AtomicU64, succession: Succession, now: Tick, floor: Tick) -> boo
         let time = match succession {
             Succession::Idle if !word.is_idle(now) && !broken(Fault::IdleUnchecked) => return false,
             Succession::Inherit if broken(Fault::NothingInherited) => floor,
-            Succession::Idle | Succession::Inherit => word.time().max(floor),
-            Succession::Forget => floor,
+            Succession::Forget if !word.is_idle(now) => now.max(floor),
+            Succession::Idle | Succession::Inherit | Succession::Forget => word.time().max(floor),
+        };
+        // The generations start over: the time moves on, so that the word of
+        // sixteen tenancies ago does not return.
+        let time = match word.is_last_generation() {
+            true if time > now => time.saturating_add(Duration::from_nanos(1)),
+            true => now,
+            false => time,
         };
         let next = if broken(Fault::SameGeneration) { word.at(time) } else { word.next_tenancy(time) };
         // Release, paired with (a) in `update`.

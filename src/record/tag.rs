@@ -82,6 +82,11 @@ impl TagWord {
         self.0 == 0
     }
 
+    /// The lowest eight bits of the agent's hash; 0 if the record is vacant.
+    pub(crate) const fn low_byte(self) -> u8 {
+        (self.0 >> TAG_SHIFT) as u8
+    }
+
     pub(crate) const fn is_closed(self) -> bool {
         self.0 & CLOSED != 0
     }

@@ -11,6 +11,7 @@
 //! concluding that an agent is absent takes no look at any tag.
 
 use super::hash::AgentHash;
+use crate::record::tag::TagWord;
 use crate::sync::{AtomicU64, Ordering, peek};
 
 /// Records whose fingerprints share a word.
@@ -29,6 +30,11 @@ impl Fingerprint {
     #[inline]
     pub(crate) fn of(hash: AgentHash) -> Self {
         Self(hash.low_byte())
+    }
+
+    /// What a record with this tag shows.
+    pub(crate) fn of_tag(tag: TagWord) -> Self {
+        Self(tag.low_byte())
     }
 }
 

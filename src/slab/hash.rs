@@ -22,8 +22,9 @@
 //! **Against whom.** The bound holds for ids that were chosen without
 //! knowledge of the key: all that any client can do who has not read this
 //! process's memory or gained hash bits by some other channel. Hash values
-//! and the key never leave the slab. The key is expanded by SipHash-1-3 from
-//! the 128 random bits that the system gives `RandomState`.
+//! and the key never leave the slab. The key is expanded by std's keyed hash
+//! (SipHash today) from the 128 random bits that the system gives a thread's
+//! first `RandomState`.
 //!
 //! **The switch.** [`IdHash::SipHash13`] is a pseudo-random function as far as
 //! anybody knows: it promises nothing provable, but holds also against those
@@ -31,9 +32,11 @@
 //!
 //! **Odds.** Two agents are taken for one if their tags (47 bits) agree and
 //! their homes are so near that each lies in the other's neighbourhood. Among
-//! N agents at the documented load that is about N * 96 * 0.75 / 2^47: for 10
-//! million agents 5 in a million that any two of them share a record, for one
-//! million 5 in ten million.
+//! N agents at the documented load that is about N * 96 * 0.75 / 2^47, and
+//! N^2 / 2^65 from some ten million agents on, where tag and home cover the
+//! whole hash: for one million agents 5 in ten million that any two of them
+//! share a record, for 10 million 3 in a million. (Turning a low byte of 0
+//! into 1 adds less than a hundredth to that.)
 
 use super::fingerprints::GROUP;
 use crate::bounds::ID_BYTES_MAX;
@@ -47,8 +50,8 @@ const CHARACTERS_MAX: usize = ID_BYTES_MAX / 8;
 /// Lengths of two characters: 9 to 16 bytes.
 const SHORT_LENGTHS: usize = 8;
 
-/// How ids are hashed. Either way with a secret key that is drawn anew for
-/// each limiter, and the same answers.
+/// How ids are hashed. Either way with a secret key of the limiter's own, and
+/// with the same answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHash {
@@ -67,10 +70,7 @@ pub(crate) struct HashKey {
     characters: [u128; CHARACTERS_MAX],
     /// By length in bytes.
     starts: [u128; ID_BYTES_MAX + 1],
-    /// How many lengths, from 9 bytes on, take the short way of two
-    /// characters: 8, or none with SipHash.
-    short: usize,
-    /// The first two words serve as the key of SipHash.
+    /// SipHash takes its key from the first two characters' numbers.
     kind: IdHash,
 }
 
@@ -79,28 +79,18 @@ impl HashKey {
     pub(crate) fn random(kind: IdHash) -> Self {
         let random = RandomState::new();
         let mut count = 0_u64;
-        let key = Self::from_words(|| {
+        Self::from_words(kind, || {
             count += 1;
             random.hash_one(count)
-        });
-        key.with(kind)
-    }
-
-    /// The same key for this kind of hash.
-    fn with(self, kind: IdHash) -> Self {
-        let short = match kind {
-            IdHash::Multilinear => SHORT_LENGTHS,
-            IdHash::SipHash13 => 0,
-        };
-        Self { short, kind, ..self }
+        })
     }
 
     /// The key made of these words.
-    pub(crate) fn from_words(mut word: impl FnMut() -> u64) -> Self {
+    pub(crate) fn from_words(kind: IdHash, mut word: impl FnMut() -> u64) -> Self {
         let mut wide = || u128::from(word()) << 64 | u128::from(word());
         let characters = std::array::from_fn(|_| wide());
         let starts = std::array::from_fn(|_| wide());
-        Self { characters, starts, short: 0, kind: IdHash::Multilinear }.with(IdHash::Multilinear)
+        Self { characters, starts, kind }
     }
 
     /// The key's words, in the order in which [`from_words`](Self::from_words) takes them.
@@ -115,7 +105,7 @@ impl HashKey {
         debug_assert!((1..=ID_BYTES_MAX).contains(&id.len()));
         let start = self.starts[id.len()];
         // Nine to sixteen bytes, the most common, are two characters.
-        let short = id.len().wrapping_sub(9) < self.short;
+        let short = id.len().wrapping_sub(9) < SHORT_LENGTHS && self.kind == IdHash::Multilinear;
         let sum = match (id.first_chunk::<8>(), id.last_chunk::<8>()) {
             (Some(first), Some(last)) if short => start
                 .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
@@ -223,7 +213,7 @@ impl fmt::Debug for AgentHash {
 #[cfg(test)]
 pub(crate) fn fixed_key(seed: u64) -> HashKey {
     let mut state = seed;
-    HashKey::from_words(|| {
+    HashKey::from_words(IdHash::Multilinear, || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
@@ -256,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_switch_is_siphash_with_the_key() {
-        let key = fixed_key(5).with(IdHash::SipHash13);
+        let key = HashKey { kind: IdHash::SipHash13, ..fixed_key(5) };
         let [first, second, ..] = key.characters.map(|number| number as u64);
         for id in [&b"a"[..], b"agent-0000000001", &[9; ID_BYTES_MAX]] {
             let reference = SipHasher13::new_with_keys(first, second).hash(id);

@@ -27,9 +27,9 @@ mod tenancy;
 
 pub use hash::IdHash;
 pub use tenancy::OnFull;
+pub(crate) use tenancy::{Newcomer, Refusal};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
-use crate::prefetch::prefetch;
 use crate::record::Record;
 use crate::record::tag::TagWord;
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
@@ -223,15 +223,9 @@ impl Slab {
         tag.is_open_to(hash.tag()).then_some(Found { record, tag, position })
     }
 
-    /// Asks for the fingerprints of the agent's home.
-    #[inline]
-    pub(crate) fn prefetch_home(&self, hash: AgentHash) {
-        prefetch(self.group_word(hash.home(self.geometry.groups)));
-    }
-
     /// Asks for the agent's record, if its home group knows it.
     #[inline]
-    pub(crate) fn prefetch_record(&self, hash: AgentHash) {
+    pub(crate) fn prefetch(&self, hash: AgentHash) {
         let home = hash.home(self.geometry.groups);
         let group = Group::load(self.group_word(home));
         if let Some(slot) = group.slots(Fingerprint::of(hash)).next() {
@@ -284,19 +278,21 @@ impl Slab {
     #[inline(never)]
     pub(crate) fn count_retry(&self) {
         let here = 0_u8;
-        // Threads have stacks of their own, so an address on it tells them apart.
-        let stack = std::ptr::from_ref(&here).addr();
-        self.retries[(stack >> 16) % RETRY_SHARDS].fetch_add(1, Ordering::Relaxed);
+        // Threads have stacks of their own, some megabytes apart, so the page
+        // of an address on it tells them apart, once it is scattered.
+        let page = std::ptr::from_ref(&here).addr() as u64 >> 12;
+        let scattered = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        self.retries[scattered as usize % RETRY_SHARDS].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn occupancy(&self) -> Occupancy {
         let retries = self.retries.iter().map(|shard| shard.load(Ordering::Relaxed)).sum();
         let none = Occupancy { held: 0, claims: 0, idle_evictions: 0, lossy_evictions: 0, retries };
         (0..self.geometry.regions()).map(|region| self.region(region).counts()).fold(none, |sum, counts| Occupancy {
-            held: sum.held + counts.held,
-            claims: sum.claims + counts.claims,
-            idle_evictions: sum.idle_evictions + counts.idle_evictions,
-            lossy_evictions: sum.lossy_evictions + counts.lossy_evictions,
+            held: sum.held.wrapping_add(counts.held),
+            claims: sum.claims.wrapping_add(counts.claims),
+            idle_evictions: sum.idle_evictions.wrapping_add(counts.idle_evictions),
+            lossy_evictions: sum.lossy_evictions.wrapping_add(counts.lossy_evictions),
             retries,
         })
     }
@@ -334,7 +330,7 @@ mod tests {
         assert_eq!(words[0].to_le_bytes(), *b"tollgate");
         assert_eq!(words[1..7], [1, 50, 12, 488, 6, 8]);
         let mut key = words[7..].iter().copied();
-        let copy = HashKey::from_words(|| key.next().unwrap());
+        let copy = HashKey::from_words(IdHash::Multilinear, || key.next().unwrap());
         for id in [&b"agent"[..], &[7; 256]] {
             assert!(copy.hash(id) == slab.hash(id));
         }

@@ -52,8 +52,11 @@ impl Model {
         let limit = Limit::new(1, Duration::from_nanos(TOKEN)).burst(capacity);
         let policy = (0..lanes).fold(Policy::builder(), |policy, lane| policy.lane(format!("lane-{lane}"), limit));
         let geometry = Geometry { groups: 1, window: 1, records, lanes };
+        // Ahead of every instant that a model uses.
+        let clock = ManualClock::new();
+        clock.set(Tick::from_nanos(1_000));
         let limiter = Limiter::builder(policy.build().unwrap())
-            .clock(ManualClock::new())
+            .clock(clock)
             .on_full(on_full)
             .over(Slab::new(geometry, fixed_key(3)).unwrap());
         Self(Arc::new(limiter))
@@ -234,29 +237,31 @@ model! {
     }
 }
 
-model! {
-    /// A refund stalls while a newcomer takes the record, in debt as it is:
-    /// unless it is turned away, the newcomer ends up with nothing left.
-    refund_against_eviction, UNBOUNDED, breaks with [NoSecondLook, SameGeneration, ChargeByStore], || {
-        let model = Model::new(1, 1, 1, OnFull::Evict);
-        let newcomer = model.spawn(|model| model.check(B, FIRST, Tick::ZERO).is_ok());
-        assert_eq!(model.0.refund_at(A, FIRST, 1, Tick::ZERO).unwrap().remaining(), 1);
-        let let_in = newcomer.join().unwrap();
-        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);
-        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), if let_in { 0 } else { 1 });
+/// Something is given back to A while a newcomer takes its record, in debt as
+/// it is: what the newcomer was told is what it has.
+fn giving_back_against_eviction(give_back: fn(&Limiter)) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let model = Model::new(1, 1, 2, OnFull::Evict);
+        let newcomer = model.spawn(|model| model.check(B, FIRST, Tick::ZERO).map_or(2, |verdict| verdict.remaining()));
+        give_back(&model.0);
+        let left = newcomer.join().unwrap();
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2);
+        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), left);
     }
 }
 
 model! {
-    /// A reset stalls while a newcomer takes the record, in debt as it is.
-    reset_against_eviction, UNBOUNDED, breaks with [NoSecondLook, SameGeneration, ChargeByStore], || {
-        let model = Model::new(1, 1, 1, OnFull::Evict);
-        let newcomer = model.spawn(|model| model.check(B, FIRST, Tick::ZERO).is_ok());
-        model.0.reset_at(A, Tick::ZERO).unwrap();
-        let let_in = newcomer.join().unwrap();
-        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);
-        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), if let_in { 0 } else { 1 });
-    }
+    /// A refund stalls while a newcomer takes the record.
+    refund_against_eviction, UNBOUNDED, breaks with [NoSecondLook, ChargeByStore],
+    giving_back_against_eviction(|limiter| {
+        assert_eq!(limiter.refund_at(A, FIRST, 1, Tick::ZERO).unwrap().remaining(), 2);
+    })
+}
+
+model! {
+    /// A reset stalls while a newcomer takes the record.
+    reset_against_eviction, UNBOUNDED, breaks with [NoSecondLook, ChargeByStore],
+    giving_back_against_eviction(|limiter| limiter.reset_at(A, Tick::ZERO).unwrap())
 }
 
 model! {
@@ -354,15 +359,49 @@ model! {
 
 model! {
     /// A caller read the clock at 5, before A was idle, and stalled. A is
-    /// evicted as idle at 10: the caller must not get a fresh bucket as of 5.
+    /// evicted as idle at 10: the caller must not get a fresh bucket as of 5,
+    /// and with it another token at 15. By then A may have had 2, not 3.
     stale_instant_against_eviction, UNBOUNDED, breaks with [NoFloor], || {
         // A stands in the second record; the first is vacant and knows nothing of it.
         let model = Model::vacant(2, 1, 1, OnFull::Deny);
         assert!(model.allows(B, FIRST, Tick::ZERO) && model.allows(A, FIRST, Tick::ZERO));
         assert_eq!(model.0.forget_at(B, Tick::ZERO), Ok(true));
         let swept = model.spawn(|model| model.0.sweep_at(Duration::ZERO, PAID));
-        assert!(!model.allows(A, FIRST, Tick::from_nanos(5)));
+        let stale = model.allows(A, FIRST, Tick::from_nanos(5));
         swept.join().unwrap();
+        assert!(!(stale && model.allows(A, FIRST, Tick::from_nanos(15))));
+    }
+}
+
+model! {
+    /// A check stalls while its record is vacated and claimed by B, whose lane
+    /// is lifted to the instant of the eviction by a plain store.
+    check_against_claim_of_a_vacated_record, Some(3), breaks with [RelaxedSettling], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let later = Tick::from_nanos(2 * TOKEN);
+        let others = model.spawn(move |model| {
+            model.0.sweep_at(Duration::ZERO, later) == 1 && model.check(B, FIRST, later).is_ok()
+        });
+        let _ = model.check(A, FIRST, later);
+        if others.join().unwrap() {
+            assert_eq!(model.remaining(B, FIRST, later), 1);
+        }
+    }
+}
+
+model! {
+    /// A is looked at while it is forgotten, B spends everything in its record
+    /// and is forgotten, and A returns: A's own lane never had less than 1 left.
+    status_is_never_of_a_stranger, Some(3), breaks with [NoLastLook], || {
+        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let others = model.spawn(|model| {
+            let _ = model.0.forget_at(A, Tick::ZERO);
+            let _ = model.0.check_at(B, FIRST, 2, Tick::ZERO);
+            let _ = model.0.forget_at(B, Tick::ZERO);
+            let _ = model.check(A, FIRST, Tick::ZERO);
+        });
+        assert!(model.remaining(A, FIRST, Tick::ZERO) >= 1);
+        others.join().unwrap();
     }
 }
 

@@ -50,18 +50,20 @@ impl<'a> Region<'a> {
         let me = process();
         let lock = &self.0[LOCK];
         let mut round = 0_u32;
+        let mut left_behind = false;
         // Each round either takes the lock or finds it held: see above.
         while !broken(Fault::NoLock) {
             let seen = peek(lock);
             // Acquire, paired with the Release when the last holder let go. A
             // holder in another process is one that was left behind by a fork.
             if seen != me && lock.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                left_behind = seen != 0;
                 break;
             }
             sync::wait(round);
             round = round.saturating_add(1);
         }
-        RegionGuard { region: self }
+        RegionGuard { region: self, left_behind }
     }
 
     pub(crate) fn counts(self) -> RegionCounts {
@@ -83,9 +85,27 @@ fn process() -> u64 {
 /// The right to change tenants in a region, until it is dropped.
 pub(crate) struct RegionGuard<'a> {
     region: Region<'a>,
+    left_behind: bool,
 }
 
 impl RegionGuard<'_> {
+    /// Whether the last holder was left behind by a fork, in the midst of a change.
+    pub(crate) fn was_left_behind(&self) -> bool {
+        self.left_behind
+    }
+
+    /// Sets how many records are held, after somebody left in the midst of a change.
+    pub(crate) fn recount(&self, held: u64) {
+        self.region.0[HELD].store(held, Ordering::Relaxed);
+    }
+
+    /// An idle record is about to be evicted as of `now`. Before it is, so
+    /// that nobody who left in the midst of it leaves this out.
+    pub(crate) fn raise_evicted_at(&self, now: Tick) {
+        let evicted_at = self.evicted_at().max(now);
+        self.region.0[EVICTED_AT].store(evicted_at.as_nanos(), Ordering::Relaxed);
+    }
+
     /// No idle record of this region has been evicted after this instant.
     pub(crate) fn evicted_at(&self) -> Tick {
         Tick::from_nanos(peek(&self.region.0[EVICTED_AT]))
@@ -97,10 +117,8 @@ impl RegionGuard<'_> {
         self.add(HELD, 1);
     }
 
-    /// An idle record was evicted at `now`, for a newcomer or for nobody.
-    pub(crate) fn count_idle_eviction(&self, now: Tick, newcomer: bool) {
-        let evicted_at = self.evicted_at().max(now);
-        self.region.0[EVICTED_AT].store(evicted_at.as_nanos(), Ordering::Relaxed);
+    /// An idle record was evicted, for a newcomer or for nobody.
+    pub(crate) fn count_idle_eviction(&self, newcomer: bool) {
         self.add(IDLE_EVICTIONS, 1);
         self.count_successor(newcomer);
     }
@@ -151,8 +169,11 @@ mod tests {
     fn a_lock_left_behind_by_another_process_is_taken_over() {
         let words = words();
         words[LOCK].store(process() + 1, Ordering::Relaxed);
-        drop(Region::new(&words).lock());
+        let guard = Region::new(&words).lock();
+        assert!(guard.was_left_behind());
+        drop(guard);
         assert_eq!(words[LOCK].load(Ordering::Relaxed), 0);
+        assert!(!Region::new(&words).lock().was_left_behind());
     }
 
     #[test]
@@ -161,8 +182,10 @@ mod tests {
         let guard = Region::new(&words).lock();
         guard.count_claim();
         guard.count_claim();
-        guard.count_idle_eviction(Tick::from_nanos(9), true);
-        guard.count_idle_eviction(Tick::from_nanos(5), false);
+        guard.raise_evicted_at(Tick::from_nanos(9));
+        guard.count_idle_eviction(true);
+        guard.raise_evicted_at(Tick::from_nanos(5));
+        guard.count_idle_eviction(false);
         guard.count_lossy_eviction();
         assert_eq!(guard.evicted_at(), Tick::from_nanos(9));
         drop(guard);

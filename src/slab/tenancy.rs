@@ -27,10 +27,19 @@
 //! the agent is evicted meanwhile, as idle at a later instant, then a fresh
 //! bucket at the caller's earlier instant would count the time between twice.
 //! So every region remembers the latest instant at which it evicted an idle
-//! record, and a claim lifts all lanes of its record to that instant: a call
-//! with an older one is answered as of then. An agent's old and new record lie
-//! in regions that its claim has locked, so the instant of its own eviction
-//! is always among those.
+//! record, and a claim lifts all lanes of its record to that instant: the
+//! claim itself is charged as of then, if its own instant is older, and a
+//! later call with an older one is only answered more strictly. An agent's old
+//! and new record lie in regions that its claim has locked, so the instant of
+//! its own eviction is always among those. What is remembered never lies in
+//! the clock's future, whatever `now` a caller brings.
+//!
+//! # Forks
+//!
+//! A child goes on with its own copy of the slab. A lock that another thread
+//! held at the fork has no holder in the child; whoever takes it over first
+//! puts right what was left in the midst of a change: tags decide, and
+//! fingerprints and the number of held records follow from them.
 
 use super::fingerprints::{self, Fingerprint, GROUP, Group};
 use super::hash::AgentHash;
@@ -38,7 +47,6 @@ use super::region::RegionGuard;
 use super::{Found, Position, Slab};
 use crate::bounds::LOSSY_TRIES_MAX;
 use crate::clock::Tick;
-use crate::error::Error;
 use crate::record::tag::{PlanId, TagWord};
 use crate::record::{Record, Succession};
 use crate::sync::{Fault, broken};
@@ -58,9 +66,36 @@ pub enum OnFull {
     Deny,
 }
 
-/// How much a record would lose if it were given up: its largest share of
-/// debt over all lanes.
-pub(crate) type Ranking<'a> = &'a dyn Fn(TagWord, Record<'_>) -> u64;
+/// What a newcomer brings along.
+#[derive(Clone, Copy)]
+pub(crate) struct Newcomer<'a> {
+    pub(crate) hash: AgentHash,
+    pub(crate) plan: PlanId,
+    pub(crate) now: Tick,
+    /// The clock's own time: no later instant is remembered for an eviction.
+    pub(crate) clock: Tick,
+    pub(crate) on_full: OnFull,
+    /// How much a record would lose if it were given up: its largest share of
+    /// debt over all lanes.
+    pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> u64,
+    /// Whether the request would pass if the newcomer inherited this record.
+    pub(crate) passes: &'a dyn Fn(Record<'_>) -> bool,
+}
+
+impl Newcomer<'_> {
+    fn tag(&self) -> TagWord {
+        TagWord::new(self.hash.tag(), self.plan)
+    }
+}
+
+/// Why a newcomer gets no record.
+pub(crate) enum Refusal<'a> {
+    /// None may be given up.
+    Full,
+    /// The one that would be given up has so much debt that the request would
+    /// be denied all the same; so its tenant keeps it.
+    Denied(Record<'a>),
+}
 
 /// The locks of a neighbourhood: its home's region, and the next if it
 /// reaches there.
@@ -91,6 +126,8 @@ impl<'a> Locks<'a> {
 /// A record that the agent holds now, and the locks that keep it so.
 pub(crate) struct Claimed<'a> {
     pub(crate) found: Found<'a>,
+    /// A charge with an older instant is made as of this one.
+    pub(crate) floor: Tick,
     _locks: Locks<'a>,
 }
 
@@ -100,40 +137,55 @@ impl Slab {
         let home_region = self.region_of(groups.start * GROUP);
         let last_region = self.region_of((groups.end - 1) * GROUP);
         // Ascending, like every other caller: see the module `region`.
-        let home = self.region(home_region).lock();
-        let next = (last_region != home_region).then(|| self.region(last_region).lock());
+        let home = self.lock_region(home_region);
+        let next = (last_region != home_region).then(|| self.lock_region(last_region));
         Locks { home, next, home_region }
+    }
+
+    fn lock_region(&self, region: usize) -> RegionGuard<'_> {
+        let guard = self.region(region).lock();
+        if guard.was_left_behind() {
+            self.put_right(region, &guard);
+        }
+        guard
+    }
+
+    /// Brings a region in order whose lock was left behind by a fork.
+    #[cold]
+    fn put_right(&self, region: usize, guard: &RegionGuard<'_>) {
+        let mut held = 0;
+        for position in self.positions_of(region) {
+            let record = self.record(position);
+            let tag = record.tag();
+            if tag.is_closed() {
+                record.reopen(tag); // Or its tenant did.
+            }
+            self.show(position, Fingerprint::of_tag(tag));
+            held += u64::from(!tag.is_vacant());
+        }
+        guard.recount(held);
     }
 
     /// Finds the agent or gives it a record, and keeps others from taking
     /// that away until the result is dropped.
-    pub(crate) fn claim(
-        &self,
-        hash: AgentHash,
-        plan: PlanId,
-        now: Tick,
-        on_full: OnFull,
-        ranking: Ranking<'_>,
-    ) -> Result<Claimed<'_>, Error> {
-        let locks = self.lock(hash);
-        let newcomer = Newcomer { hash, tag: TagWord::new(hash.tag(), plan), now };
-        let found = self
-            .find(hash)
-            .or_else(|| self.take_vacant(&locks, newcomer))
-            .or_else(|| self.take_idle(&locks, newcomer))
-            .or_else(|| match on_full {
-                OnFull::Evict => self.take_least_in_debt(&locks, newcomer, ranking),
-                OnFull::Deny => None,
-            })
-            .ok_or(Error::Full)?;
-        Ok(Claimed { found, _locks: locks })
+    pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claimed<'_>, Refusal<'_>> {
+        let locks = self.lock(newcomer.hash);
+        if let Some(found) = self.find(newcomer.hash) {
+            return Ok(Claimed { found, floor: Tick::ZERO, _locks: locks });
+        }
+        let floor = locks.evicted_at();
+        let found = match self.take_vacant(&locks, newcomer).or_else(|| self.take_idle(&locks, newcomer)) {
+            Some(found) => found,
+            None if newcomer.on_full == OnFull::Deny => return Err(Refusal::Full),
+            None => self.take_least_in_debt(&locks, newcomer)?,
+        };
+        Ok(Claimed { found, floor, _locks: locks })
     }
 
-    fn take_vacant(&self, locks: &Locks<'_>, newcomer: Newcomer) -> Option<Found<'_>> {
+    fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>) -> Option<Found<'_>> {
         // Its favourite place if that is vacant, else the first that is.
-        let mut groups = self.neighbourhood(newcomer.hash);
         let favourite = newcomer.hash.slot();
-        let position = groups.find_map(|group| {
+        let position = self.neighbourhood(newcomer.hash).find_map(|group| {
             let shown = Group::load(self.group_word(group));
             let at_home = shown.shows(favourite, Fingerprint::VACANT).then_some(favourite);
             let position = |slot| Some(group * GROUP + slot).filter(|position| *position < self.geometry.records);
@@ -145,62 +197,79 @@ impl Slab {
         found
     }
 
-    fn take_idle(&self, locks: &Locks<'_>, newcomer: Newcomer) -> Option<Found<'_>> {
+    fn take_idle(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>) -> Option<Found<'_>> {
         self.positions(newcomer.hash).find_map(|position| {
             let record = self.record(position);
             let seen = record.tag();
             if seen.is_vacant() || !record.is_idle(newcomer.now) {
                 return None;
             }
-            let found = self.settle(locks, newcomer, position, seen, Succession::Idle)?;
-            locks.of(self.region_of(position)).count_idle_eviction(newcomer.now, true);
+            let region = locks.of(self.region_of(position));
+            // The newcomer does not heed this very eviction: it is another agent's.
+            let floor = locks.evicted_at();
+            region.raise_evicted_at(newcomer.now.min(newcomer.clock));
+            let found = self.settle_above(floor, newcomer, position, seen, Succession::Idle)?;
+            region.count_idle_eviction(true);
             Some(found)
         })
     }
 
-    /// Gives up the record with the least debt. A try fails if its tenant
-    /// returned at that very moment; such a tenant is busy, so the next best
-    /// is tried, each record once.
-    fn take_least_in_debt(&self, locks: &Locks<'_>, newcomer: Newcomer, ranking: Ranking<'_>) -> Option<Found<'_>> {
+    /// Gives up the record with the least debt, if the newcomer's request
+    /// then passes. A try fails if the tenant returned at that very moment;
+    /// such a tenant is busy, so the next best is tried, each record once.
+    fn take_least_in_debt(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>) -> Result<Found<'_>, Refusal<'_>> {
         let mut tried = [Position::MAX; LOSSY_TRIES_MAX];
         for round in 0..LOSSY_TRIES_MAX {
             let (position, seen) = self
                 .positions(newcomer.hash)
                 .filter(|position| !tried.contains(position))
                 .map(|position| (position, self.record(position).tag()))
-                .min_by_key(|(position, seen)| ranking(*seen, self.record(*position)))?;
+                .min_by_key(|(position, seen)| (newcomer.ranking)(*seen, self.record(*position)))
+                .ok_or(Refusal::Full)?;
+            if !(newcomer.passes)(self.record(position)) {
+                return Err(Refusal::Denied(self.record(position)));
+            }
             if let Some(found) = self.settle(locks, newcomer, position, seen, Succession::Inherit) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
-                return Some(found);
+                return Ok(found);
             }
             tried[round] = position;
         }
-        None
+        Err(Refusal::Full)
     }
 
     /// Puts the newcomer in the place of `seen`.
     fn settle(
         &self,
         locks: &Locks<'_>,
-        newcomer: Newcomer,
+        newcomer: &Newcomer<'_>,
+        position: Position,
+        seen: TagWord,
+        succession: Succession,
+    ) -> Option<Found<'_>> {
+        self.settle_above(locks.evicted_at(), newcomer, position, seen, succession)
+    }
+
+    fn settle_above(
+        &self,
+        floor: Tick,
+        newcomer: &Newcomer<'_>,
         position: Position,
         seen: TagWord,
         succession: Succession,
     ) -> Option<Found<'_>> {
         let record = self.record(position);
-        // The instant of this very eviction is not among those to heed: it is
-        // another agent's.
-        let floor = locks.evicted_at();
-        record.replace_tenant(seen, newcomer.tag, succession, newcomer.now, floor).then(|| {
+        let tag = newcomer.tag();
+        record.replace_tenant(seen, tag, succession, newcomer.now, floor).then(|| {
             self.show(position, Fingerprint::of(newcomer.hash));
-            Found { record, tag: newcomer.tag, position }
+            Found { record, tag, position }
         })
     }
 
     /// Vacates the agent's record, whatever it holds. `false` if it has none.
     ///
-    /// If the agent is checked meanwhile, it keeps its record with whatever
-    /// was charged since.
+    /// If the agent is checked meanwhile, it may keep its record, with lanes
+    /// that were filled one by one.
     pub(crate) fn forget(&self, hash: AgentHash, now: Tick) -> bool {
         let locks = self.lock(hash);
         let Some(found) = self.find(hash) else {
@@ -214,24 +283,29 @@ impl Slab {
         true
     }
 
-    /// Vacates every record that has been idle since `since`, and says how many.
+    /// Vacates every record that has been idle since `since`, and says how
+    /// many. `clock` is the clock's own time.
     ///
-    /// Takes one region's lock at a time, for some microseconds.
-    pub(crate) fn sweep(&self, since: Tick) -> u64 {
-        let records_per_region = GROUP * super::REGION_GROUPS;
+    /// Takes one region's lock at a time.
+    pub(crate) fn sweep(&self, since: Tick, clock: Tick) -> u64 {
         let mut swept = 0;
         for region in 0..self.geometry.regions() {
-            let guard = self.region(region).lock();
-            let first = region * records_per_region;
-            for position in first..(first + records_per_region).min(self.geometry.records) {
-                let record = self.record(position);
-                let seen = record.tag();
-                if seen.is_vacant() || !record.is_idle(since) {
+            let guard = self.lock_region(region);
+            for position in self.positions_of(region) {
+                let shown = Group::load(self.group_word(position / GROUP));
+                if shown.shows(position % GROUP, Fingerprint::VACANT) {
                     continue;
                 }
-                if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, since, guard.evicted_at()) {
+                let record = self.record(position);
+                let seen = record.tag();
+                if !record.is_idle(since) {
+                    continue;
+                }
+                let floor = guard.evicted_at();
+                guard.raise_evicted_at(since.min(clock));
+                if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, since, floor) {
                     self.show(position, Fingerprint::VACANT);
-                    guard.count_idle_eviction(since, false);
+                    guard.count_idle_eviction(false);
                     swept += 1;
                 }
             }
@@ -239,8 +313,15 @@ impl Slab {
         swept
     }
 
+    /// Every record of a region.
+    fn positions_of(&self, region: usize) -> impl Iterator<Item = Position> + use<> {
+        let records = GROUP * super::REGION_GROUPS;
+        let first = region * records;
+        first..(first + records).min(self.geometry.records)
+    }
+
     /// Every record of the agent's neighbourhood.
-    fn positions(&self, hash: AgentHash) -> impl Iterator<Item = Position> {
+    fn positions(&self, hash: AgentHash) -> impl Iterator<Item = Position> + use<> {
         let groups = self.neighbourhood(hash);
         groups.start * GROUP..(groups.end * GROUP).min(self.geometry.records)
     }
@@ -248,12 +329,4 @@ impl Slab {
     fn show(&self, position: Position, fingerprint: Fingerprint) {
         fingerprints::set(self.group_word(position / GROUP), position % GROUP, fingerprint);
     }
-}
-
-/// An agent that wants a record.
-#[derive(Clone, Copy)]
-struct Newcomer {
-    hash: AgentHash,
-    tag: TagWord,
-    now: Tick,
 }

@@ -119,3 +119,17 @@ fn statistics_count_what_happened() {
     assert_eq!((last.agents, last.claims, last.idle_evictions), (0, 3, 2));
     assert_eq!((last.lossy_evictions, last.retries, last.records), (0, 0, fresh.records));
 }
+
+#[test]
+fn a_newcomer_that_would_be_denied_takes_nobodys_record() {
+    let (limiter, _) = neighbourhood(Limit::per_minute(10), OnFull::Evict);
+    let agents = fill(&limiter);
+    let before = limiter.stats();
+    for id in 0..200 {
+        let verdict = spend(&limiter, &format!("newcomer-{id}"), LANE, 8);
+        assert!(!verdict.is_allowed());
+        assert_eq!(verdict.retry_after(), Some(SECOND * 6));
+    }
+    assert_eq!(limiter.stats(), before);
+    assert!(agents.iter().all(|agent| remaining(&limiter, agent, LANE) == 7));
+}

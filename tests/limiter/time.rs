@@ -83,3 +83,24 @@ fn the_fastest_rate_gives_a_token_a_nanosecond_into_the_largest_bucket() {
     assert_eq!(spend(&limiter, "agent-7", LANE, capacity).remaining(), 0);
     assert!(!check(&limiter, "agent-7", LANE).is_allowed());
 }
+
+#[test]
+fn a_newcomer_is_not_denied_for_somebody_elses_eviction() {
+    // It read the clock a nanosecond before another agent was evicted as idle.
+    // Its bucket is full as of then, and so it is charged as of then.
+    let (limiter, clock) = neighbourhood(Limit::per_minute(1), OnFull::Deny);
+    assert!(check(&limiter, "old", LANE).is_allowed());
+    clock.advance(MINUTE + NANOSECOND);
+    assert_eq!(limiter.sweep(Duration::ZERO), 1);
+    let before = Tick::ZERO.saturating_add(MINUTE);
+    assert!(limiter.check_at("new", LANE, 1, before).expect("valid").is_allowed());
+}
+
+#[test]
+fn a_sweep_in_the_future_harms_no_newcomer() {
+    let (limiter, clock) = neighbourhood(Limit::per_minute(2), OnFull::Deny);
+    assert!(check(&limiter, "old", LANE).is_allowed());
+    clock.advance(SECOND);
+    assert_eq!(limiter.sweep_at(Duration::ZERO, Tick::MAX), 1);
+    assert_eq!(check(&limiter, "new", LANE).remaining(), 1);
+}

@@ -1,0 +1,102 @@
+//! Instructions per check: a gate, since a count does not depend on the load
+//! of the machine as a time does.
+//!
+//! callgrind counts two runs of `examples/instructions.rs` of different
+//! length; the difference is what the checks cost, free of start and end, and
+//! the bare loop is subtracted. Counted is all of a check, hash included, of
+//! an agent whose record is in cache and whose id has 16 bytes.
+//!
+//! The example is built as a user's program would be: a package of its own
+//! that depends on tollgate, in the release profile as it comes. A build by
+//! `cargo build --release --example` gives the same counts but takes all
+//! dev-dependencies along, a minute of compiling.
+//!
+//! Only the counts at the caller's own `now` are held to a maximum. valgrind
+//! emulates the counter register and may be too slow for the clock to trust
+//! it, so what the default clock costs here is shown, not judged.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The most instructions of a check that is allowed: counted with rustc 1.95
+/// (151.0), and 2 for the whims of the next compiler. More than this needs an
+/// argument in the commit that raises it; after a gain, lower it.
+const ALLOWED_MAX: f64 = 153.0;
+
+/// The same for a check that is denied (148.0).
+const DENIED_MAX: f64 = 150.0;
+
+/// Checks of the shorter and of the longer run.
+const SHORT: u32 = 20_000;
+const LONG: u32 = 120_000;
+
+const PROGRAM: &str = "instructions";
+
+/// Builds the example in the release profile: debug assertions, which the
+/// profile of this test may have, would count.
+fn program() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join(PROGRAM);
+    let manifest = format!(
+        "[workspace]\n\
+         [package]\nname = {PROGRAM:?}\nedition = \"2024\"\n\
+         [dependencies]\ntollgate = {{ path = {root:?} }}\n\
+         [[bin]]\nname = {PROGRAM:?}\npath = {:?}\n",
+        root.join("examples/instructions.rs"),
+    );
+    std::fs::create_dir_all(&package).expect("a directory for the package");
+    std::fs::write(package.join("Cargo.toml"), manifest).expect("a manifest for the package");
+    // The versions that everything else is built with. There is none in a published package.
+    if root.join("Cargo.lock").exists() {
+        std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("a lock file for the package");
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--release", "--target-dir"]).arg(package.join("target"));
+    cargo.current_dir(&package);
+    // Whoever builds for another processor or profile would count other instructions.
+    let is_setting = |name: &str| name.contains("RUSTFLAGS") || name.starts_with("CARGO_PROFILE_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_setting)) {
+        cargo.env_remove(name);
+    }
+    let built = cargo.env_remove("CARGO_BUILD_TARGET").output().expect("cargo runs");
+    assert!(built.status.success(), "{cargo:?}: {}", String::from_utf8_lossy(&built.stderr));
+    package.join("target/release").join(PROGRAM)
+}
+
+/// Instructions of one whole run.
+fn instructions(program: &Path, mode: &str, checks: u32) -> u64 {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+    let run = valgrind.args([mode, &checks.to_string()]).output();
+    let run = run.expect("valgrind counts the instructions: install the package `valgrind` (apt-get install valgrind)");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{valgrind:?} ended with {}: {said}", run.status);
+    let collected = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+    collected.unwrap_or_else(|| unreachable!("callgrind says how much it collected: {said}"))
+}
+
+/// Instructions per turn of the loop.
+fn per_check(program: &Path, mode: &str) -> f64 {
+    let (short, long) = (instructions(program, mode, SHORT), instructions(program, mode, LONG));
+    // To a tenth: start-up differs by some dozens of instructions from run to run.
+    let tenths = (long as f64 - short as f64) * 10.0 / f64::from(LONG - SHORT);
+    tenths.round() / 10.0
+}
+
+#[test]
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), ignore = "the maxima are those of x86-64")]
+fn a_check_takes_no_more_instructions_than_it_did() {
+    let program = program();
+    let bare = per_check(&program, "loop");
+    println!("instructions per check, less {bare:.1} of the loop:");
+    let [allowed, denied, ..] = ["allowed-now", "denied-now", "allowed-auto", "denied-auto"].map(|mode| {
+        let count = per_check(&program, mode) - bare;
+        println!("{mode:>14} {count:.1}");
+        count
+    });
+    println!("  at most {ALLOWED_MAX:.1} allowed-now, {DENIED_MAX:.1} denied-now");
+    assert!(allowed <= ALLOWED_MAX, "an allowed check takes {allowed:.1} instructions, more than {ALLOWED_MAX}");
+    assert!(denied <= DENIED_MAX, "a denied check takes {denied:.1} instructions, more than {DENIED_MAX}");
+    // A loop that was optimised away would pass any maximum.
+    assert!(bare > 0.0 && allowed > 20.0 && denied > 20.0, "there is no check in the loop");
+}
