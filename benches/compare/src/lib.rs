@@ -1,0 +1,23 @@
+//! Measures every bar of tollgate in one run of one program, beside its peers
+//! and the floor of the machine.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`measure`] | CPU time, interleaved rounds, medians, two threads, single calls |
+//! | [`floor`] | what the machine itself charges: counter, load, exchange |
+//! | [`misses`] | the floor of a large table: a cache miss |
+//! | [`peers`] | ours, governor and the tuned DashMap behind one trait |
+//! | [`ids`] | random and chosen ids |
+//! | [`counting`] | the allocator that counts |
+//! | [`rows`] | the rows P1 to P15 with their bars |
+//! | [`report`], [`plot`] | the table and the picture |
+
+pub mod counting;
+pub mod floor;
+pub mod ids;
+pub mod measure;
+pub mod misses;
+pub mod peers;
+pub mod plot;
+pub mod report;
+pub mod rows;

@@ -1,0 +1,89 @@
+//! Measures every bar, P1 to P15, in one run, and prints one table.
+//!
+//! ```text
+//! compare [--only P1,P4] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]
+//! ```
+//!
+//! Progress goes to standard error. `--quick` runs a quarter of the checks per
+//! round and skips 10 million agents.
+
+use compare::counting::Counting;
+use compare::floor::Tsc;
+use compare::peers::our_clock;
+use compare::rows::{Effort, Session};
+use compare::{plot, report};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const USAGE: &str = "usage: compare [--only P1,P4] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]";
+const ROUNDS_MIN: usize = 7;
+const ROUNDS_DEFAULT: usize = 9;
+const BATCH_DEFAULT: usize = 256;
+
+struct Arguments {
+    effort: Effort,
+    out: Option<String>,
+    svg: Option<String>,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let effort =
+        Effort { rounds: ROUNDS_DEFAULT, divisor: 1, batch: BATCH_DEFAULT, ten_million: true, only: Vec::new() };
+    let mut parsed = Arguments { effort, out: None, svg: None };
+    let mut given = std::env::args().skip(1);
+    while let Some(argument) = given.next() {
+        let mut value = || given.next().ok_or(format!("{argument} needs a value\n{USAGE}"));
+        let number = |text: String| text.parse::<usize>().map_err(|error| format!("{text}: {error}"));
+        match argument.as_str() {
+            "--only" => parsed.effort.only = value()?.split(',').map(|row| row.trim().to_uppercase()).collect(),
+            "--rounds" => parsed.effort.rounds = number(value()?)?.max(1),
+            "--batch" => parsed.effort.batch = number(value()?)?.clamp(1, tollgate::BATCH_MAX),
+            "--quick" => (parsed.effort.divisor, parsed.effort.ten_million) = (4, false),
+            "--out" => parsed.out = Some(value()?),
+            "--svg" => parsed.svg = Some(value()?),
+            _ => return Err(format!("unknown argument {argument}\n{USAGE}")),
+        }
+    }
+    if parsed.effort.rounds < ROUNDS_MIN {
+        eprintln!("[compare] fewer than {ROUNDS_MIN} rounds: fine for a look, not for the record");
+    }
+    Ok(parsed)
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(text) => {
+            eprintln!("{text}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let tsc = Tsc::calibrate();
+    let machine = report::machine(&tsc, &our_clock());
+
+    let mut session = Session::new(arguments.effort, tsc);
+    let rows = session.rows();
+    let text = format!(
+        "{}\n## Ours on other clocks and in batches, ns\n\n{}\n## The floor\n\n{}\n## Notes\n\n{}\n## The machine\n\n{machine}| our clock when it ended | {:?} |\n",
+        report::table(&rows),
+        report::forms(&rows),
+        report::pieces(&rows),
+        report::notes(&rows),
+        our_clock(),
+    );
+    println!("{text}");
+    let mut saved = true;
+    if let Some(path) = arguments.out {
+        saved &= save(&path, &text);
+    }
+    if let Some(path) = arguments.svg {
+        saved &= save(&path, &plot::svg(&session.sweep()));
+    }
+    if saved { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn save(path: &str, text: &str) -> bool {
+    std::fs::write(path, text).inspect_err(|error| eprintln!("{path}: {error}")).is_ok()
+}

@@ -1,0 +1,78 @@
+//! The floor of a large table: what a cache miss costs, alone and behind a
+//! read of the counter.
+//!
+//! Each turn loads one random line of a table with a line per agent, on huge
+//! pages where the system grants them. Lines are chosen by mixing a counter, so
+//! no turn waits for the one before, and a processor overlaps as many misses
+//! as it can, unless something between the turns makes it wait. Included is
+//! that mixing, about 2 ns; no ids are read and no answers written.
+
+use crate::floor::{Tsc, consume, exchange};
+use crate::ids::{Id, Random};
+use crate::peers::Contestant;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What each turn does besides the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing: misses overlap.
+    Nothing,
+    /// Reads the counter first.
+    Tsc,
+    /// Reads the counter first, and exchanges the word it loaded: the floor of a check.
+    TscAndExchange,
+}
+
+/// A cache line.
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+/// Measures a miss as if it were a limiter.
+pub struct Misses {
+    beside: Beside,
+    tsc: Tsc,
+    lines: Vec<Line>,
+    turn: AtomicU64,
+}
+
+impl Misses {
+    /// A table of so many lines.
+    #[must_use]
+    pub fn new(lines: usize, beside: Beside, tsc: Tsc) -> Self {
+        let mut table: Vec<Line> = Vec::with_capacity(lines);
+        advise_huge(table.as_mut_ptr().cast(), lines * size_of::<Line>());
+        table.extend((0..lines).map(|_| Line(AtomicU64::new(1))));
+        Self { beside, tsc, lines: table, turn: AtomicU64::new(0) }
+    }
+}
+
+/// Asks for huge pages; no matter if refused.
+fn advise_huge(start: *mut u8, bytes: usize) {
+    const PAGE: usize = 4096;
+    let skipped = start.align_offset(PAGE);
+    if bytes < skipped + PAGE {
+        return;
+    }
+    // SAFETY: the advice changes no contents, and the range lies within the caller's allocation.
+    unsafe { libc::madvise(start.wrapping_add(skipped).cast(), (bytes - skipped) & !(PAGE - 1), libc::MADV_HUGEPAGE) };
+}
+
+impl Contestant for Misses {
+    fn run(&self, ids: &[Id]) {
+        let begin = self.turn.fetch_add(ids.len() as u64, Ordering::Relaxed);
+        let line = |turn: u64| &self.lines[Random::new(begin + turn).below(self.lines.len())].0;
+        let turns = 0..ids.len() as u64;
+        match self.beside {
+            Beside::Nothing => turns.for_each(|turn| consume(line(turn).load(Ordering::Acquire))),
+            Beside::Tsc => turns.for_each(|turn| {
+                consume(self.tsc.now());
+                consume(line(turn).load(Ordering::Acquire));
+            }),
+            Beside::TscAndExchange => turns.for_each(|turn| {
+                let now = self.tsc.now();
+                let word = line(turn);
+                exchange(word, word.load(Ordering::Acquire), now);
+            }),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! P14: instructions per check, counted by callgrind.
+//!
+//! The program `instructions` runs so many checks; two runs of different
+//! length, the difference of their instructions divided by the difference of
+//! their checks. So start and end do not count, and what does is the check and
+//! the loop around it (reading the id from a stream, writing the answer),
+//! whose own count is shown. Line tables tell which source file each
+//! instruction came from, inlined ones too: the hash's share is
+//! `slab/hash.rs` and, since its wide sums are the library's, `core`'s
+//! integers.
+//!
+//! valgrind emulates the processor: the system's clock is a system call
+//! there, so with the OS clock the count is not what runs natively. The count
+//! at the caller's own `now` is free of that.
+
+use super::{Bar, Figures, Row, Session, Who, progress};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const SHORT: u64 = 20_000;
+const LONG: u64 = 120_000;
+
+/// Instructions per check.
+struct Count {
+    total: f64,
+    by_file: Vec<(String, f64)>,
+}
+
+impl Count {
+    /// What source files whose names begin so contributed.
+    fn of(&self, file: &str) -> f64 {
+        self.by_file.iter().filter(|(name, _)| name.starts_with(file)).map(|(_, count)| count).sum()
+    }
+
+    /// The largest shares, as text.
+    fn shares(&self) -> String {
+        let shown = self.by_file.iter().filter(|(_, count)| *count >= 0.5);
+        shown.map(|(file, count)| format!("{file} {count:.1}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The program that is counted: it lies beside this one.
+pub(super) fn program() -> Result<PathBuf, String> {
+    let here = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = here.with_file_name("instructions");
+    if program.exists() {
+        Ok(program)
+    } else {
+        Err(format!("{} is not built; run `cargo build --release` first", program.display()))
+    }
+}
+
+/// Instructions of one run, by source file.
+fn run(program: &Path, mode: &str, checks: u64) -> Result<BTreeMap<String, u64>, String> {
+    let out = std::env::temp_dir().join(format!("compare-callgrind-{}", std::process::id()));
+    let status = Command::new("valgrind")
+        .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(program)
+        .args([mode, &checks.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(|error| format!("valgrind: {error}"))?;
+    let text = std::fs::read_to_string(&out).map_err(|error| format!("valgrind: {error}"))?;
+    let _ = std::fs::remove_file(&out);
+    if status.success() { Ok(by_file(&text)) } else { Err(format!("valgrind ended with {status}")) }
+}
+
+/// What our clock reads under valgrind, which may not be what it reads natively.
+fn clock(program: &Path) -> String {
+    let output = Command::new("valgrind").args(["--tool=none", "-q"]).arg(program).args(["clock", "0"]).output();
+    output.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+/// Sums up what callgrind wrote: cost lines belong to the file named last;
+/// the line after `calls=` repeats what the called function is charged with.
+fn by_file(text: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    let mut file = String::new();
+    let mut is_call = false;
+    for line in text.lines() {
+        if let Some(name) = ["fl=", "fi=", "fe="].iter().find_map(|key| line.strip_prefix(key)) {
+            file = name.to_string();
+        } else if line.starts_with("calls=") {
+            is_call = true;
+        } else if line.starts_with(|first: char| first.is_ascii_digit()) {
+            let cost = line.split_ascii_whitespace().nth(1).and_then(|cost| cost.parse::<u64>().ok());
+            if !std::mem::take(&mut is_call) {
+                *sums.entry(file.clone()).or_insert(0) += cost.unwrap_or(0);
+            }
+        }
+    }
+    sums
+}
+
+fn count(program: &Path, mode: &str) -> Result<Count, String> {
+    let (short, long) = (run(program, mode, SHORT)?, run(program, mode, LONG)?);
+    let per_check = |count: i64| count as f64 / (LONG - SHORT) as f64;
+    let difference = |file: &String| {
+        let before = short.get(file).copied().unwrap_or(0);
+        per_check(long[file] as i64 - before as i64)
+    };
+    let mut by_file: Vec<_> = long.keys().map(|file| (shortened(file), difference(file))).collect();
+    by_file.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let total = by_file.iter().map(|(_, count)| count).sum();
+    progress(&format!("    {mode}: {total:.1}"));
+    Ok(Count { total, by_file })
+}
+
+/// A path from the last `src` on, with the library's crates named.
+fn shortened(file: &str) -> String {
+    match file.rsplit_once("/src/") {
+        Some((before, after)) if file.contains("/library/") => {
+            format!("{}/{after}", before.rsplit('/').next().unwrap_or_default())
+        }
+        Some((_, after)) => after.to_string(),
+        None => file.rsplit('/').next().unwrap_or(file).to_string(),
+    }
+}
+
+pub(super) fn per_check(_: &mut Session) -> Row {
+    progress("instructions per check");
+    let what = "instructions per check, hot agent, allowed".to_string();
+    let empty = Row {
+        name: "P14",
+        what,
+        unit: "",
+        figures: Figures::new(),
+        bars: Vec::new(),
+        notes: Vec::new(),
+        doubts: Vec::new(),
+    };
+    match measure(empty.clone()) {
+        Ok(row) => row,
+        Err(why) => Row {
+            bars: vec![Bar::at_most(120.0, "allowed", f64::NAN), Bar::at_most(110.0, "denied", f64::NAN)],
+            notes: vec![why],
+            ..empty
+        },
+    }
+}
+
+fn measure(mut row: Row) -> Result<Row, String> {
+    let program = program()?;
+    let bare = count(&program, "loop")?;
+    let (allowed, denied) = (count(&program, "allowed")?, count(&program, "denied")?);
+    let (allowed_now, denied_now) = (count(&program, "allowed-now")?, count(&program, "denied-now")?);
+    let thousand = count(&program, "thousand-now")?;
+    row.figures = Figures::from([(Who::Ours, allowed.total), (Who::OursNow, allowed_now.total)]);
+    row.bars = vec![Bar::at_most(120.0, "allowed", allowed.total), Bar::at_most(110.0, "denied", denied.total)];
+    row.notes = vec![
+        format!("the loop alone: {:.1}, included; our clock under valgrind: {}", bare.total, clock(&program)),
+        format!(
+            "at the caller's own `now`: allowed {:.1}, denied {:.1}, 1,000 agents allowed {:.1}",
+            allowed_now.total, denied_now.total, thousand.total
+        ),
+        format!(
+            "the hash: {:.0} in slab/hash.rs, and at most {:.0} in the integers of core that it calls",
+            allowed_now.of("slab/hash.rs"),
+            allowed_now.of("core/num/")
+        ),
+        format!("allowed, by source file: {}", allowed.shares()),
+        format!("denied, by source file: {}", denied.shares()),
+        format!("own `now`, allowed, by source file: {}", allowed_now.shares()),
+    ];
+    Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_not_counted_twice() {
+        let text = "positions: line\nevents: Ir\nfl=/a/src/x.rs\nfn=main\n10 5\nfi=/a/src/y.rs\n3 7\ncfn=f\ncalls=2 1\n4 900\n5 1\n";
+        assert_eq!(by_file(text), BTreeMap::from([("/a/src/x.rs".into(), 5), ("/a/src/y.rs".into(), 8)]));
+        assert_eq!(shortened("/rustc/abc/library/core/src/num/mod.rs"), "core/num/mod.rs");
+    }
+}

@@ -1,0 +1,255 @@
+//! The rows P1 to P15: what each compares, and its bars.
+//!
+//! One file per way of measuring; each says what overhead is included.
+
+mod chosen;
+mod field;
+mod instructions;
+mod latency;
+mod memory;
+mod population;
+mod two_threads;
+
+pub use memory::exercise;
+pub use population::{PLOTTED, SIZES};
+
+use crate::floor::Tsc;
+use crate::measure::Samples;
+use std::collections::BTreeMap;
+
+/// Whose figure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// Ours, with [`our_clock`](crate::peers::our_clock).
+    Ours,
+    /// Ours with the operating system's clock.
+    OursOs,
+    /// Ours with the caller's own `now`.
+    OursNow,
+    /// Ours in batches.
+    OursBatch,
+    /// Ours on one thread, where the row is about two.
+    OursAlone,
+    /// Counter, load and exchange.
+    Floor,
+    /// The counter, scaled.
+    TscRead,
+    /// One load.
+    Load,
+    /// One exchange.
+    Exchange,
+    /// The operating system's clock.
+    OsClock,
+    /// A cache miss that may overlap with others.
+    Miss,
+    /// A cache miss behind a read of the counter.
+    MissTsc,
+    /// Counter, a cache miss, and an exchange of what was loaded.
+    MissFloor,
+    /// Two threads exchanging one word.
+    BareLoop,
+    /// governor.
+    Governor,
+    /// The tuned DashMap with six lanes.
+    DashMap,
+    /// The tuned DashMap with one lane.
+    DashMapOneLane,
+}
+
+impl Who {
+    /// A peer's name in the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Governor => "governor",
+            Self::DashMap => "DashMap, six lanes",
+            Self::DashMapOneLane => "DashMap, one lane",
+            _ => "ours",
+        }
+    }
+
+    /// Whether it is a piece of the floor, which decides nothing.
+    #[must_use]
+    pub const fn is_floor(self) -> bool {
+        matches!(
+            self,
+            Self::Floor
+                | Self::TscRead
+                | Self::Load
+                | Self::Exchange
+                | Self::OsClock
+                | Self::BareLoop
+                | Self::Miss
+                | Self::MissTsc
+                | Self::MissFloor
+        )
+    }
+}
+
+/// Nanoseconds per check, by contestant.
+pub type Figures = BTreeMap<Who, f64>;
+
+/// A bar: a ratio and its bound.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// What is compared, as in "x floor".
+    pub what: String,
+    /// What was measured.
+    pub measured: f64,
+    /// What is asked.
+    pub bound: Bound,
+}
+
+/// On which side of a bar to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Not above.
+    AtMost(f64),
+    /// Not below.
+    AtLeast(f64),
+}
+
+impl Bar {
+    fn at_most(bound: f64, what: &str, measured: f64) -> Self {
+        Self { what: what.into(), measured, bound: Bound::AtMost(bound) }
+    }
+
+    fn at_least(bound: f64, what: &str, measured: f64) -> Self {
+        Self { what: what.into(), measured, bound: Bound::AtLeast(bound) }
+    }
+
+    /// Whether it is met. What could not be measured is not.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        match self.bound {
+            Bound::AtMost(bound) => self.measured <= bound,
+            Bound::AtLeast(bound) => self.measured >= bound,
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// `P1` to `P15`.
+    pub name: &'static str,
+    /// What is measured.
+    pub what: String,
+    /// The unit of its figures.
+    pub unit: &'static str,
+    /// Everybody's figures.
+    pub figures: Figures,
+    /// Its bars.
+    pub bars: Vec<Bar>,
+    /// What else was seen.
+    pub notes: Vec<String>,
+    /// Why its figures may not be what they seem.
+    pub doubts: Vec<String>,
+}
+
+impl Row {
+    /// Met if every bar is.
+    #[must_use]
+    pub fn verdict(&self) -> &'static str {
+        match (self.bars.iter().all(Bar::is_met), self.doubts.is_empty()) {
+            (true, true) => "met",
+            (true, false) => "met, in doubt",
+            (false, true) => "**missed**",
+            (false, false) => "**missed**, in doubt",
+        }
+    }
+}
+
+/// How much to measure.
+#[derive(Clone, Debug)]
+pub struct Effort {
+    /// Rounds; the median is taken over them.
+    pub rounds: usize,
+    /// Divides the checks per round.
+    pub divisor: usize,
+    /// Requests per batch.
+    pub batch: usize,
+    /// Whether to measure 10 million agents.
+    pub ten_million: bool,
+    /// The rows that were asked for; all if empty.
+    pub only: Vec<String>,
+}
+
+impl Effort {
+    fn wants(&self, row: &str) -> bool {
+        let skipped = row == "P7" && !self.ten_million;
+        !skipped && (self.only.is_empty() || self.only.iter().any(|wanted| wanted == row))
+    }
+}
+
+/// One run of the program: figures that several rows share are measured once.
+pub struct Session {
+    effort: Effort,
+    tsc: Tsc,
+    populations: BTreeMap<usize, Figures>,
+    latencies: Option<latency::Latencies>,
+}
+
+impl Session {
+    /// Nothing measured yet.
+    #[must_use]
+    pub fn new(effort: Effort, tsc: Tsc) -> Self {
+        Self { effort, tsc, populations: BTreeMap::new(), latencies: None }
+    }
+
+    /// Measures every row that was asked for.
+    pub fn rows(&mut self) -> Vec<Row> {
+        type Measure = fn(&mut Session) -> Row;
+        let rows: [(&str, Measure); 15] = [
+            ("P1", population::hot_allowed),
+            ("P2", population::hot_denied),
+            ("P3", population::hot_own_now),
+            ("P4", population::thousand),
+            ("P5", population::million_single),
+            ("P6", population::million_batch),
+            ("P7", population::ten_million),
+            ("P8", two_threads::denied),
+            ("P9", two_threads::allowed),
+            ("P10", two_threads::million),
+            ("P11", latency::worst_first_contact),
+            ("P12", latency::tails),
+            ("P13", memory::per_agent),
+            ("P14", instructions::per_check),
+            ("P15", chosen::ids),
+        ];
+        let wanted = rows.into_iter().filter(|(name, _)| self.effort.wants(name)).collect::<Vec<_>>();
+        wanted.into_iter().map(|(_, measure)| measure(self)).collect()
+    }
+
+    /// Figures against number of agents, for the plot.
+    pub fn sweep(&mut self) -> BTreeMap<usize, Figures> {
+        let ten_million = self.effort.ten_million;
+        for agents in SIZES.into_iter().filter(|agents| ten_million || *agents < population::TEN_MILLION) {
+            population::figures(self, agents);
+        }
+        self.populations.clone()
+    }
+}
+
+/// Says on the terminal what is going on.
+fn progress(text: &str) {
+    eprintln!("[compare] {text}");
+}
+
+/// Medians by contestant, shown with their range.
+fn medians(names: &[Who], samples: &[Samples]) -> Figures {
+    names
+        .iter()
+        .zip(samples)
+        .map(|(who, samples)| {
+            let median = samples.median();
+            progress(&format!("    {who:?}: {median:.2} ({:.2} to {:.2})", samples.least(), samples.largest()));
+            (*who, median)
+        })
+        .collect()
+}
+
+/// How many times less `ours` takes than `theirs`.
+fn times(figures: &Figures, theirs: Who, ours: Who) -> f64 {
+    figures.get(&theirs).copied().unwrap_or(f64::NAN) / figures.get(&ours).copied().unwrap_or(f64::NAN)
+}
