@@ -60,9 +60,12 @@ loom: ## Explores the concurrency models; each prints its number of executions
 		{ echo "no loom model was found" >&2; exit 1; }
 	@$(STAGE) loom cargo loom -- --nocapture
 
-bench: ## Measures: our own benches, then the comparison with peers
+bench: ## Measures: our own benches, then the comparison with peers; writes the table into benches/README.md
 	@$(STAGE) bench cargo bench --workspace
-	@$(STAGE) compare cargo run --release --manifest-path benches/compare/Cargo.toml
+	@$(STAGE) "compare, build" cargo build --release --manifest-path benches/compare/Cargo.toml --target-dir $(TARGET)/compare
+	@$(STAGE) compare $(TARGET)/compare/release/compare --out $(TARGET)/compare/table.md --svg benches/checks.svg
+	@sed -i '/^<!-- make bench writes/q' benches/README.md
+	@{ printf '\n![ns per check against the number of agents](checks.svg)\n\n'; cat $(TARGET)/compare/table.md; } >> benches/README.md
 
 long: tools ignored helgrind tsan ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"

@@ -62,7 +62,7 @@ pub enum OnFull {
     /// anybody out, and ends up sharing strict buckets.
     #[default]
     Evict,
-    /// The newcomer is refused with [`Error::Full`]. Exact for everybody.
+    /// The newcomer is refused with [`Error::Full`](crate::Error::Full). Exact for everybody.
     Deny,
 }
 
