@@ -58,7 +58,7 @@ loom: ## Explores the concurrency models; each prints its number of executions
 	@$(STAGE) "loom, build" cargo loom --no-run
 	@test "$$(cargo loom -- --list 2>/dev/null | grep -c ': test$$')" -gt 0 || \
 		{ echo "no loom model was found" >&2; exit 1; }
-	@$(STAGE) loom cargo loom -- --nocapture
+	@RUST_BACKTRACE=0 $(STAGE) loom cargo loom -- --nocapture
 
 bench: ## Measures: our own benches, then the comparison with peers; writes the table into benches/README.md
 	@$(STAGE) bench cargo bench --workspace

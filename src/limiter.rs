@@ -1,4 +1,4 @@
-//! The limiter: reads the clock, finds the agent's record, charges the lane.
+//! The limiter: finds the agent's record, reads the clock, charges the lane.
 
 use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, ID_BYTES_MAX};
 use crate::clock::{Clock, Tick};

@@ -7,8 +7,8 @@
 //! └───────┴────────┴────────┴─────┴────────┴─────────┘
 //! ```
 //!
-//! With three to six lanes it is one 64-byte cache line. The last word is kept for
-//! conduct.
+//! With three to six lanes it is one 64-byte cache line. The last word is kept
+//! for conduct.
 //!
 //! # Why a charge is never lost, doubled, or made to somebody else
 //!
@@ -37,9 +37,10 @@
 //! such bump, belongs to n. Say the word loaded at (a) belongs to k, and (b)
 //! saw the open tag of j.
 //!
-//! - k <= j: (a) read bump k or something later, by way of exchanges and of
-//!   stores with Release, so it synchronises with that bump (Acquire), and (b) sees the close that preceded it or
-//!   something later, and the first open tag after that is the tag of k.
+//! - k <= j: (a) read bump k or something that came after it by exchanges and
+//!   stores with Release, so it synchronises with that bump (Acquire). So (b)
+//!   sees the close that preceded it or something later, and the first open
+//!   tag after that is the tag of k.
 //! - j <= k: the tag of j was published after bump j, and (b) synchronises
 //!   with it, so the exchange (c) meets the word of j or of a later tenancy.
 //!   It succeeds only on the word of k, so j is not later than k.
