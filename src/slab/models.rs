@@ -409,7 +409,8 @@ model! {
 
 model! {
     /// A returns while two newcomers look for a record: whoever is let in has
-    /// exactly its own charge.
+    /// exactly its own charge. Two preemptions: with three, the two that wait
+    /// for the lock give way to each other until loom's branches run out.
     check_against_two_claims, Some(2), breaks with [NoSecondLook, NoClose], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
         let newcomers = [B, C].map(|agent| model.spawn(move |model| model.check(agent, FIRST, PAID).is_ok()));
