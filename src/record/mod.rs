@@ -289,3 +289,23 @@ fn bump(lane: &AtomicU64, succession: Succession, now: Tick, floor: Tick) -> boo
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A stalled charge on a lane that later tenants never use once landed on
+    /// the seventeenth of them: the generation was the same again, and so was the time.
+    #[test]
+    fn a_word_does_not_return_when_the_generations_start_over() {
+        let now = Tick::from_nanos(5);
+        for (succession, start) in [(Succession::Idle, 0), (Succession::Forget, 0), (Succession::Inherit, 9)] {
+            let first = LaneWord::default().at(Tick::from_nanos(start));
+            let lane = AtomicU64::new(first.bits());
+            for tenancy in 1..=16 {
+                assert!(bump(&lane, succession, now, Tick::ZERO));
+                assert_ne!(peek(&lane), first.bits(), "{succession:?}, tenancy {tenancy}");
+            }
+        }
+    }
+}
