@@ -105,7 +105,7 @@ fn memory_is_flat_and_the_excess_is_reported_where_records_are_given_up() {
 }
 
 #[test]
-#[ignore = "the long form"]
+#[ignore = "the long form: make ignored"]
 fn fifty_million_ids_change_nothing() {
     an_abuser_gains_nothing(LONG);
     the_default_has_a_price(LONG);

@@ -94,7 +94,7 @@ fn no_agent_exceeds_its_rate_in_real_time() {
 }
 
 #[test]
-#[ignore = "the long form"]
+#[ignore = "the long form: make ignored"]
 fn a_hundred_million_calls_are_charged_exactly() {
     everybody_gets_exactly_what_is_theirs(LONG * 2);
     a_crowd_gets_exactly_what_is_theirs_or_is_refused(LONG);
