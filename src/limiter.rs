@@ -359,7 +359,7 @@ impl Limiter {
     /// As [`forget`](Limiter::forget).
     pub fn forget_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
         let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
-        Ok(self.slab.forget(hash, now))
+        Ok(self.slab.forget(hash, now, self.clock.now()))
     }
 
     /// Vacates the records of agents that have been idle, with every lane

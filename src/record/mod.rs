@@ -86,6 +86,24 @@ pub(crate) enum Succession {
     Forget,
 }
 
+/// The instants at which a tenant is replaced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Decides what is idle.
+    pub(crate) now: Tick,
+    /// The clock's own time: a caller's `now` may lie ahead of it, and nothing
+    /// that is left in a lane by a change of tenant may.
+    pub(crate) clock: Tick,
+    /// No lane is left with an older time than this.
+    pub(crate) floor: Tick,
+}
+
+impl Moment {
+    fn present(&self) -> Tick {
+        self.now.min(self.clock)
+    }
+}
+
 /// What became of one round of an update.
 pub(crate) enum Attempt<A> {
     /// It is in place, or nothing was to be put in place.
@@ -214,20 +232,12 @@ impl<'a> Record<'a> {
 
     /// Puts `next` in the place of the tenant `seen`, or of nobody.
     ///
-    /// The caller holds the lock of the record's region. `now` decides what is
-    /// idle; no lane's time is left before `floor`. `false` means that the
+    /// The caller holds the lock of the record's region. `false` means that the
     /// tenant came back, or (with [`Succession::Idle`]) was not idle, and
     /// keeps the record.
-    pub(crate) fn replace_tenant(
-        &self,
-        seen: TagWord,
-        next: TagWord,
-        succession: Succession,
-        now: Tick,
-        floor: Tick,
-    ) -> bool {
+    pub(crate) fn replace_tenant(&self, seen: TagWord, next: TagWord, succession: Succession, moment: Moment) -> bool {
         if seen.is_vacant() {
-            self.settle(floor);
+            self.settle(moment.floor);
             return self.exchange_tag(seen, next);
         }
         // Close. A tag found closed was left so by a thread that died: every
@@ -237,7 +247,7 @@ impl<'a> Record<'a> {
             return false;
         }
         for lane in self.lanes() {
-            if !bump(lane, succession, now, floor) {
+            if !bump(lane, succession, moment) {
                 // Not idle: the tenant gets its tag back, unless it took it.
                 self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
                 return false;
@@ -264,21 +274,22 @@ impl<'a> Record<'a> {
 ///
 /// The loop ends: the tag is closed, so each lost round is a charge by one of
 /// the callers that had passed the second look at the tag before.
-fn bump(lane: &AtomicU64, succession: Succession, now: Tick, floor: Tick) -> bool {
+fn bump(lane: &AtomicU64, succession: Succession, moment: Moment) -> bool {
+    let Moment { now, floor, .. } = moment;
     // A guess; the exchange decides.
     let mut word = LaneWord::from_bits(peek(lane));
     loop {
         let time = match succession {
             Succession::Idle if !word.is_idle(now) && !broken(Fault::IdleUnchecked) => return false,
             Succession::Inherit if broken(Fault::NothingInherited) => floor,
-            Succession::Forget if !word.is_idle(now) => now.max(floor),
-            Succession::Idle | Succession::Inherit | Succession::Forget => word.time().max(floor),
+            Succession::Inherit => word.time().max(floor),
+            Succession::Idle | Succession::Forget => word.time().min(moment.present()).max(floor),
         };
         // The generations start over: the time moves on, so that the word of
         // sixteen tenancies ago does not return.
         let time = match word.is_last_generation() {
-            true if time > now => time.saturating_add(Duration::from_nanos(1)),
-            true => now,
+            true if time > moment.present() => time.saturating_add(Duration::from_nanos(1)),
+            true => moment.present(),
             false => time,
         };
         let next = if broken(Fault::SameGeneration) { word.at(time) } else { word.next_tenancy(time) };
@@ -299,11 +310,12 @@ mod tests {
     #[test]
     fn a_word_does_not_return_when_the_generations_start_over() {
         let now = Tick::from_nanos(5);
+        let moment = Moment { now, clock: now, floor: Tick::ZERO };
         for (succession, start) in [(Succession::Idle, 0), (Succession::Forget, 0), (Succession::Inherit, 9)] {
             let first = LaneWord::default().at(Tick::from_nanos(start));
             let lane = AtomicU64::new(first.bits());
             for tenancy in 1..=16 {
-                assert!(bump(&lane, succession, now, Tick::ZERO));
+                assert!(bump(&lane, succession, moment));
                 assert_ne!(peek(&lane), first.bits(), "{succession:?}, tenancy {tenancy}");
             }
         }

@@ -48,7 +48,7 @@ use super::{Found, Position, Slab};
 use crate::bounds::LOSSY_TRIES_MAX;
 use crate::clock::Tick;
 use crate::record::tag::{PlanId, TagWord};
-use crate::record::{Record, Succession};
+use crate::record::{Moment, Record, Succession};
 use crate::sync::{Fault, broken};
 
 /// What happens to a new agent whose neighbourhood has neither a vacant nor
@@ -260,7 +260,8 @@ impl Slab {
     ) -> Option<Found<'_>> {
         let record = self.record(position);
         let tag = newcomer.tag();
-        record.replace_tenant(seen, tag, succession, newcomer.now, floor).then(|| {
+        let moment = Moment { now: newcomer.now, clock: newcomer.clock, floor };
+        record.replace_tenant(seen, tag, succession, moment).then(|| {
             self.show(position, Fingerprint::of(newcomer.hash));
             Found { record, tag, position }
         })
@@ -270,13 +271,13 @@ impl Slab {
     ///
     /// If the agent is checked meanwhile, it may keep its record, with lanes
     /// that were filled one by one.
-    pub(crate) fn forget(&self, hash: AgentHash, now: Tick) -> bool {
+    pub(crate) fn forget(&self, hash: AgentHash, now: Tick, clock: Tick) -> bool {
         let locks = self.lock(hash);
         let Some(found) = self.find(hash) else {
             return false;
         };
-        let floor = locks.evicted_at();
-        if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, now, floor) {
+        let moment = Moment { now, clock, floor: locks.evicted_at() };
+        if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment) {
             self.show(found.position, Fingerprint::VACANT);
             locks.of(self.region_of(found.position)).count_forgotten();
         }
@@ -301,9 +302,9 @@ impl Slab {
                 if !record.is_idle(since) {
                     continue;
                 }
-                let floor = guard.evicted_at();
+                let moment = Moment { now: since, clock, floor: guard.evicted_at() };
                 guard.raise_evicted_at(since.min(clock));
-                if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, since, floor) {
+                if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, moment) {
                     self.show(position, Fingerprint::VACANT);
                     guard.count_idle_eviction(false);
                     swept += 1;
