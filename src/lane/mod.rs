@@ -171,10 +171,32 @@ impl Verdict {
         }
     }
 
+    /// How long until there is one more whole token than now; `None` if there
+    /// never is, because the lane is full or denies everything.
+    #[must_use]
+    pub const fn next_in(&self) -> Option<Duration> {
+        let token = self.ticks_per_token.get();
+        let missing = match self.full_in_ns.div_ceil(token) {
+            // In deeper debt than the lane is deep, which a clock that stepped back can show.
+            missing if missing > self.capacity => self.capacity,
+            missing => missing,
+        };
+        // No overflow: all missing tokens but one take less than the debt.
+        if missing == 0 { None } else { Some(Duration::from_nanos(self.full_in_ns - (missing - 1) * token)) }
+    }
+
     /// How long until the lane is full again, if nothing more is charged.
     #[must_use]
     pub const fn full_in(&self) -> Duration {
         Duration::from_nanos(self.full_in_ns)
+    }
+
+    /// How long an empty lane takes to be full again: the capacity at the
+    /// rate of the limit that was applied. Zero if it denies everything.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        // No overflow: a full refill takes less than ten years.
+        Duration::from_nanos(self.capacity * self.ticks_per_token.get())
     }
 }
 

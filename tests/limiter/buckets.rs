@@ -117,6 +117,7 @@ fn a_lane_that_denies_everything_gives_no_retry_and_makes_no_agent_known() {
         let denied = spend(&limiter, "agent-7", off, cost);
         assert_eq!((denied.decision(), denied.retry_after()), (Decision::Deny, None));
         assert_eq!((denied.remaining(), denied.capacity()), (0, 0));
+        assert_eq!((denied.next_in(), denied.window()), (None, Duration::ZERO));
     }
     assert_eq!(limiter.check_cost("agent-7", off, 0), Err(Error::ZeroCost));
     assert_eq!((limiter.stats().agents, limiter.stats().claims), (0, 0));

@@ -46,6 +46,10 @@ impl Bucket {
         let status = self.0.status_at("agent-7", LANE, Tick::from_nanos(now)).expect("a lane of the policy");
         nanos(status.full_in())
     }
+
+    fn next_in(&self, now: u64) -> Option<Duration> {
+        self.0.status_at("agent-7", LANE, Tick::from_nanos(now)).expect("a lane of the policy").next_in()
+    }
 }
 
 fn nanos(span: Duration) -> u64 {
@@ -97,6 +101,8 @@ proptest! {
                     }
                     prop_assert_eq!(verdict.remaining(), exact.remaining(now));
                     prop_assert_eq!(nanos(verdict.full_in()), exact.full_in(now));
+                    prop_assert_eq!(verdict.next_in(), bucket.next_in(now));
+                    prop_assert_eq!(nanos(verdict.window()), numbers.capacity * numbers.token_time());
                     let retry_after = (!exact.affords(now, cost)).then(|| exact.retry_after(now, cost));
                     if verdict.is_allowed() {
                         prop_assert_eq!(verdict.retry_after(), None);
