@@ -1,0 +1,273 @@
+//! Where a request came from.
+//!
+//! A forwarded address is a claim of whoever sent the header. It is read only
+//! if the peer is a proxy that is trusted, and from the right: each proxy adds
+//! the address that it saw to the end, so the first entry from the right that
+//! is no trusted proxy's is the client. What stands left of it the client may
+//! have made up.
+
+use http::header::{FORWARDED, HeaderMap, HeaderName};
+use ipnet::{IpNet, Ipv4Net};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// A list of networks.
+///
+/// ```
+/// use tollgate_tower::address::Networks;
+///
+/// let inside = Networks::parse(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"])?;
+/// assert!(inside.contains("10.1.2.3".parse()?));
+/// // An IPv4 address in IPv6 clothes is that IPv4 address.
+/// assert!(inside.contains("::ffff:10.1.2.3".parse()?));
+/// assert!(!inside.contains("192.0.2.8".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks(Vec<IpNet>);
+
+impl Networks {
+    /// Reads networks such as `10.0.0.0/8`, and single addresses.
+    ///
+    /// # Errors
+    ///
+    /// The first text that is neither.
+    pub fn parse(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, NetworkError> {
+        texts.into_iter().map(|text| network(text.as_ref())).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether one of them has this address.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first of them that has every address of its kind, if one does.
+    pub(crate) fn everyone(&self) -> Option<String> {
+        self.0.iter().find(|network| network.prefix_len() == 0).map(IpNet::to_string)
+    }
+}
+
+fn network(text: &str) -> Result<IpNet, NetworkError> {
+    let network = match text.parse::<IpAddr>() {
+        Ok(address) => Some(IpNet::from(address.to_canonical())),
+        Err(_) => text.parse().ok(),
+    };
+    match network {
+        // Addresses are unwrapped before they are looked up, so the network must be too.
+        Some(IpNet::V6(wide)) if wide.prefix_len() >= 96 && wide.addr().to_ipv4_mapped().is_some() => {
+            let inner = wide.addr().to_ipv4_mapped().and_then(|inner| Ipv4Net::new(inner, wide.prefix_len() - 96).ok());
+            inner.map(IpNet::V4)
+        }
+        network => network,
+    }
+    .ok_or_else(|| NetworkError { text: text.chars().take(80).collect() })
+}
+
+/// A text that is no network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkError {
+    text: String,
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no network; write 10.0.0.0/8, 2001:db8::/32 or a single address", self.text)
+    }
+}
+
+impl std::error::Error for NetworkError {}
+
+/// The proxies in front of a service whose word on addresses is taken.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tollgate_tower::address::{Networks, Proxies};
+///
+/// let proxies = Proxies::new(Networks::parse(["10.0.0.0/8"])?);
+/// let mut headers = HeaderMap::new();
+/// headers.insert("x-forwarded-for", "6.6.6.6, 192.0.2.7, 10.0.0.2".parse()?);
+///
+/// // From a proxy: the first entry from the right that is no proxy's.
+/// assert_eq!(proxies.client("10.0.0.1".parse()?, &headers).address.to_string(), "192.0.2.7");
+/// // From anybody else: the header is not read.
+/// assert_eq!(proxies.client("203.0.113.5".parse()?, &headers).address.to_string(), "203.0.113.5");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proxies {
+    trusted: Networks,
+}
+
+/// Who sent a request, as far as can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The address, unwrapped if it is an IPv4 address in IPv6 clothes.
+    pub address: IpAddr,
+    /// Whether it is the client's own. `false` if the request was forwarded by
+    /// a proxy that is not trusted, or by one that said nothing sensible: then
+    /// anybody may stand behind the address.
+    pub is_certain: bool,
+}
+
+impl Proxies {
+    /// Trusts these.
+    #[must_use]
+    pub fn new(trusted: Networks) -> Self {
+        Self { trusted }
+    }
+
+    /// Who sent a request that came from `peer` with these headers.
+    #[must_use]
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        let mut address = peer.to_canonical();
+        if !self.trusted.contains(address) {
+            return Client { address, is_certain: !was_forwarded(headers) };
+        }
+        let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
+        let hops = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+        let mut is_certain = !was_forwarded(headers);
+        for hop in hops.filter(|hop| !hop.is_empty()) {
+            match self.hop(hop) {
+                Some(hop) if self.trusted.contains(hop) => (address, is_certain) = (hop, true),
+                Some(hop) => return Client { address: hop, is_certain: true },
+                // The proxy to the right of it is the last that is known.
+                None => return Client { address, is_certain: false },
+            }
+        }
+        Client { address, is_certain }
+    }
+
+    /// An entry: an address, with or without a port.
+    fn hop(&self, entry: &[u8]) -> Option<IpAddr> {
+        let text = std::str::from_utf8(entry).ok()?;
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        let address = bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()));
+        address.ok().map(|address: IpAddr| address.to_canonical())
+    }
+}
+
+/// Whether some proxy has handled the request.
+fn was_forwarded(headers: &HeaderMap) -> bool {
+    [X_FORWARDED_FOR, FORWARDED, X_REAL_IP].iter().any(|name| headers.contains_key(name))
+}
+
+/// The addresses that count as one: an IPv4 address, or an IPv6 network.
+///
+/// Whoever rents a machine gets a whole /64 of IPv6 addresses, and could use a
+/// fresh one for every request.
+///
+/// ```
+/// use tollgate_tower::address::Group;
+///
+/// assert_eq!(Group::of("192.0.2.7".parse()?, 64).to_string(), "192.0.2.7");
+/// assert_eq!(Group::of("::ffff:192.0.2.7".parse()?, 64).to_string(), "192.0.2.7");
+/// assert_eq!(Group::of("2001:db8:1:2:3:4:5:6".parse()?, 64).to_string(), "2001:db8:1:2::/64");
+/// assert_eq!(Group::of("2001:db8::7".parse()?, 128).to_string(), "2001:db8::7");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Group(IpNet);
+
+impl Group {
+    /// The group of an address, with IPv6 addresses grouped by their first `ipv6_prefix` bits.
+    #[must_use]
+    pub fn of(address: IpAddr, ipv6_prefix: u8) -> Self {
+        let single = IpNet::from(address.to_canonical());
+        match single {
+            // A prefix of more than 128 bits is the address itself.
+            IpNet::V6(net) => Self(IpNet::new(net.addr().into(), ipv6_prefix).map_or(single, |group| group.trunc())),
+            IpNet::V4(_) => Self(single),
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.prefix_len() == self.0.max_prefix_len() { self.0.addr().fmt(f) } else { self.0.fmt(f) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(trusted: &[&str], peer: &str, lines: &[&str]) -> (String, bool) {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(X_FORWARDED_FOR, line.parse().unwrap());
+        }
+        let proxies = Proxies::new(Networks::parse(trusted).unwrap());
+        let Client { address, is_certain } = proxies.client(peer.parse().unwrap(), &headers);
+        (address.to_string(), is_certain)
+    }
+
+    #[test]
+    fn a_forwarded_address_is_read_from_the_right_and_behind_trusted_proxies_alone() {
+        const PROXIES: &[&str] = &["10.0.0.0/8", "fd00::/8"];
+        for (trusted, peer, lines, expected, is_certain) in [
+            // Nobody in front, and nothing claimed.
+            (PROXIES, "192.0.2.7", &[] as &[&str], "192.0.2.7", true),
+            // A stranger claims to be somebody.
+            (PROXIES, "192.0.2.7", &["10.0.0.9"], "192.0.2.7", false),
+            (&[], "10.0.0.1", &["192.0.2.7"], "10.0.0.1", false),
+            // One proxy, two proxies, and a client that made up a first entry.
+            (PROXIES, "10.0.0.1", &["192.0.2.7"], "192.0.2.7", true),
+            (PROXIES, "10.0.0.1", &["192.0.2.7, 10.0.0.2"], "192.0.2.7", true),
+            (PROXIES, "10.0.0.1", &["6.6.6.6, 192.0.2.7,10.0.0.2"], "192.0.2.7", true),
+            (PROXIES, "10.0.0.1", &["6.6.6.6", "192.0.2.7", "10.0.0.2"], "192.0.2.7", true),
+            // Two headers, the last of which the proxy wrote.
+            (PROXIES, "10.0.0.1", &["10.0.0.3", "192.0.2.7"], "192.0.2.7", true),
+            // Ports, brackets, IPv6, IPv4 in IPv6 clothes, empty entries.
+            (PROXIES, "10.0.0.1", &["192.0.2.7:4711"], "192.0.2.7", true),
+            (PROXIES, "fd00::1", &["[2001:db8::7]:4711, fd00::2"], "2001:db8::7", true),
+            (PROXIES, "fd00::1", &["[2001:db8::7]"], "2001:db8::7", true),
+            (PROXIES, "::ffff:10.0.0.1", &["::ffff:192.0.2.7"], "192.0.2.7", true),
+            (PROXIES, "10.0.0.1", &["192.0.2.7, ,"], "192.0.2.7", true),
+            // Everybody is a proxy: the outermost of them.
+            (PROXIES, "10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3", true),
+            // A proxy that says nothing, and one that says nothing sensible.
+            (PROXIES, "10.0.0.1", &[], "10.0.0.1", true),
+            (PROXIES, "10.0.0.1", &["unknown"], "10.0.0.1", false),
+            (PROXIES, "10.0.0.1", &["192.0.2.7, unknown, 10.0.0.2"], "10.0.0.2", false),
+            (PROXIES, "10.0.0.1", &[" , "], "10.0.0.1", false),
+        ] {
+            let told = client(trusted, peer, lines);
+            assert_eq!(told, (expected.to_string(), is_certain), "{peer} with {lines:?}, trusting {trusted:?}");
+        }
+    }
+
+    #[test]
+    fn other_forwarding_headers_make_an_address_uncertain() {
+        for name in ["forwarded", "x-real-ip"] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, "for=192.0.2.7".parse().unwrap());
+            for trusted in [Networks::default(), Networks::parse(["10.0.0.0/8"]).unwrap()] {
+                let client = Proxies::new(trusted).client("10.0.0.1".parse().unwrap(), &headers);
+                assert_eq!((client.address.to_string(), client.is_certain), ("10.0.0.1".to_string(), false), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn networks_are_read_or_refused_with_what_to_write() {
+        for text in ["10.0.0.0/33", "10.0.0/8", "example.org", "", "2001:db8::/129", "10.0.0.0/8 "] {
+            let error = Networks::parse([text]).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is no network; write ")), "{error}");
+        }
+        let wrapped = Networks::parse(["::ffff:10.0.0.0/104", "::ffff:192.0.2.7"]).unwrap();
+        for (address, inside) in [("10.9.9.9", true), ("11.0.0.1", false), ("192.0.2.7", true), ("192.0.2.8", false)] {
+            assert_eq!(wrapped.contains(address.parse().unwrap()), inside, "{address}");
+        }
+    }
+}

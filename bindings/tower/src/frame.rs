@@ -1,0 +1,53 @@
+//! WebSocket frames, for services that check each message themselves.
+//!
+//! A layer sees the request that opens a WebSocket and none of the messages.
+//! These are the JSON texts to send when a check of a message warns or denies.
+//! Neither is a reason to close the connection.
+//!
+//! ```
+//! use tollgate::{Decision, Limiter, ManualClock, Policy};
+//! use tollgate_tower::{Quota, frame};
+//!
+//! let policy = Policy::builder().lane("ws/heavy", "10/min").build()?;
+//! let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
+//! let lane = limiter.lane("ws/heavy").ok_or("named above")?;
+//!
+//! let mut sent = Vec::new();
+//! for _ in 0..11 {
+//!     let verdict = limiter.check("agent-7", lane)?;
+//!     match verdict.decision() {
+//!         Decision::Warn => sent.push(frame::warning("ws/heavy", &Quota::from(&verdict))),
+//!         Decision::Deny => sent.push(frame::denial("ws/heavy", &Quota::from(&verdict))),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(sent, [
+//!     r#"{"type":"rate_limit_warning","tier":"heavy","remaining":1,"capacity":10}"#,
+//!     r#"{"type":"rate_limit_warning","tier":"heavy","remaining":0,"capacity":10}"#,
+//!     r#"{"type":"rate_limited","retry_after_ms":6000,"tier":"heavy"}"#,
+//! ]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::json::Object;
+use crate::profile::tier;
+use crate::quota::Quota;
+
+/// The message is delivered, and the agent is near its limit.
+#[must_use]
+pub fn warning(lane: &str, quota: &Quota) -> String {
+    Object::new()
+        .text("type", "rate_limit_warning")
+        .text("tier", tier(lane))
+        .number("remaining", quota.remaining)
+        .number("capacity", quota.capacity)
+        .end()
+}
+
+/// The message is not delivered. The wait is in whole seconds, told in
+/// milliseconds; `null` if no wait helps.
+#[must_use]
+pub fn denial(lane: &str, quota: &Quota) -> String {
+    let ms = quota.retry_after_seconds().map(|seconds| seconds.saturating_mul(1_000));
+    Object::new().text("type", "rate_limited").optional("retry_after_ms", ms).text("tier", tier(lane)).end()
+}

@@ -1,0 +1,327 @@
+//! Response headers: which fields a style has, and how each is written.
+//!
+//! One table is all there is to a style: its name, its fields, how each is written.
+//!
+//! | style | fields |
+//! |---|---|
+//! | `draft-10` | `RateLimit-Policy: "api";q=10;w=60` and `RateLimit: "api";r=3;t=6`, Structured Fields of RFC 9651 |
+//! | `legacy` | `X-RateLimit-Limit`, `X-RateLimit-Remaining`, `X-RateLimit-Reset` (Unix time at which the lane is full again) |
+//! | `off` | none |
+//!
+//! `q` is the capacity and `w` the seconds in which an empty lane fills, so
+//! that `r` never exceeds `q`. `t` is the seconds until there is more, not
+//! until all is back; on a refusal it equals `Retry-After`, which every style
+//! sends with a refusal that a wait can lift.
+
+use crate::quota::{Quota, seconds_up};
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use std::fmt::{self, Write};
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+/// Which fields tell clients of their limit.
+///
+/// ```
+/// use tollgate_tower::Style;
+///
+/// assert_eq!("legacy".parse(), Ok(Style::Legacy));
+/// assert_eq!(Style::default().to_string(), "draft-10");
+/// // What a browser must be allowed to see, for the CORS layer.
+/// assert_eq!(Style::Draft10.names(), ["ratelimit-policy", "ratelimit", "retry-after"]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Style {
+    /// `RateLimit-Policy` and `RateLimit`, as in the tenth draft of the IETF.
+    #[default]
+    Draft10,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+    Legacy,
+    /// No fields but `Retry-After`.
+    Off,
+}
+
+/// A style: its name in settings, and its fields.
+struct Row {
+    style: Style,
+    name: &'static str,
+    fields: &'static [Field],
+}
+
+/// A field: its name, and what its value says.
+struct Field {
+    name: HeaderName,
+    write: fn(&mut String, &Told<'_>) -> fmt::Result,
+}
+
+/// What a value is made of.
+struct Told<'a> {
+    lane: &'a str,
+    quota: &'a Quota,
+    now: &'a dyn Fn() -> SystemTime,
+}
+
+static STYLES: [Row; 3] = [
+    Row { style: Style::Draft10, name: "draft-10", fields: &DRAFT_10 },
+    Row { style: Style::Legacy, name: "legacy", fields: &LEGACY },
+    Row { style: Style::Off, name: "off", fields: &[] },
+];
+
+static DRAFT_10: [Field; 2] = [
+    Field { name: HeaderName::from_static("ratelimit-policy"), write: draft_policy },
+    Field { name: HeaderName::from_static("ratelimit"), write: draft_limit },
+];
+
+static LEGACY: [Field; 3] = [
+    Field { name: HeaderName::from_static("x-ratelimit-limit"), write: legacy_limit },
+    Field { name: HeaderName::from_static(LEGACY_REMAINING), write: legacy_remaining },
+    Field { name: HeaderName::from_static("x-ratelimit-reset"), write: legacy_reset },
+];
+
+const LEGACY_REMAINING: &str = "x-ratelimit-remaining";
+
+/// The largest Integer of a Structured Field: 15 digits.
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+impl Style {
+    /// Every style, in the order of the table.
+    pub fn all() -> impl ExactSizeIterator<Item = Self> {
+        STYLES.iter().map(|row| row.style)
+    }
+
+    /// The names of its fields and of `Retry-After`, in lower case.
+    #[must_use]
+    pub fn names(self) -> Vec<HeaderName> {
+        self.row().fields.iter().map(|field| field.name.clone()).chain([RETRY_AFTER]).collect()
+    }
+
+    /// Whether a field tells a moment rather than a span, so that it matters
+    /// when the response leaves.
+    #[must_use]
+    pub fn tells_moments(self) -> bool {
+        self == Self::Legacy
+    }
+
+    /// Adds the fields to a response, and `Retry-After` if the quota says that
+    /// the request was refused and a wait helps.
+    ///
+    /// Where a layer further in has told its own limit, the list fields of
+    /// `draft-10` tell both. The fields of `legacy` have room for one, and the
+    /// one with less left stays.
+    pub fn write(self, headers: &mut HeaderMap, lane: &str, quota: &Quota, now: &dyn Fn() -> SystemTime) {
+        let told = Told { lane, quota, now };
+        if self != Self::Legacy || has_least_left(headers, quota) {
+            for field in self.row().fields {
+                // Room for the longest usual value. `String` never refuses, and
+                // what is written is visible ASCII, so both always hold.
+                let mut value = String::with_capacity(48);
+                if let (Ok(()), Ok(value)) = ((field.write)(&mut value, &told), HeaderValue::from_str(&value)) {
+                    match self {
+                        Self::Legacy => headers.insert(&field.name, value).is_some(),
+                        _ => headers.append(&field.name, value),
+                    };
+                }
+            }
+        }
+        if let Some(seconds) = quota.retry_after_seconds() {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+    }
+
+    fn row(self) -> &'static Row {
+        // Every style has its row, in the order in which they are declared; a test holds it to that.
+        &STYLES[self as usize]
+    }
+}
+
+/// Whether this quota is the tightest that a response tells.
+fn has_least_left(headers: &HeaderMap, quota: &Quota) -> bool {
+    let theirs = headers.get(LEGACY_REMAINING).and_then(|left| left.to_str().ok()?.parse::<u64>().ok());
+    theirs.is_none_or(|left| quota.remaining < left && !headers.contains_key(RETRY_AFTER))
+}
+
+fn draft_policy(value: &mut String, told: &Told<'_>) -> fmt::Result {
+    string(value, told.lane)?;
+    write!(value, ";q={}", integer(told.quota.capacity))?;
+    match told.quota.window {
+        Some(window) => write!(value, ";w={}", integer(seconds_up(window).max(1))),
+        None => Ok(()),
+    }
+}
+
+fn draft_limit(value: &mut String, told: &Told<'_>) -> fmt::Result {
+    string(value, told.lane)?;
+    write!(value, ";r={}", integer(remaining(told.quota)))?;
+    let more_in = match told.quota.denied {
+        true => told.quota.retry_after_seconds(),
+        false => told.quota.next_in.map(|next_in| seconds_up(next_in).max(1)),
+    };
+    match more_in {
+        Some(seconds) => write!(value, ";t={}", integer(seconds)),
+        None => Ok(()),
+    }
+}
+
+fn legacy_limit(value: &mut String, told: &Told<'_>) -> fmt::Result {
+    write!(value, "{}", told.quota.capacity)
+}
+
+fn legacy_remaining(value: &mut String, told: &Told<'_>) -> fmt::Result {
+    write!(value, "{}", remaining(told.quota))
+}
+
+fn legacy_reset(value: &mut String, told: &Told<'_>) -> fmt::Result {
+    // A machine whose clock stands before 1970 is taken to be there.
+    let now = (told.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    write!(value, "{}", seconds_up(now.saturating_add(told.quota.full_in)))
+}
+
+fn remaining(quota: &Quota) -> u64 {
+    quota.remaining.min(quota.capacity)
+}
+
+fn integer(number: u64) -> u64 {
+    number.min(INTEGER_MAX)
+}
+
+/// Writes a String of RFC 9651. It holds visible ASCII; the bytes of other
+/// characters are written as in a URL, `%C3%A9`.
+fn string(value: &mut String, text: &str) -> fmt::Result {
+    value.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => value.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => value.push(char::from(byte)),
+            _ => write!(value, "%{byte:02X}")?,
+        }
+    }
+    value.push('"');
+    Ok(())
+}
+
+impl fmt::Display for Style {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row().name)
+    }
+}
+
+impl FromStr for Style {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let row = STYLES.iter().find(|row| row.name == name);
+        row.map(|row| row.style).ok_or_else(|| UnknownName::new("header style", name, Self::all()))
+    }
+}
+
+/// A name in a setting that is none of those there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    message: String,
+}
+
+impl UnknownName {
+    pub(crate) fn new(what: &str, name: &str, known: impl Iterator<Item = impl fmt::Display>) -> Self {
+        let known: Vec<String> = known.map(|known| known.to_string()).collect();
+        Self { message: format!("there is no {what} {name:?}; there are {}", known.join(", ")) }
+    }
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUOTA: Quota = Quota {
+        capacity: 10,
+        remaining: 3,
+        window: Some(Duration::from_secs(60)),
+        next_in: Some(Duration::from_millis(5_001)),
+        full_in: Duration::from_millis(41_001),
+        denied: false,
+        retry_after: None,
+    };
+
+    /// A quarter second past a whole one.
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_250)
+    }
+
+    fn written(style: Style, lane: &str, quota: &Quota) -> Vec<String> {
+        let mut headers = HeaderMap::new();
+        style.write(&mut headers, lane, quota, &now);
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn every_style_has_its_row_and_its_name() {
+        for style in Style::all() {
+            assert_eq!(style.row().style, style);
+            assert_eq!(style.to_string().parse(), Ok(style));
+        }
+        let error = "draft-3".parse::<Style>().unwrap_err().to_string();
+        assert_eq!(error, "there is no header style \"draft-3\"; there are draft-10, legacy, off");
+    }
+
+    #[test]
+    fn draft_10_tells_capacity_window_rest_and_when_there_is_more() {
+        let fields = written(Style::Draft10, "http/heavy", &QUOTA);
+        assert_eq!(fields, [r#"ratelimit-policy: "http/heavy";q=10;w=60"#, r#"ratelimit: "http/heavy";r=3;t=6"#]);
+    }
+
+    #[test]
+    fn a_full_lane_and_one_that_denies_everything_promise_no_more() {
+        let full = Quota { remaining: 10, next_in: None, full_in: Duration::ZERO, ..QUOTA };
+        assert_eq!(written(Style::Draft10, "a", &full)[1], r#"ratelimit: "a";r=10"#);
+        let off = Quota { capacity: 0, remaining: 0, window: None, next_in: None, denied: true, ..full };
+        assert_eq!(written(Style::Draft10, "a", &off), [r#"ratelimit-policy: "a";q=0"#, r#"ratelimit: "a";r=0"#]);
+    }
+
+    #[test]
+    fn a_refusal_waits_as_long_in_t_as_in_retry_after() {
+        let denied = Quota { remaining: 0, denied: true, retry_after: Some(Duration::from_millis(12_345)), ..QUOTA };
+        let fields = written(Style::Draft10, "a", &denied);
+        assert_eq!(fields[1..], [r#"ratelimit: "a";r=0;t=13"#, "retry-after: 13"]);
+        assert_eq!(written(Style::Off, "a", &denied), ["retry-after: 13"]);
+    }
+
+    #[test]
+    fn legacy_tells_the_second_in_which_the_lane_is_full() {
+        let fields = written(Style::Legacy, "a", &QUOTA);
+        // 1,000.250 s and 41.001 s, rounded up once.
+        assert_eq!(fields, ["x-ratelimit-limit: 10", "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1042"]);
+    }
+
+    #[test]
+    fn names_are_quoted_and_numbers_kept_to_fifteen_digits() {
+        let huge = Quota { capacity: u64::MAX, remaining: u64::MAX, window: None, next_in: None, ..QUOTA };
+        let fields = written(Style::Draft10, "a\"b\\é", &huge);
+        assert_eq!(fields[0], r#"ratelimit-policy: "a\"b\\%C3%A9";q=999999999999999"#);
+    }
+
+    #[test]
+    fn layers_in_layers_tell_all_their_limits_or_the_tightest() {
+        let twice = |style: Style, inner: &Quota, outer: &Quota| {
+            let mut headers = HeaderMap::new();
+            style.write(&mut headers, "inner", inner, &now);
+            style.write(&mut headers, "outer", outer, &now);
+            headers
+        };
+        let roomy = Quota { remaining: 9, ..QUOTA };
+        let headers = twice(Style::Draft10, &QUOTA, &roomy);
+        let fields: Vec<_> = headers.get_all("ratelimit").iter().collect();
+        assert_eq!(fields, [r#""inner";r=3;t=6"#, r#""outer";r=9;t=6"#]);
+
+        assert_eq!(twice(Style::Legacy, &QUOTA, &roomy)[LEGACY_REMAINING], "3");
+        assert_eq!(twice(Style::Legacy, &roomy, &QUOTA)[LEGACY_REMAINING], "3");
+        let denied = Quota { remaining: 5, denied: true, retry_after: Some(Duration::from_secs(1)), ..QUOTA };
+        assert_eq!(twice(Style::Legacy, &denied, &QUOTA)[LEGACY_REMAINING], "5", "what refused is what is told");
+    }
+}

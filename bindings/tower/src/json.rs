@@ -1,0 +1,137 @@
+//! Writes the few JSON objects there are, members in the order in which they are named.
+
+use std::fmt::Write;
+
+/// An object being written. Names are ours and need no escaping.
+pub(crate) struct Object(String);
+
+impl Object {
+    pub(crate) fn new() -> Self {
+        Self(String::from("{"))
+    }
+
+    pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        string(&mut self.0, value);
+        self
+    }
+
+    pub(crate) fn number(self, name: &str, value: u64) -> Self {
+        self.raw(name, &value.to_string())
+    }
+
+    /// A number, or `null`.
+    pub(crate) fn optional(self, name: &str, value: Option<u64>) -> Self {
+        match value {
+            Some(value) => self.number(name, value),
+            None => self.raw(name, "null"),
+        }
+    }
+
+    /// An agent's id: a string if it is UTF-8, else its bytes in base64; `null` if it is not to be told.
+    pub(crate) fn agent(self, name: &str, id: Option<&[u8]>) -> Self {
+        match id.map(|id| (id, std::str::from_utf8(id))) {
+            Some((_, Ok(text))) => self.text(name, text),
+            Some((id, Err(_))) => self.object(name, Self::new().text("base64", &base64(id))),
+            None => self.raw(name, "null"),
+        }
+    }
+
+    /// A list of one string.
+    pub(crate) fn list_of(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        self.0.push('[');
+        string(&mut self.0, value);
+        self.0.push(']');
+        self
+    }
+
+    pub(crate) fn object(self, name: &str, value: Self) -> Self {
+        self.raw(name, &value.end())
+    }
+
+    pub(crate) fn end(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+
+    fn raw(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        self.0.push_str(value);
+        self
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        string(&mut self.0, name);
+        self.0.push(':');
+    }
+}
+
+fn string(json: &mut String, text: &str) {
+    json.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => json.extend(['\\', c]),
+            // A `String` takes whatever is written.
+            '\0'..=' ' if c != ' ' => _ = write!(json, "\\u{:04x}", u32::from(c)),
+            _ => json.push(c),
+        }
+    }
+    json.push('"');
+}
+
+/// Base64 of RFC 4648, padded.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let at = |index: usize| chunk.get(index).copied().map_or(0, u32::from);
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            let index = (bits >> (18 - 6 * digit) & 0x3f) as usize;
+            text.push(if digit > chunk.len() { '=' } else { char::from(DIGITS[index]) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn base64_pads_as_the_standard_says() {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
+
+    proptest! {
+        #[test]
+        fn a_real_parser_reads_back_what_was_written(text: String, id: Vec<u8>, number: Option<u64>) {
+            let written = Object::new()
+                .text("text", &text)
+                .agent("id", Some(&id))
+                .optional("number", number)
+                .list_of("list", &text)
+                .object("inner", Object::new().agent("hidden", None))
+                .end();
+            let read: serde_json::Value = serde_json::from_str(&written).expect("JSON");
+            let id = match std::str::from_utf8(&id) {
+                Ok(id) => serde_json::json!(id),
+                Err(_) => serde_json::json!({"base64": base64(&id)}),
+            };
+            let expected = serde_json::json!(
+                {"text": text, "id": id, "number": number, "list": [text], "inner": {"hidden": null}}
+            );
+            prop_assert_eq!(read, expected);
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Who a request counts for: ways to tell an agent's id.
+
+use crate::address::Group;
+use crate::head::Head;
+use http::StatusCode;
+use http::header::{HeaderName, HeaderValue};
+use std::fmt::{self, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use tollgate::ID_BYTES_MAX;
+
+/// One way to tell who a request counts for.
+///
+/// Give several to fall back from one to the next: the first that finds
+/// something decides.
+///
+/// **An id has to be one that the client cannot choose.** A header is such an
+/// id only if whatever stands in front has verified it, and so is a claim of a
+/// token only after its signature was checked. An id that anybody can make up
+/// gives every request a fresh bucket.
+///
+/// ```
+/// use tollgate_tower::Key;
+/// # #[derive(Clone)] struct User { id: u64 }
+///
+/// // `user:42` if an earlier layer has found out who it is, else `ip:192.0.2.7`.
+/// let keys = [
+///     Key::function("a signed-in user", |head| head.extensions.get::<User>().map(|user| user.id)).prefix("user:"),
+///     Key::address(),
+/// ];
+/// ```
+#[derive(Clone)]
+pub struct Key {
+    source: Source,
+    prefix: String,
+    is_secret: bool,
+}
+
+/// Writes an id, or says that there is none.
+type Tell = dyn Fn(&Head<'_>, &mut AgentId) -> bool + Send + Sync;
+
+#[derive(Clone)]
+enum Source {
+    Header(Result<HeaderName, String>),
+    Function { what: String, tell: Arc<Tell> },
+    Address { ipv6_prefix: u8 },
+    Shared,
+}
+
+impl Key {
+    /// The value of a header, for example `x-agent-id`.
+    ///
+    /// An empty value counts as none. A header that is sent twice or is longer
+    /// than [`ID_BYTES_MAX`] is refused with status 400.
+    #[must_use]
+    pub fn header(name: &str) -> Self {
+        let name = HeaderName::try_from(name).map_err(|_| name.chars().take(80).collect());
+        Self::new(Source::Header(name), "")
+    }
+
+    /// The value of a header that nobody but its sender may see, for example
+    /// `x-api-key`: as [`header`](Key::header), but never told in a response.
+    #[must_use]
+    pub fn secret_header(name: &str) -> Self {
+        Self { is_secret: true, ..Self::header(name) }
+    }
+
+    /// What a function finds in the request's head, for example the subject of
+    /// a token that an earlier layer has verified. `what` names it in errors:
+    /// "a verified token".
+    #[must_use]
+    pub fn function<T: fmt::Display>(
+        what: impl Into<String>,
+        function: impl Fn(&Head<'_>) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        // `AgentId` takes whatever is written, and counts what is too much.
+        let tell =
+            move |head: &Head<'_>, id: &mut AgentId| function(head).map(|found| _ = write!(id, "{found}")).is_some();
+        Self::new(Source::Function { what: what.into(), tell: Arc::new(tell) }, "")
+    }
+
+    /// The client's address, `ip:192.0.2.7`, IPv6 grouped by /64, `ip:2001:db8:1:2::/64`.
+    ///
+    /// Many people may share an address, so it is best taken as a last resort.
+    #[must_use]
+    pub fn address() -> Self {
+        Self::new(Source::Address { ipv6_prefix: 64 }, "ip:")
+    }
+
+    /// One id for all requests: a common bucket, for example for all that have no key of their own.
+    #[must_use]
+    pub fn shared(id: impl Into<String>) -> Self {
+        Self::new(Source::Shared, id)
+    }
+
+    /// Puts a text before what is found, so that ids of different kinds differ.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// Groups the IPv6 addresses of [`address`](Key::address) by other than 64
+    /// bits: 56 is what many households get, 128 groups nothing.
+    #[must_use]
+    pub fn ipv6_prefix(self, bits: u8) -> Self {
+        match self.source {
+            Source::Address { .. } => Self { source: Source::Address { ipv6_prefix: bits }, ..self },
+            _ => self,
+        }
+    }
+
+    fn new(source: Source, prefix: impl Into<String>) -> Self {
+        Self { source, prefix: prefix.into(), is_secret: false }
+    }
+
+    /// What has to be in a request for it.
+    fn what(&self) -> String {
+        match &self.source {
+            Source::Header(Ok(name)) => format!("the header {name}"),
+            Source::Header(Err(text)) => text.clone(),
+            Source::Function { what, .. } => what.clone(),
+            Source::Address { .. } => "an address".to_string(),
+            Source::Shared => self.prefix.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("what", &self.what()).field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Keys in order.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    keys: Vec<Key>,
+    /// What a request without any of them is told to bring.
+    wanted: Arc<str>,
+}
+
+impl Keys {
+    /// Takes keys in the order in which they are tried.
+    ///
+    /// # Errors
+    ///
+    /// If there are none, or one can never work.
+    pub fn new(keys: Vec<Key>) -> Result<Self, KeysError> {
+        if keys.is_empty() {
+            return Err(KeysError::None);
+        }
+        for key in &keys {
+            match &key.source {
+                Source::Header(Err(name)) => return Err(KeysError::HeaderName { name: name.clone() }),
+                Source::Address { ipv6_prefix: bits @ (0 | 129..) } => {
+                    return Err(KeysError::Ipv6Prefix { bits: *bits });
+                }
+                Source::Shared if key.prefix.is_empty() || key.prefix.len() > ID_BYTES_MAX => {
+                    return Err(KeysError::SharedId { bytes: key.prefix.len() });
+                }
+                _ => {}
+            }
+        }
+        let wanted = keys.iter().map(Key::what).collect::<Vec<_>>().join(" or ").into();
+        Ok(Self { keys, wanted })
+    }
+
+    /// Whether one of them needs the client's address.
+    #[must_use]
+    pub fn need_address(&self) -> bool {
+        self.keys.iter().any(|key| matches!(key.source, Source::Address { .. }))
+    }
+
+    /// Who the request counts for. `address` tells the client's address and is
+    /// asked only if no earlier key finds anything.
+    ///
+    /// # Errors
+    ///
+    /// If no key finds anything, or what the first one finds is no id.
+    pub fn agent(&self, head: &Head<'_>, address: impl Fn() -> Option<IpAddr>) -> Result<AgentId, KeyError> {
+        for key in &self.keys {
+            let mut id = AgentId::new(key.is_secret);
+            id.push(key.prefix.as_bytes());
+            let found = match &key.source {
+                Source::Header(Ok(name)) => match only_value(head, name)? {
+                    Some(value) => {
+                        id.push(value.as_bytes());
+                        true
+                    }
+                    None => false,
+                },
+                // Refused by `new`.
+                Source::Header(Err(_)) => false,
+                Source::Function { tell, .. } => tell(head, &mut id),
+                Source::Address { ipv6_prefix } => {
+                    let address = address().ok_or(KeyError::NoAddress)?;
+                    write!(id, "{}", Group::of(address, *ipv6_prefix)).is_ok()
+                }
+                Source::Shared => true,
+            };
+            if found && id.len > ID_BYTES_MAX {
+                return Err(KeyError::TooLong { what: key.what(), bytes: id.len });
+            }
+            if found && id.len > key.prefix.len() || matches!(key.source, Source::Shared) {
+                return Ok(id);
+            }
+        }
+        Err(KeyError::Missing { wanted: Arc::clone(&self.wanted) })
+    }
+}
+
+/// The header's value. Of two, nobody could say which was verified.
+fn only_value<'a>(head: &Head<'a>, name: &HeaderName) -> Result<Option<&'a HeaderValue>, KeyError> {
+    let mut values = head.headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(_), Some(_)) => Err(KeyError::Twice { name: name.clone() }),
+        (value, _) => Ok(value),
+    }
+}
+
+/// An agent's id, held in place: to tell one allocates nothing.
+#[derive(Clone)]
+pub struct AgentId {
+    /// Its first bytes, as many as fit.
+    bytes: [u8; ID_BYTES_MAX],
+    /// How many it has in all.
+    len: usize,
+    is_secret: bool,
+}
+
+impl AgentId {
+    fn new(is_secret: bool) -> Self {
+        Self { bytes: [0; ID_BYTES_MAX], len: 0, is_secret }
+    }
+
+    fn push(&mut self, more: &[u8]) {
+        let free = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let fits = free.len().min(more.len());
+        free[..fits].copy_from_slice(&more[..fits]);
+        self.len = self.len.saturating_add(more.len());
+    }
+
+    /// The id.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.min(ID_BYTES_MAX)]
+    }
+
+    /// The id if a response may tell it.
+    #[must_use]
+    pub fn shown(&self) -> Option<&[u8]> {
+        (!self.is_secret).then(|| self.as_bytes())
+    }
+}
+
+impl Write for AgentId {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shown() {
+            Some(id) => write!(f, "AgentId({})", id.escape_ascii()),
+            None => f.write_str("AgentId(secret)"),
+        }
+    }
+}
+
+/// Why it cannot be told who a request counts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The request has none of what the keys look for.
+    Missing {
+        /// What they look for.
+        wanted: Arc<str>,
+    },
+    /// A header that names the agent was sent more than once.
+    Twice {
+        /// The header.
+        name: HeaderName,
+    },
+    /// The id is longer than [`ID_BYTES_MAX`].
+    TooLong {
+        /// What it came from.
+        what: String,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The server has not said from which address the request came.
+    NoAddress,
+}
+
+impl KeyError {
+    /// The status that goes with it: the client's fault, or the server's.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NoAddress => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { wanted } => write!(f, "the request does not say whom it counts for; it needs {wanted}"),
+            Self::Twice { name } => write!(f, "the header {name} was sent more than once; send it once"),
+            Self::TooLong { what, bytes } => {
+                write!(f, "the agent id from {what} has {bytes} bytes; at most {ID_BYTES_MAX} are allowed")
+            }
+            Self::NoAddress => write!(
+                f,
+                "the server does not know from which address the request came; with axum, serve the app's \
+                 into_make_service_with_connect_info::<SocketAddr>(), with hyper, insert a Peer into the request's extensions"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// Why keys can never work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// There are none.
+    None,
+    /// A text is no header name.
+    HeaderName {
+        /// The text, its first 80 characters.
+        name: String,
+    },
+    /// IPv6 addresses are grouped by 1 to 128 bits.
+    Ipv6Prefix {
+        /// The number as given.
+        bits: u8,
+    },
+    /// A shared id has 1 to [`ID_BYTES_MAX`] bytes.
+    SharedId {
+        /// The length of the one given.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for KeysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => {
+                write!(f, "nothing says whom a request counts for; add a key, such as Key::header(\"x-agent-id\")")
+            }
+            Self::HeaderName { name } => write!(f, "{name:?} is no header name; write one such as \"x-agent-id\""),
+            Self::Ipv6Prefix { bits } => write!(f, "IPv6 addresses grouped by {bits} bits; allowed are 1 to 128"),
+            Self::SharedId { bytes } => {
+                write!(f, "a shared agent id of {bytes} bytes; allowed are 1 to {ID_BYTES_MAX}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeysError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    const USER: fn(&Head<'_>) -> Option<u64> = |head| head.extensions.get::<u64>().copied();
+
+    fn chain() -> Vec<Key> {
+        vec![Key::header("x-agent-id"), Key::function("a signed-in user", USER).prefix("user:"), Key::address()]
+    }
+
+    fn agent(keys: Vec<Key>, request: &Request<()>, address: Option<&str>) -> Result<String, String> {
+        let keys = Keys::new(keys).unwrap();
+        let id = keys.agent(&Head::from(request), || address.map(|address| address.parse().unwrap()));
+        id.map(|id| String::from_utf8(id.as_bytes().to_vec()).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_first_key_that_finds_something_decides() {
+        let mut request = Request::new(());
+        assert_eq!(agent(chain(), &request, Some("192.0.2.7")), Ok("ip:192.0.2.7".into()));
+        assert_eq!(agent(chain(), &request, Some("2001:db8:1:2:3::7")), Ok("ip:2001:db8:1:2::/64".into()));
+        let wide = vec![Key::address().ipv6_prefix(48)];
+        assert_eq!(agent(wide, &request, Some("2001:db8:1:2:3::7")), Ok("ip:2001:db8:1::/48".into()));
+        request.extensions_mut().insert(42_u64);
+        assert_eq!(agent(chain(), &request, Some("192.0.2.7")), Ok("user:42".into()));
+        request.headers_mut().insert("x-agent-id", "agent-7".parse().unwrap());
+        assert_eq!(agent(chain(), &request, None), Ok("agent-7".into()));
+        request.headers_mut().insert("x-agent-id", "".parse().unwrap());
+        assert_eq!(agent(chain(), &request, None), Ok("user:42".into()), "an empty header is none");
+    }
+
+    #[test]
+    fn a_request_without_a_key_is_told_what_it_needs() {
+        let request = Request::new(());
+        let keys = || vec![Key::header("x-agent-id"), Key::function("a signed-in user", USER)];
+        assert_eq!(
+            agent(keys(), &request, None),
+            Err("the request does not say whom it counts for; it needs the header x-agent-id or a signed-in user"
+                .into())
+        );
+        let last = Key::shared("strangers");
+        assert_eq!(agent([keys(), vec![last]].concat(), &request, None), Ok("strangers".into()));
+    }
+
+    #[test]
+    fn a_server_that_knows_no_addresses_is_told_how_to() {
+        let error = Keys::new(chain()).unwrap().agent(&Head::from(&Request::new(())), || None).unwrap_err();
+        assert_eq!(error.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(error.to_string().contains("into_make_service_with_connect_info::<SocketAddr>()"), "{error}");
+    }
+
+    #[test]
+    fn ids_that_are_ambiguous_or_too_long_are_refused() {
+        let mut request = Request::new(());
+        request.headers_mut().append("x-agent-id", "a".parse().unwrap());
+        request.headers_mut().append("x-agent-id", "b".parse().unwrap());
+        assert_eq!(
+            agent(chain(), &request, None),
+            Err("the header x-agent-id was sent more than once; send it once".into())
+        );
+        for (bytes, is_allowed) in [(ID_BYTES_MAX, true), (ID_BYTES_MAX + 1, false), (5_000, false)] {
+            let value = "a".repeat(bytes - 2);
+            request.headers_mut().insert("x-agent-id", value.parse().unwrap());
+            let told = agent(vec![Key::header("x-agent-id").prefix("a:")], &request, None);
+            let error = format!("the agent id from the header x-agent-id has {bytes} bytes; at most 256 are allowed");
+            assert_eq!(told, if is_allowed { Ok(format!("a:{value}")) } else { Err(error) });
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let mut request = Request::new(());
+        request.headers_mut().insert("x-api-key", "s3cret".parse().unwrap());
+        let id = |key| Keys::new(vec![key]).unwrap().agent(&Head::from(&request), || None).unwrap();
+        let (secret, open) = (id(Key::secret_header("x-api-key")), id(Key::header("x-api-key")));
+        assert_eq!((secret.as_bytes(), secret.shown()), (b"s3cret".as_slice(), None));
+        assert_eq!(open.shown(), Some(b"s3cret".as_slice()));
+        assert_eq!((format!("{secret:?}"), format!("{open:?}")), ("AgentId(secret)".into(), "AgentId(s3cret)".into()));
+    }
+
+    #[test]
+    fn keys_that_can_never_work_are_refused_with_what_to_do() {
+        let refused = |keys: Vec<Key>| Keys::new(keys).unwrap_err().to_string();
+        assert!(refused(vec![]).contains("add a key"));
+        assert_eq!(
+            refused(vec![Key::header("agent id")]),
+            "\"agent id\" is no header name; write one such as \"x-agent-id\""
+        );
+        for bits in [0, 129] {
+            assert!(refused(vec![Key::address().ipv6_prefix(bits)]).ends_with("allowed are 1 to 128"));
+        }
+        assert!(refused(vec![Key::shared("")]).ends_with("allowed are 1 to 256"));
+    }
+}

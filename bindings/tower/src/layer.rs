@@ -1,0 +1,310 @@
+//! The layer and its builder.
+
+use crate::address::{Networks, Proxies};
+use crate::error::BuildError;
+use crate::gate::{Allowed, CostOf, Gate, Lanes, PeerOf, WallClock};
+use crate::head::Head;
+use crate::headers::Style;
+use crate::key::{Key, Keys};
+use crate::profile::Profile;
+use crate::route::Routes;
+use crate::service::Tollgate;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tollgate::{LaneId, Limiter, Policy};
+use tower_layer::Layer;
+
+/// Limits the requests to a service.
+///
+/// Clones share one limiter and all settings, so a layer may be put around any
+/// number of services. To limit several apart, build several layers with one
+/// limiter and different lanes.
+#[derive(Clone)]
+pub struct TollgateLayer {
+    gate: Arc<Gate>,
+}
+
+impl TollgateLayer {
+    /// Starts a layer over a limiter, or over one that is shared in an `Arc`.
+    pub fn builder(limiter: impl Into<Arc<Limiter>>) -> TollgateLayerBuilder {
+        TollgateLayerBuilder {
+            limiter: limiter.into(),
+            keys: Vec::new(),
+            peer: None,
+            proxies: Vec::new(),
+            routes: Vec::new(),
+            parts: Vec::new(),
+            lane: None,
+            pass_others: false,
+            cost: None,
+            allowed_networks: Vec::new(),
+            allowed_routes: Vec::new(),
+            allowed_prefixes: Vec::new(),
+            profile: Profile::default(),
+            style: None,
+            only_when_low: false,
+            wall_clock: Box::new(SystemTime::now),
+        }
+    }
+}
+
+impl<S> Layer<S> for TollgateLayer {
+    type Service = Tollgate<S>;
+
+    fn layer(&self, inner: S) -> Tollgate<S> {
+        Tollgate::new(inner, Arc::clone(&self.gate))
+    }
+}
+
+impl fmt::Debug for TollgateLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TollgateLayer").field("lanes", &self.gate.lanes.names).finish_non_exhaustive()
+    }
+}
+
+/// The address from which a connection came, for servers that have no type of
+/// their own for it: insert it into the extensions of each request, and build
+/// the layer with `.peer::<Peer>()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
+impl Deref for Peer {
+    type Target = SocketAddr;
+
+    fn deref(&self) -> &SocketAddr {
+        &self.0
+    }
+}
+
+/// Builds a [`TollgateLayer`]; [`build`](TollgateLayerBuilder::build) checks everything.
+#[must_use]
+pub struct TollgateLayerBuilder {
+    limiter: Arc<Limiter>,
+    keys: Vec<Key>,
+    peer: Option<Box<PeerOf>>,
+    proxies: Vec<String>,
+    routes: Vec<(String, String)>,
+    parts: Vec<(String, String)>,
+    lane: Option<String>,
+    pass_others: bool,
+    cost: Option<Box<CostOf>>,
+    allowed_networks: Vec<String>,
+    allowed_routes: Vec<String>,
+    allowed_prefixes: Vec<String>,
+    profile: Profile,
+    style: Option<Style>,
+    only_when_low: bool,
+    wall_clock: Box<WallClock>,
+}
+
+/// # Who a request counts for
+impl TollgateLayerBuilder {
+    /// Adds a way to tell the agent; they are tried in the order in which they are added.
+    pub fn key(mut self, key: Key) -> Self {
+        self.keys.push(key);
+        self
+    }
+
+    /// The type of extension that holds the peer's address: axum's
+    /// `ConnectInfo<SocketAddr>`, or [`Peer`].
+    pub fn peer<E>(self) -> Self
+    where
+        E: Deref<Target = SocketAddr> + Send + Sync + 'static,
+    {
+        self.peer_with(|head| head.extensions.get::<E>().map(|peer| peer.ip()))
+    }
+
+    /// Where the peer's address is, in other servers.
+    pub fn peer_with(mut self, peer: impl Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
+        self.peer = Some(Box::new(peer));
+        self
+    }
+
+    /// Takes these networks' word for whom they forward: if the peer is one of
+    /// them, the client's address is the first entry of `X-Forwarded-For`, from
+    /// the right, that is none of them. By default nobody's word is taken.
+    pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.proxies.extend(networks.into_iter().map(Into::into));
+        self
+    }
+}
+
+/// # Which lane a request is on, and what it costs
+///
+/// Rules are looked at in this order: routes with a method, routes without,
+/// parts of the path, all others.
+impl TollgateLayerBuilder {
+    /// Puts requests to a route on a lane: `POST /agents/{id}/run`, or a
+    /// template alone for all methods.
+    ///
+    /// The path is that of the request as this layer sees it. Within axum's
+    /// `nest` that is without the outer part, so put the layer around the
+    /// outermost router.
+    pub fn route(mut self, rule: impl Into<String>, lane: impl Into<String>) -> Self {
+        self.routes.push((rule.into(), lane.into()));
+        self
+    }
+
+    /// Puts requests with this text in their path on a lane, if no route does.
+    /// Texts are looked for in the order in which they are added.
+    pub fn path_contains(mut self, part: impl Into<String>, lane: impl Into<String>) -> Self {
+        self.parts.push((part.into(), lane.into()));
+        self
+    }
+
+    /// Puts all other requests on a lane. A policy of one lane needs no word for it.
+    pub fn lane(mut self, lane: impl Into<String>) -> Self {
+        self.lane = Some(lane.into());
+        self
+    }
+
+    /// Lets all other requests pass, unlimited.
+    pub fn pass_others(mut self) -> Self {
+        self.pass_others = true;
+        self
+    }
+
+    /// What a request costs; 1 if nothing is said. A request that costs 0
+    /// passes unlimited. One that costs more than its lane ever holds is
+    /// refused without a `Retry-After`.
+    pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
+        self.cost = Some(Box::new(cost));
+        self
+    }
+}
+
+/// # What is never limited
+///
+/// Nothing by default. What is listed here passes without a check and without headers.
+impl TollgateLayerBuilder {
+    /// Never limits clients of a network: `10.0.0.0/8`, or a single address.
+    ///
+    /// It is the client's address that counts. If a proxy that is not trusted
+    /// has forwarded the request, anybody may be behind it, and it is limited
+    /// even if the proxy is in the network.
+    pub fn allow_network(mut self, network: impl Into<String>) -> Self {
+        self.allowed_networks.push(network.into());
+        self
+    }
+
+    /// Never limits a route: `GET /metrics`, or a template alone for all methods.
+    pub fn allow_route(mut self, rule: impl Into<String>) -> Self {
+        self.allowed_routes.push(rule.into());
+        self
+    }
+
+    /// Never limits what is below a path: `/static/`. A path such as
+    /// `/static/../run`, which another server may read differently, is limited.
+    pub fn allow_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.allowed_prefixes.push(prefix.into());
+        self
+    }
+}
+
+/// # What clients are told
+impl TollgateLayerBuilder {
+    /// What the body of a refusal looks like; [`Profile::Standard`] if nothing is said.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Which headers there are; [`Profile::style`] if nothing is said.
+    pub fn style(mut self, style: Style) -> Self {
+        self.style = Some(style);
+        self
+    }
+
+    /// Leaves the headers out while there is plenty: they come with a warning,
+    /// when less than 20 % is left (or what the policy says), and with a refusal.
+    pub fn headers_only_when_low(mut self) -> Self {
+        self.only_when_low = true;
+        self
+    }
+
+    /// Where the Unix time of `X-RateLimit-Reset` comes from; the system's
+    /// clock if nothing is said. For tests: no limit depends on it.
+    pub fn wall_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.wall_clock = Box::new(clock);
+        self
+    }
+}
+
+impl TollgateLayerBuilder {
+    /// Checks everything.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that cannot work, with what to do about it.
+    pub fn build(self) -> Result<TollgateLayer, BuildError> {
+        let keys = Keys::new(self.keys)?;
+        let needs_peer = keys.need_address() || !self.allowed_networks.is_empty() || !self.proxies.is_empty();
+        if needs_peer && self.peer.is_none() {
+            return Err(BuildError::NoPeer);
+        }
+        let trusted = Networks::parse(self.proxies)?;
+        if let Some(network) = trusted.everyone() {
+            return Err(BuildError::TrustedEverybody { network });
+        }
+        let policy = self.limiter.policy();
+        let others = match (self.lane, policy.lanes().len()) {
+            (Some(name), _) => Some(lane(policy, &name)?),
+            (None, _) if self.pass_others => None,
+            (None, 1) => policy.lanes().next().map(|(lane, _)| lane),
+            (None, _) => return Err(BuildError::NoLane),
+        };
+        let mut routes = Routes::default();
+        for (rule, name) in &self.routes {
+            routes.insert(rule, lane(policy, name)?)?;
+        }
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for (part, name) in self.parts {
+            let lane = lane(policy, &name)?;
+            parts.push((in_path(part)?, lane));
+        }
+        let mut allowed_routes = Routes::default();
+        for rule in &self.allowed_routes {
+            allowed_routes.insert(rule, ())?;
+        }
+        let allowed = Allowed {
+            networks: Networks::parse(self.allowed_networks)?,
+            routes: allowed_routes,
+            prefixes: self.allowed_prefixes.into_iter().map(in_path).collect::<Result<_, _>>()?,
+        };
+        let names = policy.lanes().map(|(_, name)| name.to_string()).collect();
+        let gate = Gate {
+            allowed,
+            lanes: Lanes { names, routes, parts, others },
+            cost: self.cost,
+            keys,
+            peer: self.peer,
+            proxies: Proxies::new(trusted),
+            profile: self.profile,
+            style: self.style.unwrap_or_else(|| self.profile.style()),
+            only_when_low: self.only_when_low,
+            wall_clock: self.wall_clock,
+            limiter: self.limiter,
+        };
+        Ok(TollgateLayer { gate: Arc::new(gate) })
+    }
+}
+
+fn lane(policy: &Policy, name: &str) -> Result<LaneId, BuildError> {
+    policy.lane(name).ok_or_else(|| BuildError::UnknownLane {
+        lane: name.to_string(),
+        known: policy.lanes().map(|(_, name)| name.to_string()).collect(),
+    })
+}
+
+fn in_path(text: String) -> Result<String, BuildError> {
+    if text.starts_with('/') { Ok(text) } else { Err(BuildError::Path { text }) }
+}
+
+impl fmt::Debug for TollgateLayerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TollgateLayerBuilder").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Rate limits for axum, hyper, tonic and everything else that is made of tower services.
+//!
+//! [`TollgateLayer`] asks a [`tollgate::Limiter`] about each request before its
+//! body is read, tells clients where they stand with headers on every
+//! response, and answers those over their limit with status 429.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tollgate::{Limiter, Policy};
+//! use tollgate_tower::{Key, TollgateLayer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::builder(Policy::builder().lane("api", "60/min").build()?).build()?;
+//! let limit = TollgateLayer::builder(limiter).key(Key::header("x-agent-id")).build()?;
+//! let app = Router::new().route("/", get(|| async { "hello" })).layer(limit);
+//! # let _: Router = app;
+//! # Ok(()) }
+//! ```
+//!
+//! An agent's 61st request within a minute is answered so:
+//!
+//! ```text
+//! HTTP/1.1 429 Too Many Requests
+//! content-type: application/problem+json
+//! ratelimit-policy: "api";q=60;w=60
+//! ratelimit: "api";r=0;t=1
+//! retry-after: 1
+//!
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,
+//!  "detail":"api has 0 of 60 left, too few for this request. Retry after 1 second.", ...}
+//! ```
+//!
+//! # Who, what, how much
+//!
+//! ```
+//! use axum::extract::ConnectInfo;
+//! use std::net::SocketAddr;
+//! use tollgate::{Limiter, Policy};
+//! use tollgate_tower::{Key, Profile, TollgateLayer};
+//! # #[derive(Clone)] struct User { id: u64 }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policy = Policy::builder()
+//!     .lane("default", "100/min burst 200")
+//!     .lane("auth", "10/min burst 20")
+//!     .lane("executions", "20/min burst 40")
+//!     .build()?;
+//! let limit = TollgateLayer::builder(Limiter::builder(policy).build()?)
+//!     // Who: `user:42` if an earlier layer has signed somebody in, else `ip:192.0.2.7`.
+//!     .key(Key::function("a signed-in user", |head| Some(head.extensions.get::<User>()?.id)).prefix("user:"))
+//!     .key(Key::address())
+//!     .peer::<ConnectInfo<SocketAddr>>()
+//!     .trusted_proxies(["10.0.0.0/8"])
+//!     // What: the first rule that matches names the lane.
+//!     .route("POST /api/v1/agents/{id}/run", "executions")
+//!     .path_contains("/auth", "auth")
+//!     .lane("default")
+//!     // How much: a token for every megabyte that was announced.
+//!     .cost(|head| {
+//!         let bytes = head.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+//!         bytes.unwrap_or(0) / 1_000_000 + 1
+//!     })
+//!     .allow_route("GET /health")
+//!     .profile(Profile::Platform)
+//!     .build()?;
+//! # drop(limit);
+//! # Ok(()) }
+//! ```
+//!
+//! [`Key::address`] needs to know the peer. With axum that takes
+//! `into_make_service_with_connect_info::<SocketAddr>()` where the app is served.
+//!
+//! # Order of layers
+//!
+//! Of layers on one router the one added last sees a request first.
+//!
+//! - Whatever finds out who somebody is has to be added after this layer, so
+//!   that it runs before. A second tollgate layer, by address, may be added
+//!   after that: it spares you the work of verifying a flood of bad tokens.
+//! - A CORS layer has to be added after this one too, so that it answers
+//!   preflight requests and lets browsers see refusals. Give it
+//!   [`Style::names`] as the headers to expose.
+//! - Several tollgate layers: a response tells the limits of all of them, or
+//!   of the tightest where a header has room for one.
+//!
+//! Caches may replay a response with the headers of its time; clients can tell
+//! by its `Age`. A refusal is never cached.
+//!
+//! # What is answered
+//!
+//! | what happened | HTTP | gRPC |
+//! |---|---|---|
+//! | the limit is reached, or the cost can never pass (then without `Retry-After`) | 429 | `RESOURCE_EXHAUSTED` |
+//! | the request does not say whom it counts for | 400 | `INVALID_ARGUMENT` |
+//! | the limiter has no record free for a new agent | 503 | `UNAVAILABLE` |
+//! | the server has not told the peer's address | 500 | `INTERNAL` |
+//!
+//! A request is one of gRPC if its content type says so. Every error says what to do.
+//!
+//! # Parts for other servers
+//!
+//! Everything but [`TollgateLayer`] works on the types of the `http` crate:
+//! [`Quota`] and [`Style`] write headers, [`Profile`] and [`Refusal`] bodies,
+//! [`frame`] WebSocket messages; [`key`], [`address`] and [`route`] read requests.
+
+#![forbid(unsafe_code)]
+// Tests may unwrap: a panic there is a failure that names its line.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
+pub mod address;
+mod body;
+mod error;
+pub mod frame;
+mod future;
+mod gate;
+mod head;
+pub mod headers;
+mod json;
+pub mod key;
+mod layer;
+pub mod profile;
+mod quota;
+pub mod refusal;
+pub mod route;
+mod service;
+
+pub use body::ResponseBody;
+pub use error::BuildError;
+pub use future::ResponseFuture;
+pub use head::Head;
+pub use headers::Style;
+pub use key::Key;
+pub use layer::{Peer, TollgateLayer, TollgateLayerBuilder};
+pub use profile::Profile;
+pub use quota::Quota;
+pub use refusal::{Form, Reason, Refusal};
+pub use service::Tollgate;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,294 @@
+//! Bodies of refusals: who expects which JSON.
+//!
+//! | profile | body | content type | header style |
+//! |---|---|---|---|
+//! | `standard` | a problem of RFC 9457 that has every member below too | `application/problem+json` | `draft-10` |
+//! | `hub` | `{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}` | `application/json` | `legacy` |
+//! | `platform` | `{"error":{"code":"RATE_LIMITED","message":"...","retry_after":6}}` | `application/json` | `legacy` |
+//! | `adr` | `{"error":"RATE_LIMITED","message":"..."}` | `application/json` | `legacy` |
+//! | `citizen` | `{"error":"Rate limit exceeded","message":"...","retry_after":6,"agent_id":"agent-7"}` | `application/json` | `legacy` |
+//!
+//! `retry_after` is in whole seconds and `retry_after_ms` in milliseconds,
+//! both rounded up; `hub` rounds its milliseconds up to whole seconds. Where
+//! no wait helps they are `null`.
+
+use crate::headers::{Style, UnknownName};
+use crate::json::Object;
+use crate::refusal::{Reason, Refusal};
+use std::fmt;
+use std::str::FromStr;
+
+/// What the body of a refusal looks like.
+///
+/// ```
+/// use tollgate_tower::{Profile, Style};
+///
+/// assert_eq!("platform".parse(), Ok(Profile::Platform));
+/// assert_eq!(Profile::default(), Profile::Standard);
+/// assert_eq!(Profile::Platform.style(), Style::Legacy);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Profile {
+    /// A problem of RFC 9457.
+    #[default]
+    Standard,
+    /// The message hub's: flat, in milliseconds, with the tier.
+    Hub,
+    /// The agent platform's: an error object with code and message.
+    Platform,
+    /// The decision record's: flat, with a code in capitals.
+    Adr,
+    /// The client contract's: flat, with the agent's id.
+    Citizen,
+}
+
+/// A profile: its name in settings, and what it sends.
+struct Row {
+    profile: Profile,
+    name: &'static str,
+    content_type: &'static str,
+    style: Style,
+    body: fn(&Refusal<'_>) -> Object,
+}
+
+const JSON: &str = "application/json";
+pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+static PROFILES: [Row; 5] = [
+    Row {
+        profile: Profile::Standard,
+        name: "standard",
+        content_type: PROBLEM_JSON,
+        style: Style::Draft10,
+        body: standard,
+    },
+    Row { profile: Profile::Hub, name: "hub", content_type: JSON, style: Style::Legacy, body: hub },
+    Row { profile: Profile::Platform, name: "platform", content_type: JSON, style: Style::Legacy, body: platform },
+    Row { profile: Profile::Adr, name: "adr", content_type: JSON, style: Style::Legacy, body: adr },
+    Row { profile: Profile::Citizen, name: "citizen", content_type: JSON, style: Style::Legacy, body: citizen },
+];
+
+impl Profile {
+    /// Every profile, in the order of the table.
+    pub fn all() -> impl ExactSizeIterator<Item = Self> {
+        PROFILES.iter().map(|row| row.profile)
+    }
+
+    /// The header style that goes with it unless another is chosen.
+    #[must_use]
+    pub fn style(self) -> Style {
+        self.row().style
+    }
+
+    /// What its body is.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        self.row().content_type
+    }
+
+    /// The body of a refusal.
+    #[must_use]
+    pub fn body(self, refusal: &Refusal<'_>) -> String {
+        (self.row().body)(refusal).end()
+    }
+
+    fn row(self) -> &'static Row {
+        // Every profile has its row, in the order in which they are declared; a test holds it to that.
+        &PROFILES[self as usize]
+    }
+}
+
+fn standard(refusal: &Refusal<'_>) -> Object {
+    let quota = refusal.quota;
+    let (kind, title) = match refusal.reason {
+        Reason::Quota | Reason::Cost(_) => ("quota-exceeded", "Quota exceeded"),
+        Reason::Conduct => ("abnormal-usage-detected", "Abnormal usage detected"),
+    };
+    let mut problem = problem(kind, title, 429, &refusal.detail());
+    if let Some(instance) = refusal.instance {
+        problem = problem.text("instance", instance);
+    }
+    problem = problem
+        .list_of("violated-policies", refusal.lane)
+        .text("policy", refusal.lane)
+        .text("tier", tier(refusal.lane))
+        .number("limit", quota.capacity)
+        .number("remaining", quota.remaining)
+        .optional("retry_after", quota.retry_after_seconds())
+        .optional("retry_after_ms", quota.retry_after_ms());
+    match refusal.agent {
+        Some(agent) => problem.agent("agent_id", Some(agent)),
+        None => problem,
+    }
+}
+
+/// The members that every problem has. `kind` is one that is registered for rate limits.
+pub(crate) fn problem(kind: &str, title: &str, status: u16, detail: &str) -> Object {
+    Object::new()
+        .text("type", &format!("https://iana.org/assignments/http-problem-types#{kind}"))
+        .text("title", title)
+        .number("status", status.into())
+        .text("detail", detail)
+}
+
+fn hub(refusal: &Refusal<'_>) -> Object {
+    let ms = refusal.quota.retry_after_seconds().map(|seconds| seconds.saturating_mul(1_000));
+    Object::new().text("error", "rate_limited").optional("retry_after_ms", ms).text("tier", tier(refusal.lane))
+}
+
+fn platform(refusal: &Refusal<'_>) -> Object {
+    let error = Object::new()
+        .text("code", "RATE_LIMITED")
+        .text("message", &with_wait("Rate limit exceeded.", refusal))
+        .optional("retry_after", refusal.quota.retry_after_seconds());
+    Object::new().object("error", error)
+}
+
+fn adr(refusal: &Refusal<'_>) -> Object {
+    Object::new().text("error", "RATE_LIMITED").text("message", &with_wait("Too many requests.", refusal))
+}
+
+fn citizen(refusal: &Refusal<'_>) -> Object {
+    Object::new()
+        .text("error", "Rate limit exceeded")
+        .text("message", "Too many requests from this agent")
+        .optional("retry_after", refusal.quota.retry_after_seconds())
+        .agent("agent_id", refusal.agent)
+}
+
+fn with_wait(text: &str, refusal: &Refusal<'_>) -> String {
+    match refusal.quota.retry_after_seconds() {
+        Some(seconds) => format!("{text} Retry after {seconds} seconds."),
+        None => text.to_string(),
+    }
+}
+
+/// The tier of a lane: what follows the channel in `http/heavy`, or the whole name of a lane without one.
+#[must_use]
+pub fn tier(lane: &str) -> &str {
+    lane.split_once('/').map_or(lane, |(_, tier)| tier)
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row().name)
+    }
+}
+
+impl FromStr for Profile {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let row = PROFILES.iter().find(|row| row.name == name);
+        row.map(|row| row.profile).ok_or_else(|| UnknownName::new("profile", name, Self::all()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::Quota;
+    use std::time::Duration;
+
+    const REFUSAL: Refusal<'static> = Refusal {
+        agent: Some(b"agent-7"),
+        lane: "http/heavy",
+        instance: Some("/run"),
+        reason: Reason::Quota,
+        quota: Quota {
+            capacity: 10,
+            remaining: 0,
+            window: Some(Duration::from_secs(60)),
+            next_in: Some(Duration::from_micros(5_000_001)),
+            full_in: Duration::from_micros(59_000_001),
+            denied: true,
+            retry_after: Some(Duration::from_micros(5_000_001)),
+        },
+    };
+
+    /// The same where no wait helps.
+    fn never() -> Refusal<'static> {
+        Refusal { quota: Quota { retry_after: None, ..REFUSAL.quota }, ..REFUSAL }
+    }
+
+    #[test]
+    fn every_profile_has_its_row_and_its_name() {
+        for profile in Profile::all() {
+            assert_eq!(profile.row().profile, profile);
+            assert_eq!(profile.to_string().parse(), Ok(profile));
+        }
+        let error = "hub2".parse::<Profile>().unwrap_err().to_string();
+        assert_eq!(error, "there is no profile \"hub2\"; there are standard, hub, platform, adr, citizen");
+    }
+
+    #[test]
+    fn bodies_are_these_bytes() {
+        for (profile, body) in [
+            (
+                Profile::Standard,
+                concat!(
+                    r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+                    r#""title":"Quota exceeded","status":429,"#,
+                    r#""detail":"http/heavy has 0 of 10 left, too few for this request. Retry after 6 seconds.","#,
+                    r#""instance":"/run","violated-policies":["http/heavy"],"policy":"http/heavy","tier":"heavy","#,
+                    r#""limit":10,"remaining":0,"retry_after":6,"retry_after_ms":5001,"agent_id":"agent-7"}"#,
+                ),
+            ),
+            (Profile::Hub, r#"{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}"#),
+            (
+                Profile::Platform,
+                concat!(
+                    r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded. Retry after 6 seconds.","#,
+                    r#""retry_after":6}}"#,
+                ),
+            ),
+            (Profile::Adr, r#"{"error":"RATE_LIMITED","message":"Too many requests. Retry after 6 seconds."}"#),
+            (
+                Profile::Citizen,
+                concat!(
+                    r#"{"error":"Rate limit exceeded","message":"Too many requests from this agent","#,
+                    r#""retry_after":6,"agent_id":"agent-7"}"#,
+                ),
+            ),
+        ] {
+            assert_eq!(profile.body(&REFUSAL), body, "{profile}");
+        }
+    }
+
+    #[test]
+    fn bodies_promise_nothing_where_no_wait_helps() {
+        for (profile, body) in [
+            (Profile::Hub, r#"{"error":"rate_limited","retry_after_ms":null,"tier":"heavy"}"#),
+            (
+                Profile::Platform,
+                r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded.","retry_after":null}}"#,
+            ),
+            (Profile::Adr, r#"{"error":"RATE_LIMITED","message":"Too many requests."}"#),
+        ] {
+            assert_eq!(profile.body(&never()), body, "{profile}");
+        }
+        let body = Profile::Standard.body(&never());
+        assert!(body.contains("No wait will help.") && body.contains(r#""retry_after":null"#), "{body}");
+    }
+
+    #[test]
+    fn an_agent_that_is_not_to_be_told_is_not() {
+        let hidden = Refusal { agent: None, ..REFUSAL };
+        assert!(!Profile::Standard.body(&hidden).contains("agent"));
+        assert!(Profile::Citizen.body(&hidden).ends_with(r#""agent_id":null}"#));
+        let bytes = Refusal { agent: Some(b"\xff\xfe"), ..REFUSAL };
+        assert!(Profile::Citizen.body(&bytes).ends_with(r#""agent_id":{"base64":"//4="}}"#));
+    }
+
+    #[test]
+    fn backing_off_is_its_own_kind_of_problem() {
+        let body = Profile::Standard.body(&Refusal { reason: Reason::Conduct, ..REFUSAL });
+        assert!(body.contains("#abnormal-usage-detected"), "{body}");
+    }
+
+    #[test]
+    fn a_tier_is_what_follows_the_channel() {
+        assert_eq!([tier("http/heavy"), tier("api"), tier("http/agents/run")], ["heavy", "api", "agents/run"]);
+    }
+}

@@ -1,0 +1,234 @@
+//! Responses that do not come from the service behind: refusals and errors.
+
+use crate::headers::Style;
+use crate::profile::{self, PROBLEM_JSON, Profile};
+use crate::quota::Quota;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use std::fmt::Write;
+use std::time::SystemTime;
+
+/// A request that was refused, and all that its answer tells.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tollgate_tower::{Form, Profile, Quota, Reason, Refusal, Style};
+///
+/// let wait = Duration::from_millis(5_200);
+/// let refusal = Refusal {
+///     agent: Some(b"agent-7"),
+///     lane: "http/heavy",
+///     instance: None,
+///     reason: Reason::Quota,
+///     quota: Quota {
+///         capacity: 10,
+///         remaining: 0,
+///         window: Some(Duration::from_secs(60)),
+///         next_in: Some(wait),
+///         full_in: Duration::from_secs(60),
+///         denied: true,
+///         retry_after: Some(wait),
+///     },
+/// };
+/// let response = refusal.response(Profile::Hub, Style::Draft10, &Form::Http, &SystemTime::now);
+/// assert_eq!(response.status(), 429);
+/// assert_eq!(response.headers()["retry-after"], "6");
+/// assert_eq!(response.body(), r#"{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}"#);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// Who was refused; `None` if the client is not to be told.
+    pub agent: Option<&'a [u8]>,
+    /// On which lane.
+    pub lane: &'a str,
+    /// What was asked for, a URI reference; `None` to leave it out.
+    pub instance: Option<&'a str>,
+    /// Why.
+    pub reason: Reason,
+    /// The lane as it stands.
+    pub quota: Quota,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The lane has too little left.
+    Quota,
+    /// The request costs more than the lane ever holds.
+    Cost(u64),
+    /// The agent went on after refusals and has to back off.
+    Conduct,
+}
+
+/// How a client expects to be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// With a status and a body.
+    Http,
+    /// With the status of a gRPC call, in a response of this content type.
+    Grpc(HeaderValue),
+}
+
+impl Form {
+    /// The form that goes with a request: gRPC if its content type says so.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Self {
+        match headers.get(CONTENT_TYPE) {
+            Some(kind) if kind.as_bytes().starts_with(b"application/grpc") => Self::Grpc(kind.clone()),
+            _ => Self::Http,
+        }
+    }
+}
+
+impl Refusal<'_> {
+    /// The answer: status 429 with headers and a body, or `RESOURCE_EXHAUSTED`
+    /// with the same headers.
+    #[must_use]
+    pub fn response(
+        &self,
+        profile: Profile,
+        style: Style,
+        form: &Form,
+        now: &dyn Fn() -> SystemTime,
+    ) -> Response<Bytes> {
+        let mut response = match form {
+            Form::Http => json(StatusCode::TOO_MANY_REQUESTS, profile.content_type(), profile.body(self)),
+            Form::Grpc(kind) => grpc(kind, StatusCode::TOO_MANY_REQUESTS, &self.detail()),
+        };
+        style.write(response.headers_mut(), self.lane, &self.quota, now);
+        response
+    }
+
+    /// One sentence or two for whoever reads it: what is left of what, and when to come back.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        let Quota { remaining, capacity, .. } = self.quota;
+        let lane = self.lane;
+        let wait = match self.quota.retry_after_seconds() {
+            Some(1) => "Retry after 1 second.".to_string(),
+            Some(seconds) => format!("Retry after {seconds} seconds."),
+            None => "No wait will help.".to_string(),
+        };
+        match self.reason {
+            Reason::Quota => format!("{lane} has {remaining} of {capacity} left, too few for this request. {wait}"),
+            Reason::Cost(cost) => {
+                format!("The request costs {cost}, and {lane} never holds more than {capacity}. {wait}")
+            }
+            Reason::Conduct => format!("Too many requests were sent after refusals on {lane}. {wait}"),
+        }
+    }
+}
+
+/// The answer to a request that could not be decided: a problem that says what
+/// is wrong and what to do.
+#[must_use]
+pub fn error_response(status: StatusCode, detail: &str, form: &Form) -> Response<Bytes> {
+    let title = status.canonical_reason().unwrap_or("Error");
+    match form {
+        Form::Grpc(kind) => grpc(kind, status, detail),
+        Form::Http if status == StatusCode::SERVICE_UNAVAILABLE => {
+            json(status, PROBLEM_JSON, profile::problem("temporary-reduced-capacity", title, 503, detail).end())
+        }
+        Form::Http => {
+            let problem = crate::json::Object::new().text("type", "about:blank").text("title", title);
+            json(status, PROBLEM_JSON, problem.number("status", status.as_u16().into()).text("detail", detail).end())
+        }
+    }
+}
+
+fn json(status: StatusCode, content_type: &'static str, body: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A gRPC response that has trailers only. Clients take a bare 429 for
+/// `UNAVAILABLE`, so the status must be gRPC's own.
+fn grpc(content_type: &HeaderValue, status: StatusCode, message: &str) -> Response<Bytes> {
+    let code = match status {
+        StatusCode::TOO_MANY_REQUESTS => 8,      // RESOURCE_EXHAUSTED
+        StatusCode::SERVICE_UNAVAILABLE => 14,   // UNAVAILABLE
+        status if status.is_client_error() => 3, // INVALID_ARGUMENT
+        _ => 13,                                 // INTERNAL
+    };
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type.clone());
+    headers.insert(HeaderName::from_static("grpc-status"), HeaderValue::from(code));
+    // Visible ASCII after encoding, so never refused.
+    if let Ok(message) = HeaderValue::from_str(&grpc_encoded(message)) {
+        headers.insert(HeaderName::from_static("grpc-message"), message);
+    }
+    response
+}
+
+/// Percent-encodes what a gRPC message may not have in a header.
+fn grpc_encoded(message: &str) -> String {
+    let mut encoded = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            // A `String` takes whatever is written.
+            _ => _ = write!(encoded, "%{byte:02X}"),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grpc_request_is_known_by_its_content_type() {
+        for (kind, grpc) in [
+            (Some("application/grpc"), true),
+            (Some("application/grpc+proto"), true),
+            (Some("application/grpc-web"), true),
+            (Some("application/json"), false),
+            (None, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(kind) = kind {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            }
+            assert_eq!(matches!(Form::of(&headers), Form::Grpc(_)), grpc, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn errors_are_problems_that_say_what_to_do() {
+        let response = error_response(StatusCode::BAD_REQUEST, "send \"x\"", &Form::Http);
+        assert_eq!(
+            (response.status(), &response.headers()[CONTENT_TYPE]),
+            (StatusCode::BAD_REQUEST, &PROBLEM_JSON.parse().unwrap())
+        );
+        assert_eq!(
+            response.body(),
+            r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"send \"x\""}"#
+        );
+        let full = error_response(StatusCode::SERVICE_UNAVAILABLE, "full", &Form::Http);
+        assert_eq!(
+            full.body(),
+            concat!(
+                r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+                r#""title":"Service Unavailable","status":503,"detail":"full"}"#,
+            )
+        );
+    }
+
+    #[test]
+    fn grpc_answers_carry_grpcs_own_status() {
+        let form = Form::Grpc(HeaderValue::from_static("application/grpc+proto"));
+        for (status, code) in [(429, "8"), (503, "14"), (400, "3"), (500, "13")] {
+            let response = error_response(StatusCode::from_u16(status).unwrap(), "100 % é\n", &form);
+            assert_eq!((response.status(), response.body().len()), (StatusCode::OK, 0));
+            assert_eq!(response.headers()["grpc-status"], code);
+            assert_eq!(response.headers()["grpc-message"], "100 %25 %C3%A9%0A");
+            assert_eq!(response.headers()["content-type"], "application/grpc+proto");
+        }
+    }
+}
