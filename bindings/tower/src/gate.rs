@@ -64,8 +64,8 @@ pub(crate) enum Ruling {
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     lane: LaneId,
-    quota: Quota,
-    /// When the quota was so, if the style tells moments.
+    verdict: Verdict,
+    /// When the verdict was given, if the style tells moments.
     decided: Option<Tick>,
 }
 
@@ -91,16 +91,13 @@ impl Gate {
         };
         let decided = self.style.tells_moments().then(|| self.limiter.now());
         match self.decide(&agent, lane, cost) {
-            Ok(verdict) => {
-                let quota = Quota::from(&verdict);
-                match verdict.decision() {
-                    Decision::Allow if self.only_when_low => Ruling::Pass(None),
-                    Decision::Allow | Decision::Warn => Ruling::Pass(Some(Told { lane, quota, decided })),
-                    Decision::Deny => Ruling::Answer(self.refuse(head, &agent, lane, Reason::Quota, quota)),
-                    // Whoever is under no limit has none to be told.
-                    _ => Ruling::Pass(None),
-                }
-            }
+            Ok(verdict) => match verdict.decision() {
+                Decision::Allow if self.only_when_low => Ruling::Pass(None),
+                Decision::Allow | Decision::Warn => Ruling::Pass(Some(Told { lane, verdict, decided })),
+                Decision::Deny => Ruling::Answer(self.refuse(head, &agent, lane, Reason::Quota, Quota::from(&verdict))),
+                // Whoever is under no limit has none to be told.
+                _ => Ruling::Pass(None),
+            },
             Err(error) => Ruling::Answer(self.answer_error(head, &agent, lane, error)),
         }
     }
@@ -113,7 +110,7 @@ impl Gate {
     /// Adds to the response of an admitted request what it has to tell.
     pub(crate) fn tell(&self, headers: &mut HeaderMap, told: &Told) {
         let elapsed = told.decided.map(|decided| self.limiter.now().saturating_since(decided));
-        let quota = elapsed.map_or(told.quota, |elapsed| told.quota.after(elapsed));
+        let quota = Quota::from(&told.verdict).after(elapsed.unwrap_or_default());
         self.style.write(headers, self.lanes.name(told.lane), &quota, &self.wall_clock);
     }
 

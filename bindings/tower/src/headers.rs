@@ -13,11 +13,13 @@
 //! until all is back; on a refusal it equals `Retry-After`, which every style
 //! sends with a refusal that a wait can lift.
 
+use crate::inline::Inline;
 use crate::quota::{Quota, seconds_up};
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
+use tollgate::LANE_NAME_BYTES_MAX;
 
 /// Which fields tell clients of their limit.
 ///
@@ -51,8 +53,12 @@ struct Row {
 /// A field: its name, and what its value says.
 struct Field {
     name: HeaderName,
-    write: fn(&mut String, &Told<'_>) -> fmt::Result,
+    write: fn(&mut Value, &Told<'_>),
 }
+
+/// Room for the longest value: a lane's name with every byte encoded, in
+/// quotes, and two parameters of 15 digits.
+type Value = Inline<{ 3 * LANE_NAME_BYTES_MAX + 2 + 2 * 18 }>;
 
 /// What a value is made of.
 struct Told<'a> {
@@ -112,10 +118,10 @@ impl Style {
         let told = Told { lane, quota, now };
         if self != Self::Legacy || has_least_left(headers, quota) {
             for field in self.row().fields {
-                // Room for the longest usual value. `String` never refuses, and
-                // what is written is visible ASCII, so both always hold.
-                let mut value = String::with_capacity(48);
-                if let (Ok(()), Ok(value)) = ((field.write)(&mut value, &told), HeaderValue::from_str(&value)) {
+                let mut value = Value::new();
+                (field.write)(&mut value, &told);
+                // What is written is visible ASCII, so never refused.
+                if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                     match self {
                         Self::Legacy => headers.insert(&field.name, value).is_some(),
                         _ => headers.append(&field.name, value),
@@ -140,63 +146,68 @@ fn has_least_left(headers: &HeaderMap, quota: &Quota) -> bool {
     theirs.is_none_or(|left| quota.remaining < left && !headers.contains_key(RETRY_AFTER))
 }
 
-fn draft_policy(value: &mut String, told: &Told<'_>) -> fmt::Result {
-    string(value, told.lane)?;
-    write!(value, ";q={}", integer(told.quota.capacity))?;
-    match told.quota.window {
-        Some(window) => write!(value, ";w={}", integer(seconds_up(window).max(1))),
-        None => Ok(()),
+fn draft_policy(value: &mut Value, told: &Told<'_>) {
+    string(value, told.lane);
+    parameter(value, b";q=", told.quota.capacity);
+    if let Some(window) = told.quota.window {
+        parameter(value, b";w=", seconds_up(window).max(1));
     }
 }
 
-fn draft_limit(value: &mut String, told: &Told<'_>) -> fmt::Result {
-    string(value, told.lane)?;
-    write!(value, ";r={}", integer(remaining(told.quota)))?;
+fn draft_limit(value: &mut Value, told: &Told<'_>) {
+    string(value, told.lane);
+    parameter(value, b";r=", remaining(told.quota));
     let more_in = match told.quota.denied {
         true => told.quota.retry_after_seconds(),
         false => told.quota.next_in.map(|next_in| seconds_up(next_in).max(1)),
     };
-    match more_in {
-        Some(seconds) => write!(value, ";t={}", integer(seconds)),
-        None => Ok(()),
+    if let Some(seconds) = more_in {
+        parameter(value, b";t=", seconds);
     }
 }
 
-fn legacy_limit(value: &mut String, told: &Told<'_>) -> fmt::Result {
-    write!(value, "{}", told.quota.capacity)
+fn legacy_limit(value: &mut Value, told: &Told<'_>) {
+    value.push_number(told.quota.capacity);
 }
 
-fn legacy_remaining(value: &mut String, told: &Told<'_>) -> fmt::Result {
-    write!(value, "{}", remaining(told.quota))
+fn legacy_remaining(value: &mut Value, told: &Told<'_>) {
+    value.push_number(remaining(told.quota));
 }
 
-fn legacy_reset(value: &mut String, told: &Told<'_>) -> fmt::Result {
+fn legacy_reset(value: &mut Value, told: &Told<'_>) {
     // A machine whose clock stands before 1970 is taken to be there.
     let now = (told.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    write!(value, "{}", seconds_up(now.saturating_add(told.quota.full_in)))
+    value.push_number(seconds_up(now.saturating_add(told.quota.full_in)));
 }
 
 fn remaining(quota: &Quota) -> u64 {
     quota.remaining.min(quota.capacity)
 }
 
-fn integer(number: u64) -> u64 {
-    number.min(INTEGER_MAX)
+/// Writes a parameter whose value is an Integer of RFC 9651, of 15 digits at most.
+fn parameter(value: &mut Value, name: &[u8], number: u64) {
+    value.push(name);
+    value.push_number(number.min(INTEGER_MAX));
 }
 
 /// Writes a String of RFC 9651. It holds visible ASCII; the bytes of other
-/// characters are written as in a URL, `%C3%A9`.
-fn string(value: &mut String, text: &str) -> fmt::Result {
-    value.push('"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => value.extend(['\\', char::from(byte)]),
-            b' '..=b'~' => value.push(char::from(byte)),
-            _ => write!(value, "%{byte:02X}")?,
+/// characters are written as in a URL, `%C3%A9`. No lane's name is longer than
+/// what there is room for; of another text the beginning is taken.
+fn string(value: &mut Value, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' if !matches!(byte, b'"' | b'\\'));
+    let name = &text.as_bytes()[..text.len().min(LANE_NAME_BYTES_MAX)];
+    value.push(b"\"");
+    for run in name.chunk_by(|one, next| is_plain(one) && is_plain(next)) {
+        match *run {
+            [byte @ (b'"' | b'\\')] => value.push(&[b'\\', byte]),
+            [byte] if !is_plain(&byte) => {
+                value.push(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+            _ => value.push(run),
         }
     }
-    value.push('"');
-    Ok(())
+    value.push(b"\"");
 }
 
 impl fmt::Display for Style {

@@ -5,9 +5,14 @@ use std::fmt::Write;
 /// An object being written. Names are ours and need no escaping.
 pub(crate) struct Object(String);
 
+/// Room for a problem with all its members, so that a refusal does not move its body about.
+const ROOM: usize = 512;
+
 impl Object {
     pub(crate) fn new() -> Self {
-        Self(String::from("{"))
+        let mut json = String::with_capacity(ROOM);
+        json.push('{');
+        Self(json)
     }
 
     pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
@@ -16,8 +21,11 @@ impl Object {
         self
     }
 
-    pub(crate) fn number(self, name: &str, value: u64) -> Self {
-        self.raw(name, &value.to_string())
+    pub(crate) fn number(mut self, name: &str, value: u64) -> Self {
+        self.name(name);
+        // A `String` takes whatever is written.
+        _ = write!(self.0, "{value}");
+        self
     }
 
     /// A number, or `null`.
@@ -65,21 +73,31 @@ impl Object {
         if self.0.len() > 1 {
             self.0.push(',');
         }
-        string(&mut self.0, name);
-        self.0.push(':');
+        self.0.push('"');
+        self.0.push_str(name);
+        self.0.push_str("\":");
     }
 }
 
 fn string(json: &mut String, text: &str) {
     json.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => json.extend(['\\', c]),
+    // Where what is yet to be copied begins. All that is escaped is ASCII, so
+    // the text is never cut within a character.
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        json.push_str(&text[plain..at]);
+        plain = at + 1;
+        match byte {
+            b'"' => json.push_str("\\\""),
+            b'\\' => json.push_str("\\\\"),
             // A `String` takes whatever is written.
-            '\0'..=' ' if c != ' ' => _ = write!(json, "\\u{:04x}", u32::from(c)),
-            _ => json.push(c),
+            _ => _ = write!(json, "\\u{byte:04x}"),
         }
     }
+    json.push_str(&text[plain..]);
     json.push('"');
 }
 

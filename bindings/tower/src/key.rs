@@ -2,6 +2,7 @@
 
 use crate::address::Group;
 use crate::head::Head;
+use crate::inline::Inline;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use std::fmt::{self, Write};
@@ -37,7 +38,7 @@ pub struct Key {
 }
 
 /// Writes an id, or says that there is none.
-type Tell = dyn Fn(&Head<'_>, &mut AgentId) -> bool + Send + Sync;
+type Tell = dyn Fn(&Head<'_>, &mut Inline<ID_BYTES_MAX>) -> bool + Send + Sync;
 
 #[derive(Clone)]
 enum Source {
@@ -73,9 +74,10 @@ impl Key {
         what: impl Into<String>,
         function: impl Fn(&Head<'_>) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        // `AgentId` takes whatever is written, and counts what is too much.
-        let tell =
-            move |head: &Head<'_>, id: &mut AgentId| function(head).map(|found| _ = write!(id, "{found}")).is_some();
+        // `Inline` takes whatever is written, and counts what is too much.
+        let tell = move |head: &Head<'_>, id: &mut Inline<ID_BYTES_MAX>| {
+            function(head).map(|found| _ = write!(id, "{found}")).is_some()
+        };
         Self::new(Source::Function { what: what.into(), tell: Arc::new(tell) }, "")
     }
 
@@ -179,30 +181,30 @@ impl Keys {
     /// If no key finds anything, or what the first one finds is no id.
     pub fn agent(&self, head: &Head<'_>, address: impl Fn() -> Option<IpAddr>) -> Result<AgentId, KeyError> {
         for key in &self.keys {
-            let mut id = AgentId::new(key.is_secret);
-            id.push(key.prefix.as_bytes());
+            let mut text = Inline::new();
+            text.push(key.prefix.as_bytes());
             let found = match &key.source {
                 Source::Header(Ok(name)) => match only_value(head, name)? {
                     Some(value) => {
-                        id.push(value.as_bytes());
+                        text.push(value.as_bytes());
                         true
                     }
                     None => false,
                 },
                 // Refused by `new`.
                 Source::Header(Err(_)) => false,
-                Source::Function { tell, .. } => tell(head, &mut id),
+                Source::Function { tell, .. } => tell(head, &mut text),
                 Source::Address { ipv6_prefix } => {
                     let address = address().ok_or(KeyError::NoAddress)?;
-                    write!(id, "{}", Group::of(address, *ipv6_prefix)).is_ok()
+                    write!(text, "{}", Group::of(address, *ipv6_prefix)).is_ok()
                 }
                 Source::Shared => true,
             };
-            if found && id.len > ID_BYTES_MAX {
-                return Err(KeyError::TooLong { what: key.what(), bytes: id.len });
+            if found && text.len() > ID_BYTES_MAX {
+                return Err(KeyError::TooLong { what: key.what(), bytes: text.len() });
             }
-            if found && id.len > key.prefix.len() || matches!(key.source, Source::Shared) {
-                return Ok(id);
+            if found && text.len() > key.prefix.len() || matches!(key.source, Source::Shared) {
+                return Ok(AgentId { text, is_secret: key.is_secret });
             }
         }
         Err(KeyError::Missing { wanted: Arc::clone(&self.wanted) })
@@ -221,42 +223,21 @@ fn only_value<'a>(head: &Head<'a>, name: &HeaderName) -> Result<Option<&'a Heade
 /// An agent's id, held in place: to tell one allocates nothing.
 #[derive(Clone)]
 pub struct AgentId {
-    /// Its first bytes, as many as fit.
-    bytes: [u8; ID_BYTES_MAX],
-    /// How many it has in all.
-    len: usize,
+    text: Inline<ID_BYTES_MAX>,
     is_secret: bool,
 }
 
 impl AgentId {
-    fn new(is_secret: bool) -> Self {
-        Self { bytes: [0; ID_BYTES_MAX], len: 0, is_secret }
-    }
-
-    fn push(&mut self, more: &[u8]) {
-        let free = self.bytes.get_mut(self.len..).unwrap_or_default();
-        let fits = free.len().min(more.len());
-        free[..fits].copy_from_slice(&more[..fits]);
-        self.len = self.len.saturating_add(more.len());
-    }
-
     /// The id.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len.min(ID_BYTES_MAX)]
+        self.text.as_bytes()
     }
 
     /// The id if a response may tell it.
     #[must_use]
     pub fn shown(&self) -> Option<&[u8]> {
         (!self.is_secret).then(|| self.as_bytes())
-    }
-}
-
-impl Write for AgentId {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text.as_bytes());
-        Ok(())
     }
 }
 

@@ -115,6 +115,7 @@ mod future;
 mod gate;
 mod head;
 pub mod headers;
+mod inline;
 mod json;
 pub mod key;
 mod layer;

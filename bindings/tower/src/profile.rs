@@ -15,6 +15,7 @@
 use crate::headers::{Style, UnknownName};
 use crate::json::Object;
 use crate::refusal::{Reason, Refusal};
+use http::StatusCode;
 use std::fmt;
 use std::str::FromStr;
 
@@ -51,6 +52,11 @@ struct Row {
     style: Style,
     body: fn(&Refusal<'_>) -> Object,
 }
+
+/// The kinds of problem that are registered for rate limits.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+const ABNORMAL_USAGE: &str = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
+pub(crate) const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 const JSON: &str = "application/json";
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
@@ -102,10 +108,10 @@ impl Profile {
 fn standard(refusal: &Refusal<'_>) -> Object {
     let quota = refusal.quota;
     let (kind, title) = match refusal.reason {
-        Reason::Quota | Reason::Cost(_) => ("quota-exceeded", "Quota exceeded"),
-        Reason::Conduct => ("abnormal-usage-detected", "Abnormal usage detected"),
+        Reason::Quota | Reason::Cost(_) => (QUOTA_EXCEEDED, "Quota exceeded"),
+        Reason::Conduct => (ABNORMAL_USAGE, "Abnormal usage detected"),
     };
-    let mut problem = problem(kind, title, 429, &refusal.detail());
+    let mut problem = problem(kind, title, StatusCode::TOO_MANY_REQUESTS, &refusal.detail());
     if let Some(instance) = refusal.instance {
         problem = problem.text("instance", instance);
     }
@@ -123,13 +129,10 @@ fn standard(refusal: &Refusal<'_>) -> Object {
     }
 }
 
-/// The members that every problem has. `kind` is one that is registered for rate limits.
-pub(crate) fn problem(kind: &str, title: &str, status: u16, detail: &str) -> Object {
-    Object::new()
-        .text("type", &format!("https://iana.org/assignments/http-problem-types#{kind}"))
-        .text("title", title)
-        .number("status", status.into())
-        .text("detail", detail)
+/// The members that every problem has.
+pub(crate) fn problem(kind: &str, title: &str, status: StatusCode, detail: &str) -> Object {
+    let status = status.as_u16().into();
+    Object::new().text("type", kind).text("title", title).number("status", status).text("detail", detail)
 }
 
 fn hub(refusal: &Refusal<'_>) -> Object {

@@ -105,19 +105,21 @@ impl Refusal<'_> {
     #[must_use]
     pub fn detail(&self) -> String {
         let Quota { remaining, capacity, .. } = self.quota;
-        let lane = self.lane;
-        let wait = match self.quota.retry_after_seconds() {
-            Some(1) => "Retry after 1 second.".to_string(),
-            Some(seconds) => format!("Retry after {seconds} seconds."),
-            None => "No wait will help.".to_string(),
-        };
-        match self.reason {
-            Reason::Quota => format!("{lane} has {remaining} of {capacity} left, too few for this request. {wait}"),
+        let (lane, mut detail) = (self.lane, String::with_capacity(128));
+        // A `String` takes whatever is written.
+        _ = match self.reason {
+            Reason::Quota => write!(detail, "{lane} has {remaining} of {capacity} left, too few for this request."),
             Reason::Cost(cost) => {
-                format!("The request costs {cost}, and {lane} never holds more than {capacity}. {wait}")
+                write!(detail, "The request costs {cost}, and {lane} never holds more than {capacity}.")
             }
-            Reason::Conduct => format!("Too many requests were sent after refusals on {lane}. {wait}"),
-        }
+            Reason::Conduct => write!(detail, "Too many requests were sent after refusals on {lane}."),
+        };
+        _ = match self.quota.retry_after_seconds() {
+            Some(1) => write!(detail, " Retry after 1 second."),
+            Some(seconds) => write!(detail, " Retry after {seconds} seconds."),
+            None => write!(detail, " No wait will help."),
+        };
+        detail
     }
 }
 
@@ -129,12 +131,9 @@ pub fn error_response(status: StatusCode, detail: &str, form: &Form) -> Response
     match form {
         Form::Grpc(kind) => grpc(kind, status, detail),
         Form::Http if status == StatusCode::SERVICE_UNAVAILABLE => {
-            json(status, PROBLEM_JSON, profile::problem("temporary-reduced-capacity", title, 503, detail).end())
+            json(status, PROBLEM_JSON, profile::problem(profile::REDUCED_CAPACITY, title, status, detail).end())
         }
-        Form::Http => {
-            let problem = crate::json::Object::new().text("type", "about:blank").text("title", title);
-            json(status, PROBLEM_JSON, problem.number("status", status.as_u16().into()).text("detail", detail).end())
-        }
+        Form::Http => json(status, PROBLEM_JSON, profile::problem("about:blank", title, status, detail).end()),
     }
 }
 
