@@ -218,6 +218,7 @@ mod tests {
         for (trusted, peer, lines, expected, is_certain) in [
             // Nobody in front, and nothing claimed.
             (PROXIES, "192.0.2.7", &[] as &[&str], "192.0.2.7", true),
+            (PROXIES, "::ffff:192.0.2.7", &[], "192.0.2.7", true),
             // A stranger claims to be somebody.
             (PROXIES, "192.0.2.7", &["10.0.0.9"], "192.0.2.7", false),
             (&[], "10.0.0.1", &["192.0.2.7"], "10.0.0.1", false),
