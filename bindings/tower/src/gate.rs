@@ -122,9 +122,9 @@ impl Gate {
 
     fn answer_error(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, error: Error) -> Response<Bytes> {
         let status = match error {
-            Error::CostAboveCapacity { cost, .. } => match self.limiter.status(agent.as_bytes(), lane) {
+            Error::CostAboveCapacity { cost, capacity } => match self.limiter.status(agent.as_bytes(), lane) {
                 Ok(status) => {
-                    let quota = Quota { denied: true, ..Quota::from(&status) };
+                    let quota = Quota { capacity, denied: true, ..Quota::from(&status) };
                     return self.refuse(head, agent, lane, Reason::Cost(cost), quota);
                 }
                 Err(_) => StatusCode::TOO_MANY_REQUESTS,

@@ -167,10 +167,10 @@ fn with_wait(text: &str, refusal: &Refusal<'_>) -> String {
     }
 }
 
-/// The tier of a lane: what follows the channel in `http/heavy`, or the whole name of a lane without one.
+/// The tier of a lane: `heavy` in `http/heavy`, or the whole name of a lane without a channel.
 #[must_use]
 pub fn tier(lane: &str) -> &str {
-    lane.split_once('/').map_or(lane, |(_, tier)| tier)
+    lane.rsplit_once('/').map_or(lane, |(_, tier)| tier)
 }
 
 impl fmt::Display for Profile {
@@ -292,6 +292,6 @@ mod tests {
 
     #[test]
     fn a_tier_is_what_follows_the_channel() {
-        assert_eq!([tier("http/heavy"), tier("api"), tier("http/agents/run")], ["heavy", "api", "agents/run"]);
+        assert_eq!([tier("http/heavy"), tier("api"), tier("http/v1/run")], ["heavy", "api", "run"]);
     }
 }
