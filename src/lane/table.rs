@@ -14,7 +14,10 @@ pub(crate) struct LimitTable {
 impl LimitTable {
     pub(crate) fn new(policy: &Policy) -> Self {
         let warn_below_percent = policy.warn_below_percent();
-        let limits: Box<[_]> = policy.numbers().map(|numbers| BucketLimit::new(numbers, warn_below_percent)).collect();
+        let limits: Box<[_]> = policy
+            .numbers(crate::policy::PlanId::DEFAULT)
+            .map(|numbers| BucketLimit::new(numbers, warn_below_percent))
+            .collect();
         Self { lanes: limits.len(), limits }
     }
 

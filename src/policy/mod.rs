@@ -1,11 +1,16 @@
 //! What an operator configures, checked once when it is built.
 
+mod conduct;
 mod limit;
+mod plan;
 
+pub use conduct::{ConductError, ConductRules};
 pub(crate) use limit::BucketNumbers;
 pub use limit::{Limit, LimitError};
+pub use plan::{OnChange, PlanId};
 
-use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX};
+use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use plan::{Compiled, Plan};
 use std::fmt;
 
 /// A lane's number within its policy, in the order the lanes were named.
@@ -31,7 +36,8 @@ impl LaneId {
     }
 }
 
-/// Named lanes, each with its limit: everything a limiter needs to know.
+/// Named lanes, each with its limit; plans with other limits for them; and
+/// the rules of conduct: everything an operator decides.
 ///
 /// ```
 /// use tollgate::{Limit, Policy};
@@ -39,9 +45,12 @@ impl LaneId {
 /// let policy = Policy::builder()
 ///     .lane("ws/light", Limit::per_minute(120))
 ///     .lane("ws/heavy", "10/min burst 20")
+///     .plan("pro", [("ws/heavy", "100/min")])
 ///     .build()?;
 /// let heavy = policy.lane("ws/heavy").expect("named above");
+/// let pro = policy.plan("pro").expect("named above");
 /// assert_eq!(policy.limit(heavy), Some(Limit::per_minute(10).burst(20)));
+/// assert_eq!(policy.plan_limit(pro, heavy), Some(Limit::per_minute(100)));
 ///
 /// let error = Policy::builder().lane("ws/light", "0/min").build().unwrap_err();
 /// assert_eq!(
@@ -52,22 +61,24 @@ impl LaneId {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    lanes: Vec<Lane>,
+    lanes: Vec<String>,
+    /// Invariant: at least one, `default`, and each has a limit for every lane.
+    plans: Vec<Plan>,
+    conduct: ConductRules,
+    on_change: OnChange,
     warn_below_percent: u8,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Lane {
-    name: String,
-    limit: Limit,
-    /// Invariant: what `limit` compiles to.
-    numbers: BucketNumbers,
 }
 
 impl Policy {
     /// Starts a policy without lanes.
     pub fn builder() -> PolicyBuilder {
-        PolicyBuilder { lanes: Vec::new(), warn_below_percent: 20 }
+        PolicyBuilder {
+            lanes: Vec::new(),
+            plans: Vec::new(),
+            conduct: ConductRules::default(),
+            on_change: OnChange::default(),
+            warn_below_percent: 20,
+        }
     }
 
     /// The lane of this name.
@@ -79,13 +90,53 @@ impl Policy {
     /// Every lane with its name, in order.
     pub fn lanes(&self) -> impl ExactSizeIterator<Item = (LaneId, &str)> {
         // Lossless: `build` admits at most `LANES_MAX` lanes.
-        self.lanes.iter().enumerate().map(|(index, lane)| (LaneId(index as u32), lane.name.as_str()))
+        self.lanes.iter().enumerate().map(|(index, lane)| (LaneId(index as u32), lane.as_str()))
     }
 
-    /// A lane's limit.
+    /// The lane of this name, or all lanes of this tier: `heavy` stands for
+    /// `ws/heavy` and `http/heavy`. Empty if there is neither.
+    #[must_use]
+    pub fn lanes_of(&self, lane_or_tier: &str) -> Vec<LaneId> {
+        let is_of_tier = |name: &str| name.rsplit_once('/').is_some_and(|(_, tier)| tier == lane_or_tier);
+        match self.lane(lane_or_tier) {
+            Some(lane) => vec![lane],
+            None => self.lanes().filter(|(_, name)| is_of_tier(name)).map(|(lane, _)| lane).collect(),
+        }
+    }
+
+    /// A lane's limit in the plan `default`.
     #[must_use]
     pub fn limit(&self, lane: LaneId) -> Option<Limit> {
-        self.lanes.get(lane.index()).map(|lane| lane.limit)
+        self.plan_limit(PlanId::DEFAULT, lane)
+    }
+
+    /// The plan of this name.
+    #[must_use]
+    pub fn plan(&self, name: &str) -> Option<PlanId> {
+        self.plans().find(|(_, known)| *known == name).map(|(plan, _)| plan)
+    }
+
+    /// Every plan with its name, in order, `default` first.
+    pub fn plans(&self) -> impl ExactSizeIterator<Item = (PlanId, &str)> {
+        // Lossless: `build` admits at most `PLANS_MAX` plans.
+        self.plans.iter().enumerate().map(|(index, plan)| (PlanId::new(index as u16), plan.name.as_str()))
+    }
+
+    /// A lane's limit in a plan.
+    #[must_use]
+    pub fn plan_limit(&self, plan: PlanId, lane: LaneId) -> Option<Limit> {
+        self.plans.get(plan.index())?.limits.get(lane.index()).map(|compiled| compiled.limit)
+    }
+
+    /// What follows from violations.
+    pub fn conduct(&self) -> &ConductRules {
+        &self.conduct
+    }
+
+    /// What becomes of an agent's debt when its limits change.
+    #[must_use]
+    pub fn on_change(&self) -> OnChange {
+        self.on_change
     }
 
     /// A verdict warns when less than this share of the capacity is left.
@@ -94,19 +145,25 @@ impl Policy {
         self.warn_below_percent
     }
 
-    /// What the lanes compute with, in order.
-    pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = BucketNumbers> {
-        self.lanes.iter().map(|lane| lane.numbers)
+    /// What a plan's lanes compute with, in order.
+    pub(crate) fn numbers(&self, plan: PlanId) -> impl Iterator<Item = BucketNumbers> {
+        self.plans.get(plan.index()).into_iter().flat_map(|plan| plan.limits.iter().map(|compiled| compiled.numbers))
     }
 }
 
-/// Collects lanes; [`build`](PolicyBuilder::build) checks them all.
+/// Collects lanes and plans; [`build`](PolicyBuilder::build) checks them all.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct PolicyBuilder {
-    lanes: Vec<(String, Result<Limit, LimitError>)>,
+    lanes: Vec<NamedLimit>,
+    plans: Vec<(String, Vec<NamedLimit>)>,
+    conduct: ConductRules,
+    on_change: OnChange,
     warn_below_percent: u8,
 }
+
+/// A lane's name and its limit, not checked yet.
+type NamedLimit = (String, Result<Limit, LimitError>);
 
 impl PolicyBuilder {
     /// Adds a lane with its limit: a [`Limit`], or its text.
@@ -115,6 +172,29 @@ impl PolicyBuilder {
         L: TryInto<Limit, Error: Into<LimitError>>,
     {
         self.lanes.push((name.into(), limit.try_into().map_err(Into::into)));
+        self
+    }
+
+    /// Adds a plan: the lanes whose limits differ from the lanes' own.
+    pub fn plan<N, L>(mut self, name: impl Into<String>, limits: impl IntoIterator<Item = (N, L)>) -> Self
+    where
+        N: Into<String>,
+        L: TryInto<Limit, Error: Into<LimitError>>,
+    {
+        let limits = limits.into_iter().map(|(lane, limit)| (lane.into(), limit.try_into().map_err(Into::into)));
+        self.plans.push((name.into(), limits.collect()));
+        self
+    }
+
+    /// Sets the rules of conduct.
+    pub fn conduct(mut self, rules: ConductRules) -> Self {
+        self.conduct = rules;
+        self
+    }
+
+    /// Sets what becomes of an agent's debt when its limits change.
+    pub fn on_change(mut self, on_change: OnChange) -> Self {
+        self.on_change = on_change;
         self
     }
 
@@ -129,8 +209,8 @@ impl PolicyBuilder {
     ///
     /// # Errors
     ///
-    /// The first thing that makes no sense, with the lane's name, the value
-    /// and what is allowed.
+    /// The first thing that makes no sense, with the lane's or plan's name,
+    /// the value and what is allowed.
     pub fn build(self) -> Result<Policy, PolicyError> {
         if self.warn_below_percent > 100 {
             return Err(PolicyError::WarnPercent { percent: self.warn_below_percent });
@@ -138,22 +218,68 @@ impl PolicyBuilder {
         if self.lanes.is_empty() || self.lanes.len() > LANES_MAX {
             return Err(PolicyError::Lanes { lanes: self.lanes.len() });
         }
-        let mut lanes: Vec<Lane> = Vec::with_capacity(self.lanes.len());
+        self.conduct.validate().map_err(PolicyError::Conduct)?;
+        let mut lanes: Vec<String> = Vec::with_capacity(self.lanes.len());
+        let mut limits = Vec::with_capacity(self.lanes.len());
         for (name, limit) in self.lanes {
-            let printable = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
-            if name.is_empty() || name.len() > LANE_NAME_BYTES_MAX || !printable {
+            if !is_name(&name) {
                 return Err(PolicyError::LaneName { lane: name });
             }
-            if lanes.iter().any(|known| known.name == name) {
+            if lanes.contains(&name) {
                 return Err(PolicyError::LaneTwice { lane: name });
             }
-            match limit.and_then(|limit| Ok((limit, limit.compile()?))) {
-                Ok((limit, numbers)) => lanes.push(Lane { name, limit, numbers }),
+            match compile(limit) {
+                Ok(compiled) => limits.push(compiled),
                 Err(problem) => return Err(PolicyError::Limit { lane: name, problem }),
             }
+            lanes.push(name);
         }
-        Ok(Policy { lanes, warn_below_percent: self.warn_below_percent })
+        let mut plans = vec![Plan { name: plan::DEFAULT.to_owned(), limits }];
+        if self.plans.len() >= PLANS_MAX {
+            return Err(PolicyError::Plans { plans: self.plans.len() + 1 });
+        }
+        for (name, changes) in self.plans {
+            let plan = build_plan(name, changes, &lanes, &plans)?;
+            plans.push(plan);
+        }
+        let Self { conduct, on_change, warn_below_percent, .. } = self;
+        Ok(Policy { lanes, plans, conduct, on_change, warn_below_percent })
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let printable = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    !name.is_empty() && name.len() <= LANE_NAME_BYTES_MAX && printable
+}
+
+fn compile(limit: Result<Limit, LimitError>) -> Result<Compiled, LimitError> {
+    let limit = limit?;
+    Ok(Compiled { limit, numbers: limit.compile()? })
+}
+
+/// A plan: the limits of `default`, which is the first of `plans`, and its own changes.
+fn build_plan(name: String, changes: Vec<NamedLimit>, lanes: &[String], plans: &[Plan]) -> Result<Plan, PolicyError> {
+    if !is_name(&name) || name == plan::DEFAULT || name == plan::EXEMPT {
+        return Err(PolicyError::PlanName { plan: name });
+    }
+    if plans.iter().any(|known| known.name == name) {
+        return Err(PolicyError::PlanTwice { plan: name });
+    }
+    let mut limits = plans[0].limits.clone();
+    let mut named = vec![false; lanes.len()];
+    for (lane, limit) in changes {
+        let Some(index) = lanes.iter().position(|known| *known == lane) else {
+            return Err(PolicyError::PlanLane { plan: name, lane });
+        };
+        if std::mem::replace(&mut named[index], true) {
+            return Err(PolicyError::PlanLaneTwice { plan: name, lane });
+        }
+        match compile(limit) {
+            Ok(compiled) => limits[index] = compiled,
+            Err(problem) => return Err(PolicyError::PlanLimit { plan: name, lane, problem }),
+        }
+    }
+    Ok(Plan { name, limits })
 }
 
 /// Why a policy cannot be built.
@@ -182,6 +308,46 @@ pub enum PolicyError {
         /// What is wrong with its limit.
         problem: LimitError,
     },
+    /// A policy has at most [`PLANS_MAX`] plans.
+    Plans {
+        /// How many there would be, `default` among them.
+        plans: usize,
+    },
+    /// A plan's name is empty, too long, has white space in it, or is reserved.
+    PlanName {
+        /// The name as given.
+        plan: String,
+    },
+    /// Two plans have one name.
+    PlanTwice {
+        /// The name.
+        plan: String,
+    },
+    /// A plan names a lane that is not there.
+    PlanLane {
+        /// The plan.
+        plan: String,
+        /// The lane as given.
+        lane: String,
+    },
+    /// A plan names a lane twice.
+    PlanLaneTwice {
+        /// The plan.
+        plan: String,
+        /// The lane.
+        lane: String,
+    },
+    /// A plan's limit makes no sense.
+    PlanLimit {
+        /// The plan.
+        plan: String,
+        /// The lane.
+        lane: String,
+        /// What is wrong with its limit.
+        problem: LimitError,
+    },
+    /// The rules of conduct make no sense.
+    Conduct(ConductError),
     /// The warning threshold is a share in percent.
     WarnPercent {
         /// The value as given.
@@ -201,6 +367,20 @@ impl fmt::Display for PolicyError {
             ),
             PolicyError::LaneTwice { lane } => write!(f, "lane {lane:?} is named twice; names must differ"),
             PolicyError::Limit { lane, problem } => write!(f, "lane {lane:?}: {problem}"),
+            PolicyError::Plans { plans } => write!(f, "a policy of {plans} plans; allowed are 1 to {PLANS_MAX}"),
+            PolicyError::PlanName { plan } => write!(
+                f,
+                "plan name {plan:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters, other than \"default\" (the lanes' own limits) and \"exempt\""
+            ),
+            PolicyError::PlanTwice { plan } => write!(f, "plan {plan:?} is named twice; names must differ"),
+            PolicyError::PlanLane { plan, lane } => {
+                write!(f, "plan {plan:?}: there is no lane {lane:?}; name it with a limit of its own first")
+            }
+            PolicyError::PlanLaneTwice { plan, lane } => {
+                write!(f, "plan {plan:?}: lane {lane:?} is named twice; name it once")
+            }
+            PolicyError::PlanLimit { plan, lane, problem } => write!(f, "plan {plan:?}, lane {lane:?}: {problem}"),
+            PolicyError::Conduct(problem) => write!(f, "conduct: {problem}"),
             PolicyError::WarnPercent { percent } => {
                 write!(f, "a warning below {percent} percent; allowed are 0 to 100")
             }
@@ -211,7 +391,8 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            PolicyError::Limit { problem, .. } => Some(problem),
+            PolicyError::Limit { problem, .. } | PolicyError::PlanLimit { problem, .. } => Some(problem),
+            PolicyError::Conduct(problem) => Some(problem),
             _ => None,
         }
     }
@@ -252,5 +433,65 @@ mod tests {
         assert!(error_of(lane("", Limit::per_second(1))).starts_with("lane name \"\""));
         assert!(error_of(lane("a b", Limit::per_second(1))).starts_with("lane name \"a b\""));
         assert!(error_of(lane("a", Limit::per_second(1)).warn_below_percent(101)).contains("101 percent"));
+    }
+
+    #[test]
+    fn a_plan_changes_some_limits_and_keeps_the_others() {
+        let policy = Policy::builder()
+            .lane("ws/heavy", "10/min")
+            .lane("http/heavy", "20/min")
+            .plan("pro", [("http/heavy", "200/min")])
+            .build()
+            .unwrap();
+        let pro = policy.plan("pro").unwrap();
+        assert_eq!(policy.plans().collect::<Vec<_>>(), [(PlanId::DEFAULT, "default"), (pro, "pro")]);
+        let limits = |plan| [0, 1].map(|lane| policy.plan_limit(plan, LaneId::new(lane)).unwrap().to_string());
+        assert_eq!(limits(PlanId::DEFAULT), ["10/minute", "20/minute"]);
+        assert_eq!(limits(pro), ["10/minute", "200/minute"]);
+        assert_eq!(policy.plan_limit(PlanId::new(2), LaneId::new(0)), None);
+    }
+
+    #[test]
+    fn a_tier_stands_for_its_lane_in_every_channel() {
+        let policy = ["ws/light", "ws/heavy", "http/heavy", "heavy/x"]
+            .into_iter()
+            .fold(Policy::builder(), |policy, lane| policy.lane(lane, "1/s"))
+            .build()
+            .unwrap();
+        assert_eq!(policy.lanes_of("heavy"), [LaneId::new(1), LaneId::new(2)]);
+        assert_eq!(policy.lanes_of("ws/heavy"), [LaneId::new(1)]);
+        assert_eq!(policy.lanes_of("huge"), []);
+    }
+
+    #[test]
+    fn a_plan_that_makes_no_sense_is_refused() {
+        let plan = |name: &str, limits: &[(&str, &str)]| {
+            let limits: Vec<_> = limits.iter().map(|(lane, limit)| (*lane, *limit)).collect();
+            Policy::builder().lane("a", "1/s").plan(name, limits)
+        };
+        for name in ["", "default", "exempt", "a b"] {
+            assert!(error_of(plan(name, &[])).starts_with(&format!("plan name {name:?}")));
+        }
+        assert_eq!(error_of(plan("p", &[]).plan("p", [("a", "2/s")])), "plan \"p\" is named twice; names must differ");
+        assert!(error_of(plan("p", &[("b", "1/s")])).starts_with("plan \"p\": there is no lane \"b\""));
+        assert!(error_of(plan("p", &[("a", "1/s"), ("a", "2/s")])).contains("lane \"a\" is named twice"));
+        assert!(error_of(plan("p", &[("a", "0/s")])).starts_with("plan \"p\", lane \"a\": a rate or burst of 0"));
+        let many = (0..256).fold(plan("p", &[]), |policy, i| policy.plan(format!("p{i}"), [("a", "1/s")]));
+        assert_eq!(error_of(many), "a policy of 258 plans; allowed are 1 to 256");
+    }
+
+    #[test]
+    fn conduct_rules_that_make_no_sense_are_refused() {
+        let second = std::time::Duration::from_secs(1);
+        let error = |rules| error_of(Policy::builder().lane("a", "1/s").conduct(rules));
+        let rules = ConductRules::default;
+        assert_eq!(error(rules().with_curve([])), "conduct: a curve of 0 waits; allowed are 1 to 15");
+        assert_eq!(error(rules().with_curve([second; 16])), "conduct: a curve of 16 waits; allowed are 1 to 15");
+        assert!(error(rules().with_curve([std::time::Duration::ZERO])).contains("a wait of 0ns"));
+        assert!(error(rules().with_quiet_period(std::time::Duration::ZERO)).contains("a quiet period of 0ns"));
+        assert!(error(rules().with_quiet_period(second * 90_000)).contains("90000s"));
+        assert!(error(rules().with_abuse_threshold(0, second)).contains("abuse from 0 violations"));
+        assert!(error(rules().with_abuse_threshold(64, second)).contains("allowed are 1 to 63"));
+        assert!(error(rules().with_abuse_threshold(1, second * 5_000)).contains("up to 4095s"));
     }
 }
