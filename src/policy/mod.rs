@@ -145,6 +145,15 @@ impl Policy {
         self.warn_below_percent
     }
 
+    /// The same policy with these plans first, in this order.
+    pub(crate) fn with_plans_first(mut self, first: &[PlanId]) -> Self {
+        let place = |plan: PlanId| first.iter().position(|known| *known == plan).unwrap_or(first.len());
+        let mut plans: Vec<_> = (0..).map(PlanId::new).zip(self.plans).collect();
+        plans.sort_by_key(|(plan, _)| place(*plan)); // Stable: the others stay in their order.
+        self.plans = plans.into_iter().map(|(_, plan)| plan).collect();
+        self
+    }
+
     /// What a plan's lanes compute with, in order.
     pub(crate) fn numbers(&self, plan: PlanId) -> impl Iterator<Item = BucketNumbers> {
         self.plans.get(plan.index()).into_iter().flat_map(|plan| plan.limits.iter().map(|compiled| compiled.numbers))

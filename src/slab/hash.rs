@@ -167,7 +167,7 @@ impl fmt::Debug for HashKey {
 }
 
 /// An agent's hash: its home, its tag and its fingerprint.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AgentHash(u64);
 
 impl AgentHash {
@@ -194,6 +194,11 @@ impl AgentHash {
     #[inline]
     pub(crate) fn tag(self) -> Tag {
         Tag::of_hash(self.0)
+    }
+
+    /// One of `shards` shares of all agents.
+    pub(crate) fn shard(self, shards: usize) -> usize {
+        (self.0 >> 16) as usize % shards
     }
 
     /// Eight bits of the tag, for the array of fingerprints. Never 0.

@@ -1,4 +1,5 @@
-//! The slab's memory: zeroed words, reserved once, committed as they are touched.
+//! Memory for the slab and the table of limits: zeroed words, reserved once,
+//! committed as they are touched.
 
 use crate::sync::AtomicU64;
 use std::ops::Deref;
@@ -25,15 +26,14 @@ impl Words {
         if start == libc::MAP_FAILED {
             return None;
         }
-        let words = Self { start: std::ptr::NonNull::new(start.cast())?, len };
-        words.ask_for_huge_pages(bytes);
-        Some(words)
+        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len })
     }
 
     /// Asks for pages of 2 MB, which save most of the address translation for
     /// a slab larger than the processor can keep in mind. Where the system has
     /// none to give, nothing changes.
-    fn ask_for_huge_pages(&self, bytes: usize) {
+    pub(crate) fn ask_for_huge_pages(&self) {
+        let bytes = size_of_val(&**self);
         #[cfg(target_os = "linux")]
         if bytes >= HUGE_PAGES_FROM {
             // SAFETY: advice about this value's own mapping; it changes no content, and its failure is no error.
@@ -77,22 +77,31 @@ unsafe impl Send for Words {}
 #[cfg(not(loom))]
 unsafe impl Sync for Words {}
 
+/// Words whose loads loom need not reorder: see [`QuietU64`](crate::sync::QuietU64).
+#[cfg(not(loom))]
+pub(crate) type QuietWords = Words;
+
 /// Loom's atomics have no bit pattern to map, so models keep them in a vector.
 #[cfg(loom)]
-pub(crate) struct Words(Vec<AtomicU64>);
+pub(crate) struct Words<W = AtomicU64>(Vec<W>);
 
 #[cfg(loom)]
-impl Words {
+pub(crate) type QuietWords = Words<crate::sync::QuietU64>;
+
+#[cfg(loom)]
+impl<W: From<u64>> Words<W> {
     pub(crate) fn reserve(len: usize) -> Option<Self> {
-        Some(Self((0..len).map(|_| AtomicU64::new(0)).collect()))
+        Some(Self((0..len).map(|_| W::from(0)).collect()))
     }
+
+    pub(crate) fn ask_for_huge_pages(&self) {}
 }
 
 #[cfg(loom)]
-impl Deref for Words {
-    type Target = [AtomicU64];
+impl<W> Deref for Words<W> {
+    type Target = [W];
 
-    fn deref(&self) -> &[AtomicU64] {
+    fn deref(&self) -> &[W] {
         &self.0
     }
 }
