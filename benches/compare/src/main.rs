@@ -66,9 +66,10 @@ fn main() -> ExitCode {
     let mut session = Session::new(arguments.effort, tsc);
     let rows = session.rows();
     let text = format!(
-        "{}\n## Ours on other clocks and in batches, ns\n\n{}\n## The floor\n\n{}\n## Notes\n\n{}\n## The machine\n\n{machine}| our clock when it ended | {:?} |\n",
+        "{}\n## Ours on other clocks and in batches, ns\n\n{}\n## Ours with the other hash\n\n{}\n## The floor\n\n{}\n## Notes\n\n{}\n## The machine\n\n{machine}| our clock when it ended | {:?} |\n",
         report::table(&rows),
         report::forms(&rows),
+        report::hashes(&rows),
         report::pieces(&rows),
         report::notes(&rows),
         our_clock(),

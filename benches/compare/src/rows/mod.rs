@@ -28,6 +28,10 @@ pub enum Who {
     OursNow,
     /// Ours in batches.
     OursBatch,
+    /// Ours with SipHash-1-3.
+    OursSip,
+    /// Ours with SipHash-1-3, in batches.
+    OursSipBatch,
     /// Ours on one thread, where the row is about two.
     OursAlone,
     /// Counter, load and exchange.
