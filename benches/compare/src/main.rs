@@ -1,7 +1,8 @@
-//! Measures every bar, P1 to P15, in one run, and prints one table.
+//! Measures every bar, P1 to P15, in one run, and prints one table; then what
+//! each layout costs that was tried for the lookup.
 //!
 //! ```text
-//! compare [--only P1,P4] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]
+//! compare [--only P1,P4,LAYOUTS] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]
 //! ```
 //!
 //! Progress goes to standard error. `--quick` runs three rounds (unless
@@ -13,12 +14,14 @@ use compare::floor::Tsc;
 use compare::peers::our_clock;
 use compare::rows::{Effort, Session};
 use compare::{plot, report};
+use std::fmt::Write;
 use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const USAGE: &str = "usage: compare [--only P1,P4] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]";
+const USAGE: &str =
+    "usage: compare [--only P1,P4,LAYOUTS] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]";
 const ROUNDS_MIN: usize = 7;
 const ROUNDS_DEFAULT: usize = 9;
 const ROUNDS_QUICK: usize = 3;
@@ -85,15 +88,22 @@ fn main() -> ExitCode {
     eprint!("{caveat}");
     let mut session = Session::new(arguments.effort, tsc);
     let rows = session.rows();
-    let text = format!(
-        "{caveat}{}\n## Ours on other clocks and in batches, ns\n\n{}\n## Ours with the other hash\n\n{}\n## The floor\n\n{}\n## Notes\n\n{}\n## The machine\n\n{machine}| our clock when it ended | {:?} |\n",
-        report::table(&rows),
-        report::forms(&rows),
-        report::hashes(&rows),
-        report::pieces(&rows),
-        report::notes(&rows),
-        our_clock(),
-    );
+    let mut text = caveat;
+    if !rows.is_empty() {
+        let _ = write!(
+            text,
+            "{}\n## Ours on other clocks and in batches, ns\n\n{}\n## Ours with the other hash\n\n{}\n## The floor\n\n{}\n## Notes\n\n{}\n",
+            report::table(&rows),
+            report::forms(&rows),
+            report::hashes(&rows),
+            report::pieces(&rows),
+            report::notes(&rows),
+        );
+    }
+    if let Some(layouts) = session.layouts() {
+        let _ = write!(text, "## What finds the record, ns\n\n{layouts}\n");
+    }
+    let _ = write!(text, "## The machine\n\n{machine}| our clock when it ended | {:?} |\n", our_clock());
     println!("{text}");
     let mut saved = true;
     if let Some(path) = arguments.out {
