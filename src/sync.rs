@@ -23,13 +23,6 @@ pub(crate) struct AtomicU64 {
 }
 
 #[cfg(loom)]
-impl From<u64> for AtomicU64 {
-    fn from(value: u64) -> Self {
-        Self::new(value)
-    }
-}
-
-#[cfg(loom)]
 impl AtomicU64 {
     pub(crate) fn new(value: u64) -> Self {
         Self { word: loom::sync::atomic::AtomicU64::new(value), loads: loom::sync::atomic::AtomicBool::new(false) }

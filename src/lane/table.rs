@@ -10,7 +10,7 @@
 use super::bucket::BucketLimit;
 use crate::conduct::ConductNumbers;
 use crate::error::Error;
-use crate::mapping::QuietWords;
+use crate::mapping::Words;
 use crate::policy::{BucketNumbers, LaneId, PlanId, Policy};
 use crate::record::tag::{ROWS, Row};
 use crate::sync::{Fault, Ordering, QuietU64, broken};
@@ -18,13 +18,13 @@ use crate::sync::{Fault, Ordering, QuietU64, broken};
 /// Words of a limit.
 const LIMIT_WORDS: usize = 4;
 
-/// The numbers of conduct come first, for each parity of the epoch.
-const ROWS_START: usize = 2 * ConductNumbers::WORDS;
-
 /// Limits ready to compute with, found by row and lane; and the numbers of conduct.
 pub(crate) struct LimitTable {
     lanes: usize,
-    words: QuietWords,
+    /// Row by row, a limit for every lane.
+    limits: Words<[QuietU64; LIMIT_WORDS]>,
+    /// The numbers of conduct, for each parity of the epoch.
+    conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
     /// How many policies came before the one in force. Its parity tells which
     /// rows of the plans are in use.
     epoch: QuietU64,
@@ -37,16 +37,18 @@ impl LimitTable {
     /// bytes were asked for.
     pub(crate) fn new(policy: &Policy) -> Result<Self, u64> {
         let lanes = policy.lanes().len();
-        let len = ROWS_START + ROWS * lanes * LIMIT_WORDS;
-        let words = QuietWords::reserve(len).ok_or((len as u64).saturating_mul(8))?;
-        let table = Self { lanes, words, epoch: QuietU64::new(0), plans: QuietU64::new(policy.plans().len() as u64) };
+        let len = ROWS * lanes;
+        let limits = Words::reserve(len).ok_or((len as u64).saturating_mul(8 * LIMIT_WORDS as u64))?;
+        let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
+        let table =
+            Self { lanes, limits, conduct, epoch: QuietU64::new(0), plans: QuietU64::new(policy.plans().len() as u64) };
         table.write(Row::EXEMPT, policy.lanes().map(|_| BucketLimit::EXEMPT));
         table.write_policy(policy, 0);
         Ok(table)
     }
 
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        size_of_val(&*self.words) as u64
+        size_of_val(&*self.limits) as u64
     }
 
     #[inline]
@@ -100,20 +102,19 @@ impl LimitTable {
     /// users have been moved on.
     fn write(&self, row: Row, limits: impl Iterator<Item = BucketLimit>) {
         for (lane, limit) in (0..self.lanes).zip(limits) {
-            for (word, value) in self.limit_words(row, lane).iter().zip(limit.to_words()) {
+            for (word, value) in self.words(row, lane).iter().zip(limit.to_words()) {
                 word.store(value, Ordering::Release);
             }
         }
     }
 
-    fn conduct_words(&self, epoch: u64) -> &[QuietU64] {
-        &self.words[(epoch & 1) as usize * ConductNumbers::WORDS..][..ConductNumbers::WORDS]
+    fn conduct_words(&self, epoch: u64) -> &[QuietU64; ConductNumbers::WORDS] {
+        &self.conduct[(epoch & 1) as usize]
     }
 
     #[inline]
-    fn limit_words(&self, row: Row, lane: usize) -> &[QuietU64] {
-        let start = ROWS_START + (row.index() * self.lanes + lane) * LIMIT_WORDS;
-        &self.words[start..start + LIMIT_WORDS]
+    fn words(&self, row: Row, lane: usize) -> &[QuietU64; LIMIT_WORDS] {
+        &self.limits[row.index() * self.lanes + lane]
     }
 
     /// A lane's limit in a row. It may be torn if the row is no longer the
@@ -122,14 +123,9 @@ impl LimitTable {
     /// Acquire, paired with the Release in [`write`](Self::write).
     #[inline]
     pub(crate) fn limit(&self, row: Row, lane: LaneId) -> BucketLimit {
-        let words = self.limit_words(row, lane.index());
         let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
-        BucketLimit::from_words([
-            words[0].load(order),
-            words[1].load(order),
-            words[2].load(order),
-            words[3].load(order),
-        ])
+        let words = self.words(row, lane.index());
+        BucketLimit::from_words(std::array::from_fn(|word| words[word].load(order)))
     }
 
     /// Reads something of the policy in force, entirely of one policy.

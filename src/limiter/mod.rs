@@ -205,15 +205,23 @@ impl Limiter {
     /// Checks what every call brings, and finds the agent's place.
     #[inline]
     fn hash(&self, agent: &[u8], lane: LaneId) -> Result<AgentHash, Error> {
-        let bytes = agent.len();
-        if bytes.wrapping_sub(1) >= ID_BYTES_MAX {
-            return Err(if bytes == 0 { Error::EmptyId } else { Error::IdTooLong { bytes } });
-        }
         let lanes = self.limits.lanes();
         if lane.index() >= lanes {
             return Err(Error::UnknownLane { lane: lane.number(), lanes: lanes as u32 });
         }
-        Ok(self.slab.hash(agent))
+        match self.slab.hash_short(agent) {
+            Some(hash) => Ok(hash),
+            None => self.hash_any(agent),
+        }
+    }
+
+    #[inline(never)]
+    fn hash_any(&self, agent: &[u8]) -> Result<AgentHash, Error> {
+        match agent.len() {
+            0 => Err(Error::EmptyId),
+            1..=ID_BYTES_MAX => Ok(self.slab.hash(agent)),
+            bytes => Err(Error::IdTooLong { bytes }),
+        }
     }
 
     /// The limit of an agent without a record: that of its assignment, or else

@@ -72,6 +72,8 @@ pub(crate) struct HashKey {
     starts: [u128; ID_BYTES_MAX + 1],
     /// SipHash takes its key from the first two characters' numbers.
     kind: IdHash,
+    /// How many lengths, from 9 bytes on, are hashed as two characters.
+    short_lengths: usize,
 }
 
 impl HashKey {
@@ -90,7 +92,8 @@ impl HashKey {
         let mut wide = || u128::from(word()) << 64 | u128::from(word());
         let characters = std::array::from_fn(|_| wide());
         let starts = std::array::from_fn(|_| wide());
-        Self { characters, starts, kind }
+        let short_lengths = if kind == IdHash::Multilinear { SHORT_LENGTHS } else { 0 };
+        Self { characters, starts, kind, short_lengths }
     }
 
     /// The key's words, in the order in which [`from_words`](Self::from_words) takes them.
@@ -100,25 +103,29 @@ impl HashKey {
     }
 
     /// Where the agent belongs. `id` has 1 to [`ID_BYTES_MAX`] bytes.
-    #[inline]
     pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
         debug_assert!((1..=ID_BYTES_MAX).contains(&id.len()));
-        let start = self.starts[id.len()];
-        // Nine to sixteen bytes, the most common, are two characters.
-        let short = id.len().wrapping_sub(9) < SHORT_LENGTHS && self.kind == IdHash::Multilinear;
-        let sum = match (id.first_chunk::<8>(), id.last_chunk::<8>()) {
-            (Some(first), Some(last)) if short => start
-                .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
-                .wrapping_add(product(self.characters[1], u64::from_le_bytes(*last))),
-            _ => self.sum(start, id),
-        };
-        AgentHash::new(scatter((sum >> 64) as u64))
+        self.hash_short(id).unwrap_or_else(|| AgentHash::new(scatter((self.sum(id) >> 64) as u64)))
+    }
+
+    /// The hash of an id of two characters, 9 to 16 bytes: the most common.
+    #[inline]
+    pub(crate) fn hash_short(&self, id: &[u8]) -> Option<AgentHash> {
+        // SipHash has no such lengths.
+        if id.len().wrapping_sub(SHORT_LENGTHS + 1) >= self.short_lengths.min(SHORT_LENGTHS) {
+            return None;
+        }
+        let (first, last) = (id.first_chunk()?, id.last_chunk()?);
+        let sum = self.starts[id.len()]
+            .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
+            .wrapping_add(product(self.characters[1], u64::from_le_bytes(*last)));
+        Some(AgentHash::new(scatter((sum >> 64) as u64)))
     }
 
     /// All but the last one to eight bytes in whole characters, then the last
     /// eight bytes, which may overlap: for a given length that is one to one.
     #[inline(never)]
-    fn sum(&self, start: u128, id: &[u8]) -> u128 {
+    fn sum(&self, id: &[u8]) -> u128 {
         if self.kind == IdHash::SipHash13 {
             let [first, second, ..] = self.characters;
             return u128::from(SipHasher13::new_with_keys(first as u64, second as u64).hash(id)) << 64;
@@ -131,7 +138,7 @@ impl HashKey {
         whole
             .chain([last_character(id)])
             .zip(&self.characters)
-            .fold(start, |sum, (character, key)| sum.wrapping_add(product(*key, character)))
+            .fold(self.starts[id.len()], |sum, (character, key)| sum.wrapping_add(product(*key, character)))
     }
 }
 
@@ -251,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_switch_is_siphash_with_the_key() {
-        let key = HashKey { kind: IdHash::SipHash13, ..fixed_key(5) };
+        let key = HashKey { kind: IdHash::SipHash13, short_lengths: 0, ..fixed_key(5) };
         let [first, second, ..] = key.characters.map(|number| number as u64);
         for id in [&b"a"[..], b"agent-0000000001", &[9; ID_BYTES_MAX]] {
             let reference = SipHasher13::new_with_keys(first, second).hash(id);

@@ -174,9 +174,13 @@ impl Slab {
         self.geometry.records as u64
     }
 
-    #[inline]
     pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
         self.key.hash(id)
+    }
+
+    #[inline]
+    pub(crate) fn hash_short(&self, id: &[u8]) -> Option<AgentHash> {
+        self.key.hash_short(id)
     }
 
     #[inline]
