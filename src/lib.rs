@@ -70,6 +70,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("tollgate needs a 64-bit target: a slab may be larger than 4 GB");
 
+mod assignments;
 mod bounds;
 mod clock;
 mod error;
@@ -81,6 +82,7 @@ mod record;
 mod slab;
 mod sync;
 
+pub use assignments::{Assignment, Assignments};
 pub use bounds::{
     ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX, CURVE_STEPS_MAX,
     ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OVERRIDES_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX,
