@@ -85,6 +85,8 @@ mod slab;
 mod sync;
 
 pub use assignments::{Assignment, Assignments};
+#[cfg(feature = "persist")]
+pub use assignments::{AssignmentFile, PersistError};
 pub use bounds::{
     ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX, CURVE_STEPS_MAX,
     ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OVERRIDES_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX,

@@ -1,4 +1,26 @@
 //! What an operator has decided about single agents.
+//!
+//! - here: [`Assignment`], plain data
+//! - `file.rs` (feature `persist`): the file that keeps them across restarts,
+//!   who may write it and how it is replaced
+//! - `write.rs` and `read.rs`: its text
+//! - `error.rs`: what goes wrong with it
+
+#[cfg(feature = "persist")]
+mod error;
+#[cfg(feature = "persist")]
+mod file;
+#[cfg(all(test, not(loom), feature = "persist"))]
+mod inputs;
+#[cfg(feature = "persist")]
+mod read;
+#[cfg(feature = "persist")]
+mod write;
+
+#[cfg(feature = "persist")]
+pub use error::PersistError;
+#[cfg(feature = "persist")]
+pub use file::AssignmentFile;
 
 use crate::policy::Limit;
 
