@@ -7,7 +7,7 @@
 //! Why that holds is in [`record`](crate::record), under "Rows".
 
 use super::Limiter;
-use super::registry::Entry;
+use super::registry::{Entry, Registered};
 use crate::assignments::{Assignment, Assignments};
 use crate::bounds::OVERRIDES_MAX;
 use crate::error::Error;
@@ -16,6 +16,7 @@ use crate::record::tag::Row;
 use crate::slab::RowChange;
 use crate::slab::hash::AgentHash;
 use crate::sync::{Fault, broken, lock};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,13 +28,30 @@ pub(super) struct Control {
     free: Vec<Row>,
     /// Agents with overrides.
     overridden: usize,
+    #[cfg(feature = "persist")]
+    file: Option<crate::assignments::AssignmentFile>,
+}
+
+/// A change of what was decided about one agent.
+struct Edit {
+    hash: AgentHash,
+    id: Box<[u8]>,
+    before: Entry,
+    /// Without a row for its overrides yet.
+    after: Entry,
 }
 
 impl Control {
     pub(super) fn new(policy: Policy) -> Self {
         let mut free: Vec<_> = Row::of_overrides().collect();
         free.reverse(); // The first is taken first: few overrides touch few pages.
-        Self { policy: Arc::new(policy), free, overridden: 0 }
+        Self {
+            policy: Arc::new(policy),
+            free,
+            overridden: 0,
+            #[cfg(feature = "persist")]
+            file: None,
+        }
     }
 
     pub(super) fn policy(&self) -> Arc<Policy> {
@@ -185,6 +203,72 @@ impl Limiter {
         self.registry.list().into_iter().map(|(_, registered)| named((registered.id, registered.entry))).collect()
     }
 
+    /// Decides about many agents at once: what was decided about each of them
+    /// before is replaced, and all others stay as they are. An empty
+    /// assignment makes an agent like any other.
+    ///
+    /// # Errors
+    ///
+    /// If an id, a plan, a lane or a limit is not one, or there are too many
+    /// overrides. Then nothing has changed.
+    ///
+    /// ```
+    /// use tollgate::{Assignment, Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("api", "20/min").build()?;
+    /// let limiter = Limiter::builder(policy).agents(1_000).build()?;
+    /// let mut exempt = Assignment::default();
+    /// exempt.set_exempt(true);
+    /// limiter.set_assignments([("dashboard", exempt.clone()), ("probe", exempt)])?;
+    /// assert!(limiter.is_exempt("probe")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_assignments<A: AsRef<[u8]>>(
+        &self,
+        assignments: impl IntoIterator<Item = (A, Assignment)>,
+    ) -> Result<(), ControlError> {
+        let mut control = lock(&self.control);
+        self.set_all(&mut control, assignments)
+    }
+
+    /// Keeps assignments in a file from now on, and puts those in force that
+    /// it holds already; see [`AssignmentFile`](crate::AssignmentFile). Call
+    /// it before the first check, so that no agent is met without its limits.
+    ///
+    /// From then on a control call returns when its change is in the file and
+    /// in force. If it cannot be written, the call fails and nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::File`] if the file cannot be read or is in use; the
+    /// errors of [`set_assignments`](Limiter::set_assignments) if it holds
+    /// what the policy does not know. Then nothing has changed.
+    #[cfg(feature = "persist")]
+    pub fn keep_assignments_in(&self, path: impl AsRef<std::path::Path>) -> Result<(), ControlError> {
+        let (file, assignments) = crate::assignments::AssignmentFile::open(path)?;
+        let mut control = lock(&self.control);
+        self.set_all(&mut control, assignments)?;
+        control.file = Some(file);
+        Ok(())
+    }
+
+    /// Reads the file of assignments again, after somebody has edited it, and
+    /// puts what it says in force: about agents that it does not name, nothing is decided.
+    ///
+    /// # Errors
+    ///
+    /// As [`keep_assignments_in`](Limiter::keep_assignments_in), and
+    /// [`ControlError::NoFile`] if assignments are not kept in a file.
+    #[cfg(feature = "persist")]
+    pub fn reload_assignments(&self) -> Result<(), ControlError> {
+        let mut control = lock(&self.control);
+        let assignments = control.file.as_mut().ok_or(ControlError::NoFile)?.reload()?;
+        let named: std::collections::BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
+        let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
+        let gone = gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default()));
+        self.set_all(&mut control, assignments.into_iter().chain(gone))
+    }
+
     /// The agent's limit for a lane: its override, or else its plan's.
     /// `None` if it is exempt.
     ///
@@ -220,14 +304,12 @@ impl Limiter {
         control.policy = Arc::clone(&policy);
         // Every record moves on to the new rows of its plan, and its overrides
         // to a row that is made of the new numbers.
-        let change = |next: &dyn Fn(&RowChange<'_>)| self.with_change(policy.on_change(), next);
-        change(&|change| {
+        self.with_change(policy.on_change(), |change| {
             self.slab.change_rows(change, |row| if row.is_of_plan() { row.in_epoch(epoch) } else { row });
         });
-        for (hash, registered) in self.registry.list() {
-            if registered.entry.override_row.is_some() {
-                let entry = Entry { override_row: None, ..registered.entry.clone() };
-                self.put(&mut control, hash, &registered.id, &registered.entry, entry)?;
+        for (hash, Registered { id, entry }) in self.registry.list() {
+            if entry.override_row.is_some() {
+                self.put_in_force(&mut control, Edit { hash, id, after: entry.clone(), before: entry });
             }
         }
         self.limits.admit_plans(policy.plans().len());
@@ -240,46 +322,99 @@ impl Limiter {
         agent: &[u8],
         edit: impl FnOnce(&Policy, &mut Entry) -> Result<(), ControlError>,
     ) -> Result<(), ControlError> {
-        let hash = self.hash(agent, LaneId::new(0))?;
         let mut control = lock(&self.control);
-        let before = self.registry.get(hash, agent).ok_or(ControlError::SameHash)?;
-        let mut after = before.clone();
-        edit(&control.policy, &mut after)?;
-        if after == before {
-            return Ok(());
-        }
-        after.override_row = None;
-        self.put(&mut control, hash, agent, &before, after)
+        let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
+        self.put(&mut control, vec![edit])
     }
 
-    /// Puts `after`, which has no row for its overrides yet, in the place of
-    /// `before`.
-    fn put(
+    fn set_all<A: AsRef<[u8]>>(
         &self,
         control: &mut Control,
-        hash: AgentHash,
-        agent: &[u8],
-        before: &Entry,
-        mut after: Entry,
+        assignments: impl IntoIterator<Item = (A, Assignment)>,
     ) -> Result<(), ControlError> {
-        let overridden =
-            control.overridden + usize::from(!after.overrides.is_empty()) - usize::from(before.override_row.is_some());
+        let edits = assignments.into_iter().map(|(agent, assignment)| {
+            let after = entry_of(&control.policy, &assignment)?;
+            self.prepare(agent.as_ref(), |entry| {
+                *entry = after;
+                Ok(())
+            })
+        });
+        let edits = edits.collect::<Result<Vec<_>, _>>()?;
+        self.put(control, edits)
+    }
+
+    fn prepare(
+        &self,
+        agent: &[u8],
+        edit: impl FnOnce(&mut Entry) -> Result<(), ControlError>,
+    ) -> Result<Edit, ControlError> {
+        let hash = self.hash(agent, LaneId::new(0))?;
+        let before = self.registry.get(hash, agent).ok_or(ControlError::SameHash)?;
+        let mut after = before.clone();
+        edit(&mut after)?;
+        Ok(Edit { hash, id: agent.into(), before, after })
+    }
+
+    /// Puts all edits into the file, if there is one, and in force; or none of them.
+    fn put(&self, control: &mut Control, mut edits: Vec<Edit>) -> Result<(), ControlError> {
+        // Of several edits of one agent, the last one counts.
+        let mut seen = BTreeSet::new();
+        edits.reverse();
+        edits.retain(|edit| seen.insert(edit.hash));
+        edits.retain(|Edit { before, after, .. }| !before.decides_as(after));
+        let more = edits.iter().filter(|edit| !edit.after.overrides.is_empty()).count();
+        let less = edits.iter().filter(|edit| !edit.before.overrides.is_empty()).count();
+        if control.overridden + more - less > OVERRIDES_MAX {
+            return Err(ControlError::TooManyOverrides);
+        }
+        #[cfg(feature = "persist")]
+        self.save(control, &edits)?;
+        // Those that free a row come first: one spare row is enough for all.
+        edits.sort_by_key(|edit| !edit.after.overrides.is_empty());
+        for edit in edits {
+            self.put_in_force(control, edit);
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "persist")]
+    fn save(&self, control: &mut Control, edits: &[Edit]) -> Result<(), ControlError> {
+        let Control { file: Some(file), policy, .. } = control else {
+            return Ok(());
+        };
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let now = self.registry.list().into_iter().map(|(_, registered)| (registered.id, registered.entry));
+        let mut all: std::collections::BTreeMap<_, _> = now.collect();
+        all.extend(edits.iter().map(|edit| (edit.id.clone(), edit.after.clone())));
+        let all: Vec<_> = all.iter().map(|(id, entry)| (id, named(entry, policy))).collect();
+        Ok(file.save(all.iter().map(|(id, assignment)| (&***id, assignment)))?)
+    }
+
+    /// Puts one edit in force. There is a row for its overrides: the caller
+    /// has counted.
+    fn put_in_force(&self, control: &mut Control, edit: Edit) {
+        let Edit { hash, id, before, mut after } = edit;
+        after.override_row = None;
         if !after.overrides.is_empty() {
-            let row = control.free.last().filter(|_| overridden <= OVERRIDES_MAX);
-            let row = *row.ok_or(ControlError::TooManyOverrides)?;
+            after.override_row = control.free.pop();
+            control.overridden += 1;
+        }
+        if let Some(row) = after.override_row {
             let policy = &control.policy;
             let numbers = policy.lanes().filter_map(|(lane, _)| effective_limit(&after, policy, lane)?.compile().ok());
             self.limits.write_numbers(row, policy.warn_below_percent(), numbers);
-            after.override_row = Some(row);
-            control.free.pop();
         }
-        control.overridden = overridden;
         let epoch = self.limits.epoch();
         self.with_change(control.policy.on_change(), |change| {
-            self.slab.change_row(hash, change, || self.registry.set(hash, agent, after, epoch));
+            self.slab.change_row(hash, change, || self.registry.set(hash, &id, after, epoch));
         });
-        control.free.extend(before.override_row);
-        Ok(())
+        // Only now is the row free for others: see "Rows" in `record`.
+        if let Some(row) = before.override_row {
+            control.free.push(row);
+            control.overridden -= 1;
+        }
     }
 
     fn with_change(&self, on_change: OnChange, apply: impl FnOnce(&RowChange<'_>)) {
@@ -308,17 +443,37 @@ fn lane_names(policy: &Policy) -> String {
 /// The lanes that a name stands for.
 fn lanes_of(policy: &Policy, lane_or_tier: &str) -> Result<Vec<LaneId>, ControlError> {
     let lanes = policy.lanes_of(lane_or_tier);
-    if lanes.is_empty() {
-        let lane = lane_or_tier.chars().take(80).collect();
-        return Err(ControlError::UnknownLane { lane, known: lane_names(policy) });
-    }
-    Ok(lanes)
+    if lanes.is_empty() { Err(unknown_lane(policy, lane_or_tier)) } else { Ok(lanes) }
+}
+
+fn unknown_lane(policy: &Policy, name: &str) -> ControlError {
+    ControlError::UnknownLane { lane: name.chars().take(80).collect(), known: lane_names(policy) }
 }
 
 /// A lane's limit: the agent's own, or else its plan's.
 fn effective_limit(entry: &Entry, policy: &Policy, lane: LaneId) -> Option<Limit> {
     let of_plan = || policy.plan_limit(entry.plan.unwrap_or(PlanId::DEFAULT), lane);
     entry.overrides.get(&lane).copied().or_else(of_plan)
+}
+
+/// An assignment in the numbers of the policy.
+fn entry_of(policy: &Policy, assignment: &Assignment) -> Result<Entry, ControlError> {
+    let plan = |name: &str| {
+        let known = || policy.plans().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
+        policy.plan(name).ok_or_else(|| ControlError::UnknownPlan { plan: name.to_owned(), known: known() })
+    };
+    let mut overrides = BTreeMap::new();
+    for (name, limit) in assignment.overrides() {
+        limit.validate().map_err(ControlError::Limit)?;
+        let lane = policy.lane(name).ok_or_else(|| unknown_lane(policy, name))?;
+        overrides.insert(lane, limit);
+    }
+    Ok(Entry {
+        plan: assignment.plan().map(plan).transpose()?,
+        overrides,
+        exempt: assignment.is_exempt(),
+        override_row: None,
+    })
 }
 
 /// An entry in the names of the policy.
@@ -336,7 +491,7 @@ fn named(entry: &Entry, policy: &Policy) -> Assignment {
 }
 
 /// Why a control call changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ControlError {
     /// The agent's id or the plan's number is out of range.
@@ -346,6 +501,13 @@ pub enum ControlError {
         /// The name as given, its first 80 characters.
         lane: String,
         /// The lanes that there are.
+        known: String,
+    },
+    /// The policy has no plan of this name.
+    UnknownPlan {
+        /// The name as given.
+        plan: String,
+        /// The plans that there are.
         known: String,
     },
     /// The limit makes no sense.
@@ -364,6 +526,19 @@ pub enum ControlError {
         /// The plan.
         plan: String,
     },
+    /// The file of assignments could not be read or written.
+    #[cfg(feature = "persist")]
+    File(crate::assignments::PersistError),
+    /// Assignments are not kept in a file.
+    #[cfg(feature = "persist")]
+    NoFile,
+}
+
+#[cfg(feature = "persist")]
+impl From<crate::assignments::PersistError> for ControlError {
+    fn from(error: crate::assignments::PersistError) -> Self {
+        ControlError::File(error)
+    }
 }
 
 impl From<Error> for ControlError {
@@ -379,6 +554,7 @@ impl fmt::Display for ControlError {
             ControlError::UnknownLane { lane, known } => {
                 write!(f, "there is no lane or tier {lane:?}; the lanes are {known}")
             }
+            ControlError::UnknownPlan { plan, known } => write!(f, "there is no plan {plan:?}; the plans are {known}"),
             ControlError::Limit(problem) => problem.fmt(f),
             ControlError::TooManyOverrides => write!(
                 f,
@@ -393,6 +569,10 @@ impl fmt::Display for ControlError {
             ControlError::PlanMissing { plan } => {
                 write!(f, "the new policy lacks the plan {plan:?}; keep it, since callers may use its number")
             }
+            #[cfg(feature = "persist")]
+            ControlError::File(error) => error.fmt(f),
+            #[cfg(feature = "persist")]
+            ControlError::NoFile => write!(f, "assignments are not kept in a file; name one first"),
         }
     }
 }
@@ -402,6 +582,8 @@ impl std::error::Error for ControlError {
         match self {
             ControlError::Agent(error) => Some(error),
             ControlError::Limit(problem) => Some(problem),
+            #[cfg(feature = "persist")]
+            ControlError::File(error) => Some(error),
             _ => None,
         }
     }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const SHARDS: usize = if cfg!(loom) { 1 } else { 64 };
 
 /// What an operator decided about one agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) plan: Option<PlanId>,
     /// In the order of the lanes.
@@ -28,8 +28,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
+    /// Whether the two decide the same; the row is no decision.
+    pub(super) fn decides_as(&self, other: &Self) -> bool {
+        (self.plan, self.exempt, &self.overrides) == (other.plan, other.exempt, &other.overrides)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.decides_as(&Self::default())
     }
 
     /// The row that applies under the policy of this epoch.
