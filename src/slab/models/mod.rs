@@ -51,11 +51,15 @@ impl Model {
     fn vacant(records: usize, lanes: usize, capacity: u64, on_full: OnFull) -> Self {
         let limit = Limit::new(1, Duration::from_nanos(TOKEN)).burst(capacity);
         let policy = (0..lanes).fold(Policy::builder(), |policy, lane| policy.lane(format!("lane-{lane}"), limit));
-        let geometry = Geometry { groups: 1, window: 1, records, lanes };
+        Self::with_policy(records, policy.build().unwrap(), on_full)
+    }
+
+    fn with_policy(records: usize, policy: Policy, on_full: OnFull) -> Self {
+        let geometry = Geometry { groups: 1, window: 1, records, lanes: policy.lanes().len() };
         // Ahead of every instant that a model uses.
         let clock = ManualClock::new();
         clock.set(Tick::from_nanos(1_000));
-        let limiter = Limiter::builder(policy.build().unwrap())
+        let limiter = Limiter::builder(policy)
             .clock(clock)
             .on_full(on_full)
             .over(Slab::new(geometry, fixed_key(3)).unwrap())
@@ -123,6 +127,10 @@ macro_rules! model {
 }
 
 const UNBOUNDED: Preemptions = None;
+
+// After the macro that they use.
+mod conduct;
+mod plans;
 
 model! {
     /// Two callers race for the last token: exactly one gets it.
