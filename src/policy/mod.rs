@@ -1,17 +1,18 @@
 //! What an operator configures, checked once when it is built.
 
 mod conduct;
+mod error;
 mod limit;
 mod plan;
 
 pub use conduct::{ConductError, ConductRules};
+pub use error::PolicyError;
 pub(crate) use limit::BucketNumbers;
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
 
 use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
 use plan::{Compiled, Plan};
-use std::fmt;
 
 /// A lane's number within its policy, in the order the lanes were named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -280,122 +281,6 @@ fn build_plan(name: String, changes: Vec<NamedLimit>, lanes: &[String], plans: &
         }
     }
     Ok(Plan { name, limits })
-}
-
-/// Why a policy cannot be built.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// A policy has 1 to [`LANES_MAX`] lanes.
-    Lanes {
-        /// How many were named.
-        lanes: usize,
-    },
-    /// A lane's name is empty, too long, or has white space in it.
-    LaneName {
-        /// The name as given.
-        lane: String,
-    },
-    /// Two lanes have one name.
-    LaneTwice {
-        /// The name.
-        lane: String,
-    },
-    /// A lane's limit makes no sense.
-    Limit {
-        /// The lane.
-        lane: String,
-        /// What is wrong with its limit.
-        problem: LimitError,
-    },
-    /// A policy has at most [`PLANS_MAX`] plans.
-    Plans {
-        /// How many there would be, `default` among them.
-        plans: usize,
-    },
-    /// A plan's name is empty, too long, has white space in it, or is reserved.
-    PlanName {
-        /// The name as given.
-        plan: String,
-    },
-    /// Two plans have one name.
-    PlanTwice {
-        /// The name.
-        plan: String,
-    },
-    /// A plan names a lane that is not there.
-    PlanLane {
-        /// The plan.
-        plan: String,
-        /// The lane as given.
-        lane: String,
-    },
-    /// A plan names a lane twice.
-    PlanLaneTwice {
-        /// The plan.
-        plan: String,
-        /// The lane.
-        lane: String,
-    },
-    /// A plan's limit makes no sense.
-    PlanLimit {
-        /// The plan.
-        plan: String,
-        /// The lane.
-        lane: String,
-        /// What is wrong with its limit.
-        problem: LimitError,
-    },
-    /// The rules of conduct make no sense.
-    Conduct(ConductError),
-    /// The warning threshold is a share in percent.
-    WarnPercent {
-        /// The value as given.
-        percent: u8,
-    },
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PolicyError::Lanes { lanes } => {
-                write!(f, "a policy of {lanes} lanes; allowed are 1 to {LANES_MAX}")
-            }
-            PolicyError::LaneName { lane } => write!(
-                f,
-                "lane name {lane:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
-            ),
-            PolicyError::LaneTwice { lane } => write!(f, "lane {lane:?} is named twice; names must differ"),
-            PolicyError::Limit { lane, problem } => write!(f, "lane {lane:?}: {problem}"),
-            PolicyError::Plans { plans } => write!(f, "a policy of {plans} plans; allowed are 1 to {PLANS_MAX}"),
-            PolicyError::PlanName { plan } => write!(
-                f,
-                "plan name {plan:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters, other than \"default\" (the lanes' own limits) and \"exempt\""
-            ),
-            PolicyError::PlanTwice { plan } => write!(f, "plan {plan:?} is named twice; names must differ"),
-            PolicyError::PlanLane { plan, lane } => {
-                write!(f, "plan {plan:?}: there is no lane {lane:?}; name it with a limit of its own first")
-            }
-            PolicyError::PlanLaneTwice { plan, lane } => {
-                write!(f, "plan {plan:?}: lane {lane:?} is named twice; name it once")
-            }
-            PolicyError::PlanLimit { plan, lane, problem } => write!(f, "plan {plan:?}, lane {lane:?}: {problem}"),
-            PolicyError::Conduct(problem) => write!(f, "conduct: {problem}"),
-            PolicyError::WarnPercent { percent } => {
-                write!(f, "a warning below {percent} percent; allowed are 0 to 100")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PolicyError::Limit { problem, .. } | PolicyError::PlanLimit { problem, .. } => Some(problem),
-            PolicyError::Conduct(problem) => Some(problem),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(all(test, not(loom)))]
