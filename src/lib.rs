@@ -82,8 +82,8 @@ mod slab;
 mod sync;
 
 pub use bounds::{
-    ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX, CURVE_STEPS_MAX,
-    ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OVERRIDES_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX,
+    ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, ACTIONS_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX,
+    CURVE_STEPS_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OVERRIDES_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX,
     TOKENS_PER_SECOND_MAX,
 };
 pub use clock::{Clock, ClockSource, ManualClock, Tick};
@@ -91,7 +91,8 @@ pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
 pub use limiter::{Limiter, LimiterBuilder, Request, Stats};
 pub use policy::{
-    ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy, PolicyBuilder, PolicyError,
+    Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy, PolicyBuilder,
+    PolicyError,
 };
 pub use slab::{IdHash, OnFull};
 

@@ -2,7 +2,7 @@
 
 use super::conduct::ConductError;
 use super::limit::LimitError;
-use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use crate::bounds::{ACTIONS_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
 use std::fmt;
 
 /// Why a policy cannot be built.
@@ -69,6 +69,39 @@ pub enum PolicyError {
         /// What is wrong with its limit.
         problem: LimitError,
     },
+    /// A policy names at most [`ACTIONS_MAX`] actions.
+    Actions {
+        /// How many were named.
+        actions: usize,
+    },
+    /// Actions are named for a lane that is not there.
+    ActionLane {
+        /// The channel as given.
+        channel: String,
+        /// The tier as given.
+        tier: String,
+    },
+    /// An action's name is empty, too long, or has white space in it.
+    ActionName {
+        /// The channel.
+        channel: String,
+        /// The name as given.
+        action: String,
+    },
+    /// An action is named twice in one channel.
+    ActionTwice {
+        /// The channel.
+        channel: String,
+        /// The action.
+        action: String,
+    },
+    /// A channel has no lane of the tier that takes unknown actions.
+    UnknownTier {
+        /// A channel that names actions; `None` if no channel has such a lane.
+        channel: Option<String>,
+        /// The tier.
+        tier: String,
+    },
     /// The rules of conduct make no sense.
     Conduct(ConductError),
     /// The warning threshold is a share in percent.
@@ -103,6 +136,27 @@ impl fmt::Display for PolicyError {
                 write!(f, "plan {plan:?}: lane {lane:?} is named twice; name it once")
             }
             PolicyError::PlanLimit { plan, lane, problem } => write!(f, "plan {plan:?}, lane {lane:?}: {problem}"),
+            PolicyError::Actions { actions } => {
+                write!(f, "a policy of {actions} actions; allowed are up to {ACTIONS_MAX}")
+            }
+            PolicyError::ActionLane { channel, tier } => {
+                write!(f, "actions of \"{channel}/{tier}\": there is no such lane; name it with a limit first")
+            }
+            PolicyError::ActionName { channel, action } => write!(
+                f,
+                "channel {channel:?}: action name {action:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
+            ),
+            PolicyError::ActionTwice { channel, action } => {
+                write!(f, "channel {channel:?}: action {action:?} is named twice; name it once")
+            }
+            PolicyError::UnknownTier { channel: Some(channel), tier } => write!(
+                f,
+                "channel {channel:?}: unknown actions go to \"{channel}/{tier}\", which is no lane; add it, or let them go to another tier"
+            ),
+            PolicyError::UnknownTier { channel: None, tier } => write!(
+                f,
+                "unknown actions go to the tier {tier:?}, which no channel has; add such a lane, or name another tier"
+            ),
             PolicyError::Conduct(problem) => write!(f, "conduct: {problem}"),
             PolicyError::WarnPercent { percent } => {
                 write!(f, "a warning below {percent} percent; allowed are 0 to 100")

@@ -1,10 +1,12 @@
 //! What an operator configures, checked once when it is built.
 
+mod actions;
 mod conduct;
 mod error;
 mod limit;
 mod plan;
 
+pub use actions::Classified;
 pub use conduct::{ConductError, ConductRules};
 pub use error::PolicyError;
 pub(crate) use limit::BucketNumbers;
@@ -12,6 +14,7 @@ pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
 
 use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use actions::{Actions, ActionsDraft, TierDraft};
 use plan::{Compiled, Plan};
 
 /// A lane's number within its policy, in the order the lanes were named.
@@ -37,8 +40,9 @@ impl LaneId {
     }
 }
 
-/// Named lanes, each with its limit; plans with other limits for them; and
-/// the rules of conduct: everything an operator decides.
+/// Named lanes, each with its limit; plans with other limits for them; the
+/// lane of every action; and the rules of conduct: everything an operator
+/// decides.
 ///
 /// ```
 /// use tollgate::{Limit, Policy};
@@ -65,6 +69,7 @@ pub struct Policy {
     lanes: Vec<String>,
     /// Invariant: at least one, `default`, and each has a limit for every lane.
     plans: Vec<Plan>,
+    actions: Actions,
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
@@ -76,6 +81,7 @@ impl Policy {
         PolicyBuilder {
             lanes: Vec::new(),
             plans: Vec::new(),
+            actions: ActionsDraft::default(),
             conduct: ConductRules::default(),
             on_change: OnChange::default(),
             warn_below_percent: 20,
@@ -129,6 +135,42 @@ impl Policy {
         self.plans.get(plan.index())?.limits.get(lane.index()).map(|compiled| compiled.limit)
     }
 
+    /// The lane that an action of a channel is charged to. An action that the
+    /// policy does not name goes to the channel's `normal` lane, or to the one
+    /// that [`unknown_actions_to`](PolicyBuilder::unknown_actions_to) says.
+    ///
+    /// `None` if the channel has no such lane, or the policy names no actions.
+    ///
+    /// ```
+    /// use tollgate::{Classified, Policy};
+    ///
+    /// let policy = Policy::builder()
+    ///     .lane("ws/light", "120/min")
+    ///     .lane("ws/normal", "60/min")
+    ///     .actions("ws", "light", ["ping", "status"])
+    ///     .build()?;
+    /// let lane = |name| policy.lane(name).expect("named above");
+    /// assert_eq!(policy.lane_for("ws", "ping"), Some(Classified::Known(lane("ws/light"))));
+    /// assert_eq!(policy.lane_for("ws", "dance"), Some(Classified::Unknown(lane("ws/normal"))));
+    /// assert_eq!(policy.lane_for("http", "ping"), None);
+    /// # Ok::<(), tollgate::PolicyError>(())
+    /// ```
+    #[must_use]
+    pub fn lane_for(&self, channel: &str, action: &str) -> Option<Classified> {
+        self.actions.lane_for(channel, action)
+    }
+
+    /// Every action that the policy names: its channel, its name, its lane.
+    pub fn actions(&self) -> impl Iterator<Item = (&str, &str, LaneId)> {
+        self.actions.iter()
+    }
+
+    /// The tier that takes unknown actions; `None` if the policy names no actions.
+    #[must_use]
+    pub fn unknown_actions_tier(&self) -> Option<&str> {
+        self.actions.unknown_tier()
+    }
+
     /// What follows from violations.
     pub fn conduct(&self) -> &ConductRules {
         &self.conduct
@@ -158,6 +200,7 @@ impl Policy {
 pub struct PolicyBuilder {
     lanes: Vec<NamedLimit>,
     plans: Vec<(String, Vec<NamedLimit>)>,
+    actions: ActionsDraft,
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
@@ -184,6 +227,26 @@ impl PolicyBuilder {
     {
         let limits = limits.into_iter().map(|(lane, limit)| (lane.into(), limit.try_into().map_err(Into::into)));
         self.plans.push((name.into(), limits.collect()));
+        self
+    }
+
+    /// Says which actions of a channel are charged to its lane of this tier:
+    /// `.actions("ws", "light", ["ping"])` sends `ping` to `ws/light`.
+    pub fn actions<N: Into<String>>(
+        mut self,
+        channel: impl Into<String>,
+        tier: impl Into<String>,
+        actions: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let actions = actions.into_iter().map(Into::into).collect();
+        self.actions.tiers.push(TierDraft { channel: channel.into(), tier: tier.into(), actions });
+        self
+    }
+
+    /// Sends actions that are not named to this tier of their channel;
+    /// `normal` by default. Every channel with actions must have such a lane.
+    pub fn unknown_actions_to(mut self, tier: impl Into<String>) -> Self {
+        self.actions.unknown_tier = Some(tier.into());
         self
     }
 
@@ -243,8 +306,9 @@ impl PolicyBuilder {
             let plan = build_plan(name, changes, &lanes, &plans)?;
             plans.push(plan);
         }
+        let actions = Actions::build(self.actions, &lanes)?;
         let Self { conduct, on_change, warn_below_percent, .. } = self;
-        Ok(Policy { lanes, plans, conduct, on_change, warn_below_percent })
+        Ok(Policy { lanes, plans, actions, conduct, on_change, warn_below_percent })
     }
 }
 
