@@ -24,6 +24,9 @@ pub const OVERRIDES_MAX: usize = 65_000;
 /// The most actions a policy may name: a search takes 12 steps.
 pub const ACTIONS_MAX: usize = 4_096;
 
+/// How many names of unknown actions are kept. The rest is only counted.
+pub(crate) const UNKNOWN_ACTIONS_MAX: usize = 256;
+
 /// The longest curve of waits: the conduct word counts violations in a row
 /// with four bits.
 pub const CURVE_STEPS_MAX: usize = 15;

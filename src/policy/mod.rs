@@ -5,6 +5,8 @@ mod conduct;
 mod error;
 mod limit;
 mod plan;
+#[cfg_attr(not(test), expect(dead_code, reason = "the limiter does not classify actions yet"))]
+pub(crate) mod unknown;
 
 pub use actions::Classified;
 pub use conduct::{ConductError, ConductRules};
@@ -12,6 +14,7 @@ pub use error::PolicyError;
 pub(crate) use limit::BucketNumbers;
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
+pub use unknown::UnknownActionsSnapshot;
 
 use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
 use actions::{Actions, ActionsDraft, TierDraft};
