@@ -92,7 +92,7 @@ pub use lane::{Decision, Status, Verdict};
 pub use limiter::{Limiter, LimiterBuilder, Request, Stats};
 pub use policy::{
     Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy, PolicyBuilder,
-    PolicyError, UnknownActionsSnapshot,
+    PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,
 };
 pub use slab::{IdHash, OnFull};
 

@@ -4,7 +4,9 @@ mod actions;
 mod conduct;
 mod error;
 mod limit;
+mod nearest;
 mod plan;
+pub mod preset;
 #[cfg_attr(not(test), expect(dead_code, reason = "the limiter does not classify actions yet"))]
 pub(crate) mod unknown;
 
@@ -14,6 +16,7 @@ pub use error::PolicyError;
 pub(crate) use limit::BucketNumbers;
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
+pub use preset::UnknownPreset;
 pub use unknown::UnknownActionsSnapshot;
 
 use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
