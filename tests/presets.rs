@@ -1,6 +1,6 @@
 //! The presets as an agent meets them: so many at once, then denied, then the rate.
 
-#![allow(clippy::unwrap_used)]
+#![expect(clippy::unwrap_used, reason = "a panic in a test names its line")]
 
 use std::time::Duration;
 use tollgate::{Limiter, ManualClock, Policy};

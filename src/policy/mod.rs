@@ -7,6 +7,7 @@ mod limit;
 mod nearest;
 mod plan;
 pub mod preset;
+mod text;
 #[cfg_attr(not(test), expect(dead_code, reason = "the limiter does not classify actions yet"))]
 pub(crate) mod unknown;
 
