@@ -9,7 +9,7 @@ STARTED := $(shell date +%s)
 STAGE := .ci/stage
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 EXAMPLES := $(basename $(notdir $(wildcard examples/*.rs)))
-TESTS := cargo test --workspace --profile stress --test '*'
+TESTS := cargo test --workspace --all-features --profile stress --test '*'
 
 # RUSTFLAGS would take the place of the `--cfg loom` in `cargo loom`, and the
 # others would cut short what a model explores.
@@ -32,18 +32,19 @@ fmt:
 
 # The models exist under `--cfg loom` alone, so they are linted apart.
 clippy:
-	@$(STAGE) clippy cargo clippy --workspace --all-targets -- -D warnings
+	@$(STAGE) clippy cargo clippy --workspace --all-targets --all-features -- -D warnings
+	@$(STAGE) "clippy of the default features" cargo clippy --workspace -- -D warnings
 	@RUSTFLAGS="--cfg loom" $(STAGE) "clippy of the models" \
 		cargo clippy --package tollgate --lib --profile test --target-dir target/loom -- -D warnings
 
 doc: ## Builds the documentation, warnings denied
-	@RUSTDOCFLAGS="-D warnings" $(STAGE) doc cargo doc --workspace --no-deps
+	@RUSTDOCFLAGS="-D warnings" $(STAGE) doc cargo doc --workspace --all-features --no-deps
 
 unit: ## Runs the unit tests
-	@$(STAGE) unit cargo test --workspace --lib
+	@$(STAGE) unit cargo test --workspace --all-features --lib
 
 doctest: ## Runs the examples in the documentation and in the README
-	@$(STAGE) doctest cargo test --workspace --doc
+	@$(STAGE) doctest cargo test --workspace --all-features --doc
 
 examples: ## Builds and runs every example
 	@$(STAGE) "examples, build" cargo build --workspace --profile stress --examples

@@ -90,6 +90,8 @@ pub use clock::{Clock, ClockSource, ManualClock, Tick};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
 pub use limiter::{Limiter, LimiterBuilder, Request, Stats};
+#[cfg(feature = "config")]
+pub use policy::ConfigError;
 pub use policy::{
     Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy, PolicyBuilder,
     PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,

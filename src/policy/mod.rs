@@ -3,17 +3,21 @@
 mod actions;
 mod conduct;
 mod error;
+#[cfg(feature = "config")]
+mod file;
 mod limit;
 mod nearest;
 mod plan;
 pub mod preset;
 mod text;
-#[cfg_attr(not(test), expect(dead_code, reason = "the limiter does not classify actions yet"))]
+#[cfg_attr(any(not(test), loom), expect(dead_code, reason = "the limiter does not classify actions yet"))]
 pub(crate) mod unknown;
 
 pub use actions::Classified;
 pub use conduct::{ConductError, ConductRules};
 pub use error::PolicyError;
+#[cfg(feature = "config")]
+pub use file::ConfigError;
 pub(crate) use limit::BucketNumbers;
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};

@@ -145,7 +145,7 @@ impl Policy {
     ///
     /// There is no such preset.
     pub fn preset(name: &str) -> Result<Policy, UnknownPreset> {
-        let preset = builder(name).ok_or_else(|| UnknownPreset { name: name.chars().take(80).collect() })?;
+        let preset = builder(name).ok_or_else(|| UnknownPreset::new(name))?;
         Ok(preset.build().expect("a preset makes sense: the tests build every one"))
     }
 }
@@ -272,6 +272,10 @@ pub struct UnknownPreset {
 }
 
 impl UnknownPreset {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.chars().take(80).collect() }
+    }
+
     /// The name as given, its first 80 characters.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -46,6 +46,15 @@ pub(super) fn unit_of(length: Duration) -> (u128, &'static Unit) {
     (nanos / u128::from(unit.nanos), unit)
 }
 
+/// A length of time: a number and a unit. `None` for anything else.
+#[cfg(feature = "config")]
+pub(super) fn length(text: &str) -> Option<Duration> {
+    let mut parts = Parts(text.trim());
+    let count = number(parts.digits()?)?;
+    let unit = unit_named(parts.word())?;
+    if parts.0.is_empty() { unit.times(count) } else { None }
+}
+
 /// The value of [`Parts::digits`]; `None` if it is too large.
 pub(super) fn number(digits: &str) -> Option<u64> {
     digits.replace('_', "").parse().ok()
@@ -84,6 +93,21 @@ impl<'a> Parts<'a> {
                 true
             }
             None => false,
+        }
+    }
+}
+
+#[cfg(all(test, feature = "config", not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_a_number_and_a_unit() {
+        for (text, seconds) in [("60s", 60), (" 5 minutes ", 300), ("1h", 3_600), ("1_000sec", 1_000), ("0s", 0)] {
+            assert_eq!(length(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "60", "s", "60 s 1", "-1s", "1.5s", "60x", "99999999999999999999s", "300000days"] {
+            assert_eq!(length(text), None, "{text}");
         }
     }
 }
