@@ -22,36 +22,39 @@ impl UnknownActions {
     /// fits into the list is not.
     pub(crate) fn record(&self, channel: &str, action: &str) -> bool {
         let (channel, action) = (cut(channel), cut(action));
-        let find = |names: &[(String, String)]| {
-            names.binary_search_by(|(c, a)| (c.as_str(), a.as_str()).cmp(&(channel, action)))
-        };
         {
             let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-            match find(&names) {
-                Ok(_) => return self.count(true, false),
-                Err(_) if names.len() >= UNKNOWN_ACTIONS_MAX => return self.count(false, false),
-                Err(_) => {}
+            let listed = find(&names, channel, action).is_ok();
+            if listed || names.len() >= UNKNOWN_ACTIONS_MAX {
+                self.count(listed);
+                return false;
             }
         }
+        self.list(channel, action)
+    }
+
+    /// Adds a name that was not there, unless another thread has been here
+    /// since.
+    fn list(&self, channel: &str, action: &str) -> bool {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have been here since.
-        match find(&names) {
-            Ok(_) => self.count(true, false),
-            Err(_) if names.len() >= UNKNOWN_ACTIONS_MAX => self.count(false, false),
+        let (listed, first) = match find(&names, channel, action) {
+            Ok(_) => (true, false),
+            Err(_) if names.len() >= UNKNOWN_ACTIONS_MAX => (false, false),
             Err(index) => {
                 names.insert(index, (channel.to_owned(), action.to_owned()));
-                self.count(true, true)
+                (true, true)
             }
-        }
+        };
+        self.count(listed);
+        first
     }
 
     /// Called under the lock, so that a snapshot sees both counts or neither.
-    fn count(&self, listed: bool, first: bool) -> bool {
+    fn count(&self, listed: bool) {
         self.total.fetch_add(1, Ordering::Relaxed);
         if !listed {
             self.not_listed.fetch_add(1, Ordering::Relaxed);
         }
-        first
     }
 
     /// What was counted so far.
@@ -64,6 +67,10 @@ impl UnknownActions {
             not_listed: self.not_listed.load(Ordering::Relaxed),
         }
     }
+}
+
+fn find(names: &[(String, String)], channel: &str, action: &str) -> Result<usize, usize> {
+    names.binary_search_by(|(c, a)| (c.as_str(), a.as_str()).cmp(&(channel, action)))
 }
 
 /// The longest start of a name that is kept. Ends between two characters.
@@ -134,6 +141,20 @@ mod tests {
         assert!(!unknown.record("ws", &"x".repeat(64)));
         let lengths: Vec<_> = unknown.snapshot().names.iter().map(|(_, action)| action.len()).collect();
         assert_eq!(lengths, [63, 64]);
+    }
+
+    /// Two threads look for a new name, both miss it, and both go on to list it.
+    #[test]
+    fn the_second_to_list_a_name_finds_it_listed() {
+        let unknown = UnknownActions::default();
+        assert!(unknown.list("ws", "dance"));
+        assert!(!unknown.list("ws", "dance"));
+        for i in 1..256 {
+            assert!(unknown.list("ws", &format!("a{i}")));
+        }
+        assert!(!unknown.list("ws", "one too many"));
+        let snapshot = unknown.snapshot();
+        assert_eq!((snapshot.total, snapshot.names.len(), snapshot.not_listed), (258, 256, 1));
     }
 
     #[test]

@@ -90,6 +90,17 @@ mod tests {
     }
 
     #[test]
+    fn a_place_within_a_character_is_its_start_and_one_past_the_end_is_the_end() {
+        let place = |text, start| {
+            let error = ConfigError::new(text, start..start + 1, String::new());
+            (error.line(), error.column())
+        };
+        assert_eq!(place("aé", 2), (1, 2));
+        assert_eq!(place("a\nb", 3), (2, 2));
+        assert_eq!(place("a\nb", 100), (2, 2));
+    }
+
+    #[test]
     fn every_place_of_every_text_can_be_shown() {
         for text in ["", "\n", "a\n", "é\u{1F980}\r\n\tb", &"x".repeat(1_000)] {
             for start in 0..=text.len() + 2 {
