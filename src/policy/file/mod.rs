@@ -1,6 +1,7 @@
 //! A policy as a TOML file: [`Policy::from_toml`] and [`Policy::to_toml`].
 
 mod error;
+mod place;
 mod read;
 mod write;
 

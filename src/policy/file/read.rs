@@ -6,19 +6,19 @@
 //! whichever way a policy is made.
 
 use super::error::ConfigError;
+use super::place::hint;
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, QUIET_MAX};
 use crate::policy::actions::TierDraft;
-use crate::policy::error::PolicyError;
 use crate::policy::nearest::{did_you_mean, distance};
 use crate::policy::preset::{self, UnknownPreset};
-use crate::policy::{ConductError, ConductRules, NamedLimit, OnChange, Policy, PolicyBuilder, text};
+use crate::policy::{ConductRules, NamedLimit, OnChange, Policy, PolicyBuilder, text};
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-type Key<'t> = Spanned<DeString<'t>>;
-type Value<'t> = Spanned<DeValue<'t>>;
+pub(super) type Key<'t> = Spanned<DeString<'t>>;
+pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 const KEYS: [&str; 8] =
     ["preset", "warn_below_percent", "on_change", "unknown_actions_to", "lanes", "plans", "actions", "conduct"];
@@ -48,9 +48,10 @@ pub(super) fn policy(text: &str) -> Result<Policy, ConfigError> {
     })
 }
 
-struct File<'t> {
+/// The text of a file, and what it says.
+pub(super) struct File<'t> {
     text: &'t str,
-    table: DeTable<'t>,
+    pub(super) table: DeTable<'t>,
 }
 
 impl<'t> File<'t> {
@@ -288,81 +289,6 @@ impl<'t> File<'t> {
         };
         self.error(value.span(), message)
     }
-
-    /// Where in the file an error of the builder comes from.
-    fn place_of(&self, error: &PolicyError) -> Option<Range<usize>> {
-        match error {
-            PolicyError::Lanes { .. } => self.key(&["lanes"]),
-            PolicyError::LaneName { lane } | PolicyError::LaneTwice { lane } => self.key(&["lanes", lane]),
-            PolicyError::Limit { lane, .. } => self.value(&["lanes", lane]),
-            PolicyError::Plans { .. } => self.key(&["plans"]),
-            PolicyError::PlanName { plan } | PolicyError::PlanTwice { plan } => self.key(&["plans", plan]),
-            PolicyError::PlanLane { plan, lane } | PolicyError::PlanLaneTwice { plan, lane } => {
-                self.key(&["plans", plan, lane])
-            }
-            PolicyError::PlanLimit { plan, lane, .. } => self.value(&["plans", plan, lane]),
-            PolicyError::Actions { .. } => self.key(&["actions"]),
-            PolicyError::ActionLane { channel, tier } => self.key(&["actions", channel, tier]),
-            PolicyError::ActionName { channel, action } => self.places_of_action(channel, action).first().cloned(),
-            PolicyError::ActionTwice { channel, action } => self.places_of_action(channel, action).get(1).cloned(),
-            PolicyError::UnknownTier { channel, .. } => self
-                .value(&["unknown_actions_to"])
-                .or_else(|| self.key(&["actions", channel.as_deref()?]))
-                .or_else(|| self.key(&["actions"])),
-            PolicyError::Conduct(problem) => self.place_of_conduct(problem),
-            PolicyError::WarnPercent { .. } => self.value(&["warn_below_percent"]),
-        }
-    }
-
-    fn place_of_conduct(&self, problem: &ConductError) -> Option<Range<usize>> {
-        match problem {
-            ConductError::Steps { .. } => self.value(&["conduct", "curve"]),
-            ConductError::Step { step } => {
-                let steps = self.find(&["conduct", "curve"])?.1.get_ref().as_array()?;
-                let is_it = |value: &&Value<'t>| value.get_ref().as_str().and_then(text::length) == Some(*step);
-                steps.iter().find(is_it).map(Spanned::span)
-            }
-            ConductError::Quiet { .. } => self.value(&["conduct", "quiet"]),
-            ConductError::Violations { .. } => self.value(&["conduct", "abuse", "violations"]),
-            ConductError::Window { .. } => self.value(&["conduct", "abuse", "within"]),
-        }
-    }
-
-    /// Where an action is named in the tables of a channel.
-    fn places_of_action(&self, channel: &str, action: &str) -> Vec<Range<usize>> {
-        let tiers = self.find(&["actions", channel]).and_then(|(_, value)| value.get_ref().as_table());
-        let lists = tiers.into_iter().flat_map(in_order).filter_map(|(_, list)| list.get_ref().as_array());
-        let actions = lists.flat_map(|list| list.iter()).filter(|value| value.get_ref().as_str() == Some(action));
-        actions.map(Spanned::span).collect()
-    }
-
-    fn key(&self, path: &[&str]) -> Option<Range<usize>> {
-        self.find(path).map(|(key, _)| key.span())
-    }
-
-    fn value(&self, path: &[&str]) -> Option<Range<usize>> {
-        self.find(path).map(|(_, value)| value.span())
-    }
-
-    fn find(&self, path: &[&str]) -> Option<(&Key<'t>, &Value<'t>)> {
-        let (last, parents) = path.split_last()?;
-        let table = parents.iter().try_fold(&self.table, |table, key| table.get(*key)?.get_ref().as_table());
-        table?.get_key_value(*last)
-    }
-}
-
-/// The end of the sentence: which name was probably meant.
-fn hint(error: &PolicyError, lanes: &[String]) -> String {
-    let lanes = lanes.iter().map(String::as_str);
-    match error {
-        PolicyError::Lanes { lanes: 0 } => "; name them under [lanes], or start with preset = \"standard\"".to_owned(),
-        PolicyError::PlanLane { lane, .. } => did_you_mean(lane, lanes),
-        PolicyError::ActionLane { channel, tier } => did_you_mean(&format!("{channel}/{tier}"), lanes),
-        PolicyError::UnknownTier { tier, .. } => {
-            did_you_mean(tier, lanes.filter_map(|lane| lane.rsplit_once('/')).map(|(_, tier)| tier))
-        }
-        _ => String::new(),
-    }
 }
 
 fn names<T>(named: &[(String, T)]) -> Vec<String> {
@@ -370,7 +296,7 @@ fn names<T>(named: &[(String, T)]) -> Vec<String> {
 }
 
 /// The entries of a table as the file has them: a lane's number is its place.
-fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v Key<'t>, &'v Value<'t>)> {
+pub(super) fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v Key<'t>, &'v Value<'t>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries

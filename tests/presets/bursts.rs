@@ -1,7 +1,5 @@
 //! The presets as an agent meets them: so many at once, then denied, then the rate.
 
-#![expect(clippy::unwrap_used, reason = "a panic in a test names its line")]
-
 use std::time::Duration;
 use tollgate::{Limiter, ManualClock, Policy};
 
