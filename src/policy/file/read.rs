@@ -171,7 +171,7 @@ impl<'t> File<'t> {
             rules = rules.with_quiet_period(self.length("conduct.quiet", value)?);
         }
         if let Some(value) = table.get("abuse") {
-            let wanted = "a table, such as { violations = 10, within = \"5min\" }";
+            let wanted = "numbers, such as { violations = 10, within = \"5min\" }";
             let abuse = self.table("conduct.abuse", value, wanted)?;
             self.only_keys(abuse, "conduct.abuse", &ABUSE_KEYS)?;
             let (mut violations, mut within) = rules.abuse_threshold();
