@@ -9,7 +9,8 @@ pub const ID_BYTES_MAX: usize = 256;
 /// and its conduct word.
 pub const LANES_MAX: usize = RECORD_WORDS_MAX - RECORD_WORDS_RESERVED;
 
-/// The longest lane name, in bytes, so that errors and metrics stay readable.
+/// The longest name of a lane, plan or action, in bytes, so that errors and
+/// metrics stay readable.
 pub const LANE_NAME_BYTES_MAX: usize = 64;
 
 /// The most plans a policy may have, `default` among them. Each takes two rows
@@ -19,6 +20,12 @@ pub const PLANS_MAX: usize = 256;
 /// The most agents that may have overrides at once. Each takes a row of the
 /// table of limits, which a tag word numbers with 16 bits.
 pub const OVERRIDES_MAX: usize = 65_000;
+
+/// The most actions a policy may name: a search takes 12 steps.
+pub const ACTIONS_MAX: usize = 4_096;
+
+/// How many names of unknown actions are kept. The rest is only counted.
+pub(crate) const UNKNOWN_ACTIONS_MAX: usize = 256;
 
 /// The longest curve of waits: the conduct word counts violations in a row
 /// with four bits.

@@ -18,7 +18,7 @@ use crate::slab::hash::AgentHash;
 use crate::sync::{Fault, broken, lock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// What control calls share.
 pub(super) struct Control {
@@ -42,20 +42,16 @@ struct Edit {
 }
 
 impl Control {
-    pub(super) fn new(policy: Policy) -> Self {
+    pub(super) fn new(policy: Arc<Policy>) -> Self {
         let mut free: Vec<_> = Row::of_overrides().collect();
         free.reverse(); // The first is taken first: few overrides touch few pages.
         Self {
-            policy: Arc::new(policy),
+            policy,
             free,
             overridden: 0,
             #[cfg(feature = "persist")]
             file: None,
         }
-    }
-
-    pub(super) fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy)
     }
 }
 
@@ -302,6 +298,7 @@ impl Limiter {
         self.limits.write_policy(&policy, epoch);
         self.limits.enter(epoch);
         control.policy = Arc::clone(&policy);
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy);
         // Every record moves on to the new rows of its plan, and its overrides
         // to a row that is made of the new numbers.
         self.with_change(policy.on_change(), |change| {

@@ -1,17 +1,20 @@
 //! The limiter: finds the agent's record, reads the clock, charges the lane.
 //!
+//! - `action.rs`: which lane pays for an action?
 //! - `check.rs`: may the agent do this?
 //! - `look.rs`: status, refund, reset, forget, sweep
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them
 //! - `registry.rs`: who has an assignment
 
+mod action;
 mod check;
 mod conduct;
 mod control;
 mod look;
 mod registry;
 
+pub use action::ActionLane;
 pub use check::Request;
 pub use conduct::Admission;
 pub use control::ControlError;
@@ -21,15 +24,16 @@ use crate::clock::{Clock, Tick};
 use crate::error::{BuildError, Error};
 use crate::lane::bucket::BucketLimit;
 use crate::lane::table::LimitTable;
+use crate::policy::unknown::UnknownActions;
 use crate::policy::{LaneId, PlanId, Policy};
 use crate::record::tag::Row;
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
 use crate::slab::{Geometry, OnFull, Slab};
-use crate::sync::{Mutex, lock};
+use crate::sync::Mutex;
 use control::Control;
 use registry::Registry;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// An exact rate limiter for a fixed number of agents.
 ///
@@ -59,6 +63,9 @@ pub struct Limiter {
     on_full: OnFull,
     registry: Registry,
     control: Mutex<Control>,
+    /// What `control` has put in force, for those who must not wait for it.
+    policy: RwLock<Arc<Policy>>,
+    unknown_actions: UnknownActions,
 }
 
 /// What a limiter holds and has seen.
@@ -141,8 +148,17 @@ impl LimiterBuilder {
     pub(crate) fn over(self, slab: Slab) -> Result<Limiter, BuildError> {
         let limits = LimitTable::new(&self.policy).map_err(|bytes| BuildError::Memory { bytes })?;
         let clock = self.clock.unwrap_or_else(Clock::auto);
-        let control = Mutex::new(Control::new(self.policy));
-        Ok(Limiter { slab, limits, clock, on_full: self.on_full, registry: Registry::new(), control })
+        let policy = Arc::new(self.policy);
+        Ok(Limiter {
+            slab,
+            limits,
+            clock,
+            on_full: self.on_full,
+            registry: Registry::new(),
+            control: Mutex::new(Control::new(Arc::clone(&policy))),
+            policy: RwLock::new(policy),
+            unknown_actions: UnknownActions::default(),
+        })
     }
 }
 
@@ -161,7 +177,7 @@ impl Limiter {
     /// The policy in force.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
-        lock(&self.control).policy()
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The lane of this name.

@@ -1,17 +1,31 @@
 //! What an operator configures, checked once when it is built.
 
+mod actions;
 mod conduct;
+mod error;
+#[cfg(feature = "config")]
+mod file;
 mod limit;
+mod nearest;
 mod plan;
+pub mod preset;
+mod text;
+pub(crate) mod unknown;
 
+pub use actions::Classified;
 pub use conduct::{ConductError, ConductRules};
+pub use error::PolicyError;
+#[cfg(feature = "config")]
+pub use file::ConfigError;
 pub(crate) use limit::BucketNumbers;
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
+pub use preset::UnknownPreset;
+pub use unknown::UnknownActionsSnapshot;
 
 use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use actions::{Actions, ActionsDraft, TierDraft};
 use plan::{Compiled, Plan};
-use std::fmt;
 
 /// A lane's number within its policy, in the order the lanes were named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,8 +50,9 @@ impl LaneId {
     }
 }
 
-/// Named lanes, each with its limit; plans with other limits for them; and
-/// the rules of conduct: everything an operator decides.
+/// Named lanes, each with its limit; plans with other limits for them; the
+/// lane of every action; and the rules of conduct: everything an operator
+/// decides.
 ///
 /// ```
 /// use tollgate::{Limit, Policy};
@@ -64,6 +79,7 @@ pub struct Policy {
     lanes: Vec<String>,
     /// Invariant: at least one, `default`, and each has a limit for every lane.
     plans: Vec<Plan>,
+    actions: Actions,
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
@@ -75,6 +91,7 @@ impl Policy {
         PolicyBuilder {
             lanes: Vec::new(),
             plans: Vec::new(),
+            actions: ActionsDraft::default(),
             conduct: ConductRules::default(),
             on_change: OnChange::default(),
             warn_below_percent: 20,
@@ -128,6 +145,42 @@ impl Policy {
         self.plans.get(plan.index())?.limits.get(lane.index()).map(|compiled| compiled.limit)
     }
 
+    /// The lane that an action of a channel is charged to. An action that the
+    /// policy does not name goes to the channel's `normal` lane, or to the one
+    /// that [`unknown_actions_to`](PolicyBuilder::unknown_actions_to) says.
+    ///
+    /// `None` if the channel has no such lane, or the policy names no actions.
+    ///
+    /// ```
+    /// use tollgate::{Classified, Policy};
+    ///
+    /// let policy = Policy::builder()
+    ///     .lane("ws/light", "120/min")
+    ///     .lane("ws/normal", "60/min")
+    ///     .actions("ws", "light", ["ping", "status"])
+    ///     .build()?;
+    /// let lane = |name| policy.lane(name).expect("named above");
+    /// assert_eq!(policy.lane_for("ws", "ping"), Some(Classified::Known(lane("ws/light"))));
+    /// assert_eq!(policy.lane_for("ws", "dance"), Some(Classified::Unknown(lane("ws/normal"))));
+    /// assert_eq!(policy.lane_for("http", "ping"), None);
+    /// # Ok::<(), tollgate::PolicyError>(())
+    /// ```
+    #[must_use]
+    pub fn lane_for(&self, channel: &str, action: &str) -> Option<Classified> {
+        self.actions.lane_for(channel, action)
+    }
+
+    /// Every action that the policy names: its channel, its name, its lane.
+    pub fn actions(&self) -> impl Iterator<Item = (&str, &str, LaneId)> {
+        self.actions.iter()
+    }
+
+    /// The tier that takes unknown actions; `None` if the policy names no actions.
+    #[must_use]
+    pub fn unknown_actions_tier(&self) -> Option<&str> {
+        self.actions.unknown_tier()
+    }
+
     /// What follows from violations.
     pub fn conduct(&self) -> &ConductRules {
         &self.conduct
@@ -166,6 +219,7 @@ impl Policy {
 pub struct PolicyBuilder {
     lanes: Vec<NamedLimit>,
     plans: Vec<(String, Vec<NamedLimit>)>,
+    actions: ActionsDraft,
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
@@ -192,6 +246,26 @@ impl PolicyBuilder {
     {
         let limits = limits.into_iter().map(|(lane, limit)| (lane.into(), limit.try_into().map_err(Into::into)));
         self.plans.push((name.into(), limits.collect()));
+        self
+    }
+
+    /// Says which actions of a channel are charged to its lane of this tier:
+    /// `.actions("ws", "light", ["ping"])` sends `ping` to `ws/light`.
+    pub fn actions<N: Into<String>>(
+        mut self,
+        channel: impl Into<String>,
+        tier: impl Into<String>,
+        actions: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let actions = actions.into_iter().map(Into::into).collect();
+        self.actions.tiers.push(TierDraft { channel: channel.into(), tier: tier.into(), actions });
+        self
+    }
+
+    /// Sends actions that are not named to this tier of their channel;
+    /// `normal` by default. Every channel with actions must have such a lane.
+    pub fn unknown_actions_to(mut self, tier: impl Into<String>) -> Self {
+        self.actions.unknown_tier = Some(tier.into());
         self
     }
 
@@ -251,8 +325,9 @@ impl PolicyBuilder {
             let plan = build_plan(name, changes, &lanes, &plans)?;
             plans.push(plan);
         }
+        let actions = Actions::build(self.actions, &lanes)?;
         let Self { conduct, on_change, warn_below_percent, .. } = self;
-        Ok(Policy { lanes, plans, conduct, on_change, warn_below_percent })
+        Ok(Policy { lanes, plans, actions, conduct, on_change, warn_below_percent })
     }
 }
 
@@ -289,122 +364,6 @@ fn build_plan(name: String, changes: Vec<NamedLimit>, lanes: &[String], plans: &
         }
     }
     Ok(Plan { name, limits })
-}
-
-/// Why a policy cannot be built.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// A policy has 1 to [`LANES_MAX`] lanes.
-    Lanes {
-        /// How many were named.
-        lanes: usize,
-    },
-    /// A lane's name is empty, too long, or has white space in it.
-    LaneName {
-        /// The name as given.
-        lane: String,
-    },
-    /// Two lanes have one name.
-    LaneTwice {
-        /// The name.
-        lane: String,
-    },
-    /// A lane's limit makes no sense.
-    Limit {
-        /// The lane.
-        lane: String,
-        /// What is wrong with its limit.
-        problem: LimitError,
-    },
-    /// A policy has at most [`PLANS_MAX`] plans.
-    Plans {
-        /// How many there would be, `default` among them.
-        plans: usize,
-    },
-    /// A plan's name is empty, too long, has white space in it, or is reserved.
-    PlanName {
-        /// The name as given.
-        plan: String,
-    },
-    /// Two plans have one name.
-    PlanTwice {
-        /// The name.
-        plan: String,
-    },
-    /// A plan names a lane that is not there.
-    PlanLane {
-        /// The plan.
-        plan: String,
-        /// The lane as given.
-        lane: String,
-    },
-    /// A plan names a lane twice.
-    PlanLaneTwice {
-        /// The plan.
-        plan: String,
-        /// The lane.
-        lane: String,
-    },
-    /// A plan's limit makes no sense.
-    PlanLimit {
-        /// The plan.
-        plan: String,
-        /// The lane.
-        lane: String,
-        /// What is wrong with its limit.
-        problem: LimitError,
-    },
-    /// The rules of conduct make no sense.
-    Conduct(ConductError),
-    /// The warning threshold is a share in percent.
-    WarnPercent {
-        /// The value as given.
-        percent: u8,
-    },
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PolicyError::Lanes { lanes } => {
-                write!(f, "a policy of {lanes} lanes; allowed are 1 to {LANES_MAX}")
-            }
-            PolicyError::LaneName { lane } => write!(
-                f,
-                "lane name {lane:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
-            ),
-            PolicyError::LaneTwice { lane } => write!(f, "lane {lane:?} is named twice; names must differ"),
-            PolicyError::Limit { lane, problem } => write!(f, "lane {lane:?}: {problem}"),
-            PolicyError::Plans { plans } => write!(f, "a policy of {plans} plans; allowed are 1 to {PLANS_MAX}"),
-            PolicyError::PlanName { plan } => write!(
-                f,
-                "plan name {plan:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters, other than \"default\" (the lanes' own limits) and \"exempt\""
-            ),
-            PolicyError::PlanTwice { plan } => write!(f, "plan {plan:?} is named twice; names must differ"),
-            PolicyError::PlanLane { plan, lane } => {
-                write!(f, "plan {plan:?}: there is no lane {lane:?}; name it with a limit of its own first")
-            }
-            PolicyError::PlanLaneTwice { plan, lane } => {
-                write!(f, "plan {plan:?}: lane {lane:?} is named twice; name it once")
-            }
-            PolicyError::PlanLimit { plan, lane, problem } => write!(f, "plan {plan:?}, lane {lane:?}: {problem}"),
-            PolicyError::Conduct(problem) => write!(f, "conduct: {problem}"),
-            PolicyError::WarnPercent { percent } => {
-                write!(f, "a warning below {percent} percent; allowed are 0 to 100")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PolicyError::Limit { problem, .. } | PolicyError::PlanLimit { problem, .. } => Some(problem),
-            PolicyError::Conduct(problem) => Some(problem),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(all(test, not(loom)))]
