@@ -187,7 +187,7 @@ impl Limiter {
         let row = stand_in_row(found.tag.row(), ask.stand_in);
         match found.record.try_update_lane(found.tag, ask.lane, |word| self.step(word, row, ask, now)) {
             Attempt::Done(charge) => bucket::verdict(charge),
-            Attempt::Lost => self.check_again(found, hash, ask, now),
+            Attempt::Lost => self.check_again(hash, ask, now),
             Attempt::Moved => self.check_slowly(hash, ask, now),
         }
     }
@@ -197,12 +197,13 @@ impl Limiter {
         bucket::step(word, now, self.limits.limit(row, ask.lane), ask.cost)
     }
 
-    /// The check of an agent for which another thread was faster.
+    /// The check of an agent for which another thread was faster. It finds the
+    /// record anew: handing it on would cost registers where nobody was faster.
     #[cold]
     #[inline(never)]
-    fn check_again(&self, found: Found<'_>, hash: AgentHash, ask: Ask, now: Tick) -> Result<Verdict, Error> {
+    fn check_again(&self, hash: AgentHash, ask: Ask, now: Tick) -> Result<Verdict, Error> {
         self.slab.count_retry();
-        self.charge(found, ask, now).unwrap_or_else(|| self.check_slowly(hash, ask, now))
+        self.check_slowly(hash, ask, now)
     }
 
     /// Checks up to [`AHEAD`] requests. All are hashed and their cache lines

@@ -72,8 +72,6 @@ pub(crate) struct HashKey {
     starts: [u128; ID_BYTES_MAX + 1],
     /// SipHash takes its key from the first two characters' numbers.
     kind: IdHash,
-    /// How many lengths, from 9 bytes on, are hashed as two characters.
-    short_lengths: usize,
 }
 
 impl HashKey {
@@ -92,8 +90,7 @@ impl HashKey {
         let mut wide = || u128::from(word()) << 64 | u128::from(word());
         let characters = std::array::from_fn(|_| wide());
         let starts = std::array::from_fn(|_| wide());
-        let short_lengths = if kind == IdHash::Multilinear { SHORT_LENGTHS } else { 0 };
-        Self { characters, starts, kind, short_lengths }
+        Self { characters, starts, kind }
     }
 
     /// The key's words, in the order in which [`from_words`](Self::from_words) takes them.
@@ -111,8 +108,7 @@ impl HashKey {
     /// The hash of an id of two characters, 9 to 16 bytes: the most common.
     #[inline]
     pub(crate) fn hash_short(&self, id: &[u8]) -> Option<AgentHash> {
-        // SipHash has no such lengths.
-        if id.len().wrapping_sub(SHORT_LENGTHS + 1) >= self.short_lengths.min(SHORT_LENGTHS) {
+        if id.len().wrapping_sub(SHORT_LENGTHS + 1) >= SHORT_LENGTHS || self.kind != IdHash::Multilinear {
             return None;
         }
         let (first, last) = (id.first_chunk()?, id.last_chunk()?);
@@ -258,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_switch_is_siphash_with_the_key() {
-        let key = HashKey { kind: IdHash::SipHash13, short_lengths: 0, ..fixed_key(5) };
+        let key = HashKey { kind: IdHash::SipHash13, ..fixed_key(5) };
         let [first, second, ..] = key.characters.map(|number| number as u64);
         for id in [&b"a"[..], b"agent-0000000001", &[9; ID_BYTES_MAX]] {
             let reference = SipHasher13::new_with_keys(first, second).hash(id);
