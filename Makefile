@@ -9,7 +9,7 @@ STARTED := $(shell date +%s)
 STAGE := .ci/stage
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 EXAMPLES := $(basename $(notdir $(wildcard examples/*.rs)))
-TESTS := cargo test --workspace --profile stress --test '*'
+TESTS := cargo test --workspace --all-features --profile stress --test '*'
 
 # RUSTFLAGS would take the place of the `--cfg loom` in `cargo loom`, and the
 # others would cut short what a model explores.
@@ -33,17 +33,18 @@ fmt:
 # The models exist under `--cfg loom` alone, so they are linted apart.
 clippy:
 	@$(STAGE) clippy cargo clippy --workspace --all-targets -- -D warnings
+	@$(STAGE) "clippy of the features" cargo clippy --workspace --all-targets --all-features -- -D warnings
 	@RUSTFLAGS="--cfg loom" $(STAGE) "clippy of the models" \
 		cargo clippy --package tollgate --lib --profile test --target-dir target/loom -- -D warnings
 
 doc: ## Builds the documentation, warnings denied
-	@RUSTDOCFLAGS="-D warnings" $(STAGE) doc cargo doc --workspace --no-deps
+	@RUSTDOCFLAGS="-D warnings" $(STAGE) doc cargo doc --workspace --all-features --no-deps
 
 unit: ## Runs the unit tests
-	@$(STAGE) unit cargo test --workspace --lib
+	@$(STAGE) unit cargo test --workspace --all-features --lib
 
 doctest: ## Runs the examples in the documentation and in the README
-	@$(STAGE) doctest cargo test --workspace --doc
+	@$(STAGE) doctest cargo test --workspace --all-features --doc
 
 examples: ## Builds and runs every example
 	@$(STAGE) "examples, build" cargo build --workspace --profile stress --examples
@@ -60,12 +61,27 @@ loom: ## Explores the concurrency models; each prints its number of executions
 		{ echo "no loom model was found" >&2; exit 1; }
 	@RUST_BACKTRACE=0 $(STAGE) loom cargo loom -- --nocapture
 
-bench: ## Measures: our own benches, then the comparison with peers; writes the table into benches/README.md
-	@$(STAGE) bench cargo bench --workspace
-	@$(STAGE) "compare, build" cargo build --release --manifest-path benches/compare/Cargo.toml --target-dir $(TARGET)/compare
-	@$(STAGE) compare $(TARGET)/compare/release/compare --out $(TARGET)/compare/table.md --svg benches/checks.svg
-	@sed -i '/^<!-- make bench writes/q' benches/README.md
-	@{ printf '\n![ns per check against the number of agents](checks.svg)\n\n'; cat $(TARGET)/compare/table.md; } >> benches/README.md
+COMPARE := $(TARGET)/compare
+# Both files are complete before either takes the place of the old one.
+define PUBLISH
+set -e; page=benches/README.md; plot=benches/checks.svg; \
+trap 'rm -f "$$page.new" "$$plot.new"' EXIT; \
+grep -q '^<!-- make bench writes' "$$page" || \
+	{ echo "$$page lacks the line '<!-- make bench writes what follows -->': put it where the table begins" >&2; exit 1; }; \
+{ sed '/^<!-- make bench writes/q' "$$page"; \
+	printf '\n![ns per check against the number of agents](checks.svg)\n\n'; \
+	cat $(COMPARE)/table.md; } > "$$page.new"; \
+cp $(COMPARE)/checks.svg "$$plot.new"; \
+mv "$$plot.new" "$$plot"; mv "$$page.new" "$$page"; \
+echo "== wrote $$page and $$plot"
+endef
+
+bench: ## Measures our benches, then the peers; writes benches/README.md (QUICK=1: a short look, writes nothing)
+	@$(STAGE) bench cargo bench --workspace --bench '*' $(if $(QUICK),-- --quick)
+	@$(STAGE) "compare, build" cargo build --release --manifest-path benches/compare/Cargo.toml --target-dir $(COMPARE)
+	@rm -f $(COMPARE)/table.md $(COMPARE)/checks.svg
+	@$(STAGE) compare $(COMPARE)/release/compare $(if $(QUICK),--quick) --out $(COMPARE)/table.md --svg $(COMPARE)/checks.svg
+	@$(if $(QUICK),echo "== a quick run: benches/README.md stays as it is",$(PUBLISH))
 
 long: tools ignored helgrind tsan ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"

@@ -9,8 +9,38 @@ pub const ID_BYTES_MAX: usize = 256;
 /// and its conduct word.
 pub const LANES_MAX: usize = RECORD_WORDS_MAX - RECORD_WORDS_RESERVED;
 
-/// The longest lane name, in bytes, so that errors and metrics stay readable.
+/// The longest name of a lane, plan or action, in bytes, so that errors and
+/// metrics stay readable.
 pub const LANE_NAME_BYTES_MAX: usize = 64;
+
+/// The most plans a policy may have, `default` among them. Each takes two rows
+/// in the table of limits: one in use, one for the policy that replaces it.
+pub const PLANS_MAX: usize = 256;
+
+/// The most agents that may have overrides at once. Each takes a row of the
+/// table of limits, which a tag word numbers with 16 bits.
+pub const OVERRIDES_MAX: usize = 65_000;
+
+/// The most actions a policy may name: a search takes 12 steps.
+pub const ACTIONS_MAX: usize = 4_096;
+
+/// How many names of unknown actions are kept. The rest is only counted.
+pub(crate) const UNKNOWN_ACTIONS_MAX: usize = 256;
+
+/// The longest curve of waits: the conduct word counts violations in a row
+/// with four bits.
+pub const CURVE_STEPS_MAX: usize = 15;
+
+/// The longest quiet period, and the longest wait of a curve.
+pub const QUIET_MAX: Duration = Duration::from_secs(86_400);
+
+/// The most violations that abuse may be defined by: the conduct word counts
+/// them with six bits.
+pub const ABUSE_VIOLATIONS_MAX: u32 = 63;
+
+/// The longest window in which violations make abuse: the conduct word holds
+/// its age in 15 bits of eighths of a second.
+pub const ABUSE_WINDOW_MAX: Duration = Duration::from_secs(4_095);
 
 /// The largest capacity (burst) of a lane, in tokens.
 pub const CAPACITY_MAX: u64 = 1_000_000_000_000;

@@ -21,6 +21,13 @@ pub enum Error {
         /// How many lanes the policy has; they are numbered from 0.
         lanes: u32,
     },
+    /// The policy has no such plan.
+    UnknownPlan {
+        /// The plan's number as given.
+        plan: u16,
+        /// How many plans the policy has; they are numbered from 0, which is `default`.
+        plans: u16,
+    },
     /// A cost of 0 asks nothing; use `status` to look.
     ZeroCost,
     /// The cost is larger than the lane's capacity, so it can never pass.
@@ -51,6 +58,9 @@ impl fmt::Display for Error {
             }
             Error::UnknownLane { lane, lanes } => {
                 write!(f, "there is no lane {lane}; this policy has {lanes}, numbered from 0")
+            }
+            Error::UnknownPlan { plan, plans } => {
+                write!(f, "there is no plan {plan}; this policy has {plans}, numbered from 0")
             }
             Error::ZeroCost => write!(f, "cost 0 asks nothing; give at least 1, or use status to look"),
             Error::CostAboveCapacity { cost, capacity } => {

@@ -70,26 +70,39 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("tollgate needs a 64-bit target: a slab may be larger than 4 GB");
 
+mod assignments;
 mod bounds;
 mod clock;
+mod conduct;
 mod error;
 mod lane;
 mod limiter;
+mod mapping;
 mod policy;
 mod prefetch;
 mod record;
 mod slab;
 mod sync;
 
+pub use assignments::{Assignment, Assignments};
+#[cfg(feature = "persist")]
+pub use assignments::{AssignmentFile, PersistError};
 pub use bounds::{
-    AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, REFILL_MAX,
+    ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, ACTIONS_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX,
+    CURVE_STEPS_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OVERRIDES_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX,
     TOKENS_PER_SECOND_MAX,
 };
 pub use clock::{Clock, ClockSource, ManualClock, Tick};
+pub use conduct::{Conduct, Violation};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
-pub use limiter::{Limiter, LimiterBuilder, Request, Stats};
-pub use policy::{LaneId, Limit, LimitError, Policy, PolicyBuilder, PolicyError};
+pub use limiter::{ActionLane, Admission, ControlError, Limiter, LimiterBuilder, Request, Stats};
+#[cfg(feature = "config")]
+pub use policy::ConfigError;
+pub use policy::{
+    Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy, PolicyBuilder,
+    PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,
+};
 pub use slab::{IdHash, OnFull};
 
 #[cfg(doctest)]

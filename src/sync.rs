@@ -60,6 +60,26 @@ pub(crate) fn peek(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
+/// An atomic whose loads stay out of loom's search for orders: for words that
+/// are read between two accesses which are part of it. Loom still lets such a
+/// load see every value that its order allows.
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::AtomicU64 as QuietU64;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::AtomicU64 as QuietU64;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+/// Locks, also after a panic of another holder: what these locks guard is
+/// changed in steps that each leave it whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A statistic that no decision depends on: not part of any protocol, so it
 /// stays an ordinary atomic under loom and adds nothing to the models.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
@@ -114,6 +134,20 @@ pub(crate) enum Fault {
     NoFloor,
     /// A newcomer starts afresh in a record that was given up.
     NothingInherited,
+    /// A check reads its row of limits without Acquire.
+    RelaxedRow,
+    /// A change of row leaves the lanes' generations as they are.
+    RowWithoutBump,
+    /// A change of row moves the lanes on before the tag names the new row.
+    BumpBeforeRow,
+    /// A change of plan does not take the locks of the agent's neighbourhood.
+    NoChangeLock,
+    /// A claim does not ask for the agent's assignment under the locks.
+    StaleAssignment,
+    /// A new policy comes into force by writing over the rows in use.
+    RowsInPlace,
+    /// A change of tenant leaves the conduct word as it is.
+    ConductNotBumped,
 }
 
 /// Whether a model has asked for this fault. Always `false` outside models.

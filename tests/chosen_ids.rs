@@ -91,7 +91,7 @@ fn a_million_crafted_ids_are_spread_like_random_ones() {
             5 => characters(&[n << 20, (1 << 40) - (n << 20), 5, 5]),
             // Two characters, one of each id's bits in either.
             6 => characters(&[n & 0x5555_5555, n & 0xaaaa_aaaa, 6, 6, 6]),
-            _ => characters(&[n * 0x9e37_79b9_7f4a_7c15, 7, 7, 7, 7, 7]),
+            _ => characters(&[n.wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, 7, 7, 7, 7]),
         }
     };
     spread_like_random("crafted", (0..1_000_000).map(crafted));

@@ -160,3 +160,15 @@ fn an_error_allocates_nothing() {
     });
     assert_eq!(allocated, 0);
 }
+
+#[test]
+fn finding_the_lane_of_an_action_allocates_nothing() {
+    let policy = Policy::preset("hub").unwrap();
+    let allocated = allocations(|| {
+        for (channel, action) in [("ws", "ping"), ("http", "post_onboard_register"), ("ws", "dance"), ("smtp", "ping")]
+        {
+            let _ = black_box(policy.lane_for(channel, action));
+        }
+    });
+    assert_eq!(allocated, 0);
+}

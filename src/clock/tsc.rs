@@ -474,8 +474,11 @@ mod tests {
                     });
                 }
                 let seconds = || clock.sources.true_nanos() / LINE_NANOS;
-                // Some seconds, and more until every thread has had its share.
-                while seconds() < 9 || readings.iter().any(|readings| readings.load(Relaxed) < 300) {
+                // Some seconds, and more until every thread has had its share, and
+                // until a large difference was met: the reader whose turn it is
+                // to compare must be one that is ahead.
+                let missed = || skew_step > TICKS_PER_MS && !clock.has_fallen_back() && seconds() < 3_000;
+                while seconds() < 9 || missed() || readings.iter().any(|readings| readings.load(Relaxed) < 300) {
                     clock.sources.advance(3 * MILLISECOND);
                     std::thread::yield_now();
                 }

@@ -25,25 +25,29 @@ use crate::bounds::REFILL_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::policy::BucketNumbers;
-use std::num::NonZeroU64;
 
 /// A bucket's limit, ready to compute with. Times are in nanoseconds.
+///
+/// As read from the table it may be torn, made of two limits; then what is
+/// computed from it is thrown away. So nothing here relies on its numbers
+/// fitting together: sums and products wrap, and nothing divides by them
+/// before the exchange has shown the limit to be whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketLimit {
-    ticks_per_token: NonZeroU64,
+    /// 0 only for those that are never limited.
+    ticks_per_token: u64,
     /// Invariant: `capacity * ticks_per_token`, below [`REFILL_MAX`].
     depth: u64,
+    /// 0 if everything is denied, or nothing.
     capacity: u64,
     /// An allowed request warns when less time than this is left in the bucket.
     warn_below: u64,
 }
 
-/// What a request takes from a bucket, in nanoseconds of refill. At least 1,
-/// and at most the depth unless the bucket denies everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Price(u64);
-
 impl BucketLimit {
+    /// The limit of those that are never limited.
+    pub(crate) const EXEMPT: Self = Self { ticks_per_token: 0, depth: 0, capacity: 0, warn_below: 0 };
+
     pub(crate) fn new(numbers: BucketNumbers, warn_below_percent: u8) -> Self {
         let BucketNumbers { ticks_per_token, capacity } = numbers;
         let depth = capacity * ticks_per_token.get();
@@ -51,20 +55,52 @@ impl BucketLimit {
         // Fewer whole tokens than a share of the capacity is fewer than that
         // share rounded up; a capacity of 10^12 times 100 fits.
         let warn_tokens = (capacity * u64::from(warn_below_percent)).div_ceil(100);
-        Self { ticks_per_token, depth, capacity, warn_below: warn_tokens * ticks_per_token.get() }
+        Self {
+            ticks_per_token: ticks_per_token.get(),
+            depth,
+            capacity,
+            warn_below: warn_tokens * ticks_per_token.get(),
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn from_words([ticks_per_token, depth, capacity, warn_below]: [u64; 4]) -> Self {
+        Self { ticks_per_token, depth, capacity, warn_below }
+    }
+
+    pub(crate) const fn to_words(self) -> [u64; 4] {
+        [self.ticks_per_token, self.depth, self.capacity, self.warn_below]
+    }
+
+    pub(crate) const fn is_exempt(&self) -> bool {
+        self.ticks_per_token == 0
+    }
+
+    /// The longest time that a bucket of this limit takes to refill.
+    pub(crate) const fn depth(&self) -> u64 {
+        self.depth
+    }
+
+    /// Whether the bucket can hold this cost at all. One comparison for both
+    /// ends: 0 wraps around to the largest number.
+    #[inline]
+    const fn holds(&self, cost: u64) -> bool {
+        cost.wrapping_sub(1) < self.capacity
     }
 
     /// What `cost` tokens take.
-    pub(crate) fn price(&self, cost: u64) -> Result<Price, Error> {
-        // One comparison for both ends: 0 wraps around to the largest number.
-        if cost.wrapping_sub(1) < self.capacity {
-            // No overflow: at most the depth.
-            return Ok(Price(cost * self.ticks_per_token.get()));
-        }
+    #[inline]
+    const fn price(&self, cost: u64) -> u64 {
+        cost.wrapping_mul(self.ticks_per_token)
+    }
+
+    /// Why a cost that the bucket cannot hold is an error; `None` if the
+    /// bucket denies everything, or nothing.
+    const fn error(&self, cost: u64) -> Option<Error> {
         match (cost, self.capacity) {
-            (0, _) => Err(Error::ZeroCost),
-            (_, 0) => Ok(Price(1)), // More than the depth of 0: always denied.
-            (cost, capacity) => Err(Error::CostAboveCapacity { cost, capacity }),
+            (0, _) => Some(Error::ZeroCost),
+            (_, 0) => None,
+            (cost, capacity) => Some(Error::CostAboveCapacity { cost, capacity }),
         }
     }
 
@@ -79,68 +115,109 @@ impl BucketLimit {
     }
 }
 
-/// What a charge comes to: the debt after it, whether it was allowed or not.
+/// What a charge comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
+    limit: BucketLimit,
+    cost: u64,
+    /// The debt after it, whether it was allowed or not; 0 if the bucket
+    /// cannot hold the cost.
     debt: u64,
     allowed: bool,
 }
 
-/// Takes `price` from the bucket at `now`, if the bucket holds it.
+/// Takes `cost` tokens from the bucket at `now`, if the bucket has them.
 #[inline]
-pub(crate) fn step(word: LaneWord, now: Tick, limit: &BucketLimit, price: Price) -> Outcome<Charge> {
+pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Charge> {
+    if !limit.holds(cost) {
+        return Outcome { next: None, answer: Charge { limit, cost, debt: 0, allowed: false } };
+    }
     let (now, full_at) = (now.as_nanos(), word.time().as_nanos());
     // No overflow: instants are below 2^60 and a price below 2^59.
-    let next = full_at.max(now) + price.0;
-    let debt = next - now;
+    let next = full_at.max(now).wrapping_add(limit.price(cost));
+    let debt = next.wrapping_sub(now);
     let allowed = debt <= limit.depth && next <= Tick::MAX.as_nanos();
-    Outcome { next: allowed.then_some(word.at(Tick::from_nanos(next))), answer: Charge { debt, allowed } }
+    Outcome { next: allowed.then_some(word.at(Tick::from_nanos(next))), answer: Charge { limit, cost, debt, allowed } }
 }
 
 /// Tells what a charge came to.
 #[inline]
-pub(crate) fn verdict(charge: Charge, limit: &BucketLimit, price: Price) -> Verdict {
-    let Charge { debt, allowed } = charge;
+pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
+    let Charge { limit, cost, debt, allowed } = charge;
     let (decision, retry_after_ns, full_in_ns) = if allowed {
         let near = limit.depth - debt < limit.warn_below;
         (if near { Decision::Warn } else { Decision::Allow }, 0, debt)
-    } else if debt > limit.depth && limit.capacity > 0 {
-        (Decision::Deny, debt - limit.depth, debt - price.0)
+    } else if debt > limit.depth {
+        (Decision::Deny, debt - limit.depth, debt - limit.price(cost))
     } else {
-        // Past the range of the clock, and on a lane that denies everything, no wait helps.
-        (Decision::Deny, RETRY_NEVER, debt - price.0)
+        return odd_verdict(limit, cost, debt);
     };
-    Verdict { decision, capacity: limit.capacity, ticks_per_token: limit.ticks_per_token, retry_after_ns, full_in_ns }
+    Ok(Verdict {
+        decision,
+        capacity: limit.capacity,
+        ticks_per_token: limit.ticks_per_token,
+        retry_after_ns,
+        full_in_ns,
+    })
 }
 
-/// Gives `price` back, never beyond full.
-pub(crate) fn refund(word: LaneWord, now: Tick, limit: &BucketLimit, price: Price) -> Outcome<Status> {
-    let full_at = word.time().as_nanos().saturating_sub(price.0).max(now.as_nanos());
-    put(word, now, limit, Tick::from_nanos(full_at))
+/// What is neither allowed nor short of tokens: an error, an exemption, a lane
+/// that denies everything, an instant past the range of the clock.
+#[cold]
+#[inline(never)]
+fn odd_verdict(limit: BucketLimit, cost: u64, debt: u64) -> Result<Verdict, Error> {
+    if let Some(error) = limit.error(cost).filter(|_| !limit.holds(cost)) {
+        return Err(error);
+    }
+    if limit.is_exempt() {
+        return Ok(Verdict::EXEMPT);
+    }
+    Ok(Verdict {
+        decision: Decision::Deny,
+        capacity: limit.capacity,
+        ticks_per_token: limit.ticks_per_token,
+        retry_after_ns: RETRY_NEVER,
+        full_in_ns: debt.saturating_sub(limit.price(cost)),
+    })
+}
+
+/// Gives `cost` tokens back, never beyond full.
+pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
+    if !limit.holds(cost) {
+        let answer = limit.error(cost).map_or_else(|| Ok(status(word, now, limit)), Err);
+        return Outcome { next: None, answer };
+    }
+    let full_at = word.time().as_nanos().saturating_sub(limit.price(cost)).max(now.as_nanos());
+    let Outcome { next, answer } = put(word, now, limit, Tick::from_nanos(full_at));
+    Outcome { next, answer: Ok(answer) }
 }
 
 /// Fills the bucket.
-pub(crate) fn reset(word: LaneWord, now: Tick, limit: &BucketLimit) -> Outcome<Status> {
+pub(crate) fn reset(word: LaneWord, now: Tick, limit: BucketLimit) -> Outcome<Status> {
     put(word, now, limit, now)
 }
 
 /// Brings `full_at` down to `target`; a bucket that is fuller stays as it is.
-fn put(word: LaneWord, now: Tick, limit: &BucketLimit, target: Tick) -> Outcome<Status> {
+fn put(word: LaneWord, now: Tick, limit: BucketLimit, target: Tick) -> Outcome<Status> {
     let next = word.at(target.min(word.time()));
     Outcome { next: (next != word).then_some(next), answer: status(next, now, limit) }
 }
 
 /// The bucket as it stands.
-pub(crate) fn status(word: LaneWord, now: Tick, limit: &BucketLimit) -> Status {
+pub(crate) fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
+    if limit.is_exempt() {
+        return Status::EXEMPT;
+    }
     let debt = word.time().as_nanos().saturating_sub(now.as_nanos());
     let left = limit.depth.saturating_sub(debt);
     let remaining = left / limit.ticks_per_token;
     // What the bucket holds, as time, when it has one whole token more.
-    let next_left = (remaining + 1).min(limit.capacity) * limit.ticks_per_token.get();
+    let next_left = (remaining.wrapping_add(1)).min(limit.capacity).wrapping_mul(limit.ticks_per_token);
     Status {
         remaining,
         capacity: limit.capacity,
-        next_in_ns: (debt + next_left).saturating_sub(limit.depth),
+        ticks_per_token: limit.ticks_per_token,
+        next_in_ns: debt.wrapping_add(next_left).saturating_sub(limit.depth),
         full_in_ns: debt,
     }
 }

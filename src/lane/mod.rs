@@ -15,17 +15,18 @@
 //! └───────────────────────────────────────────┴──────────┘
 //! ```
 //!
-//! A step keeps the generation; only a change of tenant moves it on. So an
-//! exchange that was prepared for one tenant fails on the next, even when a
-//! refund or a reset has brought the time back to what it was. When the
-//! generations start over, the time moves on to the present.
+//! A step keeps the generation; only a change of tenant or of the tenant's
+//! limits moves it on. So an exchange that was prepared for one tenant fails
+//! on the next, even when a refund or a reset has brought the time back to
+//! what it was, and one that was prepared with old limits fails under new
+//! ones. When the generations start over, the time moves on to the present.
 
 pub(crate) mod bucket;
 pub(crate) mod table;
 
-use crate::clock::{TICK_BITS, Tick};
+use crate::clock::{TICK_BITS, Tick, nanos_saturating};
+use crate::record::Word;
 use std::fmt;
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 const GENERATION_BITS: u32 = 4;
@@ -37,15 +38,19 @@ const _: () = assert!(TICK_BITS + GENERATION_BITS == u64::BITS);
 #[repr(transparent)]
 pub(crate) struct LaneWord(u64);
 
-impl LaneWord {
-    pub(crate) const fn from_bits(bits: u64) -> Self {
+impl Word for LaneWord {
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    pub(crate) const fn bits(self) -> u64 {
+    #[inline]
+    fn bits(self) -> u64 {
         self.0
     }
+}
 
+impl LaneWord {
     pub(crate) const fn time(self) -> Tick {
         Tick::from_nanos(self.0 >> GENERATION_BITS)
     }
@@ -83,9 +88,9 @@ impl fmt::Debug for LaneWord {
 
 /// What a step would do: the word to put in place, if any, and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome<A> {
+pub(crate) struct Outcome<A, W = LaneWord> {
     /// `None` leaves the word as it is: a denial writes nothing.
-    pub(crate) next: Option<LaneWord>,
+    pub(crate) next: Option<W>,
     pub(crate) answer: A,
 }
 
@@ -114,7 +119,7 @@ pub struct Verdict {
     pub(crate) capacity: u64,
     /// What is left follows from this and `full_in_ns`; the division waits
     /// until somebody asks.
-    pub(crate) ticks_per_token: NonZeroU64,
+    pub(crate) ticks_per_token: u64,
     pub(crate) retry_after_ns: u64,
     pub(crate) full_in_ns: u64,
 }
@@ -132,28 +137,36 @@ pub enum Decision {
     Warn,
     /// It may not; nothing was charged.
     Deny,
+    /// It may: the agent is never limited, and nothing was charged.
+    Exempt,
 }
 
 impl Verdict {
+    pub(crate) const EXEMPT: Self =
+        Self { decision: Decision::Exempt, capacity: u64::MAX, ticks_per_token: 1, retry_after_ns: 0, full_in_ns: 0 };
+
     /// Whether the request may go on.
     pub const fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// Whether the request may go on, with or without a warning.
+    /// Whether the request may go on, with or without a warning or a limit.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         !matches!(self.decision, Decision::Deny)
     }
 
-    /// Whole tokens left after this request.
+    /// Whole tokens left after this request; `u64::MAX` for an exempt agent.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
-        // A token that is partly missing is missing.
-        self.capacity.saturating_sub(self.full_in_ns.div_ceil(self.ticks_per_token.get()))
+        match self.ticks_per_token {
+            0 => 0, // No verdict has that.
+            // A token that is partly missing is missing.
+            ticks => self.capacity.saturating_sub(self.full_in_ns.div_ceil(ticks)),
+        }
     }
 
-    /// What the lane holds when it is full.
+    /// What the lane holds when it is full; `u64::MAX` for an exempt agent.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.capacity
@@ -175,7 +188,10 @@ impl Verdict {
     /// never is, because the lane is full or denies everything.
     #[must_use]
     pub const fn next_in(&self) -> Option<Duration> {
-        let token = self.ticks_per_token.get();
+        let token = match self.ticks_per_token {
+            0 => return None, // No verdict has that.
+            ticks => ticks,
+        };
         let missing = match self.full_in_ns.div_ceil(token) {
             // In deeper debt than the lane is deep, which a clock that stepped back can show.
             missing if missing > self.capacity => self.capacity,
@@ -195,8 +211,7 @@ impl Verdict {
     /// rate of the limit that was applied. Zero if it denies everything.
     #[must_use]
     pub const fn window(&self) -> Duration {
-        // No overflow: a full refill takes less than ten years.
-        Duration::from_nanos(self.capacity * self.ticks_per_token.get())
+        Duration::from_nanos(self.capacity.saturating_mul(self.ticks_per_token))
     }
 }
 
@@ -205,11 +220,32 @@ impl Verdict {
 pub struct Status {
     pub(crate) remaining: u64,
     pub(crate) capacity: u64,
+    pub(crate) ticks_per_token: u64,
     pub(crate) next_in_ns: u64,
     pub(crate) full_in_ns: u64,
 }
 
 impl Status {
+    pub(crate) const EXEMPT: Self =
+        Self { remaining: u64::MAX, capacity: u64::MAX, ticks_per_token: 1, next_in_ns: 0, full_in_ns: 0 };
+
+    /// The denial of an agent that has to wait for another reason than this lane.
+    pub(crate) fn denied_for(&self, wait: Duration) -> Verdict {
+        Verdict {
+            decision: Decision::Deny,
+            capacity: self.capacity,
+            ticks_per_token: self.ticks_per_token,
+            retry_after_ns: nanos_saturating(wait),
+            full_in_ns: self.full_in_ns,
+        }
+    }
+
+    /// Whether the agent is never limited. Then it has `u64::MAX` left of as many.
+    #[must_use]
+    pub const fn is_exempt(&self) -> bool {
+        self.capacity == u64::MAX
+    }
+
     /// Whole tokens that could be charged now.
     #[must_use]
     pub const fn remaining(&self) -> u64 {

@@ -1,36 +1,153 @@
-//! The table of limits: a row per plan, a column per lane.
+//! The table of limits: rows of plain words, a limit for every lane in each.
+//!
+//! A check finds the row's number in the tag word of its agent's record. A
+//! row that some tag names is never written: a change of limits writes a row
+//! that nobody names, puts its number into the tag, and then moves the lanes
+//! on ([`Record::change_row`](crate::record::Record::change_row)). Only then
+//! is the old row free for others, and a caller that still reads it finds out:
+//! see "Rows" in [`record`](crate::record).
 
 use super::bucket::BucketLimit;
-use crate::policy::{LaneId, Policy};
-use crate::record::tag::PlanId;
+use crate::conduct::ConductNumbers;
+use crate::error::Error;
+use crate::mapping::Words;
+use crate::policy::{BucketNumbers, LaneId, PlanId, Policy};
+use crate::record::tag::{ROWS, Row};
+use crate::sync::{Fault, Ordering, QuietU64, broken};
 
-/// Limits ready to compute with, found by plan and lane.
+/// Words of a limit.
+const LIMIT_WORDS: usize = 4;
+
+/// Limits ready to compute with, found by row and lane; and the numbers of conduct.
 pub(crate) struct LimitTable {
     lanes: usize,
-    /// Invariant: whole rows of `lanes` limits.
-    limits: Box<[BucketLimit]>,
+    /// Row by row, a limit for every lane.
+    limits: Words<[QuietU64; LIMIT_WORDS]>,
+    /// The numbers of conduct, for each parity of the epoch.
+    conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
+    /// How many policies came before the one in force. Its parity tells which
+    /// rows of the plans are in use.
+    epoch: QuietU64,
+    /// How many plans the policy in force has.
+    plans: QuietU64,
 }
 
 impl LimitTable {
-    pub(crate) fn new(policy: &Policy) -> Self {
-        let warn_below_percent = policy.warn_below_percent();
-        let limits: Box<[_]> = policy.numbers().map(|numbers| BucketLimit::new(numbers, warn_below_percent)).collect();
-        Self { lanes: limits.len(), limits }
+    /// A table in which the policy is in force. On refusal, says how many
+    /// bytes were asked for.
+    pub(crate) fn new(policy: &Policy) -> Result<Self, u64> {
+        let lanes = policy.lanes().len();
+        let len = ROWS * lanes;
+        let limits = Words::reserve(len).ok_or((len as u64).saturating_mul(8 * LIMIT_WORDS as u64))?;
+        let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
+        let table =
+            Self { lanes, limits, conduct, epoch: QuietU64::new(0), plans: QuietU64::new(policy.plans().len() as u64) };
+        table.write(Row::EXEMPT, policy.lanes().map(|_| BucketLimit::EXEMPT));
+        table.write_policy(policy, 0);
+        Ok(table)
     }
 
-    /// A lane's limit; the lane is the policy's, the plan is one of the table's.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        size_of_val(&*self.limits) as u64
+    }
+
     #[inline]
-    pub(crate) fn limit(&self, plan: PlanId, lane: LaneId) -> &BucketLimit {
-        &self.limits[plan.index() * self.lanes + lane.index()]
-    }
-
-    /// A plan's row.
-    pub(crate) fn row(&self, plan: PlanId) -> &[BucketLimit] {
-        let start = plan.index() * self.lanes;
-        &self.limits[start..start + self.lanes]
-    }
-
     pub(crate) fn lanes(&self) -> usize {
         self.lanes
+    }
+
+    /// Refuses a plan that the policy does not have.
+    #[inline]
+    pub(crate) fn check_plan(&self, plan: PlanId) -> Result<(), Error> {
+        // Plans only ever become more, and their rows are written first.
+        let plans = self.plans.load(Ordering::Acquire) as u16;
+        if plan.number() < plans { Ok(()) } else { Err(Error::UnknownPlan { plan: plan.number(), plans }) }
+    }
+
+    /// The epoch of the policy in force. Acquire, paired with
+    /// [`enter`](Self::enter): its rows are there.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Puts the policy of this epoch, whose rows are written, in force.
+    pub(crate) fn enter(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Every record has been moved on to the rows of the policy in force:
+    /// those of plans that are new in it may be used.
+    pub(crate) fn admit_plans(&self, plans: usize) {
+        self.plans.store(plans as u64, Ordering::Release);
+    }
+
+    /// Writes the rows of a policy, which come into force with the epoch.
+    pub(crate) fn write_policy(&self, policy: &Policy, epoch: u64) {
+        let row_of = |plan| policy.numbers(plan).map(|numbers| BucketLimit::new(numbers, policy.warn_below_percent()));
+        self.write(Row::unassigned(epoch), row_of(PlanId::DEFAULT));
+        for (plan, _) in policy.plans() {
+            self.write(Row::of_plan(plan, epoch), row_of(plan));
+        }
+        for (word, value) in self.conduct_words(epoch).iter().zip(ConductNumbers::new(policy.conduct()).to_words()) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// Writes the row of an override.
+    pub(crate) fn write_numbers(&self, row: Row, warn_below_percent: u8, numbers: impl Iterator<Item = BucketNumbers>) {
+        self.write(row, numbers.map(|numbers| BucketLimit::new(numbers, warn_below_percent)));
+    }
+
+    /// Release: whoever reads one of these words knows that the row's last
+    /// users have been moved on.
+    fn write(&self, row: Row, limits: impl Iterator<Item = BucketLimit>) {
+        for (lane, limit) in (0..self.lanes).zip(limits) {
+            for (word, value) in self.words(row, lane).iter().zip(limit.to_words()) {
+                word.store(value, Ordering::Release);
+            }
+        }
+    }
+
+    fn conduct_words(&self, epoch: u64) -> &[QuietU64; ConductNumbers::WORDS] {
+        &self.conduct[(epoch & 1) as usize]
+    }
+
+    #[inline]
+    fn words(&self, row: Row, lane: usize) -> &[QuietU64; LIMIT_WORDS] {
+        &self.limits[row.index() * self.lanes + lane]
+    }
+
+    /// A lane's limit in a row. It may be torn if the row is no longer the
+    /// caller's; the exchange, or the last look, that follows then fails.
+    ///
+    /// Acquire, paired with the Release in [`write`](Self::write).
+    #[inline]
+    pub(crate) fn limit(&self, row: Row, lane: LaneId) -> BucketLimit {
+        let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
+        let words = self.words(row, lane.index());
+        BucketLimit::from_words(std::array::from_fn(|word| words[word].load(order)))
+    }
+
+    /// Reads something of the policy in force, entirely of one policy.
+    ///
+    /// The loop ends: each further round is a policy that came into force
+    /// meanwhile. Rows of an epoch are written over only after the next epoch
+    /// has begun, so a reader that sees such a word also sees that.
+    pub(crate) fn of_epoch<T>(&self, read: impl Fn(u64) -> T) -> T {
+        loop {
+            let epoch = self.epoch();
+            let value = read(epoch);
+            if self.epoch() == epoch {
+                return value;
+            }
+        }
+    }
+
+    /// The numbers of conduct in force.
+    pub(crate) fn conduct(&self) -> ConductNumbers {
+        self.of_epoch(|epoch| {
+            let words = self.conduct_words(epoch);
+            ConductNumbers::from_words(std::array::from_fn(|word| words[word].load(Ordering::Acquire)))
+        })
     }
 }

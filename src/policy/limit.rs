@@ -1,5 +1,6 @@
 //! A lane's numbers, in the words people use: so many per period, and a burst.
 
+use super::text::{self, Parts};
 use crate::bounds::{CAPACITY_MAX, REFILL_MAX, TOKENS_PER_SECOND_MAX};
 use std::convert::Infallible;
 use std::fmt;
@@ -147,11 +148,9 @@ impl fmt::Display for Limit {
             return f.write_str("deny");
         };
         write!(f, "{tokens}/")?;
-        let nanos = per.as_nanos();
-        match UNITS.iter().find(|unit| nanos % unit.nanos == 0 && nanos > 0) {
-            Some(unit) if nanos == unit.nanos => f.write_str(unit.names[0])?,
-            Some(unit) => write!(f, "{}{}", nanos / unit.nanos, unit.names[1])?,
-            None => write!(f, "{nanos}ns")?,
+        match text::unit_of(per) {
+            (1, unit) => f.write_str(unit.name())?,
+            (count, unit) => write!(f, "{count}{}", unit.short())?,
         }
         if capacity != tokens {
             write!(f, " burst {capacity}")?;
@@ -160,23 +159,6 @@ impl fmt::Display for Limit {
     }
 }
 
-struct Unit {
-    nanos: u128,
-    /// The full name first, then the one used after a number.
-    names: &'static [&'static str],
-}
-
-/// Longest first, so that a period is written in the largest unit that fits.
-const UNITS: [Unit; 7] = [
-    Unit { nanos: DAY.as_nanos(), names: &["day", "d", "days"] },
-    Unit { nanos: HOUR.as_nanos(), names: &["hour", "h", "hours", "hr"] },
-    Unit { nanos: MINUTE.as_nanos(), names: &["minute", "min", "minutes", "m", "mins"] },
-    Unit { nanos: 1_000_000_000, names: &["second", "s", "seconds", "sec", "secs"] },
-    Unit { nanos: 1_000_000, names: &["millisecond", "ms", "milliseconds"] },
-    Unit { nanos: 1_000, names: &["microsecond", "us", "microseconds"] },
-    Unit { nanos: 1, names: &["nanosecond", "ns", "nanoseconds"] },
-];
-
 impl FromStr for Limit {
     type Err = LimitError;
 
@@ -184,21 +166,21 @@ impl FromStr for Limit {
     /// `"deny"`. Numbers may have underscores; the numbers are checked too.
     fn from_str(text: &str) -> Result<Self, LimitError> {
         let syntax = || LimitError::Syntax { text: text.chars().take(80).collect() };
+        let number = |digits| text::number(digits).ok_or_else(|| too_large(digits));
         let mut parts = Parts(text.trim());
         if parts.0 == "deny" {
             return Ok(Self::deny_all());
         }
-        let tokens = parts.number().ok_or_else(syntax)?;
+        let tokens = number(parts.digits().ok_or_else(syntax)?)?;
         if !parts.take("/") && !parts.take("per") {
             return Err(syntax());
         }
-        let count = parts.number().unwrap_or(1);
-        let unit = parts.word();
-        let unit = UNITS.iter().find(|known| known.names.contains(&unit)).ok_or_else(syntax)?;
-        let nanos = u64::try_from(u128::from(count) * unit.nanos).map_err(|_| syntax())?;
-        let mut limit = Self::new(tokens, Duration::from_nanos(nanos));
+        let count = parts.digits().map_or(Ok(1), number)?;
+        let unit = text::unit_named(parts.word()).ok_or_else(syntax)?;
+        let per = unit.times(count).ok_or_else(|| too_large(&format!("{count}{}", unit.short())))?;
+        let mut limit = Self::new(tokens, per);
         if parts.take("burst") {
-            limit = limit.burst(parts.number().ok_or_else(syntax)?);
+            limit = limit.burst(number(parts.digits().ok_or_else(syntax)?)?);
         }
         if !parts.0.is_empty() {
             return Err(syntax());
@@ -208,38 +190,8 @@ impl FromStr for Limit {
     }
 }
 
-/// What is left to read of a limit's text. Each call takes from the front.
-struct Parts<'a>(&'a str);
-
-impl<'a> Parts<'a> {
-    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
-        let end = self.0.find(|c| !wanted(c)).unwrap_or(self.0.len());
-        let (head, rest) = self.0.split_at(end);
-        self.0 = rest.trim_start();
-        head
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        let mut rest = Self(self.0);
-        let digits = rest.take_while(|c| c.is_ascii_digit() || c == '_');
-        let number = digits.replace('_', "").parse().ok()?;
-        self.0 = rest.0;
-        Some(number)
-    }
-
-    fn word(&mut self) -> &'a str {
-        self.take_while(|c| c.is_ascii_alphabetic())
-    }
-
-    fn take(&mut self, word: &str) -> bool {
-        match self.0.strip_prefix(word) {
-            Some(rest) => {
-                self.0 = rest.trim_start();
-                true
-            }
-            None => false,
-        }
-    }
+fn too_large(number: &str) -> LimitError {
+    LimitError::TooLarge { number: number.chars().take(40).collect() }
 }
 
 impl TryFrom<&str> for Limit {
@@ -279,6 +231,11 @@ pub enum LimitError {
         /// How many tokens a full refill is.
         capacity: u64,
     },
+    /// A number of the text is larger than any that is allowed.
+    TooLarge {
+        /// The number as given, its first 40 characters.
+        number: String,
+    },
     /// The text is not a limit.
     Syntax {
         /// The text as given, its first 80 characters.
@@ -302,6 +259,11 @@ impl fmt::Display for LimitError {
             LimitError::TooSlow { tokens, per, capacity } => write!(
                 f,
                 "{capacity} tokens at {tokens} per {per:?} take ten years or more to refill; allowed is less than {} seconds",
+                REFILL_MAX.as_secs()
+            ),
+            LimitError::TooLarge { number } => write!(
+                f,
+                "{number} is too large; capacities are up to {CAPACITY_MAX}, rates up to {TOKENS_PER_SECOND_MAX} per second, periods less than {} seconds",
                 REFILL_MAX.as_secs()
             ),
             LimitError::Syntax { text } => write!(
@@ -343,19 +305,22 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_limit() {
-        for text in [
-            "",
-            "60",
-            "60/",
-            "/min",
-            "60/fortnight",
-            "60/min burst",
-            "60/min burst 5 x",
-            "-1/s",
-            "1.5/s",
-            "99999999999999999999/s",
-        ] {
+        for text in
+            ["", "60", "60/", "/min", "60/fortnight", "60/min burst", "60/min burst 5 x", "-1/s", "1.5/s", "_/s"]
+        {
             assert!(matches!(text.parse::<Limit>(), Err(LimitError::Syntax { .. })), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_past_every_range_is_named() {
+        for (text, expected) in [
+            ("99999999999999999999/s", "99999999999999999999"),
+            ("1/99999999999999999999s", "99999999999999999999"),
+            ("1/s burst 99_999_999_999_999_999_999", "99_999_999_999_999_999_999"),
+            ("1/300000days", "300000d"),
+        ] {
+            assert_eq!(text.parse::<Limit>(), Err(LimitError::TooLarge { number: expected.into() }), "{text}");
         }
     }
 

@@ -1,12 +1,31 @@
 //! What an operator configures, checked once when it is built.
 
+mod actions;
+mod conduct;
+mod error;
+#[cfg(feature = "config")]
+mod file;
 mod limit;
+mod nearest;
+mod plan;
+pub mod preset;
+mod text;
+pub(crate) mod unknown;
 
+pub use actions::Classified;
+pub use conduct::{ConductError, ConductRules};
+pub use error::PolicyError;
+#[cfg(feature = "config")]
+pub use file::ConfigError;
 pub(crate) use limit::BucketNumbers;
 pub use limit::{Limit, LimitError};
+pub use plan::{OnChange, PlanId};
+pub use preset::UnknownPreset;
+pub use unknown::UnknownActionsSnapshot;
 
-use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX};
-use std::fmt;
+use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use actions::{Actions, ActionsDraft, TierDraft};
+use plan::{Compiled, Plan};
 
 /// A lane's number within its policy, in the order the lanes were named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +50,9 @@ impl LaneId {
     }
 }
 
-/// Named lanes, each with its limit: everything a limiter needs to know.
+/// Named lanes, each with its limit; plans with other limits for them; the
+/// lane of every action; and the rules of conduct: everything an operator
+/// decides.
 ///
 /// ```
 /// use tollgate::{Limit, Policy};
@@ -39,9 +60,12 @@ impl LaneId {
 /// let policy = Policy::builder()
 ///     .lane("ws/light", Limit::per_minute(120))
 ///     .lane("ws/heavy", "10/min burst 20")
+///     .plan("pro", [("ws/heavy", "100/min")])
 ///     .build()?;
 /// let heavy = policy.lane("ws/heavy").expect("named above");
+/// let pro = policy.plan("pro").expect("named above");
 /// assert_eq!(policy.limit(heavy), Some(Limit::per_minute(10).burst(20)));
+/// assert_eq!(policy.plan_limit(pro, heavy), Some(Limit::per_minute(100)));
 ///
 /// let error = Policy::builder().lane("ws/light", "0/min").build().unwrap_err();
 /// assert_eq!(
@@ -52,22 +76,26 @@ impl LaneId {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    lanes: Vec<Lane>,
+    lanes: Vec<String>,
+    /// Invariant: at least one, `default`, and each has a limit for every lane.
+    plans: Vec<Plan>,
+    actions: Actions,
+    conduct: ConductRules,
+    on_change: OnChange,
     warn_below_percent: u8,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Lane {
-    name: String,
-    limit: Limit,
-    /// Invariant: what `limit` compiles to.
-    numbers: BucketNumbers,
 }
 
 impl Policy {
     /// Starts a policy without lanes.
     pub fn builder() -> PolicyBuilder {
-        PolicyBuilder { lanes: Vec::new(), warn_below_percent: 20 }
+        PolicyBuilder {
+            lanes: Vec::new(),
+            plans: Vec::new(),
+            actions: ActionsDraft::default(),
+            conduct: ConductRules::default(),
+            on_change: OnChange::default(),
+            warn_below_percent: 20,
+        }
     }
 
     /// The lane of this name.
@@ -79,13 +107,89 @@ impl Policy {
     /// Every lane with its name, in order.
     pub fn lanes(&self) -> impl ExactSizeIterator<Item = (LaneId, &str)> {
         // Lossless: `build` admits at most `LANES_MAX` lanes.
-        self.lanes.iter().enumerate().map(|(index, lane)| (LaneId(index as u32), lane.name.as_str()))
+        self.lanes.iter().enumerate().map(|(index, lane)| (LaneId(index as u32), lane.as_str()))
     }
 
-    /// A lane's limit.
+    /// The lane of this name, or all lanes of this tier: `heavy` stands for
+    /// `ws/heavy` and `http/heavy`. Empty if there is neither.
+    #[must_use]
+    pub fn lanes_of(&self, lane_or_tier: &str) -> Vec<LaneId> {
+        let is_of_tier = |name: &str| name.rsplit_once('/').is_some_and(|(_, tier)| tier == lane_or_tier);
+        match self.lane(lane_or_tier) {
+            Some(lane) => vec![lane],
+            None => self.lanes().filter(|(_, name)| is_of_tier(name)).map(|(lane, _)| lane).collect(),
+        }
+    }
+
+    /// A lane's limit in the plan `default`.
     #[must_use]
     pub fn limit(&self, lane: LaneId) -> Option<Limit> {
-        self.lanes.get(lane.index()).map(|lane| lane.limit)
+        self.plan_limit(PlanId::DEFAULT, lane)
+    }
+
+    /// The plan of this name.
+    #[must_use]
+    pub fn plan(&self, name: &str) -> Option<PlanId> {
+        self.plans().find(|(_, known)| *known == name).map(|(plan, _)| plan)
+    }
+
+    /// Every plan with its name, in order, `default` first.
+    pub fn plans(&self) -> impl ExactSizeIterator<Item = (PlanId, &str)> {
+        // Lossless: `build` admits at most `PLANS_MAX` plans.
+        self.plans.iter().enumerate().map(|(index, plan)| (PlanId::new(index as u16), plan.name.as_str()))
+    }
+
+    /// A lane's limit in a plan.
+    #[must_use]
+    pub fn plan_limit(&self, plan: PlanId, lane: LaneId) -> Option<Limit> {
+        self.plans.get(plan.index())?.limits.get(lane.index()).map(|compiled| compiled.limit)
+    }
+
+    /// The lane that an action of a channel is charged to. An action that the
+    /// policy does not name goes to the channel's `normal` lane, or to the one
+    /// that [`unknown_actions_to`](PolicyBuilder::unknown_actions_to) says.
+    ///
+    /// `None` if the channel has no such lane, or the policy names no actions.
+    ///
+    /// ```
+    /// use tollgate::{Classified, Policy};
+    ///
+    /// let policy = Policy::builder()
+    ///     .lane("ws/light", "120/min")
+    ///     .lane("ws/normal", "60/min")
+    ///     .actions("ws", "light", ["ping", "status"])
+    ///     .build()?;
+    /// let lane = |name| policy.lane(name).expect("named above");
+    /// assert_eq!(policy.lane_for("ws", "ping"), Some(Classified::Known(lane("ws/light"))));
+    /// assert_eq!(policy.lane_for("ws", "dance"), Some(Classified::Unknown(lane("ws/normal"))));
+    /// assert_eq!(policy.lane_for("http", "ping"), None);
+    /// # Ok::<(), tollgate::PolicyError>(())
+    /// ```
+    #[must_use]
+    pub fn lane_for(&self, channel: &str, action: &str) -> Option<Classified> {
+        self.actions.lane_for(channel, action)
+    }
+
+    /// Every action that the policy names: its channel, its name, its lane.
+    pub fn actions(&self) -> impl Iterator<Item = (&str, &str, LaneId)> {
+        self.actions.iter()
+    }
+
+    /// The tier that takes unknown actions; `None` if the policy names no actions.
+    #[must_use]
+    pub fn unknown_actions_tier(&self) -> Option<&str> {
+        self.actions.unknown_tier()
+    }
+
+    /// What follows from violations.
+    pub fn conduct(&self) -> &ConductRules {
+        &self.conduct
+    }
+
+    /// What becomes of an agent's debt when its limits change.
+    #[must_use]
+    pub fn on_change(&self) -> OnChange {
+        self.on_change
     }
 
     /// A verdict warns when less than this share of the capacity is left.
@@ -94,19 +198,35 @@ impl Policy {
         self.warn_below_percent
     }
 
-    /// What the lanes compute with, in order.
-    pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = BucketNumbers> {
-        self.lanes.iter().map(|lane| lane.numbers)
+    /// The same policy with these plans first, in this order.
+    pub(crate) fn with_plans_first(mut self, first: &[PlanId]) -> Self {
+        let place = |plan: PlanId| first.iter().position(|known| *known == plan).unwrap_or(first.len());
+        let mut plans: Vec<_> = (0..).map(PlanId::new).zip(self.plans).collect();
+        plans.sort_by_key(|(plan, _)| place(*plan)); // Stable: the others stay in their order.
+        self.plans = plans.into_iter().map(|(_, plan)| plan).collect();
+        self
+    }
+
+    /// What a plan's lanes compute with, in order.
+    pub(crate) fn numbers(&self, plan: PlanId) -> impl Iterator<Item = BucketNumbers> {
+        self.plans.get(plan.index()).into_iter().flat_map(|plan| plan.limits.iter().map(|compiled| compiled.numbers))
     }
 }
 
-/// Collects lanes; [`build`](PolicyBuilder::build) checks them all.
+/// Collects lanes and plans; [`build`](PolicyBuilder::build) checks them all.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct PolicyBuilder {
-    lanes: Vec<(String, Result<Limit, LimitError>)>,
+    lanes: Vec<NamedLimit>,
+    plans: Vec<(String, Vec<NamedLimit>)>,
+    actions: ActionsDraft,
+    conduct: ConductRules,
+    on_change: OnChange,
     warn_below_percent: u8,
 }
+
+/// A lane's name and its limit, not checked yet.
+type NamedLimit = (String, Result<Limit, LimitError>);
 
 impl PolicyBuilder {
     /// Adds a lane with its limit: a [`Limit`], or its text.
@@ -115,6 +235,49 @@ impl PolicyBuilder {
         L: TryInto<Limit, Error: Into<LimitError>>,
     {
         self.lanes.push((name.into(), limit.try_into().map_err(Into::into)));
+        self
+    }
+
+    /// Adds a plan: the lanes whose limits differ from the lanes' own.
+    pub fn plan<N, L>(mut self, name: impl Into<String>, limits: impl IntoIterator<Item = (N, L)>) -> Self
+    where
+        N: Into<String>,
+        L: TryInto<Limit, Error: Into<LimitError>>,
+    {
+        let limits = limits.into_iter().map(|(lane, limit)| (lane.into(), limit.try_into().map_err(Into::into)));
+        self.plans.push((name.into(), limits.collect()));
+        self
+    }
+
+    /// Says which actions of a channel are charged to its lane of this tier:
+    /// `.actions("ws", "light", ["ping"])` sends `ping` to `ws/light`.
+    pub fn actions<N: Into<String>>(
+        mut self,
+        channel: impl Into<String>,
+        tier: impl Into<String>,
+        actions: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let actions = actions.into_iter().map(Into::into).collect();
+        self.actions.tiers.push(TierDraft { channel: channel.into(), tier: tier.into(), actions });
+        self
+    }
+
+    /// Sends actions that are not named to this tier of their channel;
+    /// `normal` by default. Every channel with actions must have such a lane.
+    pub fn unknown_actions_to(mut self, tier: impl Into<String>) -> Self {
+        self.actions.unknown_tier = Some(tier.into());
+        self
+    }
+
+    /// Sets the rules of conduct.
+    pub fn conduct(mut self, rules: ConductRules) -> Self {
+        self.conduct = rules;
+        self
+    }
+
+    /// Sets what becomes of an agent's debt when its limits change.
+    pub fn on_change(mut self, on_change: OnChange) -> Self {
+        self.on_change = on_change;
         self
     }
 
@@ -129,8 +292,8 @@ impl PolicyBuilder {
     ///
     /// # Errors
     ///
-    /// The first thing that makes no sense, with the lane's name, the value
-    /// and what is allowed.
+    /// The first thing that makes no sense, with the lane's or plan's name,
+    /// the value and what is allowed.
     pub fn build(self) -> Result<Policy, PolicyError> {
         if self.warn_below_percent > 100 {
             return Err(PolicyError::WarnPercent { percent: self.warn_below_percent });
@@ -138,83 +301,69 @@ impl PolicyBuilder {
         if self.lanes.is_empty() || self.lanes.len() > LANES_MAX {
             return Err(PolicyError::Lanes { lanes: self.lanes.len() });
         }
-        let mut lanes: Vec<Lane> = Vec::with_capacity(self.lanes.len());
+        self.conduct.validate().map_err(PolicyError::Conduct)?;
+        let mut lanes: Vec<String> = Vec::with_capacity(self.lanes.len());
+        let mut limits = Vec::with_capacity(self.lanes.len());
         for (name, limit) in self.lanes {
-            let printable = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
-            if name.is_empty() || name.len() > LANE_NAME_BYTES_MAX || !printable {
+            if !is_name(&name) {
                 return Err(PolicyError::LaneName { lane: name });
             }
-            if lanes.iter().any(|known| known.name == name) {
+            if lanes.contains(&name) {
                 return Err(PolicyError::LaneTwice { lane: name });
             }
-            match limit.and_then(|limit| Ok((limit, limit.compile()?))) {
-                Ok((limit, numbers)) => lanes.push(Lane { name, limit, numbers }),
+            match compile(limit) {
+                Ok(compiled) => limits.push(compiled),
                 Err(problem) => return Err(PolicyError::Limit { lane: name, problem }),
             }
+            lanes.push(name);
         }
-        Ok(Policy { lanes, warn_below_percent: self.warn_below_percent })
+        let mut plans = vec![Plan { name: plan::DEFAULT.to_owned(), limits }];
+        if self.plans.len() >= PLANS_MAX {
+            return Err(PolicyError::Plans { plans: self.plans.len() + 1 });
+        }
+        for (name, changes) in self.plans {
+            let plan = build_plan(name, changes, &lanes, &plans)?;
+            plans.push(plan);
+        }
+        let actions = Actions::build(self.actions, &lanes)?;
+        let Self { conduct, on_change, warn_below_percent, .. } = self;
+        Ok(Policy { lanes, plans, actions, conduct, on_change, warn_below_percent })
     }
 }
 
-/// Why a policy cannot be built.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// A policy has 1 to [`LANES_MAX`] lanes.
-    Lanes {
-        /// How many were named.
-        lanes: usize,
-    },
-    /// A lane's name is empty, too long, or has white space in it.
-    LaneName {
-        /// The name as given.
-        lane: String,
-    },
-    /// Two lanes have one name.
-    LaneTwice {
-        /// The name.
-        lane: String,
-    },
-    /// A lane's limit makes no sense.
-    Limit {
-        /// The lane.
-        lane: String,
-        /// What is wrong with its limit.
-        problem: LimitError,
-    },
-    /// The warning threshold is a share in percent.
-    WarnPercent {
-        /// The value as given.
-        percent: u8,
-    },
+fn is_name(name: &str) -> bool {
+    let printable = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    !name.is_empty() && name.len() <= LANE_NAME_BYTES_MAX && printable
 }
 
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PolicyError::Lanes { lanes } => {
-                write!(f, "a policy of {lanes} lanes; allowed are 1 to {LANES_MAX}")
-            }
-            PolicyError::LaneName { lane } => write!(
-                f,
-                "lane name {lane:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
-            ),
-            PolicyError::LaneTwice { lane } => write!(f, "lane {lane:?} is named twice; names must differ"),
-            PolicyError::Limit { lane, problem } => write!(f, "lane {lane:?}: {problem}"),
-            PolicyError::WarnPercent { percent } => {
-                write!(f, "a warning below {percent} percent; allowed are 0 to 100")
-            }
-        }
-    }
+fn compile(limit: Result<Limit, LimitError>) -> Result<Compiled, LimitError> {
+    let limit = limit?;
+    Ok(Compiled { limit, numbers: limit.compile()? })
 }
 
-impl std::error::Error for PolicyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PolicyError::Limit { problem, .. } => Some(problem),
-            _ => None,
+/// A plan: the limits of `default`, which is the first of `plans`, and its own changes.
+fn build_plan(name: String, changes: Vec<NamedLimit>, lanes: &[String], plans: &[Plan]) -> Result<Plan, PolicyError> {
+    if !is_name(&name) || name == plan::DEFAULT || name == plan::EXEMPT {
+        return Err(PolicyError::PlanName { plan: name });
+    }
+    if plans.iter().any(|known| known.name == name) {
+        return Err(PolicyError::PlanTwice { plan: name });
+    }
+    let mut limits = plans[0].limits.clone();
+    let mut named = vec![false; lanes.len()];
+    for (lane, limit) in changes {
+        let Some(index) = lanes.iter().position(|known| *known == lane) else {
+            return Err(PolicyError::PlanLane { plan: name, lane });
+        };
+        if std::mem::replace(&mut named[index], true) {
+            return Err(PolicyError::PlanLaneTwice { plan: name, lane });
+        }
+        match compile(limit) {
+            Ok(compiled) => limits[index] = compiled,
+            Err(problem) => return Err(PolicyError::PlanLimit { plan: name, lane, problem }),
         }
     }
+    Ok(Plan { name, limits })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -252,5 +401,65 @@ mod tests {
         assert!(error_of(lane("", Limit::per_second(1))).starts_with("lane name \"\""));
         assert!(error_of(lane("a b", Limit::per_second(1))).starts_with("lane name \"a b\""));
         assert!(error_of(lane("a", Limit::per_second(1)).warn_below_percent(101)).contains("101 percent"));
+    }
+
+    #[test]
+    fn a_plan_changes_some_limits_and_keeps_the_others() {
+        let policy = Policy::builder()
+            .lane("ws/heavy", "10/min")
+            .lane("http/heavy", "20/min")
+            .plan("pro", [("http/heavy", "200/min")])
+            .build()
+            .unwrap();
+        let pro = policy.plan("pro").unwrap();
+        assert_eq!(policy.plans().collect::<Vec<_>>(), [(PlanId::DEFAULT, "default"), (pro, "pro")]);
+        let limits = |plan| [0, 1].map(|lane| policy.plan_limit(plan, LaneId::new(lane)).unwrap().to_string());
+        assert_eq!(limits(PlanId::DEFAULT), ["10/minute", "20/minute"]);
+        assert_eq!(limits(pro), ["10/minute", "200/minute"]);
+        assert_eq!(policy.plan_limit(PlanId::new(2), LaneId::new(0)), None);
+    }
+
+    #[test]
+    fn a_tier_stands_for_its_lane_in_every_channel() {
+        let policy = ["ws/light", "ws/heavy", "http/heavy", "heavy/x"]
+            .into_iter()
+            .fold(Policy::builder(), |policy, lane| policy.lane(lane, "1/s"))
+            .build()
+            .unwrap();
+        assert_eq!(policy.lanes_of("heavy"), [LaneId::new(1), LaneId::new(2)]);
+        assert_eq!(policy.lanes_of("ws/heavy"), [LaneId::new(1)]);
+        assert_eq!(policy.lanes_of("huge"), []);
+    }
+
+    #[test]
+    fn a_plan_that_makes_no_sense_is_refused() {
+        let plan = |name: &str, limits: &[(&str, &str)]| {
+            let limits: Vec<_> = limits.iter().map(|(lane, limit)| (*lane, *limit)).collect();
+            Policy::builder().lane("a", "1/s").plan(name, limits)
+        };
+        for name in ["", "default", "exempt", "a b"] {
+            assert!(error_of(plan(name, &[])).starts_with(&format!("plan name {name:?}")));
+        }
+        assert_eq!(error_of(plan("p", &[]).plan("p", [("a", "2/s")])), "plan \"p\" is named twice; names must differ");
+        assert!(error_of(plan("p", &[("b", "1/s")])).starts_with("plan \"p\": there is no lane \"b\""));
+        assert!(error_of(plan("p", &[("a", "1/s"), ("a", "2/s")])).contains("lane \"a\" is named twice"));
+        assert!(error_of(plan("p", &[("a", "0/s")])).starts_with("plan \"p\", lane \"a\": a rate or burst of 0"));
+        let many = (0..256).fold(plan("p", &[]), |policy, i| policy.plan(format!("p{i}"), [("a", "1/s")]));
+        assert_eq!(error_of(many), "a policy of 258 plans; allowed are 1 to 256");
+    }
+
+    #[test]
+    fn conduct_rules_that_make_no_sense_are_refused() {
+        let second = std::time::Duration::from_secs(1);
+        let error = |rules| error_of(Policy::builder().lane("a", "1/s").conduct(rules));
+        let rules = ConductRules::default;
+        assert_eq!(error(rules().with_curve([])), "conduct: a curve of 0 waits; allowed are 1 to 15");
+        assert_eq!(error(rules().with_curve([second; 16])), "conduct: a curve of 16 waits; allowed are 1 to 15");
+        assert!(error(rules().with_curve([std::time::Duration::ZERO])).contains("a wait of 0ns"));
+        assert!(error(rules().with_quiet_period(std::time::Duration::ZERO)).contains("a quiet period of 0ns"));
+        assert!(error(rules().with_quiet_period(second * 90_000)).contains("90000s"));
+        assert!(error(rules().with_abuse_threshold(0, second)).contains("abuse from 0 violations"));
+        assert!(error(rules().with_abuse_threshold(64, second)).contains("allowed are 1 to 63"));
+        assert!(error(rules().with_abuse_threshold(1, second * 5_000)).contains("up to 4095s"));
     }
 }

@@ -7,8 +7,8 @@
 //! └───────┴────────┴────────┴─────┴────────┴─────────┘
 //! ```
 //!
-//! With three to six lanes it is one 64-byte cache line. The last word is kept
-//! for conduct.
+//! With three to six lanes it is one 64-byte cache line. What follows about
+//! lanes holds for the conduct word as well.
 //!
 //! # Why a charge is never lost, doubled, or made to somebody else
 //!
@@ -59,6 +59,35 @@
 //! publishing exchange cannot mistake a tag that was opened and closed again
 //! for its own.
 //!
+//! # Rows
+//!
+//! The tag also names the row of limits that applies. The table of limits is
+//! read after (b), and [`change_row`](Record::change_row) changes the row in
+//! this order, under the region's lock too:
+//!
+//! 1. **write** the new row, which no tag names;
+//! 2. **name** it: an exchange of the tag;
+//! 3. **bump** each lane as above, with the debt that the new limits allow.
+//!
+//! After that the old row is free, and may be written for somebody else.
+//!
+//! *Claim*: if (c) succeeds, or (d) finds the same word, then the limits were
+//! those of one row, whole, that the tag named at (b).
+//!
+//! Number the changes of the record's row, and say (b) read the tag that
+//! change n wrote. That exchange came after the row was written (Release), so
+//! what is read from the row after (b) is what change n wrote or something
+//! later. If a word of the row is later, then its writer came after bump n+1,
+//! since only that frees the row; reading it (Acquire) lets (c) and (d) see
+//! that bump. And the word loaded at (a) is older than bump n+1: otherwise
+//! (b), which comes after, would have seen the tag of change n+1. So (c)
+//! fails and (d) finds another word. If no word is later, the row is whole.
+//!
+//! The same holds for a row of the same policy that another plan has, which
+//! [`check_as`](crate::Limiter::check_as) reads in the place of the tag's own:
+//! such rows are written over only after every record has been moved on to
+//! the rows of the next policy.
+//!
 //! Each exchange is linearised where it succeeds. A denial, a status and a
 //! refund of nothing have no exchange: they look at the lane once more (d),
 //! and the argument for (c) holds for a look that finds the same word. They
@@ -68,19 +97,27 @@ pub(crate) mod tag;
 
 use crate::bounds::RECORD_WORDS_RESERVED;
 use crate::clock::Tick;
+use crate::conduct::ConductWord;
 use crate::lane::{LaneWord, Outcome};
-use crate::policy::LaneId;
+use crate::policy::{LaneId, OnChange};
 use crate::prefetch::prefetch;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
-use tag::TagWord;
+use tag::{Row, TagWord};
+
+/// What a word of a record stands for.
+pub(crate) trait Word: Copy {
+    fn from_bits(bits: u64) -> Self;
+    fn bits(self) -> u64;
+}
 
 /// How a record passes from one tenant to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Succession {
-    /// Only if every lane is idle: nothing is lost.
+    /// Only if every lane is idle and conduct is quiet: nothing is lost.
     Idle,
-    /// The newcomer takes over the lanes as they are, debt and all.
+    /// The newcomer takes over the lanes as they are, debt and all, but not
+    /// the tenant's conduct.
     Inherit,
     /// The lanes start afresh: the tenant is forgotten on purpose.
     Forget,
@@ -89,8 +126,10 @@ pub(crate) enum Succession {
 /// The instants at which a tenant is replaced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Decides what is idle.
+    /// Decides which lanes are idle.
     pub(crate) now: Tick,
+    /// Conduct is quiet if there was no violation after this.
+    pub(crate) quiet_since: Tick,
     /// The clock's own time: a caller's `now` may lie ahead of it, and nothing
     /// that is left in a lane by a change of tenant may.
     pub(crate) clock: Tick,
@@ -143,8 +182,17 @@ impl<'a> Record<'a> {
         prefetch(&self.words[self.start]);
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &'a AtomicU64> {
+    fn lanes(&self) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
         self.words[self.start + 1..][..self.lanes].iter()
+    }
+
+    /// The conduct word follows the lanes.
+    fn conduct_index(&self) -> usize {
+        self.start + 1 + self.lanes
+    }
+
+    fn conduct(&self) -> &'a AtomicU64 {
+        &self.words[self.conduct_index()]
     }
 
     /// Exchanges the tag. Release pairs with [`tag`](Self::tag); Acquire
@@ -161,21 +209,21 @@ impl<'a> Record<'a> {
         self.exchange_tag(seen, seen.opened()).then_some(seen.opened())
     }
 
-    /// Applies a pure step to one lane of the tenant that holds the tag `seen`.
+    /// Applies a pure step to one word of the tenant that holds the tag `seen`.
     ///
     /// `None` means the tag is no longer that: look the agent up again.
     /// `retried` is called after each exchange that another thread won. The
     /// loop is lock-free: a lost round is another caller's success, or an
-    /// eviction that the next look at the tag ends.
-    pub(crate) fn update<A>(
+    /// eviction or a change of row that the next look at the tag ends.
+    fn update<W: Word, A>(
         &self,
         seen: TagWord,
-        lane: LaneId,
-        step: impl Fn(LaneWord) -> Outcome<A>,
+        word: usize,
+        step: impl Fn(W) -> Outcome<A, W>,
         retried: impl Fn(),
     ) -> Option<A> {
         loop {
-            match self.try_update(seen, lane, &step) {
+            match self.try_update(seen, word, &step) {
                 Attempt::Done(answer) => return Some(answer),
                 Attempt::Moved => return None,
                 Attempt::Lost => retried(),
@@ -183,19 +231,45 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// One round of [`update`](Self::update).
+    /// Applies a step to a lane; see [`update`](Self::update).
+    pub(crate) fn update_lane<A>(
+        &self,
+        seen: TagWord,
+        lane: LaneId,
+        step: impl Fn(LaneWord) -> Outcome<A>,
+        retried: impl Fn(),
+    ) -> Option<A> {
+        self.update(seen, self.start + 1 + lane.index(), step, retried)
+    }
+
+    /// Applies a step to the conduct word; see [`update`](Self::update).
+    pub(crate) fn update_conduct<A>(
+        &self,
+        seen: TagWord,
+        step: impl Fn(ConductWord) -> Outcome<A, ConductWord>,
+        retried: impl Fn(),
+    ) -> Option<A> {
+        self.update(seen, self.conduct_index(), step, retried)
+    }
+
+    /// One round of [`update_lane`](Self::update_lane).
     #[inline]
-    pub(crate) fn try_update<A>(
+    pub(crate) fn try_update_lane<A>(
         &self,
         seen: TagWord,
         lane: LaneId,
         step: impl Fn(LaneWord) -> Outcome<A>,
     ) -> Attempt<A> {
-        let lane = &self.words[self.start + 1 + lane.index()];
+        self.try_update(seen, self.start + 1 + lane.index(), step)
+    }
+
+    #[inline]
+    fn try_update<W: Word, A>(&self, seen: TagWord, word: usize, step: impl Fn(W) -> Outcome<A, W>) -> Attempt<A> {
+        let place = &self.words[word];
         // (a) Acquire, paired with the Release of the bump in
         // `replace_tenant`: whoever reads a bumped word sees the tag closed.
         let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };
-        let word = LaneWord::from_bits(lane.load(order));
+        let word = W::from_bits(place.load(order));
         // (b) The proof rests on this second look.
         if self.tag() != seen && !broken(Fault::NoSecondLook) {
             return Attempt::Moved;
@@ -203,31 +277,32 @@ impl<'a> Record<'a> {
         let Outcome { next, answer } = step(word);
         let Some(next) = next else {
             // (d) Nothing to exchange, so look instead whether the word is still there.
-            let same = lane.load(Ordering::Relaxed) == word.bits() || broken(Fault::NoLastLook);
+            let same = place.load(Ordering::Relaxed) == word.bits() || broken(Fault::NoLastLook);
             return if same { Attempt::Done(answer) } else { Attempt::Lost };
         };
         if broken(Fault::ChargeByStore) {
-            lane.store(next.bits(), Ordering::Release);
+            place.store(next.bits(), Ordering::Release);
             return Attempt::Done(answer);
         }
         // (c) Release, so that an evictor that reads the charged word has
         // everything the charging thread did before it; the rest of the
         // argument needs only that an exchange is atomic.
-        match lane.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
+        match place.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => Attempt::Done(answer),
             Err(_) => Attempt::Lost,
         }
     }
 
-    /// Whether every lane has been idle since `since` at the latest. A hint
-    /// unless the tag is closed.
-    pub(crate) fn is_idle(&self, since: Tick) -> bool {
-        self.lanes().all(|lane| LaneWord::from_bits(peek(lane)).is_idle(since))
+    /// Whether every lane has been idle since `moment.now` at the latest, and
+    /// conduct quiet. A hint unless the tag is closed.
+    pub(crate) fn is_idle(&self, moment: Moment) -> bool {
+        let conduct = ConductWord::from_bits(peek(self.conduct()));
+        self.lane_words().all(|word| word.is_idle(moment.now)) && conduct.is_idle(moment.quiet_since)
     }
 
     /// The words as they stand, for ranking victims. A hint.
     pub(crate) fn lane_words(&self) -> impl Iterator<Item = LaneWord> + use<'a> {
-        self.words[self.start + 1..][..self.lanes].iter().map(|lane| LaneWord::from_bits(peek(lane)))
+        self.lanes().map(|lane| LaneWord::from_bits(peek(lane)))
     }
 
     /// Puts `next` in the place of the tenant `seen`, or of nobody.
@@ -246,14 +321,61 @@ impl<'a> Record<'a> {
         if !seen.is_closed() && !self.exchange_tag(seen, closed) {
             return false;
         }
-        for lane in self.lanes() {
-            if !bump(lane, succession, moment) {
-                // Not idle: the tenant gets its tag back, unless it took it.
-                self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
-                return false;
-            }
+        let left = self.lanes().all(|lane| {
+            bump(lane, |word: LaneWord| word.succeeded_by(succession, moment).map(|time| word.moved_on(time, moment)))
+        });
+        if !left || !self.bump_conduct(succession, moment) {
+            // Not idle: the tenant gets its tag back, unless it took it.
+            self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
+            return false;
         }
         self.exchange_tag(closed, next)
+    }
+
+    fn bump_conduct(&self, succession: Succession, moment: Moment) -> bool {
+        if broken(Fault::ConductNotBumped) {
+            return true;
+        }
+        bump(self.conduct(), |word: ConductWord| {
+            let may = succession != Succession::Idle || word.is_idle(moment.quiet_since);
+            may.then(|| word.next_tenancy())
+        })
+    }
+
+    /// Puts the tenant `seen` under another row of limits: it is written, and
+    /// `depth_of` tells the longest debt that it allows on each lane.
+    ///
+    /// The caller holds the lock of the record's region, so nobody else
+    /// changes an open tag.
+    pub(crate) fn change_row(
+        &self,
+        seen: TagWord,
+        row: Row,
+        on_change: OnChange,
+        moment: Moment,
+        depth_of: impl Fn(LaneId) -> u64,
+    ) {
+        let name_row = || {
+            let named = self.exchange_tag(seen, seen.with_row(row));
+            debug_assert!(named, "under the lock an open tag does not change");
+        };
+        if !broken(Fault::BumpBeforeRow) {
+            name_row();
+        }
+        for (index, lane) in self.lanes().enumerate() {
+            if broken(Fault::RowWithoutBump) {
+                break;
+            }
+            let longest = match on_change {
+                OnChange::KeepDebt => depth_of(LaneId::new(index as u32)),
+                OnChange::Reset => 0,
+            };
+            let latest = moment.present().saturating_add(Duration::from_nanos(longest));
+            bump(lane, |word: LaneWord| Some(word.moved_on(word.time().min(latest), moment)));
+        }
+        if broken(Fault::BumpBeforeRow) {
+            name_row();
+        }
     }
 
     /// Lifts the lanes of a vacant record to `floor`. Nobody else writes to
@@ -270,33 +392,47 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Moves a lane on to the next tenancy. `false` if it must be idle and is not.
-///
-/// The loop ends: the tag is closed, so each lost round is a charge by one of
-/// the callers that had passed the second look at the tag before.
-fn bump(lane: &AtomicU64, succession: Succession, moment: Moment) -> bool {
-    let Moment { now, floor, .. } = moment;
-    // A guess; the exchange decides.
-    let mut word = LaneWord::from_bits(peek(lane));
-    loop {
-        let time = match succession {
-            Succession::Idle if !word.is_idle(now) && !broken(Fault::IdleUnchecked) => return false,
-            Succession::Inherit if broken(Fault::NothingInherited) => floor,
-            Succession::Inherit => word.time().max(floor),
-            Succession::Idle | Succession::Forget => word.time().min(moment.present()).max(floor),
-        };
-        // The generations start over: the time moves on, so that the word of
-        // sixteen tenancies ago does not return.
-        let time = match word.is_last_generation() {
+impl LaneWord {
+    /// The time that the next tenant finds. `None` if the lane must be idle
+    /// and is not.
+    fn succeeded_by(self, succession: Succession, moment: Moment) -> Option<Tick> {
+        let Moment { now, floor, .. } = moment;
+        match succession {
+            Succession::Idle if !self.is_idle(now) && !broken(Fault::IdleUnchecked) => None,
+            Succession::Inherit if broken(Fault::NothingInherited) => Some(floor),
+            Succession::Inherit => Some(self.time().max(floor)),
+            Succession::Idle | Succession::Forget => Some(self.time().min(moment.present()).max(floor)),
+        }
+    }
+
+    /// The next generation at this time. When the generations start over, the
+    /// time moves on, so that the word of sixteen generations ago does not return.
+    fn moved_on(self, time: Tick, moment: Moment) -> Self {
+        let time = match self.is_last_generation() {
             true if time > moment.present() => time.saturating_add(Duration::from_nanos(1)),
             true => moment.present(),
             false => time,
         };
-        let next = if broken(Fault::SameGeneration) { word.at(time) } else { word.next_tenancy(time) };
+        if broken(Fault::SameGeneration) { self.at(time) } else { self.next_tenancy(time) }
+    }
+}
+
+/// Moves a word on by an exchange. `false` if `next` says that it must stay.
+///
+/// The loop ends: each lost round is a success of one of the callers that had
+/// passed the second look at the tag before it changed, or of one that came
+/// after a change of row.
+fn bump<W: Word>(place: &AtomicU64, next: impl Fn(W) -> Option<W>) -> bool {
+    // A guess; the exchange decides.
+    let mut word = W::from_bits(peek(place));
+    loop {
+        let Some(next) = next(word) else {
+            return false;
+        };
         // Release, paired with (a) in `update`.
-        match lane.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
+        match place.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
-            Err(bits) => word = LaneWord::from_bits(bits),
+            Err(bits) => word = W::from_bits(bits),
         }
     }
 }
@@ -310,12 +446,13 @@ mod tests {
     #[test]
     fn a_word_does_not_return_when_the_generations_start_over() {
         let now = Tick::from_nanos(5);
-        let moment = Moment { now, clock: now, floor: Tick::ZERO };
+        let moment = Moment { now, quiet_since: now, clock: now, floor: Tick::ZERO };
         for (succession, start) in [(Succession::Idle, 0), (Succession::Forget, 0), (Succession::Inherit, 9)] {
             let first = LaneWord::default().at(Tick::from_nanos(start));
             let lane = AtomicU64::new(first.bits());
             for tenancy in 1..=16 {
-                assert!(bump(&lane, succession, moment));
+                let step = |word: LaneWord| Some(word.moved_on(word.succeeded_by(succession, moment)?, moment));
+                assert!(bump(&lane, step));
                 assert_ne!(peek(&lane), first.bits(), "{succession:?}, tenancy {tenancy}");
             }
         }

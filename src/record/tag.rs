@@ -1,9 +1,9 @@
-//! Who a record belongs to, and under which plan.
+//! Who a record belongs to, and which row of limits applies to it.
 //!
 //! ```text
 //!  63                       17    16    15         0
 //! ┌───────────────────────────┬────────┬────────────┐
-//! │       tag, 47 bits        │ closed │    plan    │
+//! │       tag, 47 bits        │ closed │    row     │
 //! └───────────────────────────┴────────┴────────────┘
 //! ```
 //!
@@ -12,12 +12,14 @@
 //! is never seen half done. A closed tag still names its tenant: the tenant
 //! can open it again, and whoever looks for it knows that it is not absent.
 
+use crate::bounds::PLANS_MAX;
+use crate::policy::PlanId;
 use std::fmt;
 
-const PLAN_BITS: u32 = 16;
-const CLOSED: u64 = 1 << PLAN_BITS;
-const TAG_SHIFT: u32 = PLAN_BITS + 1;
-const PLAN_MASK: u64 = (1 << PLAN_BITS) - 1;
+const ROW_BITS: u32 = 16;
+const CLOSED: u64 = 1 << ROW_BITS;
+const TAG_SHIFT: u32 = ROW_BITS + 1;
+const ROW_MASK: u64 = (1 << ROW_BITS) - 1;
 
 /// The part of an agent's hash that tells it from its neighbours, where a tag
 /// word has it. Never zero.
@@ -34,15 +36,63 @@ impl Tag {
 }
 
 /// The number of a row in the table of limits.
+///
+/// Each plan has a pair of rows, one for each parity of the policy's epoch:
+/// the policy in force uses one, and the policy that replaces it is written
+/// to the other. The first pair is of agents without an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlanId(u16);
+pub(crate) struct Row(u16);
 
-impl PlanId {
-    /// The plan of an agent about which nothing was said.
-    pub(crate) const DEFAULT: Self = Self(0);
+/// How many plans have rows: under loom just enough for the models.
+const PLAN_PAIRS: u16 = if cfg!(loom) { 2 } else { PLANS_MAX as u16 };
+
+/// Rows in all: what the plan bits of a tag word can number.
+pub(crate) const ROWS: usize = if cfg!(loom) { 10 } else { 1 << ROW_BITS };
+
+impl Row {
+    /// The row of agents that are never limited.
+    pub(crate) const EXEMPT: Self = Self(2 * (PLAN_PAIRS + 1));
+
+    /// The row of agents without an assignment.
+    pub(crate) const fn unassigned(epoch: u64) -> Self {
+        Self((epoch & 1) as u16)
+    }
+
+    /// The row of agents that are assigned to a plan.
+    pub(crate) const fn of_plan(plan: PlanId, epoch: u64) -> Self {
+        Self(2 * (plan.number() + 1) + (epoch & 1) as u16)
+    }
+
+    /// Every row that an override may have.
+    pub(crate) fn of_overrides() -> impl Iterator<Item = Self> {
+        (Self::EXEMPT.0 + 1..=(ROWS - 1) as u16).map(Self)
+    }
 
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
+    }
+
+    #[inline]
+    pub(crate) const fn is_unassigned(self) -> bool {
+        self.0 < 2
+    }
+
+    /// Whether it is a row of a plan, or of those without one.
+    pub(crate) const fn is_of_plan(self) -> bool {
+        self.0 < Self::EXEMPT.0
+    }
+
+    /// The row of the same plan under the policy of this epoch.
+    pub(crate) const fn in_epoch(self, epoch: u64) -> Self {
+        debug_assert!(self.is_of_plan());
+        Self(self.0 & !1 | (epoch & 1) as u16)
+    }
+
+    /// The row of the same policy for another plan. This one is of a plan, or
+    /// of those without one.
+    #[inline]
+    pub(crate) const fn for_plan(self, plan: PlanId) -> Self {
+        Self::of_plan(plan, self.0 as u64)
     }
 }
 
@@ -54,8 +104,8 @@ pub(crate) struct TagWord(u64);
 impl TagWord {
     pub(crate) const VACANT: Self = Self(0);
 
-    pub(crate) const fn new(tag: Tag, plan: PlanId) -> Self {
-        Self(tag.0 | plan.0 as u64)
+    pub(crate) const fn new(tag: Tag, row: Row) -> Self {
+        Self(tag.0 | row.0 as u64)
     }
 
     pub(crate) const fn from_bits(bits: u64) -> Self {
@@ -75,7 +125,7 @@ impl TagWord {
     #[inline]
     pub(crate) const fn is_open_to(self, tag: Tag) -> bool {
         // The closed bit is the lowest of these, and clear.
-        (self.0 ^ tag.0) >> PLAN_BITS == 0
+        (self.0 ^ tag.0) >> ROW_BITS == 0
     }
 
     pub(crate) const fn is_vacant(self) -> bool {
@@ -99,8 +149,13 @@ impl TagWord {
         Self(self.0 & !CLOSED)
     }
 
-    pub(crate) const fn plan(self) -> PlanId {
-        PlanId((self.0 & PLAN_MASK) as u16)
+    pub(crate) const fn row(self) -> Row {
+        Row((self.0 & ROW_MASK) as u16)
+    }
+
+    /// The same tenant with another row.
+    pub(crate) const fn with_row(self, row: Row) -> Self {
+        Self(self.0 & !ROW_MASK | row.0 as u64)
     }
 }
 
@@ -112,7 +167,7 @@ impl fmt::Debug for TagWord {
         f.debug_struct("TagWord")
             .field("tag", &format_args!("{:#x}", self.0 >> TAG_SHIFT))
             .field("closed", &self.is_closed())
-            .field("plan", &self.plan().0)
+            .field("row", &self.row().0)
             .finish()
     }
 }
@@ -124,17 +179,36 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_round_trip(hash in 1..1_u64 << 47, other in 1..1_u64 << 47, plan: u16) {
+        fn words_round_trip(hash in 1..1_u64 << 47, other in 1..1_u64 << 47, row: u16, next: u16) {
             let (tag, other) = (Tag::of_hash(hash), Tag::of_hash(other));
-            let word = TagWord::new(tag, PlanId(plan));
+            let word = TagWord::new(tag, Row(row));
             prop_assert!(word.belongs_to(tag) && word.closed().belongs_to(tag));
             prop_assert!(word.is_open_to(tag) && !word.closed().is_open_to(tag));
             prop_assert_eq!(word.is_open_to(other), tag == other);
             prop_assert_eq!(word.belongs_to(other), tag == other);
-            prop_assert_eq!(word.closed().plan(), PlanId(plan));
+            prop_assert_eq!(word.closed().row(), Row(row));
+            prop_assert_eq!(word.with_row(Row(next)), TagWord::new(tag, Row(next)));
             prop_assert!(!word.is_vacant() && !word.is_closed() && word.closed().is_closed());
             prop_assert_eq!(word.closed().opened(), word);
             prop_assert_eq!(TagWord::from_bits(word.bits()), word);
         }
+    }
+
+    #[test]
+    fn rows_of_plans_and_overrides_do_not_overlap() {
+        let last = PlanId::new(PLANS_MAX as u16 - 1);
+        for epoch in 0..4 {
+            let (unassigned, first, last) =
+                (Row::unassigned(epoch), Row::of_plan(PlanId::DEFAULT, epoch), Row::of_plan(last, epoch));
+            assert!(unassigned.is_unassigned() && !first.is_unassigned());
+            assert!(unassigned.0 < first.0 && first.0 < last.0 && last.0 < Row::EXEMPT.0);
+            assert_eq!(unassigned.for_plan(PlanId::DEFAULT), first);
+            assert_eq!(last.in_epoch(epoch), last);
+            assert_ne!(last.in_epoch(epoch + 1), last);
+            assert_eq!(last.in_epoch(epoch + 1).in_epoch(epoch), last);
+        }
+        // One more than agents may have overrides: a change writes the new row before it frees the old.
+        assert!(Row::of_overrides().count() > crate::bounds::OVERRIDES_MAX);
+        assert!(Row::of_overrides().all(|row| !row.is_of_plan() && row != Row::EXEMPT));
     }
 }

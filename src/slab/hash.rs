@@ -100,25 +100,28 @@ impl HashKey {
     }
 
     /// Where the agent belongs. `id` has 1 to [`ID_BYTES_MAX`] bytes.
-    #[inline]
     pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
         debug_assert!((1..=ID_BYTES_MAX).contains(&id.len()));
-        let start = self.starts[id.len()];
-        // Nine to sixteen bytes, the most common, are two characters.
-        let short = id.len().wrapping_sub(9) < SHORT_LENGTHS && self.kind == IdHash::Multilinear;
-        let sum = match (id.first_chunk::<8>(), id.last_chunk::<8>()) {
-            (Some(first), Some(last)) if short => start
-                .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
-                .wrapping_add(product(self.characters[1], u64::from_le_bytes(*last))),
-            _ => self.sum(start, id),
-        };
-        AgentHash::new(scatter((sum >> 64) as u64))
+        self.hash_short(id).unwrap_or_else(|| AgentHash::new(scatter((self.sum(id) >> 64) as u64)))
+    }
+
+    /// The hash of an id of two characters, 9 to 16 bytes: the most common.
+    #[inline]
+    pub(crate) fn hash_short(&self, id: &[u8]) -> Option<AgentHash> {
+        if id.len().wrapping_sub(SHORT_LENGTHS + 1) >= SHORT_LENGTHS || self.kind != IdHash::Multilinear {
+            return None;
+        }
+        let (first, last) = (id.first_chunk()?, id.last_chunk()?);
+        let sum = self.starts[id.len()]
+            .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
+            .wrapping_add(product(self.characters[1], u64::from_le_bytes(*last)));
+        Some(AgentHash::new(scatter((sum >> 64) as u64)))
     }
 
     /// All but the last one to eight bytes in whole characters, then the last
     /// eight bytes, which may overlap: for a given length that is one to one.
     #[inline(never)]
-    fn sum(&self, start: u128, id: &[u8]) -> u128 {
+    fn sum(&self, id: &[u8]) -> u128 {
         if self.kind == IdHash::SipHash13 {
             let [first, second, ..] = self.characters;
             return u128::from(SipHasher13::new_with_keys(first as u64, second as u64).hash(id)) << 64;
@@ -131,7 +134,7 @@ impl HashKey {
         whole
             .chain([last_character(id)])
             .zip(&self.characters)
-            .fold(start, |sum, (character, key)| sum.wrapping_add(product(*key, character)))
+            .fold(self.starts[id.len()], |sum, (character, key)| sum.wrapping_add(product(*key, character)))
     }
 }
 
@@ -167,7 +170,7 @@ impl fmt::Debug for HashKey {
 }
 
 /// An agent's hash: its home, its tag and its fingerprint.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AgentHash(u64);
 
 impl AgentHash {
@@ -194,6 +197,11 @@ impl AgentHash {
     #[inline]
     pub(crate) fn tag(self) -> Tag {
         Tag::of_hash(self.0)
+    }
+
+    /// One of `shards` shares of all agents.
+    pub(crate) fn shard(self, shards: usize) -> usize {
+        (self.0 >> 16) as usize % shards
     }
 
     /// Eight bits of the tag, for the array of fingerprints. Never 0.

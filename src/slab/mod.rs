@@ -19,7 +19,6 @@
 
 pub(crate) mod fingerprints;
 pub(crate) mod hash;
-mod mapping;
 #[cfg(all(test, loom))]
 mod models;
 mod region;
@@ -27,16 +26,16 @@ mod tenancy;
 
 pub use hash::IdHash;
 pub use tenancy::OnFull;
-pub(crate) use tenancy::{Newcomer, Refusal};
+pub(crate) use tenancy::{Newcomer, Refusal, RowChange};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
+use crate::mapping::Words;
 use crate::record::Record;
 use crate::record::tag::TagWord;
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
 use fingerprints::{Fingerprint, GROUP, Group};
 use hash::{AgentHash, HashKey};
-use mapping::Words;
 use region::{REGION_WORDS, Region};
 
 /// "tollgate" read as a number, so that a stray mapping can be told for what it is.
@@ -141,7 +140,8 @@ impl Slab {
     /// Reserves a slab. On refusal, says how many bytes were asked for.
     pub(crate) fn new(geometry: Geometry, key: HashKey) -> Result<Self, u64> {
         let len = geometry.words();
-        let words = Words::reserve(len).ok_or((len as u64).saturating_mul(8))?;
+        let words: Words = Words::reserve(len).ok_or((len as u64).saturating_mul(8))?;
+        words.ask_for_huge_pages();
         let slab = Self {
             words,
             key,
@@ -174,9 +174,13 @@ impl Slab {
         self.geometry.records as u64
     }
 
-    #[inline]
     pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
         self.key.hash(id)
+    }
+
+    #[inline]
+    pub(crate) fn hash_short(&self, id: &[u8]) -> Option<AgentHash> {
+        self.key.hash_short(id)
     }
 
     #[inline]

@@ -34,6 +34,15 @@
 //! its own eviction is always among those. What is remembered never lies in
 //! the clock's future, whatever `now` a caller brings.
 //!
+//! # Assignments
+//!
+//! Which row of limits an agent has is decided outside the slab. A claim asks
+//! for it, and a change of it is made, under the locks of the agent's
+//! neighbourhood: a claim publishes the row that was decided before it, and a
+//! change that comes after finds the record. An agent that is being evicted
+//! still shows its tag, so a change finds it too; the eviction is over by
+//! then, since it held the lock.
+//!
 //! # Forks
 //!
 //! A child goes on with its own copy of the slab. A lock that another thread
@@ -47,7 +56,8 @@ use super::region::RegionGuard;
 use super::{Found, Position, Slab};
 use crate::bounds::LOSSY_TRIES_MAX;
 use crate::clock::Tick;
-use crate::record::tag::{PlanId, TagWord};
+use crate::policy::{LaneId, OnChange};
+use crate::record::tag::{Row, TagWord};
 use crate::record::{Moment, Record, Succession};
 use crate::sync::{Fault, broken};
 
@@ -70,21 +80,41 @@ pub enum OnFull {
 #[derive(Clone, Copy)]
 pub(crate) struct Newcomer<'a> {
     pub(crate) hash: AgentHash,
-    pub(crate) plan: PlanId,
+    /// The row of limits that applies to it, asked for under the locks.
+    pub(crate) row: &'a dyn Fn() -> Row,
     pub(crate) now: Tick,
+    /// Conduct is quiet if there was no violation after this.
+    pub(crate) quiet_since: Tick,
     /// The clock's own time: no later instant is remembered for an eviction.
     pub(crate) clock: Tick,
     pub(crate) on_full: OnFull,
     /// How much a record would lose if it were given up: its largest share of
     /// debt over all lanes.
     pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> u64,
-    /// Whether the request would pass if the newcomer inherited this record.
-    pub(crate) passes: &'a dyn Fn(Record<'_>) -> bool,
+    /// Whether the request would pass if the newcomer, with its row, inherited
+    /// this record.
+    pub(crate) passes: &'a dyn Fn(Row, Record<'_>) -> bool,
 }
 
 impl Newcomer<'_> {
-    fn tag(&self) -> TagWord {
-        TagWord::new(self.hash.tag(), self.plan)
+    fn moment(&self, floor: Tick) -> Moment {
+        Moment { now: self.now, quiet_since: self.quiet_since, clock: self.clock, floor }
+    }
+}
+
+/// A change of the limits of agents that hold records.
+pub(crate) struct RowChange<'a> {
+    pub(crate) on_change: OnChange,
+    /// The clock's own time.
+    pub(crate) clock: Tick,
+    /// The longest debt that a row allows on a lane.
+    pub(crate) depth_of: &'a dyn Fn(Row, LaneId) -> u64,
+}
+
+impl RowChange<'_> {
+    fn apply(&self, record: Record<'_>, seen: TagWord, row: Row) {
+        let moment = Moment { now: self.clock, quiet_since: Tick::ZERO, clock: self.clock, floor: Tick::ZERO };
+        record.change_row(seen, row, self.on_change, moment, |lane| (self.depth_of)(row, lane));
     }
 }
 
@@ -93,8 +123,8 @@ pub(crate) enum Refusal<'a> {
     /// None may be given up.
     Full,
     /// The one that would be given up has so much debt that the request would
-    /// be denied all the same; so its tenant keeps it.
-    Denied(Record<'a>),
+    /// be denied all the same; so its tenant keeps it. The row is the newcomer's.
+    Denied(Row, Record<'a>),
 }
 
 /// The locks of a neighbourhood: its home's region, and the next if it
@@ -169,20 +199,23 @@ impl Slab {
     /// Finds the agent or gives it a record, and keeps others from taking
     /// that away until the result is dropped.
     pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claimed<'_>, Refusal<'_>> {
+        let stale_row = broken(Fault::StaleAssignment).then(|| (newcomer.row)());
         let locks = self.lock(newcomer.hash);
         if let Some(found) = self.find(newcomer.hash) {
             return Ok(Claimed { found, floor: Tick::ZERO, _locks: locks });
         }
+        let row = stale_row.unwrap_or_else(|| (newcomer.row)());
+        let tag = TagWord::new(newcomer.hash.tag(), row);
         let floor = locks.evicted_at();
-        let found = match self.take_vacant(&locks, newcomer).or_else(|| self.take_idle(&locks, newcomer)) {
+        let found = match self.take_vacant(&locks, newcomer, tag).or_else(|| self.take_idle(&locks, newcomer, tag)) {
             Some(found) => found,
             None if newcomer.on_full == OnFull::Deny => return Err(Refusal::Full),
-            None => self.take_least_in_debt(&locks, newcomer)?,
+            None => self.take_least_in_debt(&locks, newcomer, tag)?,
         };
         Ok(Claimed { found, floor, _locks: locks })
     }
 
-    fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>) -> Option<Found<'_>> {
+    fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
         // Its favourite place if that is vacant, else the first that is.
         let favourite = newcomer.hash.slot();
         let position = self.neighbourhood(newcomer.hash).find_map(|group| {
@@ -191,45 +224,53 @@ impl Slab {
             let position = |slot| Some(group * GROUP + slot).filter(|position| *position < self.geometry.records);
             at_home.and_then(position).or_else(|| shown.vacant().and_then(position))
         })?;
-        let found = self.settle(locks, newcomer, position, TagWord::VACANT, Succession::Idle);
+        let found = self.settle(newcomer.moment(locks.evicted_at()), tag, position, TagWord::VACANT, Succession::Idle);
         debug_assert!(found.is_some(), "under the lock a vacant fingerprint is a vacant record");
         locks.of(self.region_of(position)).count_claim();
         found
     }
 
-    fn take_idle(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>) -> Option<Found<'_>> {
+    fn take_idle(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
         self.positions(newcomer.hash).find_map(|position| {
             let record = self.record(position);
             let seen = record.tag();
-            if seen.is_vacant() || !record.is_idle(newcomer.now) {
+            // The newcomer does not heed this very eviction: it is another agent's.
+            let moment = newcomer.moment(locks.evicted_at());
+            if seen.is_vacant() || !record.is_idle(moment) {
                 return None;
             }
             let region = locks.of(self.region_of(position));
-            // The newcomer does not heed this very eviction: it is another agent's.
-            let floor = locks.evicted_at();
             region.raise_evicted_at(newcomer.now.min(newcomer.clock));
-            let found = self.settle_above(floor, newcomer, position, seen, Succession::Idle)?;
+            let found = self.settle(moment, tag, position, seen, Succession::Idle)?;
             region.count_idle_eviction(true);
             Some(found)
         })
     }
 
     /// Gives up the record with the least debt, if the newcomer's request
-    /// then passes. A try fails if the tenant returned at that very moment;
-    /// such a tenant is busy, so the next best is tried, each record once.
-    fn take_least_in_debt(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>) -> Result<Found<'_>, Refusal<'_>> {
+    /// then passes; never that of an agent with an assignment. A try fails if
+    /// the tenant returned at that very moment; such a tenant is busy, so the
+    /// next best is tried, each record once.
+    fn take_least_in_debt(
+        &self,
+        locks: &Locks<'_>,
+        newcomer: &Newcomer<'_>,
+        tag: TagWord,
+    ) -> Result<Found<'_>, Refusal<'_>> {
         let mut tried = [Position::MAX; LOSSY_TRIES_MAX];
         for round in 0..LOSSY_TRIES_MAX {
             let (position, seen) = self
                 .positions(newcomer.hash)
                 .filter(|position| !tried.contains(position))
                 .map(|position| (position, self.record(position).tag()))
+                .filter(|(_, seen)| seen.row().is_unassigned())
                 .min_by_key(|(position, seen)| (newcomer.ranking)(*seen, self.record(*position)))
                 .ok_or(Refusal::Full)?;
-            if !(newcomer.passes)(self.record(position)) {
-                return Err(Refusal::Denied(self.record(position)));
+            if !(newcomer.passes)(tag.row(), self.record(position)) {
+                return Err(Refusal::Denied(tag.row(), self.record(position)));
             }
-            if let Some(found) = self.settle(locks, newcomer, position, seen, Succession::Inherit) {
+            let moment = newcomer.moment(locks.evicted_at());
+            if let Some(found) = self.settle(moment, tag, position, seen, Succession::Inherit) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
                 return Ok(found);
             }
@@ -241,30 +282,44 @@ impl Slab {
     /// Puts the newcomer in the place of `seen`.
     fn settle(
         &self,
-        locks: &Locks<'_>,
-        newcomer: &Newcomer<'_>,
-        position: Position,
-        seen: TagWord,
-        succession: Succession,
-    ) -> Option<Found<'_>> {
-        self.settle_above(locks.evicted_at(), newcomer, position, seen, succession)
-    }
-
-    fn settle_above(
-        &self,
-        floor: Tick,
-        newcomer: &Newcomer<'_>,
+        moment: Moment,
+        tag: TagWord,
         position: Position,
         seen: TagWord,
         succession: Succession,
     ) -> Option<Found<'_>> {
         let record = self.record(position);
-        let tag = newcomer.tag();
-        let moment = Moment { now: newcomer.now, clock: newcomer.clock, floor };
         record.replace_tenant(seen, tag, succession, moment).then(|| {
-            self.show(position, Fingerprint::of(newcomer.hash));
+            self.show(position, Fingerprint::of_tag(tag));
             Found { record, tag, position }
         })
+    }
+
+    /// Changes the agent's row to the one that `decide` names under the locks.
+    pub(crate) fn change_row(&self, hash: AgentHash, change: &RowChange<'_>, decide: impl FnOnce() -> Row) {
+        let locks = (!broken(Fault::NoChangeLock)).then(|| self.lock(hash));
+        let row = decide();
+        if let Some(found) = self.find(hash) {
+            change.apply(found.record, found.tag, row);
+        }
+        drop(locks);
+    }
+
+    /// Changes the row of every agent that holds a record, where `next` names
+    /// another one. Takes one region's lock at a time.
+    pub(crate) fn change_rows(&self, change: &RowChange<'_>, next: impl Fn(Row) -> Row) {
+        for region in 0..self.geometry.regions() {
+            let _guard = self.lock_region(region);
+            for position in self.positions_of(region) {
+                let record = self.record(position);
+                let seen = record.tag();
+                let row = next(seen.row());
+                if !seen.is_vacant() && row != seen.row() {
+                    debug_assert!(!seen.is_closed(), "whoever closes a tag holds this lock until it is open again");
+                    change.apply(record, seen, row);
+                }
+            }
+        }
     }
 
     /// Vacates the agent's record, whatever it holds. `false` if it has none.
@@ -276,7 +331,7 @@ impl Slab {
         let Some(found) = self.find(hash) else {
             return false;
         };
-        let moment = Moment { now, clock, floor: locks.evicted_at() };
+        let moment = Moment { now, quiet_since: Tick::ZERO, clock, floor: locks.evicted_at() };
         if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment) {
             self.show(found.position, Fingerprint::VACANT);
             locks.of(self.region_of(found.position)).count_forgotten();
@@ -284,11 +339,12 @@ impl Slab {
         true
     }
 
-    /// Vacates every record that has been idle since `since`, and says how
-    /// many. `clock` is the clock's own time.
+    /// Vacates every record whose lanes have been idle since `since` and whose
+    /// conduct was quiet then, with no violation after `quiet_since`, and says
+    /// how many. `clock` is the clock's own time.
     ///
     /// Takes one region's lock at a time.
-    pub(crate) fn sweep(&self, since: Tick, clock: Tick) -> u64 {
+    pub(crate) fn sweep(&self, since: Tick, quiet_since: Tick, clock: Tick) -> u64 {
         let mut swept = 0;
         for region in 0..self.geometry.regions() {
             let guard = self.lock_region(region);
@@ -299,10 +355,10 @@ impl Slab {
                 }
                 let record = self.record(position);
                 let seen = record.tag();
-                if !record.is_idle(since) {
+                let moment = Moment { now: since, quiet_since, clock, floor: guard.evicted_at() };
+                if !record.is_idle(moment) {
                     continue;
                 }
-                let moment = Moment { now: since, clock, floor: guard.evicted_at() };
                 guard.raise_evicted_at(since.min(clock));
                 if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, moment) {
                     self.show(position, Fingerprint::VACANT);

@@ -200,7 +200,7 @@ fn pin(nth: usize) {
 /// Times single calls, each between two fenced reads of the counter.
 ///
 /// Included in every figure: the fences and one read of the counter (15 to 25
-/// ns). A call that takes longer than [`SLOW_NS`] is charged with its CPU
+/// ns). A call that takes longer than `SLOW_NS` is charged with its CPU
 /// time: what the thread spent off the core since the last look at its CPU
 /// clock is taken away, so that other processes do not count, while page
 /// faults and the kernel's work for the caller do.

@@ -47,7 +47,7 @@ impl Misses {
 }
 
 /// Asks for huge pages; no matter if refused.
-fn advise_huge(start: *mut u8, bytes: usize) {
+pub(crate) fn advise_huge(start: *mut u8, bytes: usize) {
     const PAGE: usize = 4096;
     let skipped = start.align_offset(PAGE);
     if bytes < skipped + PAGE {

@@ -27,7 +27,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Clock, ClockSource, Error, LaneId, Limit, Limiter, Policy, Request, Tick, Verdict};
+use tollgate::{Clock, ClockSource, Error, IdHash, LaneId, Limit, Limiter, Policy, Request, Tick, Verdict};
 
 /// The clock of "ours" in every row: the one line to change.
 #[must_use]
@@ -88,10 +88,17 @@ pub fn policy() -> Policy {
         .expect("a valid policy")
 }
 
-/// Our limiter for so many agents.
+/// Our limiter for so many agents, with the default hash.
 #[must_use]
 pub fn limiter(agents: usize) -> Limiter {
-    Limiter::builder(policy()).agents(agents as u64).clock(our_clock()).build().expect("memory for the slab")
+    limiter_with(IdHash::default(), agents)
+}
+
+/// Our limiter for so many agents, with this hash.
+#[must_use]
+pub fn limiter_with(hash: IdHash, agents: usize) -> Limiter {
+    let builder = Limiter::builder(policy()).agents(agents as u64).clock(our_clock()).hash(hash);
+    builder.build().expect("memory for the slab")
 }
 
 /// Something that can be run over a stream of ids.

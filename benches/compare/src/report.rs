@@ -51,6 +51,20 @@ pub fn forms(rows: &[Row]) -> String {
     text
 }
 
+/// The hashes side by side: the default, multilinear, and SipHash-1-3.
+#[must_use]
+pub fn hashes(rows: &[Row]) -> String {
+    let mut text =
+        String::from("| # | what | unit | multilinear | SipHash-1-3 | more |\n|---|---|---|---:|---:|---:|\n");
+    for row in rows {
+        if let (Some(ours), Some(sip)) = (row.figures.get(&Who::Ours), row.figures.get(&Who::OursSip)) {
+            let cells = [*ours, *sip, sip - ours].map(number);
+            let _ = writeln!(text, "| {} | {} | {} | {} |", row.name, row.what, row.unit, cells.join(" | "));
+        }
+    }
+    text
+}
+
 /// The pieces of the floor, from the row of the hot agent.
 #[must_use]
 pub fn pieces(rows: &[Row]) -> String {

@@ -249,7 +249,7 @@ impl TollgateLayerBuilder {
         if let Some(network) = trusted.everyone() {
             return Err(BuildError::TrustedEverybody { network });
         }
-        let policy = self.limiter.policy();
+        let policy: &Policy = &self.limiter.policy();
         let others = match (self.lane, policy.lanes().len()) {
             (Some(name), _) => Some(lane(policy, &name)?),
             (None, _) if self.pass_others => None,

@@ -3,16 +3,17 @@
 //!
 //! The modes are `loop` (the stream of ids and nothing else), `allowed` and
 //! `denied` with our clock, `allowed-now` and `denied-now` at the caller's own
-//! `now`, `thousand-now` over 1,000 agents in random order, `clock` (says what our clock reads) and `syscalls`.
+//! `now`, `thousand-now` over 1,000 agents in random order, `sip` and
+//! `sip-now` (allowed, with SipHash-1-3), `clock` (says what our clock reads) and `syscalls`.
 //! Included in a count is everything the loops below do; start-up and first
 //! contacts cancel when two counts are subtracted.
 
 use compare::ids::{Id, Pattern, Random, draws};
-use compare::peers::{Lane, limiter, our_clock, slice};
+use compare::peers::{Lane, limiter, limiter_with, our_clock, slice};
 use compare::rows::exercise;
 use std::hint::black_box;
 use std::process::ExitCode;
-use tollgate::{Limiter, Tick};
+use tollgate::{IdHash, Limiter, Tick};
 
 /// Ids in the stream: few enough to stay in the first cache.
 const STREAM: usize = 1_000;
@@ -73,6 +74,8 @@ fn main() -> ExitCode {
         "allowed-now" => at_own_now(&limiter(1), Lane::Allowed, &hot, rounds),
         "denied-now" => at_own_now(&limiter(1), Lane::Denied, &hot, rounds),
         "thousand-now" => at_own_now(&limiter(STREAM), Lane::Allowed, &Pattern::Random.ids(STREAM), rounds),
+        "sip" => at_our_clock(&limiter_with(IdHash::SipHash13, 1), Lane::Allowed, &hot, rounds),
+        "sip-now" => at_own_now(&limiter_with(IdHash::SipHash13, 1), Lane::Allowed, &hot, rounds),
         "clock" => println!("{:?}", our_clock().source()),
         "syscalls" => syscalls(checks),
         _ => {

@@ -1,14 +1,18 @@
 //! Who takes part in a row, and the streams of ids they are given.
 //!
-//! The forms of ours (own clock, OS clock, own `now`, batch) share one slab.
+//! The forms of ours (own clock, OS clock, own `now`, batch) share one slab,
+//! those with SipHash-1-3 another.
 //! Before each timed stretch a quarter of it runs untimed.
 
 use super::Who;
 use crate::floor::{Floor, Piece, Tsc};
 use crate::ids::{Id, Random, draws};
 use crate::measure::{Samples, Work, interleaved, one_thread};
-use crate::peers::{Contestant, Governor, Lane, OneLane, Ours, OursBatch, OursNow, OursOs, SixLanes, limiter};
+use crate::peers::{
+    Contestant, Governor, Lane, OneLane, Ours, OursBatch, OursNow, OursOs, SixLanes, limiter, limiter_with,
+};
 use std::sync::Arc;
+use tollgate::IdHash;
 
 /// Contestants with their names, in the order in which they are rotated.
 #[derive(Default)]
@@ -39,6 +43,13 @@ impl Field {
             .with(Who::Governor, Governor::new(lane))
             .with(Who::DashMap, SixLanes::new(agents, lane, tsc))
             .with(Who::DashMapOneLane, OneLane::new(agents, lane, tsc))
+    }
+
+    /// Ours with SipHash-1-3, single calls and batches.
+    pub(super) fn siphash(self, agents: usize, lane: Lane, batch: usize) -> Self {
+        let limiter = Arc::new(limiter_with(IdHash::SipHash13, agents));
+        self.with(Who::OursSip, Ours::new(Arc::clone(&limiter), lane))
+            .with(Who::OursSipBatch, OursBatch::new(limiter, lane, batch))
     }
 
     pub(super) fn get(&self, index: usize) -> &dyn Contestant {

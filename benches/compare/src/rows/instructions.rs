@@ -148,7 +148,9 @@ fn measure(mut row: Row) -> Result<Row, String> {
     let (allowed, denied) = (count(&program, "allowed")?, count(&program, "denied")?);
     let (allowed_now, denied_now) = (count(&program, "allowed-now")?, count(&program, "denied-now")?);
     let thousand = count(&program, "thousand-now")?;
-    row.figures = Figures::from([(Who::Ours, allowed.total), (Who::OursNow, allowed_now.total)]);
+    let (sip, sip_now) = (count(&program, "sip")?, count(&program, "sip-now")?);
+    row.figures =
+        Figures::from([(Who::Ours, allowed.total), (Who::OursNow, allowed_now.total), (Who::OursSip, sip.total)]);
     row.bars = vec![Bar::at_most(120.0, "allowed", allowed.total), Bar::at_most(110.0, "denied", denied.total)];
     row.notes = vec![
         format!("the loop alone: {:.1}, included; our clock under valgrind: {}", bare.total, clock(&program)),
@@ -161,6 +163,7 @@ fn measure(mut row: Row) -> Result<Row, String> {
             allowed_now.of("slab/hash.rs"),
             allowed_now.of("core/num/")
         ),
+        format!("SipHash-1-3 at the caller's own `now`: allowed {:.1}", sip_now.total),
         format!("allowed, by source file: {}", allowed.shares()),
         format!("denied, by source file: {}", denied.shares()),
         format!("own `now`, allowed, by source file: {}", allowed_now.shares()),

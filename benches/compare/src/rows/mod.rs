@@ -6,6 +6,7 @@ mod chosen;
 mod field;
 mod instructions;
 mod latency;
+mod layouts;
 mod memory;
 mod population;
 mod two_threads;
@@ -28,6 +29,10 @@ pub enum Who {
     OursNow,
     /// Ours in batches.
     OursBatch,
+    /// Ours with SipHash-1-3.
+    OursSip,
+    /// Ours with SipHash-1-3, in batches.
+    OursSipBatch,
     /// Ours on one thread, where the row is about two.
     OursAlone,
     /// Counter, load and exchange.
@@ -219,6 +224,12 @@ impl Session {
         ];
         let wanted = rows.into_iter().filter(|(name, _)| self.effort.wants(name)).collect::<Vec<_>>();
         wanted.into_iter().map(|(_, measure)| measure(self)).collect()
+    }
+
+    /// What each way to find a record costs, if `LAYOUTS` were asked for.
+    #[must_use]
+    pub fn layouts(&self) -> Option<String> {
+        self.effort.wants("LAYOUTS").then(|| layouts::report(self))
     }
 
     /// Figures against number of agents, for the plot.

@@ -1,0 +1,279 @@
+//! The file that keeps assignments: who may write it, and how it is replaced.
+
+use super::error::PersistError;
+use super::{Assignment, Assignments, read, write};
+use rustix::fs::FlockOperation::NonBlockingLockExclusive;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+/// How many symbolic links are followed one after another, as on Linux.
+const LINKS_MAX: usize = 40;
+
+/// One readable file that keeps assignments across restarts.
+///
+/// It is JSON, an agent a line and sorted by id, so that it can be compared
+/// and edited by hand while no limiter uses it:
+///
+/// ```json
+/// {
+///   "version": 1,
+///   "agents": [
+///     {"agent": "agent-7", "plan": "pro", "overrides": {"ws/heavy": "100/minute"}},
+///     {"agent": "agent-8", "exempt": true},
+///     {"agent": {"base64": "/w=="}, "plan": "free"}
+///   ]
+/// }
+/// ```
+///
+/// An id is a string if it is UTF-8, else base64. `plan`, `overrides` and
+/// `exempt` may be left out. A limit is its text. Whatever is not understood
+/// is an error that names the line, and the file is left as it is.
+///
+/// **One writer.** The file `NAME.lock` beside it is locked as long as this
+/// value lives, and set free by the system if the process dies. It is never
+/// removed: whoever removes it lets a second writer in. A process that was
+/// forked holds the lock too.
+///
+/// **All or nothing.** [`save`](Self::save) writes `NAME.tmp`, syncs it, puts
+/// it in the file's place and syncs the directory. A writer that is killed at
+/// any moment leaves the old file or the new one, and what it left of
+/// `NAME.tmp` is removed by the next [`open`](Self::open). The file keeps its
+/// permissions, and its owner where the system permits.
+///
+/// If the path is a symbolic link, the file it points to is replaced, and
+/// `NAME` is that file's.
+///
+/// ```
+/// use tollgate::{Assignment, AssignmentFile, Limit};
+///
+/// # let directory = std::env::temp_dir().join(format!("tollgate-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// # let path = directory.join("assignments.json");
+/// let (mut file, agents) = AssignmentFile::open(&path)?;
+/// assert!(agents.is_empty()); // There was no file yet.
+///
+/// let mut heavy_user = Assignment::default();
+/// heavy_user.set_override("ws/heavy", Limit::per_minute(100));
+/// file.save([(b"agent-7".as_slice(), &heavy_user)])?;
+/// drop(file);
+///
+/// let (_file, agents) = AssignmentFile::open(&path)?;
+/// assert_eq!(agents, [(b"agent-7".to_vec(), heavy_user)]);
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct AssignmentFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    directory: File,
+    /// The file as it was last read or written; `None` if there was none.
+    seen: Option<Stamp>,
+    /// Locked until it is closed.
+    _lock: File,
+}
+
+impl AssignmentFile {
+    /// Locks the file and reads it: the agents, sorted by id, and what they
+    /// are assigned. A file that is not there is one without agents; a
+    /// directory that is not there is an error.
+    ///
+    /// # Errors
+    ///
+    /// The file is in use, cannot be read, or makes no sense.
+    pub fn open(path: impl AsRef<Path>) -> Result<(Self, Assignments), PersistError> {
+        let path = path.as_ref();
+        let path = resolve(path).map_err(system("find", path))?;
+        let lock = beside(&path, ".lock");
+        let lock = hold(&lock)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let directory = File::open(directory).map_err(system("open", directory))?;
+        let mut file = Self { temporary: beside(&path, ".tmp"), path, directory, seen: None, _lock: lock };
+        // Nobody else is writing it: the lock is ours.
+        file.remove_temporary().map_err(system("remove", &file.temporary))?;
+        // A file system on which this fails is better known now than at the first save.
+        file.directory.sync_all().map_err(system("sync the directory of", &file.path))?;
+        let agents = file.reload()?;
+        Ok((file, agents))
+    }
+
+    /// Reads the file again, after somebody edited it by hand.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or makes no sense.
+    pub fn reload(&mut self) -> Result<Assignments, PersistError> {
+        if self.metadata()?.is_none() {
+            self.seen = None;
+            return Ok(Vec::new());
+        }
+        let mut text = Vec::new();
+        let mut read = || {
+            let mut file = File::open(&self.path)?;
+            // Before the text: an edit that comes between the two is noticed by `save`.
+            let stamp = Stamp::of(&file.metadata()?);
+            file.read_to_end(&mut text)?;
+            Ok(stamp)
+        };
+        let stamp = read().map_err(system("read", &self.path))?;
+        let agents = read::read(&text).map_err(|mistake| PersistError::Content {
+            path: self.path.clone(),
+            line: mistake.line,
+            column: mistake.column,
+            agent: mistake.agent,
+            problem: mistake.problem,
+        })?;
+        self.seen = Some(stamp);
+        Ok(agents)
+    }
+
+    /// Replaces the file: these are all the agents that have assignments, in
+    /// any order. Those that have none are left out. When this returns, they
+    /// are on the disk.
+    ///
+    /// # Errors
+    ///
+    /// The system refused, somebody else changed the file meanwhile, or an
+    /// assignment could not be read back. The file is then as it was, except
+    /// after [`PersistError::NotSynced`].
+    pub fn save<'a>(
+        &mut self,
+        agents: impl IntoIterator<Item = (&'a [u8], &'a Assignment)>,
+    ) -> Result<(), PersistError> {
+        let text = write::write(agents).map_err(|(agent, problem)| PersistError::Assignment { agent, problem })?;
+        let old = self.metadata()?;
+        if old.as_ref().is_some_and(|old| self.seen != Some(Stamp::of(old))) {
+            return Err(PersistError::Changed { path: self.path.clone() });
+        }
+        let written = self.write_temporary(text.as_bytes(), old.as_ref());
+        let written = written.and_then(|stamp| fs::rename(&self.temporary, &self.path).map(|()| stamp));
+        let stamp = written.map_err(|source| {
+            // What cannot be removed now is removed before the next one is written.
+            let _ = self.remove_temporary();
+            system("write", &self.temporary)(source)
+        })?;
+        self.seen = Some(stamp);
+        self.directory.sync_all().map_err(|source| PersistError::NotSynced { path: self.path.clone(), source })
+    }
+
+    /// The file's path, with symbolic links followed.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the temporary file, and gets it onto the disk before it gets its name.
+    fn write_temporary(&self, text: &[u8], old: Option<&Metadata>) -> io::Result<Stamp> {
+        self.remove_temporary()?;
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&self.temporary)?;
+        if let Some(old) = old {
+            // Only root may give a file away; others keep what they may, and own the file.
+            let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
+            file.set_permissions(old.permissions())?;
+        }
+        file.write_all(text)?;
+        file.sync_all()?;
+        file.metadata().map(|metadata| Stamp::of(&metadata))
+    }
+
+    fn remove_temporary(&self) -> io::Result<()> {
+        match fs::remove_file(&self.temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The file's metadata; `None` if there is no file.
+    fn metadata(&self) -> Result<Option<Metadata>, PersistError> {
+        match fs::metadata(&self.path) {
+            // A device or a pipe must be neither waited for nor replaced.
+            Ok(metadata) if !metadata.is_file() => Err(PersistError::NotAFile { path: self.path.clone() }),
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(system("read", &self.path)(error)),
+        }
+    }
+}
+
+/// Tells a file from one that was edited or put in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            seconds: metadata.mtime(),
+            nanoseconds: metadata.mtime_nsec(),
+        }
+    }
+}
+
+/// Where a path leads, as an absolute path to a file that need not be there,
+/// in a directory that must.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let name = path.file_name().ok_or_else(|| io::Error::other("the path names no file"))?;
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent.canonicalize()?,
+            _ => Path::new(".").canonicalize()?,
+        };
+        path = directory.join(name);
+        match fs::read_link(&path) {
+            Ok(target) => path = directory.join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(ending);
+    name.into()
+}
+
+fn hold(path: &Path) -> Result<File, PersistError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(system("open", path))?;
+    match rustix::fs::flock(&file, NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(PersistError::InUse { lock: path.to_owned() }),
+        Err(error) => Err(system("lock", path)(error.into())),
+    }
+}
+
+fn system(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> PersistError {
+    move |source| PersistError::System { doing, path: path.to_owned(), source }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_file_that_may_not_last_is_an_error_of_its_own() {
+        let directory = std::env::temp_dir().join(format!("tollgate-unit-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (mut file, _) = AssignmentFile::open(directory.join("assignments.json")).unwrap();
+        let mut exempt = Assignment::default();
+        exempt.set_exempt(true);
+        // A directory that cannot be synced; this device cannot.
+        let whole = std::mem::replace(&mut file.directory, File::open("/dev/null").unwrap());
+        let error = file.save([(b"a".as_slice(), &exempt)]).unwrap_err();
+        assert!(matches!(error, PersistError::NotSynced { .. }), "{error}");
+        assert!(error.to_string().ends_with("; save again"), "{error}");
+        assert_eq!(file.reload().unwrap(), [(b"a".to_vec(), exempt.clone())]);
+        file.directory = whole;
+        file.save([(b"b".as_slice(), &exempt)]).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,432 @@
+//! The text of the file of assignments, read piece by piece, so that a mistake
+//! is told with its place and its agent.
+
+use super::write::{VERSION, check_id};
+use super::{Assignment, Assignments};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What is wrong with a file's text, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    /// Counted from 1.
+    pub(super) line: usize,
+    /// In bytes, counted from 1.
+    pub(super) column: usize,
+    pub(super) agent: Option<Vec<u8>>,
+    pub(super) problem: String,
+}
+
+impl Mistake {
+    fn at(before: &[u8], problem: impl fmt::Display) -> Self {
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        Self { line, column: 1 + before.len() - line_start, agent: None, problem: problem.to_string() }
+    }
+
+    fn of(mut self, agent: &[u8]) -> Self {
+        self.agent = Some(agent.to_vec());
+        self
+    }
+}
+
+/// The agents in a file's text, sorted by id.
+///
+/// # Errors
+///
+/// The first mistake, with its place.
+pub(super) fn read(text: &[u8]) -> Result<Assignments, Mistake> {
+    let text = std::str::from_utf8(text).map_err(|error| {
+        Mistake::at(&text[..error.valid_up_to()], "not UTF-8; an agent's id that is not is written {\"base64\": ...}")
+    })?;
+    let whole = Piece { file: text, text };
+    let fields = whole.object()?;
+    // First of all: another version may have other keys.
+    let version = whole.need(&fields, "version")?;
+    if version.text != VERSION {
+        return Err(version.mistake(format!("version {:.20}; this build reads version {VERSION}", version.text)));
+    }
+    only_keys(&fields, &["version", "agents"])?;
+    let mut agents = BTreeMap::new();
+    for entry in whole.need(&fields, "agents")?.list()? {
+        let (id, assignment) = read_agent(entry)?;
+        if agents.contains_key(&id) {
+            return Err(entry.mistake("it is given twice; make one entry of the two").of(&id));
+        }
+        agents.insert(id, assignment);
+    }
+    Ok(agents.into_iter().filter(|(_, assignment)| !assignment.is_empty()).collect())
+}
+
+fn read_agent(entry: Piece<'_>) -> Result<(Vec<u8>, Assignment), Mistake> {
+    let fields = entry.object()?;
+    let id = read_id(entry.need(&fields, "agent")?)?;
+    match read_assignment(&fields) {
+        Ok(assignment) => Ok((id, assignment)),
+        Err(mistake) => Err(mistake.of(&id)),
+    }
+}
+
+fn read_id(piece: Piece<'_>) -> Result<Vec<u8>, Mistake> {
+    let id = if piece.text.starts_with('{') {
+        let fields = piece.object()?;
+        only_keys(&fields, &["base64"])?;
+        let encoded = piece.need(&fields, "base64")?;
+        BASE64
+            .decode(encoded.value::<String>()?)
+            .map_err(|_| encoded.mistake("an id that is not base64; write it as in \"/w==\""))?
+    } else {
+        piece.value::<String>()?.into_bytes()
+    };
+    check_id(&id).map_err(|problem| piece.mistake(problem))?;
+    Ok(id)
+}
+
+fn read_assignment(fields: &Fields<'_>) -> Result<Assignment, Mistake> {
+    only_keys(fields, &["agent", "plan", "overrides", "exempt"])?;
+    let mut assignment = Assignment::default();
+    if let Some(plan) = fields.get("plan") {
+        assignment.set_plan(Some(plan.value()?));
+    }
+    if let Some(overrides) = fields.get("overrides") {
+        for (lane, limit) in overrides.object()? {
+            let parsed = limit.value::<String>()?.parse();
+            let parsed = parsed.map_err(|problem| limit.mistake(format!("override {lane:?}: {problem}")))?;
+            assignment.set_override(lane, parsed);
+        }
+    }
+    if let Some(exempt) = fields.get("exempt") {
+        assignment.set_exempt(exempt.value()?);
+    }
+    Ok(assignment)
+}
+
+type Fields<'a> = BTreeMap<String, Piece<'a>>;
+
+fn only_keys(fields: &Fields<'_>, allowed: &[&str]) -> Result<(), Mistake> {
+    match fields.iter().find(|(key, _)| !allowed.contains(&key.as_str())) {
+        Some((key, value)) => Err(value.mistake(format!("unknown key {key:?}; allowed are {}", allowed.join(", ")))),
+        None => Ok(()),
+    }
+}
+
+/// A value in the file, which knows where it stands.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    file: &'a str,
+    /// Invariant: a part of `file`.
+    text: &'a str,
+}
+
+impl<'a> Piece<'a> {
+    fn value<T: Deserialize<'a>>(self) -> Result<T, Mistake> {
+        serde_json::from_str(self.text).map_err(|error| self.reading(&error))
+    }
+
+    fn object(self) -> Result<Fields<'a>, Mistake> {
+        let Object(entries) = self.value()?;
+        let mut fields = Fields::new();
+        for (key, raw) in entries {
+            let value = self.part(raw);
+            if fields.contains_key(&key) {
+                return Err(value.mistake(format!("the key {key:?} is given twice; keep one")));
+            }
+            fields.insert(key, value);
+        }
+        Ok(fields)
+    }
+
+    fn list(self) -> Result<impl Iterator<Item = Piece<'a>>, Mistake> {
+        Ok(self.value::<Vec<&RawValue>>()?.into_iter().map(move |raw| self.part(raw)))
+    }
+
+    fn part(self, raw: &'a RawValue) -> Self {
+        Self { text: raw.get(), ..self }
+    }
+
+    fn need(self, fields: &Fields<'a>, key: &str) -> Result<Self, Mistake> {
+        fields.get(key).copied().ok_or_else(|| self.mistake(format!("the key {key:?} is missing")))
+    }
+
+    /// What comes before this piece in the file.
+    fn before(self) -> &'a [u8] {
+        &self.file.as_bytes()[..self.text.as_ptr().addr() - self.file.as_ptr().addr()]
+    }
+
+    fn mistake(self, problem: impl fmt::Display) -> Mistake {
+        Mistake::at(self.before(), problem)
+    }
+
+    /// A mistake found while reading this piece, at its place in the file.
+    fn reading(self, error: &serde_json::Error) -> Mistake {
+        let (line, column) = (error.line(), error.column());
+        let told = error.to_string();
+        let problem = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
+        let mut mistake = self.mistake(problem);
+        if error.is_eof() {
+            mistake.problem = format!("the file is cut off: {problem}");
+        }
+        // What is not JSON is told at the byte, counted from the start of the
+        // piece. What is not the right kind of value is told at its start.
+        if !error.is_data() {
+            mistake.column = if line > 1 { column } else { mistake.column + column.saturating_sub(1) };
+            mistake.line += line.saturating_sub(1);
+        }
+        mistake.column = mistake.column.max(1);
+        mistake
+    }
+}
+
+/// A JSON object whose values are yet to be read.
+struct Object<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut entries = Vec::new();
+        // Ends with the text at the latest.
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Object(entries))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::inputs::{any_assignments, assignment};
+    use super::super::write::write;
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    /// The place, the agent and the problem of the only mistake in `text`.
+    fn told(text: &str) -> String {
+        let Mistake { line, column, agent, problem } = read(text.as_bytes()).expect_err(text);
+        let agent = agent.map(|id| format!("{}: ", id.escape_ascii())).unwrap_or_default();
+        format!("{line}:{column}: {agent}{problem}")
+    }
+
+    /// A file whose third line is this.
+    fn file(third_line: &str) -> String {
+        format!("{{\"version\": 1, \"agents\": [\n  {{\"agent\": \"first\", \"plan\": \"pro\"}},\n{third_line}\n]}}\n")
+    }
+
+    #[test]
+    fn what_people_write_is_read() {
+        let first = (b"first".to_vec(), assignment(Some("pro"), &[], false));
+        for (line, expected) in [
+            (r#"{"agent": "a"}"#, None),
+            (r#"{"agent": "a", "overrides": {}, "exempt": false}"#, None),
+            (r#"  {"exempt":true,"agent":"a"}"#, Some(assignment(None, &[], true))),
+            (r#"{"agent": {"base64": "YQ=="}, "plan": "pro"}"#, Some(assignment(Some("pro"), &[], false))),
+            (
+                "{\"agent\": \"\\u0061\",\r\n\t\"overrides\": {\n\"x\": \" 1_000 / s \"\n}}",
+                Some(assignment(None, &[("x", "1000/s")], false)),
+            ),
+        ] {
+            let expected: Vec<_> = expected.map(|assignment| (b"a".to_vec(), assignment)).into_iter().collect();
+            assert_eq!(read(file(line).as_bytes()), Ok([expected, vec![first.clone()]].concat()), "{line}");
+        }
+        assert_eq!(read(br#"{"agents":[],"version":1}"#), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place_and_its_agent() {
+        for (line, expected) in [
+            (r#"{"agent": "a", "plan": 7}"#, "3:24: a: invalid type: integer `7`, expected a string"),
+            (r#"{"agent": "a", "plan": null}"#, "3:24: a: invalid type: null, expected a string"),
+            (r#"{"agent": "a", "exempt": "yes"}"#, "3:26: a: invalid type: string \"yes\", expected a boolean"),
+            (r#"{"agent": "a", "overrides": []}"#, "3:29: a: invalid type: sequence, expected an object"),
+            (
+                r#"{"exempt": true, "plans": "pro", "agent": "a"}"#,
+                "3:27: a: unknown key \"plans\"; allowed are agent, plan, overrides, exempt",
+            ),
+            (
+                r#"{"agent": "a", "overrides": {"ws/heavy": "10/fortnight"}}"#,
+                "3:42: a: override \"ws/heavy\": \"10/fortnight\" is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\"",
+            ),
+            (
+                "{\"agent\": \"a\",\n\"overrides\": {\n  \"x\": \"0/s\"}}",
+                "5:8: a: override \"x\": a rate or burst of 0; give at least 1, or \"deny\" to let nothing through",
+            ),
+            (
+                r#"{"agent": "a", "overrides": {"x": "1/s", "x": "2/s"}}"#,
+                "3:47: a: the key \"x\" is given twice; keep one",
+            ),
+            (r#"{"agent": "a", "overrides": {"x": 5}}"#, "3:35: a: invalid type: integer `5`, expected a string"),
+            (r#"{"agent": "a", "plan": "b", "plan": "c"}"#, "3:37: the key \"plan\" is given twice; keep one"),
+            (r#"{"agent": "first"}"#, "3:1: first: it is given twice; make one entry of the two"),
+            (r#"{"agent": {"base64": "Zmlyc3Q="}}"#, "3:1: first: it is given twice; make one entry of the two"),
+            (r#"{"agent": ""}"#, "3:11: an id of 0 bytes; allowed are 1 to 256"),
+            (&format!(r#"{{"agent": "{}"}}"#, "x".repeat(257)), "3:11: an id of 257 bytes; allowed are 1 to 256"),
+            (r#"{"agent": 7}"#, "3:11: invalid type: integer `7`, expected a string"),
+            (r#"{"agent": {"base64": "Zg"}}"#, "3:22: an id that is not base64; write it as in \"/w==\""),
+            (r#"{"agent": {"base64": "Zh=="}}"#, "3:22: an id that is not base64; write it as in \"/w==\""),
+            (r#"{"agent": {"hex": "66"}}"#, "3:19: unknown key \"hex\"; allowed are base64"),
+            (r#"{"agent": {}}"#, "3:11: the key \"base64\" is missing"),
+            (r#"{"plan": "pro"}"#, "3:1: the key \"agent\" is missing"),
+            (r#"["a", "pro"]"#, "3:1: invalid type: sequence, expected an object"),
+            (r#"{"agent": "a"},"#, "4:1: expected value"),
+            (r#"{"agent": "a"} {"agent": "b"}"#, "3:16: expected `,` or `]`"),
+            (r#"{"agent": "a" "plan": "b"}"#, "3:15: expected `,` or `}`"),
+            (r#"{"agent": "a", plan: "b"}"#, "3:16: key must be a string"),
+            (r#"{"agent": "\ud800"}"#, "3:18: unexpected end of hex escape"),
+        ] {
+            assert_eq!(told(&file(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_around_the_agents_is_told_with_its_place() {
+        for (text, expected) in [
+            ("", "1:1: the file is cut off: EOF while parsing a value"),
+            ("{\n \"version\": 1,\n \"agents\": [", "3:12: the file is cut off: EOF while parsing a list"),
+            ("\0\0\0\0", "1:1: expected value"),
+            ("[]", "1:1: invalid type: sequence, expected an object"),
+            ("{}", "1:1: the key \"version\" is missing"),
+            ("{\"agents\": []}", "1:1: the key \"version\" is missing"),
+            ("{\"version\": 1}", "1:1: the key \"agents\" is missing"),
+            ("{\"version\": 1, \"agents\": {}}", "1:26: invalid type: map, expected a sequence"),
+            ("{\"tenants\": 2, \"version\":\n2}", "2:1: version 2; this build reads version 1"),
+            ("{\"version\": \"1\", \"agents\": []}", "1:13: version \"1\"; this build reads version 1"),
+            (
+                "{\"version\": 1, \"agents\": [], \"comment\": \"x\"}",
+                "1:41: unknown key \"comment\"; allowed are version, agents",
+            ),
+            ("{\"version\": 1, \"agents\": [], \"agents\": []}", "1:40: the key \"agents\" is given twice; keep one"),
+            ("{\"version\": 1, \"agents\": []}\n{}", "2:1: trailing characters"),
+        ] {
+            assert_eq!(told(text), expected, "{text:?}");
+        }
+        let mistake = read(b"{\"version\": 1,\n\"agents\": [{\"agent\": \"\xff\"}]}").unwrap_err();
+        assert_eq!((mistake.line, mistake.column), (2, 23));
+        assert!(mistake.problem.starts_with("not UTF-8"), "{mistake:?}");
+    }
+
+    #[test]
+    fn nesting_does_not_exhaust_the_stack() {
+        let deep = "[".repeat(1_000_000);
+        assert!(read(deep.as_bytes()).is_err());
+        assert!(read(file(&format!("{{\"agent\": {deep}}}")).as_bytes()).is_err());
+    }
+
+    fn written(agents: &[(Vec<u8>, Assignment)]) -> String {
+        write(agents.iter().map(|(id, assignment)| (id.as_slice(), assignment))).unwrap()
+    }
+
+    /// What a file says, read without any of the code above.
+    fn meaning(text: &[u8]) -> Assignments {
+        let file: Value = serde_json::from_slice(text).unwrap();
+        assert_eq!(file["version"], 1);
+        let mut agents = Assignments::new();
+        for entry in file["agents"].as_array().unwrap() {
+            let id = match &entry["agent"] {
+                Value::String(id) => id.clone().into_bytes(),
+                other => BASE64.decode(other["base64"].as_str().unwrap()).unwrap(),
+            };
+            let mut assignment = Assignment::default();
+            assignment.set_plan(entry.get("plan").map(|plan| plan.as_str().unwrap().to_owned()));
+            for (lane, limit) in entry.get("overrides").map(|all| all.as_object().unwrap()).into_iter().flatten() {
+                assignment.set_override(lane, limit.as_str().unwrap().parse().unwrap());
+            }
+            assignment.set_exempt(entry.get("exempt").is_some_and(|exempt| exempt.as_bool().unwrap()));
+            agents.push((id, assignment));
+        }
+        agents.sort_by(|(a, _), (b, _)| a.cmp(b));
+        agents.retain(|(_, assignment)| !assignment.is_empty());
+        agents
+    }
+
+    /// How a file may be broken by hand or by a disk.
+    #[derive(Clone, Debug)]
+    enum Damage {
+        Set(prop::sample::Index, u8),
+        Insert(prop::sample::Index, u8),
+        Remove(prop::sample::Index, prop::sample::Index),
+        Repeat(prop::sample::Index, prop::sample::Index),
+    }
+
+    fn damage() -> impl Strategy<Value = Damage> {
+        let place = any::<prop::sample::Index>;
+        let byte = || prop_oneof![prop::sample::select(b"{}[]\",:\\ \n01etn".to_vec()), any::<u8>()];
+        prop_oneof![
+            (place(), byte()).prop_map(|(at, byte)| Damage::Set(at, byte)),
+            (place(), byte()).prop_map(|(at, byte)| Damage::Insert(at, byte)),
+            (place(), place()).prop_map(|(from, to)| Damage::Remove(from, to)),
+            (place(), place()).prop_map(|(from, to)| Damage::Repeat(from, to)),
+        ]
+    }
+
+    impl Damage {
+        fn apply(&self, text: &mut Vec<u8>) {
+            if text.is_empty() {
+                return;
+            }
+            let len = text.len();
+            // Short, so that something of the file is left.
+            let span = |a: prop::sample::Index, b: prop::sample::Index| {
+                a.index(len)..(a.index(len) + 1 + b.index(40)).min(len)
+            };
+            match *self {
+                Damage::Set(at, byte) => text[at.index(len)] = byte,
+                Damage::Insert(at, byte) => text.insert(at.index(len), byte),
+                Damage::Remove(a, b) => drop(text.drain(span(a, b))),
+                Damage::Repeat(a, b) => {
+                    let copy = text[span(a, b)].to_vec();
+                    let at = b.index(len);
+                    text.splice(at..at, copy);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        /// A file that is cut off anywhere before its last brace is an error.
+        #[test]
+        fn a_cut_file_is_never_read(agents in any_assignments(), cut in any::<prop::sample::Index>()) {
+            let text = written(&agents);
+            let whole = text.trim_end().len();
+            let mistake = read(&text.as_bytes()[..cut.index(whole)]).unwrap_err();
+            prop_assert!(mistake.line >= 1 && mistake.column >= 1);
+            prop_assert_eq!(read(&text.as_bytes()[..whole]), Ok(agents));
+        }
+
+        /// A damaged file is an error, or is read as exactly what it now says.
+        #[test]
+        fn a_damaged_file_is_refused_or_taken_at_its_word(
+            agents in any_assignments(),
+            damages in prop::collection::vec(damage(), 1..4),
+        ) {
+            let mut text = written(&agents).into_bytes();
+            for damage in damages {
+                damage.apply(&mut text);
+            }
+            if let Ok(agents) = read(&text) {
+                prop_assert_eq!(agents, meaning(&text));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_answered(text in prop::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(read(&text).is_err());
+        }
+    }
+}

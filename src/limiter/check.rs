@@ -1,0 +1,285 @@
+//! May the agent do this?
+
+use super::{Limiter, stand_in_row};
+use crate::bounds::BATCH_MAX;
+use crate::clock::Tick;
+use crate::error::Error;
+use crate::lane::bucket::{self, Charge};
+use crate::lane::{LaneWord, Outcome, Verdict};
+use crate::policy::{LaneId, PlanId};
+use crate::record::tag::{Row, TagWord};
+use crate::record::{Attempt, Record};
+use crate::slab::hash::AgentHash;
+use crate::slab::{Found, Newcomer, OnFull, Refusal};
+
+/// How far a batch looks ahead: enough requests to keep the memory busy, few
+/// enough that their records stay in the first cache.
+const AHEAD: usize = 32;
+
+/// One request of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Who asks.
+    pub agent: &'a [u8],
+    /// For what.
+    pub lane: LaneId,
+    /// How much.
+    pub cost: u64,
+}
+
+/// What is asked of a lane.
+#[derive(Clone, Copy)]
+struct Ask {
+    lane: LaneId,
+    cost: u64,
+    /// The plan that stands in for an assignment.
+    stand_in: Option<PlanId>,
+}
+
+impl Limiter {
+    /// May the agent do this once, now? Charges one token if so.
+    ///
+    /// # Errors
+    ///
+    /// See [`check_at`](Limiter::check_at).
+    #[inline(always)]
+    pub fn check(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Verdict, Error> {
+        self.check_with(agent.as_ref(), lane, 1, || self.clock.now())
+    }
+
+    /// May the agent spend `cost` tokens now? Charges all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// See [`check_at`](Limiter::check_at).
+    #[inline(always)]
+    pub fn check_cost(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
+        self.check_with(agent.as_ref(), lane, cost, || self.clock.now())
+    }
+
+    /// May the agent spend `cost` tokens at `now`?
+    ///
+    /// For callers that have the time at hand, and for tests. `now` counts on
+    /// this limiter's clock ([`Limiter::now`]). An older one than another
+    /// caller's only makes the answer stricter; one that lies ahead of the
+    /// clock lets the agent borrow from its future, and others look idle.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`],
+    /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if
+    /// the agent is new and no record is free for it. An error charges nothing.
+    #[inline(always)]
+    pub fn check_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
+        self.check_with(agent.as_ref(), lane, cost, || now)
+    }
+
+    /// Answers a batch as if its requests were checked one by one, in order,
+    /// at one reading of the clock.
+    ///
+    /// A request that cannot be answered gets its own error and the others
+    /// proceed. `answers` takes one answer for each request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BatchSize`] if the two slices differ in length or are longer
+    /// than [`BATCH_MAX`]; then nothing was charged.
+    ///
+    /// ```
+    /// use tollgate::{Error, Limit, Limiter, ManualClock, Policy, Request};
+    ///
+    /// let policy = Policy::builder().lane("http", Limit::per_minute(1)).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
+    /// let lane = limiter.lane("http").expect("named above");
+    /// let ask = |agent: &'static str| Request { agent: agent.as_bytes(), lane, cost: 1 };
+    ///
+    /// let mut answers = [Err(Error::EmptyId); 4];
+    /// limiter.check_many(&[ask("a"), ask(""), ask("a"), ask("b")], &mut answers)?;
+    /// let allowed = answers.map(|answer| answer.map(|verdict| verdict.is_allowed()));
+    /// assert_eq!(allowed, [Ok(true), Err(Error::EmptyId), Ok(false), Ok(true)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_many(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>]) -> Result<(), Error> {
+        self.check_many_at(requests, answers, self.clock.now())
+    }
+
+    /// Answers a batch at `now`; see [`check_many`](Limiter::check_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`check_many`](Limiter::check_many).
+    pub fn check_many_at(
+        &self,
+        requests: &[Request<'_>],
+        answers: &mut [Result<Verdict, Error>],
+        now: Tick,
+    ) -> Result<(), Error> {
+        if requests.len() != answers.len() || requests.len() > BATCH_MAX {
+            return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
+        }
+        for (requests, answers) in requests.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
+            self.check_chunk(requests, answers, now);
+        }
+        Ok(())
+    }
+
+    /// May the agent spend `cost` tokens now, under this plan if it has no
+    /// assignment of its own?
+    ///
+    /// For what is known only with the request, such as how the caller has
+    /// authenticated: the plans `jwt` and `unauthenticated`, say. Nothing is
+    /// remembered of the plan; the agent's lanes are the same under each.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_at`](Limiter::check_at), and [`Error::UnknownPlan`].
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("http", "10/s").plan("jwt", [("http", "20/s burst 100")]).build()?;
+    /// let limiter = Limiter::builder(policy).agents(1_000).build()?;
+    /// let (http, jwt) = (limiter.lane("http").expect("named above"), limiter.plan("jwt").expect("named above"));
+    /// assert_eq!(limiter.check_as("user:42", jwt, http, 1)?.capacity(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn check_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        self.limits.check_plan(plan)?;
+        self.check_hashed(hash, Ask { lane, cost, stand_in: Some(plan) }, || self.clock.now())
+    }
+
+    /// As [`check_as`](Limiter::check_as), at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_as`](Limiter::check_as).
+    #[inline(always)]
+    pub fn check_as_at(
+        &self,
+        agent: impl AsRef<[u8]>,
+        plan: PlanId,
+        lane: LaneId,
+        cost: u64,
+        now: Tick,
+    ) -> Result<Verdict, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        self.limits.check_plan(plan)?;
+        self.check_hashed(hash, Ask { lane, cost, stand_in: Some(plan) }, || now)
+    }
+
+    /// Checks at the instant that `now` tells once the record is found: a
+    /// counter register may keep the processor from looking ahead, and then
+    /// it is best read with everything else at hand.
+    #[inline(always)]
+    fn check_with(&self, agent: &[u8], lane: LaneId, cost: u64, now: impl FnOnce() -> Tick) -> Result<Verdict, Error> {
+        let hash = self.hash(agent, lane)?;
+        self.check_hashed(hash, Ask { lane, cost, stand_in: None }, now)
+    }
+
+    #[inline(always)]
+    fn check_hashed(&self, hash: AgentHash, ask: Ask, now: impl FnOnce() -> Tick) -> Result<Verdict, Error> {
+        let Some(found) = self.slab.find_at_home(hash) else {
+            return self.check_slowly(hash, ask, now());
+        };
+        let now = now();
+        let row = stand_in_row(found.tag.row(), ask.stand_in);
+        match found.record.try_update_lane(found.tag, ask.lane, |word| self.step(word, row, ask, now)) {
+            Attempt::Done(charge) => bucket::verdict(charge),
+            Attempt::Lost => self.check_again(hash, ask, now),
+            Attempt::Moved => self.check_slowly(hash, ask, now),
+        }
+    }
+
+    #[inline(always)]
+    fn step(&self, word: LaneWord, row: Row, ask: Ask, now: Tick) -> Outcome<Charge> {
+        bucket::step(word, now, self.limits.limit(row, ask.lane), ask.cost)
+    }
+
+    /// The check of an agent for which another thread was faster. It finds the
+    /// record anew: handing it on would cost registers where nobody was faster.
+    #[cold]
+    #[inline(never)]
+    fn check_again(&self, hash: AgentHash, ask: Ask, now: Tick) -> Result<Verdict, Error> {
+        self.slab.count_retry();
+        self.check_slowly(hash, ask, now)
+    }
+
+    /// Checks up to [`AHEAD`] requests. All are hashed and their cache lines
+    /// asked for before the first is charged, so that cache misses overlap.
+    fn check_chunk(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>], now: Tick) {
+        let mut hashes = [Err(Error::EmptyId); AHEAD];
+        for (request, hash) in requests.iter().zip(&mut hashes) {
+            *hash = self.hash(request.agent, request.lane).inspect(|hash| self.slab.prefetch(*hash));
+        }
+        for ((request, answer), hash) in requests.iter().zip(answers).zip(hashes) {
+            let ask = Ask { lane: request.lane, cost: request.cost, stand_in: None };
+            *answer = hash.and_then(|hash| self.check_hashed(hash, ask, || now));
+        }
+    }
+
+    /// Charges a record. `None` if it is no longer the agent's.
+    fn charge(&self, found: Found<'_>, ask: Ask, now: Tick) -> Option<Result<Verdict, Error>> {
+        let row = stand_in_row(found.tag.row(), ask.stand_in);
+        let step = |word| self.step(word, row, ask, now);
+        found.record.update_lane(found.tag, ask.lane, step, || self.slab.count_retry()).map(bucket::verdict)
+    }
+
+    /// The check of an agent that is not in its favourite place: perhaps it is
+    /// elsewhere in its neighbourhood, perhaps it has no record yet.
+    ///
+    /// The loop ends when the agent keeps a record for one round; each further
+    /// one is an eviction or a change of row that was completed meanwhile.
+    #[inline(never)]
+    fn check_slowly(&self, hash: AgentHash, ask: Ask, now: Tick) -> Result<Verdict, Error> {
+        while let Some(found) = self.slab.find(hash) {
+            if let Some(answer) = self.charge(found, ask, now) {
+                return answer;
+            }
+        }
+        let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
+        let fresh = bucket::step(LaneWord::default(), now, limit, ask.cost);
+        if fresh.next.is_none() && !limit.is_exempt() {
+            return bucket::verdict(fresh.answer); // Denied even when full: not worth a record.
+        }
+        let inherited = |row, record: Record<'_>| {
+            let word = record.lane_words().nth(ask.lane.index()).unwrap_or_default();
+            self.step(word, stand_in_row(row, ask.stand_in), ask, now)
+        };
+        let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, now);
+        let newcomer = Newcomer {
+            hash,
+            row: &|| self.row_of_newcomer(hash),
+            now,
+            quiet_since: self.quiet_since(now),
+            clock: self.clock.now(),
+            // Nobody loses a record for an agent that will not use its lanes.
+            on_full: if limit.is_exempt() { OnFull::Deny } else { self.on_full },
+            ranking: &ranking,
+            passes: &|row, record| inherited(row, record).next.is_some(),
+        };
+        loop {
+            match self.slab.claim(&newcomer) {
+                Ok(claimed) => {
+                    // The claim keeps the record the agent's, so the first round ends this.
+                    if let Some(answer) = self.charge(claimed.found, ask, now.max(claimed.floor)) {
+                        return answer;
+                    }
+                }
+                Err(Refusal::Full) if limit.is_exempt() => return bucket::verdict(fresh.answer),
+                Err(Refusal::Full) => return Err(Error::Full),
+                Err(Refusal::Denied(row, record)) => return bucket::verdict(inherited(row, record).answer),
+            }
+        }
+    }
+
+    /// A record's largest share of debt over its lanes. The caller holds the
+    /// lock of its region, which keeps its row.
+    fn debt_ratio(&self, tag: TagWord, record: Record<'_>, now: Tick) -> u64 {
+        let lanes = (0..).map(LaneId::new);
+        let ratios =
+            lanes.zip(record.lane_words()).map(|(lane, word)| self.limits.limit(tag.row(), lane).debt_ratio(word, now));
+        ratios.max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,587 @@
+//! What an operator decides at run time: plans, overrides, exemptions, a new
+//! policy.
+//!
+//! Control calls take turns under one lock, which no check takes. When one
+//! returns, its change is in force for every check in every thread; a check
+//! that runs meanwhile uses the old limits or the new ones, never a mixture.
+//! Why that holds is in [`record`](crate::record), under "Rows".
+
+use super::Limiter;
+use super::registry::{Entry, Registered};
+use crate::assignments::{Assignment, Assignments};
+use crate::bounds::OVERRIDES_MAX;
+use crate::error::Error;
+use crate::policy::{LaneId, Limit, LimitError, OnChange, PlanId, Policy};
+use crate::record::tag::Row;
+use crate::slab::RowChange;
+use crate::slab::hash::AgentHash;
+use crate::sync::{Fault, broken, lock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+/// What control calls share.
+pub(super) struct Control {
+    policy: Arc<Policy>,
+    /// Rows that no agent's overrides take. There is always one more than
+    /// agents may have overrides: a change writes the new row before it frees the old.
+    free: Vec<Row>,
+    /// Agents with overrides.
+    overridden: usize,
+    #[cfg(feature = "persist")]
+    file: Option<crate::assignments::AssignmentFile>,
+}
+
+/// A change of what was decided about one agent.
+struct Edit {
+    hash: AgentHash,
+    id: Box<[u8]>,
+    before: Entry,
+    /// Without a row for its overrides yet.
+    after: Entry,
+}
+
+impl Control {
+    pub(super) fn new(policy: Arc<Policy>) -> Self {
+        let mut free: Vec<_> = Row::of_overrides().collect();
+        free.reverse(); // The first is taken first: few overrides touch few pages.
+        Self {
+            policy,
+            free,
+            overridden: 0,
+            #[cfg(feature = "persist")]
+            file: None,
+        }
+    }
+}
+
+impl Limiter {
+    /// Assigns the agent to a plan of the policy. It stays so when its record
+    /// is evicted or forgotten.
+    ///
+    /// An agent that is assigned to `default` has the lanes' own limits in
+    /// [`check_as`](Limiter::check_as) too.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Agent`] if the id or the plan is not one.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("api", "20/min").plan("pro", [("api", "500/min")]).build()?;
+    /// let limiter = Limiter::builder(policy).agents(1_000).build()?;
+    /// let (api, pro) = (limiter.lane("api").expect("named above"), limiter.plan("pro").expect("named above"));
+    ///
+    /// limiter.assign("agent-7", pro)?;
+    /// assert_eq!(limiter.check("agent-7", api)?.capacity(), 500);
+    /// limiter.set_override("agent-7", "api", "1000/min")?;
+    /// assert_eq!(limiter.check("agent-7", api)?.capacity(), 1_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn assign(&self, agent: impl AsRef<[u8]>, plan: PlanId) -> Result<(), ControlError> {
+        self.limits.check_plan(plan)?;
+        self.edit(agent.as_ref(), |_, entry| {
+            entry.plan = Some(plan);
+            Ok(())
+        })
+    }
+
+    /// Takes the agent's plan away; its overrides and its exemption stay.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Agent`] if the id is not one.
+    pub fn unassign(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
+        self.edit(agent.as_ref(), |_, entry| {
+            entry.plan = None;
+            Ok(())
+        })
+    }
+
+    /// Gives the agent a limit of its own for a lane, or for a tier in every
+    /// channel: `heavy` stands for `ws/heavy` and `http/heavy`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such lane or tier, the limit makes no sense, or
+    /// [`OVERRIDES_MAX`] agents have overrides already.
+    pub fn set_override<L>(&self, agent: impl AsRef<[u8]>, lane_or_tier: &str, limit: L) -> Result<(), ControlError>
+    where
+        L: TryInto<Limit, Error: Into<LimitError>>,
+    {
+        let limit: Limit = limit.try_into().map_err(|problem| ControlError::Limit(problem.into()))?;
+        limit.validate().map_err(ControlError::Limit)?;
+        self.edit(agent.as_ref(), |policy, entry| {
+            entry.overrides.extend(lanes_of(policy, lane_or_tier)?.into_iter().map(|lane| (lane, limit)));
+            Ok(())
+        })
+    }
+
+    /// Takes the agent's own limit for a lane or tier away.
+    ///
+    /// # Errors
+    ///
+    /// If the id is not one, or there is no such lane or tier.
+    pub fn remove_override(&self, agent: impl AsRef<[u8]>, lane_or_tier: &str) -> Result<(), ControlError> {
+        self.edit(agent.as_ref(), |policy, entry| {
+            for lane in lanes_of(policy, lane_or_tier)? {
+                entry.overrides.remove(&lane);
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes all of the agent's own limits away.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Agent`] if the id is not one.
+    pub fn remove_overrides(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
+        self.edit(agent.as_ref(), |_, entry| {
+            entry.overrides.clear();
+            Ok(())
+        })
+    }
+
+    /// Never limits the agent from now on: every check of it is answered with
+    /// [`Decision::Exempt`](crate::Decision::Exempt) and charges nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Agent`] if the id is not one.
+    pub fn exempt(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
+        self.edit(agent.as_ref(), |_, entry| {
+            entry.exempt = true;
+            Ok(())
+        })
+    }
+
+    /// Limits the agent again, by its overrides and its plan.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Agent`] if the id is not one.
+    pub fn unexempt(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
+        self.edit(agent.as_ref(), |_, entry| {
+            entry.exempt = false;
+            Ok(())
+        })
+    }
+
+    /// What was decided about the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    pub fn assignment(&self, agent: impl AsRef<[u8]>) -> Result<Assignment, Error> {
+        let agent = agent.as_ref();
+        let hash = self.hash(agent, LaneId::new(0))?;
+        let entry = self.registry.get(hash, agent).unwrap_or_default();
+        Ok(named(&entry, &self.policy()))
+    }
+
+    /// Whether the agent is never limited.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    pub fn is_exempt(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.assignment(agent)?.is_exempt())
+    }
+
+    /// Every agent about which something was decided, in the order of the
+    /// ids. Copies them all.
+    #[must_use]
+    pub fn assignments(&self) -> Assignments {
+        let policy = self.policy();
+        let named = |(id, entry): (Box<[u8]>, Entry)| (id.into_vec(), named(&entry, &policy));
+        self.registry.list().into_iter().map(|(_, registered)| named((registered.id, registered.entry))).collect()
+    }
+
+    /// Decides about many agents at once: what was decided about each of them
+    /// before is replaced, and all others stay as they are. An empty
+    /// assignment makes an agent like any other.
+    ///
+    /// # Errors
+    ///
+    /// If an id, a plan, a lane or a limit is not one, or there are too many
+    /// overrides. Then nothing has changed.
+    ///
+    /// ```
+    /// use tollgate::{Assignment, Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("api", "20/min").build()?;
+    /// let limiter = Limiter::builder(policy).agents(1_000).build()?;
+    /// let mut exempt = Assignment::default();
+    /// exempt.set_exempt(true);
+    /// limiter.set_assignments([("dashboard", exempt.clone()), ("probe", exempt)])?;
+    /// assert!(limiter.is_exempt("probe")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_assignments<A: AsRef<[u8]>>(
+        &self,
+        assignments: impl IntoIterator<Item = (A, Assignment)>,
+    ) -> Result<(), ControlError> {
+        let mut control = lock(&self.control);
+        self.set_all(&mut control, assignments)
+    }
+
+    /// Keeps assignments in a file from now on, and puts those in force that
+    /// it holds already; see [`AssignmentFile`](crate::AssignmentFile). Call
+    /// it before the first check, so that no agent is met without its limits.
+    ///
+    /// From then on a control call returns when its change is in the file and
+    /// in force. If it cannot be written, the call fails and nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::File`] if the file cannot be read or is in use; the
+    /// errors of [`set_assignments`](Limiter::set_assignments) if it holds
+    /// what the policy does not know. Then nothing has changed.
+    #[cfg(feature = "persist")]
+    pub fn keep_assignments_in(&self, path: impl AsRef<std::path::Path>) -> Result<(), ControlError> {
+        let (file, assignments) = crate::assignments::AssignmentFile::open(path)?;
+        let mut control = lock(&self.control);
+        self.set_all(&mut control, assignments)?;
+        control.file = Some(file);
+        Ok(())
+    }
+
+    /// Reads the file of assignments again, after somebody has edited it, and
+    /// puts what it says in force: about agents that it does not name, nothing is decided.
+    ///
+    /// # Errors
+    ///
+    /// As [`keep_assignments_in`](Limiter::keep_assignments_in), and
+    /// [`ControlError::NoFile`] if assignments are not kept in a file.
+    #[cfg(feature = "persist")]
+    pub fn reload_assignments(&self) -> Result<(), ControlError> {
+        let mut control = lock(&self.control);
+        let assignments = control.file.as_mut().ok_or(ControlError::NoFile)?.reload()?;
+        let named: std::collections::BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
+        let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
+        let gone = gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default()));
+        self.set_all(&mut control, assignments.into_iter().chain(gone))
+    }
+
+    /// The agent's limit for a lane: its override, or else its plan's.
+    /// `None` if it is exempt.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
+    pub fn limit_of(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Option<Limit>, Error> {
+        let agent = agent.as_ref();
+        let hash = self.hash(agent, lane)?;
+        let entry = self.registry.get(hash, agent).unwrap_or_default();
+        Ok(if entry.exempt { None } else { effective_limit(&entry, &self.policy(), lane) })
+    }
+
+    /// Puts another policy in force: other numbers for the same lanes, and
+    /// perhaps more plans. Assignments stay.
+    ///
+    /// Walks all records, so that when it returns every check uses the new
+    /// numbers; checks go on meanwhile. What becomes of debt, the new policy
+    /// says ([`OnChange`]).
+    ///
+    /// # Errors
+    ///
+    /// If the lanes are not the same in the same order, or a plan is missing:
+    /// plans keep their numbers, so they can be added but not taken away.
+    /// Then nothing has changed.
+    pub fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
+        let mut control = lock(&self.control);
+        let policy = Arc::new(numbered_like(policy, &control.policy)?);
+        let before = self.limits.epoch();
+        let epoch = before + u64::from(!broken(Fault::RowsInPlace));
+        self.limits.write_policy(&policy, epoch);
+        self.limits.enter(epoch);
+        control.policy = Arc::clone(&policy);
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy);
+        // Every record moves on to the new rows of its plan, and its overrides
+        // to a row that is made of the new numbers.
+        self.with_change(policy.on_change(), |change| {
+            self.slab.change_rows(change, |row| if row.is_of_plan() { row.in_epoch(epoch) } else { row });
+        });
+        for (hash, Registered { id, entry }) in self.registry.list() {
+            if entry.override_row.is_some() {
+                self.put_in_force(&mut control, Edit { hash, id, after: entry.clone(), before: entry });
+            }
+        }
+        self.limits.admit_plans(policy.plans().len());
+        Ok(())
+    }
+
+    /// Edits what was decided about an agent. An error leaves it as it was.
+    fn edit(
+        &self,
+        agent: &[u8],
+        edit: impl FnOnce(&Policy, &mut Entry) -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        let mut control = lock(&self.control);
+        let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
+        self.put(&mut control, vec![edit])
+    }
+
+    fn set_all<A: AsRef<[u8]>>(
+        &self,
+        control: &mut Control,
+        assignments: impl IntoIterator<Item = (A, Assignment)>,
+    ) -> Result<(), ControlError> {
+        let edits = assignments.into_iter().map(|(agent, assignment)| {
+            let after = entry_of(&control.policy, &assignment)?;
+            self.prepare(agent.as_ref(), |entry| {
+                *entry = after;
+                Ok(())
+            })
+        });
+        let edits = edits.collect::<Result<Vec<_>, _>>()?;
+        self.put(control, edits)
+    }
+
+    fn prepare(
+        &self,
+        agent: &[u8],
+        edit: impl FnOnce(&mut Entry) -> Result<(), ControlError>,
+    ) -> Result<Edit, ControlError> {
+        let hash = self.hash(agent, LaneId::new(0))?;
+        let before = self.registry.get(hash, agent).ok_or(ControlError::SameHash)?;
+        let mut after = before.clone();
+        edit(&mut after)?;
+        Ok(Edit { hash, id: agent.into(), before, after })
+    }
+
+    /// Puts all edits into the file, if there is one, and in force; or none of them.
+    fn put(&self, control: &mut Control, mut edits: Vec<Edit>) -> Result<(), ControlError> {
+        // Of several edits of one agent, the last one counts.
+        let mut seen = BTreeSet::new();
+        edits.reverse();
+        edits.retain(|edit| seen.insert(edit.hash));
+        edits.retain(|Edit { before, after, .. }| !before.decides_as(after));
+        let more = edits.iter().filter(|edit| !edit.after.overrides.is_empty()).count();
+        let less = edits.iter().filter(|edit| !edit.before.overrides.is_empty()).count();
+        if control.overridden + more - less > OVERRIDES_MAX {
+            return Err(ControlError::TooManyOverrides);
+        }
+        #[cfg(feature = "persist")]
+        self.save(control, &edits)?;
+        // Those that free a row come first: one spare row is enough for all.
+        edits.sort_by_key(|edit| !edit.after.overrides.is_empty());
+        for edit in edits {
+            self.put_in_force(control, edit);
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "persist")]
+    fn save(&self, control: &mut Control, edits: &[Edit]) -> Result<(), ControlError> {
+        let Control { file: Some(file), policy, .. } = control else {
+            return Ok(());
+        };
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let now = self.registry.list().into_iter().map(|(_, registered)| (registered.id, registered.entry));
+        let mut all: std::collections::BTreeMap<_, _> = now.collect();
+        all.extend(edits.iter().map(|edit| (edit.id.clone(), edit.after.clone())));
+        let all: Vec<_> = all.iter().map(|(id, entry)| (id, named(entry, policy))).collect();
+        Ok(file.save(all.iter().map(|(id, assignment)| (&***id, assignment)))?)
+    }
+
+    /// Puts one edit in force. There is a row for its overrides: the caller
+    /// has counted.
+    fn put_in_force(&self, control: &mut Control, edit: Edit) {
+        let Edit { hash, id, before, mut after } = edit;
+        after.override_row = None;
+        if !after.overrides.is_empty() {
+            after.override_row = control.free.pop();
+            control.overridden += 1;
+        }
+        if let Some(row) = after.override_row {
+            let policy = &control.policy;
+            let numbers = policy.lanes().filter_map(|(lane, _)| effective_limit(&after, policy, lane)?.compile().ok());
+            self.limits.write_numbers(row, policy.warn_below_percent(), numbers);
+        }
+        let epoch = self.limits.epoch();
+        self.with_change(control.policy.on_change(), |change| {
+            self.slab.change_row(hash, change, || self.registry.set(hash, &id, after, epoch));
+        });
+        // Only now is the row free for others: see "Rows" in `record`.
+        if let Some(row) = before.override_row {
+            control.free.push(row);
+            control.overridden -= 1;
+        }
+    }
+
+    fn with_change(&self, on_change: OnChange, apply: impl FnOnce(&RowChange<'_>)) {
+        let depth_of = |row, lane| self.limits.limit(row, lane).depth();
+        apply(&RowChange { on_change, clock: self.clock.now(), depth_of: &depth_of });
+    }
+}
+
+/// The same policy with the numbers that plans have in `known`, its new plans
+/// after those.
+fn numbered_like(policy: Policy, known: &Policy) -> Result<Policy, ControlError> {
+    if !policy.lanes().eq(known.lanes()) {
+        return Err(ControlError::OtherLanes { known: lane_names(known) });
+    }
+    let number = |(_, name): (PlanId, &str)| {
+        policy.plan(name).ok_or_else(|| ControlError::PlanMissing { plan: name.to_owned() })
+    };
+    let first = known.plans().map(number).collect::<Result<Vec<_>, _>>()?;
+    Ok(policy.with_plans_first(&first))
+}
+
+fn lane_names(policy: &Policy) -> String {
+    policy.lanes().map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+}
+
+/// The lanes that a name stands for.
+fn lanes_of(policy: &Policy, lane_or_tier: &str) -> Result<Vec<LaneId>, ControlError> {
+    let lanes = policy.lanes_of(lane_or_tier);
+    if lanes.is_empty() { Err(unknown_lane(policy, lane_or_tier)) } else { Ok(lanes) }
+}
+
+fn unknown_lane(policy: &Policy, name: &str) -> ControlError {
+    ControlError::UnknownLane { lane: name.chars().take(80).collect(), known: lane_names(policy) }
+}
+
+/// A lane's limit: the agent's own, or else its plan's.
+fn effective_limit(entry: &Entry, policy: &Policy, lane: LaneId) -> Option<Limit> {
+    let of_plan = || policy.plan_limit(entry.plan.unwrap_or(PlanId::DEFAULT), lane);
+    entry.overrides.get(&lane).copied().or_else(of_plan)
+}
+
+/// An assignment in the numbers of the policy.
+fn entry_of(policy: &Policy, assignment: &Assignment) -> Result<Entry, ControlError> {
+    let plan = |name: &str| {
+        let known = || policy.plans().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
+        policy.plan(name).ok_or_else(|| ControlError::UnknownPlan { plan: name.to_owned(), known: known() })
+    };
+    let mut overrides = BTreeMap::new();
+    for (name, limit) in assignment.overrides() {
+        limit.validate().map_err(ControlError::Limit)?;
+        let lane = policy.lane(name).ok_or_else(|| unknown_lane(policy, name))?;
+        overrides.insert(lane, limit);
+    }
+    Ok(Entry {
+        plan: assignment.plan().map(plan).transpose()?,
+        overrides,
+        exempt: assignment.is_exempt(),
+        override_row: None,
+    })
+}
+
+/// An entry in the names of the policy.
+fn named(entry: &Entry, policy: &Policy) -> Assignment {
+    let mut assignment = Assignment::default();
+    let plan_name = |id| policy.plans().find(|(plan, _)| *plan == id).map(|(_, name)| name.to_owned());
+    assignment.set_plan(entry.plan.and_then(plan_name));
+    assignment.set_exempt(entry.exempt);
+    for (lane, name) in policy.lanes() {
+        if let Some(limit) = entry.overrides.get(&lane) {
+            assignment.set_override(name, *limit);
+        }
+    }
+    assignment
+}
+
+/// Why a control call changed nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The agent's id or the plan's number is out of range.
+    Agent(Error),
+    /// The policy has neither a lane nor a tier of this name.
+    UnknownLane {
+        /// The name as given, its first 80 characters.
+        lane: String,
+        /// The lanes that there are.
+        known: String,
+    },
+    /// The policy has no plan of this name.
+    UnknownPlan {
+        /// The name as given.
+        plan: String,
+        /// The plans that there are.
+        known: String,
+    },
+    /// The limit makes no sense.
+    Limit(LimitError),
+    /// [`OVERRIDES_MAX`] agents have overrides already.
+    TooManyOverrides,
+    /// Another agent with an assignment has the same hash: a chance of 1 in 2^64.
+    SameHash,
+    /// The new policy has other lanes than the one in force.
+    OtherLanes {
+        /// The lanes of the policy in force.
+        known: String,
+    },
+    /// The new policy lacks a plan of the one in force.
+    PlanMissing {
+        /// The plan.
+        plan: String,
+    },
+    /// The file of assignments could not be read or written.
+    #[cfg(feature = "persist")]
+    File(crate::assignments::PersistError),
+    /// Assignments are not kept in a file.
+    #[cfg(feature = "persist")]
+    NoFile,
+}
+
+#[cfg(feature = "persist")]
+impl From<crate::assignments::PersistError> for ControlError {
+    fn from(error: crate::assignments::PersistError) -> Self {
+        ControlError::File(error)
+    }
+}
+
+impl From<Error> for ControlError {
+    fn from(error: Error) -> Self {
+        ControlError::Agent(error)
+    }
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlError::Agent(error) => error.fmt(f),
+            ControlError::UnknownLane { lane, known } => {
+                write!(f, "there is no lane or tier {lane:?}; the lanes are {known}")
+            }
+            ControlError::UnknownPlan { plan, known } => write!(f, "there is no plan {plan:?}; the plans are {known}"),
+            ControlError::Limit(problem) => problem.fmt(f),
+            ControlError::TooManyOverrides => write!(
+                f,
+                "{OVERRIDES_MAX} agents have overrides already; put agents with the same limits into a plan, or remove some"
+            ),
+            ControlError::SameHash => {
+                write!(f, "another assigned agent has the same hash; build the limiter anew, with another key")
+            }
+            ControlError::OtherLanes { known } => {
+                write!(f, "the new policy has other lanes; give it these, in this order: {known}")
+            }
+            ControlError::PlanMissing { plan } => {
+                write!(f, "the new policy lacks the plan {plan:?}; keep it, since callers may use its number")
+            }
+            #[cfg(feature = "persist")]
+            ControlError::File(error) => error.fmt(f),
+            #[cfg(feature = "persist")]
+            ControlError::NoFile => write!(f, "assignments are not kept in a file; name one first"),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ControlError::Agent(error) => Some(error),
+            ControlError::Limit(problem) => Some(problem),
+            #[cfg(feature = "persist")]
+            ControlError::File(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Looks at an agent's lanes, and gives back.
+
+use super::Limiter;
+use crate::clock::Tick;
+use crate::error::Error;
+use crate::lane::bucket::{self, BucketLimit};
+use crate::lane::{LaneWord, Outcome, Status};
+use crate::policy::LaneId;
+use crate::slab::hash::AgentHash;
+use std::time::Duration;
+
+impl Limiter {
+    /// The agent's lane as it stands, without charging it or making the agent known.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
+    pub fn status(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Status, Error> {
+        self.status_at(agent, lane, self.clock.now())
+    }
+
+    /// The agent's lane as it stands at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Limiter::status).
+    pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        Ok(self.change(hash, lane, |limit, word| Outcome { next: None, answer: bucket::status(word, now, limit) }))
+    }
+
+    /// Gives `cost` tokens back, never beyond full. An agent without a record
+    /// is full already.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_at`](Limiter::check_at), less [`Error::Full`].
+    pub fn refund(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Status, Error> {
+        self.refund_at(agent, lane, cost, self.clock.now())
+    }
+
+    /// Gives `cost` tokens back at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`refund`](Limiter::refund).
+    pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        self.change(hash, lane, |limit, word| bucket::refund(word, now, limit, cost))
+    }
+
+    /// Fills one lane of the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
+    pub fn reset_lane(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<(), Error> {
+        self.reset_lane_at(agent, lane, self.clock.now())
+    }
+
+    /// Fills one lane of the agent at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset_lane`](Limiter::reset_lane).
+    pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        self.change(hash, lane, |limit, word| bucket::reset(word, now, limit));
+        Ok(())
+    }
+
+    /// Fills every lane of the agent, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    pub fn reset(&self, agent: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.reset_at(agent, self.clock.now())
+    }
+
+    /// Fills every lane of the agent at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Limiter::reset).
+    pub fn reset_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<(), Error> {
+        let agent = agent.as_ref();
+        self.lanes().try_for_each(|lane| self.reset_lane_at(agent, lane, now))
+    }
+
+    /// Forgets the agent: its record is vacant again, and its next check is
+    /// its first. `false` if nothing was known of it. An agent that is checked
+    /// in the same moment may keep its record, with its lanes filled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    pub fn forget(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.forget_at(agent, self.clock.now())
+    }
+
+    /// Forgets the agent at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`forget`](Limiter::forget).
+    pub fn forget_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
+        let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
+        Ok(self.slab.forget(hash, now, self.clock.now()))
+    }
+
+    /// Vacates the records of agents that have been idle, with every lane
+    /// full, for `idle_for`, and says how many.
+    ///
+    /// Never needed for correctness: an idle record is taken when somebody
+    /// needs one. It makes [`Stats::agents`] count the agents of late. It
+    /// walks all records, so call it from a timer, every few minutes, say.
+    pub fn sweep(&self, idle_for: Duration) -> u64 {
+        self.sweep_at(idle_for, self.clock.now())
+    }
+
+    /// Sweeps at `now`.
+    pub fn sweep_at(&self, idle_for: Duration, now: Tick) -> u64 {
+        // Before the origin nothing can have been idle.
+        let sweep = |since| self.slab.sweep(since, self.quiet_since(since), self.clock.now());
+        now.checked_sub(idle_for).map_or(0, sweep)
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = LaneId> + use<> {
+        (0..self.limits.lanes() as u32).map(LaneId::new)
+    }
+
+    /// Applies a step other than a charge. An agent without a record has
+    /// fresh lanes, and nothing to change.
+    ///
+    /// The loop ends when the agent keeps a record for one round; each further
+    /// round is an eviction or a change of row that was completed meanwhile.
+    fn change<A>(&self, hash: AgentHash, lane: LaneId, step: impl Fn(BucketLimit, LaneWord) -> Outcome<A>) -> A {
+        loop {
+            let Some(found) = self.slab.find(hash) else {
+                return step(self.limit_of_stranger(hash, None, lane), LaneWord::default()).answer;
+            };
+            let step = |word| step(self.limits.limit(found.tag.row(), lane), word);
+            if let Some(answer) = found.record.update_lane(found.tag, lane, step, || self.slab.count_retry()) {
+                return answer;
+            }
+        }
+    }
+}

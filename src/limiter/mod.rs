@@ -1,0 +1,322 @@
+//! The limiter: finds the agent's record, reads the clock, charges the lane.
+//!
+//! - `action.rs`: which lane pays for an action?
+//! - `check.rs`: may the agent do this?
+//! - `look.rs`: status, refund, reset, forget, sweep
+//! - `control.rs`: plans, overrides, exemptions, a new policy
+//! - `conduct.rs`: violations and what follows from them
+//! - `registry.rs`: who has an assignment
+
+mod action;
+mod check;
+mod conduct;
+mod control;
+mod look;
+mod registry;
+
+pub use action::ActionLane;
+pub use check::Request;
+pub use conduct::Admission;
+pub use control::ControlError;
+
+use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, ID_BYTES_MAX};
+use crate::clock::{Clock, Tick};
+use crate::error::{BuildError, Error};
+use crate::lane::bucket::BucketLimit;
+use crate::lane::table::LimitTable;
+use crate::policy::unknown::UnknownActions;
+use crate::policy::{LaneId, PlanId, Policy};
+use crate::record::tag::Row;
+use crate::slab::hash::{AgentHash, HashKey, IdHash};
+use crate::slab::{Geometry, OnFull, Slab};
+use crate::sync::Mutex;
+use control::Control;
+use registry::Registry;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// An exact rate limiter for a fixed number of agents.
+///
+/// Share it by reference or in an `Arc`: every method takes `&self`, and any
+/// number of threads may call any of them at once. A check of a known agent
+/// takes no lock, allocates nothing and enters the kernel for nothing.
+///
+/// ```
+/// use tollgate::{Limit, Limiter, Policy};
+///
+/// let policy = Policy::builder()
+///     .lane("ws/light", Limit::per_minute(120))
+///     .lane("ws/heavy", Limit::per_minute(10))
+///     .build()?;
+/// let limiter = Limiter::builder(policy).agents(100_000).build()?;
+///
+/// let heavy = limiter.lane("ws/heavy").expect("named above");
+/// let verdict = limiter.check("agent-7", heavy)?;
+/// assert!(verdict.is_allowed());
+/// assert_eq!(verdict.remaining(), 9);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Limiter {
+    slab: Slab,
+    limits: LimitTable,
+    clock: Clock,
+    on_full: OnFull,
+    registry: Registry,
+    control: Mutex<Control>,
+    /// What `control` has put in force, for those who must not wait for it.
+    policy: RwLock<Arc<Policy>>,
+    unknown_actions: UnknownActions,
+}
+
+/// What a limiter holds and has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Agents that hold a record now. Idle ones hold theirs until somebody
+    /// needs it or a sweep takes it.
+    pub agents: u64,
+    /// Records in all.
+    pub records: u64,
+    /// Records given to agents since the start.
+    pub claims: u64,
+    /// Idle records taken for newcomers or swept: nothing was lost.
+    pub idle_evictions: u64,
+    /// Records in debt given up for newcomers: their agents may return with
+    /// fresh buckets.
+    pub lossy_evictions: u64,
+    /// Exchanges that were lost to another thread and tried again.
+    pub retries: u64,
+}
+
+/// Builds a [`Limiter`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct LimiterBuilder {
+    policy: Policy,
+    agents: u64,
+    clock: Option<Clock>,
+    on_full: OnFull,
+    hash: IdHash,
+}
+
+impl LimiterBuilder {
+    /// How many agents it must hold; 1 million if nothing is said.
+    ///
+    /// With three to six lanes it reserves 87 bytes for each, of which the system
+    /// commits what is touched: room for a third more agents than stated, so
+    /// that a newcomer nearly always finds a vacant record near its home. The
+    /// table of limits takes address space for 65,536 rows beside that, 13 MB
+    /// with six lanes, and commits the rows in use.
+    pub fn agents(mut self, agents: u64) -> Self {
+        self.agents = agents;
+        self
+    }
+
+    /// Where its time comes from; [`Clock::auto`] if nothing is said.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = Some(clock.into());
+        self
+    }
+
+    /// What happens to a new agent when no record near its home is free.
+    pub fn on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// How ids are hashed; multilinear if nothing is said.
+    pub fn hash(mut self, hash: IdHash) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// Reserves the memory.
+    ///
+    /// # Errors
+    ///
+    /// If the number of agents is out of range, or the system refuses the memory.
+    pub fn build(self) -> Result<Limiter, BuildError> {
+        if !(1..=AGENTS_MAX).contains(&self.agents) {
+            return Err(BuildError::Agents { agents: self.agents });
+        }
+        let geometry = Geometry::for_agents(self.agents, self.policy.lanes().len());
+        let slab = Slab::new(geometry, HashKey::random(self.hash)).map_err(|bytes| BuildError::Memory { bytes })?;
+        self.over(slab)
+    }
+
+    /// The limiter over a slab that has as many lanes as the policy.
+    pub(crate) fn over(self, slab: Slab) -> Result<Limiter, BuildError> {
+        let limits = LimitTable::new(&self.policy).map_err(|bytes| BuildError::Memory { bytes })?;
+        let clock = self.clock.unwrap_or_else(Clock::auto);
+        let policy = Arc::new(self.policy);
+        Ok(Limiter {
+            slab,
+            limits,
+            clock,
+            on_full: self.on_full,
+            registry: Registry::new(),
+            control: Mutex::new(Control::new(Arc::clone(&policy))),
+            policy: RwLock::new(policy),
+            unknown_actions: UnknownActions::default(),
+        })
+    }
+}
+
+impl Limiter {
+    /// Starts a limiter with this policy.
+    pub fn builder(policy: Policy) -> LimiterBuilder {
+        LimiterBuilder {
+            policy,
+            agents: AGENTS_DEFAULT,
+            clock: None,
+            on_full: OnFull::default(),
+            hash: IdHash::default(),
+        }
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The lane of this name.
+    #[must_use]
+    pub fn lane(&self, name: &str) -> Option<LaneId> {
+        self.policy().lane(name)
+    }
+
+    /// The plan of this name. Plans keep their numbers when a policy is replaced.
+    #[must_use]
+    pub fn plan(&self, name: &str) -> Option<PlanId> {
+        self.policy().plan(name)
+    }
+
+    /// The present instant on its clock.
+    #[must_use]
+    pub fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    /// Bytes of address space it has reserved. It never takes more.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.slab.reserved_bytes() + self.limits.reserved_bytes()
+    }
+
+    /// What it holds and has seen. Walks a counter per 1,024 records.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let seen = self.slab.occupancy();
+        Stats {
+            agents: seen.held,
+            records: self.slab.records(),
+            claims: seen.claims,
+            idle_evictions: seen.idle_evictions,
+            lossy_evictions: seen.lossy_evictions,
+            retries: seen.retries,
+        }
+    }
+
+    /// Checks what every call brings, and finds the agent's place.
+    #[inline]
+    fn hash(&self, agent: &[u8], lane: LaneId) -> Result<AgentHash, Error> {
+        let lanes = self.limits.lanes();
+        if lane.index() >= lanes {
+            return Err(Error::UnknownLane { lane: lane.number(), lanes: lanes as u32 });
+        }
+        match self.slab.hash_short(agent) {
+            Some(hash) => Ok(hash),
+            None => self.hash_any(agent),
+        }
+    }
+
+    #[inline(never)]
+    fn hash_any(&self, agent: &[u8]) -> Result<AgentHash, Error> {
+        match agent.len() {
+            0 => Err(Error::EmptyId),
+            1..=ID_BYTES_MAX => Ok(self.slab.hash(agent)),
+            bytes => Err(Error::IdTooLong { bytes }),
+        }
+    }
+
+    /// The limit of an agent without a record: that of its assignment, or else
+    /// of the plan that stands in for one.
+    fn limit_of_stranger(&self, hash: AgentHash, stand_in: Option<PlanId>, lane: LaneId) -> BucketLimit {
+        self.limits.of_epoch(|epoch| {
+            self.registry.with_row(hash, epoch, |row| self.limits.limit(stand_in_row(row, stand_in), lane))
+        })
+    }
+
+    /// The row of an agent that is about to get a record, under the locks of
+    /// its neighbourhood: they keep it in force.
+    fn row_of_newcomer(&self, hash: AgentHash) -> Row {
+        self.registry.with_row(hash, self.limits.epoch(), |row| row)
+    }
+}
+
+/// The row that applies: that of an assignment, or else of the plan that
+/// stands in for one.
+#[inline]
+fn stand_in_row(row: Row, stand_in: Option<PlanId>) -> Row {
+    match stand_in {
+        Some(plan) if row.is_unassigned() => row.for_plan(plan),
+        _ => row,
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("policy", &self.policy())
+            .field("clock", &self.clock)
+            .field("on_full", &self.on_full)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::policy::Limit;
+
+    fn limiter(agents: u64, on_full: OnFull) -> Limiter {
+        let policy = ["light", "normal", "heavy"]
+            .into_iter()
+            .fold(Policy::builder(), |policy, lane| policy.lane(lane, Limit::per_minute(2)));
+        let clock = ManualClock::new();
+        Limiter::builder(policy.build().unwrap()).agents(agents).clock(clock).on_full(on_full).build().unwrap()
+    }
+
+    #[test]
+    fn a_denial_leaves_every_word_of_the_slab_unchanged() {
+        let limiter = limiter(100, OnFull::Deny);
+        let heavy = limiter.lane("heavy").unwrap();
+        assert!(limiter.check_cost("agent", heavy, 2).unwrap().is_allowed());
+        let before = limiter.slab.snapshot();
+        for _ in 0..10 {
+            assert!(!limiter.check("agent", heavy).unwrap().is_allowed());
+        }
+        assert_eq!(limiter.slab.snapshot(), before);
+    }
+
+    #[test]
+    fn looking_and_errors_leave_every_word_of_the_slab_unchanged() {
+        let limiter = limiter(100, OnFull::Deny);
+        let heavy = limiter.lane("heavy").unwrap();
+        assert!(limiter.check("agent", heavy).unwrap().is_allowed());
+        let before = limiter.slab.snapshot();
+        for agent in ["agent", "stranger"] {
+            assert!(limiter.status(agent, heavy).is_ok());
+            assert!(limiter.check_cost(agent, heavy, 3).is_err());
+            assert!(limiter.check_cost(agent, heavy, 0).is_err());
+            assert!(limiter.check(agent, LaneId::new(3)).is_err());
+        }
+        assert!(limiter.refund("stranger", heavy, 1).is_ok());
+        assert!(limiter.reset("stranger").is_ok());
+        assert_eq!(limiter.forget("stranger"), Ok(false));
+        assert_eq!(limiter.slab.snapshot(), before);
+    }
+}

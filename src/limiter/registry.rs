@@ -1,0 +1,126 @@
+//! Which agents have an assignment: a plan, overrides, an exemption.
+//!
+//! It is read when a record is claimed, or when an agent that has none is
+//! looked at; a check of a known agent finds its row of limits in the record.
+//! An entry changes under two locks, that of the agent's neighbourhood in the
+//! slab and that of its shard here, taken in this order. So whoever holds
+//! either reads an entry that is in force, and its row of overrides is not
+//! written for somebody else meanwhile.
+
+use crate::policy::{LaneId, Limit, PlanId};
+use crate::record::tag::Row;
+use crate::slab::hash::AgentHash;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, peek};
+use std::collections::BTreeMap;
+
+/// So many that claims seldom wait for each other.
+const SHARDS: usize = if cfg!(loom) { 1 } else { 64 };
+
+/// What an operator decided about one agent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entry {
+    pub(super) plan: Option<PlanId>,
+    /// In the order of the lanes.
+    pub(super) overrides: BTreeMap<LaneId, Limit>,
+    pub(super) exempt: bool,
+    /// Invariant: there is one if there are overrides, and no other agent has it.
+    pub(super) override_row: Option<Row>,
+}
+
+impl Entry {
+    /// Whether the two decide the same; the row is no decision.
+    pub(super) fn decides_as(&self, other: &Self) -> bool {
+        (self.plan, self.exempt, &self.overrides) == (other.plan, other.exempt, &other.overrides)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.decides_as(&Self::default())
+    }
+
+    /// The row that applies under the policy of this epoch.
+    fn row(&self, epoch: u64) -> Row {
+        match (self.exempt, self.override_row, self.plan) {
+            (true, ..) => Row::EXEMPT,
+            (false, Some(row), _) => row,
+            (false, None, Some(plan)) => Row::of_plan(plan, epoch),
+            (false, None, None) => Row::unassigned(epoch),
+        }
+    }
+}
+
+/// An agent's id and what was decided about it.
+#[derive(Clone, Debug)]
+pub(super) struct Registered {
+    pub(super) id: Box<[u8]>,
+    pub(super) entry: Entry,
+}
+
+type Shard = BTreeMap<AgentHash, Registered>;
+
+/// Every agent with an assignment.
+pub(super) struct Registry {
+    shards: [Mutex<Shard>; SHARDS],
+    /// How many entries there are. While there are none, nobody takes a lock.
+    entries: AtomicU64,
+}
+
+impl Registry {
+    pub(super) fn new() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::new(Shard::new())), entries: AtomicU64::new(0) }
+    }
+
+    fn shard(&self, hash: AgentHash) -> &Mutex<Shard> {
+        &self.shards[hash.shard(SHARDS)]
+    }
+
+    /// Reads with the agent's row, which stays in force meanwhile.
+    pub(super) fn with_row<T>(&self, hash: AgentHash, epoch: u64, read: impl FnOnce(Row) -> T) -> T {
+        // A hint is enough: whoever must see the first entry holds the
+        // neighbourhood's lock, under which it was made.
+        if peek(&self.entries) == 0 {
+            return read(Row::unassigned(epoch));
+        }
+        let shard = lock(self.shard(hash));
+        read(shard.get(&hash).map_or(Row::unassigned(epoch), |registered| registered.entry.row(epoch)))
+    }
+
+    /// The entry of an agent; `None` in place of the entry of another agent
+    /// with the same hash.
+    pub(super) fn get(&self, hash: AgentHash, id: &[u8]) -> Option<Entry> {
+        match lock(self.shard(hash)).get(&hash) {
+            Some(registered) if *registered.id != *id => None,
+            registered => Some(registered.map(|registered| registered.entry.clone()).unwrap_or_default()),
+        }
+    }
+
+    /// Puts an agent's entry in force; an empty one is no entry. The caller
+    /// holds the lock of the agent's neighbourhood.
+    pub(super) fn set(&self, hash: AgentHash, id: &[u8], entry: Entry, epoch: u64) -> Row {
+        let row = entry.row(epoch);
+        let mut shard = lock(self.shard(hash));
+        let before = shard.len();
+        if entry.is_empty() {
+            shard.remove(&hash);
+        } else {
+            shard.insert(hash, Registered { id: id.into(), entry });
+        }
+        // Only control calls write this, and they take turns.
+        let entries = peek(&self.entries) + shard.len() as u64 - before as u64;
+        self.entries.store(entries, Ordering::Relaxed);
+        row
+    }
+
+    /// Every agent with an entry, in the order of the ids.
+    pub(super) fn list(&self) -> Vec<(AgentHash, Registered)> {
+        let mut all: Vec<_> = self
+            .shards
+            .iter()
+            .flat_map(|shard| {
+                let shard = lock(shard);
+                shard.iter().map(|(hash, registered)| (*hash, registered.clone())).collect::<Vec<_>>()
+            })
+            .collect();
+        all.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
+        all
+    }
+}

@@ -1,0 +1,182 @@
+//! How an agent that is denied again and again is treated.
+
+use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX, QUIET_MAX};
+use std::fmt;
+use std::time::Duration;
+
+/// What follows from violations: the wait that an agent is told, when it is
+/// forgiven, and when its conduct counts as sustained abuse.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::ConductRules;
+///
+/// let rules = ConductRules::default();
+/// assert_eq!(rules.curve().map(|step| step.as_secs()).collect::<Vec<_>>(), [1, 2, 5, 10, 30]);
+/// assert_eq!(rules.quiet_period(), Duration::from_secs(60));
+/// assert_eq!(rules.abuse_threshold(), (10, Duration::from_secs(300)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct ConductRules {
+    curve: Vec<Duration>,
+    quiet: Duration,
+    abuse_violations: u32,
+    abuse_window: Duration,
+    coalesce: bool,
+    enforce: bool,
+}
+
+impl Default for ConductRules {
+    /// Waits of 1, 2, 5, 10 and 30 seconds; forgiven after 60 quiet seconds;
+    /// abuse is ten violations within five minutes.
+    fn default() -> Self {
+        Self {
+            curve: [1, 2, 5, 10, 30].map(Duration::from_secs).to_vec(),
+            quiet: Duration::from_secs(60),
+            abuse_violations: 10,
+            abuse_window: Duration::from_secs(300),
+            coalesce: false,
+            enforce: false,
+        }
+    }
+}
+
+impl ConductRules {
+    /// The wait after the first, second, ... violation in a row; the last one
+    /// stands for all that follow.
+    pub fn with_curve(mut self, steps: impl IntoIterator<Item = Duration>) -> Self {
+        self.curve = steps.into_iter().collect();
+        self
+    }
+
+    /// After this long without a violation, the next one is the first again.
+    pub fn with_quiet_period(mut self, quiet: Duration) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
+    /// So many violations within `window` of the first of them are sustained abuse.
+    pub fn with_abuse_threshold(mut self, violations: u32, window: Duration) -> Self {
+        (self.abuse_violations, self.abuse_window) = (violations, window);
+        self
+    }
+
+    /// Whether denials within the wait that the agent was told count as one
+    /// violation with the denial before. Off by default: every denial counts.
+    pub fn with_coalescing(mut self, coalesce: bool) -> Self {
+        self.coalesce = coalesce;
+        self
+    }
+
+    /// Whether the wait is a block: until it is over, [`admit`](crate::Limiter)
+    /// denies on every lane. Off by default: the wait is advice, and a request
+    /// that its bucket can pay for passes.
+    pub fn with_enforced_wait(mut self, enforce: bool) -> Self {
+        self.enforce = enforce;
+        self
+    }
+
+    /// The waits, in order.
+    pub fn curve(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
+        self.curve.iter().copied()
+    }
+
+    /// How long an agent has to be quiet to be forgiven.
+    #[must_use]
+    pub fn quiet_period(&self) -> Duration {
+        self.quiet
+    }
+
+    /// How many violations within how long are sustained abuse.
+    #[must_use]
+    pub fn abuse_threshold(&self) -> (u32, Duration) {
+        (self.abuse_violations, self.abuse_window)
+    }
+
+    /// Whether denials within a told wait count once.
+    #[must_use]
+    pub fn coalesces(&self) -> bool {
+        self.coalesce
+    }
+
+    /// Whether a told wait is a block.
+    #[must_use]
+    pub fn enforces_wait(&self) -> bool {
+        self.enforce
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ConductError> {
+        if !(1..=CURVE_STEPS_MAX).contains(&self.curve.len()) {
+            return Err(ConductError::Steps { steps: self.curve.len() });
+        }
+        if let Some(step) = self.curve.iter().find(|step| step.is_zero() || **step > QUIET_MAX) {
+            return Err(ConductError::Step { step: *step });
+        }
+        if self.quiet.is_zero() || self.quiet > QUIET_MAX {
+            return Err(ConductError::Quiet { quiet: self.quiet });
+        }
+        if !(1..=ABUSE_VIOLATIONS_MAX).contains(&self.abuse_violations) {
+            return Err(ConductError::Violations { violations: self.abuse_violations });
+        }
+        if self.abuse_window.is_zero() || self.abuse_window > ABUSE_WINDOW_MAX {
+            return Err(ConductError::Window { window: self.abuse_window });
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with conduct rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConductError {
+    /// A curve has 1 to 15 steps.
+    Steps {
+        /// How many were given.
+        steps: usize,
+    },
+    /// A wait of the curve is out of range.
+    Step {
+        /// The wait as given.
+        step: Duration,
+    },
+    /// The quiet period is out of range.
+    Quiet {
+        /// The period as given.
+        quiet: Duration,
+    },
+    /// The number of violations that make abuse is out of range.
+    Violations {
+        /// The number as given.
+        violations: u32,
+    },
+    /// The window in which violations make abuse is out of range.
+    Window {
+        /// The window as given.
+        window: Duration,
+    },
+}
+
+impl fmt::Display for ConductError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConductError::Steps { steps } => {
+                write!(f, "a curve of {steps} waits; allowed are 1 to {CURVE_STEPS_MAX}")
+            }
+            ConductError::Step { step } => {
+                write!(f, "a wait of {step:?} in the curve; allowed is more than 0, up to {QUIET_MAX:?}")
+            }
+            ConductError::Quiet { quiet } => {
+                write!(f, "a quiet period of {quiet:?}; allowed is more than 0, up to {QUIET_MAX:?}")
+            }
+            ConductError::Violations { violations } => {
+                write!(f, "abuse from {violations} violations on; allowed are 1 to {ABUSE_VIOLATIONS_MAX}")
+            }
+            ConductError::Window { window } => {
+                write!(f, "an abuse window of {window:?}; allowed is more than 0, up to {ABUSE_WINDOW_MAX:?}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConductError {}

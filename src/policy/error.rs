@@ -1,0 +1,176 @@
+//! Why a policy cannot be built.
+
+use super::conduct::ConductError;
+use super::limit::LimitError;
+use crate::bounds::{ACTIONS_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use std::fmt;
+
+/// Why a policy cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A policy has 1 to [`LANES_MAX`] lanes.
+    Lanes {
+        /// How many were named.
+        lanes: usize,
+    },
+    /// A lane's name is empty, too long, or has white space in it.
+    LaneName {
+        /// The name as given.
+        lane: String,
+    },
+    /// Two lanes have one name.
+    LaneTwice {
+        /// The name.
+        lane: String,
+    },
+    /// A lane's limit makes no sense.
+    Limit {
+        /// The lane.
+        lane: String,
+        /// What is wrong with its limit.
+        problem: LimitError,
+    },
+    /// A policy has at most [`PLANS_MAX`] plans.
+    Plans {
+        /// How many there would be, `default` among them.
+        plans: usize,
+    },
+    /// A plan's name is empty, too long, has white space in it, or is reserved.
+    PlanName {
+        /// The name as given.
+        plan: String,
+    },
+    /// Two plans have one name.
+    PlanTwice {
+        /// The name.
+        plan: String,
+    },
+    /// A plan names a lane that is not there.
+    PlanLane {
+        /// The plan.
+        plan: String,
+        /// The lane as given.
+        lane: String,
+    },
+    /// A plan names a lane twice.
+    PlanLaneTwice {
+        /// The plan.
+        plan: String,
+        /// The lane.
+        lane: String,
+    },
+    /// A plan's limit makes no sense.
+    PlanLimit {
+        /// The plan.
+        plan: String,
+        /// The lane.
+        lane: String,
+        /// What is wrong with its limit.
+        problem: LimitError,
+    },
+    /// A policy names at most [`ACTIONS_MAX`] actions.
+    Actions {
+        /// How many were named.
+        actions: usize,
+    },
+    /// Actions are named for a lane that is not there.
+    ActionLane {
+        /// The channel as given.
+        channel: String,
+        /// The tier as given.
+        tier: String,
+    },
+    /// An action's name is empty, too long, or has white space in it.
+    ActionName {
+        /// The channel.
+        channel: String,
+        /// The name as given.
+        action: String,
+    },
+    /// An action is named twice in one channel.
+    ActionTwice {
+        /// The channel.
+        channel: String,
+        /// The action.
+        action: String,
+    },
+    /// A channel has no lane of the tier that takes unknown actions.
+    UnknownTier {
+        /// A channel that names actions; `None` if no channel has such a lane.
+        channel: Option<String>,
+        /// The tier.
+        tier: String,
+    },
+    /// The rules of conduct make no sense.
+    Conduct(ConductError),
+    /// The warning threshold is a share in percent.
+    WarnPercent {
+        /// The value as given.
+        percent: u8,
+    },
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::Lanes { lanes } => {
+                write!(f, "a policy of {lanes} lanes; allowed are 1 to {LANES_MAX}")
+            }
+            PolicyError::LaneName { lane } => write!(
+                f,
+                "lane name {lane:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
+            ),
+            PolicyError::LaneTwice { lane } => write!(f, "lane {lane:?} is named twice; names must differ"),
+            PolicyError::Limit { lane, problem } => write!(f, "lane {lane:?}: {problem}"),
+            PolicyError::Plans { plans } => write!(f, "a policy of {plans} plans; allowed are 1 to {PLANS_MAX}"),
+            PolicyError::PlanName { plan } => write!(
+                f,
+                "plan name {plan:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters, other than \"default\" (the lanes' own limits) and \"exempt\""
+            ),
+            PolicyError::PlanTwice { plan } => write!(f, "plan {plan:?} is named twice; names must differ"),
+            PolicyError::PlanLane { plan, lane } => {
+                write!(f, "plan {plan:?}: there is no lane {lane:?}; name it with a limit of its own first")
+            }
+            PolicyError::PlanLaneTwice { plan, lane } => {
+                write!(f, "plan {plan:?}: lane {lane:?} is named twice; name it once")
+            }
+            PolicyError::PlanLimit { plan, lane, problem } => write!(f, "plan {plan:?}, lane {lane:?}: {problem}"),
+            PolicyError::Actions { actions } => {
+                write!(f, "a policy of {actions} actions; allowed are up to {ACTIONS_MAX}")
+            }
+            PolicyError::ActionLane { channel, tier } => {
+                write!(f, "actions of \"{channel}/{tier}\": there is no such lane; name it with a limit first")
+            }
+            PolicyError::ActionName { channel, action } => write!(
+                f,
+                "channel {channel:?}: action name {action:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
+            ),
+            PolicyError::ActionTwice { channel, action } => {
+                write!(f, "channel {channel:?}: action {action:?} is named twice; name it once")
+            }
+            PolicyError::UnknownTier { channel: Some(channel), tier } => write!(
+                f,
+                "channel {channel:?}: unknown actions go to \"{channel}/{tier}\", which is no lane; add it, or let them go to another tier"
+            ),
+            PolicyError::UnknownTier { channel: None, tier } => write!(
+                f,
+                "unknown actions go to the tier {tier:?}, which no channel has; add such a lane, or name another tier"
+            ),
+            PolicyError::Conduct(problem) => write!(f, "conduct: {problem}"),
+            PolicyError::WarnPercent { percent } => {
+                write!(f, "a warning below {percent} percent; allowed are 0 to 100")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            PolicyError::Limit { problem, .. } | PolicyError::PlanLimit { problem, .. } => Some(problem),
+            PolicyError::Conduct(problem) => Some(problem),
+            _ => None,
+        }
+    }
+}

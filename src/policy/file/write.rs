@@ -1,0 +1,98 @@
+//! A policy as TOML text.
+
+use crate::policy::{LaneId, OnChange, PlanId, Policy, text};
+use std::fmt;
+use std::time::Duration;
+
+/// Prints a policy as the file that [`Policy::from_toml`] reads.
+pub(super) struct Toml<'a>(pub(super) &'a Policy);
+
+impl fmt::Display for Toml<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = self.0;
+        writeln!(f, "warn_below_percent = {}", policy.warn_below_percent())?;
+        let on_change = match policy.on_change() {
+            OnChange::KeepDebt => "keep",
+            OnChange::Reset => "reset",
+        };
+        writeln!(f, "on_change = {}", quoted(on_change))?;
+        if let Some(tier) = policy.unknown_actions_tier() {
+            writeln!(f, "unknown_actions_to = {}", quoted(tier))?;
+        }
+        writeln!(f, "\n[lanes]")?;
+        write_limits(f, policy, PlanId::DEFAULT, |_| true)?;
+        for (plan, name) in policy.plans().skip(1) {
+            writeln!(f, "\n[plans.{}]", key(name))?;
+            write_limits(f, policy, plan, |lane| policy.plan_limit(plan, lane) != policy.limit(lane))?;
+        }
+        write_actions(f, policy)?;
+        write_conduct(f, policy)
+    }
+}
+
+fn write_limits(
+    f: &mut fmt::Formatter<'_>,
+    policy: &Policy,
+    plan: PlanId,
+    wanted: impl Fn(LaneId) -> bool,
+) -> fmt::Result {
+    for (lane, name) in policy.lanes().filter(|(lane, _)| wanted(*lane)) {
+        if let Some(limit) = policy.plan_limit(plan, lane) {
+            writeln!(f, "{} = {}", key(name), quoted(&limit.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A table per channel and a list per tier, each list in alphabetical order.
+fn write_actions(f: &mut fmt::Formatter<'_>, policy: &Policy) -> fmt::Result {
+    let mut actions: Vec<_> = policy.actions().map(|(channel, action, lane)| (lane, channel, action)).collect();
+    actions.sort_unstable();
+    // Lanes of one channel need not stand together in the policy.
+    let mut channels: Vec<&str> = Vec::new();
+    for (_, channel, _) in &actions {
+        if !channels.contains(channel) {
+            channels.push(channel);
+        }
+    }
+    for channel in channels {
+        writeln!(f, "\n[actions.{}]", key(channel))?;
+        for (lane, name) in policy.lanes() {
+            let names: Vec<_> = actions.iter().filter(|known| known.0 == lane).map(|known| quoted(known.2)).collect();
+            if let (Some((of, tier)), false) = (name.rsplit_once('/'), names.is_empty()) {
+                if of == channel {
+                    writeln!(f, "{} = [{}]", key(tier), names.join(", "))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_conduct(f: &mut fmt::Formatter<'_>, policy: &Policy) -> fmt::Result {
+    let rules = policy.conduct();
+    let (violations, within) = rules.abuse_threshold();
+    let curve: Vec<_> = rules.curve().map(length).collect();
+    writeln!(f, "\n[conduct]")?;
+    writeln!(f, "curve = [{}]", curve.join(", "))?;
+    writeln!(f, "quiet = {}", length(rules.quiet_period()))?;
+    writeln!(f, "abuse = {{ violations = {violations}, within = {} }}", length(within))?;
+    writeln!(f, "coalesce = {}", rules.coalesces())?;
+    writeln!(f, "enforce_wait = {}", rules.enforces_wait())
+}
+
+fn length(length: Duration) -> String {
+    let (count, unit) = text::unit_of(length);
+    quoted(&format!("{count}{}", unit.short()))
+}
+
+/// A name as a key: quoted unless it is made of plain letters.
+fn key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.chars().all(bare) { name.to_owned() } else { quoted(name) }
+}
+
+/// What is written is free of control characters, since names are.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

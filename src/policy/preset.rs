@@ -1,0 +1,295 @@
+//! Ready-made policies, and where each of their numbers comes from.
+//!
+//! [`Policy::preset`] makes one by name. A policy file can start from one and
+//! change what differs.
+//!
+//! ```
+//! use tollgate::{Limit, Policy};
+//!
+//! let policy = Policy::preset("hub")?;
+//! let heavy = policy.lane("ws/heavy").expect("a lane of the preset");
+//! assert_eq!(policy.limit(heavy), Some(Limit::per_minute(10)));
+//! # Ok::<(), tollgate::UnknownPreset>(())
+//! ```
+//!
+//! The items named below are those of the project's list of requirements. In
+//! every preset the rules of conduct are the defaults of
+//! [`ConductRules`](crate::ConductRules), and a changed limit keeps an agent's
+//! debt, unless the table says otherwise.
+//!
+//! # `hub`: a message hub for agents
+//!
+//! Six lanes, so that an agent is one cache line.
+//!
+//! | what | number | item |
+//! |---|---|---|
+//! | `ws/light`, `http/light` | `120/minute` | M2, M3 |
+//! | `ws/normal`, `http/normal` | `60/minute` | M2, M3 |
+//! | `ws/heavy`, `http/heavy` | `10/minute` | M2, M3 |
+//! | burst | the number per minute, full again after 60 s | M4 |
+//! | warning | below 20 % of the capacity | M15 |
+//! | actions of `ws/light` | `ping`, `list_agents`, `list_channels`, `status`, `channel_history` | M7 |
+//! | actions of `ws/normal` | `message`, `channel_publish`, `channel_subscribe`, `channel_unsubscribe`, `task_accepted`, `task_progress`, `task_complete`, `task_failed`, `task_recovering` | M8 |
+//! | actions of `ws/heavy` | `identify` | M9 |
+//! | actions of `http/light` | `get_agents`, `get_channels`, `get_tasks`, `get_metrics`, `get_health`, `get_mailbox`, `get_schemas`, `get_dashboard_state` | M10 |
+//! | actions of `http/normal` | `post_message`, `post_channel_publish`, `post_mailbox_ack`, `get_messages`, `get_task_detail`, `get_channel_info` | M11 |
+//! | actions of `http/heavy` | `post_task`, `post_channel`, `post_admin_push_task`, `post_onboard_register` | M12 |
+//! | unknown actions | to `normal` | M13 |
+//! | plan `unauthenticated`, for agents `ip:<address>`: `http/light`, `http/normal` | `60/minute` | M29 |
+//! | plan `unauthenticated`: `http/heavy`, the lane of `post_onboard_register` | `5/minute` | M29 |
+//! | curve of waits | 1, 2, 5, 10, 30 s | M21 |
+//! | quiet period | 60 s | M22 |
+//! | sustained abuse | 10 violations within 5 minutes | M49 |
+//! | a changed limit | fills the agent's lanes | M33 |
+//!
+//! Rates are exact ratios: a heavy token takes 6 s, not what 167 units a
+//! millisecond come to (D2).
+//!
+//! # `platform`: a platform that runs agents, sold in plans
+//!
+//! A number with a burst is rate and capacity: `100/minute burst 200` lets 200
+//! through at once and 100 in every further minute (D11). Where no burst is
+//! stated, the capacity is the number itself.
+//!
+//! | what | number | item |
+//! |---|---|---|
+//! | `http/default`: requests of no other lane | `100/minute burst 200` | M66 |
+//! | `http/auth` | `10/minute burst 20` | M62, M66 |
+//! | `http/read` | `100/minute burst 200` | M62 |
+//! | `http/write` | `50/minute burst 100` | M62 |
+//! | `http/executions` | `20/minute burst 40` | M66 |
+//! | `http/webhooks` | `1000/minute burst 2000` | M62 |
+//! | `http/admin` | `20/minute burst 40` | M62 |
+//! | `http/login`: `post_auth_login` | `5/minute` | M71 |
+//! | `http/register`: `post_auth_register` | `3/minute` | M71 |
+//! | `http/forgot_password`: `post_auth_forgot_password` | `3/5min` | M71 |
+//! | `http/refresh`: `post_auth_refresh` | `30/minute` | M71 |
+//! | `http/list_agents`: `get_agents` | `100/minute` | M72 |
+//! | `http/create_agent`: `post_agents` | `10/minute` | M72 |
+//! | `http/executions`: `post_agents_run`, `post_agents_run_stream` | by plan | M72 |
+//! | unknown actions | to `default` | M67 |
+//! | `http/default` in `free`, `starter`, `pro`, `team` | `20`, `100`, `500`, `2000` a minute | M58 |
+//! | `http/executions` in `free`, `starter`, `pro`, `team` | `5`, `20`, `100`, `500` a minute, burst twice that | M59, M62 |
+//! | `enterprise` | custom: the numbers of `team` until an override or a policy file says others | M58, M59 |
+//! | which path is of which category | the caller's routes decide; the actions above are the endpoints with numbers of their own | M67 |
+//! | agents | `user:<id>`, else `ip:<host>`: the caller says whose request it is | M68 |
+//! | model tokens a day: 10,000, 100,000, 1,000,000, 5,000,000 | **not in it yet**: needs a lane that counts a budget per day | M60 |
+//! | WebSocket connections at once: 1, 3, 10, 50 | **not in it yet**: needs a lane that counts what is held | M61 |
+//!
+//! # `adr`: limits by how a client proves who it is
+//!
+//! | what | number | item |
+//! |---|---|---|
+//! | `http/requests` in `jwt` | `20/second burst 100` | M84 |
+//! | `http/requests` in `api_key` | `10/second burst 50` | M84 |
+//! | `http/requests` in `unauthenticated`, and in `default` | `2/second burst 10` | M84 |
+//! | `http/auth`, in every plan | `5/minute` | M88 |
+//!
+//! # `citizen`: what a well-behaved client can rely on
+//!
+//! | what | number | item |
+//! |---|---|---|
+//! | `http/read` | `100/minute burst 150` | M105 |
+//! | `http/write` | `20/minute burst 1`: **for now**, see below | M105 |
+//! | `http/auth` | `5/5min burst 1`: **for now**, see below | M105 |
+//! | `ws/message` | `10/second burst 20` | M105 |
+//! | warning | never: a bucket of one token would warn at every request | |
+//! | "no burst" for write and auth | **not in it yet**: needs a lane that counts a sliding window | M106 |
+//!
+//! "No burst" means that no window holds more than the stated count. A bucket
+//! of 20 could pass 40 in one minute (D11), so until there are windows the
+//! bucket holds one token: the rate is right and no window holds too many, but
+//! requests must come one by one, 3 s and 60 s apart.
+//!
+//! # `standard`: for those who have no numbers yet
+//!
+//! Five lanes: an agent is one cache line, with room for a lane of your own.
+//!
+//! | what | number | why |
+//! |---|---|---|
+//! | `http/read` | `10/second burst 100` | a page or an agent's start-up fetches dozens of things at once; ten a second is more than anybody reads |
+//! | `http/write` | `2/second burst 20` | a write costs more and is rarer; a form or a small batch passes at once |
+//! | `http/heavy` | `10/minute burst 5` | searches, exports, model runs: seconds of work each, so few at once |
+//! | `http/auth` | `5/minute` | five tries are enough for a person, and leave a guesser 7,200 a day (as M88) |
+//! | `ws/message` | `10/second burst 20` | a lively conversation (as M105) |
+//! | actions of `http/read` | `GET`, `HEAD`, `OPTIONS` | the methods that change nothing |
+//! | actions of `http/write` | `POST`, `PUT`, `PATCH`, `DELETE` | the methods that do |
+//! | unknown actions | to `write` | the stricter of the two |
+//! | plan `unauthenticated` | `http/read` `2/second burst 40`, `http/write` `10/minute burst 5`, `http/heavy` `2/minute`, `ws/message` `1/second burst 5` | for agents known by address alone: about a fifth, since new addresses are cheap, yet enough for a page |
+//! | plan `trusted` | ten times rate and burst, but for `http/auth` | for services of your own: they work for many people, and a runaway loop still ends |
+//! | warning | below 20 % of the capacity | time to slow down before the first denial (as M15) |
+
+use super::nearest::did_you_mean;
+use super::plan::OnChange;
+use super::{Policy, PolicyBuilder};
+use std::fmt;
+
+impl Policy {
+    /// The names of the presets.
+    pub const PRESETS: [&'static str; 5] = ["adr", "citizen", "hub", "platform", "standard"];
+
+    /// The ready-made policy of this name. [`preset`](crate::preset) says what
+    /// is in each and where its numbers come from.
+    ///
+    /// ```
+    /// use tollgate::Policy;
+    ///
+    /// assert!(Policy::preset("standard").is_ok());
+    /// assert_eq!(
+    ///     Policy::preset("hubs").unwrap_err().to_string(),
+    ///     r#"there is no preset "hubs"; did you mean "hub"? There are adr, citizen, hub, platform and standard"#,
+    /// );
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no such preset.
+    pub fn preset(name: &str) -> Result<Policy, UnknownPreset> {
+        let preset = builder(name).ok_or_else(|| UnknownPreset::new(name))?;
+        Ok(preset.build().expect("a preset makes sense: the tests build every one"))
+    }
+}
+
+/// A preset before it is built, so that a file can change it.
+pub(super) fn builder(name: &str) -> Option<PolicyBuilder> {
+    match name {
+        "adr" => Some(adr()),
+        "citizen" => Some(citizen()),
+        "hub" => Some(hub()),
+        "platform" => Some(platform()),
+        "standard" => Some(standard()),
+        _ => None,
+    }
+}
+
+fn hub() -> PolicyBuilder {
+    Policy::builder()
+        .lane("ws/light", "120/minute")
+        .lane("ws/normal", "60/minute")
+        .lane("ws/heavy", "10/minute")
+        .lane("http/light", "120/minute")
+        .lane("http/normal", "60/minute")
+        .lane("http/heavy", "10/minute")
+        .plan(
+            "unauthenticated",
+            [("http/light", "60/minute"), ("http/normal", "60/minute"), ("http/heavy", "5/minute")],
+        )
+        .actions("ws", "light", ["ping", "list_agents", "list_channels", "status", "channel_history"])
+        .actions("ws", "normal", ["message", "channel_publish", "channel_subscribe", "channel_unsubscribe"])
+        .actions("ws", "normal", ["task_accepted", "task_progress", "task_complete", "task_failed", "task_recovering"])
+        .actions("ws", "heavy", ["identify"])
+        .actions("http", "light", ["get_agents", "get_channels", "get_tasks", "get_metrics", "get_health"])
+        .actions("http", "light", ["get_mailbox", "get_schemas", "get_dashboard_state"])
+        .actions("http", "normal", ["post_message", "post_channel_publish", "post_mailbox_ack"])
+        .actions("http", "normal", ["get_messages", "get_task_detail", "get_channel_info"])
+        .actions("http", "heavy", ["post_task", "post_channel", "post_admin_push_task", "post_onboard_register"])
+        .on_change(OnChange::Reset)
+}
+
+fn platform() -> PolicyBuilder {
+    let plan = |requests, executions| [("http/default", requests), ("http/executions", executions)];
+    Policy::builder()
+        .lane("http/default", "100/minute burst 200")
+        .lane("http/auth", "10/minute burst 20")
+        .lane("http/read", "100/minute burst 200")
+        .lane("http/write", "50/minute burst 100")
+        .lane("http/executions", "20/minute burst 40")
+        .lane("http/webhooks", "1000/minute burst 2000")
+        .lane("http/admin", "20/minute burst 40")
+        .lane("http/login", "5/minute")
+        .lane("http/register", "3/minute")
+        .lane("http/forgot_password", "3/5min")
+        .lane("http/refresh", "30/minute")
+        .lane("http/list_agents", "100/minute")
+        .lane("http/create_agent", "10/minute")
+        .plan("free", plan("20/minute", "5/minute burst 10"))
+        .plan("starter", plan("100/minute", "20/minute burst 40"))
+        .plan("pro", plan("500/minute", "100/minute burst 200"))
+        .plan("team", plan("2000/minute", "500/minute burst 1000"))
+        .plan("enterprise", plan("2000/minute", "500/minute burst 1000"))
+        .actions("http", "login", ["post_auth_login"])
+        .actions("http", "register", ["post_auth_register"])
+        .actions("http", "forgot_password", ["post_auth_forgot_password"])
+        .actions("http", "refresh", ["post_auth_refresh"])
+        .actions("http", "list_agents", ["get_agents"])
+        .actions("http", "create_agent", ["post_agents"])
+        .actions("http", "executions", ["post_agents_run", "post_agents_run_stream"])
+        .unknown_actions_to("default")
+}
+
+fn adr() -> PolicyBuilder {
+    Policy::builder()
+        .lane("http/requests", "2/second burst 10")
+        .lane("http/auth", "5/minute")
+        .plan("jwt", [("http/requests", "20/second burst 100")])
+        .plan("api_key", [("http/requests", "10/second burst 50")])
+        .plan("unauthenticated", [("http/requests", "2/second burst 10")])
+}
+
+fn citizen() -> PolicyBuilder {
+    Policy::builder()
+        .lane("http/read", "100/minute burst 150")
+        .lane("http/write", "20/minute burst 1")
+        .lane("http/auth", "5/5min burst 1")
+        .lane("ws/message", "10/second burst 20")
+        .warn_below_percent(0)
+}
+
+fn standard() -> PolicyBuilder {
+    Policy::builder()
+        .lane("http/read", "10/second burst 100")
+        .lane("http/write", "2/second burst 20")
+        .lane("http/heavy", "10/minute burst 5")
+        .lane("http/auth", "5/minute")
+        .lane("ws/message", "10/second burst 20")
+        .plan(
+            "unauthenticated",
+            [
+                ("http/read", "2/second burst 40"),
+                ("http/write", "10/minute burst 5"),
+                ("http/heavy", "2/minute"),
+                ("ws/message", "1/second burst 5"),
+            ],
+        )
+        .plan(
+            "trusted",
+            [
+                ("http/read", "100/second burst 1000"),
+                ("http/write", "20/second burst 200"),
+                ("http/heavy", "100/minute burst 50"),
+                ("ws/message", "100/second burst 200"),
+            ],
+        )
+        .actions("http", "read", ["GET", "HEAD", "OPTIONS"])
+        .actions("http", "write", ["POST", "PUT", "PATCH", "DELETE"])
+        .unknown_actions_to("write")
+}
+
+/// There is no preset of this name. The message lists those there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPreset {
+    name: String,
+}
+
+impl UnknownPreset {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.chars().take(80).collect() }
+    }
+
+    /// The name as given, its first 80 characters.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for UnknownPreset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [others @ .., last] = Policy::PRESETS;
+        let meant = did_you_mean(&self.name, Policy::PRESETS);
+        let next = if meant.is_empty() { "; there are" } else { " There are" };
+        write!(f, "there is no preset {:?}{meant}{next} {} and {last}", self.name, others.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownPreset {}

@@ -1,0 +1,72 @@
+//! Violations recorded by several threads.
+
+use super::*;
+use crate::ConductRules;
+
+fn model(threshold: u32, records: usize, on_full: OnFull) -> Model {
+    let limit = Limit::new(1, Duration::from_nanos(TOKEN)).burst(2);
+    let rules = ConductRules::default().with_abuse_threshold(threshold, Duration::from_secs(300));
+    let policy = Policy::builder().lane("lane-0", limit).conduct(rules).build().unwrap();
+    Model::with_policy(records, policy, on_full)
+}
+
+fn consecutive(model: &Model, agent: &str) -> u32 {
+    model.0.violations_at(agent, Tick::ZERO).unwrap().consecutive()
+}
+
+model! {
+    /// Two threads record the violation that makes abuse, and the one after:
+    /// it is told once.
+    abuse_is_told_once, UNBOUNDED, breaks with [ChargeByStore], || {
+        let model = model(2, 1, OnFull::Deny);
+        model.0.record_violation_at(A, Tick::ZERO).unwrap();
+        let violate = |model: &Model| model.0.record_violation_at(A, Tick::ZERO).unwrap().sustained_abuse();
+        let rival = model.spawn(violate);
+        let mine = violate(&model);
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(consecutive(&model, A), 3);
+    }
+}
+
+model! {
+    /// A first violation is recorded by two threads: one record, two violations.
+    first_violation_of_two, UNBOUNDED, breaks with [NoLock], || {
+        let model = model(10, 2, OnFull::Deny);
+        let violate = |model: &Model| model.0.record_violation_at(A, Tick::ZERO).is_ok();
+        let rival = model.spawn(violate);
+        assert!(violate(&model) && rival.join().unwrap());
+        assert_eq!((consecutive(&model, A), model.agents()), (2, 1));
+    }
+}
+
+model! {
+    /// A violation of A stalls while A is forgotten and its record passes to
+    /// B: B is not marked.
+    violation_against_next_tenant, Some(3), breaks with [NoSecondLook, ConductNotBumped], || {
+        let model = model(10, 1, OnFull::Deny);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let others = model.spawn(|model| {
+            let _ = model.0.forget_at(A, Tick::ZERO);
+            model.check(B, FIRST, Tick::ZERO).is_ok()
+        });
+        let _ = model.0.record_violation_at(A, Tick::ZERO);
+        others.join().unwrap();
+        assert_eq!(consecutive(&model, B), 0);
+    }
+}
+
+model! {
+    /// An agent whose lanes are idle violates while a newcomer is after its
+    /// record: the violation is kept, or the agent was evicted before it and
+    /// there was no room for it.
+    violation_against_eviction, Some(3), breaks with [NoClose, ConductNotBumped], || {
+        let model = model(10, 1, OnFull::Deny);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let newcomer = model.spawn(|model| model.check(B, FIRST, PAID).is_ok());
+        let recorded = model.0.record_violation_at(A, PAID).is_ok();
+        let let_in = newcomer.join().unwrap();
+        assert!(recorded ^ let_in, "recorded {recorded}, let in {let_in}");
+        assert_eq!(consecutive(&model, A), u32::from(recorded));
+        assert_eq!(consecutive(&model, B), 0);
+    }
+}

@@ -1,0 +1,161 @@
+//! Changes of limits while checks run.
+//!
+//! The two limits that are used here have nothing in common, so that a check
+//! which mixed them would show: see [`whole`]. Debt is kept as it is: the
+//! models' clock is so far ahead that none is longer than a limit allows.
+
+use super::*;
+use crate::{OnChange, PlanId};
+
+/// A token of the plan `other` takes this long, and there are [`OTHER_CAPACITY`] of them.
+const OTHER_TOKEN: u64 = 100;
+const OTHER_CAPACITY: u64 = 7;
+const OTHER: PlanId = PlanId::new(1);
+
+fn other_limit() -> Limit {
+    Limit::new(1, Duration::from_nanos(OTHER_TOKEN)).burst(OTHER_CAPACITY)
+}
+
+/// A third one, for overrides.
+fn third_limit() -> Limit {
+    Limit::new(1, Duration::from_nanos(1_000)).burst(30)
+}
+
+fn policy(first: Limit, other: Limit) -> Policy {
+    Policy::builder()
+        .lane("lane-0", first)
+        .plan("other", [("lane-0", other)])
+        .on_change(OnChange::KeepDebt)
+        .build()
+        .unwrap()
+}
+
+fn first_limit() -> Limit {
+    Limit::new(1, Duration::from_nanos(TOKEN)).burst(2)
+}
+
+/// A limiter with the plan `other`, in which A has a record if it is `known`, without debt.
+fn model(known: bool) -> Model {
+    let model = Model::with_policy(1, policy(first_limit(), other_limit()), OnFull::Deny);
+    if known {
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        model.0.reset_at(A, Tick::ZERO).unwrap();
+    }
+    model
+}
+
+/// The verdict on a first token, as one of the limits gives it: capacity, and
+/// the time a token takes.
+fn whole(verdict: Verdict) -> (u64, u64) {
+    let pair = (verdict.capacity(), verdict.full_in().as_nanos() as u64);
+    assert!([(2, TOKEN), (OTHER_CAPACITY, OTHER_TOKEN), (30, 1_000)].contains(&pair), "a mixture of limits: {pair:?}");
+    pair
+}
+
+model! {
+    /// A is assigned to another plan while it is checked: one row applies, and
+    /// afterwards the new one does, with the charge.
+    assign_against_check, UNBOUNDED, breaks with [], || {
+        let model = model(true);
+        let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
+        model.0.assign(A, OTHER).unwrap();
+        let (_, charged) = check.join().unwrap();
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (OTHER_CAPACITY, charged));
+    }
+}
+
+model! {
+    /// A's row of overrides is freed and written for B,
+    /// while a check of A is under way: it does not mix the rows.
+    row_reuse_against_a_stalled_check, Some(3), breaks with [RowWithoutBump, BumpBeforeRow, RelaxedRow], || {
+        let model = model(true);
+        model.0.set_override(A, "lane-0", other_limit()).unwrap();
+        let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
+        model.0.remove_overrides(A).unwrap();
+        model.0.set_override(B, "lane-0", third_limit()).unwrap();
+        let (capacity, charged) = check.join().unwrap();
+        assert_ne!(capacity, 30, "A was checked by B's limit");
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!(status.capacity(), 2);
+        assert_eq!(status.full_in().as_nanos() as u64, charged);
+    }
+}
+
+model! {
+    /// A new policy comes into force, and another, so that its rows take the
+    /// place of those that a check may be reading.
+    replace_policy_against_check, Some(3), breaks with [RowsInPlace, RowWithoutBump], || {
+        let model = model(true);
+        let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
+        model.0.replace_policy(policy(other_limit(), other_limit())).unwrap();
+        model.0.replace_policy(policy(third_limit(), other_limit())).unwrap();
+        let (_, charged) = check.join().unwrap();
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (30, charged));
+    }
+}
+
+model! {
+    /// The same for a check under a plan that stands in for an assignment.
+    replace_policy_against_check_as, Some(3), breaks with [RowsInPlace], || {
+        let model = model(true);
+        let check = model.spawn(|model| whole(model.0.check_as_at(A, OTHER, FIRST, 1, Tick::ZERO).unwrap()));
+        model.0.replace_policy(policy(first_limit(), third_limit())).unwrap();
+        model.0.replace_policy(policy(first_limit(), first_limit())).unwrap();
+        let (_, charged) = check.join().unwrap();
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!(status.full_in().as_nanos() as u64, charged);
+    }
+}
+
+model! {
+    /// A is assigned while a newcomer takes its record, or gives up doing so:
+    /// either way A has its plan.
+    assign_against_eviction, Some(3), breaks with [NoChangeLock], || {
+        let model = Model::with_policy(1, policy(first_limit(), other_limit()), OnFull::Deny);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let newcomer = model.spawn(|model| model.check(B, FIRST, PAID).is_ok());
+        model.0.assign(A, OTHER).unwrap();
+        let evicted = newcomer.join().unwrap();
+        assert_eq!(model.0.status_at(A, FIRST, PAID).unwrap().capacity(), OTHER_CAPACITY);
+        assert_eq!(model.0.status_at(B, FIRST, PAID).unwrap().capacity(), 2);
+        assert_eq!(model.remaining(B, FIRST, PAID), if evicted { 1 } else { 2 });
+    }
+}
+
+model! {
+    /// A is assigned while it is met for the first time: afterwards it has its plan.
+    assign_against_claim, Some(3), breaks with [StaleAssignment, NoChangeLock], || {
+        let model = model(false);
+        let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
+        model.0.assign(A, OTHER).unwrap();
+        let (_, charged) = check.join().unwrap();
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (OTHER_CAPACITY, charged));
+    }
+}
+
+model! {
+    /// A new policy comes into force while an agent is met for the first time.
+    replace_policy_against_claim, Some(3), breaks with [], || {
+        let model = model(false);
+        let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
+        model.0.replace_policy(policy(third_limit(), other_limit())).unwrap();
+        let (_, charged) = check.join().unwrap();
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (30, charged));
+    }
+}
+
+model! {
+    /// An exemption, once the call has returned, holds for a check that starts
+    /// after it, whatever a check did meanwhile.
+    exempt_against_check, Some(4), breaks with [], || {
+        let model = model(true);
+        let check = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap());
+        model.0.exempt(A).unwrap();
+        assert_eq!(model.check(A, FIRST, Tick::ZERO).unwrap().decision(), crate::Decision::Exempt);
+        assert!(check.join().unwrap().is_allowed());
+    }
+}

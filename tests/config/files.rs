@@ -1,0 +1,160 @@
+//! Files that are read.
+
+use std::time::Duration;
+use tollgate::{Classified, ConductRules, LaneId, Limit, OnChange, PlanId, Policy};
+
+fn limit(policy: &Policy, plan: PlanId, lane: &str) -> String {
+    let lane = policy.lane(lane).expect("a lane of the policy");
+    policy.plan_limit(plan, lane).expect("a plan of the policy").to_string()
+}
+
+#[test]
+fn every_preset_round_trips() {
+    for name in Policy::PRESETS {
+        let policy = Policy::preset(name).unwrap();
+        assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy.clone()), "{name}");
+        assert_eq!(Policy::from_toml(&format!("preset = {name:?}")), Ok(policy), "{name}");
+    }
+}
+
+#[test]
+fn the_example_file_is_read() {
+    let policy = Policy::from_toml(include_str!("../../examples/policy.toml")).unwrap();
+    let hub = Policy::preset("hub").unwrap();
+    let [pro, unauthenticated] = ["pro", "unauthenticated"].map(|plan| policy.plan(plan).unwrap());
+
+    // Lanes and plans of the preset keep their numbers; new ones follow.
+    let names = |policy: &Policy| policy.lanes().map(|(_, name)| name.to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(&policy)[..6], names(&hub)[..]);
+    assert_eq!(names(&policy)[6..], ["http/export"]);
+    assert_eq!((unauthenticated.number(), pro.number()), (1, 2));
+
+    assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/light"), "600/minute burst 120");
+    assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/heavy"), "10/minute");
+    assert_eq!(limit(&policy, PlanId::DEFAULT, "http/export"), "5/hour burst 1");
+    assert_eq!(limit(&policy, pro, "ws/light"), "1200/minute");
+    assert_eq!(limit(&policy, pro, "http/heavy"), "100/minute");
+    assert_eq!(limit(&policy, pro, "http/export"), "60/hour burst 5");
+    assert_eq!(limit(&policy, pro, "http/light"), "120/minute");
+    assert_eq!(limit(&policy, unauthenticated, "http/export"), "deny");
+    assert_eq!(limit(&policy, unauthenticated, "http/heavy"), "5/minute");
+    assert_eq!(limit(&policy, unauthenticated, "ws/light"), "600/minute burst 120");
+
+    let known = |lane| Some(Classified::Known(policy.lane(lane).unwrap()));
+    assert_eq!(policy.lane_for("http", "get_export"), known("http/export"));
+    assert_eq!(policy.lane_for("http", "get_metrics"), known("http/heavy"), "moved");
+    assert_eq!(hub.lane_for("http", "get_metrics"), known("http/light"));
+    assert_eq!(policy.lane_for("http", "get_health"), known("http/light"), "stays");
+    assert_eq!(policy.actions().count(), hub.actions().count() + 2);
+    assert_eq!(policy.on_change(), OnChange::KeepDebt);
+    assert_eq!(policy.conduct(), &ConductRules::default());
+    assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy));
+}
+
+/// The README's file, as it stands there.
+#[test]
+fn the_file_in_the_readme_is_read() {
+    let readme = include_str!("../../README.md");
+    let block = readme.split("```toml\n").map(|block| block.split("```").next().unwrap());
+    let block = block.skip(1).find(|block| block.contains("[lanes]")).expect("a policy file in the README");
+    let policy = Policy::from_toml(block).unwrap();
+    let pro = policy.plan("pro").unwrap();
+    assert_eq!(limit(&policy, pro, "ws/light"), "1200/minute");
+    assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/light"), "600/minute burst 120");
+    assert!(matches!(policy.lane_for("ws", "whoami"), Some(Classified::Known(_))));
+    assert_eq!(policy.conduct().quiet_period(), Duration::from_secs(120));
+}
+
+#[test]
+fn a_file_without_a_preset_says_everything_itself() {
+    let policy = Policy::from_toml(
+        r#"
+        warn_below_percent = 0x0a
+        on_change = "reset"
+        unknown_actions_to = "b"
+        lanes = { "z/b" = "1/s", 'a' = "2 per 5 minutes", c.d = "3/s" }
+        "#,
+    );
+    // A dotted key is a table in a table; a lane's name is one key, in quotes.
+    assert!(policy.is_err());
+    let policy = Policy::from_toml(
+        r#"
+        warn_below_percent = 0x0a
+        on_change = "reset"
+        unknown_actions_to = "b"
+        [plans]
+        empty = {}
+        [conduct]
+        abuse = { within = "1h" }
+        coalesce = true
+        enforce_wait = true
+        [actions."z"]
+        b = ["q\"uote", 'back\slash']
+        [lanes]
+        "z/b" = "1/s"
+        'a' = "2 per 5 minutes"
+        "#,
+    )
+    .unwrap();
+    let by_hand = Policy::builder()
+        .warn_below_percent(10)
+        .on_change(OnChange::Reset)
+        .unknown_actions_to("b")
+        .lane("z/b", "1/s")
+        .lane("a", Limit::new(2, Duration::from_secs(300)))
+        .plan("empty", [("a", Limit::new(2, Duration::from_secs(300)))])
+        .actions("z", "b", ["back\\slash", "q\"uote"])
+        .conduct(
+            ConductRules::default()
+                .with_abuse_threshold(10, Duration::from_secs(3_600))
+                .with_coalescing(true)
+                .with_enforced_wait(true),
+        )
+        .build()
+        .unwrap();
+    assert_eq!(policy, by_hand);
+    assert_eq!(policy.lane("z/b"), Some(LaneId::new(0)), "lanes are numbered as they stand in the file");
+    assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy));
+}
+
+/// What a plan of the preset does not name follows the file's own lanes.
+#[test]
+fn a_changed_lane_changes_the_plans_that_do_not_name_it() {
+    let policy = Policy::from_toml("preset = 'adr'\n[lanes]\n'http/auth' = '7/min'\n'http/requests' = '1/s'").unwrap();
+    let jwt = policy.plan("jwt").unwrap();
+    assert_eq!(limit(&policy, jwt, "http/auth"), "7/minute");
+    assert_eq!(limit(&policy, jwt, "http/requests"), "20/second burst 100");
+}
+
+#[test]
+fn what_is_written_reads_well() {
+    let policy = Policy::builder()
+        .lane("ws/light", "120/min")
+        .lane("ws/normal", "10/s burst 20")
+        .plan("pro", [("ws/normal", "20/s")])
+        .actions("ws", "light", ["status", "ping"])
+        .build()
+        .unwrap();
+    let expected = r#"warn_below_percent = 20
+on_change = "keep"
+unknown_actions_to = "normal"
+
+[lanes]
+"ws/light" = "120/minute"
+"ws/normal" = "10/second burst 20"
+
+[plans.pro]
+"ws/normal" = "20/second"
+
+[actions.ws]
+light = ["ping", "status"]
+
+[conduct]
+curve = ["1s", "2s", "5s", "10s", "30s"]
+quiet = "1min"
+abuse = { violations = 10, within = "5min" }
+coalesce = false
+enforce_wait = false
+"#;
+    assert_eq!(policy.to_toml(), expected);
+}

@@ -1,0 +1,117 @@
+//! The presets as an agent meets them: so many at once, then denied, then the rate.
+
+use std::time::Duration;
+use tollgate::{Limiter, ManualClock, Policy};
+
+/// Lane, what passes at once, and when the next token is there.
+type Expected = (&'static str, u64, Duration);
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn assert_bursts(preset: &str, lanes: &[Expected]) {
+    let policy = Policy::preset(preset).unwrap();
+    assert_eq!(policy.lanes().len(), lanes.len(), "{preset}");
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(policy).agents(100).clock(clock.clone()).build().unwrap();
+    for (name, burst, token) in lanes {
+        let lane = limiter.lane(name).unwrap();
+        for left in (0..*burst).rev() {
+            let verdict = limiter.check("agent-7", lane).unwrap();
+            assert!(verdict.is_allowed(), "{preset} {name}, {left} left");
+            assert_eq!(verdict.remaining(), left, "{preset} {name}");
+        }
+        let verdict = limiter.check("agent-7", lane).unwrap();
+        assert_eq!(verdict.retry_after(), Some(*token), "{preset} {name}");
+        clock.advance(*token);
+        assert!(limiter.check("agent-7", lane).unwrap().is_allowed(), "{preset} {name}");
+        assert!(!limiter.check("agent-7", lane).unwrap().is_allowed(), "{preset} {name}");
+    }
+}
+
+#[test]
+fn hub() {
+    let lanes = |channel: [&'static str; 3]| {
+        [(channel[0], 120, MINUTE / 120), (channel[1], 60, MINUTE / 60), (channel[2], 10, MINUTE / 10)]
+    };
+    let [ws, http] = [["ws/light", "ws/normal", "ws/heavy"], ["http/light", "http/normal", "http/heavy"]].map(lanes);
+    assert_bursts("hub", &[ws, http].concat());
+}
+
+#[test]
+fn platform() {
+    assert_bursts(
+        "platform",
+        &[
+            ("http/default", 200, MINUTE / 100),
+            ("http/auth", 20, MINUTE / 10),
+            ("http/read", 200, MINUTE / 100),
+            ("http/write", 100, MINUTE / 50),
+            ("http/executions", 40, MINUTE / 20),
+            ("http/webhooks", 2_000, MINUTE / 1_000),
+            ("http/admin", 40, MINUTE / 20),
+            ("http/login", 5, MINUTE / 5),
+            ("http/register", 3, MINUTE / 3),
+            ("http/forgot_password", 3, MINUTE * 5 / 3),
+            ("http/refresh", 30, MINUTE / 30),
+            ("http/list_agents", 100, MINUTE / 100),
+            ("http/create_agent", 10, MINUTE / 10),
+        ],
+    );
+}
+
+#[test]
+fn adr() {
+    assert_bursts("adr", &[("http/requests", 10, MINUTE / 120), ("http/auth", 5, MINUTE / 5)]);
+}
+
+#[test]
+fn citizen() {
+    assert_bursts(
+        "citizen",
+        &[
+            ("http/read", 150, MINUTE / 100),
+            ("http/write", 1, MINUTE / 20),
+            ("http/auth", 1, MINUTE),
+            ("ws/message", 20, MINUTE / 600),
+        ],
+    );
+}
+
+#[test]
+fn standard() {
+    assert_bursts(
+        "standard",
+        &[
+            ("http/read", 100, MINUTE / 600),
+            ("http/write", 20, MINUTE / 120),
+            ("http/heavy", 5, MINUTE / 10),
+            ("http/auth", 5, MINUTE / 5),
+            ("ws/message", 20, MINUTE / 600),
+        ],
+    );
+}
+
+/// "No burst": whatever a client does, no minute holds more than 20 writes
+/// and no five minutes more than 5 tries to log in.
+#[test]
+fn no_window_of_citizen_holds_more_than_its_count() {
+    for (name, count, window) in [("http/write", 20, MINUTE), ("http/auth", 5, MINUTE * 5)] {
+        let clock = ManualClock::new();
+        let policy = Policy::preset("citizen").unwrap();
+        let limiter = Limiter::builder(policy).agents(100).clock(clock.clone()).build().unwrap();
+        let lane = limiter.lane(name).unwrap();
+        let mut admitted: Vec<u32> = Vec::new();
+        for second in 0..1_000 {
+            if limiter.check("agent-7", lane).unwrap().is_allowed() {
+                admitted.push(second);
+            }
+            clock.advance(Duration::from_secs(1));
+        }
+        for start in &admitted {
+            let within = |second: &&u32| (*start..*start + window.as_secs() as u32).contains(second);
+            assert!(admitted.iter().filter(within).count() <= count, "{name} from {start}");
+        }
+        // And the rate is the full one.
+        assert!(admitted.len() >= count * 1_000 / window.as_secs() as usize, "{name}");
+    }
+}

@@ -1,0 +1,277 @@
+//! Every number and every action of the presets, as their tables have them.
+
+use std::collections::BTreeMap;
+use tollgate::{Classified, ConductRules, OnChange, Policy};
+
+/// Lanes and their limits in a plan, as text.
+fn row(policy: &Policy, plan: &str) -> BTreeMap<String, String> {
+    let plan = policy.plan(plan).unwrap();
+    let limit = |lane| policy.plan_limit(plan, lane).unwrap().to_string();
+    policy.lanes().map(|(lane, name)| (name.to_owned(), limit(lane))).collect()
+}
+
+fn plans(policy: &Policy) -> Vec<&str> {
+    policy.plans().map(|(_, name)| name).collect()
+}
+
+/// Checks a row: every lane that is there, and no other.
+#[track_caller]
+fn assert_row(policy: &Policy, plan: &str, expected: &[(&str, &str)]) {
+    let expected = expected.iter().map(|(lane, limit)| ((*lane).to_owned(), (*limit).to_owned())).collect();
+    assert_eq!(row(policy, plan), expected, "{plan}");
+}
+
+/// Checks the actions of a channel: those that are there, and no other.
+#[track_caller]
+fn assert_actions(policy: &Policy, channel: &str, expected: &[(&str, &[&str])]) {
+    for (tier, actions) in expected {
+        let lane = policy.lane(&format!("{channel}/{tier}")).unwrap();
+        for action in *actions {
+            assert_eq!(policy.lane_for(channel, action), Some(Classified::Known(lane)), "{action}");
+        }
+    }
+    let count = policy.actions().filter(|(known, ..)| *known == channel).count();
+    assert_eq!(count, expected.iter().map(|(_, actions)| actions.len()).sum::<usize>(), "{channel}");
+}
+
+#[test]
+fn every_preset_builds_and_an_unknown_one_is_refused() {
+    assert!(Policy::PRESETS.is_sorted());
+    for name in Policy::PRESETS {
+        assert!(Policy::preset(name).is_ok(), "{name}");
+    }
+    let error = |name: &str| Policy::preset(name).unwrap_err().to_string();
+    assert_eq!(
+        error("standart"),
+        "there is no preset \"standart\"; did you mean \"standard\"? There are adr, citizen, hub, platform and standard"
+    );
+    assert_eq!(error(""), "there is no preset \"\"; there are adr, citizen, hub, platform and standard");
+    assert_eq!(Policy::preset(&"x".repeat(1_000)).unwrap_err().name().len(), 80);
+}
+
+#[test]
+fn conduct_is_the_same_in_every_preset_and_only_hub_resets() {
+    for name in Policy::PRESETS {
+        let policy = Policy::preset(name).unwrap();
+        assert_eq!(policy.conduct(), &ConductRules::default(), "{name}");
+        let on_change = if name == "hub" { OnChange::Reset } else { OnChange::KeepDebt };
+        assert_eq!(policy.on_change(), on_change, "{name}");
+        assert_eq!(policy.warn_below_percent(), if name == "citizen" { 0 } else { 20 }, "{name}");
+    }
+}
+
+#[test]
+fn hub_has_the_numbers_of_the_hub() {
+    let hub = Policy::preset("hub").unwrap();
+    let default = [
+        ("ws/light", "120/minute"),
+        ("ws/normal", "60/minute"),
+        ("ws/heavy", "10/minute"),
+        ("http/light", "120/minute"),
+        ("http/normal", "60/minute"),
+        ("http/heavy", "10/minute"),
+    ];
+    assert_eq!(plans(&hub), ["default", "unauthenticated"]);
+    assert_row(&hub, "default", &default);
+    let unauthenticated = [
+        default[0],
+        default[1],
+        default[2],
+        ("http/light", "60/minute"),
+        ("http/normal", "60/minute"),
+        ("http/heavy", "5/minute"),
+    ];
+    assert_row(&hub, "unauthenticated", &unauthenticated);
+    assert_eq!(hub.unknown_actions_tier(), Some("normal"));
+}
+
+#[test]
+fn in_hub_and_standard_an_agent_is_one_cache_line() {
+    // Eight words: a tag, a word of conduct, and six lanes.
+    for name in ["hub", "standard"] {
+        assert!(Policy::preset(name).unwrap().lanes().len() <= 6, "{name}");
+    }
+}
+
+#[test]
+fn hub_classifies_every_action_of_the_hub() {
+    let hub = Policy::preset("hub").unwrap();
+    assert_actions(
+        &hub,
+        "ws",
+        &[
+            ("light", &["ping", "list_agents", "list_channels", "status", "channel_history"]),
+            (
+                "normal",
+                &[
+                    "message",
+                    "channel_publish",
+                    "channel_subscribe",
+                    "channel_unsubscribe",
+                    "task_accepted",
+                    "task_progress",
+                    "task_complete",
+                    "task_failed",
+                    "task_recovering",
+                ],
+            ),
+            ("heavy", &["identify"]),
+        ],
+    );
+    assert_actions(
+        &hub,
+        "http",
+        &[
+            (
+                "light",
+                &[
+                    "get_agents",
+                    "get_channels",
+                    "get_tasks",
+                    "get_metrics",
+                    "get_health",
+                    "get_mailbox",
+                    "get_schemas",
+                    "get_dashboard_state",
+                ],
+            ),
+            (
+                "normal",
+                &[
+                    "post_message",
+                    "post_channel_publish",
+                    "post_mailbox_ack",
+                    "get_messages",
+                    "get_task_detail",
+                    "get_channel_info",
+                ],
+            ),
+            ("heavy", &["post_task", "post_channel", "post_admin_push_task", "post_onboard_register"]),
+        ],
+    );
+    for channel in ["ws", "http"] {
+        let normal = hub.lane(&format!("{channel}/normal")).unwrap();
+        assert_eq!(hub.lane_for(channel, "unheard_of"), Some(Classified::Unknown(normal)));
+    }
+}
+
+#[test]
+fn platform_has_the_numbers_of_the_platform() {
+    let platform = Policy::preset("platform").unwrap();
+    let with = |requests: &'static str, executions: &'static str| {
+        [
+            ("http/default", requests),
+            ("http/auth", "10/minute burst 20"),
+            ("http/read", "100/minute burst 200"),
+            ("http/write", "50/minute burst 100"),
+            ("http/executions", executions),
+            ("http/webhooks", "1000/minute burst 2000"),
+            ("http/admin", "20/minute burst 40"),
+            ("http/login", "5/minute"),
+            ("http/register", "3/minute"),
+            ("http/forgot_password", "3/5min"),
+            ("http/refresh", "30/minute"),
+            ("http/list_agents", "100/minute"),
+            ("http/create_agent", "10/minute"),
+        ]
+    };
+    assert_eq!(plans(&platform), ["default", "free", "starter", "pro", "team", "enterprise"]);
+    assert_row(&platform, "default", &with("100/minute burst 200", "20/minute burst 40"));
+    assert_row(&platform, "free", &with("20/minute", "5/minute burst 10"));
+    assert_row(&platform, "starter", &with("100/minute", "20/minute burst 40"));
+    assert_row(&platform, "pro", &with("500/minute", "100/minute burst 200"));
+    assert_row(&platform, "team", &with("2000/minute", "500/minute burst 1000"));
+    assert_row(&platform, "enterprise", &with("2000/minute", "500/minute burst 1000"));
+    assert_actions(
+        &platform,
+        "http",
+        &[
+            ("login", &["post_auth_login"]),
+            ("register", &["post_auth_register"]),
+            ("forgot_password", &["post_auth_forgot_password"]),
+            ("refresh", &["post_auth_refresh"]),
+            ("list_agents", &["get_agents"]),
+            ("create_agent", &["post_agents"]),
+            ("executions", &["post_agents_run", "post_agents_run_stream"]),
+        ],
+    );
+    let default = platform.lane("http/default").unwrap();
+    assert_eq!(platform.lane_for("http", "get_weather"), Some(Classified::Unknown(default)));
+}
+
+#[test]
+fn adr_has_a_plan_per_class_of_credential() {
+    let adr = Policy::preset("adr").unwrap();
+    assert_eq!(plans(&adr), ["default", "jwt", "api_key", "unauthenticated"]);
+    for (plan, requests) in [
+        ("default", "2/second burst 10"),
+        ("jwt", "20/second burst 100"),
+        ("api_key", "10/second burst 50"),
+        ("unauthenticated", "2/second burst 10"),
+    ] {
+        assert_row(&adr, plan, &[("http/requests", requests), ("http/auth", "5/minute")]);
+    }
+    assert_eq!(adr.unknown_actions_tier(), None);
+}
+
+#[test]
+fn citizen_has_the_numbers_that_clients_rely_on() {
+    let citizen = Policy::preset("citizen").unwrap();
+    assert_eq!(plans(&citizen), ["default"]);
+    assert_row(
+        &citizen,
+        "default",
+        &[
+            ("http/read", "100/minute burst 150"),
+            ("http/write", "20/minute burst 1"),
+            ("http/auth", "5/5min burst 1"),
+            ("ws/message", "10/second burst 20"),
+        ],
+    );
+}
+
+#[test]
+fn standard_has_the_numbers_of_its_table() {
+    let standard = Policy::preset("standard").unwrap();
+    assert_eq!(plans(&standard), ["default", "unauthenticated", "trusted"]);
+    let lanes = ["http/read", "http/write", "http/heavy", "http/auth", "ws/message"];
+    for (plan, limits) in [
+        (
+            "default",
+            ["10/second burst 100", "2/second burst 20", "10/minute burst 5", "5/minute", "10/second burst 20"],
+        ),
+        ("unauthenticated", ["2/second burst 40", "10/minute burst 5", "2/minute", "5/minute", "1/second burst 5"]),
+        (
+            "trusted",
+            ["100/second burst 1000", "20/second burst 200", "100/minute burst 50", "5/minute", "100/second burst 200"],
+        ),
+    ] {
+        let expected: Vec<_> = lanes.into_iter().zip(limits).collect();
+        assert_row(&standard, plan, &expected);
+    }
+    assert_actions(
+        &standard,
+        "http",
+        &[("read", &["GET", "HEAD", "OPTIONS"]), ("write", &["POST", "PUT", "PATCH", "DELETE"])],
+    );
+    assert_eq!(standard.unknown_actions_tier(), Some("write"));
+    assert_eq!(standard.lane_for("ws", "say"), None);
+}
+
+/// The table in the module's docs is what people read: it names every
+/// lane, plan and action there is.
+#[test]
+fn the_table_names_everything() {
+    let source = include_str!("../../src/policy/preset.rs");
+    for name in Policy::PRESETS {
+        let policy = Policy::preset(name).unwrap();
+        let start = source.find(&format!("//! # `{name}`:")).unwrap();
+        let section = &source[start + 5..];
+        let end = section.find("//! # ").or_else(|| section.find("\nuse ")).unwrap();
+        let lanes = policy.lanes().map(|(_, name)| name);
+        let plans = policy.plans().map(|(_, name)| name).filter(|name| *name != "default");
+        for word in lanes.chain(plans).chain(policy.actions().map(|(_, action, _)| action)) {
+            assert!(section[..end].contains(&format!("`{word}`")), "{name}: {word}");
+        }
+    }
+}
