@@ -16,6 +16,13 @@ pub enum BuildError {
         /// The lanes there are.
         known: Vec<String>,
     },
+    /// A rule names a plan that the policy does not have.
+    UnknownPlan {
+        /// The name.
+        plan: String,
+        /// The plans there are.
+        known: Vec<String>,
+    },
     /// There are several lanes, and none is named for requests that no rule matches.
     NoLane,
     /// Something needs the client's address, and nothing says where it is.
@@ -43,6 +50,9 @@ impl fmt::Display for BuildError {
         match self {
             Self::UnknownLane { lane, known } => {
                 write!(f, "there is no lane {lane:?}; the limiter's policy has {}", known.join(", "))
+            }
+            Self::UnknownPlan { plan, known } => {
+                write!(f, "there is no plan {plan:?}; the limiter's policy has {}", known.join(", "))
             }
             Self::NoLane => write!(
                 f,

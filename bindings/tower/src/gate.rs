@@ -13,10 +13,11 @@ use http::{HeaderMap, Response, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tollgate::{Decision, Error, LaneId, Limiter, Tick, Verdict};
+use tollgate::{Decision, Error, LaneId, Limiter, PlanId, Tick, Verdict};
 
 pub(crate) type PeerOf = dyn Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync;
 pub(crate) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
+pub(crate) type PlanWhen = dyn Fn(&Head<'_>) -> bool + Send + Sync;
 pub(crate) type WallClock = dyn Fn() -> SystemTime + Send + Sync;
 
 pub(crate) struct Gate {
@@ -24,6 +25,8 @@ pub(crate) struct Gate {
     pub(crate) allowed: Allowed,
     pub(crate) lanes: Lanes,
     pub(crate) cost: Option<Box<CostOf>>,
+    /// Plans for those who are assigned none, in the order in which they are asked for.
+    pub(crate) plans: Vec<(PlanId, Box<PlanWhen>)>,
     pub(crate) keys: Keys,
     pub(crate) peer: Option<Box<PeerOf>>,
     pub(crate) proxies: Proxies,
@@ -90,7 +93,7 @@ impl Gate {
             }
         };
         let decided = self.style.tells_moments().then(|| self.limiter.now());
-        match self.decide(&agent, lane, cost) {
+        match self.decide(head, &agent, lane, cost) {
             Ok(verdict) => match verdict.decision() {
                 Decision::Allow if self.only_when_low => Ruling::Pass(None),
                 Decision::Allow | Decision::Warn => Ruling::Pass(Some(Told { lane, verdict, decided })),
@@ -103,8 +106,11 @@ impl Gate {
     }
 
     /// Asks the limiter; nothing else here charges.
-    fn decide(&self, agent: &AgentId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        self.limiter.check_cost(agent.as_bytes(), lane, cost)
+    fn decide(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
+        match self.plans.iter().find(|(_, when)| when(head)) {
+            Some((plan, _)) => self.limiter.check_as(agent.as_bytes(), *plan, lane, cost),
+            None => self.limiter.check_cost(agent.as_bytes(), lane, cost),
+        }
     }
 
     /// Adds to the response of an admitted request what it has to tell.

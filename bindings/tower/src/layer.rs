@@ -2,7 +2,7 @@
 
 use crate::address::{Networks, Proxies};
 use crate::error::BuildError;
-use crate::gate::{Allowed, CostOf, Gate, Lanes, PeerOf, WallClock};
+use crate::gate::{Allowed, CostOf, Gate, Lanes, PeerOf, PlanWhen, WallClock};
 use crate::head::Head;
 use crate::headers::Style;
 use crate::key::{Key, Keys};
@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tollgate::{LaneId, Limiter, Policy};
+use tollgate::{LaneId, Limiter, PlanId, Policy};
 use tower_layer::Layer;
 
 /// Limits the requests to a service.
@@ -40,6 +40,7 @@ impl TollgateLayer {
             lane: None,
             pass_others: false,
             cost: None,
+            plans: Vec::new(),
             allowed_networks: Vec::new(),
             allowed_routes: Vec::new(),
             allowed_prefixes: Vec::new(),
@@ -91,6 +92,7 @@ pub struct TollgateLayerBuilder {
     lane: Option<String>,
     pass_others: bool,
     cost: Option<Box<CostOf>>,
+    plans: Vec<(String, Box<PlanWhen>)>,
     allowed_networks: Vec<String>,
     allowed_routes: Vec<String>,
     allowed_prefixes: Vec<String>,
@@ -176,6 +178,36 @@ impl TollgateLayerBuilder {
     }
 }
 
+/// # Under which plan
+impl TollgateLayerBuilder {
+    /// Checks requests under a plan of the policy if `when` says so: `jwt` for
+    /// those whose token an earlier layer has verified, say.
+    ///
+    /// Plans are asked for in the order in which they are added. Without one
+    /// it is the policy's `default`. An agent that the limiter has been told
+    /// to [`assign`](Limiter::assign) a plan keeps that one.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy};
+    /// use tollgate_tower::{Key, TollgateLayer};
+    /// # #[derive(Clone)] struct Claims { subject: String }
+    ///
+    /// let limiter = Limiter::builder(Policy::preset("adr")?).build()?;
+    /// let limit = TollgateLayer::builder(limiter)
+    ///     .lane("http/requests")
+    ///     .key(Key::function("a token", |head| Some(head.extensions.get::<Claims>()?.subject.clone())))
+    ///     .key(Key::shared("strangers"))
+    ///     .plan("jwt", |head| head.extensions.get::<Claims>().is_some())
+    ///     .plan("unauthenticated", |_| true)
+    ///     .build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan(mut self, name: impl Into<String>, when: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.plans.push((name.into(), Box::new(when)));
+        self
+    }
+}
+
 /// # What is never limited
 ///
 /// Nothing by default. What is listed here passes without a check and without headers.
@@ -256,6 +288,10 @@ impl TollgateLayerBuilder {
             (None, 1) => policy.lanes().next().map(|(lane, _)| lane),
             (None, _) => return Err(BuildError::NoLane),
         };
+        let mut plans = Vec::with_capacity(self.plans.len());
+        for (name, when) in self.plans {
+            plans.push((plan(policy, name)?, when));
+        }
         let mut routes = Routes::default();
         for (rule, name) in &self.routes {
             routes.insert(rule, lane(policy, name)?)?;
@@ -279,6 +315,7 @@ impl TollgateLayerBuilder {
             allowed,
             lanes: Lanes { names, routes, parts, others },
             cost: self.cost,
+            plans,
             keys,
             peer: self.peer,
             proxies: Proxies::new(trusted),
@@ -297,6 +334,11 @@ fn lane(policy: &Policy, name: &str) -> Result<LaneId, BuildError> {
         lane: name.to_string(),
         known: policy.lanes().map(|(_, name)| name.to_string()).collect(),
     })
+}
+
+fn plan(policy: &Policy, name: String) -> Result<PlanId, BuildError> {
+    let known = || policy.plans().map(|(_, name)| name.to_string()).collect();
+    policy.plan(&name).ok_or_else(|| BuildError::UnknownPlan { known: known(), plan: name })
 }
 
 fn in_path(text: String) -> Result<String, BuildError> {

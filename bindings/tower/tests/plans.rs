@@ -1,0 +1,91 @@
+//! Plans: by how a request is authenticated, by assignment, by exemption.
+
+mod common;
+
+use axum::Router;
+use common::{AGENT, admitted, app, request, send};
+use http::Request;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::{Limiter, ManualClock, Policy};
+use tollgate_tower::{Key, TollgateLayer};
+
+/// How somebody has proven who they are, as an earlier layer has found.
+#[derive(Clone, Copy, PartialEq)]
+enum Proof {
+    Token,
+    ApiKey,
+}
+
+fn limited(preset: &str) -> (Router, Arc<Limiter>, ManualClock) {
+    let clock = ManualClock::new();
+    let policy = Policy::preset(preset).expect("a preset");
+    let limiter = Limiter::builder(policy).agents(1_000).clock(clock.clone()).build().expect("a small slab");
+    let limiter = Arc::new(limiter);
+    let has = |proof| move |head: &tollgate_tower::Head<'_>| head.extensions.get::<Proof>() == Some(&proof);
+    let layer = TollgateLayer::builder(Arc::clone(&limiter))
+        .key(Key::header(AGENT))
+        .lane("http/requests")
+        .route("POST /auth/{*rest}", "http/auth")
+        .plan("jwt", has(Proof::Token))
+        .plan("api_key", has(Proof::ApiKey))
+        .plan("unauthenticated", |_| true);
+    (app(layer), limiter, clock)
+}
+
+fn ask(agent: &str, path: &str, proof: Option<Proof>) -> Request<axum::body::Body> {
+    let mut request = request("POST", path, &[(AGENT, agent)]);
+    if let Some(proof) = proof {
+        request.extensions_mut().insert(proof);
+    }
+    request
+}
+
+#[tokio::test]
+async fn how_somebody_is_authenticated_decides_burst_and_rate() {
+    let (app, _, clock) = limited("adr");
+    for (agent, proof, burst, per_second) in [
+        ("user:42", Some(Proof::Token), 100, 20),
+        ("key:7", Some(Proof::ApiKey), 50, 10),
+        ("ip:192.0.2.7", None, 10, 2),
+    ] {
+        assert_eq!(admitted(&app, 300, || ask(agent, "/", proof)).await, burst, "{agent}");
+        for _ in 0..3 {
+            clock.advance(Duration::from_secs(1));
+            assert_eq!(admitted(&app, 300, || ask(agent, "/", proof)).await, per_second, "{agent}");
+        }
+        // In every plan.
+        assert_eq!(admitted(&app, 9, || ask(agent, "/auth/login", proof)).await, 5, "{agent}");
+        let refused = send(&app, ask(agent, "/", proof)).await;
+        let policy = refused.header("ratelimit-policy").expect("a header");
+        assert_eq!(policy, format!(r#""http/requests";q={burst};w=5"#));
+    }
+}
+
+#[tokio::test]
+async fn an_assignment_goes_before_what_the_request_shows() {
+    let (app, limiter, _) = limited("adr");
+    limiter.assign("ip:192.0.2.7", limiter.plan("api_key").expect("a plan")).expect("assigned");
+    assert_eq!(admitted(&app, 99, || ask("ip:192.0.2.7", "/", None)).await, 50);
+    limiter.set_override("ip:192.0.2.8", "http/requests", "3/min").expect("overridden");
+    assert_eq!(admitted(&app, 99, || ask("ip:192.0.2.8", "/", Some(Proof::Token))).await, 3);
+}
+
+#[tokio::test]
+async fn an_exempt_agent_is_never_refused_and_has_no_limit_to_be_told() {
+    let (app, limiter, _) = limited("adr");
+    limiter.exempt("ip:192.0.2.7").expect("exempt");
+    assert_eq!(admitted(&app, 300, || ask("ip:192.0.2.7", "/", None)).await, 300);
+    let answer = send(&app, ask("ip:192.0.2.7", "/", None)).await;
+    assert_eq!((answer.header("ratelimit"), answer.header("ratelimit-policy")), (None, None));
+    limiter.unexempt("ip:192.0.2.7").expect("limited again");
+    assert_eq!(admitted(&app, 300, || ask("ip:192.0.2.7", "/", None)).await, 10);
+}
+
+#[test]
+fn a_plan_that_there_is_not_is_refused_when_it_is_built() {
+    let limiter = Limiter::builder(Policy::preset("adr").expect("a preset")).agents(10).build().expect("a small slab");
+    let layer = TollgateLayer::builder(limiter).key(Key::header(AGENT)).lane("http/auth").plan("gold", |_| true);
+    let error = layer.build().expect_err("there is no such plan").to_string();
+    assert!(error.starts_with("there is no plan \"gold\"; the limiter's policy has default, "), "{error}");
+}
