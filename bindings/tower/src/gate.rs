@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tollgate::{Decision, Error, LaneId, Limiter, PlanId, Tick, Verdict};
 
 pub(crate) type PeerOf = dyn Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync;
@@ -27,6 +27,8 @@ pub(crate) struct Gate {
     pub(crate) cost: Option<Box<CostOf>>,
     /// Plans for those who are assigned none, in the order in which they are asked for.
     pub(crate) plans: Vec<(PlanId, Box<PlanWhen>)>,
+    /// Whether a refusal is a violation that makes the next wait longer.
+    pub(crate) counts_violations: bool,
     pub(crate) keys: Keys,
     pub(crate) peer: Option<Box<PeerOf>>,
     pub(crate) proxies: Proxies,
@@ -94,10 +96,16 @@ impl Gate {
         };
         let decided = self.style.tells_moments().then(|| self.limiter.now());
         match self.decide(head, &agent, lane, cost) {
-            Ok(verdict) => match verdict.decision() {
+            Ok((verdict, retry_after)) => match verdict.decision() {
                 Decision::Allow if self.only_when_low => Ruling::Pass(None),
                 Decision::Allow | Decision::Warn => Ruling::Pass(Some(Told { lane, verdict, decided })),
-                Decision::Deny => Ruling::Answer(self.refuse(head, &agent, lane, Reason::Quota, Quota::from(&verdict))),
+                Decision::Deny => {
+                    let quota = Quota { retry_after, ..Quota::from(&verdict) };
+                    // It is the agent's conduct if it has to wait longer than for its tokens.
+                    let is_conduct = retry_after > verdict.retry_after() || quota.remaining >= cost;
+                    let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
+                    Ruling::Answer(self.refuse(head, &agent, lane, reason, quota))
+                }
                 // Whoever is under no limit has none to be told.
                 _ => Ruling::Pass(None),
             },
@@ -105,12 +113,29 @@ impl Gate {
         }
     }
 
-    /// Asks the limiter; nothing else here charges.
-    fn decide(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        match self.plans.iter().find(|(_, when)| when(head)) {
-            Some((plan, _)) => self.limiter.check_as(agent.as_bytes(), *plan, lane, cost),
-            None => self.limiter.check_cost(agent.as_bytes(), lane, cost),
+    /// Asks the limiter; nothing else here charges. With the verdict comes
+    /// what a refused caller is told to wait.
+    fn decide(
+        &self,
+        head: &Head<'_>,
+        agent: &AgentId,
+        lane: LaneId,
+        cost: u64,
+    ) -> Result<(Verdict, Option<Duration>), Error> {
+        let (limiter, agent) = (&self.limiter, agent.as_bytes());
+        let plan = self.plans.iter().find(|(_, when)| when(head)).map(|(plan, _)| *plan);
+        if self.counts_violations {
+            let admission = match plan {
+                Some(plan) => limiter.admit_as(agent, plan, lane, cost)?,
+                None => limiter.admit(agent, lane, cost)?,
+            };
+            return Ok((admission.verdict(), admission.retry_after()));
         }
+        let verdict = match plan {
+            Some(plan) => limiter.check_as(agent, plan, lane, cost)?,
+            None => limiter.check_cost(agent, lane, cost)?,
+        };
+        Ok((verdict, verdict.retry_after()))
     }
 
     /// Adds to the response of an admitted request what it has to tell.

@@ -41,6 +41,7 @@ impl TollgateLayer {
             pass_others: false,
             cost: None,
             plans: Vec::new(),
+            counts_violations: false,
             allowed_networks: Vec::new(),
             allowed_routes: Vec::new(),
             allowed_prefixes: Vec::new(),
@@ -93,6 +94,7 @@ pub struct TollgateLayerBuilder {
     pass_others: bool,
     cost: Option<Box<CostOf>>,
     plans: Vec<(String, Box<PlanWhen>)>,
+    counts_violations: bool,
     allowed_networks: Vec<String>,
     allowed_routes: Vec<String>,
     allowed_prefixes: Vec<String>,
@@ -178,7 +180,7 @@ impl TollgateLayerBuilder {
     }
 }
 
-/// # Under which plan
+/// # Under which plan, and with what consequences
 impl TollgateLayerBuilder {
     /// Checks requests under a plan of the policy if `when` says so: `jwt` for
     /// those whose token an earlier layer has verified, say.
@@ -204,6 +206,16 @@ impl TollgateLayerBuilder {
     /// ```
     pub fn plan(mut self, name: impl Into<String>, when: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.plans.push((name.into(), Box::new(when)));
+        self
+    }
+
+    /// Counts every refusal as a violation: who goes on after a refusal is told
+    /// to wait longer from one to the next, as the policy's rules of conduct
+    /// say, and the limiter knows the agent as
+    /// [`rate_limited`](Limiter::rate_limited). By default a refusal has no
+    /// consequences.
+    pub fn count_violations(mut self) -> Self {
+        self.counts_violations = true;
         self
     }
 }
@@ -316,6 +328,7 @@ impl TollgateLayerBuilder {
             lanes: Lanes { names, routes, parts, others },
             cost: self.cost,
             plans,
+            counts_violations: self.counts_violations,
             keys,
             peer: self.peer,
             proxies: Proxies::new(trusted),
