@@ -5,43 +5,74 @@
 //! That count only grows from parent to child, hence no process has the mark
 //! of an ancestor. The number stays part of the mark for a child that was made
 //! past the C library (a bare `clone`), where nothing counts.
+//!
+//! And what must not be copied half done: see [`unforked`].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, PoisonError, RwLock, RwLockWriteGuard};
 
 /// Forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether forks are counted yet.
-static COUNTED: AtomicBool = AtomicBool::new(false);
+/// Held for reading by whoever must not be copied in the midst of what it
+/// does, and for writing by whoever forks.
+static FORKING: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// Kept from before a fork until after it, by the thread that forks.
+    static FORK: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+}
 
 /// This process, never 0.
 ///
 /// Forks are counted from the first call on. A mark that somebody put into
 /// memory was asked for before, so every child that could find it differs.
 pub(crate) fn mark() -> u64 {
-    if !COUNTED.load(Ordering::Relaxed) {
-        count_forks();
-    }
+    watch_forks();
     // Relaxed: only a new child changes it, before it has any other thread.
     u64::from(FORKS.load(Ordering::Relaxed)) << 32 | u64::from(std::process::id())
 }
 
-/// Has every child count. Two threads that get here at once have it count
-/// twice, which is just as well.
-#[cold]
-fn count_forks() {
-    #[cfg(unix)]
-    // SAFETY: the handler touches one atomic and nothing else, which is allowed
-    // in a child. If the system has no room for it, the process number remains.
-    unsafe {
-        libc::pthread_atfork(None, None, Some(count_fork))
-    };
-    COUNTED.store(true, Ordering::Relaxed);
+/// Does something that no fork interrupts: a child never finds it half done,
+/// nor a lock that it took. It must be short, and take no lock that somebody
+/// holds who is on the way to here.
+pub(crate) fn unforked<T>(act: impl FnOnce() -> T) -> T {
+    watch_forks();
+    let _guard = FORKING.read().unwrap_or_else(PoisonError::into_inner);
+    act()
+}
+
+/// Has every fork wait for [`unforked`], and every child count.
+fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        #[cfg(unix)]
+        // SAFETY: the handlers take and release a lock of this module, and touch
+        // an atomic and a thread-local. If the system has no room for them, the
+        // process number remains.
+        unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child))
+        };
+    });
 }
 
 #[cfg(unix)]
-unsafe extern "C" fn count_fork() {
+unsafe extern "C" fn before_fork() {
+    let guard = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+    // A thread that is ending may have no such place any more; then it forks without waiting.
+    let _ = FORK.try_with(|fork| *fork.borrow_mut() = Some(guard));
+}
+
+#[cfg(unix)]
+unsafe extern "C" fn after_fork() {
+    let _ = FORK.try_with(|fork| fork.borrow_mut().take());
+}
+
+#[cfg(unix)]
+unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    let _ = FORK.try_with(|fork| fork.borrow_mut().take());
 }
 
 #[cfg(all(test, unix, not(loom)))]
