@@ -82,8 +82,9 @@ fn limiter() -> Limiter {
     let policy = Policy::builder().lane("lane", Limit::per_minute(2)).plan("pro", [("lane", "500/min")]);
     let clock = ManualClock::new();
     clock.advance(Duration::from_secs(1));
-    let limiter = Limiter::builder(policy.build().unwrap()).agents(8).clock(clock).on_full(OnFull::Deny);
-    limiter.build().unwrap()
+    let limiter =
+        Limiter::builder(policy.build().expect("a valid policy")).agents(8).clock(clock).on_full(OnFull::Deny);
+    limiter.build().expect("a small slab")
 }
 
 fn come_and_go(limiter: &Limiter, agent: &str) {
