@@ -80,6 +80,7 @@ mod limiter;
 mod mapping;
 mod policy;
 mod prefetch;
+mod process;
 mod record;
 mod slab;
 mod sync;

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy};
+use tollgate::{ControlError, Decision, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy};
 
 const LANE: LaneId = LaneId::new(0);
 const FORKS: u32 = 400;
@@ -16,8 +16,7 @@ const PANIC: i32 = 101;
 /// After this a child is taken to hang. It needs microseconds.
 const CHILD_SECONDS: u32 = 20;
 
-/// What a child finds; its exit status. No allocation here: another thread
-/// may have held the allocator's lock at the fork.
+/// What a child finds; its exit status.
 fn child(limiter: &Limiter) -> i32 {
     // Known since before the threads began; never forgotten.
     if !matches!(limiter.status("steady", LANE), Ok(status) if status.remaining() == 1) {
@@ -40,33 +39,26 @@ fn child(limiter: &Limiter) -> i32 {
     OK
 }
 
-#[test]
-fn a_child_goes_on_with_its_own_copy() {
-    let policy = Policy::builder().lane("lane", Limit::per_minute(2)).build().unwrap();
-    let clock = ManualClock::new();
-    clock.advance(Duration::from_secs(1));
-    let limiter = Limiter::builder(policy).agents(8).clock(clock).on_full(OnFull::Deny).build().unwrap();
-    assert!(limiter.check("steady", LANE).unwrap().is_allowed());
+/// Forks while two threads go on with `acts`, and lets every child report.
+fn fork_while(limiter: &Limiter, acts: [fn(&Limiter); 2], child: fn(&Limiter) -> i32) {
     let done = AtomicBool::new(false);
     let mut bad = Vec::new();
     std::thread::scope(|scope| {
-        for name in ["comes", "goes"] {
-            let (limiter, done) = (&limiter, &done);
+        for act in acts {
+            let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    let _ = limiter.check(name, LANE);
-                    let _ = limiter.forget(name);
+                    act(limiter);
                 }
             });
         }
         for _ in 0..FORKS {
-            // SAFETY: the child calls nothing but the limiter, which neither
-            // allocates nor locks anything of the process, and `_exit`.
+            // SAFETY: the child calls nothing but the limiter and `_exit`.
             match unsafe { libc::fork() } {
                 0 => {
                     // SAFETY: asks for a signal that ends the child if it hangs.
                     unsafe { libc::alarm(CHILD_SECONDS) };
-                    let status = catch_unwind(AssertUnwindSafe(|| child(&limiter))).unwrap_or(PANIC);
+                    let status = catch_unwind(AssertUnwindSafe(|| child(limiter))).unwrap_or(PANIC);
                     // SAFETY: ends the child without running anybody's destructors.
                     unsafe { libc::_exit(status) }
                 }
@@ -84,4 +76,55 @@ fn a_child_goes_on_with_its_own_copy() {
         done.store(true, Ordering::Relaxed);
     });
     assert!(bad.is_empty(), "{} of {FORKS} children went wrong: {bad:?}", bad.len());
+}
+
+fn limiter() -> Limiter {
+    let policy = Policy::builder().lane("lane", Limit::per_minute(2)).plan("pro", [("lane", "500/min")]);
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(1));
+    let limiter =
+        Limiter::builder(policy.build().expect("a valid policy")).agents(8).clock(clock).on_full(OnFull::Deny);
+    limiter.build().expect("a small slab")
+}
+
+fn come_and_go(limiter: &Limiter, agent: &str) {
+    let _ = limiter.check(agent, LANE);
+    let _ = limiter.forget(agent);
+}
+
+#[test]
+fn a_child_goes_on_with_its_own_copy() {
+    let limiter = limiter();
+    assert!(limiter.check("steady", LANE).unwrap().is_allowed());
+    fork_while(&limiter, [|limiter| come_and_go(limiter, "comes"), |limiter| come_and_go(limiter, "goes")], child);
+}
+
+/// What a child finds while its parent's operator changes assignments.
+fn child_with_assignments(limiter: &Limiter) -> i32 {
+    if !matches!(limiter.check("steady", LANE), Ok(verdict) if verdict.capacity() == 500) {
+        return 1;
+    }
+    for agent in 0..40_u32 {
+        if !matches!(limiter.check(agent.to_le_bytes(), LANE), Ok(verdict) if verdict.capacity() == 2) {
+            return 2;
+        }
+    }
+    // Whole, or refused: never a wait without end.
+    match limiter.exempt("steady") {
+        Ok(()) => {}
+        Err(ControlError::Forked) => return OK,
+        Err(_) => return 3,
+    }
+    if matches!(limiter.check("steady", LANE), Ok(verdict) if verdict.decision() == Decision::Exempt) { OK } else { 4 }
+}
+
+#[test]
+fn a_child_finds_its_assignments_whatever_the_operator_was_doing() {
+    let limiter = limiter();
+    limiter.assign("steady", limiter.plan("pro").unwrap()).unwrap();
+    let change = |limiter: &Limiter| {
+        limiter.set_override("comes", "lane", Limit::per_minute(7)).unwrap();
+        limiter.remove_overrides("comes").unwrap();
+    };
+    fork_while(&limiter, [|limiter| come_and_go(limiter, "comes"), change], child_with_assignments);
 }

@@ -12,16 +12,18 @@ use crate::assignments::{Assignment, Assignments};
 use crate::bounds::OVERRIDES_MAX;
 use crate::error::Error;
 use crate::policy::{LaneId, Limit, LimitError, OnChange, PlanId, Policy};
+use crate::process::{self, unforked};
 use crate::record::tag::Row;
 use crate::slab::RowChange;
 use crate::slab::hash::AgentHash;
-use crate::sync::{Fault, broken, lock};
+use crate::sync::{Counter, Fault, Mutex, MutexGuard, Ordering, broken, try_lock, wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
 /// What control calls share.
-pub(super) struct Control {
+struct Control {
     policy: Arc<Policy>,
     /// Rows that no agent's overrides take. There is always one more than
     /// agents may have overrides: a change writes the new row before it frees the old.
@@ -30,6 +32,74 @@ pub(super) struct Control {
     overridden: usize,
     #[cfg(feature = "persist")]
     file: Option<crate::assignments::AssignmentFile>,
+}
+
+/// The lock under which control calls take turns.
+///
+/// A child that is forked while another thread of its parent holds it has
+/// nobody to release it, and perhaps a change that is half made. The mark of
+/// the holder shows that, and control calls in the child are refused; its
+/// checks go on.
+pub(super) struct ControlLock {
+    control: Mutex<Control>,
+    /// The mark of the process that holds the lock; 0 if none does.
+    holder: Counter,
+}
+
+/// The right to change what was decided, until it is dropped.
+struct ControlGuard<'a> {
+    /// `None` only while it is being dropped.
+    control: Option<MutexGuard<'a, Control>>,
+    holder: &'a Counter,
+}
+
+impl ControlLock {
+    pub(super) fn new(policy: Arc<Policy>) -> Self {
+        Self { control: Mutex::new(Control::new(policy)), holder: Counter::new(0) }
+    }
+
+    /// The wait ends: each holder works through what it was given.
+    fn lock(&self) -> Result<ControlGuard<'_>, ControlError> {
+        let me = process::mark();
+        for round in 0.. {
+            let taken = unforked(|| {
+                let control = try_lock(&self.control)?;
+                self.holder.store(me, Ordering::Relaxed);
+                Some(control)
+            });
+            if taken.is_some() {
+                return Ok(ControlGuard { control: taken, holder: &self.holder });
+            }
+            if ![0, me].contains(&self.holder.load(Ordering::Relaxed)) {
+                break;
+            }
+            wait(round);
+        }
+        Err(ControlError::Forked)
+    }
+}
+
+impl Drop for ControlGuard<'_> {
+    fn drop(&mut self) {
+        unforked(|| {
+            self.holder.store(0, Ordering::Relaxed);
+            self.control.take();
+        });
+    }
+}
+
+impl Deref for ControlGuard<'_> {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        self.control.as_ref().expect("present until it is dropped")
+    }
+}
+
+impl DerefMut for ControlGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Control {
+        self.control.as_mut().expect("present until it is dropped")
+    }
 }
 
 /// A change of what was decided about one agent.
@@ -42,7 +112,7 @@ struct Edit {
 }
 
 impl Control {
-    pub(super) fn new(policy: Arc<Policy>) -> Self {
+    fn new(policy: Arc<Policy>) -> Self {
         let mut free: Vec<_> = Row::of_overrides().collect();
         free.reverse(); // The first is taken first: few overrides touch few pages.
         Self {
@@ -223,7 +293,7 @@ impl Limiter {
         &self,
         assignments: impl IntoIterator<Item = (A, Assignment)>,
     ) -> Result<(), ControlError> {
-        let mut control = lock(&self.control);
+        let mut control = self.control.lock()?;
         self.set_all(&mut control, assignments)
     }
 
@@ -242,7 +312,7 @@ impl Limiter {
     #[cfg(feature = "persist")]
     pub fn keep_assignments_in(&self, path: impl AsRef<std::path::Path>) -> Result<(), ControlError> {
         let (file, assignments) = crate::assignments::AssignmentFile::open(path)?;
-        let mut control = lock(&self.control);
+        let mut control = self.control.lock()?;
         self.set_all(&mut control, assignments)?;
         control.file = Some(file);
         Ok(())
@@ -257,7 +327,7 @@ impl Limiter {
     /// [`ControlError::NoFile`] if assignments are not kept in a file.
     #[cfg(feature = "persist")]
     pub fn reload_assignments(&self) -> Result<(), ControlError> {
-        let mut control = lock(&self.control);
+        let mut control = self.control.lock()?;
         let assignments = control.file.as_mut().ok_or(ControlError::NoFile)?.reload()?;
         let named: std::collections::BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
@@ -291,7 +361,7 @@ impl Limiter {
     /// plans keep their numbers, so they can be added but not taken away.
     /// Then nothing has changed.
     pub fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
-        let mut control = lock(&self.control);
+        let mut control = self.control.lock()?;
         let policy = Arc::new(numbered_like(policy, &control.policy)?);
         let before = self.limits.epoch();
         let epoch = before + u64::from(!broken(Fault::RowsInPlace));
@@ -319,7 +389,7 @@ impl Limiter {
         agent: &[u8],
         edit: impl FnOnce(&Policy, &mut Entry) -> Result<(), ControlError>,
     ) -> Result<(), ControlError> {
-        let mut control = lock(&self.control);
+        let mut control = self.control.lock()?;
         let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
         self.put(&mut control, vec![edit])
     }
@@ -513,6 +583,8 @@ pub enum ControlError {
     TooManyOverrides,
     /// Another agent with an assignment has the same hash: a chance of 1 in 2^64.
     SameHash,
+    /// The process was forked while another thread changed something.
+    Forked,
     /// The new policy has other lanes than the one in force.
     OtherLanes {
         /// The lanes of the policy in force.
@@ -560,6 +632,10 @@ impl fmt::Display for ControlError {
             ControlError::SameHash => {
                 write!(f, "another assigned agent has the same hash; build the limiter anew, with another key")
             }
+            ControlError::Forked => write!(
+                f,
+                "this process was forked in the midst of another thread's change; fork earlier, or build a limiter in the child"
+            ),
             ControlError::OtherLanes { known } => {
                 write!(f, "the new policy has other lanes; give it these, in this order: {known}")
             }

@@ -29,8 +29,7 @@ use crate::policy::{LaneId, PlanId, Policy};
 use crate::record::tag::Row;
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
 use crate::slab::{Geometry, OnFull, Slab};
-use crate::sync::Mutex;
-use control::Control;
+use control::ControlLock;
 use registry::Registry;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -62,7 +61,7 @@ pub struct Limiter {
     clock: Clock,
     on_full: OnFull,
     registry: Registry,
-    control: Mutex<Control>,
+    control: ControlLock,
     /// What `control` has put in force, for those who must not wait for it.
     policy: RwLock<Arc<Policy>>,
     unknown_actions: UnknownActions,
@@ -139,6 +138,7 @@ impl LimiterBuilder {
         if !(1..=AGENTS_MAX).contains(&self.agents) {
             return Err(BuildError::Agents { agents: self.agents });
         }
+        crate::process::mark(); // Forks are watched from now on, before there can be one in the midst of something.
         let geometry = Geometry::for_agents(self.agents, self.policy.lanes().len());
         let slab = Slab::new(geometry, HashKey::random(self.hash)).map_err(|bytes| BuildError::Memory { bytes })?;
         self.over(slab)
@@ -155,7 +155,7 @@ impl LimiterBuilder {
             clock,
             on_full: self.on_full,
             registry: Registry::new(),
-            control: Mutex::new(Control::new(Arc::clone(&policy))),
+            control: ControlLock::new(Arc::clone(&policy)),
             policy: RwLock::new(policy),
             unknown_actions: UnknownActions::default(),
         })

@@ -8,6 +8,7 @@
 //! written for somebody else meanwhile.
 
 use crate::policy::{LaneId, Limit, PlanId};
+use crate::process::unforked;
 use crate::record::tag::Row;
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, peek};
@@ -69,10 +70,6 @@ impl Registry {
         Self { shards: std::array::from_fn(|_| Mutex::new(Shard::new())), entries: AtomicU64::new(0) }
     }
 
-    fn shard(&self, hash: AgentHash) -> &Mutex<Shard> {
-        &self.shards[hash.shard(SHARDS)]
-    }
-
     /// Reads with the agent's row, which stays in force meanwhile.
     pub(super) fn with_row<T>(&self, hash: AgentHash, epoch: u64, read: impl FnOnce(Row) -> T) -> T {
         // A hint is enough: whoever must see the first entry holds the
@@ -80,33 +77,40 @@ impl Registry {
         if peek(&self.entries) == 0 {
             return read(Row::unassigned(epoch));
         }
-        let shard = lock(self.shard(hash));
-        read(shard.get(&hash).map_or(Row::unassigned(epoch), |registered| registered.entry.row(epoch)))
+        self.with_shard(hash, |shard| {
+            read(shard.get(&hash).map_or(Row::unassigned(epoch), |registered| registered.entry.row(epoch)))
+        })
+    }
+
+    /// A child that is forked meanwhile finds no shard locked or half changed.
+    fn with_shard<T>(&self, hash: AgentHash, act: impl FnOnce(&mut Shard) -> T) -> T {
+        unforked(|| act(&mut lock(&self.shards[hash.shard(SHARDS)])))
     }
 
     /// The entry of an agent; `None` in place of the entry of another agent
     /// with the same hash.
     pub(super) fn get(&self, hash: AgentHash, id: &[u8]) -> Option<Entry> {
-        match lock(self.shard(hash)).get(&hash) {
+        self.with_shard(hash, |shard| match shard.get(&hash) {
             Some(registered) if *registered.id != *id => None,
             registered => Some(registered.map(|registered| registered.entry.clone()).unwrap_or_default()),
-        }
+        })
     }
 
     /// Puts an agent's entry in force; an empty one is no entry. The caller
     /// holds the lock of the agent's neighbourhood.
     pub(super) fn set(&self, hash: AgentHash, id: &[u8], entry: Entry, epoch: u64) -> Row {
         let row = entry.row(epoch);
-        let mut shard = lock(self.shard(hash));
-        let before = shard.len();
-        if entry.is_empty() {
-            shard.remove(&hash);
-        } else {
-            shard.insert(hash, Registered { id: id.into(), entry });
-        }
-        // Only control calls write this, and they take turns.
-        let entries = peek(&self.entries) + shard.len() as u64 - before as u64;
-        self.entries.store(entries, Ordering::Relaxed);
+        self.with_shard(hash, |shard| {
+            let before = shard.len();
+            if entry.is_empty() {
+                shard.remove(&hash);
+            } else {
+                shard.insert(hash, Registered { id: id.into(), entry });
+            }
+            // Only control calls write this, and they take turns.
+            let entries = peek(&self.entries) + shard.len() as u64 - before as u64;
+            self.entries.store(entries, Ordering::Relaxed);
+        });
         row
     }
 
@@ -116,8 +120,8 @@ impl Registry {
             .shards
             .iter()
             .flat_map(|shard| {
-                let shard = lock(shard);
-                shard.iter().map(|(hash, registered)| (*hash, registered.clone())).collect::<Vec<_>>()
+                let copy = |shard: &Shard| shard.iter().map(|(hash, entry)| (*hash, entry.clone())).collect::<Vec<_>>();
+                unforked(|| copy(&lock(shard)))
             })
             .collect();
         all.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
