@@ -113,7 +113,7 @@ impl Limiter {
     /// full, for `idle_for`, and says how many.
     ///
     /// Never needed for correctness: an idle record is taken when somebody
-    /// needs one. It makes [`Stats::agents`] count the agents of late. It
+    /// needs one. It makes [`Stats::agents`](crate::Stats::agents) count the agents of late. It
     /// walks all records, so call it from a timer, every few minutes, say.
     pub fn sweep(&self, idle_for: Duration) -> u64 {
         self.sweep_at(idle_for, self.clock.now())
