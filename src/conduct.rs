@@ -197,13 +197,28 @@ impl ConductNumbers {
 pub struct Violation {
     in_a_row: u32,
     step: Duration,
+    wait: Duration,
     sustained_abuse: bool,
 }
 
 impl Violation {
     /// What a first violation would be.
     pub(crate) fn first(rules: &ConductNumbers) -> Self {
-        Self { in_a_row: 1, step: Duration::from_nanos(rules.step(1)), sustained_abuse: false }
+        Self::new(1, 0, false, rules)
+    }
+
+    /// `block` is how long every lane will deny, in nanoseconds, if the policy
+    /// enforces waits.
+    fn new(in_a_row: u64, block: u64, sustained_abuse: bool, rules: &ConductNumbers) -> Self {
+        let step = rules.step(in_a_row);
+        let wait = if rules.enforce { step.max(block) } else { step };
+        // Lossless: the word counts to 15.
+        Self {
+            in_a_row: in_a_row as u32,
+            step: Duration::from_nanos(step),
+            wait: Duration::from_nanos(wait),
+            sustained_abuse,
+        }
     }
 
     /// How many violations in a row this makes, without a quiet period
@@ -217,6 +232,14 @@ impl Violation {
     #[must_use]
     pub const fn step(&self) -> Duration {
         self.step
+    }
+
+    /// What the agent is told to wait: the step; or until the block is over,
+    /// if the policy enforces waits. That is up to an eighth of a second more,
+    /// or a second in a flood, since the word keeps time no finer.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        self.wait
     }
 
     /// Whether with this violation the agent's conduct became sustained
@@ -281,8 +304,10 @@ impl Conduct {
 pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Outcome<Violation, ConductWord> {
     let before = look(word, now, rules);
     if rules.coalesce && before.wait_ns > 0 {
-        let step = Duration::from_nanos(rules.step(u64::from(before.in_a_row)));
-        return Outcome { next: None, answer: Violation { in_a_row: before.in_a_row, step, sustained_abuse: false } };
+        return Outcome {
+            next: None,
+            answer: Violation::new(u64::from(before.in_a_row), before.wait_ns, false, rules),
+        };
     }
     let parts = word.parts();
     let in_a_row = (u64::from(before.in_a_row) + 1).min(IN_A_ROW_MAX);
@@ -297,8 +322,8 @@ pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> O
     let sustained_abuse = !told && count >= rules.threshold;
     let next =
         word.with(Parts { last, age: (last - start).min(AGE_MAX), count, in_a_row, raised: told || sustained_abuse });
-    let step = Duration::from_nanos(rules.step(in_a_row));
-    let answer = Violation { in_a_row: in_a_row as u32, step, sustained_abuse };
+    let block = (last * UNIT_NANOS + rules.step(in_a_row)).saturating_sub(now.as_nanos());
+    let answer = Violation::new(in_a_row, block, sustained_abuse, rules);
     Outcome { next: (next != word).then_some(next), answer }
 }
 

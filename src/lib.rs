@@ -75,6 +75,7 @@ mod bounds;
 mod clock;
 mod conduct;
 mod error;
+pub mod hub;
 mod lane;
 mod limiter;
 mod mapping;

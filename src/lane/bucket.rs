@@ -161,6 +161,22 @@ pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
     })
 }
 
+/// Tells what a charge that was not made comes to, for an agent that has to
+/// wait `block` nanoseconds whatever its bucket holds.
+pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
+    let verdict = verdict(charge)?;
+    if charge.limit.is_exempt() {
+        return Ok(verdict);
+    }
+    let not_charged = if charge.allowed { charge.limit.price(charge.cost) } else { 0 };
+    Ok(Verdict {
+        decision: Decision::Deny,
+        retry_after_ns: verdict.retry_after_ns.max(block),
+        full_in_ns: verdict.full_in_ns - not_charged,
+        ..verdict
+    })
+}
+
 /// What is neither allowed nor short of tokens: an error, an exemption, a lane
 /// that denies everything, an instant past the range of the clock.
 #[cold]

@@ -24,7 +24,7 @@
 pub(crate) mod bucket;
 pub(crate) mod table;
 
-use crate::clock::{TICK_BITS, Tick, nanos_saturating};
+use crate::clock::{TICK_BITS, Tick};
 use crate::record::Word;
 use std::fmt;
 use std::time::Duration;
@@ -228,17 +228,6 @@ pub struct Status {
 impl Status {
     pub(crate) const EXEMPT: Self =
         Self { remaining: u64::MAX, capacity: u64::MAX, ticks_per_token: 1, next_in_ns: 0, full_in_ns: 0 };
-
-    /// The denial of an agent that has to wait for another reason than this lane.
-    pub(crate) fn denied_for(&self, wait: Duration) -> Verdict {
-        Verdict {
-            decision: Decision::Deny,
-            capacity: self.capacity,
-            ticks_per_token: self.ticks_per_token,
-            retry_after_ns: nanos_saturating(wait),
-            full_in_ns: self.full_in_ns,
-        }
-    }
 
     /// Whether the agent is never limited. Then it has `u64::MAX` left of as many.
     #[must_use]

@@ -1,10 +1,11 @@
 //! Violations, and what follows from them.
 
 use super::Limiter;
-use crate::clock::Tick;
+use super::check::Ask;
+use crate::clock::{Tick, nanos_saturating};
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
-use crate::lane::{Outcome, Verdict};
+use crate::lane::{Outcome, Verdict, bucket};
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use crate::slab::{Newcomer, OnFull};
@@ -38,11 +39,11 @@ impl Admission {
     }
 
     /// What a denied caller is told to wait: the longer of the bucket's wait
-    /// and the curve's. `None` if the request was allowed, or no wait helps.
+    /// and the violation's. `None` if the request was allowed, or no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let wait = self.verdict.retry_after()?;
-        Some(self.violation.map_or(wait, |violation| violation.step().max(wait)))
+        Some(self.violation.map_or(wait, |violation| violation.wait().max(wait)))
     }
 }
 
@@ -78,8 +79,7 @@ impl Limiter {
     ///
     /// As [`check_at`](Limiter::check_at).
     pub fn admit_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Admission, Error> {
-        let agent = agent.as_ref();
-        self.admit_with(agent, lane, now, || self.check_at(agent, lane, cost, now))
+        self.admit_with(agent.as_ref(), Ask { lane, cost, stand_in: None }, now)
     }
 
     /// As [`admit`](Limiter::admit), under this plan if the agent has no
@@ -105,24 +105,22 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Admission, Error> {
-        let agent = agent.as_ref();
-        self.admit_with(agent, lane, now, || self.check_as_at(agent, plan, lane, cost, now))
+        self.admit_with(agent.as_ref(), Ask { lane, cost, stand_in: Some(plan) }, now)
     }
 
-    fn admit_with(
-        &self,
-        agent: &[u8],
-        lane: LaneId,
-        now: Tick,
-        check: impl FnOnce() -> Result<Verdict, Error>,
-    ) -> Result<Admission, Error> {
-        let hash = self.hash(agent, lane)?;
+    fn admit_with(&self, agent: &[u8], ask: Ask, now: Tick) -> Result<Admission, Error> {
+        let hash = self.hash(agent, ask.lane)?;
+        if let Some(plan) = ask.stand_in {
+            self.limits.check_plan(plan)?;
+        }
         let rules = self.limits.conduct();
-        let wait = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
-        let verdict = if wait.is_zero() || self.status_at(agent, lane, now)?.is_exempt() {
-            check()?
+        let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
+        let verdict = if block.is_zero() {
+            self.check_hashed(hash, ask, || now)?
         } else {
-            self.status_at(agent, lane, now)?.denied_for(wait)
+            let look = |limit, word| Outcome { next: None, answer: bucket::step(word, now, limit, ask.cost).answer };
+            let charge = self.change(hash, ask.lane, ask.stand_in, look);
+            bucket::blocked(charge, nanos_saturating(block))?
         };
         let violation = if verdict.is_allowed() {
             None
@@ -253,5 +251,77 @@ impl Limiter {
             }
         }
         None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::policy::{ConductRules, Policy};
+
+    fn enforcing(clock: &ManualClock) -> Limiter {
+        let policy = Policy::builder().lane("lane", "10/min").plan("small", [("lane", "5/min")]);
+        let policy = policy.conduct(ConductRules::default().with_enforced_wait(true)).build().unwrap();
+        Limiter::builder(policy).agents(10).clock(clock.clone()).build().unwrap()
+    }
+
+    const LANE: LaneId = LaneId::new(0);
+
+    /// Blocks end on an eighth of a second, the wait that was told did not: an
+    /// agent that waited as told was denied again, for ever.
+    #[test]
+    fn who_waits_as_told_is_not_blocked_any_more() {
+        let clock = ManualClock::new();
+        let limiter = enforcing(&clock);
+        for millis in [0, 10, 1_124, 5_001, 60_000, 90_001] {
+            clock.advance(Duration::from_millis(millis));
+            limiter.record_violation("agent-7").unwrap();
+            let denied = limiter.admit("agent-7", LANE, 1).unwrap();
+            assert!(!denied.is_allowed(), "{millis}");
+            clock.advance(denied.retry_after().unwrap());
+            assert!(limiter.admit("agent-7", LANE, 1).unwrap().is_allowed(), "{millis}");
+        }
+    }
+
+    /// A block once hid that its bucket would be empty for longer than the block.
+    #[test]
+    fn a_blocked_agent_is_told_the_wait_of_its_bucket_if_that_is_longer() {
+        let clock = ManualClock::new();
+        clock.advance(Duration::from_secs(1));
+        let limiter = enforcing(&clock);
+        let allowed = limiter.admit("agent-7", LANE, 10).unwrap();
+        limiter.record_violation("agent-7").unwrap();
+        let denied = limiter.admit("agent-7", LANE, 2).unwrap();
+        assert_eq!(denied.violation().unwrap().wait(), Duration::from_secs(2));
+        assert_eq!(denied.retry_after(), Some(Duration::from_secs(12)));
+        assert_eq!(denied.verdict().full_in(), allowed.verdict().full_in(), "a denial charges nothing");
+    }
+
+    /// Such a call was once denied in place of being refused, and so made the
+    /// agent's conduct worse.
+    #[test]
+    fn a_bad_request_of_a_blocked_agent_is_an_error_and_no_violation() {
+        let clock = ManualClock::new();
+        let limiter = enforcing(&clock);
+        let small = limiter.plan("small").unwrap();
+        limiter.record_violation("agent-7").unwrap();
+        let conduct = limiter.violations("agent-7").unwrap();
+        assert_eq!(limiter.admit("agent-7", LANE, 0), Err(Error::ZeroCost));
+        assert_eq!(limiter.admit("agent-7", LANE, 11), Err(Error::CostAboveCapacity { cost: 11, capacity: 10 }));
+        let above = Error::CostAboveCapacity { cost: 6, capacity: 5 };
+        assert_eq!(limiter.admit_as("agent-7", small, LANE, 6), Err(above));
+        assert!(matches!(limiter.admit_as("agent-7", PlanId::new(2), LANE, 1), Err(Error::UnknownPlan { .. })));
+        assert_eq!(limiter.violations("agent-7").unwrap(), conduct);
+        let denied = limiter.admit_as("agent-7", small, LANE, 1).unwrap();
+        assert_eq!((denied.is_allowed(), denied.verdict().remaining(), denied.verdict().capacity()), (false, 5, 5));
+    }
+
+    #[test]
+    fn a_block_does_not_concern_an_exempt_agent() {
+        let limiter = enforcing(&ManualClock::new());
+        limiter.record_violation("agent-7").unwrap();
+        limiter.exempt("agent-7").unwrap();
+        assert!(limiter.admit("agent-7", LANE, 1).unwrap().is_allowed());
     }
 }

@@ -40,8 +40,9 @@ pub(super) const EXEMPT: &str = "exempt";
 #[non_exhaustive]
 pub enum OnChange {
     /// The time until a lane is full again stays as it is, but no longer than
-    /// the new limit takes to refill a whole bucket. Changing limits to and
-    /// fro gains nothing.
+    /// the new limit takes to refill a whole bucket. So a change to a limit
+    /// that refills as slowly gains nothing; one that refills sooner forgives
+    /// the rest, also if it is taken back.
     #[default]
     KeepDebt,
     /// Every lane of the agent is filled.

@@ -1,0 +1,218 @@
+//! The hub's own list of tests (M100).
+
+use super::*;
+use tollgate::{Decision, hub};
+
+const WS: [(&str, &[&str]); 3] = [
+    ("ws/light", &["ping", "list_agents", "list_channels", "status", "channel_history"]),
+    (
+        "ws/normal",
+        &[
+            "message",
+            "channel_publish",
+            "channel_subscribe",
+            "channel_unsubscribe",
+            "task_accepted",
+            "task_progress",
+            "task_complete",
+            "task_failed",
+            "task_recovering",
+        ],
+    ),
+    ("ws/heavy", &["identify"]),
+];
+
+const HTTP: [(&str, &[&str]); 3] = [
+    (
+        "http/light",
+        &[
+            "get_agents",
+            "get_channels",
+            "get_tasks",
+            "get_metrics",
+            "get_health",
+            "get_mailbox",
+            "get_schemas",
+            "get_dashboard_state",
+        ],
+    ),
+    (
+        "http/normal",
+        &[
+            "post_message",
+            "post_channel_publish",
+            "post_mailbox_ack",
+            "get_messages",
+            "get_task_detail",
+            "get_channel_info",
+        ],
+    ),
+    ("http/heavy", &["post_task", "post_channel", "post_admin_push_task", "post_onboard_register"]),
+];
+
+/// M7 to M12.
+#[test]
+fn tier_classification_of_every_name() {
+    let hub = Hub::new();
+    for (channel, tiers) in [("ws", WS), ("http", HTTP)] {
+        for (lane, actions) in tiers {
+            for action in actions {
+                let found = hub.limiter.lane_for(channel, action).unwrap();
+                assert_eq!((found.lane(), found.is_known()), (hub.lane(lane), true), "{channel} {action}");
+            }
+        }
+    }
+    assert_eq!(hub.limiter.unknown_actions().total, 0);
+}
+
+#[test]
+fn first_request_is_capacity_minus_one() {
+    let hub = Hub::new();
+    for (lane, capacity) in lanes() {
+        let verdict = hub.check("agent-7", &lane);
+        assert_eq!((verdict.remaining(), verdict.capacity()), (capacity - 1, capacity), "{lane}");
+    }
+}
+
+#[test]
+fn deny_after_capacity() {
+    let hub = Hub::new();
+    for (lane, capacity) in lanes() {
+        assert_eq!(hub.drain("agent-7", &lane), capacity, "{lane}");
+        assert_eq!(hub.check("agent-7", &lane).decision(), Decision::Deny, "{lane}");
+    }
+}
+
+/// M20: and who waits so long is admitted.
+#[test]
+fn retry_is_a_multiple_of_1000() {
+    for (lane, _) in lanes() {
+        for late in [Duration::ZERO, NANOSECOND, Duration::from_millis(1), Duration::from_millis(499)] {
+            let hub = Hub::new();
+            hub.drain("agent-7", &lane);
+            hub.clock.advance(late);
+            let told = hub::retry_after_ms(hub.check("agent-7", &lane).retry_after());
+            assert!(told > 0 && told % 1_000 == 0, "{lane} after {late:?}: {told}");
+            hub.clock.advance(Duration::from_millis(told));
+            assert!(hub.check("agent-7", &lane).is_allowed(), "{lane} after {late:?}");
+        }
+    }
+}
+
+#[test]
+fn refill_after_wait() {
+    for (lane, capacity) in lanes() {
+        let hub = Hub::new();
+        hub.drain("agent-7", &lane);
+        hub.clock.advance(MINUTE / 2);
+        assert_eq!(hub.drain("agent-7", &lane), capacity / 2, "{lane}");
+        hub.clock.advance(MINUTE);
+        assert_eq!(hub.drain("agent-7", &lane), capacity, "{lane}");
+        hub.clock.advance(100 * MINUTE);
+        assert_eq!(hub.drain("agent-7", &lane), capacity, "{lane}");
+    }
+}
+
+/// M15 and D28: strictly below a fifth, and at every call there.
+#[test]
+fn warn_band() {
+    let hub = Hub::new();
+    for (lane, capacity) in lanes() {
+        for left in (0..capacity).rev() {
+            let verdict = hub.check("agent-7", &lane);
+            let expected = if left * 5 < capacity { Decision::Warn } else { Decision::Allow };
+            assert_eq!((verdict.decision(), verdict.remaining()), (expected, left), "{lane}");
+        }
+    }
+}
+
+#[test]
+fn independence_per_agent() {
+    let hub = Hub::new();
+    for (lane, capacity) in lanes() {
+        hub.drain("agent-7", &lane);
+        assert_eq!(hub.left("agent-8", &lane), capacity, "{lane}");
+    }
+}
+
+#[test]
+fn independence_per_channel() {
+    for (tier, capacity) in TIERS {
+        for (drained, other) in [("ws", "http"), ("http", "ws")] {
+            let hub = Hub::new();
+            hub.drain("agent-7", &format!("{drained}/{tier}"));
+            assert_eq!(hub.left("agent-7", &format!("{other}/{tier}")), capacity, "{other}/{tier}");
+        }
+    }
+}
+
+#[test]
+fn independence_per_tier() {
+    for (drained, _) in TIERS {
+        let hub = Hub::new();
+        hub.drain("agent-7", &format!("ws/{drained}"));
+        for (tier, capacity) in TIERS.into_iter().filter(|(tier, _)| *tier != drained) {
+            assert_eq!(hub.left("agent-7", &format!("ws/{tier}")), capacity, "{drained} and {tier}");
+        }
+    }
+}
+
+/// M27: 10^5 calls, all exempt, and nothing is taken from any lane.
+#[test]
+fn exemption() {
+    let hub = Hub::new();
+    hub.limiter.exempt("dashboard").unwrap();
+    assert!(hub.limiter.is_exempt("dashboard").unwrap() && !hub.limiter.is_exempt("agent-7").unwrap());
+    for _ in 0..100_000 / 6 + 1 {
+        for (lane, _) in lanes() {
+            assert_eq!(hub.check("dashboard", &lane).decision(), Decision::Exempt, "{lane}");
+        }
+    }
+    assert!(hub.admit("dashboard", "ws/heavy").is_allowed());
+    hub.limiter.unexempt("dashboard").unwrap();
+    for (lane, capacity) in lanes() {
+        assert_eq!(hub.drain("dashboard", &lane), capacity, "{lane}");
+    }
+}
+
+/// M21 and M98.
+#[test]
+fn backoff_series() {
+    const SERIES: [u64; 6] = [1_000, 2_000, 5_000, 10_000, 30_000, 30_000];
+    let hub = Hub::new();
+    hub.drain("agent-7", "ws/light");
+    // A light token takes half a second, so the series alone decides.
+    let told = SERIES.map(|_| hub::retry_after_ms(hub.admit("agent-7", "ws/light").retry_after()));
+    assert_eq!(told, SERIES);
+    let told = SERIES.map(|_| hub.limiter.record_violation("agent-8").unwrap().step().as_millis() as u64);
+    assert_eq!(told, SERIES);
+}
+
+/// M22.
+#[test]
+fn quiet_reset() {
+    let hub = Hub::new();
+    let violate = || hub.limiter.record_violation("agent-7").unwrap();
+    violate();
+    hub.clock.advance(MINUTE - NANOSECOND);
+    assert_eq!((violate().consecutive(), violate().step()), (2, 5 * SECOND));
+    // The second violation was kept as of the end of its eighth of a second.
+    hub.clock.advance(MINUTE + NANOSECOND);
+    assert_eq!((violate().consecutive(), violate().consecutive()), (1, 2));
+}
+
+/// M24: it clears itself, with no call in between.
+#[test]
+fn rate_limited() {
+    let hub = Hub::new();
+    let limited = || hub.limiter.rate_limited("agent-7").unwrap();
+    assert!(!limited());
+    hub.drain("agent-7", "ws/heavy");
+    assert!(!limited(), "a check is no violation");
+    assert!(!hub.admit("agent-7", "ws/heavy").is_allowed());
+    assert!(limited());
+    hub.clock.advance(MINUTE - NANOSECOND);
+    assert!(limited());
+    hub.clock.advance(NANOSECOND);
+    assert!(!limited());
+}

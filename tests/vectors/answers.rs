@@ -1,0 +1,185 @@
+//! Calls the limiter as a step says, and puts its answer into fields.
+
+use crate::fields::{Fields, agent_id, id_value, whole_number};
+use crate::policies;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+use tollgate::{
+    Admission, Assignment, Conduct, ControlError, Decision, Error, LaneId, Limiter, PlanId, Status, Tick, Verdict,
+    Violation, hub,
+};
+
+/// What the call of a step answers: fields, or the name of an error. The outer
+/// error is a step that makes no sense.
+pub(crate) fn of(limiter: &Limiter, step: &Fields) -> Result<Result<Value, String>, String> {
+    let agent = || step.agent("agent");
+    let lane = || match step.get("lane")? {
+        Value::String(name) => limiter.lane(name).ok_or_else(|| format!("there is no lane {name:?}")),
+        number => whole_number(number).map(LaneId::new),
+    };
+    let plan = || match step.get("plan")? {
+        Value::String(name) => limiter.plan(name).ok_or_else(|| format!("there is no plan {name:?}")),
+        number => whole_number(number).map(PlanId::new),
+    };
+    let cost = || Ok::<_, String>(step.optional_number("cost")?.unwrap_or(1));
+    let of_control = |done: Result<(), ControlError>| done.map(|()| json!({})).map_err(|error| control_error(&error));
+    Ok(match step.text("op")? {
+        "check" => of_call(limiter.check_cost(agent()?, lane()?, cost()?), verdict),
+        "check_as" => of_call(limiter.check_as(agent()?, plan()?, lane()?, cost()?), verdict),
+        "admit" => of_call(limiter.admit(agent()?, lane()?, cost()?), admission),
+        "admit_as" => of_call(limiter.admit_as(agent()?, plan()?, lane()?, cost()?), admission),
+        "status" => of_call(limiter.status(agent()?, lane()?), status),
+        "refund" => of_call(limiter.refund(agent()?, lane()?, cost()?), status),
+        "reset" => of_call(limiter.reset(agent()?), |()| json!({})),
+        "reset_lane" => of_call(limiter.reset_lane(agent()?, lane()?), |()| json!({})),
+        "forget" => of_call(limiter.forget(agent()?), |known| json!({ "known": known })),
+        "sweep" => {
+            let idle_for = Duration::from_millis(step.number("idle_for_ms")?);
+            Ok(json!({ "swept": limiter.sweep(idle_for) }))
+        }
+        "limit_of" => of_call(
+            limiter.limit_of(agent()?, lane()?),
+            |limit| json!({ "limit": limit.map(|limit| limit.to_string()) }),
+        ),
+        "assign" => of_control(limiter.assign(agent()?, plan()?)),
+        "unassign" => of_control(limiter.unassign(agent()?)),
+        "set_override" => of_control(limiter.set_override(agent()?, step.text("lane_or_tier")?, step.text("limit")?)),
+        "remove_override" => of_control(limiter.remove_override(agent()?, step.text("lane_or_tier")?)),
+        "remove_overrides" => of_control(limiter.remove_overrides(agent()?)),
+        "exempt" => of_control(limiter.exempt(agent()?)),
+        "unexempt" => of_control(limiter.unexempt(agent()?)),
+        "is_exempt" => of_call(limiter.is_exempt(agent()?), |exempt| json!({ "exempt": exempt })),
+        "assignment" => of_call(limiter.assignment(agent()?), |decided| assignment(&decided)),
+        "assignments" => {
+            Ok(json!({ "agents": limiter.assignments().iter().map(|(id, _)| id_value(id)).collect::<Vec<_>>() }))
+        }
+        "replace_policy" => match policies::read(&step.object("policy")?)? {
+            Ok(policy) => of_control(limiter.replace_policy(policy)),
+            Err(_) => Err("bad_policy".into()),
+        },
+        "record_violation" => of_call(limiter.record_violation(agent()?), |told| Value::Object(violation(&told))),
+        "violations" => of_call(limiter.violations(agent()?), |seen| conduct(&seen)),
+        "rate_limited" => of_call(limiter.rate_limited(agent()?), |limited| json!({ "rate_limited": limited })),
+        "assignable" => {
+            let agents = step.list("agents")?.iter().map(agent_id).collect::<Result<Vec<_>, _>>()?;
+            Ok(json!({ "agents": limiter.assignable(agents).iter().map(|id| id_value(id)).collect::<Vec<_>>() }))
+        }
+        "reset_violations" => of_call(limiter.reset_violations(agent()?), |known| json!({ "known": known })),
+        "lane_for" => {
+            let found = limiter.lane_for(step.text("channel")?, step.text("action")?);
+            let policy = limiter.policy();
+            let name = |lane| policy.lanes().find(|(known, _)| *known == lane).map(|(_, name)| name);
+            Ok(found.map_or(json!({ "lane": null }), |found| {
+                json!({ "lane": name(found.lane()), "known": found.is_known(), "first_seen": found.is_first_seen() })
+            }))
+        }
+        "unknown_actions" => {
+            let seen = limiter.unknown_actions();
+            Ok(json!({ "total": seen.total, "names": seen.names, "not_listed": seen.not_listed }))
+        }
+        other => return Err(format!("there is no op {other:?}")),
+    })
+}
+
+fn of_call<T>(answer: Result<T, Error>, fields: impl FnOnce(T) -> Value) -> Result<Value, String> {
+    answer.map(fields).map_err(|error| error_name(error).to_owned())
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).expect("a span of less than 584 years")
+}
+
+fn verdict(verdict: Verdict) -> Value {
+    let decision = match verdict.decision() {
+        Decision::Allow => "allow",
+        Decision::Warn => "warn",
+        Decision::Deny => "deny",
+        Decision::Exempt => return json!({ "decision": "exempt" }),
+        other => panic!("{other:?} is a new decision; say what a vector calls it"),
+    };
+    let mut fields = json!({
+        "decision": decision,
+        "remaining": verdict.remaining(),
+        "capacity": verdict.capacity(),
+        "full_in_ns": nanos(verdict.full_in()),
+    });
+    if !verdict.is_allowed() {
+        fields["retry_after_ns"] = json!(verdict.retry_after().map(nanos));
+        fields["hub_retry_after_ms"] = json!(hub::retry_after_ms(verdict.retry_after()));
+    }
+    fields
+}
+
+fn admission(admission: Admission) -> Value {
+    let mut fields = verdict(admission.verdict());
+    if let (Some(told), Some(fields)) = (admission.violation(), fields.as_object_mut()) {
+        fields.extend(violation(&told));
+        let lane_wait = fields.insert("retry_after_ns".into(), json!(admission.retry_after().map(nanos)));
+        fields.insert("lane_retry_after_ns".into(), lane_wait.unwrap_or_default());
+        fields.insert("hub_retry_after_ms".into(), json!(hub::retry_after_ms(admission.retry_after())));
+    }
+    fields
+}
+
+fn violation(violation: &Violation) -> Map<String, Value> {
+    Map::from_iter([
+        ("step_ns".to_owned(), json!(nanos(violation.step()))),
+        ("wait_ns".to_owned(), json!(nanos(violation.wait()))),
+        ("consecutive".to_owned(), json!(violation.consecutive())),
+        ("sustained_abuse".to_owned(), json!(violation.sustained_abuse())),
+    ])
+}
+
+fn conduct(conduct: &Conduct) -> Value {
+    json!({
+        "violations": conduct.violations(),
+        "consecutive": conduct.consecutive(),
+        "window_start_ns": conduct.window_start().map(Tick::as_nanos),
+        "last_violation_ns": conduct.last_violation().map(Tick::as_nanos),
+        "wait_ns": nanos(conduct.wait()),
+    })
+}
+
+fn status(status: Status) -> Value {
+    if status.is_exempt() {
+        return json!({ "exempt": true });
+    }
+    json!({
+        "exempt": false,
+        "remaining": status.remaining(),
+        "capacity": status.capacity(),
+        "next_in_ns": status.next_in().map(nanos),
+        "full_in_ns": nanos(status.full_in()),
+    })
+}
+
+fn assignment(decided: &Assignment) -> Value {
+    let overrides: Vec<_> = decided.overrides().map(|(lane, limit)| json!([lane, limit.to_string()])).collect();
+    json!({ "plan": decided.plan(), "overrides": overrides, "exempt": decided.is_exempt() })
+}
+
+fn error_name(error: Error) -> &'static str {
+    match error {
+        Error::EmptyId => "empty_id",
+        Error::IdTooLong { .. } => "id_too_long",
+        Error::UnknownLane { .. } => "unknown_lane",
+        Error::UnknownPlan { .. } => "unknown_plan",
+        Error::ZeroCost => "zero_cost",
+        Error::CostAboveCapacity { .. } => "cost_above_capacity",
+        Error::Full => "full",
+        other => panic!("{other:?} is a new error; say what a vector calls it"),
+    }
+}
+
+fn control_error(error: &ControlError) -> String {
+    match error {
+        ControlError::Agent(error) => error_name(*error),
+        ControlError::UnknownLane { .. } => "unknown_lane",
+        ControlError::UnknownPlan { .. } => "unknown_plan",
+        ControlError::Limit(_) => "bad_limit",
+        ControlError::OtherLanes { .. } => "other_lanes",
+        ControlError::PlanMissing { .. } => "plan_missing",
+        other => panic!("{other:?} is not an error that a vector can name"),
+    }
+    .to_owned()
+}
