@@ -45,9 +45,9 @@ pub fn warning(lane: &str, quota: &Quota) -> String {
 }
 
 /// The message is not delivered. The wait is in whole seconds, told in
-/// milliseconds; `null` if no wait helps.
+/// milliseconds; a minute if no wait helps.
 #[must_use]
 pub fn denial(lane: &str, quota: &Quota) -> String {
-    let ms = quota.retry_after_seconds().map(|seconds| seconds.saturating_mul(1_000));
-    Object::new().text("type", "rate_limited").optional("retry_after_ms", ms).text("tier", tier(lane)).end()
+    let ms = tollgate::hub::retry_after_ms(quota.retry_after);
+    Object::new().text("type", "rate_limited").number("retry_after_ms", ms).text("tier", tier(lane)).end()
 }

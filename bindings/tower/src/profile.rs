@@ -10,7 +10,7 @@
 //!
 //! `retry_after` is in whole seconds and `retry_after_ms` in milliseconds,
 //! both rounded up; `hub` rounds its milliseconds up to whole seconds. Where
-//! no wait helps they are `null`.
+//! no wait helps they are `null`, and 60000 in `hub`.
 
 use crate::headers::{Style, UnknownName};
 use crate::json::Object;
@@ -136,8 +136,8 @@ pub(crate) fn problem(kind: &str, title: &str, status: StatusCode, detail: &str)
 }
 
 fn hub(refusal: &Refusal<'_>) -> Object {
-    let ms = refusal.quota.retry_after_seconds().map(|seconds| seconds.saturating_mul(1_000));
-    Object::new().text("error", "rate_limited").optional("retry_after_ms", ms).text("tier", tier(refusal.lane))
+    let ms = tollgate::hub::retry_after_ms(refusal.quota.retry_after);
+    Object::new().text("error", "rate_limited").number("retry_after_ms", ms).text("tier", tier(refusal.lane))
 }
 
 fn platform(refusal: &Refusal<'_>) -> Object {
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn bodies_promise_nothing_where_no_wait_helps() {
         for (profile, body) in [
-            (Profile::Hub, r#"{"error":"rate_limited","retry_after_ms":null,"tier":"heavy"}"#),
+            (Profile::Hub, r#"{"error":"rate_limited","retry_after_ms":60000,"tier":"heavy"}"#),
             (
                 Profile::Platform,
                 r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded.","retry_after":null}}"#,
