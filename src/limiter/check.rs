@@ -11,6 +11,7 @@ use crate::record::tag::{Row, TagWord};
 use crate::record::{Attempt, Record};
 use crate::slab::hash::AgentHash;
 use crate::slab::{Found, Newcomer, OnFull, Refusal};
+use std::cell::Cell;
 
 /// How far a batch looks ahead: enough requests to keep the memory busy, few
 /// enough that their records stay in the first cache.
@@ -243,9 +244,14 @@ impl Limiter {
         if fresh.next.is_none() && !limit.is_exempt() {
             return bucket::verdict(fresh.answer); // Denied even when full: not worth a record.
         }
-        let inherited = |row, record: Record<'_>| {
+        // The answer is made with the question: once the locks are released,
+        // the record may have been filled, and the row be another agent's.
+        let inherited = Cell::new(fresh.answer);
+        let passes = |row, record: Record<'_>| {
             let word = record.lane_words().nth(ask.lane.index()).unwrap_or_default();
-            self.step(word, stand_in_row(row, ask.stand_in), ask, now)
+            let Outcome { next, answer } = self.step(word, stand_in_row(row, ask.stand_in), ask, now);
+            inherited.set(answer);
+            next.is_some()
         };
         let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, now);
         let newcomer = Newcomer {
@@ -257,7 +263,7 @@ impl Limiter {
             // Nobody loses a record for an agent that will not use its lanes.
             on_full: if limit.is_exempt() { OnFull::Deny } else { self.on_full },
             ranking: &ranking,
-            passes: &|row, record| inherited(row, record).next.is_some(),
+            passes: &passes,
         };
         loop {
             match self.slab.claim(&newcomer) {
@@ -269,7 +275,7 @@ impl Limiter {
                 }
                 Err(Refusal::Full) if limit.is_exempt() => return bucket::verdict(fresh.answer),
                 Err(Refusal::Full) => return Err(Error::Full),
-                Err(Refusal::Denied(row, record)) => return bucket::verdict(inherited(row, record).answer),
+                Err(Refusal::Denied) => return bucket::verdict(inherited.get()),
             }
         }
     }

@@ -92,7 +92,7 @@ pub(crate) struct Newcomer<'a> {
     /// debt over all lanes.
     pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> u64,
     /// Whether the request would pass if the newcomer, with its row, inherited
-    /// this record.
+    /// this record. Asked under the locks, which keep the row.
     pub(crate) passes: &'a dyn Fn(Row, Record<'_>) -> bool,
 }
 
@@ -119,12 +119,12 @@ impl RowChange<'_> {
 }
 
 /// Why a newcomer gets no record.
-pub(crate) enum Refusal<'a> {
+pub(crate) enum Refusal {
     /// None may be given up.
     Full,
     /// The one that would be given up has so much debt that the request would
-    /// be denied all the same; so its tenant keeps it. The row is the newcomer's.
-    Denied(Row, Record<'a>),
+    /// be denied all the same, as `passes` found last; so its tenant keeps it.
+    Denied,
 }
 
 /// The locks of a neighbourhood: its home's region, and the next if it
@@ -198,7 +198,7 @@ impl Slab {
 
     /// Finds the agent or gives it a record, and keeps others from taking
     /// that away until the result is dropped.
-    pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claimed<'_>, Refusal<'_>> {
+    pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claimed<'_>, Refusal> {
         let stale_row = broken(Fault::StaleAssignment).then(|| (newcomer.row)());
         let locks = self.lock(newcomer.hash);
         if let Some(found) = self.find(newcomer.hash) {
@@ -256,7 +256,7 @@ impl Slab {
         locks: &Locks<'_>,
         newcomer: &Newcomer<'_>,
         tag: TagWord,
-    ) -> Result<Found<'_>, Refusal<'_>> {
+    ) -> Result<Found<'_>, Refusal> {
         let mut tried = [Position::MAX; LOSSY_TRIES_MAX];
         for round in 0..LOSSY_TRIES_MAX {
             let (position, seen) = self
@@ -267,7 +267,7 @@ impl Slab {
                 .min_by_key(|(position, seen)| (newcomer.ranking)(*seen, self.record(*position)))
                 .ok_or(Refusal::Full)?;
             if !(newcomer.passes)(tag.row(), self.record(position)) {
-                return Err(Refusal::Denied(tag.row(), self.record(position)));
+                return Err(Refusal::Denied);
             }
             let moment = newcomer.moment(locks.evicted_at());
             if let Some(found) = self.settle(moment, tag, position, seen, Succession::Inherit) {

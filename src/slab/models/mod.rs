@@ -434,3 +434,15 @@ model! {
         }
     }
 }
+
+model! {
+    /// The only record is so far in debt that B would be denied in it, while
+    /// its tenant is reset: if B is allowed, then B has the record, charged.
+    refusal_against_reset, UNBOUNDED, breaks with [], || {
+        let model = Model::new(1, 1, 1, OnFull::Evict);
+        let reset = model.spawn(|model| model.0.reset_at(A, Tick::ZERO).unwrap());
+        let allowed = model.allows(B, FIRST, Tick::ZERO);
+        reset.join().unwrap();
+        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), u64::from(!allowed));
+    }
+}
