@@ -76,8 +76,10 @@ impl BucketLimit {
         self.ticks_per_token == 0
     }
 
-    /// The longest time that a bucket of this limit takes to refill.
-    pub(crate) const fn depth(&self) -> u64 {
+    /// The longest debt that a lane keeps when this limit begins to apply to
+    /// it: what its bucket takes to refill. Without a bucket there is nothing
+    /// to measure by, so all of it stays, for the limit that comes next.
+    pub(crate) const fn debt_max(&self) -> u64 {
         self.depth
     }
 

@@ -485,8 +485,8 @@ impl Limiter {
     }
 
     fn with_change(&self, on_change: OnChange, apply: impl FnOnce(&RowChange<'_>)) {
-        let depth_of = |row, lane| self.limits.limit(row, lane).depth();
-        apply(&RowChange { on_change, clock: self.clock.now(), depth_of: &depth_of });
+        let debt_max = |row, lane| self.limits.limit(row, lane).debt_max();
+        apply(&RowChange { on_change, clock: &|| self.clock.now(), debt_max: &debt_max });
     }
 }
 
@@ -659,5 +659,34 @@ impl std::error::Error for ControlError {
             ControlError::File(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use std::time::Duration;
+
+    /// A new policy walks all records, which takes a while. It read the clock
+    /// once, at the start, and cut the debt of an agent as of then: what the
+    /// agent had spent since was partly given back, though no number changed.
+    #[test]
+    fn debt_that_is_made_during_a_change_is_not_cut() {
+        let clock = ManualClock::new();
+        let policy = Policy::builder().lane("api", "10/s").plan("twin", [("api", "10/s")]).build().unwrap();
+        let limiter = Limiter::builder(policy).agents(1).clock(clock.clone()).build().unwrap();
+        let (api, twin) = (limiter.lane("api").unwrap(), limiter.plan("twin").unwrap());
+        assert!(limiter.check("agent-7", api).unwrap().is_allowed());
+        let hash = limiter.hash(b"agent-7", api).unwrap();
+        // The bucket is emptied while the change is under way.
+        let debt_max = |row, lane| {
+            clock.advance(Duration::from_secs(5));
+            assert!(limiter.check_cost("agent-7", api, 10).unwrap().is_allowed());
+            limiter.limits.limit(row, lane).debt_max()
+        };
+        let change = RowChange { on_change: OnChange::KeepDebt, clock: &|| clock.now(), debt_max: &debt_max };
+        limiter.slab.change_row(hash, &change, || Row::of_plan(twin, 0));
+        assert_eq!(limiter.status("agent-7", api).unwrap().remaining(), 0);
     }
 }

@@ -343,7 +343,7 @@ impl<'a> Record<'a> {
     }
 
     /// Puts the tenant `seen` under another row of limits: it is written, and
-    /// `depth_of` tells the longest debt that it allows on each lane.
+    /// `debt_max` tells the longest debt that it leaves on each lane.
     ///
     /// The caller holds the lock of the record's region, so nobody else
     /// changes an open tag.
@@ -352,8 +352,8 @@ impl<'a> Record<'a> {
         seen: TagWord,
         row: Row,
         on_change: OnChange,
-        moment: Moment,
-        depth_of: impl Fn(LaneId) -> u64,
+        clock: impl Fn() -> Tick,
+        debt_max: impl Fn(LaneId) -> u64,
     ) {
         let name_row = || {
             let named = self.exchange_tag(seen, seen.with_row(row));
@@ -362,16 +362,23 @@ impl<'a> Record<'a> {
         if !broken(Fault::BumpBeforeRow) {
             name_row();
         }
+        let start = clock();
         for (index, lane) in self.lanes().enumerate() {
             if broken(Fault::RowWithoutBump) {
                 break;
             }
-            let longest = match on_change {
-                OnChange::KeepDebt => depth_of(LaneId::new(index as u32)),
+            let longest = Duration::from_nanos(match on_change {
+                OnChange::KeepDebt => debt_max(LaneId::new(index as u32)),
                 OnChange::Reset => 0,
-            };
-            let latest = moment.present().saturating_add(Duration::from_nanos(longest));
-            bump(lane, |word: LaneWord| Some(word.moved_on(word.time().min(latest), moment)));
+            });
+            bump(lane, |word: LaneWord| {
+                // Debt is cut as of an instant after it was made, and so after
+                // the word was read: an older one would cut the time between
+                // as well, and pay it back twice.
+                let now = if word.time() > start.saturating_add(longest) { clock() } else { start };
+                let moment = Moment { now, quiet_since: Tick::ZERO, clock: now, floor: Tick::ZERO };
+                Some(word.moved_on(word.time().min(now.saturating_add(longest)), moment))
+            });
         }
         if broken(Fault::BumpBeforeRow) {
             name_row();

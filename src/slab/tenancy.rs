@@ -105,16 +105,15 @@ impl Newcomer<'_> {
 /// A change of the limits of agents that hold records.
 pub(crate) struct RowChange<'a> {
     pub(crate) on_change: OnChange,
-    /// The clock's own time.
-    pub(crate) clock: Tick,
-    /// The longest debt that a row allows on a lane.
-    pub(crate) depth_of: &'a dyn Fn(Row, LaneId) -> u64,
+    /// Reads the clock.
+    pub(crate) clock: &'a dyn Fn() -> Tick,
+    /// The longest debt that a row leaves on a lane.
+    pub(crate) debt_max: &'a dyn Fn(Row, LaneId) -> u64,
 }
 
 impl RowChange<'_> {
     fn apply(&self, record: Record<'_>, seen: TagWord, row: Row) {
-        let moment = Moment { now: self.clock, quiet_since: Tick::ZERO, clock: self.clock, floor: Tick::ZERO };
-        record.change_row(seen, row, self.on_change, moment, |lane| (self.depth_of)(row, lane));
+        record.change_row(seen, row, self.on_change, self.clock, |lane| (self.debt_max)(row, lane));
     }
 }
 
