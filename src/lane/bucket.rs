@@ -80,7 +80,7 @@ impl BucketLimit {
     /// it: what its bucket takes to refill. Without a bucket there is nothing
     /// to measure by, so all of it stays, for the limit that comes next.
     pub(crate) const fn debt_max(&self) -> u64 {
-        self.depth
+        if self.capacity == 0 { u64::MAX } else { self.depth }
     }
 
     /// Whether the bucket can hold this cost at all. One comparison for both

@@ -40,9 +40,12 @@ pub(super) const EXEMPT: &str = "exempt";
 #[non_exhaustive]
 pub enum OnChange {
     /// The time until a lane is full again stays as it is, but no longer than
-    /// the new limit takes to refill a whole bucket. So a change to a limit
-    /// that refills as slowly gains nothing; one that refills sooner forgives
-    /// the rest, also if it is taken back.
+    /// the new limit takes to refill a whole bucket. While the agent is exempt
+    /// or its lane denies everything, it just runs on.
+    ///
+    /// What is cut off does not come back. So who may change its own plan to
+    /// one that refills a whole bucket sooner, and back again, has gained the
+    /// difference; going through an exemption gains nothing.
     #[default]
     KeepDebt,
     /// Every lane of the agent is filled.

@@ -3,6 +3,7 @@
 mod anything;
 mod batches;
 mod buckets;
+mod changes;
 mod control;
 mod errors;
 mod lanes;
