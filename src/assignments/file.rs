@@ -105,9 +105,16 @@ impl AssignmentFile {
     ///
     /// The file cannot be read, or makes no sense.
     pub fn reload(&mut self) -> Result<Assignments, PersistError> {
+        let (agents, stamp) = self.read()?;
+        self.accept(stamp);
+        Ok(agents)
+    }
+
+    /// Reads the file again, and tells which one it was. Unless that is
+    /// [accepted](Self::accept), `save` does not overwrite it.
+    pub(crate) fn read(&self) -> Result<(Assignments, Option<Stamp>), PersistError> {
         if self.metadata()?.is_none() {
-            self.seen = None;
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         let mut text = Vec::new();
         let mut read = || {
@@ -125,8 +132,12 @@ impl AssignmentFile {
             agent: mistake.agent,
             problem: mistake.problem,
         })?;
-        self.seen = Some(stamp);
-        Ok(agents)
+        Ok((agents, Some(stamp)))
+    }
+
+    /// What was read is in use: it may be overwritten.
+    pub(crate) fn accept(&mut self, stamp: Option<Stamp>) {
+        self.seen = stamp;
     }
 
     /// Replaces the file: these are all the agents that have assignments, in
@@ -199,7 +210,7 @@ impl AssignmentFile {
 
 /// Tells a file from one that was edited or put in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub(crate) struct Stamp {
     inode: u64,
     bytes: u64,
     seconds: i64,

@@ -63,7 +63,7 @@ impl ControlLock {
         let me = process::mark();
         for round in 0.. {
             let taken = unforked(|| {
-                let control = try_lock(&self.control)?;
+                let control = try_self.control.lock()??;
                 self.holder.store(me, Ordering::Relaxed);
                 Some(control)
             });
@@ -293,16 +293,27 @@ impl Limiter {
         &self,
         assignments: impl IntoIterator<Item = (A, Assignment)>,
     ) -> Result<(), ControlError> {
+        // First, since the iterator may call the limiter.
+        let assignments: Vec<_> = assignments.into_iter().collect();
         let mut control = self.control.lock()?;
-        self.set_all(&mut control, assignments)
+        let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (id.as_ref(), assignment)))?;
+        #[cfg(feature = "persist")]
+        self.save(&mut control, &edits)?;
+        self.put_all_in_force(&mut control, edits);
+        Ok(())
     }
 
     /// Keeps assignments in a file from now on, and puts those in force that
     /// it holds already; see [`AssignmentFile`](crate::AssignmentFile). Call
     /// it before the first check, so that no agent is met without its limits.
     ///
+    /// What was decided before about other agents is added to the file. A file
+    /// in which assignments were kept before stays as it is.
+    ///
     /// From then on a control call returns when its change is in the file and
-    /// in force. If it cannot be written, the call fails and nothing changes.
+    /// in force. If it cannot be written, the call fails and nothing changes;
+    /// but after [`PersistError::NotSynced`](crate::PersistError::NotSynced)
+    /// the file has the change already: repeat the call.
     ///
     /// # Errors
     ///
@@ -311,9 +322,14 @@ impl Limiter {
     /// what the policy does not know. Then nothing has changed.
     #[cfg(feature = "persist")]
     pub fn keep_assignments_in(&self, path: impl AsRef<std::path::Path>) -> Result<(), ControlError> {
-        let (file, assignments) = crate::assignments::AssignmentFile::open(path)?;
+        let (mut file, kept) = crate::assignments::AssignmentFile::open(path)?;
         let mut control = self.control.lock()?;
-        self.set_all(&mut control, assignments)?;
+        let edits = self.edits(&control, kept.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        let all = self.assignments_after(&edits, &control.policy);
+        if all != kept {
+            file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        }
+        self.put_all_in_force(&mut control, edits);
         control.file = Some(file);
         Ok(())
     }
@@ -324,15 +340,22 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`keep_assignments_in`](Limiter::keep_assignments_in), and
-    /// [`ControlError::NoFile`] if assignments are not kept in a file.
+    /// [`ControlError::NoFile`] if assignments are not kept in a file. After
+    /// an error control calls fail until the file is corrected and reloaded,
+    /// so that none of them overwrites what was edited.
     #[cfg(feature = "persist")]
     pub fn reload_assignments(&self) -> Result<(), ControlError> {
         let mut control = self.control.lock()?;
-        let assignments = control.file.as_mut().ok_or(ControlError::NoFile)?.reload()?;
-        let named: std::collections::BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
+        let (mut assignments, stamp) = control.file.as_ref().ok_or(ControlError::NoFile)?.read()?;
+        let named: BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
-        let gone = gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default()));
-        self.set_all(&mut control, assignments.into_iter().chain(gone))
+        assignments.extend(gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default())));
+        let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        self.put_all_in_force(&mut control, edits);
+        if let Some(file) = &mut control.file {
+            file.accept(stamp);
+        }
+        Ok(())
     }
 
     /// The agent's limit for a lane: its override, or else its plan's.
@@ -391,23 +414,31 @@ impl Limiter {
     ) -> Result<(), ControlError> {
         let mut control = self.control.lock()?;
         let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
-        self.put(&mut control, vec![edit])
+        let edits = countable(&control, vec![edit])?;
+        #[cfg(feature = "persist")]
+        self.save(&mut control, &edits)?;
+        self.put_all_in_force(&mut control, edits);
+        Ok(())
     }
 
-    fn set_all<A: AsRef<[u8]>>(
+    /// What has to change so that these assignments are in force.
+    fn edits<'a>(
         &self,
-        control: &mut Control,
-        assignments: impl IntoIterator<Item = (A, Assignment)>,
-    ) -> Result<(), ControlError> {
-        let edits = assignments.into_iter().map(|(agent, assignment)| {
-            let after = entry_of(&control.policy, &assignment)?;
-            self.prepare(agent.as_ref(), |entry| {
+        control: &Control,
+        assignments: impl Iterator<Item = (&'a [u8], &'a Assignment)>,
+    ) -> Result<Vec<Edit>, ControlError> {
+        let edit = |(agent, assignment)| {
+            let after = entry_of(&control.policy, assignment)?;
+            self.prepare(agent, |entry| {
                 *entry = after;
                 Ok(())
             })
+        };
+        let edits = assignments.map(|(agent, assignment)| {
+            edit((agent, assignment))
+                .map_err(|problem| ControlError::Of { agent: shown(agent), problem: problem.into() })
         });
-        let edits = edits.collect::<Result<Vec<_>, _>>()?;
-        self.put(control, edits)
+        countable(control, edits.collect::<Result<_, _>>()?)
     }
 
     fn prepare(
@@ -422,28 +453,7 @@ impl Limiter {
         Ok(Edit { hash, id: agent.into(), before, after })
     }
 
-    /// Puts all edits into the file, if there is one, and in force; or none of them.
-    fn put(&self, control: &mut Control, mut edits: Vec<Edit>) -> Result<(), ControlError> {
-        // Of several edits of one agent, the last one counts.
-        let mut seen = BTreeSet::new();
-        edits.reverse();
-        edits.retain(|edit| seen.insert(edit.hash));
-        edits.retain(|Edit { before, after, .. }| !before.decides_as(after));
-        let more = edits.iter().filter(|edit| !edit.after.overrides.is_empty()).count();
-        let less = edits.iter().filter(|edit| !edit.before.overrides.is_empty()).count();
-        if control.overridden + more - less > OVERRIDES_MAX {
-            return Err(ControlError::TooManyOverrides);
-        }
-        #[cfg(feature = "persist")]
-        self.save(control, &edits)?;
-        // Those that free a row come first: one spare row is enough for all.
-        edits.sort_by_key(|edit| !edit.after.overrides.is_empty());
-        for edit in edits {
-            self.put_in_force(control, edit);
-        }
-        Ok(())
-    }
-
+    /// Puts edits into the file, if there is one.
     #[cfg(feature = "persist")]
     fn save(&self, control: &mut Control, edits: &[Edit]) -> Result<(), ControlError> {
         let Control { file: Some(file), policy, .. } = control else {
@@ -452,11 +462,27 @@ impl Limiter {
         if edits.is_empty() {
             return Ok(());
         }
+        let all = self.assignments_after(edits, policy);
+        Ok(file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?)
+    }
+
+    /// Every assignment as it will be, sorted by id.
+    #[cfg(feature = "persist")]
+    fn assignments_after(&self, edits: &[Edit], policy: &Policy) -> Assignments {
         let now = self.registry.list().into_iter().map(|(_, registered)| (registered.id, registered.entry));
-        let mut all: std::collections::BTreeMap<_, _> = now.collect();
+        let mut all: BTreeMap<_, _> = now.collect();
         all.extend(edits.iter().map(|edit| (edit.id.clone(), edit.after.clone())));
-        let all: Vec<_> = all.iter().map(|(id, entry)| (id, named(entry, policy))).collect();
-        Ok(file.save(all.iter().map(|(id, assignment)| (&***id, assignment)))?)
+        let named = all.into_iter().map(|(id, entry)| (id.into_vec(), named(&entry, policy)));
+        named.filter(|(_, assignment)| !assignment.is_empty()).collect()
+    }
+
+    /// Puts edits in force that were counted.
+    fn put_all_in_force(&self, control: &mut Control, mut edits: Vec<Edit>) {
+        // Those that free a row come first: one spare row is enough for all.
+        edits.sort_by_key(|edit| !edit.after.overrides.is_empty());
+        for edit in edits {
+            self.put_in_force(control, edit);
+        }
     }
 
     /// Puts one edit in force. There is a row for its overrides: the caller
@@ -488,6 +514,23 @@ impl Limiter {
         let debt_max = |row, lane| self.limits.limit(row, lane).debt_max();
         apply(&RowChange { on_change, clock: &|| self.clock.now(), debt_max: &debt_max });
     }
+}
+
+/// Those of the edits that change something, if there are rows for all of them.
+fn countable(control: &Control, mut edits: Vec<Edit>) -> Result<Vec<Edit>, ControlError> {
+    // Of several edits of one agent, the last one counts.
+    let mut seen = BTreeSet::new();
+    edits.reverse();
+    edits.retain(|edit| seen.insert(edit.hash));
+    edits.retain(|Edit { before, after, .. }| !before.decides_as(after));
+    let more = edits.iter().filter(|edit| !edit.after.overrides.is_empty()).count();
+    let less = edits.iter().filter(|edit| !edit.before.overrides.is_empty()).count();
+    if control.overridden + more - less > OVERRIDES_MAX { Err(ControlError::TooManyOverrides) } else { Ok(edits) }
+}
+
+/// An id in a message, with nothing in it that a terminal acts upon.
+fn shown(id: &[u8]) -> String {
+    String::from_utf8_lossy(id).chars().take(80).flat_map(char::escape_debug).collect()
 }
 
 /// The same policy with the numbers that plans have in `known`, its new plans
@@ -527,7 +570,9 @@ fn effective_limit(entry: &Entry, policy: &Policy, lane: LaneId) -> Option<Limit
 fn entry_of(policy: &Policy, assignment: &Assignment) -> Result<Entry, ControlError> {
     let plan = |name: &str| {
         let known = || policy.plans().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
-        policy.plan(name).ok_or_else(|| ControlError::UnknownPlan { plan: name.to_owned(), known: known() })
+        policy
+            .plan(name)
+            .ok_or_else(|| ControlError::UnknownPlan { plan: name.chars().take(80).collect(), known: known() })
     };
     let mut overrides = BTreeMap::new();
     for (name, limit) in assignment.overrides() {
@@ -572,13 +617,20 @@ pub enum ControlError {
     },
     /// The policy has no plan of this name.
     UnknownPlan {
-        /// The name as given.
+        /// The name as given, its first 80 characters.
         plan: String,
         /// The plans that there are.
         known: String,
     },
     /// The limit makes no sense.
     Limit(LimitError),
+    /// One of many assignments makes no sense.
+    Of {
+        /// The agent's id, its first 80 characters, escaped.
+        agent: String,
+        /// What is wrong.
+        problem: Box<ControlError>,
+    },
     /// [`OVERRIDES_MAX`] agents have overrides already.
     TooManyOverrides,
     /// Another agent with an assignment has the same hash: a chance of 1 in 2^64.
@@ -625,6 +677,7 @@ impl fmt::Display for ControlError {
             }
             ControlError::UnknownPlan { plan, known } => write!(f, "there is no plan {plan:?}; the plans are {known}"),
             ControlError::Limit(problem) => problem.fmt(f),
+            ControlError::Of { agent, problem } => write!(f, "agent \"{agent}\": {problem}"),
             ControlError::TooManyOverrides => write!(
                 f,
                 "{OVERRIDES_MAX} agents have overrides already; put agents with the same limits into a plan, or remove some"
@@ -655,6 +708,7 @@ impl std::error::Error for ControlError {
         match self {
             ControlError::Agent(error) => Some(error),
             ControlError::Limit(problem) => Some(problem),
+            ControlError::Of { problem, .. } => Some(problem),
             #[cfg(feature = "persist")]
             ControlError::File(error) => Some(error),
             _ => None,
