@@ -96,13 +96,14 @@ impl BucketLimit {
         cost.wrapping_mul(self.ticks_per_token)
     }
 
-    /// Why a cost that the bucket cannot hold is an error; `None` if the
-    /// bucket denies everything, or nothing.
-    const fn error(&self, cost: u64) -> Option<Error> {
+    /// Why a cost is an error; `None` if the bucket can hold it, denies
+    /// everything, or nothing.
+    pub(crate) const fn error(&self, cost: u64) -> Option<Error> {
         match (cost, self.capacity) {
             (0, _) => Some(Error::ZeroCost),
             (_, 0) => None,
-            (cost, capacity) => Some(Error::CostAboveCapacity { cost, capacity }),
+            (cost, capacity) if cost > capacity => Some(Error::CostAboveCapacity { cost, capacity }),
+            _ => None,
         }
     }
 
@@ -184,7 +185,7 @@ pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
 #[cold]
 #[inline(never)]
 fn odd_verdict(limit: BucketLimit, cost: u64, debt: u64) -> Result<Verdict, Error> {
-    if let Some(error) = limit.error(cost).filter(|_| !limit.holds(cost)) {
+    if let Some(error) = limit.error(cost) {
         return Err(error);
     }
     if limit.is_exempt() {

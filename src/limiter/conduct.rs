@@ -119,7 +119,7 @@ impl Limiter {
             self.check_hashed(hash, ask, || now)?
         } else {
             let look = |limit, word| Outcome { next: None, answer: bucket::step(word, now, limit, ask.cost).answer };
-            let charge = self.change(hash, ask.lane, ask.stand_in, look);
+            let charge = self.change(hash, ask.stand_in, ask.lane, look);
             bucket::blocked(charge, nanos_saturating(block))?
         };
         let violation = if verdict.is_allowed() {

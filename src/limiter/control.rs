@@ -63,7 +63,7 @@ impl ControlLock {
         let me = process::mark();
         for round in 0.. {
             let taken = unforked(|| {
-                let control = try_self.control.lock()??;
+                let control = try_lock(&self.control)?;
                 self.holder.store(me, Ordering::Relaxed);
                 Some(control)
             });

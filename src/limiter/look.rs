@@ -26,12 +26,42 @@ impl Limiter {
     /// As [`status`](Limiter::status).
     pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
         let hash = self.hash(agent.as_ref(), lane)?;
-        Ok(self
-            .change(hash, lane, None, |limit, word| Outcome { next: None, answer: bucket::status(word, now, limit) }))
+        Ok(self.change(hash, None, lane, |limit, word| look(limit, word, now)))
+    }
+
+    /// As [`status`](Limiter::status), under this plan if the agent has no
+    /// assignment of its own; see [`check_as`](Limiter::check_as).
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Limiter::status), and [`Error::UnknownPlan`].
+    pub fn status_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId) -> Result<Status, Error> {
+        self.status_as_at(agent, plan, lane, self.clock.now())
+    }
+
+    /// As [`status_as`](Limiter::status_as), at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`status_as`](Limiter::status_as).
+    pub fn status_as_at(
+        &self,
+        agent: impl AsRef<[u8]>,
+        plan: PlanId,
+        lane: LaneId,
+        now: Tick,
+    ) -> Result<Status, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        self.limits.check_plan(plan)?;
+        Ok(self.change(hash, Some(plan), lane, |limit, word| look(limit, word, now)))
     }
 
     /// Gives `cost` tokens back, never beyond full. An agent without a record
     /// is full already.
+    ///
+    /// A token is worth what it costs under the agent's present limit. So give
+    /// back what was charged by [`check_as`](Limiter::check_as) with
+    /// [`refund_as`](Limiter::refund_as).
     ///
     /// # Errors
     ///
@@ -47,7 +77,36 @@ impl Limiter {
     /// As [`refund`](Limiter::refund).
     pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
         let hash = self.hash(agent.as_ref(), lane)?;
-        self.change(hash, lane, None, |limit, word| bucket::refund(word, now, limit, cost))
+        self.change(hash, None, lane, |limit, word| bucket::refund(word, now, limit, cost))
+    }
+
+    /// As [`refund`](Limiter::refund), under this plan if the agent has no
+    /// assignment of its own: the plan that [`check_as`](Limiter::check_as)
+    /// charged under.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_as`](Limiter::check_as), less [`Error::Full`].
+    pub fn refund_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Status, Error> {
+        self.refund_as_at(agent, plan, lane, cost, self.clock.now())
+    }
+
+    /// As [`refund_as`](Limiter::refund_as), at `now`.
+    ///
+    /// # Errors
+    ///
+    /// As [`refund_as`](Limiter::refund_as).
+    pub fn refund_as_at(
+        &self,
+        agent: impl AsRef<[u8]>,
+        plan: PlanId,
+        lane: LaneId,
+        cost: u64,
+        now: Tick,
+    ) -> Result<Status, Error> {
+        let hash = self.hash(agent.as_ref(), lane)?;
+        self.limits.check_plan(plan)?;
+        self.change(hash, Some(plan), lane, |limit, word| bucket::refund(word, now, limit, cost))
     }
 
     /// Fills one lane of the agent.
@@ -66,7 +125,7 @@ impl Limiter {
     /// As [`reset_lane`](Limiter::reset_lane).
     pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
         let hash = self.hash(agent.as_ref(), lane)?;
-        self.change(hash, lane, None, |limit, word| bucket::reset(word, now, limit));
+        self.change(hash, None, lane, |limit, word| bucket::reset(word, now, limit));
         Ok(())
     }
 
@@ -131,17 +190,16 @@ impl Limiter {
         (0..self.limits.lanes() as u32).map(LaneId::new)
     }
 
-    /// Applies a step other than a charge, under the plan that stands in for an
-    /// assignment if there is one. An agent without a record has fresh lanes,
-    /// and nothing to change.
+    /// Applies a step other than a charge, under this plan if the agent has no
+    /// assignment. An agent without a record has fresh lanes, and nothing to change.
     ///
     /// The loop ends when the agent keeps a record for one round; each further
     /// round is an eviction or a change of row that was completed meanwhile.
     pub(super) fn change<A>(
         &self,
         hash: AgentHash,
-        lane: LaneId,
         stand_in: Option<PlanId>,
+        lane: LaneId,
         step: impl Fn(BucketLimit, LaneWord) -> Outcome<A>,
     ) -> A {
         loop {
@@ -155,4 +213,8 @@ impl Limiter {
             }
         }
     }
+}
+
+fn look(limit: BucketLimit, word: LaneWord, now: Tick) -> Outcome<Status> {
+    Outcome { next: None, answer: bucket::status(word, now, limit) }
 }
