@@ -159,3 +159,49 @@ model! {
         assert!(check.join().unwrap().is_allowed());
     }
 }
+
+model! {
+    /// A's row of overrides is freed and written for B while A, which has no
+    /// record, is met: it does not mix the rows.
+    row_reuse_against_a_stranger, Some(3), breaks with [], || {
+        let model = model(false);
+        model.0.set_override(A, "lane-0", other_limit()).unwrap();
+        let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
+        model.0.remove_overrides(A).unwrap();
+        model.0.set_override(B, "lane-0", third_limit()).unwrap();
+        let (capacity, charged) = check.join().unwrap();
+        assert_ne!(capacity, 30, "A was checked by B's limit");
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (2, charged));
+    }
+}
+
+model! {
+    /// Two new policies come into force while an agent is met for the first
+    /// time, under a plan that stands in for an assignment.
+    replace_policy_against_a_stranger, Some(2), breaks with [], || {
+        let model = model(false);
+        let check = model.spawn(|model| whole(model.0.check_as_at(A, OTHER, FIRST, 1, Tick::ZERO).unwrap()));
+        model.0.replace_policy(policy(first_limit(), third_limit())).unwrap();
+        model.0.replace_policy(policy(first_limit(), first_limit())).unwrap();
+        let (_, charged) = check.join().unwrap();
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!(status.full_in().as_nanos() as u64, charged);
+    }
+}
+
+model! {
+    /// A denial exchanges nothing. The row that it was read from is freed and
+    /// written for B meanwhile: it does not mix the rows either.
+    row_reuse_against_a_stalled_denial, Some(3), breaks with [RowWithoutBump, RelaxedRow, NoLastLook], || {
+        let model = model(true);
+        model.0.set_override(A, "lane-0", first_limit()).unwrap();
+        let _ = model.0.check_at(A, FIRST, 2, Tick::ZERO).unwrap();
+        let check = model.spawn(|model| model.0.check_at(A, FIRST, 2, Tick::ZERO).unwrap());
+        model.0.remove_overrides(A).unwrap();
+        model.0.set_override(B, "lane-0", third_limit()).unwrap();
+        let verdict = check.join().unwrap();
+        let told = (verdict.is_allowed(), verdict.capacity(), verdict.retry_after());
+        assert_eq!(told, (false, 2, Some(Duration::from_nanos(2 * TOKEN))));
+    }
+}
