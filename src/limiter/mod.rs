@@ -198,7 +198,9 @@ impl Limiter {
         self.clock.now()
     }
 
-    /// Bytes of address space it has reserved. It never takes more.
+    /// Bytes of address space it has reserved for records and limits. No
+    /// stream of ids makes it more. Assignments take memory beside it, as many
+    /// as an operator makes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.slab.reserved_bytes() + self.limits.reserved_bytes()
