@@ -21,7 +21,7 @@
 //!
 //! Once both counts are at their maximum, *last* is rounded up to a whole
 //! second: an agent that is denied a million times a second writes its word
-//! 63 times, and from then on once a second.
+//! 63 times in each window, and else once a second.
 
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
 use crate::clock::{Tick, nanos_saturating};
@@ -103,6 +103,11 @@ impl ConductWord {
     /// Nothing known, in the next tenancy. When the generations start over,
     /// the age moves on, so that the word of sixteen tenancies ago does not
     /// return. It means nothing else while nothing is known.
+    ///
+    /// Once something is, the age has a meaning: a word with violations
+    /// returns if the tenant sixteen tenancies later has as many of them in
+    /// the same eighth of a second. A call that stalled all the while would
+    /// then count as a violation of that tenant.
     pub(crate) const fn next_tenancy(self) -> Self {
         let Parts { last, age, .. } = self.parts();
         let generation = self.0.wrapping_add(1) & GENERATION_MASK;
@@ -197,13 +202,22 @@ impl ConductNumbers {
 pub struct Violation {
     in_a_row: u32,
     step: Duration,
+    wait: Duration,
     sustained_abuse: bool,
 }
 
 impl Violation {
     /// What a first violation would be.
     pub(crate) fn first(rules: &ConductNumbers) -> Self {
-        Self { in_a_row: 1, step: Duration::from_nanos(rules.step(1)), sustained_abuse: false }
+        let step = Duration::from_nanos(rules.step(1));
+        Self { in_a_row: 1, step, wait: step, sustained_abuse: false }
+    }
+
+    /// What it is under rules by which `conduct` follows from it.
+    fn new(conduct: &Conduct, rules: &ConductNumbers, sustained_abuse: bool) -> Self {
+        let step = Duration::from_nanos(rules.step(u64::from(conduct.in_a_row)));
+        let wait = if rules.enforce { conduct.wait() } else { step };
+        Self { in_a_row: conduct.in_a_row, step, wait, sustained_abuse }
     }
 
     /// How many violations in a row this makes, without a quiet period
@@ -217,6 +231,14 @@ impl Violation {
     #[must_use]
     pub const fn step(&self) -> Duration {
         self.step
+    }
+
+    /// What the agent has to be told to wait: the step, or what is left of the
+    /// block where waits are enforced. That ends up to an eighth of a second
+    /// after the step, a second in a flood: who waits so long is not blocked.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        self.wait
     }
 
     /// Whether with this violation the agent's conduct became sustained
@@ -281,8 +303,7 @@ impl Conduct {
 pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Outcome<Violation, ConductWord> {
     let before = look(word, now, rules);
     if rules.coalesce && before.wait_ns > 0 {
-        let step = Duration::from_nanos(rules.step(u64::from(before.in_a_row)));
-        return Outcome { next: None, answer: Violation { in_a_row: before.in_a_row, step, sustained_abuse: false } };
+        return Outcome { next: None, answer: Violation::new(&before, rules, false) };
     }
     let parts = word.parts();
     let in_a_row = (u64::from(before.in_a_row) + 1).min(IN_A_ROW_MAX);
@@ -297,8 +318,7 @@ pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> O
     let sustained_abuse = !told && count >= rules.threshold;
     let next =
         word.with(Parts { last, age: (last - start).min(AGE_MAX), count, in_a_row, raised: told || sustained_abuse });
-    let step = Duration::from_nanos(rules.step(in_a_row));
-    let answer = Violation { in_a_row: in_a_row as u32, step, sustained_abuse };
+    let answer = Violation::new(&look(next, now, rules), rules, sustained_abuse);
     Outcome { next: (next != word).then_some(next), answer }
 }
 
@@ -311,7 +331,9 @@ pub(crate) fn look(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Cond
     let is_quiet = now >= last_ns + rules.quiet;
     let in_a_row = if is_quiet { 0 } else { in_a_row };
     let count = if now >= start_ns + rules.window { 0 } else { count };
-    let wait_ns = if in_a_row > 0 { (last_ns + rules.step(in_a_row)).saturating_sub(now) } else { 0 };
+    // Who is forgiven waits no longer, whatever the curve says.
+    let wait = rules.step(in_a_row).min(rules.quiet);
+    let wait_ns = if in_a_row > 0 { (last_ns + wait).saturating_sub(now) } else { 0 };
     Conduct {
         count: count as u32,
         window_start: (count > 0).then(|| Tick::from_nanos(start_ns)),

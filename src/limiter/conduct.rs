@@ -38,11 +38,12 @@ impl Admission {
     }
 
     /// What a denied caller is told to wait: the longer of the bucket's wait
-    /// and the curve's. `None` if the request was allowed, or no wait helps.
+    /// and the [violation's](Violation::wait). `None` if the request was
+    /// allowed, or no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let wait = self.verdict.retry_after()?;
-        Some(self.violation.map_or(wait, |violation| violation.step().max(wait)))
+        Some(self.violation.map_or(wait, |violation| violation.wait().max(wait)))
     }
 }
 
