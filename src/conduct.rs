@@ -343,10 +343,8 @@ pub(crate) fn look(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Cond
     }
 }
 
-/// Forgives everything, and says whether there was anything.
-pub(crate) fn forgive(word: ConductWord) -> Outcome<bool, ConductWord> {
-    let parts = word.parts();
-    let known = parts.count > 0 || parts.in_a_row > 0;
-    let next = word.with(Parts { count: 0, in_a_row: 0, raised: false, ..parts });
-    Outcome { next: (next != word).then_some(next), answer: known }
+/// Forgives everything, and says whether anything mattered at `now`.
+pub(crate) fn forgive(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Outcome<bool, ConductWord> {
+    let next = word.with(Parts { count: 0, in_a_row: 0, raised: false, ..word.parts() });
+    Outcome { next: (next != word).then_some(next), answer: look(word, now, rules).last.is_some() }
 }
