@@ -348,3 +348,6 @@ pub(crate) fn forgive(word: ConductWord, now: Tick, rules: &ConductNumbers) -> O
     let next = word.with(Parts { count: 0, in_a_row: 0, raised: false, ..word.parts() });
     Outcome { next: (next != word).then_some(next), answer: look(word, now, rules).last.is_some() }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
