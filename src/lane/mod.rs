@@ -205,13 +205,14 @@ impl Status {
     pub(crate) const EXEMPT: Self =
         Self { remaining: u64::MAX, capacity: u64::MAX, ticks_per_token: 1, next_in_ns: 0, full_in_ns: 0 };
 
-    /// The denial of an agent that has to wait for another reason than this lane.
-    pub(crate) fn denied_for(&self, wait: Duration) -> Verdict {
+    /// The denial of an agent that has to wait for another reason than this
+    /// lane, and for what `verdict` asks as well.
+    pub(crate) fn denied_for(&self, wait: Duration, verdict: &Verdict) -> Verdict {
         Verdict {
             decision: Decision::Deny,
             capacity: self.capacity,
             ticks_per_token: self.ticks_per_token,
-            retry_after_ns: nanos_saturating(wait),
+            retry_after_ns: nanos_saturating(wait).max(verdict.retry_after_ns),
             full_in_ns: self.full_in_ns,
         }
     }

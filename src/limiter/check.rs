@@ -29,11 +29,11 @@ pub struct Request<'a> {
 
 /// What is asked of a lane.
 #[derive(Clone, Copy)]
-struct Ask {
-    lane: LaneId,
-    cost: u64,
+pub(super) struct Ask {
+    pub(super) lane: LaneId,
+    pub(super) cost: u64,
     /// The plan that stands in for an assignment.
-    stand_in: Option<PlanId>,
+    pub(super) stand_in: Option<PlanId>,
 }
 
 impl Limiter {

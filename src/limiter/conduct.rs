@@ -1,10 +1,11 @@
 //! Violations, and what follows from them.
 
 use super::Limiter;
+use super::check::Ask;
 use crate::clock::Tick;
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
-use crate::lane::{Outcome, Verdict};
+use crate::lane::{Outcome, Verdict, bucket};
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use crate::slab::{Newcomer, OnFull};
@@ -80,7 +81,8 @@ impl Limiter {
     /// As [`check_at`](Limiter::check_at).
     pub fn admit_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Admission, Error> {
         let agent = agent.as_ref();
-        self.admit_with(agent, lane, now, || self.check_at(agent, lane, cost, now))
+        let ask = Ask { lane, cost, stand_in: None };
+        self.admit_with(agent, ask, now, || self.check_at(agent, lane, cost, now))
     }
 
     /// As [`admit`](Limiter::admit), under this plan if the agent has no
@@ -107,24 +109,22 @@ impl Limiter {
         now: Tick,
     ) -> Result<Admission, Error> {
         let agent = agent.as_ref();
-        self.admit_with(agent, lane, now, || self.check_as_at(agent, plan, lane, cost, now))
+        let ask = Ask { lane, cost, stand_in: Some(plan) };
+        self.admit_with(agent, ask, now, || self.check_as_at(agent, plan, lane, cost, now))
     }
 
     fn admit_with(
         &self,
         agent: &[u8],
-        lane: LaneId,
+        ask: Ask,
         now: Tick,
         check: impl FnOnce() -> Result<Verdict, Error>,
     ) -> Result<Admission, Error> {
-        let hash = self.hash(agent, lane)?;
+        let hash = self.hash(agent, ask.lane)?;
+        ask.stand_in.map_or(Ok(()), |plan| self.limits.check_plan(plan))?;
         let rules = self.limits.conduct();
         let wait = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
-        let verdict = if wait.is_zero() || self.status_at(agent, lane, now)?.is_exempt() {
-            check()?
-        } else {
-            self.status_at(agent, lane, now)?.denied_for(wait)
-        };
+        let verdict = if wait.is_zero() { check()? } else { self.blocked(hash, ask, now, wait)? };
         let violation = if verdict.is_allowed() {
             None
         } else {
@@ -132,6 +132,16 @@ impl Limiter {
             Some(self.violate(hash, now, &rules).unwrap_or_else(|| Violation::first(&rules)))
         };
         Ok(Admission { verdict, violation })
+    }
+
+    /// What a check would say, but charging nothing and with this wait at least.
+    fn blocked(&self, hash: AgentHash, ask: Ask, now: Tick, wait: Duration) -> Result<Verdict, Error> {
+        let (charge, status) = self.change(hash, ask.stand_in, ask.lane, |limit, word| {
+            let charge = bucket::step(word, now, limit, ask.cost).answer;
+            Outcome { next: None, answer: (charge, bucket::status(word, now, limit)) }
+        });
+        let verdict = bucket::verdict(charge)?;
+        Ok(if status.is_exempt() { verdict } else { status.denied_for(wait, &verdict) })
     }
 
     /// Records a violation that the caller has found, and says what follows.

@@ -1,11 +1,11 @@
 //! Looks at an agent's lanes, and gives back.
 
-use super::Limiter;
+use super::{Limiter, stand_in_row};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::bucket::{self, BucketLimit};
 use crate::lane::{LaneWord, Outcome, Status};
-use crate::policy::LaneId;
+use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ impl Limiter {
     /// As [`status`](Limiter::status).
     pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
         let hash = self.hash(agent.as_ref(), lane)?;
-        Ok(self.change(hash, lane, |limit, word| Outcome { next: None, answer: bucket::status(word, now, limit) }))
+        let look = |limit, word| Outcome { next: None, answer: bucket::status(word, now, limit) };
+        Ok(self.change(hash, None, lane, look))
     }
 
     /// Gives `cost` tokens back, never beyond full. An agent without a record
@@ -46,7 +47,7 @@ impl Limiter {
     /// As [`refund`](Limiter::refund).
     pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
         let hash = self.hash(agent.as_ref(), lane)?;
-        self.change(hash, lane, |limit, word| bucket::refund(word, now, limit, cost))
+        self.change(hash, None, lane, |limit, word| bucket::refund(word, now, limit, cost))
     }
 
     /// Fills one lane of the agent.
@@ -65,7 +66,7 @@ impl Limiter {
     /// As [`reset_lane`](Limiter::reset_lane).
     pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
         let hash = self.hash(agent.as_ref(), lane)?;
-        self.change(hash, lane, |limit, word| bucket::reset(word, now, limit));
+        self.change(hash, None, lane, |limit, word| bucket::reset(word, now, limit));
         Ok(())
     }
 
@@ -135,12 +136,18 @@ impl Limiter {
     ///
     /// The loop ends when the agent keeps a record for one round; each further
     /// round is an eviction or a change of row that was completed meanwhile.
-    fn change<A>(&self, hash: AgentHash, lane: LaneId, step: impl Fn(BucketLimit, LaneWord) -> Outcome<A>) -> A {
+    pub(super) fn change<A>(
+        &self,
+        hash: AgentHash,
+        stand_in: Option<PlanId>,
+        lane: LaneId,
+        step: impl Fn(BucketLimit, LaneWord) -> Outcome<A>,
+    ) -> A {
         loop {
             let Some(found) = self.slab.find(hash) else {
-                return step(self.limit_of_stranger(hash, None, lane), LaneWord::default()).answer;
+                return step(self.limit_of_stranger(hash, stand_in, lane), LaneWord::default()).answer;
             };
-            let step = |word| step(self.limits.limit(found.tag.row(), lane), word);
+            let step = |word| step(self.limits.limit(stand_in_row(found.tag.row(), stand_in), lane), word);
             if let Some(answer) = found.record.update_lane(found.tag, lane, step, || self.slab.count_retry()) {
                 return answer;
             }
