@@ -76,9 +76,11 @@ impl BucketLimit {
         self.ticks_per_token == 0
     }
 
-    /// The longest time that a bucket of this limit takes to refill.
-    pub(crate) const fn depth(&self) -> u64 {
-        self.depth
+    /// The longest debt that makes sense: the time in which a bucket refills.
+    /// A limit that charges nothing, because it denies all or nobody, leaves
+    /// debt alone, so that none is forgiven by passing through it.
+    pub(crate) const fn longest_debt(&self) -> u64 {
+        if self.capacity == 0 { u64::MAX } else { self.depth }
     }
 
     /// Whether the bucket can hold this cost at all. One comparison for both

@@ -415,7 +415,7 @@ impl Limiter {
     }
 
     fn with_change(&self, on_change: OnChange, apply: impl FnOnce(&RowChange<'_>)) {
-        let depth_of = |row, lane| self.limits.limit(row, lane).depth();
+        let depth_of = |row, lane| self.limits.limit(row, lane).longest_debt();
         apply(&RowChange { on_change, clock: self.clock.now(), depth_of: &depth_of });
     }
 }

@@ -40,8 +40,9 @@ pub(super) const EXEMPT: &str = "exempt";
 #[non_exhaustive]
 pub enum OnChange {
     /// The time until a lane is full again stays as it is, but no longer than
-    /// the new limit takes to refill a whole bucket. Changing limits to and
-    /// fro gains nothing.
+    /// the new limit takes to refill a whole bucket. So limits can be changed
+    /// to and fro, to `deny` or an exemption too, and nothing is gained,
+    /// unless one in between refills in a shorter time.
     #[default]
     KeepDebt,
     /// Every lane of the agent is filled.
