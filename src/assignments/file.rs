@@ -158,6 +158,12 @@ impl AssignmentFile {
         self.directory.sync_all().map_err(|source| PersistError::NotSynced { path: self.path.clone(), source })
     }
 
+    /// Takes what is in the file for somebody else's: it is not replaced
+    /// before it is read again.
+    pub(crate) fn distrust(&mut self) {
+        self.seen = None;
+    }
+
     /// The file's path, with symbolic links followed.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -259,10 +259,13 @@ impl Limiter {
     pub fn reload_assignments(&self) -> Result<(), ControlError> {
         let mut control = lock(&self.control);
         let assignments = control.file.as_mut().ok_or(ControlError::NoFile)?.reload()?;
-        let named: std::collections::BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
+        let named: BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
         let gone = gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default()));
-        self.set_all(&mut control, assignments.into_iter().chain(gone))
+        self.set_all(&mut control, assignments.into_iter().chain(gone)).inspect_err(|_| {
+            // Otherwise the next change would be written over the edit that is not in force.
+            control.file.iter_mut().for_each(crate::assignments::AssignmentFile::distrust);
+        })
     }
 
     /// The agent's limit for a lane: its override, or else its plan's.
