@@ -3,10 +3,15 @@
 mod anything;
 mod batches;
 mod buckets;
+mod changes;
+mod conduct;
 mod control;
 mod errors;
+#[cfg(feature = "persist")]
+mod kept;
 mod lanes;
 mod memory;
+mod plans;
 mod time;
 
 use std::time::Duration;
