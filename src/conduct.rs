@@ -213,11 +213,12 @@ impl Violation {
         Self { in_a_row: 1, step, wait: step, sustained_abuse: false }
     }
 
-    /// What it is under rules by which `conduct` follows from it.
-    fn new(conduct: &Conduct, rules: &ConductNumbers, sustained_abuse: bool) -> Self {
-        let step = Duration::from_nanos(rules.step(u64::from(conduct.in_a_row)));
-        let wait = if rules.enforce { conduct.wait() } else { step };
-        Self { in_a_row: conduct.in_a_row, step, wait, sustained_abuse }
+    /// A violation at `now`, after which this is the word.
+    fn new(word: ConductWord, now: Tick, rules: &ConductNumbers, sustained_abuse: bool) -> Self {
+        let Parts { in_a_row, .. } = word.parts();
+        let step = Duration::from_nanos(rules.step(in_a_row));
+        let wait = if rules.enforce { look(word, now, rules).wait() } else { step };
+        Self { in_a_row: in_a_row as u32, step, wait, sustained_abuse }
     }
 
     /// How many violations in a row this makes, without a quiet period
@@ -303,7 +304,7 @@ impl Conduct {
 pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Outcome<Violation, ConductWord> {
     let before = look(word, now, rules);
     if rules.coalesce && before.wait_ns > 0 {
-        return Outcome { next: None, answer: Violation::new(&before, rules, false) };
+        return Outcome { next: None, answer: Violation::new(word, now, rules, false) };
     }
     let parts = word.parts();
     let in_a_row = (u64::from(before.in_a_row) + 1).min(IN_A_ROW_MAX);
@@ -318,7 +319,7 @@ pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> O
     let sustained_abuse = !told && count >= rules.threshold;
     let next =
         word.with(Parts { last, age: (last - start).min(AGE_MAX), count, in_a_row, raised: told || sustained_abuse });
-    let answer = Violation::new(&look(next, now, rules), rules, sustained_abuse);
+    let answer = Violation::new(next, now, rules, sustained_abuse);
     Outcome { next: (next != word).then_some(next), answer }
 }
 
