@@ -52,6 +52,11 @@ fn main() {
     let check = |agent: usize, lane| {
         black_box(&limiter.check(black_box(ids[agent].as_slice()), lane));
     };
+    // Denied, it also records a violation: once both counts are at their
+    // maximum that is one write a second, and else a look at the word.
+    let admit = |agent: usize, lane| {
+        black_box(&limiter.admit(black_box(ids[agent].as_slice()), lane, 1));
+    };
     let check_map = |agent: usize| {
         black_box(map.check(black_box(&ids[agent])));
     };
@@ -60,6 +65,8 @@ fn main() {
     group.sampling_mode(SamplingMode::Flat);
     row(&mut group, "one thread", 1, |_| check(0, DENIED));
     row(&mut group, "two threads", 2, |_| check(0, DENIED));
+    row(&mut group, "admit, one thread", 1, |_| admit(0, DENIED));
+    row(&mut group, "admit, two threads", 2, |_| admit(0, DENIED));
     group.finish();
 
     let mut group = criterion.benchmark_group("allowed hot agent");

@@ -5,6 +5,8 @@
 //! calls of each form. With much fewer than 300,000 there may be too little
 //! contention for the run to count.
 
+#[path = "../tests/common/changes.rs"]
+mod changes;
 #[path = "../tests/common/duel.rs"]
 mod duel;
 #[path = "../tests/common/random.rs"]
@@ -32,6 +34,9 @@ fn main() {
         report.assert_contended();
     }
     println!("duel: {:?}", duel::duel(calls));
+    let report = changes::stress(calls);
+    println!("changes: {report:?}");
+    assert!(report.retries > 0);
     let report = real_time::stress(Duration::from_millis(200));
     println!("real time: {report:?}");
     assert!(report.admitted <= report.entitled && report.stats.idle_evictions > 0);

@@ -21,7 +21,7 @@
 //!
 //! Once both counts are at their maximum, *last* is rounded up to a whole
 //! second: an agent that is denied a million times a second writes its word
-//! 63 times, and from then on once a second.
+//! 63 times in each window, and else once a second.
 
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
 use crate::clock::{Tick, nanos_saturating};
@@ -103,6 +103,11 @@ impl ConductWord {
     /// Nothing known, in the next tenancy. When the generations start over,
     /// the age moves on, so that the word of sixteen tenancies ago does not
     /// return. It means nothing else while nothing is known.
+    ///
+    /// Once something is, the age has a meaning: a word with violations
+    /// returns if the tenant sixteen tenancies later has as many of them in
+    /// the same eighth of a second. A call that stalled all the while would
+    /// then count as a violation of that tenant.
     pub(crate) const fn next_tenancy(self) -> Self {
         let Parts { last, age, .. } = self.parts();
         let generation = self.0.wrapping_add(1) & GENERATION_MASK;
@@ -204,14 +209,14 @@ pub struct Violation {
 impl Violation {
     /// What a first violation would be.
     pub(crate) fn first(rules: &ConductNumbers) -> Self {
-        Self::new(1, 0, false, rules)
+        Self::new(1, rules.step(1), false, rules)
     }
 
     /// `block` is how long every lane will deny, in nanoseconds, if the policy
     /// enforces waits.
     fn new(in_a_row: u64, block: u64, sustained_abuse: bool, rules: &ConductNumbers) -> Self {
         let step = rules.step(in_a_row);
-        let wait = if rules.enforce { step.max(block) } else { step };
+        let wait = if rules.enforce { block } else { step };
         // Lossless: the word counts to 15.
         Self {
             in_a_row: in_a_row as u32,
@@ -322,8 +327,7 @@ pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> O
     let sustained_abuse = !told && count >= rules.threshold;
     let next =
         word.with(Parts { last, age: (last - start).min(AGE_MAX), count, in_a_row, raised: told || sustained_abuse });
-    let block = (last * UNIT_NANOS + rules.step(in_a_row)).saturating_sub(now.as_nanos());
-    let answer = Violation::new(in_a_row, block, sustained_abuse, rules);
+    let answer = Violation::new(in_a_row, look(next, now, rules).wait_ns, sustained_abuse, rules);
     Outcome { next: (next != word).then_some(next), answer }
 }
 
@@ -336,7 +340,9 @@ pub(crate) fn look(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Cond
     let is_quiet = now >= last_ns + rules.quiet;
     let in_a_row = if is_quiet { 0 } else { in_a_row };
     let count = if now >= start_ns + rules.window { 0 } else { count };
-    let wait_ns = if in_a_row > 0 { (last_ns + rules.step(in_a_row)).saturating_sub(now) } else { 0 };
+    // Who is forgiven waits no longer, whatever the curve says.
+    let wait = rules.step(in_a_row).min(rules.quiet);
+    let wait_ns = if in_a_row > 0 { (last_ns + wait).saturating_sub(now) } else { 0 };
     Conduct {
         count: count as u32,
         window_start: (count > 0).then(|| Tick::from_nanos(start_ns)),
@@ -346,73 +352,11 @@ pub(crate) fn look(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Cond
     }
 }
 
-/// Forgives everything, and says whether there was anything.
-pub(crate) fn forgive(word: ConductWord) -> Outcome<bool, ConductWord> {
-    let parts = word.parts();
-    let known = parts.count > 0 || parts.in_a_row > 0;
-    let next = word.with(Parts { count: 0, in_a_row: 0, raised: false, ..parts });
-    Outcome { next: (next != word).then_some(next), answer: known }
+/// Forgives everything, and says whether anything mattered at `now`.
+pub(crate) fn forgive(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Outcome<bool, ConductWord> {
+    let next = word.with(Parts { count: 0, in_a_row: 0, raised: false, ..word.parts() });
+    Outcome { next: (next != word).then_some(next), answer: look(word, now, rules).last.is_some() }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::bounds::QUIET_MAX;
-    use proptest::prelude::*;
-
-    fn rules() -> impl Strategy<Value = ConductNumbers> {
-        let span = |longest: Duration| 1..=longest.as_nanos() as u64;
-        let curve = prop::collection::vec(span(QUIET_MAX).prop_map(Duration::from_nanos), 1..=CURVE_STEPS_MAX);
-        let abuse = (1..=ABUSE_VIOLATIONS_MAX, span(ABUSE_WINDOW_MAX).prop_map(Duration::from_nanos));
-        let quiet = span(QUIET_MAX).prop_map(Duration::from_nanos);
-        (curve, abuse, quiet, any::<bool>()).prop_map(|(curve, (violations, window), quiet, coalesce)| {
-            let rules = ConductRules::default().with_curve(curve).with_abuse_threshold(violations, window);
-            ConductNumbers::new(&rules.with_quiet_period(quiet).with_coalescing(coalesce))
-        })
-    }
-
-    fn instant() -> impl Strategy<Value = Tick> {
-        let end = Tick::MAX.as_nanos();
-        prop_oneof![0..=end, 0..1_000_000_000_000_u64, end - 1_000_000_000_000..=end].prop_map(Tick::from_nanos)
-    }
-
-    proptest! {
-        /// Whatever a word holds and whenever it is, nothing overflows, a
-        /// violation counts, and it does not move the last one back.
-        #[test]
-        fn any_word_at_any_instant_is_answered(bits: u64, now in instant(), rules in rules()) {
-            let word = ConductWord::from_bits(bits);
-            let before = look(word, now, &rules);
-            let Outcome { next, answer } = violate(word, now, &rules);
-            let next = next.unwrap_or(word);
-            prop_assert_eq!(next.bits() & GENERATION_MASK, bits & GENERATION_MASK);
-            prop_assert!(answer.in_a_row >= before.in_a_row.max(1));
-            let after = look(next, now, &rules);
-            prop_assert_eq!(after.in_a_row, answer.in_a_row);
-            prop_assert!(after.last >= before.last && after.wait_ns >= before.wait_ns.min(nanos_saturating(answer.step)));
-            prop_assert!(!next.is_idle(now.checked_sub(rules.keep()).unwrap_or(Tick::ZERO)));
-            let _ = (format!("{word:?}"), forgive(word), word.next_tenancy());
-        }
-
-        /// The instants of violations, each a while after the one before.
-        #[test]
-        fn violations_agree_with_a_list_of_their_instants(
-            gaps in prop::collection::vec(prop_oneof![Just(0), 0..80_u64, 0..400_u64], 1..80),
-        ) {
-            let rules = ConductNumbers::new(&ConductRules::default());
-            let mut word = ConductWord::default();
-            let (mut now, mut start, mut count, mut in_a_row, mut told) = (1_u64, 0, 0_u32, 0_u32, false);
-            for (index, gap) in gaps.into_iter().enumerate() {
-                now += gap;
-                in_a_row = if index == 0 || gap >= 60 { 1 } else { (in_a_row + 1).min(15) };
-                told &= gap < 300;
-                (start, count) = if index == 0 || now >= start + 300 { (now, 1) } else { (start, (count + 1).min(63)) };
-                let crossed = !told && count >= 10;
-                told |= crossed;
-                let Outcome { next, answer } = violate(word, Tick::from_nanos(now * 1_000_000_000), &rules);
-                word = next.unwrap_or(word);
-                prop_assert_eq!((answer.in_a_row, answer.sustained_abuse), (in_a_row, crossed), "violation {}", index);
-            }
-        }
-    }
-}
+mod tests;

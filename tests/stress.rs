@@ -3,6 +3,8 @@
 //! A million calls by default; `cargo test --release --test stress -- --ignored`
 //! for the long form of a hundred million.
 
+#[path = "common/changes.rs"]
+mod changes;
 #[path = "common/duel.rs"]
 mod duel;
 #[path = "common/random.rs"]
@@ -85,6 +87,18 @@ fn a_charge_and_an_eviction_at_the_same_moment_are_both_exact() {
     a_returning_tenant_and_a_newcomer_never_share_a_charge(SHORT / 3);
 }
 
+fn a_check_meets_the_old_limits_or_the_new_ones_and_after_a_change_the_new_ones(calls: u64) {
+    let report = changes::stress(calls);
+    eprintln!("changes: {report:?}");
+    assert!(report.old > 0 && report.new > 0 && report.sure > 0, "no check met a change: {report:?}");
+    assert!(report.retries > 0 && report.changes > 1_000, "{report:?}");
+}
+
+#[test]
+fn limits_change_all_at_once_for_every_thread() {
+    a_check_meets_the_old_limits_or_the_new_ones_and_after_a_change_the_new_ones(SHORT * 5);
+}
+
 #[test]
 fn no_agent_exceeds_its_rate_in_real_time() {
     let report = real_time::stress(Duration::from_millis(200));
@@ -101,4 +115,5 @@ fn a_hundred_million_calls_are_charged_exactly() {
     stale_instants_give_no_time_twice(LONG);
     giving_records_up_has_a_price(LONG);
     a_returning_tenant_and_a_newcomer_never_share_a_charge(LONG);
+    a_check_meets_the_old_limits_or_the_new_ones_and_after_a_change_the_new_ones(LONG * 3);
 }

@@ -197,14 +197,16 @@ impl Limiter {
         agents.into_iter().filter(|agent| self.rate_limited_at(agent, now) == Ok(false)).collect()
     }
 
-    /// Forgives the agent all violations. `false` if there were none.
+    /// Forgives the agent all violations. `false` if there were none that
+    /// still mattered.
     ///
     /// # Errors
     ///
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
     pub fn reset_violations(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
         let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
-        Ok(self.update_conduct(hash, conduct::forgive).unwrap_or(false))
+        let (now, rules) = (self.clock.now(), self.limits.conduct());
+        Ok(self.update_conduct(hash, |word| conduct::forgive(word, now, &rules)).unwrap_or(false))
     }
 
     /// Conduct before this instant matters no more at `now`.

@@ -50,7 +50,8 @@ impl ConductRules {
         self
     }
 
-    /// After this long without a violation, the next one is the first again.
+    /// After this long without a violation, the next one is the first again,
+    /// and a wait that is longer is over.
     pub fn with_quiet_period(mut self, quiet: Duration) -> Self {
         self.quiet = quiet;
         self

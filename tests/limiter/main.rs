@@ -4,10 +4,15 @@ mod anything;
 mod batches;
 mod buckets;
 mod changes;
+mod conduct;
 mod control;
+mod debt;
 mod errors;
+#[cfg(feature = "persist")]
+mod kept;
 mod lanes;
 mod memory;
+mod plans;
 mod time;
 
 use std::time::Duration;

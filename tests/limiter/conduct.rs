@@ -1,0 +1,324 @@
+//! Violations: what a denied agent is told, who gets work, who is remembered.
+
+use super::*;
+use tollgate::{Admission, Conduct, ConductRules, Decision, Error, PlanId, PolicyBuilder};
+
+const EMPTY: LaneId = LaneId::new(1);
+const DENY: LaneId = LaneId::new(2);
+
+/// A lane that refills at once, nearly; one that takes a day; one that denies.
+fn lanes(rules: ConductRules) -> PolicyBuilder {
+    Policy::builder().lane("fast", "10/s").lane("slow", "1/day").lane("never", "deny").conduct(rules)
+}
+
+/// It starts at a whole second, so that no instant here is rounded.
+fn started(policy: PolicyBuilder, agents: u64, on_full: OnFull) -> (Limiter, ManualClock) {
+    let (limiter, clock) = build(policy.build().expect("valid"), agents, on_full);
+    clock.advance(SECOND);
+    (limiter, clock)
+}
+
+fn limiter(rules: ConductRules) -> (Limiter, ManualClock) {
+    started(lanes(rules), 100, OnFull::Deny)
+}
+
+fn rules() -> ConductRules {
+    ConductRules::default()
+}
+
+fn admit(limiter: &Limiter, agent: &str, lane: LaneId) -> Admission {
+    limiter.admit(agent, lane, 1).expect("a valid request")
+}
+
+/// Spends all of the fast lane, by admission.
+fn exhaust(limiter: &Limiter, agent: &str) {
+    for _ in 0..10 {
+        let admission = admit(limiter, agent, LANE);
+        assert!(admission.is_allowed());
+        assert_eq!((admission.violation(), admission.retry_after()), (None, None));
+    }
+}
+
+fn seconds(admission: &Admission) -> Option<f64> {
+    admission.retry_after().map(|wait| wait.as_secs_f64())
+}
+
+fn violations(limiter: &Limiter, agent: &str) -> (u32, u32) {
+    let conduct = limiter.violations(agent).expect("valid");
+    (conduct.consecutive(), conduct.violations())
+}
+
+#[test]
+fn a_denial_is_a_violation_and_the_longer_wait_is_told() {
+    let (limiter, clock) = limiter(rules());
+    exhaust(&limiter, "agent-7");
+    for step in [1, 2, 5, 10, 30, 30] {
+        let denied = admit(&limiter, "agent-7", LANE);
+        assert_eq!(denied.verdict().retry_after(), Some(SECOND / 10), "the bucket's wait, apart");
+        assert_eq!(denied.violation().map(|violation| violation.step()), Some(SECOND * step));
+        assert_eq!(denied.retry_after(), Some(SECOND * step));
+    }
+    // The bucket's wait is the longer one here: a day, less what has passed.
+    assert!(admit(&limiter, "agent-8", EMPTY).is_allowed());
+    clock.advance(SECOND);
+    let denied = admit(&limiter, "agent-8", EMPTY);
+    assert_eq!(denied.violation().map(|violation| violation.step()), Some(SECOND));
+    assert_eq!(denied.retry_after(), Some(SECOND * 86_399));
+    // A step is advice: as soon as the bucket can pay, the request passes.
+    assert!(admit(&limiter, "agent-7", LANE).is_allowed());
+    assert_eq!(violations(&limiter, "agent-7"), (6, 6));
+    clock.advance(MINUTE - SECOND - NANOSECOND);
+    assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
+    clock.advance(NANOSECOND);
+    assert_eq!(limiter.rate_limited("agent-7"), Ok(false));
+    exhaust(&limiter, "agent-7");
+    assert_eq!(admit(&limiter, "agent-7", LANE).retry_after(), Some(SECOND), "the first again");
+}
+
+#[test]
+fn a_check_counts_nothing() {
+    let (limiter, _) = limiter(rules());
+    exhaust(&limiter, "agent-7");
+    (0..5).for_each(|_| assert!(!check(&limiter, "agent-7", LANE).is_allowed()));
+    assert_eq!(limiter.violations("agent-7"), Ok(Conduct::default()));
+    assert_eq!(limiter.rate_limited("agent-7"), Ok(false));
+}
+
+#[test]
+fn a_lane_that_denies_everything_counts_violations_and_tells_no_wait() {
+    for rules in [rules(), rules().with_enforced_wait(true)] {
+        let (limiter, _) = limiter(rules);
+        for count in 1..4 {
+            let denied = admit(&limiter, "agent-7", DENY);
+            assert_eq!((denied.verdict().decision(), denied.verdict().capacity()), (Decision::Deny, 0));
+            assert_eq!(
+                (denied.retry_after(), denied.violation().map(|violation| violation.consecutive())),
+                (None, Some(count))
+            );
+        }
+        assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
+    }
+}
+
+#[test]
+fn an_admission_under_the_plan_of_a_call_is_a_check_under_it() {
+    for rules in [rules(), rules().with_enforced_wait(true)] {
+        let (limiter, _) = started(lanes(rules).plan("jwt", [("fast", "20/s")]), 100, OnFull::Deny);
+        let jwt = limiter.plan("jwt").expect("named above");
+        let first = limiter.admit_as("agent-7", jwt, LANE, 20).unwrap();
+        assert_eq!((first.is_allowed(), first.verdict().capacity()), (true, 20));
+        for _ in 0..2 {
+            let denied = limiter.admit_as("agent-7", jwt, LANE, 1).unwrap();
+            assert_eq!((denied.is_allowed(), denied.verdict().capacity()), (false, 20));
+        }
+        let unknown = Err(Error::UnknownPlan { plan: 9, plans: 2 });
+        assert_eq!(limiter.admit_as("agent-7", PlanId::new(9), LANE, 1), unknown);
+        assert_eq!(violations(&limiter, "agent-7").0, 2);
+    }
+}
+
+#[test]
+fn an_error_is_no_violation_blocked_or_not() {
+    let (limiter, _) = limiter(rules().with_enforced_wait(true));
+    for _ in 0..2 {
+        assert_eq!(limiter.admit("", LANE, 1), Err(Error::EmptyId));
+        assert_eq!(limiter.admit("agent-7", LANE, 0), Err(Error::ZeroCost));
+        assert_eq!(limiter.admit("agent-7", LANE, 11), Err(Error::CostAboveCapacity { cost: 11, capacity: 10 }));
+        assert_eq!(limiter.admit("agent-7", LaneId::new(3), 1), Err(Error::UnknownLane { lane: 3, lanes: 3 }));
+        assert_eq!(violations(&limiter, "agent-7").0, limiter.stats().agents as u32);
+        limiter.record_violation("agent-7").unwrap();
+        limiter.reset_violations("agent-7").unwrap();
+        limiter.record_violation("agent-7").unwrap();
+    }
+}
+
+#[test]
+fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
+    let (limiter, clock) = limiter(rules().with_enforced_wait(true));
+    exhaust(&limiter, "agent-7");
+    assert_eq!(seconds(&admit(&limiter, "agent-7", LANE)), Some(1.0));
+    clock.advance(SECOND / 2);
+    // The bucket could pay; the block denies, and that is a violation too.
+    let blocked = admit(&limiter, "agent-7", LANE);
+    assert_eq!((blocked.verdict().retry_after(), blocked.verdict().remaining()), (Some(SECOND / 2), 5));
+    assert_eq!(blocked.retry_after(), Some(SECOND * 2));
+    clock.advance(SECOND);
+    let other_lane = admit(&limiter, "agent-7", EMPTY);
+    assert_eq!((other_lane.is_allowed(), other_lane.retry_after()), (false, Some(SECOND * 5)));
+    assert_eq!(remaining(&limiter, "agent-7", EMPTY), 1, "a block charges nothing");
+    // A check is not blocked, nor is anybody else.
+    assert!(check(&limiter, "agent-7", LANE).is_allowed());
+    assert!(admit(&limiter, "agent-8", EMPTY).is_allowed());
+    clock.advance(SECOND * 5 - NANOSECOND);
+    assert_eq!(limiter.violations("agent-7").unwrap().wait(), NANOSECOND);
+    clock.advance(NANOSECOND);
+    assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
+    // A lane that is empty for a day says so, blocked or not.
+    for step in [10, 30] {
+        let denied = admit(&limiter, "agent-7", EMPTY);
+        assert_eq!(denied.violation().map(|violation| violation.step()), Some(SECOND * step));
+        assert_eq!(denied.retry_after(), Some(SECOND * 86_400));
+    }
+}
+
+/// An enforced wait is counted from the next eighth of a second. An agent
+/// that came back after the step that it was told was denied once more.
+#[test]
+fn whoever_waits_as_told_is_not_blocked() {
+    let (limiter, clock) = limiter(rules().with_enforced_wait(true));
+    for nanos in [1, 61_234_567, 124_999_999] {
+        clock.advance(Duration::from_nanos(nanos));
+        exhaust(&limiter, "agent-7");
+        let wait = admit(&limiter, "agent-7", LANE).retry_after().unwrap();
+        assert!(wait >= SECOND && wait < SECOND * 9 / 8, "{wait:?}");
+        clock.advance(wait - NANOSECOND);
+        assert!(limiter.violations("agent-7").unwrap().wait() > Duration::ZERO);
+        clock.advance(NANOSECOND);
+        assert!(admit(&limiter, "agent-7", LANE).is_allowed());
+        clock.advance(MINUTE * 2);
+    }
+}
+
+#[test]
+fn denials_within_a_told_wait_count_once_if_the_policy_says_so() {
+    let (limiter, clock) = limiter(rules().with_coalescing(true));
+    assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
+    for (wait, count) in [(1, 1), (2, 2), (5, 3)] {
+        for _ in 0..4 {
+            let denied = admit(&limiter, "agent-7", EMPTY).violation().unwrap();
+            assert_eq!((denied.consecutive(), denied.step()), (count, SECOND * wait));
+            clock.advance(SECOND * wait / 4);
+        }
+    }
+    assert_eq!(violations(&limiter, "agent-7"), (3, 3));
+}
+
+#[test]
+fn sustained_abuse_is_told_once() {
+    let (limiter, clock) = limiter(rules());
+    let told = |times: u32| {
+        let abuse = (1..=times).filter(|_| limiter.record_violation("agent-7").unwrap().sustained_abuse());
+        abuse.collect::<Vec<_>>()
+    };
+    assert_eq!(told(100), [10]);
+    clock.advance(MINUTE * 5 - NANOSECOND);
+    assert_eq!(told(100), [0_u32; 0]);
+    clock.advance(MINUTE * 6);
+    assert_eq!(told(100), [10]);
+    assert_eq!(limiter.reset_violations("agent-7"), Ok(true));
+    assert_eq!(told(100), [10]);
+}
+
+#[test]
+fn work_goes_to_agents_that_are_not_limited() {
+    let (limiter, clock) = limiter(rules());
+    let agents = ["a", "b", "c", ""];
+    assert_eq!(limiter.assignable(agents), ["a", "b", "c"]);
+    limiter.record_violation("a").unwrap();
+    limiter.record_violation("b").unwrap();
+    assert_eq!(limiter.assignable(agents), ["c"]);
+    // An exempt agent is never limited, whatever it did before.
+    limiter.exempt("b").unwrap();
+    assert_eq!((limiter.rate_limited("b"), limiter.rate_limited("a")), (Ok(false), Ok(true)));
+    assert_eq!(limiter.assignable(agents), ["b", "c"]);
+    assert!(admit(&limiter, "b", DENY).is_allowed());
+    limiter.unexempt("b").unwrap();
+    assert_eq!(limiter.assignable(agents), ["c"]);
+    assert_eq!((limiter.reset_violations("b"), limiter.reset_violations("c")), (Ok(true), Ok(false)));
+    assert_eq!(limiter.assignable(agents), ["b", "c"]);
+    clock.advance(MINUTE);
+    assert_eq!(limiter.assignable(agents), ["a", "b", "c"]);
+    assert_eq!(limiter.rate_limited(""), Err(Error::EmptyId));
+    assert_eq!(limiter.assignable(Vec::<&str>::new()), Vec::<&str>::new());
+}
+
+#[test]
+fn an_exempt_agent_is_not_blocked() {
+    let (limiter, _) = limiter(rules().with_enforced_wait(true));
+    limiter.record_violation("agent-7").unwrap();
+    assert!(!admit(&limiter, "agent-7", LANE).is_allowed());
+    limiter.exempt("agent-7").unwrap();
+    let admission = admit(&limiter, "agent-7", LANE);
+    assert_eq!((admission.verdict().decision(), admission.violation()), (Decision::Exempt, None));
+}
+
+#[test]
+fn what_an_operator_forgives_is_forgotten_and_what_is_quiet_needs_no_forgiving() {
+    let (limiter, clock) = limiter(rules());
+    assert_eq!(limiter.reset_violations("agent-7"), Ok(false));
+    limiter.record_violation("agent-7").unwrap();
+    assert_eq!(limiter.reset_violations("agent-7"), Ok(true));
+    assert_eq!(limiter.violations("agent-7"), Ok(Conduct::default()));
+    assert_eq!(limiter.reset_violations("agent-7"), Ok(false));
+    limiter.record_violation("agent-7").unwrap();
+    clock.advance(MINUTE * 5);
+    assert_eq!(limiter.violations("agent-7"), Ok(Conduct::default()));
+    assert_eq!(limiter.reset_violations("agent-7"), Ok(false));
+    limiter.record_violation("agent-7").unwrap();
+    assert_eq!(limiter.forget("agent-7"), Ok(true));
+    assert_eq!(limiter.violations("agent-7"), Ok(Conduct::default()));
+}
+
+#[test]
+fn conduct_keeps_a_record_until_it_is_quiet() {
+    let (limiter, clock) = started(lanes(rules()), 1, OnFull::Deny);
+    for agent in 0..96 {
+        limiter.record_violation(format!("agent-{agent}")).unwrap();
+    }
+    assert_eq!(limiter.stats().agents, 96);
+    clock.advance(MINUTE * 5 - NANOSECOND);
+    // Every lane is full, and still nobody is taken for idle.
+    assert_eq!((limiter.sweep(Duration::ZERO), limiter.check("newcomer", LANE)), (0, Err(Error::Full)));
+    assert_eq!(limiter.record_violation("newcomer"), Err(Error::Full));
+    assert_eq!(violations(&limiter, "agent-3"), (0, 1));
+    clock.advance(NANOSECOND);
+    assert!(check(&limiter, "newcomer", LANE).is_allowed());
+    assert_eq!((limiter.stats().idle_evictions, limiter.stats().lossy_evictions), (1, 0));
+    assert_eq!(limiter.violations("newcomer"), Ok(Conduct::default()), "the record's last tenant had one");
+    clock.advance(SECOND / 10);
+    // A sweep for longer than it has been quiet takes nobody.
+    assert_eq!(limiter.sweep(SECOND), 0);
+    assert_eq!(limiter.sweep(SECOND / 10), 95);
+    assert_eq!(limiter.sweep(Duration::ZERO), 1);
+}
+
+#[test]
+fn a_violation_takes_a_vacant_or_an_idle_record_and_nobody_elses() {
+    for on_full in [OnFull::Deny, OnFull::Evict] {
+        let (limiter, clock) = started(lanes(rules()), 1, on_full);
+        for agent in 0..96 {
+            assert!(admit(&limiter, &format!("agent-{agent}"), EMPTY).is_allowed());
+        }
+        let before = limiter.stats();
+        assert_eq!(limiter.record_violation("stranger"), Err(Error::Full));
+        // Denied without a record: a first violation each time, that nobody remembers.
+        for _ in 0..3 {
+            let denied = admit(&limiter, "stranger", DENY).violation().unwrap();
+            assert_eq!((denied.consecutive(), denied.step()), (1, SECOND));
+        }
+        let newcomer = limiter.admit("stranger", EMPTY, 1);
+        match on_full {
+            OnFull::Deny => assert_eq!(newcomer, Err(Error::Full)),
+            // The record that it would inherit has nothing left either.
+            _ => assert_eq!(newcomer.unwrap().violation().map(|violation| violation.consecutive()), Some(1)),
+        }
+        assert_eq!((limiter.stats(), violations(&limiter, "stranger")), (before, (0, 0)));
+        clock.advance(SECOND * 86_400);
+        assert_eq!(limiter.record_violation("stranger").unwrap().consecutive(), 1);
+        assert_eq!(limiter.record_violation("stranger").unwrap().consecutive(), 2);
+        assert_eq!((limiter.stats().idle_evictions, limiter.stats().lossy_evictions), (1, 0));
+    }
+}
+
+#[test]
+fn an_heir_does_not_inherit_conduct() {
+    let (limiter, _) = started(lanes(rules()), 1, OnFull::Evict);
+    for agent in 0..96 {
+        let agent = format!("agent-{agent}");
+        touch(&limiter, &agent, LANE);
+        limiter.record_violation(&agent).unwrap();
+    }
+    assert_eq!(check(&limiter, "newcomer", LANE).remaining(), 8);
+    assert_eq!(limiter.stats().lossy_evictions, 1);
+    assert_eq!(violations(&limiter, "newcomer"), (0, 0));
+}
