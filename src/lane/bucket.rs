@@ -144,7 +144,7 @@ pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> 
 }
 
 /// Tells what a charge came to.
-#[inline]
+#[inline(always)]
 pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
     let Charge { limit, cost, debt, allowed } = charge;
     let (decision, retry_after_ns, full_in_ns) = if allowed {
@@ -153,7 +153,7 @@ pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
     } else if debt > limit.depth {
         (Decision::Deny, debt - limit.depth, debt - limit.price(cost))
     } else {
-        return odd_verdict(limit, cost, debt);
+        return odd_verdict(limit.capacity, limit.ticks_per_token, cost, debt);
     };
     Ok(Verdict {
         decision,
@@ -181,10 +181,13 @@ pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
 }
 
 /// What is neither allowed nor short of tokens: an error, an exemption, a lane
-/// that denies everything, an instant past the range of the clock.
+/// that denies everything, an instant past the range of the clock. Takes the
+/// limit in parts, which fit into registers: a limit in memory would be
+/// written there by every check.
 #[cold]
 #[inline(never)]
-fn odd_verdict(limit: BucketLimit, cost: u64, debt: u64) -> Result<Verdict, Error> {
+fn odd_verdict(capacity: u64, ticks_per_token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {
+    let limit = BucketLimit { ticks_per_token, capacity, ..BucketLimit::EXEMPT };
     if let Some(error) = limit.error(cost) {
         return Err(error);
     }
