@@ -177,20 +177,6 @@ model! {
 }
 
 model! {
-    /// Two new policies come into force while an agent is met for the first
-    /// time, under a plan that stands in for an assignment.
-    replace_policy_against_a_stranger, Some(2), breaks with [], || {
-        let model = model(false);
-        let check = model.spawn(|model| whole(model.0.check_as_at(A, OTHER, FIRST, 1, Tick::ZERO).unwrap()));
-        model.0.replace_policy(policy(first_limit(), third_limit())).unwrap();
-        model.0.replace_policy(policy(first_limit(), first_limit())).unwrap();
-        let (_, charged) = check.join().unwrap();
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
-        assert_eq!(status.full_in().as_nanos() as u64, charged);
-    }
-}
-
-model! {
     /// A denial exchanges nothing. The row that it was read from is freed and
     /// written for B meanwhile: it does not mix the rows either.
     row_reuse_against_a_stalled_denial, Some(3), breaks with [RowWithoutBump, RelaxedRow, NoLastLook], || {
