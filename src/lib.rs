@@ -77,6 +77,7 @@ mod lane;
 mod limiter;
 mod policy;
 mod prefetch;
+mod process;
 mod record;
 mod slab;
 mod sync;

@@ -44,8 +44,8 @@ impl<'a> Region<'a> {
     /// The wait ends: a holder takes no lock but the next region's, waits for
     /// nothing else, and cannot panic or return without releasing. A holder
     /// that a fork left behind in the parent does not exist in the child's
-    /// copy of the slab; its process number shows that, and only that lets
-    /// the lock be taken over.
+    /// copy of the slab; the mark of its process shows that, and only that
+    /// lets the lock be taken over.
     pub(crate) fn lock(self) -> RegionGuard<'a> {
         let me = process();
         let lock = &self.0[LOCK];
@@ -77,9 +77,9 @@ impl<'a> Region<'a> {
     }
 }
 
-/// This process, never 0, which is an open lock.
+/// This process, never 0, which is an open lock. No ancestor has the same.
 fn process() -> u64 {
-    if cfg!(loom) { 1 } else { u64::from(std::process::id()) }
+    if cfg!(loom) { 1 } else { crate::process::mark() }
 }
 
 /// The right to change tenants in a region, until it is dropped.
@@ -165,15 +165,18 @@ mod tests {
         std::array::from_fn(|_| AtomicU64::new(0))
     }
 
+    /// The second is an ancestor whose process number we were given.
     #[test]
     fn a_lock_left_behind_by_another_process_is_taken_over() {
-        let words = words();
-        words[LOCK].store(process() + 1, Ordering::Relaxed);
-        let guard = Region::new(&words).lock();
-        assert!(guard.was_left_behind());
-        drop(guard);
-        assert_eq!(words[LOCK].load(Ordering::Relaxed), 0);
-        assert!(!Region::new(&words).lock().was_left_behind());
+        for other in [process() + 1, process().wrapping_sub(1 << 32)] {
+            let words = words();
+            words[LOCK].store(other, Ordering::Relaxed);
+            let guard = Region::new(&words).lock();
+            assert!(guard.was_left_behind());
+            drop(guard);
+            assert_eq!(words[LOCK].load(Ordering::Relaxed), 0);
+            assert!(!Region::new(&words).lock().was_left_behind());
+        }
     }
 
     #[test]
