@@ -73,6 +73,8 @@ compile_error!("tollgate needs a 64-bit target: a slab may be larger than 4 GB")
 mod bounds;
 mod clock;
 mod error;
+#[cfg(feature = "capi")]
+pub mod ffi;
 mod lane;
 mod limiter;
 mod policy;
