@@ -4,6 +4,7 @@
 # Stages run in the order in which they are named, also under `make -j`.
 .NOTPARALLEL:
 .PHONY: help test lint doc loom bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
+.PHONY: header capi install c c-hooks c-loops c-long c-asan c-fuzz
 
 STARTED := $(shell date +%s)
 STAGE := .ci/stage
@@ -17,9 +18,9 @@ unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 unexport LOOM_MAX_PREEMPTIONS LOOM_MAX_BRANCHES LOOM_MAX_DURATION LOOM_MAX_PERMUTATIONS LOOM_CHECKPOINT_FILE
 
 help: ## Lists the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: tools lint doc unit doctest examples integration loom ## Runs what has to pass, each stage with its time
+test: tools lint doc unit doctest examples integration c loom ## Runs what has to pass, each stage with its time
 	@echo "== all stages passed ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 tools: ## Looks for what the stages need; installs what is missing when run as root
@@ -61,6 +62,61 @@ loom: ## Explores the concurrency models; each prints its number of executions
 		{ echo "no loom model was found" >&2; exit 1; }
 	@RUST_BACKTRACE=0 $(STAGE) loom cargo loom -- --nocapture
 
+# --- The C ABI.
+
+VERSION := $(shell sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+# What a program is bound to: the major number, before 1.0 the minor one too.
+ABI := $(shell echo $(VERSION) | sed 's/^\(0\.[0-9]*\)\..*/\1/; s/^\([1-9][0-9]*\)\..*/\1/')
+SONAME := libtollgate.so.$(ABI)
+PREFIX ?= /usr/local
+# What is built into the C libraries.
+FEATURES ?= capi
+C_LIB := $(abspath $(TARGET))/capi
+C_HOOKS := $(abspath $(TARGET))/stress
+C_BUILD := $(abspath $(TARGET))/c
+# What bindings/c/Makefile wants to know.
+C_ENV := BUILD=$(C_BUILD) LIB=$(C_LIB) HOOKS=$(C_HOOKS) SONAME=$(SONAME) PREFIX=$(C_BUILD)/prefix
+C_MAKE := $(MAKE) --no-print-directory -C bindings/c
+
+# The manifest has a Rust library alone, so that Rust users never link a C one,
+# and so that a C one can be optimised as a whole.
+C_RUSTC := cargo rustc --package tollgate --lib --crate-type cdylib --crate-type staticlib
+
+header: ## Writes include/tollgate.h anew from src/ffi
+	@out=$$(cargo build --package tollgate --features header --message-format json \
+		| sed -n 's|.*"out_dir":"\([^"]*/build/tollgate-[^"]*\)".*|\1|p'); \
+		cp "$$out/tollgate.h" include/tollgate.h
+
+capi: ## Builds libtollgate.so and libtollgate.a
+	@mkdir -p $(C_LIB)
+	@$(C_RUSTC) --profile capi --features $(FEATURES) -- -C link-arg=-Wl,-soname,$(SONAME) \
+		--print native-static-libs=$(C_LIB)/native-static-libs.txt
+	@ln -sf libtollgate.so $(C_LIB)/$(SONAME)
+
+install: capi ## Puts the C libraries, their headers and their packages under PREFIX
+	@bindings/c/package/install $(C_LIB) $(PREFIX) $(VERSION) $(ABI)
+
+c: ## Tests the C ABI: the header, the libraries, the tests in C, the packages
+	@$(STAGE) "C, build" $(MAKE) --no-print-directory capi c-hooks
+	@$(STAGE) "C, unit" cargo test --package tollgate --features header --lib ffi
+	@$(STAGE) "C, header as generated" cargo test --package tollgate --features header --test header
+	@$(STAGE) "C, calls at random" cargo test --package tollgate --features capi --profile stress --test ffi -- --show-output
+	@DESTDIR= $(STAGE) "C, install" bindings/c/package/install $(C_LIB) $(C_BUILD)/prefix $(VERSION) $(ABI)
+	@set -e; export $(C_ENV); for stage in header symbols size plain sanitized valgrind misuse examples consumers; do \
+		$(STAGE) "C, $$stage" $(C_MAKE) $$stage; \
+	done
+
+# Debug assertions on, and a panic on demand.
+c-hooks:
+	@$(C_RUSTC) --profile stress --features $(FEATURES) -- --cfg tollgate_test_hooks
+
+# The loops that `benches/ffi.rs` measures, over the library that is shipped.
+C_LOOPS := $(C_BUILD)/loops.so
+c-loops: capi
+	@mkdir -p $(C_BUILD)
+	@gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -Iinclude bindings/c/bench/loops.c \
+		-L$(C_LIB) -ltollgate -Wl,-rpath,$(C_LIB) -o $(C_LOOPS)
+
 COMPARE := $(TARGET)/compare
 # Both files are complete before either takes the place of the old one.
 define PUBLISH
@@ -77,13 +133,14 @@ echo "== wrote $$page and $$plot"
 endef
 
 bench: ## Measures our benches, then the peers; writes benches/README.md (QUICK=1: a short look, writes nothing)
-	@$(STAGE) bench cargo bench --workspace --bench '*' $(if $(QUICK),-- --quick)
+	@$(STAGE) "C loops, build" $(MAKE) --no-print-directory c-loops
+	@TOLLGATE_LOOPS=$(C_LOOPS) $(STAGE) bench cargo bench --workspace --bench '*' $(if $(QUICK),-- --quick)
 	@$(STAGE) "compare, build" cargo build --release --manifest-path benches/compare/Cargo.toml --target-dir $(COMPARE)
 	@rm -f $(COMPARE)/table.md $(COMPARE)/checks.svg
 	@$(STAGE) compare $(COMPARE)/release/compare $(if $(QUICK),--quick) --out $(COMPARE)/table.md --svg $(COMPARE)/checks.svg
 	@$(if $(QUICK),echo "== a quick run: benches/README.md stays as it is",$(PUBLISH))
 
-long: tools ignored helgrind tsan ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
+long: tools ignored helgrind tsan c-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 ignored: ## Runs the tests that are too long for `make test`
@@ -107,4 +164,34 @@ tsan: ## Runs the stress example under ThreadSanitizer, if there is a nightly to
 		$(STAGE) ThreadSanitizer $(TARGET)/tsan/$(TSAN_TARGET)/release/examples/stress; \
 	else \
 		echo "== stage ThreadSanitizer NOT RUN: there is no nightly toolchain (rustup toolchain install nightly)"; \
+	fi
+
+c-long: c-asan c-fuzz ## Runs the long forms of the C tests
+	@$(STAGE) "C, a million sequences of calls" \
+		cargo test --package tollgate --features capi --profile stress --test ffi -- --ignored --show-output
+	@$(STAGE) "C, threads" env TOLLGATE_ROUNDS=20000 $(C_BUILD)/plain/test_threads
+	@$(STAGE) "C, forks" env TOLLGATE_FORKS=20000 $(C_BUILD)/plain/test_fork
+
+# Needs a nightly toolchain, like the next. Here Rust itself is sanitized, not the C side alone.
+C_ASAN := $(abspath $(TARGET))/asan
+c-asan: ## Runs the C tests with AddressSanitizer in C and in Rust, if there is a nightly toolchain
+	@if cargo +nightly --version >/dev/null 2>&1; then \
+		set -e; \
+		RUSTFLAGS=-Zsanitizer=address $(STAGE) "C, sanitized Rust, build" \
+			cargo +nightly $(wordlist 2,99,$(C_RUSTC)) --profile stress --features $(FEATURES) \
+			--target $(TSAN_TARGET) --target-dir $(C_ASAN) -- --cfg tollgate_test_hooks; \
+		export $(C_ENV) BUILD=$(C_ASAN)/c HOOKS=$(C_ASAN)/$(TSAN_TARGET)/stress; \
+		$(STAGE) "C, sanitized Rust" $(C_MAKE) sanitized; \
+	else \
+		echo "== stage C, sanitized Rust NOT RUN: there is no nightly toolchain (rustup toolchain install nightly)"; \
+	fi
+
+FUZZ_SECONDS ?= 600
+c-fuzz: ## Fuzzes the C ABI under AddressSanitizer, if there is cargo-fuzz and a nightly toolchain
+	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
+		mkdir -p $(TARGET)/fuzz/corpus && \
+		CARGO_TARGET_DIR=$(abspath $(TARGET))/fuzz $(STAGE) "C, cargo-fuzz" cargo +nightly fuzz run \
+			--fuzz-dir bindings/c/fuzz calls $(abspath $(TARGET))/fuzz/corpus -- -max_total_time=$(FUZZ_SECONDS) -max_len=2048; \
+	else \
+		echo "== stage C, cargo-fuzz NOT RUN: there is no cargo-fuzz, or no nightly toolchain (cargo install cargo-fuzz)"; \
 	fi

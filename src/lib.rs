@@ -75,6 +75,8 @@ mod bounds;
 mod clock;
 mod conduct;
 mod error;
+#[cfg(feature = "capi")]
+pub mod ffi;
 pub mod hub;
 mod lane;
 mod limiter;

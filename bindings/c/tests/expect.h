@@ -1,0 +1,153 @@
+/* What the C tests share: expectations that count, and limiters to try. */
+#ifndef EXPECT_H
+#define EXPECT_H
+
+#include "tollgate.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+static int expectations_failed;
+
+#define EXPECT(condition)                                                                   \
+    do {                                                                                    \
+        if (!(condition)) {                                                                 \
+            fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition);        \
+            expectations_failed = 1;                                                        \
+        }                                                                                   \
+    } while (0)
+
+/* Both sides as 64-bit numbers, shown when they differ. */
+#define EXPECT_EQ(actual, expected)                                                         \
+    do {                                                                                    \
+        int64_t actual_ = (int64_t)(actual), expected_ = (int64_t)(expected);               \
+        if (actual_ != expected_) {                                                         \
+            fprintf(stderr, "%s:%d: %s is %" PRId64 ", expected %s, which is %" PRId64 "\n", \
+                    __FILE__, __LINE__, #actual, actual_, #expected, expected_);            \
+            expectations_failed = 1;                                                        \
+        }                                                                                   \
+    } while (0)
+
+#define EXPECT_OK(call) EXPECT_EQ(call, TOLLGATE_STATUS_OK)
+
+/* A test that cannot go on without this. */
+#define REQUIRE_OK(call)                                                                    \
+    do {                                                                                    \
+        tollgate_status status_ = (call);                                                   \
+        if (status_ != TOLLGATE_STATUS_OK) {                                                \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tollgate_status_text(status_)); \
+            exit(1);                                                                        \
+        }                                                                                   \
+    } while (0)
+
+/* The lanes of `rig_new`. */
+enum { LIGHT, HEAVY, CLOSED, LANES };
+#define HEAVY_CAPACITY 3
+
+/* A limiter on a clock that stands still: light 120 a minute; heavy 10 a minute, three at once; closed. */
+typedef struct rig {
+    tollgate_clock *clock;
+    tollgate_policy *policy;
+    tollgate_limiter *limiter;
+} rig;
+
+static inline tollgate_policy *rig_policy(void)
+{
+    tollgate_policy_builder *builder = NULL;
+    tollgate_policy *policy = NULL;
+    REQUIRE_OK(tollgate_policy_builder_new(&builder));
+    REQUIRE_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("light"), TOLLGATE_LITERAL("120/minute")));
+    REQUIRE_OK(tollgate_policy_builder_lane_bucket(builder, TOLLGATE_LITERAL("heavy"), 10, 60 * SECOND, HEAVY_CAPACITY));
+    REQUIRE_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("closed"), TOLLGATE_LITERAL("deny")));
+    REQUIRE_OK(tollgate_policy_builder_build(builder, &policy, NULL));
+    tollgate_policy_builder_free(builder);
+    return policy;
+}
+
+static inline tollgate_limiter_options rig_options(uint64_t agents, int32_t on_full, const tollgate_clock *clock)
+{
+    tollgate_limiter_options options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.agents = agents;
+    options.on_full = on_full;
+    options.clock = clock;
+    return options;
+}
+
+static inline rig rig_new(uint64_t agents, int32_t on_full)
+{
+    rig made = { NULL, NULL, NULL };
+    REQUIRE_OK(tollgate_clock_new(TOLLGATE_TIME_SOURCE_MANUAL, &made.clock));
+    REQUIRE_OK(tollgate_clock_set(made.clock, 1000 * SECOND));
+    made.policy = rig_policy();
+    tollgate_limiter_options options = rig_options(agents, on_full, made.clock);
+    REQUIRE_OK(tollgate_limiter_new(made.policy, &options, &made.limiter));
+    return made;
+}
+
+static inline void rig_free(rig *made)
+{
+    tollgate_limiter_free(made->limiter);
+    tollgate_policy_free(made->policy);
+    tollgate_clock_free(made->clock);
+}
+
+static inline tollgate_verdict verdict_new(void)
+{
+    tollgate_verdict verdict;
+    memset(&verdict, 0, sizeof verdict);
+    verdict.struct_size = sizeof verdict;
+    return verdict;
+}
+
+static inline tollgate_lane_status lane_status_new(void)
+{
+    tollgate_lane_status status;
+    memset(&status, 0, sizeof status);
+    status.struct_size = sizeof status;
+    return status;
+}
+
+static inline tollgate_stats stats_new(void)
+{
+    tollgate_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.struct_size = sizeof stats;
+    return stats;
+}
+
+static inline tollgate_error error_new(void)
+{
+    tollgate_error error;
+    memset(&error, 0, sizeof error);
+    error.struct_size = sizeof error;
+    return error;
+}
+
+/* What is left of a lane. */
+static inline uint64_t tokens_left(const tollgate_limiter *limiter, const void *id, size_t id_len, uint32_t lane)
+{
+    tollgate_lane_status status = lane_status_new();
+    REQUIRE_OK(tollgate_limiter_status(limiter, id, id_len, lane, &status));
+    return status.remaining;
+}
+
+/* A number from the environment, so that slow tools run shorter tests. */
+static inline unsigned long setting(const char *name, unsigned long otherwise)
+{
+    const char *value = getenv(name);
+    return value != NULL ? strtoul(value, NULL, 10) : otherwise;
+}
+
+static inline int expectations_end(const char *name)
+{
+    printf("%s %s\n", name, expectations_failed ? "FAILED" : "ok");
+    return expectations_failed;
+}
+
+#endif

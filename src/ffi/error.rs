@@ -1,0 +1,93 @@
+//! What was wrong with a policy, in words.
+
+use super::Status;
+use super::guard::guard;
+use super::pointers::{Tagged, tagged_out};
+use crate as tollgate;
+use std::ffi::c_char;
+use std::ptr::NonNull;
+
+/// Room for the message of a tollgate_error, its NUL included.
+pub const TOLLGATE_ERROR_MESSAGE_BYTES: usize = 496;
+
+/// Why a call failed, for people: what was wrong, where, and what is allowed.
+///
+/// It belongs to the caller, so threads do not disturb each other. Functions
+/// that take one also take NULL; they write it only when they fail.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Error {
+    /// Set it to sizeof(tollgate_error) before the call.
+    pub struct_size: u32,
+    /// The status that the call returned.
+    pub status: Status,
+    /// The line of the text that was at fault, counted from 1; 0 if there is none.
+    pub line: u32,
+    /// The column in that line, counted from 1; 0 if there is none.
+    pub column: u32,
+    /// A sentence, NUL-terminated UTF-8, cut short if it has no room.
+    pub message: [c_char; TOLLGATE_ERROR_MESSAGE_BYTES],
+}
+
+const _: () = assert!(size_of::<Error>() == 512);
+
+// SAFETY: `repr(C)`, and `struct_size` comes first.
+unsafe impl Tagged for Error {
+    const SIZE_MIN: u32 = 512;
+}
+
+/// A status, with what else there is to say.
+pub(super) struct Failure {
+    status: Status,
+    message: String,
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self { status, message: status.text().to_string_lossy().into_owned() }
+    }
+}
+
+impl From<tollgate::PolicyError> for Failure {
+    fn from(error: tollgate::PolicyError) -> Self {
+        Self { status: Status::InvalidPolicy, message: error.to_string() }
+    }
+}
+
+impl Failure {
+    fn tell(&self, struct_size: u32) -> Error {
+        let mut message = [0; TOLLGATE_ERROR_MESSAGE_BYTES];
+        // Cut between two characters; one has at most four bytes, so this ends.
+        let mut end = self.message.len().min(TOLLGATE_ERROR_MESSAGE_BYTES - 1);
+        while !self.message.is_char_boundary(end) {
+            end -= 1;
+        }
+        for (to, from) in message.iter_mut().zip(self.message[..end].bytes()) {
+            *to = from as c_char;
+        }
+        Error { struct_size, status: self.status, line: 0, column: 0, message }
+    }
+}
+
+/// Runs a call like [`guard`], and tells its failure to `error_out` if that is not NULL.
+///
+/// # Safety
+///
+/// `error_out` is NULL, or valid for reads and writes of as many bytes as its tag says.
+pub(super) unsafe fn guard_told(error_out: *mut Error, call: impl FnOnce() -> Result<(), Failure>) -> Status {
+    guard(|| {
+        let place: Option<(NonNull<Error>, u32)> = if error_out.is_null() {
+            None
+        } else {
+            // SAFETY: valid, as the caller guarantees.
+            Some(unsafe { tagged_out(error_out) }?)
+        };
+        call().map_err(|failure| {
+            if let Some((place, struct_size)) = place {
+                // SAFETY: not NULL and large enough, so writable as the caller guarantees.
+                unsafe { place.write(failure.tell(struct_size)) };
+            }
+            failure.status
+        })
+    })
+}

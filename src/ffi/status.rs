@@ -1,0 +1,168 @@
+//! Status codes.
+
+use crate as tollgate;
+use std::ffi::{CStr, c_char};
+
+/// What came of a call. The numbers are part of the ABI: later versions add
+/// to them and never use one again.
+///
+/// Any function that returns a status may also return
+/// TOLLGATE_STATUS_NULL_POINTER and TOLLGATE_STATUS_PANIC; its comment lists
+/// the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Status {
+    /// The call did what it says. A denial is this too: it is a verdict.
+    Ok = 0,
+    /// A pointer is NULL that must not be.
+    NullPointer = 1,
+    /// The struct_size of a struct is smaller than any version of the struct,
+    /// or absurdly large. Set it to sizeof the struct.
+    StructSize = 2,
+    /// The agent id has no bytes.
+    EmptyId = 3,
+    /// The agent id has more than TOLLGATE_ID_BYTES_MAX bytes.
+    IdTooLong = 4,
+    /// The policy has no such lane.
+    UnknownLane = 5,
+    /// A cost of 0 asks nothing; look with tollgate_limiter_status.
+    ZeroCost = 6,
+    /// The cost is larger than the lane's capacity, so it can never pass.
+    CostAboveCapacity = 7,
+    /// The agent is new, and no record may be given up for it.
+    Full = 8,
+    /// More than TOLLGATE_BATCH_MAX requests in one batch.
+    BatchSize = 9,
+    /// The policy makes no sense; the error's message says why.
+    InvalidPolicy = 10,
+    /// A limiter holds 1 to TOLLGATE_AGENTS_MAX agents.
+    AgentsOutOfRange = 11,
+    /// The system would not reserve the memory.
+    OutOfMemory = 12,
+    /// An option has a value that this version does not know.
+    InvalidOption = 13,
+    /// A text is not UTF-8. Agent ids need not be: they are bytes.
+    NotUtf8 = 14,
+    /// A text has more than TOLLGATE_TEXT_BYTES_MAX bytes.
+    TextTooLong = 15,
+    /// The buffer cannot hold the text and its NUL.
+    BufferTooSmall = 16,
+    /// Only a manual clock can be moved.
+    NotManual = 17,
+    /// The default limiter exists already.
+    AlreadyMade = 18,
+    /// A bug in tollgate: please report it. The call was given up midway; the
+    /// limiter can be used further.
+    Panic = 19,
+    /// The policy has no such plan.
+    UnknownPlan = 20,
+}
+
+impl Status {
+    const ALL: [Self; 21] = [
+        Self::Ok,
+        Self::NullPointer,
+        Self::StructSize,
+        Self::EmptyId,
+        Self::IdTooLong,
+        Self::UnknownLane,
+        Self::ZeroCost,
+        Self::CostAboveCapacity,
+        Self::Full,
+        Self::BatchSize,
+        Self::InvalidPolicy,
+        Self::AgentsOutOfRange,
+        Self::OutOfMemory,
+        Self::InvalidOption,
+        Self::NotUtf8,
+        Self::TextTooLong,
+        Self::BufferTooSmall,
+        Self::NotManual,
+        Self::AlreadyMade,
+        Self::Panic,
+        Self::UnknownPlan,
+    ];
+
+    pub(super) const fn text(self) -> &'static CStr {
+        match self {
+            Self::Ok => c"ok",
+            Self::NullPointer => c"a pointer is NULL that must not be",
+            Self::StructSize => c"struct_size is too small or absurdly large; set it to sizeof the struct",
+            Self::EmptyId => c"the agent id is empty; give 1 to 256 bytes",
+            Self::IdTooLong => c"the agent id has more than 256 bytes",
+            Self::UnknownLane => c"the policy has no such lane",
+            Self::ZeroCost => c"cost 0 asks nothing; give at least 1, or look with the status call",
+            Self::CostAboveCapacity => c"the cost exceeds the lane's capacity and can never pass",
+            Self::Full => c"no record is free for this new agent; build for more agents, or let it give records up",
+            Self::BatchSize => c"a batch of more than 1048576 requests; split it",
+            Self::InvalidPolicy => c"the policy makes no sense; the error's message says why",
+            Self::AgentsOutOfRange => c"a limiter holds 1 to 1073741824 agents",
+            Self::OutOfMemory => c"the system would not reserve the memory; build for fewer agents or lanes",
+            Self::InvalidOption => c"an option has a value that this version does not know",
+            Self::NotUtf8 => c"a text is not UTF-8",
+            Self::TextTooLong => c"a text of more than 1048576 bytes",
+            Self::BufferTooSmall => c"the buffer cannot hold the text and its NUL; ask for the length first",
+            Self::NotManual => c"only a manual clock can be moved",
+            Self::AlreadyMade => c"the default limiter exists already; configure it before its first use",
+            Self::Panic => c"a bug in tollgate; the call was given up midway",
+            Self::UnknownPlan => c"the policy has no such plan",
+        }
+    }
+}
+
+impl From<tollgate::Error> for Status {
+    fn from(error: tollgate::Error) -> Self {
+        use tollgate::Error;
+        match error {
+            Error::EmptyId => Self::EmptyId,
+            Error::IdTooLong { .. } => Self::IdTooLong,
+            Error::UnknownLane { .. } => Self::UnknownLane,
+            Error::UnknownPlan { .. } => Self::UnknownPlan,
+            Error::ZeroCost => Self::ZeroCost,
+            Error::CostAboveCapacity { .. } => Self::CostAboveCapacity,
+            Error::Full => Self::Full,
+            Error::BatchSize { .. } => Self::BatchSize,
+        }
+    }
+}
+
+impl From<tollgate::BuildError> for Status {
+    fn from(error: tollgate::BuildError) -> Self {
+        use tollgate::BuildError;
+        match error {
+            BuildError::Agents { .. } => Self::AgentsOutOfRange,
+            BuildError::Memory { .. } => Self::OutOfMemory,
+        }
+    }
+}
+
+/// A sentence on a status, NUL-terminated. It is part of the library: never
+/// free it. A number that is no status has a sentence too.
+#[unsafe(no_mangle)]
+pub extern "C" fn tollgate_status_text(status: i32) -> *const c_char {
+    let known = Status::ALL.into_iter().find(|known| *known as i32 == status);
+    known.map_or(c"no status of this version of tollgate", Status::text).as_ptr()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_published() {
+        for (number, status) in Status::ALL.into_iter().enumerate() {
+            assert_eq!(status as usize, number, "{status:?}");
+        }
+        assert_eq!(Status::UnknownPlan as usize + 1, Status::ALL.len());
+    }
+
+    #[test]
+    fn texts_name_the_bounds_as_they_are() {
+        let says = |status: Status, bound: u64| status.text().to_str().unwrap().contains(&bound.to_string());
+        assert!(says(Status::IdTooLong, tollgate::ID_BYTES_MAX as u64));
+        assert!(says(Status::EmptyId, tollgate::ID_BYTES_MAX as u64));
+        assert!(says(Status::BatchSize, tollgate::BATCH_MAX as u64));
+        assert!(says(Status::AgentsOutOfRange, tollgate::AGENTS_MAX));
+        assert!(says(Status::TextTooLong, super::super::TOLLGATE_TEXT_BYTES_MAX as u64));
+    }
+}
