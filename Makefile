@@ -167,6 +167,7 @@ tsan: ## Runs the stress example under ThreadSanitizer, if there is a nightly to
 	fi
 
 c-long: c-asan c-fuzz ## Runs the long forms of the C tests
+	@export $(C_ENV); $(STAGE) "C, build of the long forms" $(C_MAKE) $(C_BUILD)/plain/test_threads $(C_BUILD)/plain/test_fork
 	@$(STAGE) "C, a million sequences of calls" \
 		cargo test --package tollgate --features capi --profile stress --test ffi -- --ignored --show-output
 	@$(STAGE) "C, threads" env TOLLGATE_ROUNDS=20000 $(C_BUILD)/plain/test_threads
@@ -174,7 +175,7 @@ c-long: c-asan c-fuzz ## Runs the long forms of the C tests
 
 # Needs a nightly toolchain, like the next. Here Rust itself is sanitized, not the C side alone.
 C_ASAN := $(abspath $(TARGET))/asan
-c-asan: ## Runs the C tests with AddressSanitizer in C and in Rust, if there is a nightly toolchain
+c-asan: capi ## Runs the C tests with AddressSanitizer in C and in Rust, if there is a nightly toolchain
 	@if cargo +nightly --version >/dev/null 2>&1; then \
 		set -e; \
 		RUSTFLAGS=-Zsanitizer=address $(STAGE) "C, sanitized Rust, build" \

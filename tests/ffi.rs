@@ -5,6 +5,8 @@
 //! Some seconds by default; `make c-long` for a million sequences, and for the
 //! same generator under cargo-fuzz.
 
+#![cfg(feature = "capi")]
+
 #[path = "common/calls/mod.rs"]
 mod calls;
 #[path = "common/random.rs"]
