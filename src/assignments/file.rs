@@ -2,7 +2,8 @@
 
 use super::error::PersistError;
 use super::{Assignment, Assignments, read, write};
-use rustix::fs::FlockOperation::NonBlockingLockExclusive;
+use crate::process;
+use rustix::fs::FlockOperation::{NonBlockingLockExclusive, Unlock};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
@@ -34,7 +35,7 @@ const LINKS_MAX: usize = 40;
 /// **One writer.** The file `NAME.lock` beside it is locked as long as this
 /// value lives, and set free by the system if the process dies. It is never
 /// removed: whoever removes it lets a second writer in. A process that was
-/// forked holds the lock too.
+/// forked holds the lock too, until the one that opened the file drops it.
 ///
 /// **All or nothing.** [`save`](Self::save) writes `NAME.tmp`, syncs it, puts
 /// it in the file's place and syncs the directory. A writer that is killed at
@@ -71,8 +72,20 @@ pub struct AssignmentFile {
     directory: File,
     /// The file as it was last read or written; `None` if there was none.
     seen: Option<Stamp>,
-    /// Locked until it is closed.
-    _lock: File,
+    lock: File,
+    /// The process that holds the lock; a child that was forked does not.
+    process: u64,
+}
+
+impl Drop for AssignmentFile {
+    /// Gives the lock back at once. Closing it is not enough: a child that is
+    /// about to start a program has it open too, until that program runs.
+    fn drop(&mut self) {
+        if self.process == process::mark() {
+            // If it fails, the lock is set free when it is closed.
+            let _ = rustix::fs::flock(&self.lock, Unlock);
+        }
+    }
 }
 
 impl AssignmentFile {
@@ -90,7 +103,8 @@ impl AssignmentFile {
         let lock = hold(&lock)?;
         let directory = path.parent().unwrap_or(Path::new("/"));
         let directory = File::open(directory).map_err(system("open", directory))?;
-        let mut file = Self { temporary: beside(&path, ".tmp"), path, directory, seen: None, _lock: lock };
+        let mut file =
+            Self { temporary: beside(&path, ".tmp"), path, directory, seen: None, lock, process: process::mark() };
         // Nobody else is writing it: the lock is ours.
         file.remove_temporary().map_err(system("remove", &file.temporary))?;
         // A file system on which this fails is better known now than at the first save.
