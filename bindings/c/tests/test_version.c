@@ -18,7 +18,7 @@ static void every_status_has_a_sentence_of_its_own(void)
         for (int32_t other = TOLLGATE_STATUS_OK; other < status; other++)
             EXPECT(strcmp(tollgate_status_text(status), tollgate_status_text(other)) != 0);
     }
-    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_PANIC + 1), unknown), 0);
+    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_UNKNOWN_PLAN + 1), unknown), 0);
     EXPECT_EQ(strcmp(tollgate_status_text(INT32_MIN), unknown), 0);
 }
 
