@@ -5,6 +5,7 @@
 .NOTPARALLEL:
 .PHONY: help test lint doc loom bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: header capi install c c-hooks c-loops c-long c-asan c-fuzz
+.PHONY: elixir elixir-long
 
 STARTED := $(shell date +%s)
 STAGE := .ci/stage
@@ -20,7 +21,7 @@ unexport LOOM_MAX_PREEMPTIONS LOOM_MAX_BRANCHES LOOM_MAX_DURATION LOOM_MAX_PERMU
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: tools lint doc unit doctest examples integration c loom ## Runs what has to pass, each stage with its time
+test: tools lint doc unit doctest examples integration c elixir loom ## Runs what has to pass, each stage with its time
 	@echo "== all stages passed ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 tools: ## Looks for what the stages need; installs what is missing when run as root
@@ -117,6 +118,19 @@ c-loops: capi
 	@gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -Iinclude bindings/c/bench/loops.c \
 		-L$(C_LIB) -ltollgate -Wl,-rpath,$(C_LIB) -o $(C_LOOPS)
 
+# --- The Elixir package.
+
+# Without this Elixir takes file names for Latin-1. Mix builds the NIF by itself.
+MIX := cd bindings/elixir && LANG=C.UTF-8 CARGO_TARGET_DIR=$(abspath $(TARGET)) mix
+
+elixir: ## Builds and tests the Elixir package
+	@$(STAGE) "Elixir, build" sh -c '$(MIX) compile'
+	@$(STAGE) "Elixir, format" sh -c '$(MIX) format --check-formatted'
+	@$(STAGE) "Elixir, test" sh -c '$(MIX) test'
+
+elixir-long: ## Runs the long forms of the tests of the Elixir package
+	@$(STAGE) "Elixir, long" sh -c '$(MIX) test --only long'
+
 COMPARE := $(TARGET)/compare
 # Both files are complete before either takes the place of the old one.
 define PUBLISH
@@ -140,7 +154,7 @@ bench: ## Measures our benches, then the peers; writes benches/README.md (QUICK=
 	@$(STAGE) compare $(COMPARE)/release/compare $(if $(QUICK),--quick) --out $(COMPARE)/table.md --svg $(COMPARE)/checks.svg
 	@$(if $(QUICK),echo "== a quick run: benches/README.md stays as it is",$(PUBLISH))
 
-long: tools ignored helgrind tsan c-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
+long: tools ignored helgrind tsan c-long elixir-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 ignored: ## Runs the tests that are too long for `make test`

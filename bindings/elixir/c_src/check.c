@@ -1,0 +1,234 @@
+/* Checks: the question, single and in batches. */
+
+#include "nif.h"
+
+#define NS_PER_MS 1000000u
+#define NS_PER_S 1000000000u
+/* What the hub tells an agent for which no wait helps. */
+#define HUB_NEVER_MS 60000
+
+/* The wait of a denial in milliseconds, never rounded down. */
+static term make_wait(ErlNifEnv *env, const instance *limiter, uint64_t wait_ns)
+{
+    if (!limiter->whole_seconds) {
+        return wait_ns == TOLLGATE_NEVER ? atom_infinity
+            : enif_make_uint64(env, wait_ns / NS_PER_MS + (wait_ns % NS_PER_MS != 0));
+    }
+    if (wait_ns == TOLLGATE_NEVER) {
+        return enif_make_uint64(env, HUB_NEVER_MS);
+    }
+    uint64_t seconds = wait_ns / NS_PER_S + (wait_ns % NS_PER_S != 0);
+    return enif_make_uint64(env, (seconds == 0 ? 1 : seconds) * 1000);
+}
+
+static term make_answer(ErlNifEnv *env, const instance *limiter, tollgate_decision decision, uint64_t remaining,
+    uint64_t wait_ns)
+{
+    switch (decision) {
+    case TOLLGATE_DECISION_ALLOW:
+        return enif_make_tuple2(env, atom_allow, enif_make_uint64(env, remaining));
+    case TOLLGATE_DECISION_WARN:
+        return enif_make_tuple2(env, atom_warn, enif_make_uint64(env, remaining));
+    case TOLLGATE_DECISION_EXEMPT:
+        return enif_make_tuple2(env, atom_allow, atom_exempt);
+    default:
+        return enif_make_tuple2(env, atom_deny, make_wait(env, limiter, wait_ns));
+    }
+}
+
+static term not_answered(ErlNifEnv *env, tollgate_status status, term agent, term cost)
+{
+    switch (status) {
+    case TOLLGATE_STATUS_EMPTY_ID:
+    case TOLLGATE_STATUS_ID_TOO_LONG:
+        return bad_agent(env, agent);
+    case TOLLGATE_STATUS_ZERO_COST:
+        return bad_cost(env, cost);
+    default:
+        return failed(env, status, NULL);
+    }
+}
+
+/* (reference, agent, channel, tier[, cost]) -> {:allow | :warn, remaining} | {:deny, ms} | {:allow, :exempt} */
+NIF(nif_check)
+{
+    instance *limiter;
+    ErlNifBinary id;
+    uint32_t lane;
+    uint64_t cost = 1;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!enif_inspect_binary(env, argv[1], &id)) {
+        return bad_agent(env, argv[1]);
+    }
+    if (!find_lane(limiter, argv[2], argv[3], &lane)) {
+        return bad_lane(env, limiter, argv[2], argv[3]);
+    }
+    if (argc == 5 && !get_u64(env, argv[4], &cost)) {
+        return bad_cost(env, argv[4]);
+    }
+    tollgate_verdict verdict = {.struct_size = sizeof verdict};
+    tollgate_status status = tollgate_limiter_check(limiter->limiter, id.data, id.size, lane, cost, &verdict);
+    if (status != TOLLGATE_STATUS_OK) {
+        return not_answered(env, status, argv[1], argv[4 < argc ? 4 : 0]);
+    }
+    uint64_t remaining = verdict.decision == TOLLGATE_DECISION_ALLOW || verdict.decision == TOLLGATE_DECISION_WARN
+        ? tollgate_verdict_remaining(&verdict) : 0;
+    return make_answer(env, limiter, verdict.decision, remaining, verdict.retry_after_ns);
+}
+
+static term make_decision(tollgate_decision decision)
+{
+    switch (decision) {
+    case TOLLGATE_DECISION_ALLOW: return atom_allow;
+    case TOLLGATE_DECISION_WARN: return atom_warn;
+    case TOLLGATE_DECISION_EXEMPT: return atom_exempt;
+    default: return atom_deny;
+    }
+}
+
+/* (reference, agent, lane, cost, now_ns | nil) -> {decision, remaining, capacity, retry_after_ns, full_in_ns} */
+NIF(nif_verdict)
+{
+    (void)argc;
+    instance *limiter;
+    ErlNifBinary id;
+    uint32_t lane;
+    uint64_t cost, now_ns;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!enif_inspect_binary(env, argv[1], &id)) {
+        return bad_agent(env, argv[1]);
+    }
+    if (!get_lane(env, limiter, argv[2], &lane)) {
+        return bad_lane_term(env, limiter, argv[2]);
+    }
+    if (!get_u64(env, argv[3], &cost)) {
+        return bad_cost(env, argv[3]);
+    }
+    tollgate_verdict verdict = {.struct_size = sizeof verdict};
+    tollgate_status status;
+    if (argv[4] == atom_nil) {
+        status = tollgate_limiter_check(limiter->limiter, id.data, id.size, lane, cost, &verdict);
+    } else if (get_u64(env, argv[4], &now_ns)) {
+        status = tollgate_limiter_check_at(limiter->limiter, id.data, id.size, lane, cost, now_ns, &verdict);
+    } else {
+        return bad_argument(env, "an instant is a whole number of nanoseconds, got: %.60T", argv[4]);
+    }
+    if (status != TOLLGATE_STATUS_OK) {
+        return not_answered(env, status, argv[1], argv[3]);
+    }
+    return enif_make_tuple5(env, make_decision(verdict.decision),
+        enif_make_uint64(env, tollgate_verdict_remaining(&verdict)), enif_make_uint64(env, verdict.capacity),
+        make_span(env, verdict.retry_after_ns), make_span(env, verdict.full_in_ns));
+}
+
+/* One request of a batch: {agent, channel, tier} or {agent, channel, tier, cost}. */
+static bool read_request(ErlNifEnv *env, const instance *limiter, term given, tollgate_request *request, term *raised)
+{
+    const term *part;
+    int arity;
+    ErlNifBinary id;
+    if (!enif_get_tuple(env, given, &arity, &part) || arity < 3 || arity > 4) {
+        return refuse(raised, bad_argument(env,
+            "a request has to be {agent, channel, tier} or {agent, channel, tier, cost}, got: %.60T", given));
+    }
+    if (!enif_inspect_binary(env, part[0], &id) || id.size == 0 || id.size > TOLLGATE_ID_BYTES_MAX) {
+        return refuse(raised, bad_agent(env, part[0]));
+    }
+    if (!find_lane(limiter, part[1], part[2], &request->lane)) {
+        return refuse(raised, bad_lane(env, limiter, part[1], part[2]));
+    }
+    request->cost = 1;
+    if (arity == 4 && (!get_u64(env, part[3], &request->cost) || request->cost == 0)) {
+        return refuse(raised, bad_cost(env, part[3]));
+    }
+    request->id = id.data;
+    request->id_len = id.size;
+    return true;
+}
+
+static bool read_requests(ErlNifEnv *env, const instance *limiter, term given, tollgate_request requests[BATCH_MAX],
+    unsigned *count, term *raised)
+{
+    term rest = given, request;
+    unsigned read = 0;
+    for (; enif_get_list_cell(env, rest, &request, &rest); read++) {
+        if (read == BATCH_MAX) {
+            return refuse(raised, bad_argument(env, "a call takes up to %d requests", BATCH_MAX));
+        }
+        if (!read_request(env, limiter, request, &requests[read], raised)) {
+            return false;
+        }
+    }
+    if (!enif_is_empty_list(env, rest)) {
+        return refuse(raised, bad_argument(env, "the requests have to be a list, got: %.60T", given));
+    }
+    *count = read;
+    return true;
+}
+
+/* A call on a scheduler gives back the time it took: a request in a batch takes up to 200 ns, a timeslice is 1 ms. */
+static void count_time(ErlNifEnv *env, unsigned requests)
+{
+    unsigned percent = requests * 200 / 10000;
+    enif_consume_timeslice(env, percent < 1 ? 1 : percent > 100 ? 100 : (int)percent);
+}
+
+/* (reference, requests): raises if check_many would, and charges nothing */
+NIF(nif_readable)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_request requests[BATCH_MAX];
+    unsigned count;
+    term raised;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!read_requests(env, limiter, argv[1], requests, &count, &raised)) {
+        return raised;
+    }
+    count_time(env, count);
+    return atom_ok;
+}
+
+/* (reference, requests, now_ns) -> an answer for each, in the same order */
+NIF(nif_check_many)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_request requests[BATCH_MAX];
+    tollgate_answer answers[BATCH_MAX];
+    unsigned count;
+    uint64_t now_ns;
+    term raised;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!get_u64(env, argv[2], &now_ns)) {
+        return bad_argument(env, "an instant is a whole number of nanoseconds, got: %.60T", argv[2]);
+    }
+    if (!read_requests(env, limiter, argv[1], requests, &count, &raised)) {
+        return raised;
+    }
+    tollgate_status status = tollgate_limiter_check_many_at(limiter->limiter, requests, count, now_ns, answers);
+    if (status != TOLLGATE_STATUS_OK) {
+        return failed(env, status, NULL);
+    }
+    term all = enif_make_list(env, 0);
+    for (unsigned at = count; at-- > 0;) {
+        const tollgate_answer *answer = &answers[at];
+        term made = answer->status == TOLLGATE_STATUS_OK
+            ? make_answer(env, limiter, answer->decision, tollgate_answer_remaining(answer), answer->retry_after_ns)
+            : failed(env, answer->status, NULL);
+        if (enif_is_exception(env, made)) {
+            return made;
+        }
+        all = enif_make_list_cell(env, made, all);
+    }
+    count_time(env, count);
+    return all;
+}

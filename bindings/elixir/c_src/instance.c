@@ -1,0 +1,337 @@
+/* Instances: a limiter and its clock, kept alive by the references to them. */
+
+#include "nif.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/*
+ * Unmapping takes about a millisecond for every 20 MB that were touched, and a
+ * destructor runs on a scheduler. So larger ones go to a thread.
+ */
+#define UNMAP_HERE_BYTES (1 << 20)
+
+static ErlNifResourceType *instances;
+
+static void *free_limiter(void *limiter)
+{
+    tollgate_limiter_free(limiter);
+    return NULL;
+}
+
+/* The thread may outlive the module: the library is linked never to be unloaded. */
+static bool free_elsewhere(tollgate_limiter *limiter)
+{
+    pthread_t thread;
+    pthread_attr_t detached;
+    if (pthread_attr_init(&detached) != 0) {
+        return false;
+    }
+    bool started = pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) == 0
+        && pthread_create(&thread, &detached, free_limiter, limiter) == 0;
+    pthread_attr_destroy(&detached);
+    return started;
+}
+
+static void drop(ErlNifEnv *env, void *object)
+{
+    (void)env;
+    instance *limiter = object;
+    uint64_t bytes = 0;
+    tollgate_clock_free(limiter->clock);
+    (void)tollgate_limiter_memory(limiter->limiter, &bytes);
+    if (bytes < UNMAP_HERE_BYTES || !free_elsewhere(limiter->limiter)) {
+        tollgate_limiter_free(limiter->limiter);
+    }
+}
+
+bool open_instances(ErlNifEnv *env)
+{
+    ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
+    instances = enif_open_resource_type(env, NULL, "instance", drop, flags, NULL);
+    return instances != NULL;
+}
+
+bool get_instance(ErlNifEnv *env, term given, instance **limiter)
+{
+    return enif_get_resource(env, given, instances, (void **)limiter);
+}
+
+bool find_lane(const instance *limiter, term channel, term tier, uint32_t *lane)
+{
+    for (uint32_t at = 0; at < limiter->lanes; at++) {
+        if (limiter->lane[at].tier == tier && limiter->lane[at].channel == channel) {
+            *lane = at;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool get_lane(ErlNifEnv *env, const instance *limiter, term given, uint32_t *lane)
+{
+    const term *pair;
+    int arity;
+    if (enif_get_uint(env, given, lane)) {
+        return true;
+    }
+    return enif_get_tuple(env, given, &arity, &pair) && arity == 2 && find_lane(limiter, pair[0], pair[1], lane);
+}
+
+bool read_agent(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, term *raised)
+{
+    if (!get_instance(env, argv[0], limiter)) {
+        return refuse(raised, bad_instance(env, argv[0]));
+    }
+    return enif_inspect_binary(env, argv[1], id) || refuse(raised, bad_agent(env, argv[1]));
+}
+
+/* An option by its name; false if the map lacks it. */
+static bool option(ErlNifEnv *env, term options, const char *name, term *value)
+{
+    return enif_get_map_value(env, options, enif_make_atom(env, name), value);
+}
+
+static bool read_clock(term given, int32_t *source)
+{
+    const struct {
+        term name;
+        int32_t source;
+    } known[] = {
+        {atom_automatic, TOLLGATE_TIME_SOURCE_AUTO}, {atom_os, TOLLGATE_TIME_SOURCE_OS},
+        {atom_coarse, TOLLGATE_TIME_SOURCE_COARSE}, {atom_boottime, TOLLGATE_TIME_SOURCE_BOOTTIME},
+        {atom_manual, TOLLGATE_TIME_SOURCE_MANUAL},
+    };
+    for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
+        if (known[at].name == given) {
+            *source = known[at].source;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* (policy, %{agents, on_full, id_hash, clock, whole_seconds}) -> reference */
+NIF(nif_new)
+{
+    (void)argc;
+    tollgate_limiter_options options = {.struct_size = sizeof options};
+    term agents, on_full, id_hash, clock_name, whole_seconds, raised;
+    int32_t source;
+    if (!option(env, argv[1], "agents", &agents) || !option(env, argv[1], "on_full", &on_full)
+        || !option(env, argv[1], "id_hash", &id_hash) || !option(env, argv[1], "clock", &clock_name)
+        || !option(env, argv[1], "whole_seconds", &whole_seconds)) {
+        return bad_argument(env, "an option is missing in %.200T", argv[1]);
+    }
+    if (!get_u64(env, agents, &options.agents) || options.agents == 0 || options.agents > TOLLGATE_AGENTS_MAX) {
+        return bad_argument(env, "agents has to be a whole number from 1 to %d, got: %.60T", TOLLGATE_AGENTS_MAX, agents);
+    }
+    if (!read_clock(clock_name, &source)) {
+        return bad_argument(env, "clock has to be :automatic, :os, :coarse, :boottime or :manual, got: %.60T", clock_name);
+    }
+    if (on_full != atom_evict && on_full != atom_deny) {
+        return bad_argument(env, "on_full has to be :evict or :deny, got: %.60T", on_full);
+    }
+    if (id_hash != atom_multilinear && id_hash != atom_siphash13) {
+        return bad_argument(env, "id_hash has to be :multilinear or :siphash13, got: %.60T", id_hash);
+    }
+    options.on_full = on_full == atom_deny ? TOLLGATE_ON_FULL_DENY : TOLLGATE_ON_FULL_EVICT;
+    options.id_hash = id_hash == atom_siphash13 ? TOLLGATE_ID_HASH_SIPHASH13 : TOLLGATE_ID_HASH_MULTILINEAR;
+
+    tollgate_policy *policy = NULL;
+    if (!read_policy(env, argv[0], &policy, &raised)) {
+        return raised;
+    }
+    tollgate_clock *clock = NULL;
+    tollgate_limiter *made = NULL;
+    tollgate_status status = tollgate_clock_new(source, &clock);
+    if (status == TOLLGATE_STATUS_OK) {
+        options.clock = clock;
+        status = tollgate_limiter_new(policy, &options, &made);
+    }
+    tollgate_policy_free(policy);
+    if (status != TOLLGATE_STATUS_OK) {
+        tollgate_clock_free(clock);
+        return failed(env, status, NULL);
+    }
+    instance *limiter = enif_alloc_resource(instances, sizeof *limiter);
+    memset(limiter, 0, sizeof *limiter);
+    limiter->limiter = made;
+    limiter->clock = clock;
+    limiter->whole_seconds = whole_seconds == atom_true;
+    term reference = enif_make_resource(env, limiter);
+    enif_release_resource(limiter);
+    return reference;
+}
+
+/* (reference, [{channel, tier}]): how Elixir calls the lanes, in their order. Once, by whoever made the instance. */
+NIF(nif_name_lanes)
+{
+    (void)argc;
+    instance *limiter;
+    term rest = argv[1], pair;
+    uint32_t lanes = 0;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (limiter->lanes != 0) {
+        return bad_argument(env, "the lanes are named already");
+    }
+    while (enif_get_list_cell(env, rest, &pair, &rest)) {
+        const term *names;
+        int arity;
+        if (lanes == TOLLGATE_LANES_MAX || !enif_get_tuple(env, pair, &arity, &names) || arity != 2
+            || !enif_is_atom(env, names[0]) || !enif_is_atom(env, names[1])) {
+            return bad_argument(env, "lanes are named by pairs of atoms, got: %.60T", pair);
+        }
+        limiter->lane[lanes].channel = names[0];
+        limiter->lane[lanes].tier = names[1];
+        lanes++;
+    }
+    limiter->lanes = lanes;
+    return atom_ok;
+}
+
+/* (reference) -> [{name, limit}], the policy's lanes in their order */
+NIF(nif_lanes)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_policy *policy = NULL;
+    uint32_t count = 0;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    tollgate_status status = tollgate_limiter_policy(limiter->limiter, &policy);
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_policy_lane_count(policy, &count);
+    }
+    term lanes = enif_make_list(env, 0);
+    for (uint32_t lane = count; status == TOLLGATE_STATUS_OK && lane-- > 0;) {
+        char name[TOLLGATE_LANE_NAME_BYTES_MAX + 1], limit[256];
+        size_t name_length, limit_length;
+        status = tollgate_policy_lane_name(policy, lane, name, sizeof name, &name_length);
+        if (status == TOLLGATE_STATUS_OK) {
+            status = tollgate_policy_limit(policy, lane, limit, sizeof limit, &limit_length);
+        }
+        if (status == TOLLGATE_STATUS_OK) {
+            term pair = enif_make_tuple2(env, make_text(env, name, name_length), make_text(env, limit, limit_length));
+            lanes = enif_make_list_cell(env, pair, lanes);
+        }
+    }
+    tollgate_policy_free(policy);
+    return status == TOLLGATE_STATUS_OK ? lanes : failed(env, status, NULL);
+}
+
+/* (reference) -> bytes reserved */
+NIF(nif_memory)
+{
+    (void)argc;
+    instance *limiter;
+    uint64_t bytes;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    tollgate_status status = tollgate_limiter_memory(limiter->limiter, &bytes);
+    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, bytes) : failed(env, status, NULL);
+}
+
+/* (reference) -> {agents, records, claims, idle_evictions, lossy_evictions, retries} */
+NIF(nif_stats)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_stats stats = {.struct_size = sizeof stats};
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    tollgate_status status = tollgate_limiter_stats(limiter->limiter, &stats);
+    if (status != TOLLGATE_STATUS_OK) {
+        return failed(env, status, NULL);
+    }
+    return enif_make_tuple6(env, enif_make_uint64(env, stats.agents), enif_make_uint64(env, stats.records),
+        enif_make_uint64(env, stats.claims), enif_make_uint64(env, stats.idle_evictions),
+        enif_make_uint64(env, stats.lossy_evictions), enif_make_uint64(env, stats.retries));
+}
+
+/* (reference, idle_for_ns) -> how many agents were swept */
+NIF(nif_sweep)
+{
+    (void)argc;
+    instance *limiter;
+    uint64_t idle_for_ns, swept;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!get_u64(env, argv[1], &idle_for_ns)) {
+        return bad_argument(env, "the idle time has to be a whole number of nanoseconds, got: %.60T", argv[1]);
+    }
+    tollgate_status status = tollgate_limiter_sweep(limiter->limiter, idle_for_ns, &swept);
+    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, swept) : failed(env, status, NULL);
+}
+
+/* (reference) -> nanoseconds on the instance's clock */
+NIF(nif_now)
+{
+    (void)argc;
+    instance *limiter;
+    uint64_t now_ns;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    tollgate_status status = tollgate_limiter_now(limiter->limiter, &now_ns);
+    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, now_ns) : failed(env, status, NULL);
+}
+
+/* (reference) -> what its clock reads */
+NIF(nif_clock_source)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_time_source source;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    tollgate_status status = tollgate_clock_source(limiter->clock, &source);
+    if (status != TOLLGATE_STATUS_OK) {
+        return failed(env, status, NULL);
+    }
+    switch (source) {
+    case TOLLGATE_TIME_SOURCE_TSC: return atom_tsc;
+    case TOLLGATE_TIME_SOURCE_COARSE: return atom_coarse;
+    case TOLLGATE_TIME_SOURCE_BOOTTIME: return atom_boottime;
+    case TOLLGATE_TIME_SOURCE_MANUAL: return atom_manual;
+    default: return atom_os;
+    }
+}
+
+static term move_clock(ErlNifEnv *env, const term argv[], tollgate_status (*move)(tollgate_clock *, uint64_t))
+{
+    instance *limiter;
+    uint64_t ns;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!get_u64(env, argv[1], &ns)) {
+        return bad_argument(env, "a clock is moved by a whole number of nanoseconds, got: %.60T", argv[1]);
+    }
+    tollgate_status status = move(limiter->clock, ns);
+    if (status == TOLLGATE_STATUS_NOT_MANUAL) {
+        return bad_argument(env, "only an instance that was started with clock: :manual has a clock that can be moved");
+    }
+    return status == TOLLGATE_STATUS_OK ? atom_ok : failed(env, status, NULL);
+}
+
+/* (reference, by_ns) */
+NIF(nif_advance_clock)
+{
+    (void)argc;
+    return move_clock(env, argv, tollgate_clock_advance);
+}
+
+/* (reference, now_ns) */
+NIF(nif_set_clock)
+{
+    (void)argc;
+    return move_clock(env, argv, tollgate_clock_set);
+}

@@ -1,0 +1,75 @@
+/* The table of functions, and what happens when the library is loaded. */
+
+#include "nif.h"
+
+/* Costs nothing but the call: the floor of the bench. */
+NIF(nif_nothing)
+{
+    (void)env;
+    (void)argc;
+    (void)argv;
+    return atom_ok;
+}
+
+#ifdef TOLLGATE_TEST_HOOKS
+void tollgate_test_panic_next(void);
+
+/* The next call into the limiter panics inside. Only the tests' library has this. */
+static NIF(nif_panic_next)
+{
+    (void)env;
+    (void)argc;
+    (void)argv;
+    tollgate_test_panic_next();
+    return atom_ok;
+}
+#endif
+
+/*
+ * What walks all records runs on a dirty scheduler, since it may take longer
+ * than a millisecond. Nothing on the way of a check does: going there and back
+ * costs a hundred checks.
+ */
+static ErlNifFunc functions[] = {
+    {"new", 2, nif_new, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"name_lanes", 2, nif_name_lanes, 0},
+    {"lanes", 1, nif_lanes, 0},
+    {"memory", 1, nif_memory, 0},
+    {"stats", 1, nif_stats, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"sweep", 2, nif_sweep, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"now", 1, nif_now, 0},
+    {"clock_source", 1, nif_clock_source, 0},
+    {"advance_clock", 2, nif_advance_clock, 0},
+    {"set_clock", 2, nif_set_clock, 0},
+    {"nothing", 0, nif_nothing, 0},
+    {"check", 4, nif_check, 0},
+    {"check", 5, nif_check, 0},
+    {"check_many", 3, nif_check_many, 0},
+    {"readable", 2, nif_readable, 0},
+    {"verdict", 5, nif_verdict, 0},
+    {"status", 3, nif_status, 0},
+    {"refund", 4, nif_refund, 0},
+    {"reset", 2, nif_reset, 0},
+    {"reset_lane", 3, nif_reset_lane, 0},
+    {"forget", 2, nif_forget, 0},
+#ifdef TOLLGATE_TEST_HOOKS
+    {"panic_next", 0, nif_panic_next, 0},
+#endif
+};
+
+static int load(ErlNifEnv *env, void **private_data, term info)
+{
+    (void)private_data;
+    (void)info;
+    make_atoms(env);
+    return open_instances(env) ? 0 : 1;
+}
+
+/* The module is loaded over itself: the instances of the old code go on under the new. */
+static int upgrade(ErlNifEnv *env, void **private_data, void **old_private_data, term info)
+{
+    (void)old_private_data;
+    return load(env, private_data, info);
+}
+
+ERL_NIF_INIT(Elixir.Tollgate.Native, functions, load, NULL, upgrade, NULL)

@@ -1,0 +1,43 @@
+defmodule Tollgate.Native do
+  @moduledoc false
+  # The functions of the NIF, c_src/nif.c, and nothing else. A `reference` is
+  # an instance; a `lane` is its number or `{channel, tier}`; spans and instants
+  # are nanoseconds, or `:infinity` where there is no end.
+
+  @on_load :load
+
+  # Public, since a module that is loaded over itself calls it again.
+  @doc false
+  def load do
+    name = Application.get_env(:tollgate, :nif, "tollgate_nif")
+    :erlang.load_nif(:filename.join(:code.priv_dir(:tollgate), String.to_charlist(name)), 0)
+  end
+
+  def new(_policy, _options), do: :erlang.nif_error(:not_loaded)
+  def name_lanes(_reference, _pairs), do: :erlang.nif_error(:not_loaded)
+  def lanes(_reference), do: :erlang.nif_error(:not_loaded)
+  def memory(_reference), do: :erlang.nif_error(:not_loaded)
+  def stats(_reference), do: :erlang.nif_error(:not_loaded)
+  def sweep(_reference, _idle_for_ns), do: :erlang.nif_error(:not_loaded)
+
+  def now(_reference), do: :erlang.nif_error(:not_loaded)
+  def clock_source(_reference), do: :erlang.nif_error(:not_loaded)
+  def advance_clock(_reference, _by_ns), do: :erlang.nif_error(:not_loaded)
+  def set_clock(_reference, _now_ns), do: :erlang.nif_error(:not_loaded)
+
+  def nothing, do: :erlang.nif_error(:not_loaded)
+  def check(_reference, _agent, _channel, _tier), do: :erlang.nif_error(:not_loaded)
+  def check(_reference, _agent, _channel, _tier, _cost), do: :erlang.nif_error(:not_loaded)
+  def check_many(_reference, _requests, _now_ns), do: :erlang.nif_error(:not_loaded)
+  def readable(_reference, _requests), do: :erlang.nif_error(:not_loaded)
+  def verdict(_reference, _agent, _lane, _cost, _now_ns), do: :erlang.nif_error(:not_loaded)
+
+  def status(_reference, _agent, _lane), do: :erlang.nif_error(:not_loaded)
+  def refund(_reference, _agent, _lane, _cost), do: :erlang.nif_error(:not_loaded)
+  def reset(_reference, _agent), do: :erlang.nif_error(:not_loaded)
+  def reset_lane(_reference, _agent, _lane), do: :erlang.nif_error(:not_loaded)
+  def forget(_reference, _agent), do: :erlang.nif_error(:not_loaded)
+
+  # Only in the library that the tests build: see test/crash_test.exs.
+  def panic_next, do: :erlang.nif_error(:not_loaded)
+end
