@@ -11,11 +11,11 @@
 
 mod common;
 
-use common::{ALLOWED, DENIED, Id, LockedMap, MANY, criterion, id, limiter, stream};
+use common::{ALLOWED, DENIED, Id, LockedMap, MANY, criterion, id, limiter, limiter_with, stream};
 use criterion::Criterion;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tollgate::{Clock, LaneId, Tick};
+use tollgate::{Clock, LaneId, Sight, Tick};
 
 fn clocks() -> [(&'static str, Clock); 3] {
     [("auto", Clock::auto()), ("os", Clock::os()), ("coarse", Clock::coarse())]
@@ -68,6 +68,30 @@ fn ours(criterion: &mut Criterion, name: &str, agents: usize, ids: &[Id], lane: 
     group.finish();
 }
 
+/// What it costs to be watched, beside the same checks that nobody watches.
+fn watched(criterion: &mut Criterion) {
+    let hot = [id(0); 1_024];
+    for (what, lane) in [("allowed", ALLOWED), ("denied", DENIED)] {
+        let mut group = criterion.benchmark_group(format!("sight, hot, {what}"));
+        for (name, sight) in [("off", None), ("on", Some(Sight::new()))] {
+            let limiter = limiter_with(1, Clock::auto(), &hot, sight);
+            let mut ids = hot.iter().cycle().map(black_box);
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| ids.next().map(|id| limiter.check(id.as_slice(), lane)));
+            });
+            let mut ids = hot.iter().cycle().map(black_box);
+            let mut now = limiter.now().as_nanos();
+            group.bench_function(format!("{name}, own now"), |bencher| {
+                bencher.iter(|| {
+                    now += 20;
+                    ids.next().map(|id| limiter.check_at(id.as_slice(), lane, 1, Tick::from_nanos(now)))
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
 fn main() {
     let mut criterion = criterion();
     floor(&mut criterion);
@@ -76,5 +100,6 @@ fn main() {
     ours(&mut criterion, "hot, denied", 1, &hot, DENIED, false);
     ours(&mut criterion, "1,000 agents", 1_000, &stream(1_000), ALLOWED, true);
     ours(&mut criterion, "1 M agents", MANY, &stream(MANY), ALLOWED, true);
+    watched(&mut criterion);
     criterion.final_summary();
 }

@@ -2,16 +2,18 @@
 //!
 //! One agent with an id of 16 bytes, whose record is in cache. The modes are
 //! `loop` (everything around the check and no check), `allowed-now` and
-//! `denied-now` (at the caller's own `now`), `allowed-auto` and `denied-auto`
-//! (with the default clock). Start-up and the first contact cancel when the
+//! `denied-now` (at the caller's own `now`), `allowed-watched` and
+//! `denied-watched` (the same with everything counted), `allowed-auto` and
+//! `denied-auto` (with the default clock). Start-up and the first contact cancel when the
 //! counts of two runs are subtracted; `tests/instructions.rs` does that.
 //! Without arguments it makes a thousand checks in every mode.
 
 use std::hint::black_box;
-use tollgate::{Clock, LaneId, Limit, Limiter, ManualClock, Policy, Tick};
+use tollgate::{Clock, LaneId, Limit, Limiter, ManualClock, Policy, Sight, Tick};
 
 const AGENT: &[u8; 16] = b"agent-0000012345";
-const MODES: [&str; 5] = ["loop", "allowed-now", "denied-now", "allowed-auto", "denied-auto"];
+const MODES: [&str; 7] =
+    ["loop", "allowed-now", "denied-now", "allowed-watched", "denied-watched", "allowed-auto", "denied-auto"];
 
 /// The lane whose limit is never reached here.
 const ALLOWED: LaneId = LaneId::new(2);
@@ -19,13 +21,14 @@ const ALLOWED: LaneId = LaneId::new(2);
 const DENIED: LaneId = LaneId::new(5);
 
 /// Six lanes, and the agent known, with its denied lane exhausted.
-fn limiter(clock: impl Into<Clock>) -> Limiter {
+fn limiter(clock: impl Into<Clock>, sight: Option<Sight>) -> Limiter {
     let plenty = Limit::per_second(1_000_000).burst(u64::from(u32::MAX));
     let policy = ["ws/light", "ws/heavy", "http/light", "http/heavy", "api/light"]
         .into_iter()
         .fold(Policy::builder(), |policy, lane| policy.lane(lane, plenty))
         .lane("api/heavy", Limit::per_day(1));
     let limiter = Limiter::builder(policy.build().expect("a valid policy")).agents(1).clock(clock);
+    let limiter = if let Some(sight) = sight { limiter.sight(sight) } else { limiter };
     let limiter = limiter.build().expect("a small slab");
     assert!(allows(&limiter, DENIED));
     limiter
@@ -72,14 +75,15 @@ fn run(mode: &str, count: u64) {
     let limiter = match mode {
         "loop" => return bare(count),
         // No clock is read in the loop, so none is set up.
-        "allowed-now" | "denied-now" => limiter(ManualClock::new()),
-        "allowed-auto" | "denied-auto" => limiter(Clock::auto()),
+        "allowed-now" | "denied-now" => limiter(ManualClock::new(), None),
+        "allowed-watched" | "denied-watched" => limiter(ManualClock::new(), Some(Sight::new())),
+        "allowed-auto" | "denied-auto" => limiter(Clock::auto(), None),
         _ => unreachable!("{mode:?} is none of {MODES:?}"),
     };
-    if mode.ends_with("now") {
-        at_own_now(&limiter, lane, count)
-    } else {
+    if mode.ends_with("auto") {
         at_its_clock(&limiter, lane, count)
+    } else {
+        at_own_now(&limiter, lane, count)
     }
     // What was counted is what the mode says.
     assert_eq!(allows(&limiter, lane), lane == ALLOWED, "{mode}");

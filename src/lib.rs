@@ -85,6 +85,7 @@ mod policy;
 mod prefetch;
 mod process;
 mod record;
+mod sight;
 mod slab;
 mod sync;
 
@@ -107,6 +108,7 @@ pub use policy::{
     Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy, PolicyBuilder,
     PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,
 };
+pub use sight::{AgentView, LaneCounts, LaneView, Sight, Snapshot, UsageLevel};
 pub use slab::{IdHash, OnFull};
 
 #[cfg(doctest)]

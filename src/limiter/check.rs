@@ -45,7 +45,7 @@ impl Limiter {
     /// See [`check_at`](Limiter::check_at).
     #[inline(always)]
     pub fn check(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, 1, || self.clock.now())
+        self.check_with(agent.as_ref(), lane, 1, None, None)
     }
 
     /// May the agent spend `cost` tokens now? Charges all of them or none.
@@ -55,7 +55,7 @@ impl Limiter {
     /// See [`check_at`](Limiter::check_at).
     #[inline(always)]
     pub fn check_cost(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, cost, || self.clock.now())
+        self.check_with(agent.as_ref(), lane, cost, None, None)
     }
 
     /// May the agent spend `cost` tokens at `now`?
@@ -72,7 +72,7 @@ impl Limiter {
     /// the agent is new and no record is free for it. An error charges nothing.
     #[inline(always)]
     pub fn check_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, cost, || now)
+        self.check_with(agent.as_ref(), lane, cost, None, Some(now))
     }
 
     /// Answers a batch as if its requests were checked one by one, in order,
@@ -146,9 +146,7 @@ impl Limiter {
     /// ```
     #[inline(always)]
     pub fn check_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
-        self.limits.check_plan(plan)?;
-        self.check_hashed(hash, Ask { lane, cost, stand_in: Some(plan) }, || self.clock.now())
+        self.check_with(agent.as_ref(), lane, cost, Some(plan), None)
     }
 
     /// As [`check_as`](Limiter::check_as), at `now`.
@@ -165,22 +163,45 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Verdict, Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
-        self.limits.check_plan(plan)?;
-        self.check_hashed(hash, Ask { lane, cost, stand_in: Some(plan) }, || now)
+        self.check_with(agent.as_ref(), lane, cost, Some(plan), Some(now))
     }
 
-    /// Checks at the instant that `now` tells once the record is found: a
-    /// counter register may keep the processor from looking ahead, and then
-    /// it is best read with everything else at hand.
+    /// Checks at `now`, or else at the clock's time. That is read once the
+    /// record is found: a counter register may keep the processor from looking
+    /// ahead, and then it is best read with everything else at hand.
+    ///
+    /// One comparison tells both whether the lane exists and whether anybody
+    /// watches, so not to be watched costs nothing.
     #[inline(always)]
-    fn check_with(&self, agent: &[u8], lane: LaneId, cost: u64, now: impl FnOnce() -> Tick) -> Result<Verdict, Error> {
-        let hash = self.hash(agent, lane)?;
-        self.check_hashed(hash, Ask { lane, cost, stand_in: None }, now)
+    fn check_with(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Option<Tick>,
+    ) -> Result<Verdict, Error> {
+        if lane.index() >= self.unwatched_lanes {
+            return self.check_watched(agent, lane, cost, stand_in, now);
+        }
+        let hash = self.hash_id(agent)?;
+        if let Some(plan) = stand_in {
+            self.limits.check_plan(plan)?;
+        }
+        self.check_hashed(hash, Ask { lane, cost, stand_in }, now)
+    }
+
+    /// Checks what every call brings, and finds the agent's place.
+    #[inline(always)]
+    pub(super) fn hash_ask(&self, agent: &[u8], ask: &Ask) -> Result<AgentHash, Error> {
+        let hash = self.hash(agent, ask.lane)?;
+        ask.stand_in.map_or(Ok(()), |plan| self.limits.check_plan(plan))?;
+        Ok(hash)
     }
 
     #[inline(always)]
-    pub(super) fn check_hashed(&self, hash: AgentHash, ask: Ask, now: impl FnOnce() -> Tick) -> Result<Verdict, Error> {
+    pub(super) fn check_hashed(&self, hash: AgentHash, ask: Ask, now: Option<Tick>) -> Result<Verdict, Error> {
+        let now = || now.unwrap_or_else(|| self.clock.now());
         let Some(found) = self.slab.find_at_home(hash) else {
             return self.check_slowly(hash, ask, now());
         };
@@ -216,7 +237,8 @@ impl Limiter {
         }
         for ((request, answer), hash) in requests.iter().zip(answers).zip(hashes) {
             let ask = Ask { lane: request.lane, cost: request.cost, stand_in: None };
-            *answer = hash.and_then(|hash| self.check_hashed(hash, ask, || now));
+            *answer = hash.and_then(|hash| self.check_hashed(hash, ask, Some(now)));
+            self.note_answer(ask.lane, answer);
         }
     }
 

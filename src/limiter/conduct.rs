@@ -109,14 +109,17 @@ impl Limiter {
     }
 
     fn admit_with(&self, agent: &[u8], ask: Ask, now: Tick) -> Result<Admission, Error> {
-        let hash = self.hash(agent, ask.lane)?;
-        if let Some(plan) = ask.stand_in {
-            self.limits.check_plan(plan)?;
-        }
+        let admission = self.admit_unwatched(agent, ask, now);
+        self.note_answer(ask.lane, &admission.map(|admission| admission.verdict));
+        admission
+    }
+
+    fn admit_unwatched(&self, agent: &[u8], ask: Ask, now: Tick) -> Result<Admission, Error> {
+        let hash = self.hash_ask(agent, &ask)?;
         let rules = self.limits.conduct();
         let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
         let verdict = if block.is_zero() {
-            self.check_hashed(hash, ask, || now)?
+            self.check_hashed(hash, ask, Some(now))?
         } else {
             let look = |limit, word| Outcome { next: None, answer: bucket::step(word, now, limit, ask.cost).answer };
             let charge = self.change(hash, ask.stand_in, ask.lane, look);

@@ -6,6 +6,7 @@
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them
 //! - `registry.rs`: who has an assignment
+//! - `sight.rs`: counts, and how agents stand
 
 mod action;
 mod check;
@@ -13,6 +14,7 @@ mod conduct;
 mod control;
 mod look;
 mod registry;
+mod sight;
 
 pub use action::ActionLane;
 pub use check::Request;
@@ -27,6 +29,7 @@ use crate::lane::table::LimitTable;
 use crate::policy::unknown::UnknownActions;
 use crate::policy::{LaneId, PlanId, Policy};
 use crate::record::tag::Row;
+use crate::sight::{Sight, Watch};
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
 use crate::slab::{Geometry, OnFull, Slab};
 use control::ControlLock;
@@ -65,6 +68,10 @@ pub struct Limiter {
     /// What `control` has put in force, for those who must not wait for it.
     policy: RwLock<Arc<Policy>>,
     unknown_actions: UnknownActions,
+    /// Lanes whose checks nobody watches: all of them, or none.
+    unwatched_lanes: usize,
+    /// In a box, so that a limiter without it is no larger for it.
+    watch: Option<Box<Watch>>,
 }
 
 /// What a limiter holds and has seen.
@@ -96,6 +103,7 @@ pub struct LimiterBuilder {
     clock: Option<Clock>,
     on_full: OnFull,
     hash: IdHash,
+    sight: Option<Sight>,
 }
 
 impl LimiterBuilder {
@@ -129,6 +137,16 @@ impl LimiterBuilder {
         self
     }
 
+    /// Remembers what it does; nothing of it if this is not called. See
+    /// [`snapshot`](Limiter::snapshot).
+    ///
+    /// Then a check costs some nanoseconds more. No stream of ids or threads
+    /// makes it take more memory than it takes from the start.
+    pub fn sight(mut self, sight: Sight) -> Self {
+        self.sight = Some(sight);
+        self
+    }
+
     /// Reserves the memory.
     ///
     /// # Errors
@@ -149,6 +167,7 @@ impl LimiterBuilder {
         let limits = LimitTable::new(&self.policy).map_err(|bytes| BuildError::Memory { bytes })?;
         let clock = self.clock.unwrap_or_else(Clock::auto);
         let policy = Arc::new(self.policy);
+        let lanes = limits.lanes();
         Ok(Limiter {
             slab,
             limits,
@@ -158,6 +177,8 @@ impl LimiterBuilder {
             control: ControlLock::new(Arc::clone(&policy)),
             policy: RwLock::new(policy),
             unknown_actions: UnknownActions::default(),
+            unwatched_lanes: if self.sight.is_some() { 0 } else { lanes },
+            watch: self.sight.map(|sight| Box::new(Watch::new(&sight, lanes))),
         })
     }
 }
@@ -171,6 +192,7 @@ impl Limiter {
             clock: None,
             on_full: OnFull::default(),
             hash: IdHash::default(),
+            sight: None,
         }
     }
 
@@ -227,6 +249,11 @@ impl Limiter {
         if lane.index() >= lanes {
             return Err(Error::UnknownLane { lane: lane.number(), lanes: lanes as u32 });
         }
+        self.hash_id(agent)
+    }
+
+    #[inline]
+    fn hash_id(&self, agent: &[u8]) -> Result<AgentHash, Error> {
         match self.slab.hash_short(agent) {
             Some(hash) => Ok(hash),
             None => self.hash_any(agent),

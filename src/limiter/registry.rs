@@ -56,6 +56,15 @@ pub(super) struct Registered {
     pub(super) entry: Entry,
 }
 
+/// How many agents have what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// An entry.
+    pub(super) assigned: u64,
+    pub(super) overridden: u64,
+    pub(super) exempt: u64,
+}
+
 type Shard = BTreeMap<AgentHash, Registered>;
 
 /// Every agent with an assignment.
@@ -112,6 +121,24 @@ impl Registry {
             self.entries.store(entries, Ordering::Relaxed);
         });
         row
+    }
+
+    /// How many agents have what. Reads every entry, and copies none.
+    pub(super) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        if peek(&self.entries) == 0 {
+            return tally;
+        }
+        for shard in &self.shards {
+            unforked(|| {
+                for Registered { entry, .. } in lock(shard).values() {
+                    tally.assigned += 1;
+                    tally.exempt += u64::from(entry.exempt);
+                    tally.overridden += u64::from(!entry.overrides.is_empty());
+                }
+            });
+        }
+        tally
     }
 
     /// Every agent with an entry, in the order of the ids.

@@ -57,6 +57,11 @@ impl UnknownActions {
         }
     }
 
+    /// How many unknown actions arrived.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
     /// What was counted so far.
     pub(crate) fn snapshot(&self) -> UnknownActionsSnapshot {
         // For writing, so that nobody is counting meanwhile.

@@ -13,6 +13,7 @@ mod kept;
 mod lanes;
 mod memory;
 mod plans;
+mod sight;
 mod time;
 
 use std::time::Duration;
