@@ -24,8 +24,11 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// An error at these bytes of the text. A place past the end is the end.
-    pub(super) fn new(text: &str, at: Range<usize>, message: String) -> Self {
+    /// An error at these bytes of the text, for whoever reads more of a policy
+    /// file than [`Policy::from_toml`](crate::Policy::from_toml) does. A place
+    /// past the end is the end.
+    #[must_use]
+    pub fn new(text: &str, at: Range<usize>, message: String) -> Self {
         let start = (0..=at.start.min(text.len())).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(0);
         let (before, after) = text.split_at(start);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

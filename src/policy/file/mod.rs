@@ -50,7 +50,8 @@ impl Policy {
     /// the limits that the file names, another one is added after those of the
     /// preset, and an action moves to the lane that the file names. A new name
     /// that is one letter off one of the preset's is taken for a slip and
-    /// refused.
+    /// refused. A table `server` is for the server that reads the same file,
+    /// and not looked at.
     ///
     /// # Errors
     ///

@@ -20,8 +20,18 @@ use toml::de::{DeString, DeTable, DeValue};
 pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
-const KEYS: [&str; 8] =
-    ["preset", "warn_below_percent", "on_change", "unknown_actions_to", "lanes", "plans", "actions", "conduct"];
+/// The last one is for the server that reads the same file, and not looked at here.
+const KEYS: [&str; 9] = [
+    "preset",
+    "warn_below_percent",
+    "on_change",
+    "unknown_actions_to",
+    "lanes",
+    "plans",
+    "actions",
+    "conduct",
+    "server",
+];
 const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "coalesce", "enforce_wait"];
 /// What to do about `ws/light = ...` and `ws.light = ...`.
 const QUOTED: &str = "a name like \"ws/light\" stands in quotes";

@@ -1,0 +1,78 @@
+//! What all requests share.
+
+use crate::auth::Keys;
+use crate::control::Control;
+use crate::error::StartError;
+use crate::settings::Settings;
+use crate::source::Source;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::SystemTime;
+use tollgate::{Clock, Limiter};
+
+/// A limiter and everything that is needed to serve it.
+pub struct App {
+    limiter: Arc<Limiter>,
+    settings: Settings,
+    keys: Keys,
+    made_up_token: Option<String>,
+    control: Control,
+    is_draining: AtomicBool,
+}
+
+impl App {
+    /// Builds the limiter and takes up what the state directory keeps.
+    ///
+    /// `clock` is for tests; `None` is the machine's.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the policy, the settings or the state.
+    pub fn new(settings: Settings, source: Source, clock: Option<Clock>) -> Result<Self, StartError> {
+        let (keys, made_up_token) = Keys::new(&settings)?;
+        let (control, limiter) = Control::start(source, &settings, clock)?;
+        Ok(Self { limiter, keys, made_up_token, control, settings, is_draining: AtomicBool::new(false) })
+    }
+
+    /// The limiter.
+    #[must_use]
+    pub fn limiter(&self) -> &Arc<Limiter> {
+        &self.limiter
+    }
+
+    /// How it runs.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The admin token, if it was made up.
+    #[must_use]
+    pub fn made_up_token(&self) -> Option<&str> {
+        self.made_up_token.as_deref()
+    }
+
+    /// What an operator changes at run time.
+    #[must_use]
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Says from now on that it is not ready.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
+    }
+
+    /// The wall clock, for moments that are told. No limit depends on it.
+    pub(crate) fn wall_clock(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}

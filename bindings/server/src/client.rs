@@ -1,0 +1,82 @@
+//! A plain HTTP client over one connection, for the commands and the tests.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+
+/// How much of an answer is read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// One connection to a server.
+pub struct Client {
+    sender: SendRequest<Full<Bytes>>,
+    host: String,
+}
+
+/// An answer that has arrived.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// Why there is no answer.
+pub type ClientError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Client {
+    /// Connects to an address.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens there.
+    pub async fn connect(address: SocketAddr) -> Result<Self, ClientError> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Self::over(stream, address.to_string()).await
+    }
+
+    /// Speaks over a connection to a host of this name.
+    ///
+    /// # Errors
+    ///
+    /// The connection is closed.
+    pub async fn over(stream: TcpStream, host: String) -> Result<Self, ClientError> {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Self { sender, host })
+    }
+
+    /// Sends a request and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke off, or something is no request.
+    pub async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, ClientError> {
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            request = request.header("host", &self.host);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.sender.ready().await?;
+        let response = self.sender.send_request(request.body(Full::new(body.into()))?).await?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+        Ok(Answer { status: parts.status, headers: parts.headers, body })
+    }
+}

@@ -1,0 +1,55 @@
+//! `tollgate check-config`.
+
+use super::say;
+use crate::error::StartError;
+use crate::source::Source;
+use std::path::PathBuf;
+use tollgate::Policy;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The policy file
+    #[arg(value_name = "FILE", default_value = "tollgate.toml")]
+    file: PathBuf,
+}
+
+impl Arguments {
+    pub(super) fn run(self) -> Result<(), StartError> {
+        let (policy, settings) = Source::File(self.file.clone()).read()?;
+        if !settings.listen.ip().is_loopback() && settings.admin_token.is_none() {
+            say(
+                "note: it listens on more than loopback, so it needs TOLLGATE_ADMIN_TOKEN or admin_token_file to start",
+            );
+        }
+        say(&format!("{} makes sense.\n\n{}", self.file.display(), table(&policy)));
+        Ok(())
+    }
+}
+
+/// The limits by lane and plan.
+fn table(policy: &Policy) -> String {
+    let plans: Vec<_> = policy.plans().collect();
+    let mut rows =
+        vec![std::iter::once("lane").chain(plans.iter().map(|(_, name)| *name)).map(str::to_owned).collect()];
+    for (lane, name) in policy.lanes() {
+        let limits = plans.iter().map(|(plan, _)| match policy.plan_limit(*plan, lane) {
+            Some(limit) => limit.to_string(),
+            None => String::new(),
+        });
+        rows.push(std::iter::once(name.to_owned()).chain(limits).collect::<Vec<_>>());
+    }
+    columns(&rows)
+}
+
+/// Rows as aligned text.
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let width = |column: usize| rows.iter().map(|row| cell(row, column)).max().unwrap_or(0);
+    let widths: Vec<_> = (0..count).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}

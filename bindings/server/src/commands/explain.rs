@@ -1,0 +1,120 @@
+//! `tollgate explain`.
+
+use super::check_config::columns;
+use super::{runtime, say};
+use crate::client::Client;
+use crate::error::StartError;
+use crate::id;
+use crate::settings::PORT;
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The agent's id
+    agent: String,
+    /// The server's address
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
+    server: SocketAddr,
+}
+
+impl Arguments {
+    /// With TOLLGATE_ADMIN_TOKEN it also tells what was decided about the agent.
+    pub(super) fn run(self) -> Result<(), StartError> {
+        let document = runtime()?.block_on(self.ask())?;
+        say(&text(&document));
+        Ok(())
+    }
+
+    async fn ask(&self) -> Result<Value, StartError> {
+        let server = self.server;
+        let failed = |error: &dyn std::fmt::Display| {
+            StartError::new(format!("cannot ask http://{server}: {error}; is it running? --server names another"))
+        };
+        let authorization = std::env::var("TOLLGATE_ADMIN_TOKEN").ok().map(|token| format!("Bearer {token}"));
+        let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
+        let path = format!("/v1/agents/{}", id::to_segment(self.agent.as_bytes()));
+        let answer = tokio::time::timeout(Duration::from_secs(10), async {
+            Client::connect(server).await?.send("GET", &path, &headers, "").await
+        });
+        let answer = answer.await.map_err(|_| failed(&"no answer within 10 s"))?.map_err(|error| failed(&error))?;
+        let document: Value = serde_json::from_slice(&answer.body).map_err(|error| failed(&error))?;
+        if !answer.status.is_success() {
+            let detail = document["detail"].as_str().unwrap_or_default();
+            return Err(StartError::new(format!("http://{server} answers {}: {detail}", answer.status)));
+        }
+        Ok(document)
+    }
+}
+
+/// The document in words.
+fn text(document: &Value) -> String {
+    let agent = match &document["agent"] {
+        Value::String(agent) => agent.escape_debug().to_string(),
+        other => other.to_string(),
+    };
+    if document["exempt"] == true {
+        return format!("{agent} is exempt: no limit applies to it.");
+    }
+    let mut rows =
+        vec![["lane", "limit", "left", "used", "next token in", "full again in"].map(str::to_owned).to_vec()];
+    for lane in document["lanes"].as_array().into_iter().flatten() {
+        let own = document["overrides"].get(lane["lane"].as_str().unwrap_or_default()).is_some();
+        rows.push(vec![
+            plain(&lane["lane"]),
+            format!("{}{}", plain(&lane["limit"]), if own { " (its own)" } else { "" }),
+            format!("{} of {}", lane["remaining"], lane["capacity"]),
+            format!("{} %", lane["used_percent"]),
+            seconds(&lane["next_in_ms"]),
+            seconds(&lane["full_in_ms"]),
+        ]);
+    }
+    let mut text = format!("{agent}\n\n{}", columns(&rows));
+    if let Some(violations) = document.get("violations") {
+        let plan = document["plan"].as_str().unwrap_or("default (none was assigned)");
+        text.push_str(&format!("\n\nplan: {plan}"));
+        text.push_str(&format!(
+            "\nviolations: {} in a row, {} in the window; {}",
+            violations["in_a_row"],
+            violations["in_window"],
+            if document["rate_limited"] == true { "rate limited: give it no new work" } else { "not rate limited" }
+        ));
+    } else {
+        text.push_str("\n\nWith TOLLGATE_ADMIN_TOKEN set: its plan, its own limits, its violations.");
+    }
+    text
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().unwrap_or("none").to_owned()
+}
+
+fn seconds(ms: &Value) -> String {
+    match ms.as_u64() {
+        None | Some(0) => "-".to_owned(),
+        Some(ms) => format!("{:?}", Duration::from_millis(ms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_document_reads_as_a_table() {
+        let lane = json!({"lane": "http/heavy", "limit": "10/minute burst 5", "capacity": 5, "remaining": 2,
+            "used_percent": 60, "next_in_ms": 1500, "full_in_ms": 13_500});
+        let violations = json!({"in_a_row": 2, "in_window": 3});
+        let document = json!({"agent": "a\u{1b}", "exempt": false, "lanes": [lane], "plan": "pro",
+            "overrides": {"http/heavy": "10/minute burst 5"}, "rate_limited": true, "violations": violations});
+        let text = text(&document);
+        assert!(text.starts_with("a\\u{1b}\n\nlane        limit"), "{text}");
+        assert!(text.contains("http/heavy  10/minute burst 5 (its own)  2 of 5  60 %  1.5s           13.5s"), "{text}");
+        assert!(
+            text.ends_with("plan: pro\nviolations: 2 in a row, 3 in the window; rate limited: give it no new work")
+        );
+        assert_eq!(super::text(&json!({"agent": "d", "exempt": true})), "d is exempt: no limit applies to it.");
+    }
+}

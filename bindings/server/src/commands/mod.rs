@@ -1,0 +1,104 @@
+//! The command line.
+
+mod check_config;
+mod demo;
+mod explain;
+mod init;
+mod serve;
+
+use crate::error::StartError;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, about = "A rate limiter as a server.", long_about = MANUAL)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: serve::Arguments,
+}
+
+const MANUAL: &str = "\
+A rate limiter as a server.
+
+May agent A do this, on lane L, for cost C, now? Ask with POST /v1/check, and get 200 or 429, with \
+the headers and the body that your own clients can be shown. Without a command and without \
+arguments it serves on http://127.0.0.1:8787 with the preset \"standard\", prints a line that \
+yields the first 429, and a token for the admin API.
+
+  tollgate init                              write a commented policy file, tollgate.toml
+  tollgate check-config tollgate.toml        say what is wrong with it, or what it means
+  tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM ends
+  tollgate explain agent-7                   ask the running server about an agent
+
+Tokens are not given on the command line, where others could see them, but in the policy file \
+(admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN. \
+TOLLGATE_LOG sets what is logged (error, warn, info, debug), and goes to the standard error.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serves a limiter over HTTP (what is done without a command)
+    Serve(serve::Arguments),
+    /// Says what is wrong with a policy file, or what it means
+    CheckConfig(check_config::Arguments),
+    /// Writes a commented policy file
+    Init(init::Arguments),
+    /// Asks a running server what holds for an agent, and why
+    Explain(explain::Arguments),
+    /// Serves with simulated agents, one of them abusive
+    Demo(demo::Arguments),
+}
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    let Arguments { command, serve } = Arguments::parse();
+    let done = match command {
+        None => serve.run(),
+        Some(Command::Serve(arguments)) => arguments.run(),
+        Some(Command::CheckConfig(arguments)) => arguments.run(),
+        Some(Command::Init(arguments)) => arguments.run(),
+        Some(Command::Explain(arguments)) => arguments.run(),
+        Some(Command::Demo(arguments)) => arguments.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tollgate: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints to the standard output. That nobody reads it is no reason to fail.
+fn say(text: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// How this program is called, for lines that can be copied.
+fn program() -> String {
+    if std::env::var_os("CARGO_MANIFEST_DIR").is_some() {
+        return "cargo run --release --".to_owned();
+    }
+    std::env::args().next().unwrap_or_else(|| "tollgate".to_owned())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| StartError::new(format!("cannot start threads: {error}")))
+}
+
+/// What is logged goes to the standard error.
+fn log_to_stderr(is_json: bool) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::builder()
+        .with_env_var("TOLLGATE_LOG")
+        .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
+        .from_env_lossy();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A second subscriber is refused: the first one stays.
+    _ = if is_json { builder.json().try_init() } else { builder.with_ansi(false).try_init() };
+}

@@ -1,0 +1,134 @@
+//! Answers to requests that cannot be served: problems of RFC 9457.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{StatusCode, header};
+use std::borrow::Cow;
+use tollgate::{ControlError, Error};
+
+/// What is wrong with a request, in which field, and what to do.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    detail: Cow<'static, str>,
+    field: Option<String>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// A problem with one sentence or two on what to do about it.
+    pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, detail: detail.into(), field: None, headers: Vec::new() }
+    }
+
+    /// A body that makes no sense.
+    pub fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// A field of a body that makes no sense.
+    pub fn field(field: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { field: Some(field.into()), ..Self::bad(detail) }
+    }
+
+    /// The same, of a field.
+    #[must_use]
+    pub fn of_field(self, field: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..self }
+    }
+
+    /// The same problem of a part of a larger body: `requests[3]`.
+    #[must_use]
+    pub fn within(mut self, part: &str) -> Self {
+        self.field = Some(match self.field {
+            Some(field) => format!("{part}.{field}"),
+            None => part.to_owned(),
+        });
+        self
+    }
+
+    /// Nobody said who is asking.
+    pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Self {
+        let challenge = (WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        Self { headers: vec![challenge], ..Self::new(StatusCode::UNAUTHORIZED, detail) }
+    }
+
+    /// Says when to come back.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.headers.push((RETRY_AFTER, seconds.into()));
+        self
+    }
+
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::EmptyId | Error::IdTooLong { .. } => Self::field("agent", error.to_string()),
+            Error::UnknownLane { .. } => Self::field("lane", error.to_string()),
+            Error::UnknownPlan { .. } => Self::field("plan", error.to_string()),
+            Error::ZeroCost => Self::field("cost", error.to_string()),
+            Error::Full => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_after(1),
+            _ => Self::bad(error.to_string()),
+        }
+    }
+}
+
+impl From<ControlError> for Problem {
+    fn from(error: ControlError) -> Self {
+        let status = match &error {
+            ControlError::File(_) | ControlError::NoFile | ControlError::SameHash | ControlError::Forked => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            ControlError::TooManyOverrides | ControlError::OtherLanes { .. } | ControlError::PlanMissing { .. } => {
+                StatusCode::CONFLICT
+            }
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let field = match innermost(&error) {
+            ControlError::Agent(Error::EmptyId | Error::IdTooLong { .. }) => Some("agent"),
+            ControlError::UnknownPlan { .. } => Some("plan"),
+            ControlError::UnknownLane { .. } | ControlError::Limit(_) => Some("overrides"),
+            _ => None,
+        };
+        Self { field: field.map(str::to_owned), ..Self::new(status, error.to_string()) }
+    }
+}
+
+fn innermost(error: &ControlError) -> &ControlError {
+    match error {
+        ControlError::Of { problem, .. } => innermost(problem),
+        error => error,
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut members = serde_json::Map::new();
+        members.insert("type".into(), "about:blank".into());
+        members.insert("title".into(), self.status.canonical_reason().unwrap_or("Error").into());
+        members.insert("status".into(), self.status.as_u16().into());
+        members.insert("detail".into(), self.detail.as_ref().into());
+        if let Some(field) = self.field {
+            members.insert("field".into(), field.into());
+        }
+        let mut response = Response::new(Body::from(serde_json::Value::Object(members).to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.extend(self.headers.into_iter().map(|(name, value)| (Some(name), value)));
+        response
+    }
+}

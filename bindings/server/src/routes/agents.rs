@@ -1,0 +1,106 @@
+//! An agent as it stands, without a charge.
+
+use super::{AgentInPath, PeerAddress};
+use crate::app::App;
+use crate::auth::Right;
+use crate::id;
+use crate::problem::Problem;
+use axum::extract::State;
+use axum::response::Response;
+use http::HeaderMap;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::Limiter;
+use tollgate_tower::{Quota, Style};
+
+/// Every lane of the agent. With the admin token also what was decided about
+/// it, and its conduct.
+pub(crate) async fn status(
+    State(app): State<Arc<App>>,
+    AgentInPath(agent): AgentInPath,
+    PeerAddress(peer): PeerAddress,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    app.keys().require_check(&headers, || peer)?;
+    let is_admin = app.keys().right(&headers, peer)? == Right::Admin;
+    let document = document(app.limiter(), &agent, is_admin)?;
+    let mut response = super::json(&document);
+    tell(&app, &agent, response.headers_mut())?;
+    Ok(response)
+}
+
+/// Tells every lane in the list fields, and the tightest where there is room for one.
+fn tell(app: &App, agent: &[u8], headers: &mut HeaderMap) -> Result<(), Problem> {
+    let (limiter, now) = (app.limiter(), || app.wall_clock());
+    let policy = limiter.policy();
+    let mut tightest: Option<(&str, Quota)> = None;
+    for (lane, name) in policy.lanes() {
+        let status = limiter.status(agent, lane)?;
+        if status.is_exempt() {
+            continue;
+        }
+        let quota = Quota::from(&status);
+        Style::Draft10.write(headers, name, &quota, &now);
+        let share = |quota: &Quota| quota.remaining as f64 / quota.capacity.max(1) as f64;
+        if tightest.as_ref().is_none_or(|(_, least)| share(&quota) < share(least)) {
+            tightest = Some((name, quota));
+        }
+    }
+    if let Some((name, quota)) = tightest {
+        Style::Legacy.write(headers, name, &quota, &now);
+    }
+    Ok(())
+}
+
+pub(crate) fn document(limiter: &Limiter, agent: &[u8], with_decisions: bool) -> Result<Value, Problem> {
+    let policy = limiter.policy();
+    let assignment = limiter.assignment(agent)?;
+    let mut lanes = Vec::with_capacity(policy.lanes().len());
+    for (lane, name) in policy.lanes() {
+        let status = limiter.status(agent, lane)?;
+        if status.is_exempt() {
+            continue;
+        }
+        let (capacity, remaining) = (status.capacity(), status.remaining());
+        let used = capacity.saturating_sub(remaining);
+        lanes.push(json!({
+            "lane": name,
+            "limit": limiter.limit_of(agent, lane)?.map(|limit| limit.to_string()),
+            "capacity": capacity,
+            "remaining": remaining,
+            "used_percent": (u128::from(used) * 100).checked_div(u128::from(capacity)).map_or(100, |used| used as u64),
+            "next_in_ms": status.next_in().map(ms_up),
+            "full_in_ms": ms_up(status.full_in()),
+        }));
+    }
+    let mut document = Map::new();
+    document.insert("agent".into(), id::to_json(agent));
+    document.insert("exempt".into(), assignment.is_exempt().into());
+    document.insert("lanes".into(), lanes.into());
+    if with_decisions {
+        let now = limiter.now();
+        let conduct = limiter.violations(agent)?;
+        let overrides: Map<_, _> =
+            assignment.overrides().map(|(lane, limit)| (lane.to_owned(), limit.to_string().into())).collect();
+        document.insert("plan".into(), assignment.plan().into());
+        document.insert("overrides".into(), overrides.into());
+        document.insert("rate_limited".into(), limiter.rate_limited(agent)?.into());
+        let ago = |at: Option<tollgate::Tick>| at.map(|at| ms_up(now.saturating_since(at)));
+        document.insert(
+            "violations".into(),
+            json!({
+                "in_window": conduct.violations(),
+                "window_began_ms_ago": ago(conduct.window_start()),
+                "in_a_row": conduct.consecutive(),
+                "last_ms_ago": ago(conduct.last_violation()),
+                "wait_ms": ms_up(conduct.wait()),
+            }),
+        );
+    }
+    Ok(document.into())
+}
+
+fn ms_up(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

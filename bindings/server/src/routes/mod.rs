@@ -1,0 +1,80 @@
+//! Every path and what answers it.
+
+pub(crate) mod agents;
+pub(crate) mod check;
+mod health;
+mod verdict;
+
+use crate::app::App;
+use crate::problem::Problem;
+use axum::Router;
+use axum::extract::{FromRequestParts, MatchedPath};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use tollgate_tower::Peer;
+
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/check", post(check::one))
+        .route("/v1/check/batch", post(check::batch))
+        .route("/v1/agents/{agent}", get(agents::status))
+        .route("/healthz", get(health::healthy))
+        .route("/readyz", get(health::ready))
+        .merge(crate::page::routes())
+        .fallback(unknown)
+        .method_not_allowed_fallback(method_unknown)
+        .with_state(app)
+}
+
+async fn unknown() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path; the page at / lists what there is")
+}
+
+async fn method_unknown() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; the Allow header names those it has")
+}
+
+/// A JSON document as a response.
+pub(crate) fn json(value: &Value) -> Response {
+    let mut response = value.to_string().into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The agent that a path names, percent-encoded; any bytes.
+pub(crate) struct AgentInPath(pub(crate) Vec<u8>);
+
+impl<S: Sync> FromRequestParts<S> for AgentInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let template = parts.extensions.get::<MatchedPath>().map_or("", |path| path.as_str());
+        let mut segments = template.split('/').zip(parts.uri.path().split('/'));
+        let segment = segments.find(|(name, _)| *name == "{agent}").map_or("", |(_, segment)| segment);
+        let id = crate::id::Id::from_segment(segment).map_err(|problem| Problem::field("agent", problem))?;
+        Ok(Self(id.into_bytes()))
+    }
+}
+
+/// The address from which a request came.
+pub(crate) struct PeerAddress(pub(crate) IpAddr);
+
+impl<S: Sync> FromRequestParts<S> for PeerAddress {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(peer(&parts.extensions)))
+    }
+}
+
+pub(crate) fn peer(extensions: &http::Extensions) -> IpAddr {
+    // The listener puts it into every request.
+    extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip())
+}

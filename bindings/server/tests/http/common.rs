@@ -1,0 +1,99 @@
+//! A server on a port of its own, with a clock that moves by hand.
+
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tollgate::{Limiter, ManualClock, Policy};
+use tollgate_server::client::{Answer, Client};
+use tollgate_server::{App, Server, Settings, Source};
+
+pub(crate) const ADMIN: &str = "admin-token-0123456789";
+pub(crate) const CHECK: &str = "check-token-0123456789";
+
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) app: Arc<App>,
+    pub(crate) clock: ManualClock,
+    stop: Option<oneshot::Sender<()>>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Serves these lanes.
+    pub(crate) async fn lanes(lanes: &[(&str, &str)]) -> Self {
+        let policy = lanes.iter().fold(Policy::builder(), |policy, (name, limit)| policy.lane(*name, *limit));
+        Self::with(policy.build().expect("lanes that make sense"), |_| {}).await
+    }
+
+    /// Serves a policy with other settings.
+    pub(crate) async fn with(policy: Policy, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::from(Source::Policy(Box::new(policy)), change).await
+    }
+
+    /// Serves a policy from anywhere.
+    pub(crate) async fn from(source: Source, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        settings.listen = "127.0.0.1:0".parse().expect("an address");
+        settings.admin_token = Some(ADMIN.to_owned());
+        settings.agents = 10_000;
+        change(&mut settings);
+        let clock = ManualClock::new();
+        let app = Arc::new(App::new(settings, source, Some(clock.clone().into())).expect("an app"));
+        let server = Server::bind(Arc::clone(&app)).await.expect("a free port");
+        let address = server.address();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(server.run(async {
+            // A dropped sender stops it too.
+            _ = stopped.await;
+        }));
+        Self { address, app, clock, stop: Some(stop), task: Some(task) }
+    }
+
+    pub(crate) fn limiter(&self) -> &Limiter {
+        self.app.limiter()
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.address).await.expect("a connection")
+    }
+
+    /// One request over a connection of its own.
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.client().await.send(method, path, headers, body.to_owned()).await.expect("an answer")
+    }
+
+    pub(crate) async fn check(&self, body: &str) -> Answer {
+        self.send("POST", "/v1/check", &[], body).await
+    }
+
+    /// Asks it to end.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&mut self) {
+        self.task.take().expect("once").await.expect("no panic");
+    }
+}
+
+/// A body as JSON.
+pub(crate) fn json(answer: &Answer) -> Value {
+    serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+pub(crate) fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+    answer.headers.get(name).map(|value| value.to_str().expect("a text"))
+}
+
+/// Asserts that an answer is a problem with this status that names this field.
+pub(crate) fn assert_problem(answer: &Answer, status: u16, field: Option<&str>, part: &str) {
+    assert_eq!(answer.status.as_u16(), status, "{answer:?}");
+    assert_eq!(header(answer, "content-type"), Some("application/problem+json"), "{answer:?}");
+    let problem = json(answer);
+    assert_eq!(problem["status"], status, "{problem}");
+    assert_eq!(problem.get("field").and_then(Value::as_str), field, "{problem}");
+    assert!(problem["detail"].as_str().expect("a detail").contains(part), "{problem}");
+}

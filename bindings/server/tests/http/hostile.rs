@@ -1,0 +1,112 @@
+//! Clients that take their time, or everything.
+
+use crate::common::Running;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tollgate::Policy;
+
+const CHECK: &str = r#"{"agent": "a"}"#;
+
+async fn server(change: impl FnOnce(&mut tollgate_server::Settings)) -> Running {
+    let policy = Policy::builder().lane("api", "1000000/s").build().expect("a policy");
+    Running::with(policy, change).await
+}
+
+async fn raw(server: &Running, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.expect("a connection");
+    stream.write_all(text.as_bytes()).await.expect("an open connection");
+    stream
+}
+
+/// What comes until the server closes the connection.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    // A reset is an end as well.
+    _ = stream.read_to_end(&mut text).await;
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_end_is_cut_off_and_holds_nobody_up() {
+    let server = server(|settings| settings.head_timeout = Duration::from_secs(1)).await;
+    let mut slow = Vec::new();
+    for _ in 0..50 {
+        slow.push(raw(&server, "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ").await);
+    }
+    assert_eq!(server.check(CHECK).await.status, 200);
+    for stream in &mut slow {
+        assert_eq!(rest(stream).await, "", "cut off without an answer");
+    }
+    assert_eq!(server.check(CHECK).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_end_is_answered_408_and_holds_nobody_up() {
+    let server = server(|settings| settings.body_timeout = Duration::from_secs(1)).await;
+    let head = "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 14\r\n\r\n{\"agent\"";
+    let mut slow = Vec::new();
+    for _ in 0..50 {
+        slow.push(raw(&server, head).await);
+    }
+    assert_eq!(server.check(CHECK).await.status, 200);
+    for stream in &mut slow {
+        let answer = rest(stream).await;
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("did not arrive"), "{answer}");
+    }
+    assert_eq!(server.limiter().stats().claims, 1);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_in_the_end() {
+    let server = server(|settings| settings.idle_timeout = Duration::from_secs(1)).await;
+    let request = "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
+    let mut kept = raw(&server, request).await;
+    let mut silent = TcpStream::connect(server.address).await.expect("a connection");
+    assert!(rest(&mut kept).await.starts_with("HTTP/1.1 200 "), "an answer, then the end");
+    assert_eq!(rest(&mut silent).await, "");
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused() {
+    const GET: &str = "GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n";
+    let server = server(|_| {}).await;
+    let mut huge = raw(&server, &format!("{GET}x: {}\r\n\r\n", "a".repeat(33_000))).await;
+    assert!(rest(&mut huge).await.starts_with("HTTP/1.1 431 "));
+    let many: String = (0..100).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let mut many = raw(&server, &format!("{GET}{many}\r\n")).await;
+    assert!(rest(&mut many).await.starts_with("HTTP/1.1 431 "));
+    // Refused by what it says, before a byte of it is read; and by what comes, if it says nothing.
+    let announced = "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10000000\r\n\r\n";
+    assert!(rest(&mut raw(&server, announced).await).await.starts_with("HTTP/1.1 413 "));
+    let chunk = format!("{:x}\r\n{}\r\n", 5_000, " ".repeat(5_000));
+    let chunked = format!("POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
+    assert!(rest(&mut raw(&server, &chunked).await).await.starts_with("HTTP/1.1 413 "));
+    let no_http = rest(&mut raw(&server, "\x16\x03\x01 no HTTP\r\n\r\n").await).await;
+    assert!(no_http.starts_with("HTTP/1.1 400 "), "{no_http}");
+    assert_eq!(server.check(CHECK).await.status, 200);
+}
+
+#[tokio::test]
+async fn beyond_the_bound_the_idlest_make_room() {
+    let server = server(|settings| settings.max_connections = 20).await;
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        idle.push(TcpStream::connect(server.address).await.expect("a connection"));
+    }
+    for _ in 0..5 {
+        assert_eq!(server.check(CHECK).await.status, 200);
+    }
+    assert_eq!(rest(&mut idle[0]).await, "", "it was given up for a newcomer");
+}
+
+#[tokio::test]
+async fn many_requests_at_once_on_one_connection_are_answered_in_order() {
+    let server = server(|_| {}).await;
+    let request =
+        format!("POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n{CHECK}", CHECK.len());
+    let last = "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+    let answers = rest(&mut raw(&server, &(request.repeat(100) + last)).await).await;
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 101);
+    assert!(answers.ends_with("ok\n"));
+}

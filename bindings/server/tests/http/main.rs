@@ -1,0 +1,13 @@
+//! The server over real sockets.
+
+#![allow(clippy::panic, reason = "a panic is a failure that names its line")]
+
+mod common;
+
+mod bodies;
+mod checks;
+mod headers;
+mod hostile;
+mod profiles;
+mod shutdown;
+mod status;

@@ -1,0 +1,77 @@
+//! Every profile with every header style.
+
+use crate::common::{Running, header, json};
+use tollgate::Policy;
+use tollgate_tower::{Profile, Style};
+
+const ADMITTED: &str = r#"{"agent": "agent-7", "lane": "http/heavy", "cost": 10}"#;
+const REFUSED: &str = r#"{"agent": "agent-7", "lane": "http/heavy"}"#;
+
+/// What a refusal says, to the byte: a wait of 6 s on a lane of 10 a minute.
+fn body(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Standard => concat!(
+            r#"{"allowed":false,"verdict":"deny","bucket_wait_ms":6000,"conduct_wait_ms":1000,"#,
+            r#""type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","#,
+            r#""status":429,"#,
+            r#""detail":"http/heavy has 0 of 10 left, too few for this request. Retry after 6 seconds.","#,
+            r#""instance":"/v1/check","violated-policies":["http/heavy"],"policy":"http/heavy","tier":"heavy","#,
+            r#""limit":10,"remaining":0,"retry_after":6,"retry_after_ms":6000,"agent_id":"agent-7"}"#,
+        ),
+        Profile::Hub => r#"{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}"#,
+        Profile::Platform => concat!(
+            r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded. Retry after 6 seconds.","#,
+            r#""retry_after":6}}"#,
+        ),
+        Profile::Adr => r#"{"error":"RATE_LIMITED","message":"Too many requests. Retry after 6 seconds."}"#,
+        Profile::Citizen => concat!(
+            r#"{"error":"Rate limit exceeded","message":"Too many requests from this agent","#,
+            r#""retry_after":6,"agent_id":"agent-7"}"#,
+        ),
+        other => panic!("a body for {other}"),
+    }
+}
+
+/// The fields of a style with these values; `None` is not there.
+fn fields(style: Style, refused: bool) -> [(&'static str, Option<&'static str>); 4] {
+    let (draft, legacy) = (style == Style::Draft10, style == Style::Legacy);
+    [
+        ("ratelimit-policy", draft.then_some(r#""http/heavy";q=10;w=60"#)),
+        ("ratelimit", draft.then_some(r#""http/heavy";r=0;t=6"#)),
+        ("x-ratelimit-remaining", legacy.then_some("0")),
+        ("retry-after", refused.then_some("6")),
+    ]
+}
+
+#[tokio::test]
+async fn each_pair_answers_as_it_should() {
+    for profile in Profile::all() {
+        for style in Style::all() {
+            let policy = Policy::builder().lane("http/heavy", "10/min").build().expect("a policy");
+            let server = Running::with(policy, |settings| {
+                settings.profile = profile;
+                settings.headers = Some(style);
+            })
+            .await;
+            let admitted = server.check(ADMITTED).await;
+            let refused = server.check(REFUSED).await;
+            assert_eq!((admitted.status.as_u16(), refused.status.as_u16()), (200, 429));
+            assert_eq!(json(&admitted)["remaining"], 0);
+            assert_eq!(std::str::from_utf8(&refused.body), Ok(body(profile)), "{profile} {style}");
+            assert_eq!(header(&refused, "content-type"), Some(profile.content_type()));
+            for (answer, is_refused) in [(&admitted, false), (&refused, true)] {
+                for (name, value) in fields(style, is_refused) {
+                    assert_eq!(header(answer, name), value, "{profile} {style} {name}");
+                }
+                assert_eq!(header(answer, "x-ratelimit-reset").is_some(), style == Style::Legacy);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_profile_brings_its_style_along() {
+    let policy = Policy::builder().lane("http/heavy", "10/min").build().expect("a policy");
+    let server = Running::with(policy, |settings| settings.profile = Profile::Hub).await;
+    assert_eq!(header(&server.check(ADMITTED).await, "x-ratelimit-limit"), Some("10"));
+}

@@ -1,0 +1,70 @@
+//! The end: what is being served is finished, and nobody new is let in.
+
+use crate::common::Running;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tollgate::Policy;
+
+async fn server(grace: u64) -> Running {
+    let policy = Policy::builder().lane("api", "10/min").build().expect("a policy");
+    Running::with(policy, |settings| settings.grace = Duration::from_secs(grace)).await
+}
+
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    _ = stream.read_to_string(&mut text).await;
+    text
+}
+
+/// Waits until nobody can connect any more.
+async fn closed(server: &Running) {
+    while TcpStream::connect(server.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_in_flight_is_finished() {
+    let mut server = server(60).await;
+    let mut idle = TcpStream::connect(server.address).await.expect("a connection");
+    let mut busy = TcpStream::connect(server.address).await.expect("a connection");
+    let head = b"POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\nexpect: 100-continue\r\ncontent-length: 14\r\n\r\n";
+    busy.write_all(head).await.expect("open");
+    let mut go_on = [0; 25];
+    busy.read_exact(&mut go_on).await.expect("the server reads the body by now");
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    server.stop();
+    closed(&server).await;
+    assert_eq!(rest(&mut idle).await, "", "a connection without a request is closed at once");
+    busy.write_all(br#"{"agent": "a"}"#).await.expect("open");
+    let answer = rest(&mut busy).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("connection: close"), "{answer}");
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn whoever_asks_meanwhile_is_told_that_it_is_not_ready() {
+    let mut server = server(60).await;
+    let mut late = TcpStream::connect(server.address).await.expect("a connection");
+    late.write_all(b"GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n").await.expect("open");
+    // A connection that came later was served, so the one before is in.
+    assert_eq!(server.send("GET", "/readyz", &[], "").await.status, 200);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.stop();
+    closed(&server).await;
+    late.write_all(b"\r\n").await.expect("open");
+    assert!(rest(&mut late).await.starts_with("HTTP/1.1 503 "));
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn a_request_that_never_ends_is_cut_off_after_the_grace() {
+    let mut server = server(1).await;
+    let mut slow = TcpStream::connect(server.address).await.expect("a connection");
+    slow.write_all(b"POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 14\r\n\r\n").await.expect("open");
+    assert_eq!(server.send("GET", "/readyz", &[], "").await.status, 200);
+    server.stop();
+    server.ended().await;
+    assert_eq!(rest(&mut slow).await, "");
+}

@@ -1,0 +1,303 @@
+//! The program as an operator meets it: what it prints, and how it ends.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failure that names its line")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// The program without anything of our environment that it would listen to.
+fn tollgate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(arguments).stdin(Stdio::null());
+    for name in ["TOLLGATE_ADMIN_TOKEN", "TOLLGATE_CHECK_TOKEN", "TOLLGATE_LOG", "CARGO_MANIFEST_DIR"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    tollgate(arguments).output().unwrap()
+}
+
+/// The one line of an error, and that there is no other output.
+fn error(output: &Output) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("tollgate: ") && output.stdout.is_empty(), "{text}");
+    text
+}
+
+/// A directory that is removed with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tollgate-program-{name}-{}", std::process::id()));
+        _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that runs, with what it has printed.
+struct Running {
+    child: Child,
+    greeting: String,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut greeting = String::new();
+        while !greeting.contains("serve --config tollgate.toml") {
+            assert_ne!(out.read_line(&mut greeting).unwrap(), 0, "it ended: {greeting}");
+        }
+        let address = greeting.split("http://").nth(1).unwrap().split([':', '/', ' ']).next().unwrap().to_owned();
+        let port = greeting.split(&format!("http://{address}:")).nth(1).unwrap();
+        let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+        let address = format!("{address}:{port}").parse().unwrap();
+        // What is printed later is read by nobody.
+        child.stdout = Some(out.into_inner());
+        Self { child, greeting, address }
+    }
+
+    fn send(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
+        self.send(&format!("{head}content-length: {length}\r\n\r\n{body}"))
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Ends it as a service manager does: its log, after it ended well.
+    fn end(mut self) -> String {
+        self.signal(rustix::process::Signal::TERM);
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{log}");
+        log
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only after a failure is it still there.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+#[test]
+fn without_arguments_it_says_how_to_get_a_429_and_the_line_does() {
+    let server = Running::start(&mut tollgate(&["--listen", "127.0.0.1:0"]));
+    let greeting = &server.greeting;
+    let base = format!("http://{}", server.address);
+    assert!(greeting.contains("the preset \"standard\""), "{greeting}");
+    let token = greeting.split("#token=").nth(1).unwrap().lines().next().unwrap().to_owned();
+    assert_eq!(token.len(), 32, "{greeting}");
+    let line = greeting.lines().find(|line| line.contains("curl -i")).unwrap();
+    assert!(line.ends_with(&format!("{base}/v1/check")), "{line}");
+    let body = line.split('\'').nth(1).unwrap();
+    let calls: usize = greeting.split("Call it ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let answers: Vec<_> = (0..calls).map(|_| server.post("/v1/check", body)).collect();
+    assert!(answers[..calls - 1].iter().all(|answer| answer.starts_with("HTTP/1.1 200 ")), "{answers:?}");
+    assert!(answers[calls - 1].starts_with("HTTP/1.1 429 "), "{answers:?}");
+    let get = |header: &str| {
+        server.send(&format!(
+            "GET /v1/agents/me HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{header}\r\n",
+            server.address
+        ))
+    };
+    assert!(get(&format!("authorization: Bearer {token}\r\n")).contains("\"violations\""));
+    assert!(!get("").contains("\"violations\""));
+    let log = server.end();
+    assert!(!log.contains(&token), "the token is told once, and not in the log");
+}
+
+/// Ten thousand connections that do nothing, half of them after a first
+/// request. Each process holds one end of each.
+#[test]
+fn ten_thousand_idle_connections_hold_nobody_up() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const IDLE: usize = 10_000;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    assert!(maximum.is_none_or(|files| files > 10_500), "raise the limit on open files: ulimit -Hn 20000");
+    let directory = Directory::new("idle");
+    let file = directory.file("tollgate.toml", "preset = \"standard\"\n[server]\nmax_connections = 10_200\n");
+    let server = Running::start(&mut tollgate(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]));
+    let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    let connect = |number: usize| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        if number % 2 == 0 {
+            stream.write_all(request.as_bytes()).unwrap();
+        }
+        stream
+    };
+    let mut idle: Vec<_> = (0..IDLE).map(connect).collect();
+    for _ in 0..5 {
+        assert!(server.post("/v1/check", r#"{"agent": "a", "lane": "http/heavy"}"#).starts_with("HTTP/1.1 200 "));
+    }
+    // All of them are still there.
+    for stream in idle.iter_mut().step_by(IDLE / 20) {
+        stream.write_all(request.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
+    }
+    server.end();
+}
+
+#[test]
+fn two_programs_cannot_have_one_port() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let error = error(&output(&["--listen", &address]));
+    assert!(error.contains(&format!("cannot listen on {address}")) && error.contains("--listen"), "{error}");
+    assert_eq!(error.lines().count(), 1);
+}
+
+#[test]
+fn what_cannot_work_is_one_line_and_a_failure() {
+    let directory = Directory::new("failures");
+    let no_file = directory.path().join("none.toml");
+    let is_a_file = directory.file("a-file", "");
+    let broken = directory.file("broken.toml", "preset = \"hub\"\n[lanes]\n\"ws/lihgt\" = \"600/min\"\n");
+    let broken_server = directory.file("server.toml", "preset = \"hub\"\n[server]\nlisten = 80\n");
+    let short = directory.file("short.toml", "preset = \"hub\"\n[server]\nadmin_token = \"short\"\n");
+    for (arguments, part) in [
+        (vec!["serve", "--config", no_file.to_str().unwrap()], "tollgate init"),
+        (vec!["serve", "--config", &broken], "did you mean \"ws/light\"?"),
+        (vec!["serve", "--config", &broken_server], "line 3, column 10: server.listen"),
+        (vec!["serve", "--config", &short], "a token of 5 bytes"),
+        (vec!["--preset", "hubs"], "did you mean \"hub\"?"),
+        (vec!["--listen", "0.0.0.0:0"], "TOLLGATE_ADMIN_TOKEN"),
+        // A file where a directory should be: refused to root too.
+        (vec!["--listen", "127.0.0.1:0", "--state", &is_a_file], "cannot make the state directory"),
+        (vec!["check-config", &broken], "line 3, column 1"),
+        (vec!["init", &is_a_file], "left as it is"),
+    ] {
+        let error = error(&output(&arguments));
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+    let bad_token = tollgate(&["--listen", "127.0.0.1:0"]).env("TOLLGATE_ADMIN_TOKEN", "short").output().unwrap();
+    assert!(error(&bad_token).contains("TOLLGATE_ADMIN_TOKEN: a token of 5 bytes"));
+    let usage = output(&["--port", "80"]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(String::from_utf8(usage.stderr).unwrap().contains("Usage: tollgate"));
+}
+
+#[test]
+fn init_writes_a_file_that_can_be_served_and_reloaded() {
+    let directory = Directory::new("init");
+    let file = directory.path().join("tollgate.toml");
+    let path = file.to_str().unwrap();
+    let written = output(&["init", path]);
+    assert!(written.status.success() && String::from_utf8(written.stdout).unwrap().contains("check-config"));
+    let checked = output(&["check-config", path]);
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert!(
+        checked.status.success() && text.contains("makes sense") && text.contains("http/heavy  10/minute burst 5"),
+        "{text}"
+    );
+
+    let mut server = Running::start(&mut tollgate(&["serve", "--config", path, "--listen", "127.0.0.1:0"]));
+    let body = r#"{"agent": "a", "lane": "http/heavy"}"#;
+    assert!(server.post("/v1/check", body).contains("\"limit\":5"));
+    // A policy that makes no sense is told, and the old one stays.
+    let mut log = BufReader::new(server.child.stderr.take().unwrap());
+    let mut until = |part: &str| {
+        let mut lines = String::new();
+        while !lines.contains(part) {
+            assert_ne!(log.read_line(&mut lines).unwrap(), 0, "no {part:?} in {lines}");
+        }
+        lines
+    };
+    let good = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, good.replace("[lanes]", "[lanes]\n\"http/heavy\" = \"0/min\"")).unwrap();
+    server.signal(rustix::process::Signal::HUP);
+    let lines = until("old one stays in force");
+    assert!(lines.contains("a rate or burst of 0"), "{lines}");
+    assert!(server.post("/v1/check", body).contains("\"limit\":5"));
+    std::fs::write(&file, good.replace("[lanes]", "[lanes]\n\"http/heavy\" = \"7/min\"")).unwrap();
+    server.signal(rustix::process::Signal::HUP);
+    until("in force");
+    assert!(server.post("/v1/check", body).contains("\"limit\":7"));
+    server.child.stderr = Some(log.into_inner());
+    server.end();
+    assert!(directory.path().join("tollgate-state/assignments.json.lock").exists(), "the state is beside the file");
+}
+
+#[test]
+fn explain_asks_the_running_server() {
+    let token = "an-admin-token-of-mine";
+    let mut command = tollgate(&["--listen", "127.0.0.1:0"]);
+    let server = Running::start(command.env("TOLLGATE_ADMIN_TOKEN", token));
+    assert!(!server.greeting.contains(token), "a token that was given is not told");
+    server.post("/v1/check", r#"{"agent": "a b", "lane": "http/heavy", "cost": 2}"#);
+    let address = server.address.to_string();
+    let explained =
+        tollgate(&["explain", "a b", "--server", &address]).env("TOLLGATE_ADMIN_TOKEN", token).output().unwrap();
+    let text = String::from_utf8(explained.stdout).unwrap();
+    assert!(text.contains("http/heavy  10/minute burst 5    3 of 5"), "{text}");
+    assert!(text.contains("plan: default") && text.contains("not rate limited"), "{text}");
+    let open = String::from_utf8(output(&["explain", "a b", "--server", &address]).stdout).unwrap();
+    assert!(open.contains("3 of 5") && open.contains("With TOLLGATE_ADMIN_TOKEN set"), "{open}");
+    server.end();
+    assert!(error(&output(&["explain", "a", "--server", &address])).contains("is it running?"));
+}
+
+#[test]
+fn the_demonstration_has_one_abusive_agent() {
+    let demo = output(&["demo", "--listen", "127.0.0.1:0", "--preset", "hub", "--agents", "2", "--seconds", "4"]);
+    let text = String::from_utf8(demo.stdout).unwrap();
+    assert!(demo.status.success(), "{text}");
+    let denied = |agent: &str| -> u64 {
+        let line = text.lines().rfind(|line| line.split_whitespace().next() == Some(agent)).unwrap();
+        line.split_whitespace().nth(2).unwrap().parse().unwrap()
+    };
+    assert_eq!((denied("agent-1"), denied("agent-2")), (0, 0), "{text}");
+    assert!(denied("abusive") > 0, "{text}");
+}
+
+#[test]
+fn help_is_a_manual() {
+    let help = String::from_utf8(output(&["--help"]).stdout).unwrap();
+    for part in
+        ["tollgate init", "TOLLGATE_ADMIN_TOKEN", "SIGHUP", "serve", "check-config", "explain", "demo", "--listen"]
+    {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    assert!(String::from_utf8(output(&["--version"]).stdout).unwrap().starts_with("tollgate 0."));
+}
