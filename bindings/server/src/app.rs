@@ -3,10 +3,12 @@
 use crate::auth::Keys;
 use crate::control::Control;
 use crate::error::StartError;
+use crate::meter::Meter;
 use crate::settings::Settings;
 use crate::source::Source;
-use std::sync::Arc;
+use crate::webhook::Webhook;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 use tollgate::{Clock, Limiter};
 
@@ -17,6 +19,8 @@ pub struct App {
     keys: Keys,
     made_up_token: Option<String>,
     control: Control,
+    meter: Arc<Meter>,
+    webhook: OnceLock<Webhook>,
     is_draining: AtomicBool,
 }
 
@@ -30,8 +34,10 @@ impl App {
     /// What is wrong with the policy, the settings or the state.
     pub fn new(settings: Settings, source: Source, clock: Option<Clock>) -> Result<Self, StartError> {
         let (keys, made_up_token) = Keys::new(&settings)?;
-        let (control, limiter) = Control::start(source, &settings, clock)?;
-        Ok(Self { limiter, keys, made_up_token, control, settings, is_draining: AtomicBool::new(false) })
+        let meter = Arc::new(Meter::new());
+        let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
+        let (webhook, is_draining) = (OnceLock::new(), AtomicBool::new(false));
+        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, settings, is_draining })
     }
 
     /// The limiter.
@@ -56,6 +62,29 @@ impl App {
     #[must_use]
     pub fn control(&self) -> &Control {
         &self.control
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Starts what runs beside the requests. Needs a runtime.
+    pub(crate) fn start(&self) {
+        if let Some(url) = &self.settings.webhook {
+            self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
+        }
+    }
+
+    /// Tells the webhook of sustained abuse, if there is one.
+    pub(crate) fn tell_abuse(&self, agent: &[u8], lane: &str) {
+        let (violations, within) = self.limiter.policy().conduct().abuse_threshold();
+        if let Some(webhook) = self.webhook.get() {
+            webhook.abuse(agent, lane, violations, within);
+        }
+    }
+
+    pub(crate) fn webhook_counts(&self) -> [(&'static str, u64); 3] {
+        self.webhook.get().map_or([("delivered", 0), ("failed", 0), ("dropped", 0)], Webhook::counts)
     }
 
     pub(crate) fn keys(&self) -> &Keys {

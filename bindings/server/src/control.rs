@@ -6,6 +6,7 @@
 //! the policy file, and so survive its reload, until they are taken back.
 
 use crate::error::StartError;
+use crate::meter::Meter;
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::source::Source;
@@ -15,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tollgate::{Assignment, Clock, ControlError, Limit, Limiter, Policy, PolicyError};
+use tollgate::{Assignment, Clock, ControlError, Limit, Limiter, Policy, PolicyError, Sight};
 
 /// Limits by lane that stand over those of the policy.
 pub type Defaults = BTreeMap<String, Limit>;
@@ -23,6 +24,7 @@ pub type Defaults = BTreeMap<String, Limit>;
 /// The right to change things, and what was changed.
 pub struct Control {
     limiter: Arc<Limiter>,
+    meter: Arc<Meter>,
     source: Source,
     /// The source's settings as they were at the start: what differs later waits for a restart.
     settings: Settings,
@@ -51,6 +53,7 @@ impl Control {
         source: Source,
         settings: &Settings,
         clock: Option<Clock>,
+        meter: Arc<Meter>,
     ) -> Result<(Self, Arc<Limiter>), StartError> {
         let (base, of_source) = source.read()?;
         let failed = |error: &dyn std::fmt::Display| StartError::new(error.to_string());
@@ -68,7 +71,8 @@ impl Control {
         };
         let defaults = file.as_deref().map_or(Ok(Defaults::new()), read_defaults)?;
         let policy = with_defaults(&base, &defaults).map_err(|error| failed(&error))?;
-        let mut builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full);
+        let mut builder =
+            Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).sight(Sight::new());
         if let Some(clock) = clock {
             builder = builder.clock(clock);
         }
@@ -77,7 +81,7 @@ impl Control {
             limiter.keep_assignments_in(directory.join("assignments.json")).map_err(|error| failed(&error))?;
         }
         let changed = Mutex::new(Changed { base, defaults, file });
-        let control = Self { limiter: Arc::clone(&limiter), source, settings: of_source, changed };
+        let control = Self { limiter: Arc::clone(&limiter), meter, source, settings: of_source, changed };
         Ok((control, limiter))
     }
 
@@ -142,23 +146,51 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// What is wrong with them. Then everything stays as it was.
+    /// What is wrong with the policy; then everything stays as it was. Or what
+    /// is wrong with the file of assignments, if somebody has edited it: then
+    /// the policy is in force, and assignments stay as they were.
     pub fn reload(&self) -> Result<Reloaded, StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::new(error.to_string());
         let mut changed = self.changed();
         let (base, settings) = self.source.read()?;
         let policy = with_defaults(&base, &changed.defaults).map_err(|error| failed(&error))?;
         self.limiter.replace_policy(policy).map_err(|error| failed(&error))?;
-        if changed.file.is_some() {
-            self.limiter.reload_assignments().map_err(|error| failed(&error))?;
-        }
         let hides = |(name, limit): (&String, &Limit)| {
             let in_file = base.lane(name).and_then(|lane| base.limit(lane));
             (in_file != Some(*limit)).then(|| name.clone())
         };
         let hidden = changed.defaults.iter().filter_map(hides).collect();
         changed.base = base;
+        if changed.file.is_some() {
+            let told = |error| format!("the policy is in force, but the assignments were not read again: {error}");
+            self.limiter.reload_assignments().map_err(|error| StartError::new(told(error)))?;
+        }
         Ok(Reloaded { needs_restart: settings != self.settings, hidden })
+    }
+}
+
+impl Control {
+    /// As [`reload`](Self::reload), and the log says what came of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`reload`](Self::reload).
+    pub fn reload_and_log(&self) -> Result<Reloaded, StartError> {
+        let reloaded = self.reload();
+        self.meter.reloaded(reloaded.is_ok());
+        match &reloaded {
+            Ok(reloaded) => {
+                tracing::info!("the policy was read again and is in force");
+                if reloaded.needs_restart {
+                    tracing::warn!("[server] has changed; that takes effect at the next start");
+                }
+                for lane in &reloaded.hidden {
+                    tracing::warn!(lane, "the limit set through the admin API stands over the one of the file");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the policy was not read again; the old one stays in force"),
+        }
+        reloaded
     }
 }
 

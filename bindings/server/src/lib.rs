@@ -19,6 +19,7 @@
 //! - `net/`: listener, connections and their bounds, what every request has to pass
 //! - `routes/`: a file for each group of paths; `page/`: what a browser sees
 //! - `auth.rs` tokens and sessions, `control.rs` changes and where they are kept
+//! - `meter.rs` what is counted, `webhook.rs` who is told of abuse
 //! - `settings.rs` the table `[server]`, `source.rs` the policy file
 //! - `commands/`: the command line
 
@@ -35,12 +36,14 @@ pub mod commands;
 mod control;
 mod error;
 mod id;
+mod meter;
 mod net;
 mod page;
 mod problem;
 mod routes;
 mod settings;
 mod source;
+mod webhook;
 
 pub use app::App;
 pub use control::{Control, Defaults, Reloaded};
@@ -49,3 +52,4 @@ pub use net::listener::Server;
 pub use problem::Problem;
 pub use settings::{PORT, Settings};
 pub use source::Source;
+pub use webhook::Url;

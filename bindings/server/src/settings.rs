@@ -1,12 +1,13 @@
 //! The table `[server]` of a policy file: where the server listens, whom it
 //! trusts, and how much it lets clients take.
 
+use crate::webhook::Url;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use tollgate::{AGENTS_DEFAULT, AGENTS_MAX, ConfigError, OnFull};
+use tollgate::{AGENTS_DEFAULT, AGENTS_MAX, ConfigError, ID_BYTES_MAX, OnFull};
 use tollgate_tower::{Profile, Style};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -40,6 +41,12 @@ pub struct Settings {
     pub profile: Profile,
     /// Which headers tell limits; `None`: those of the profile.
     pub headers: Option<Style>,
+    /// Agents whose remaining tokens `/metrics` tells; no other's id is in it.
+    pub metrics_agents: Vec<String>,
+    /// Who is told of sustained abuse.
+    pub webhook: Option<Url>,
+    /// How long is waited before an event is sent again; twice as long from one try to the next.
+    pub webhook_pause: Duration,
     /// How many connections are held at once.
     pub max_connections: usize,
     /// How long a client may take to send the head of a request.
@@ -65,6 +72,9 @@ impl Default for Settings {
             on_full: OnFull::default(),
             profile: Profile::default(),
             headers: None,
+            metrics_agents: Vec::new(),
+            webhook: None,
+            webhook_pause: Duration::from_secs(1),
             max_connections: 10_000,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(10),
@@ -123,6 +133,9 @@ impl Settings {
             "on_full" => self.on_full = entry.on_full()?,
             "profile" => self.profile = entry.named()?,
             "headers" => self.headers = Some(entry.named()?),
+            "metrics_agents" => self.metrics_agents = entry.agents()?,
+            "webhook" => self.webhook = Some(entry.named()?),
+            "webhook_pause" => self.webhook_pause = entry.length()?,
             "max_connections" => self.max_connections = entry.integer(1..=1_000_000)? as usize,
             "head_timeout" => self.head_timeout = entry.length()?,
             "body_timeout" => self.body_timeout = entry.length()?,
@@ -135,7 +148,7 @@ impl Settings {
 }
 
 /// The keys of the table; a test holds `set` to know each.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 20] = [
     "listen",
     "hosts",
     "state",
@@ -148,6 +161,9 @@ const KEYS: [&str; 17] = [
     "on_full",
     "profile",
     "headers",
+    "metrics_agents",
+    "webhook",
+    "webhook_pause",
     "max_connections",
     "head_timeout",
     "body_timeout",
@@ -232,6 +248,17 @@ impl Entry<'_, '_> {
             _ => Err(self.error(format!("each is a name without scheme and port; give {wanted}"))),
         };
         hosts.iter().map(host).collect()
+    }
+
+    fn agents(&self) -> Result<Vec<String>, ConfigError> {
+        let wanted = "a list of up to 100 agents' ids";
+        let agents = self.value.get_ref().as_array().filter(|agents| agents.len() <= 100);
+        let agents = agents.ok_or_else(|| self.wrong(wanted))?;
+        let agent = |value: &Value<'_>| match value.get_ref().as_str() {
+            Some(agent) if (1..=ID_BYTES_MAX).contains(&agent.len()) => Ok(agent.to_owned()),
+            _ => Err(self.error(format!("an id has 1 to {ID_BYTES_MAX} bytes; give {wanted}"))),
+        };
+        agents.iter().map(agent).collect()
     }
 
     fn path(&self) -> Result<PathBuf, ConfigError> {
@@ -344,6 +371,8 @@ mod tests {
             ("admin_token_file = \"none\"", "cannot read /etc/tollgate/none"),
             ("hosts = [\"https://a\"]", "a name without scheme and port"),
             ("on_full = \"drop\"", "allowed are \"evict\" and \"deny\""),
+            ("webhook = \"https://a\"", "let a proxy on this machine speak it"),
+            ("metrics_agents = [\"\"]", "1 to 256 bytes"),
             ("grace = \"0s\"", "from \"1s\" to \"1h\""),
             ("grace = \"10 parsecs\"", "such as \"10s\""),
         ] {

@@ -92,7 +92,7 @@ impl Started {
             while hangup.recv().await.is_some() {
                 let app = Arc::clone(&app);
                 // It reads files and walks all records.
-                _ = tokio::task::spawn_blocking(move || reload_and_log(&app)).await;
+                _ = tokio::task::spawn_blocking(move || app.control().reload_and_log()).await;
             }
         });
         let stop = async {
@@ -127,7 +127,7 @@ impl Started {
             Some(token) => {
                 lines.push(format!("Dashboard:  {base}/#token={token}"));
                 lines.push("            This token, made up for this run, is for the admin API too:".to_owned());
-                lines.push(format!("            curl -H 'authorization: Bearer {token}' {base}/v1/agents/me"));
+                lines.push(format!("            curl -H 'authorization: Bearer {token}' {base}/api/admin/rate-limits"));
             }
             None => lines.push(format!("Dashboard:  {base}/ (log in with the admin token)")),
         }
@@ -143,21 +143,6 @@ impl Started {
         lines.push(format!("Your own:   {program} init            writes tollgate.toml, a commented policy file"));
         lines.push(format!("            {program} serve --config tollgate.toml"));
         lines.join("\n")
-    }
-}
-
-fn reload_and_log(app: &App) {
-    match app.control().reload() {
-        Ok(reloaded) => {
-            tracing::info!("the policy was read again and is in force");
-            if reloaded.needs_restart {
-                tracing::warn!("[server] has changed; that takes effect at the next start");
-            }
-            for lane in reloaded.hidden {
-                tracing::warn!(lane, "the limit set through the admin API stands over the one of the file");
-            }
-        }
-        Err(error) => tracing::error!(%error, "the policy was not read; the old one stays in force"),
     }
 }
 

@@ -74,6 +74,7 @@ impl Server {
     /// to the settings' grace, and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { app, listener, .. } = self;
+        app.start();
         let settings = app.settings();
         let patience = Patience {
             waiting: settings.idle_timeout,

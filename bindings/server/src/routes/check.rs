@@ -10,6 +10,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How many bytes a single check may have.
 const CHECK_BYTES_MAX: usize = 4 * 1024;
@@ -24,6 +25,7 @@ pub(crate) async fn one(State(app): State<Arc<App>>, request: Request) -> Result
     let (parts, body) = request.into_parts();
     app.keys().require_check(&parts.headers, || super::peer(&parts.extensions))?;
     let body = body::read(&parts.headers, body, CHECK_BYTES_MAX, app.settings().body_timeout).await?;
+    let begun = Instant::now();
     let ask: Ask<'_> = serde_json::from_slice(&body).map_err(|error| match serde_json::from_slice(&body) {
         Ok(value) => verdict::mistake(&value),
         Err(_) => not_json(&error),
@@ -31,7 +33,9 @@ pub(crate) async fn one(State(app): State<Arc<App>>, request: Request) -> Result
     let policy = app.limiter().policy();
     let known = ask.known(&app, &policy)?;
     let decided = known.decide(&app, app.limiter().now())?;
-    Ok(decided.response(&app, &policy, known.agent()))
+    let response = decided.response(&app, &policy, known.agent());
+    app.meter().took(begun.elapsed());
+    Ok(response)
 }
 
 #[derive(Deserialize)]

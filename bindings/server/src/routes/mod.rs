@@ -1,8 +1,10 @@
 //! Every path and what answers it.
 
+mod admin;
 pub(crate) mod agents;
 pub(crate) mod check;
 mod health;
+mod metrics;
 mod verdict;
 
 use crate::app::App;
@@ -25,6 +27,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/agents/{agent}", get(agents::status))
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics::metrics))
+        .merge(admin::routes())
         .merge(crate::page::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(method_unknown)

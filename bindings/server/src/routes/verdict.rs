@@ -158,6 +158,7 @@ impl Known<'_> {
                 };
                 let quota = Quota { capacity, denied: true, ..Quota::from(&status) };
                 let reason = Reason::Cost(cost);
+                self.denied(app, false);
                 return Ok(Decided { decision: Decision::Deny, lane, quota, reason, waits: (None, None) });
             }
             Err(error) => return Err(error.into()),
@@ -168,6 +169,13 @@ impl Known<'_> {
         let is_conduct = quota.denied && (quota.retry_after > verdict.retry_after() || quota.remaining >= cost);
         let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
         let waits = (verdict.retry_after(), admission.violation().map(|violation| violation.wait()));
+        match verdict.decision() {
+            Decision::Allow | Decision::Warn => app.meter().charged(lane, cost),
+            Decision::Deny => {
+                self.denied(app, admission.violation().is_some_and(|violation| violation.sustained_abuse()))
+            }
+            _ => {}
+        }
         Ok(Decided { decision: verdict.decision(), lane, quota, reason, waits })
     }
 }
@@ -247,6 +255,23 @@ impl Decided {
             *refused.body_mut() = body.into();
         }
         refused.map(Body::from)
+    }
+}
+
+impl Known<'_> {
+    /// Counts a denial, and tells of sustained abuse.
+    fn denied(&self, app: &App, is_abuse: bool) {
+        let (limiter, agent) = (app.limiter(), self.agent.as_bytes());
+        let policy = limiter.policy();
+        let assigned = limiter.assignment(agent).unwrap_or_default();
+        let named = |plan| policy.plans().find(|(known, _)| *known == plan).map(|(_, name)| name);
+        let plan = assigned.plan().or_else(|| self.plan.and_then(named)).unwrap_or("default");
+        app.meter().denied(self.lane, plan);
+        if is_abuse {
+            let lane = lane_name(&policy, self.lane);
+            tracing::warn!(agent = %agent.escape_ascii(), lane, "sustained abuse");
+            app.tell_abuse(agent, lane);
+        }
     }
 }
 

@@ -4,10 +4,13 @@
 
 mod common;
 
+mod admin;
 mod bodies;
 mod checks;
 mod headers;
 mod hostile;
+mod metrics;
 mod profiles;
 mod shutdown;
 mod status;
+mod webhook;
