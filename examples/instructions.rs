@@ -50,7 +50,7 @@ fn bare(count: u64) {
     for _ in 0..count {
         now += 20;
         black_box(agent());
-        black_box(now);
+        black_box(Tick::from_nanos(now));
     }
 }
 

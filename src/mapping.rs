@@ -2,6 +2,8 @@
 //! committed as they are touched.
 
 use crate::sync::AtomicU64;
+#[cfg(not(loom))]
+use std::marker::PhantomData;
 use std::ops::Deref;
 
 /// What may stand in a mapping: atomics without padding between them.
@@ -18,7 +20,7 @@ unsafe impl Atomics for AtomicU64 {}
 
 // SAFETY: as for each of them.
 #[cfg(not(loom))]
-unsafe impl<const N: usize> Atomics for [AtomicU64; N] {}
+unsafe impl<W: Atomics, const N: usize> Atomics for [W; N] {}
 
 /// A fixed number of words, or of arrays of words, all zero at first.
 #[cfg(not(loom))]
@@ -26,6 +28,8 @@ pub(crate) struct Words<W: Atomics = AtomicU64> {
     /// Invariant: the start of a mapping of `len` values that only this one unmaps.
     start: std::ptr::NonNull<W>,
     len: usize,
+    /// Invariant: at most `len`.
+    shown: usize,
 }
 
 #[cfg(not(loom))]
@@ -42,7 +46,19 @@ impl<W: Atomics> Words<W> {
         if start == libc::MAP_FAILED {
             return None;
         }
-        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len })
+        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len, shown: len })
+    }
+
+    /// The first of them, as many as are shown: all, if nothing was said.
+    #[inline]
+    pub(crate) fn shown(&self) -> &[W] {
+        // SAFETY: as in `deref`, and no more than there are, by the invariant.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.shown) }
+    }
+
+    /// Shows only the first `count`.
+    pub(crate) fn show(&mut self, count: usize) {
+        self.shown = count.min(self.len);
     }
 
     /// Asks for pages of 2 MB, which save most of the address translation for
@@ -95,12 +111,23 @@ unsafe impl<W: Atomics> Sync for Words<W> {}
 
 /// Loom's atomics have no bit pattern to map, so models keep them in a vector.
 #[cfg(loom)]
-pub(crate) struct Words<W = AtomicU64>(Vec<W>);
+pub(crate) struct Words<W = AtomicU64> {
+    values: Vec<W>,
+    shown: usize,
+}
 
 #[cfg(loom)]
 impl<W: Zero> Words<W> {
     pub(crate) fn reserve(len: usize) -> Option<Self> {
-        Some(Self((0..len).map(|_| W::zero()).collect()))
+        Some(Self { values: (0..len).map(|_| W::zero()).collect(), shown: len })
+    }
+
+    pub(crate) fn shown(&self) -> &[W] {
+        &self.values[..self.shown]
+    }
+
+    pub(crate) fn show(&mut self, count: usize) {
+        self.shown = count.min(self.values.len());
     }
 
     pub(crate) fn ask_for_huge_pages(&self) {}
@@ -120,9 +147,16 @@ impl Zero for AtomicU64 {
 }
 
 #[cfg(loom)]
-impl<const N: usize> Zero for [crate::sync::QuietU64; N] {
+impl Zero for crate::sync::QuietU64 {
     fn zero() -> Self {
-        std::array::from_fn(|_| crate::sync::QuietU64::new(0))
+        Self::new(0)
+    }
+}
+
+#[cfg(loom)]
+impl<W: Zero, const N: usize> Zero for [W; N] {
+    fn zero() -> Self {
+        std::array::from_fn(|_| W::zero())
     }
 }
 
@@ -131,7 +165,163 @@ impl<W> Deref for Words<W> {
     type Target = [W];
 
     fn deref(&self) -> &[W] {
-        &self.0
+        &self.values
+    }
+}
+
+/// Blocks that belong to a home.
+pub(crate) const HOME_BLOCKS: usize = 8;
+
+/// Words in three parts: plain ones, then *homes* and what belongs to them,
+/// then blocks of equal size, a power of two words.
+///
+/// Every lookup comes here, so the places are kept as addresses and found
+/// without a check where none can fail.
+pub(crate) struct Parts {
+    words: Words,
+    homes: usize,
+    blocks: usize,
+    block_shift: u32,
+    /// The number of the last word of a block.
+    block_last: usize,
+    /// Invariant: `homes` words follow from here on.
+    first_home: Place,
+    /// Invariant: `blocks` blocks follow from here on.
+    first_block: Place,
+}
+
+/// The address of a word of the mapping; under loom, its index.
+#[cfg(not(loom))]
+type Place = std::ptr::NonNull<AtomicU64>;
+#[cfg(loom)]
+type Place = usize;
+
+impl Parts {
+    /// Reserves all of it: `homes` homes from the word `homes_at` on, and
+    /// `blocks` blocks of 2^`block_shift` words from `blocks_at` on. `None` if
+    /// the system refuses.
+    pub(crate) fn reserve(
+        homes_at: usize,
+        homes: usize,
+        blocks_at: usize,
+        blocks: usize,
+        block_shift: u32,
+    ) -> Option<Self> {
+        let block_size = 1_usize.checked_shl(block_shift)?;
+        let words = Words::reserve(blocks.checked_mul(block_size)?.checked_add(blocks_at)?)?;
+        assert!(homes_at + homes <= blocks_at, "homes and blocks do not overlap");
+        assert!(cfg!(loom) || homes * HOME_BLOCKS <= blocks, "each home has its blocks");
+        #[cfg(not(loom))]
+        let place = |index: usize| Place::from(&words[index]);
+        #[cfg(loom)]
+        let place = |index: usize| index;
+        let (first_home, first_block) = (place(homes_at), place(blocks_at));
+        Some(Self { words, homes, blocks, block_shift, block_last: block_size - 1, first_home, first_block })
+    }
+
+    /// All of them as plain words.
+    pub(crate) fn words(&self) -> &Words {
+        &self.words
+    }
+
+    /// The home of a hash: the high bits, scaled.
+    #[inline]
+    pub(crate) fn home(&self, hash: u64) -> Home<'_> {
+        // Below the number of homes, since the hash is below 2^64.
+        let number = ((u128::from(hash) * self.homes as u128) >> 64) as usize;
+        #[cfg(loom)]
+        let word = &self.words[self.first_home + number];
+        // SAFETY: one of the homes, which are there by the invariant.
+        #[cfg(not(loom))]
+        let word = unsafe { self.first_home.add(number) };
+        // SAFETY: a word of the mapping, which lives as long as `self`.
+        #[cfg(not(loom))]
+        let word = unsafe { word.as_ref() };
+        Home { number, word, parts: self }
+    }
+
+    /// The block of this number. Like an index, it has to exist.
+    #[inline]
+    pub(crate) fn block(&self, number: usize) -> Block<'_> {
+        assert!(number < self.blocks, "there is no such block");
+        self.existing_block(number)
+    }
+
+    /// The block of this number, which exists.
+    #[inline]
+    fn existing_block(&self, number: usize) -> Block<'_> {
+        let start = number << self.block_shift;
+        #[cfg(loom)]
+        return Block { words: &self.words, start: self.first_block + start, last: self.block_last };
+        // SAFETY: the callers made sure that it is one of those that are there by the invariant.
+        #[cfg(not(loom))]
+        Block { words: PhantomData, start: unsafe { self.first_block.add(start) }, last: self.block_last }
+    }
+}
+
+// SAFETY: the addresses are those of the words, which are not bound to a thread.
+#[cfg(not(loom))]
+unsafe impl Send for Parts {}
+
+// SAFETY: shared access hands out atomics only.
+#[cfg(not(loom))]
+unsafe impl Sync for Parts {}
+
+/// One of the homes. Each has a word and [`HOME_BLOCKS`] blocks of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Home<'a> {
+    parts: &'a Parts,
+    /// Invariant: less than the number of homes.
+    number: usize,
+    word: &'a AtomicU64,
+}
+
+impl<'a> Home<'a> {
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    #[inline]
+    pub(crate) fn word(&self) -> &'a AtomicU64 {
+        self.word
+    }
+
+    /// One of its own blocks; they start over behind the last.
+    #[inline]
+    pub(crate) fn block(&self, number: usize) -> Block<'a> {
+        // It exists: each home has that many.
+        self.parts.existing_block(self.number * HOME_BLOCKS + number % HOME_BLOCKS)
+    }
+}
+
+/// One block.
+#[derive(Clone, Copy)]
+pub(crate) struct Block<'a> {
+    #[cfg(not(loom))]
+    words: PhantomData<&'a Words>,
+    #[cfg(loom)]
+    words: &'a Words,
+    /// Invariant: `last + 1` words follow from here on, a power of two.
+    start: Place,
+    last: usize,
+}
+
+impl<'a> Block<'a> {
+    /// Its word of this number, which starts over behind the last: cheaper
+    /// than an index that is checked, and as safe.
+    #[inline]
+    pub(crate) fn word(&self, number: usize) -> &'a AtomicU64 {
+        let number = number & self.last;
+        #[cfg(loom)]
+        return &self.words[self.start + number];
+        // SAFETY: at most `last`, so it is one of the words that are there by the invariant.
+        #[cfg(not(loom))]
+        let word = unsafe { self.start.add(number) };
+        // SAFETY: a word of the mapping from which the block was borrowed.
+        #[cfg(not(loom))]
+        unsafe {
+            word.as_ref()
+        }
     }
 }
 
@@ -147,6 +337,24 @@ mod tests {
         assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         words[9_999].store(7, Ordering::Relaxed);
         assert_eq!(words[9_999].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn parts_do_not_overlap_and_the_words_of_a_block_start_over() {
+        let parts = Parts::reserve(1, 2, 3, 17, 2).expect("a page");
+        assert_eq!(parts.words().len(), 3 + 17 * 4);
+        for (hash, value) in [(0, 7), (u64::MAX / 2, 8), (u64::MAX, 9)] {
+            parts.home(hash).word().store(value, Ordering::Relaxed);
+        }
+        for (block, word) in (0..17).flat_map(|block| (0..4).map(move |word| (block, word))) {
+            parts.block(block).word(word).store((10 * block + word) as u64, Ordering::Relaxed);
+        }
+        let values: Vec<u64> = parts.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        assert_eq!(values[..11], [0, 8, 9, 0, 1, 2, 3, 10, 11, 12, 13]);
+        assert_eq!(parts.block(4).word(4 + 3).load(Ordering::Relaxed), 43);
+        assert_eq!(parts.home(u64::MAX).block(8 + 7).word(1).load(Ordering::Relaxed), 151);
+        assert!(std::panic::catch_unwind(|| parts.block(17).word(0).load(Ordering::Relaxed)).is_err());
+        assert!(Parts::reserve(0, 0, 0, usize::MAX, 1).is_none());
     }
 
     #[test]

@@ -19,14 +19,33 @@
 //! exceeds what was configured; it falls short by less than rate / 10^9.
 //! Every charge moves `full_at`, so no two charges can be mistaken for one.
 //! A `now` older than the bucket's time makes the debt larger, never smaller.
+//!
+//! A charge computes in *parts*, sixteenths of a nanosecond, which is what a
+//! lane word counts if it is read as one number: the generation, in its low
+//! four bits, is a fraction of a nanosecond. Prices are whole nanoseconds, so
+//! adding one keeps the generation; and as the depth has its own four bits
+//! set, a comparison with it comes out as if there were no generation.
 
-use super::{Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Decision, GENERATION_BITS, GENERATION_MASK, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::REFILL_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::policy::BucketNumbers;
+use crate::record::Word;
 
-/// A bucket's limit, ready to compute with. Times are in nanoseconds.
+/// The nanoseconds in so many parts, rounded down.
+#[inline]
+const fn nanos(parts: u64) -> u64 {
+    parts >> GENERATION_BITS
+}
+
+/// The parts in so many nanoseconds, which are below 2^60.
+#[inline]
+const fn parts(nanos: u64) -> u64 {
+    nanos << GENERATION_BITS
+}
+
+/// A bucket's limit, ready to compute with. Times are in parts.
 ///
 /// As read from the table it may be torn, made of two limits; then what is
 /// computed from it is thrown away. So nothing here relies on its numbers
@@ -34,11 +53,14 @@ use crate::policy::BucketNumbers;
 /// before the exchange has shown the limit to be whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketLimit {
-    /// 0 only for those that are never limited.
-    ticks_per_token: u64,
-    /// Invariant: `capacity * ticks_per_token`, below [`REFILL_MAX`].
+    /// The price of one token.
+    token: u64,
+    /// Invariant: `capacity * token`, with the bits of the generation set;
+    /// less than [`REFILL_MAX`]. 0 for those that are never limited: their
+    /// charges fail, as do those of lanes that deny everything, and why is
+    /// found out where time is plenty.
     depth: u64,
-    /// 0 if everything is denied, or nothing.
+    /// 0 if everything is denied, `u64::MAX` if nothing.
     capacity: u64,
     /// An allowed request warns when less time than this is left in the bucket.
     warn_below: u64,
@@ -46,54 +68,48 @@ pub(crate) struct BucketLimit {
 
 impl BucketLimit {
     /// The limit of those that are never limited.
-    pub(crate) const EXEMPT: Self = Self { ticks_per_token: 0, depth: 0, capacity: 0, warn_below: 0 };
+    pub(crate) const EXEMPT: Self = Self { token: parts(1), depth: 0, capacity: u64::MAX, warn_below: 0 };
 
     pub(crate) fn new(numbers: BucketNumbers, warn_below_percent: u8) -> Self {
         let BucketNumbers { ticks_per_token, capacity } = numbers;
-        let depth = capacity * ticks_per_token.get();
-        debug_assert!(u128::from(depth) < REFILL_MAX.as_nanos());
+        let token = ticks_per_token.get();
+        debug_assert!(u128::from(capacity * token) < REFILL_MAX.as_nanos());
         // Fewer whole tokens than a share of the capacity is fewer than that
         // share rounded up; a capacity of 10^12 times 100 fits.
         let warn_tokens = (capacity * u64::from(warn_below_percent)).div_ceil(100);
         Self {
-            ticks_per_token: ticks_per_token.get(),
-            depth,
+            token: parts(token),
+            depth: parts(capacity * token) | GENERATION_MASK,
             capacity,
-            warn_below: warn_tokens * ticks_per_token.get(),
+            warn_below: parts(warn_tokens * token),
         }
     }
 
     #[inline]
-    pub(crate) const fn from_words([ticks_per_token, depth, capacity, warn_below]: [u64; 4]) -> Self {
-        Self { ticks_per_token, depth, capacity, warn_below }
+    pub(crate) const fn from_words([token, depth, capacity, warn_below]: [u64; 4]) -> Self {
+        Self { token, depth, capacity, warn_below }
     }
 
     pub(crate) const fn to_words(self) -> [u64; 4] {
-        [self.ticks_per_token, self.depth, self.capacity, self.warn_below]
+        [self.token, self.depth, self.capacity, self.warn_below]
     }
 
     pub(crate) const fn is_exempt(&self) -> bool {
-        self.ticks_per_token == 0
+        self.capacity == u64::MAX
     }
 
     /// The longest debt that a lane keeps when this limit begins to apply to
-    /// it: what its bucket takes to refill. Without a bucket there is nothing
-    /// to measure by, so all of it stays, for the limit that comes next.
+    /// it, in nanoseconds: what its bucket takes to refill. Without a bucket
+    /// there is nothing to measure by, so all of it stays, for the limit that
+    /// comes next.
     pub(crate) const fn debt_max(&self) -> u64 {
-        if self.capacity == 0 { u64::MAX } else { self.depth }
+        if self.capacity == 0 || self.is_exempt() { u64::MAX } else { nanos(self.depth) }
     }
 
-    /// Whether the bucket can hold this cost at all. One comparison for both
-    /// ends: 0 wraps around to the largest number.
-    #[inline]
-    const fn holds(&self, cost: u64) -> bool {
-        cost.wrapping_sub(1) < self.capacity
-    }
-
-    /// What `cost` tokens take.
+    /// What `cost` tokens take: more than the depth if there can never be so many.
     #[inline]
     const fn price(&self, cost: u64) -> u64 {
-        cost.wrapping_mul(self.ticks_per_token)
+        cost.saturating_mul(self.token)
     }
 
     /// Why a cost is an error; `None` if the bucket can hold it, denies
@@ -113,7 +129,7 @@ impl BucketLimit {
         if debt == 0 {
             return 0;
         }
-        let ratio = u128::from(debt) * u128::from(u32::MAX) / u128::from(self.depth.max(1));
+        let ratio = u128::from(debt) * u128::from(u32::MAX) / u128::from(nanos(self.depth).max(1));
         u64::try_from(ratio).unwrap_or(u64::MAX)
     }
 }
@@ -123,8 +139,7 @@ impl BucketLimit {
 pub(crate) struct Charge {
     limit: BucketLimit,
     cost: u64,
-    /// The debt after it, whether it was allowed or not; 0 if the bucket
-    /// cannot hold the cost.
+    /// The debt after it, in parts, whether it was allowed or not.
     debt: u64,
     allowed: bool,
 }
@@ -132,15 +147,15 @@ pub(crate) struct Charge {
 /// Takes `cost` tokens from the bucket at `now`, if the bucket has them.
 #[inline]
 pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Charge> {
-    if !limit.holds(cost) {
-        return Outcome { next: None, answer: Charge { limit, cost, debt: 0, allowed: false } };
-    }
-    let (now, full_at) = (now.as_nanos(), word.time().as_nanos());
-    // No overflow: instants are below 2^60 and a price below 2^59.
-    let next = full_at.max(now).wrapping_add(limit.price(cost));
+    let (now, word) = (parts(now.as_nanos()), word.bits());
+    let full_at = word.max(now | word & GENERATION_MASK);
+    let (next, past_range) = full_at.overflowing_add(limit.price(cost));
+    // Past the range of the clock there is nothing to refill from, and no depth.
+    let limit = BucketLimit { depth: if past_range { 0 } else { limit.depth }, ..limit };
     let debt = next.wrapping_sub(now);
-    let allowed = debt <= limit.depth && next <= Tick::MAX.as_nanos();
-    Outcome { next: allowed.then_some(word.at(Tick::from_nanos(next))), answer: Charge { limit, cost, debt, allowed } }
+    let allowed = debt <= limit.depth && cost > 0;
+    let next = allowed.then_some(LaneWord::from_bits(next));
+    Outcome { next, answer: Charge { limit, cost, debt, allowed } }
 }
 
 /// Tells what a charge came to.
@@ -149,19 +164,14 @@ pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
     let Charge { limit, cost, debt, allowed } = charge;
     let (decision, retry_after_ns, full_in_ns) = if allowed {
         let near = limit.depth - debt < limit.warn_below;
-        (if near { Decision::Warn } else { Decision::Allow }, 0, debt)
-    } else if debt > limit.depth {
-        (Decision::Deny, debt - limit.depth, debt - limit.price(cost))
+        (if near { Decision::Warn } else { Decision::Allow }, 0, nanos(debt))
+    } else if limit.price(cost) <= limit.depth && cost > 0 {
+        // The depth's low bits are set, and the wait is rounded up.
+        (Decision::Deny, nanos(debt - limit.depth + GENERATION_MASK), nanos(debt.wrapping_sub(limit.price(cost))))
     } else {
-        return odd_verdict(limit.capacity, limit.ticks_per_token, cost, debt);
+        return odd_verdict(limit.capacity, limit.token, cost, debt);
     };
-    Ok(Verdict {
-        decision,
-        capacity: limit.capacity,
-        ticks_per_token: limit.ticks_per_token,
-        retry_after_ns,
-        full_in_ns,
-    })
+    Ok(Verdict { decision, capacity: limit.capacity, ticks_per_token: nanos(limit.token), retry_after_ns, full_in_ns })
 }
 
 /// Tells what a charge that was not made comes to, for an agent that has to
@@ -171,7 +181,7 @@ pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
     if charge.limit.is_exempt() {
         return Ok(verdict);
     }
-    let not_charged = if charge.allowed { charge.limit.price(charge.cost) } else { 0 };
+    let not_charged = if charge.allowed { nanos(charge.limit.price(charge.cost)) } else { 0 };
     Ok(Verdict {
         decision: Decision::Deny,
         retry_after_ns: verdict.retry_after_ns.max(block),
@@ -186,8 +196,8 @@ pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
 /// written there by every check.
 #[cold]
 #[inline(never)]
-fn odd_verdict(capacity: u64, ticks_per_token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {
-    let limit = BucketLimit { ticks_per_token, capacity, ..BucketLimit::EXEMPT };
+fn odd_verdict(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {
+    let limit = BucketLimit { token, capacity, ..BucketLimit::EXEMPT };
     if let Some(error) = limit.error(cost) {
         return Err(error);
     }
@@ -197,19 +207,25 @@ fn odd_verdict(capacity: u64, ticks_per_token: u64, cost: u64, debt: u64) -> Res
     Ok(Verdict {
         decision: Decision::Deny,
         capacity: limit.capacity,
-        ticks_per_token: limit.ticks_per_token,
-        retry_after_ns: RETRY_NEVER,
-        full_in_ns: debt.saturating_sub(limit.price(cost)),
+        ticks_per_token: nanos(limit.token),
+        // Past the range of the clock, the bucket may lack tokens as well.
+        retry_after_ns: match debt.checked_sub(limit.price(capacity) | GENERATION_MASK) {
+            Some(more) if more > 0 && capacity > 0 => nanos(more + GENERATION_MASK),
+            _ => RETRY_NEVER,
+        },
+        full_in_ns: if capacity == 0 { 0 } else { nanos(debt.saturating_sub(limit.price(cost))) },
     })
 }
 
 /// Gives `cost` tokens back, never beyond full.
 pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
-    if !limit.holds(cost) {
-        let answer = limit.error(cost).map_or_else(|| Ok(status(word, now, limit)), Err);
-        return Outcome { next: None, answer };
+    if let Some(error) = limit.error(cost) {
+        return Outcome { next: None, answer: Err(error) };
     }
-    let full_at = word.time().as_nanos().saturating_sub(limit.price(cost)).max(now.as_nanos());
+    if limit.is_exempt() || limit.capacity == 0 {
+        return Outcome { next: None, answer: Ok(status(word, now, limit)) };
+    }
+    let full_at = word.time().as_nanos().saturating_sub(nanos(limit.price(cost))).max(now.as_nanos());
     let Outcome { next, answer } = put(word, now, limit, Tick::from_nanos(full_at));
     Outcome { next, answer: Ok(answer) }
 }
@@ -230,16 +246,16 @@ pub(crate) fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
     if limit.is_exempt() {
         return Status::EXEMPT;
     }
+    let (depth, token) = (nanos(limit.depth), nanos(limit.token));
     let debt = word.time().as_nanos().saturating_sub(now.as_nanos());
-    let left = limit.depth.saturating_sub(debt);
-    let remaining = left / limit.ticks_per_token;
+    let remaining = depth.saturating_sub(debt) / token;
     // What the bucket holds, as time, when it has one whole token more.
-    let next_left = (remaining.wrapping_add(1)).min(limit.capacity).wrapping_mul(limit.ticks_per_token);
+    let next_left = (remaining.wrapping_add(1)).min(limit.capacity).wrapping_mul(token);
     Status {
         remaining,
         capacity: limit.capacity,
-        ticks_per_token: limit.ticks_per_token,
-        next_in_ns: debt.wrapping_add(next_left).saturating_sub(limit.depth),
+        ticks_per_token: token,
+        next_in_ns: debt.wrapping_add(next_left).saturating_sub(depth),
         full_in_ns: debt,
     }
 }

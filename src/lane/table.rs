@@ -18,11 +18,16 @@ use crate::sync::{Fault, Ordering, QuietU64, broken};
 /// Words of a limit.
 const LIMIT_WORDS: usize = 4;
 
-/// Limits ready to compute with, found by row and lane; and the numbers of conduct.
+/// Rows without a number, behind the others: they keep equal rows of different
+/// lanes out of each other's place in the cache.
+const SPARE_ROWS: usize = if cfg!(loom) { 0 } else { 8 };
+
+/// A lane's limits, one in each row.
+type LaneRows = [[QuietU64; LIMIT_WORDS]; ROWS + SPARE_ROWS];
+
+/// Limits ready to compute with, found by lane and row; and the numbers of conduct.
 pub(crate) struct LimitTable {
-    lanes: usize,
-    /// Row by row, a limit for every lane.
-    limits: Words<[QuietU64; LIMIT_WORDS]>,
+    lanes: Words<LaneRows>,
     /// The numbers of conduct, for each parity of the epoch.
     conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
     /// How many policies came before the one in force. Its parity tells which
@@ -36,24 +41,42 @@ impl LimitTable {
     /// A table in which the policy is in force. On refusal, says how many
     /// bytes were asked for.
     pub(crate) fn new(policy: &Policy) -> Result<Self, u64> {
-        let lanes = policy.lanes().len();
-        let len = ROWS * lanes;
-        let limits = Words::reserve(len).ok_or((len as u64).saturating_mul(8 * LIMIT_WORDS as u64))?;
+        let len = policy.lanes().len();
+        let lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
         let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
-        let table =
-            Self { lanes, limits, conduct, epoch: QuietU64::new(0), plans: QuietU64::new(policy.plans().len() as u64) };
+        let table = Self { lanes, conduct, epoch: QuietU64::new(0), plans: QuietU64::new(policy.plans().len() as u64) };
         table.write(Row::EXEMPT, policy.lanes().map(|_| BucketLimit::EXEMPT));
         table.write_policy(policy, 0);
         Ok(table)
     }
 
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        size_of_val(&*self.limits) as u64
+        size_of_val(&*self.lanes) as u64
     }
 
+    /// Every lane.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneLimits<'_>> {
+        (0..).map(LaneId::new).zip(&*self.lanes).map(|(id, rows)| LaneLimits { id, rows })
+    }
+
+    /// The lane of this number, if there is one and nobody watches it.
     #[inline]
-    pub(crate) fn lanes(&self) -> usize {
-        self.lanes
+    pub(crate) fn unwatched_lane(&self, id: LaneId) -> Option<LaneLimits<'_>> {
+        self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
+    }
+
+    /// From now on all lanes are watched.
+    pub(crate) fn watch(&mut self) {
+        self.lanes.show(0);
+    }
+
+    /// The lane of this number, if there is one.
+    #[inline]
+    pub(crate) fn lane(&self, id: LaneId) -> Result<LaneLimits<'_>, Error> {
+        match self.lanes.get(id.index()) {
+            Some(rows) => Ok(LaneLimits { id, rows }),
+            None => Err(Error::UnknownLane { lane: id.number(), lanes: self.lanes.len() as u32 }),
+        }
     }
 
     /// Refuses a plan that the policy does not have.
@@ -101,31 +124,20 @@ impl LimitTable {
     /// Release: whoever reads one of these words knows that the row's last
     /// users have been moved on.
     fn write(&self, row: Row, limits: impl Iterator<Item = BucketLimit>) {
-        for (lane, limit) in (0..self.lanes).zip(limits) {
-            for (word, value) in self.words(row, lane).iter().zip(limit.to_words()) {
+        for (lane, limit) in self.lanes.iter().zip(limits) {
+            for (word, value) in lane[row.index()].iter().zip(limit.to_words()) {
                 word.store(value, Ordering::Release);
             }
         }
     }
 
+    /// See [`BucketLimit::debt_max`].
+    pub(crate) fn debt_max(&self, row: Row, lane: LaneId) -> u64 {
+        self.lane(lane).map_or(0, |lane| lane.limit(row).debt_max())
+    }
+
     fn conduct_words(&self, epoch: u64) -> &[QuietU64; ConductNumbers::WORDS] {
         &self.conduct[(epoch & 1) as usize]
-    }
-
-    #[inline]
-    fn words(&self, row: Row, lane: usize) -> &[QuietU64; LIMIT_WORDS] {
-        &self.limits[row.index() * self.lanes + lane]
-    }
-
-    /// A lane's limit in a row. It may be torn if the row is no longer the
-    /// caller's; the exchange, or the last look, that follows then fails.
-    ///
-    /// Acquire, paired with the Release in [`write`](Self::write).
-    #[inline]
-    pub(crate) fn limit(&self, row: Row, lane: LaneId) -> BucketLimit {
-        let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
-        let words = self.words(row, lane.index());
-        BucketLimit::from_words(std::array::from_fn(|word| words[word].load(order)))
     }
 
     /// Reads something of the policy in force, entirely of one policy.
@@ -149,5 +161,30 @@ impl LimitTable {
             let words = self.conduct_words(epoch);
             ConductNumbers::from_words(std::array::from_fn(|word| words[word].load(Ordering::Acquire)))
         })
+    }
+}
+
+/// A lane that the policy has, with its limits at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneLimits<'a> {
+    id: LaneId,
+    rows: &'a LaneRows,
+}
+
+impl LaneLimits<'_> {
+    #[inline]
+    pub(crate) fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// The lane's limit in a row. It may be torn if the row is no longer the
+    /// caller's; the exchange, or the last look, that follows then fails.
+    ///
+    /// Acquire, paired with the Release in [`LimitTable::write`].
+    #[inline]
+    pub(crate) fn limit(&self, row: Row) -> BucketLimit {
+        let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
+        let words = &self.rows[row.index()];
+        BucketLimit::from_words(std::array::from_fn(|word| words[word].load(order)))
     }
 }

@@ -5,6 +5,7 @@ use crate::bounds::BATCH_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::bucket::{self, Charge};
+use crate::lane::table::LaneLimits;
 use crate::lane::{LaneWord, Outcome, Verdict};
 use crate::policy::{LaneId, PlanId};
 use crate::record::tag::{Row, TagWord};
@@ -28,10 +29,11 @@ pub struct Request<'a> {
     pub cost: u64,
 }
 
-/// What is asked of a lane.
+/// What is asked: by whom, of which lane.
 #[derive(Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) lane: LaneId,
+pub(super) struct Ask<'a> {
+    pub(super) agent: &'a [u8],
+    pub(super) lane: LaneLimits<'a>,
     pub(super) cost: u64,
     /// The plan that stands in for an assignment.
     pub(super) stand_in: Option<PlanId>,
@@ -181,72 +183,94 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
-        if lane.index() >= self.unwatched_lanes {
+        let Some(lane) = self.limits.unwatched_lane(lane) else {
             return self.check_watched(agent, lane, cost, stand_in, now);
-        }
-        let hash = self.hash_id(agent)?;
-        if let Some(plan) = stand_in {
-            self.limits.check_plan(plan)?;
-        }
-        self.check_hashed(hash, Ask { lane, cost, stand_in }, now)
+        };
+        let ask = Ask { agent, lane, cost, stand_in };
+        self.check_hashed(self.hash_ask(&ask)?, ask, now)
     }
 
-    /// Checks what every call brings, and finds the agent's place.
+    /// Checks the id and the plan, and finds the agent's place.
     #[inline(always)]
-    pub(super) fn hash_ask(&self, agent: &[u8], ask: &Ask) -> Result<AgentHash, Error> {
-        let hash = self.hash(agent, ask.lane)?;
+    pub(super) fn hash_ask(&self, ask: &Ask<'_>) -> Result<AgentHash, Error> {
+        let hash = self.hash(ask.agent)?;
         ask.stand_in.map_or(Ok(()), |plan| self.limits.check_plan(plan))?;
         Ok(hash)
     }
 
     #[inline(always)]
-    pub(super) fn check_hashed(&self, hash: AgentHash, ask: Ask, now: Option<Tick>) -> Result<Verdict, Error> {
+    pub(super) fn check_hashed(&self, hash: AgentHash, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
         let now = || now.unwrap_or_else(|| self.clock.now());
-        let Some(found) = self.slab.find_at_home(hash) else {
+        let Some((record, tag, row)) = self.slab.find_at_home(hash) else {
             return self.check_slowly(hash, ask, now());
         };
         let now = now();
-        let row = stand_in_row(found.tag.row(), ask.stand_in);
-        match found.record.try_update_lane(found.tag, ask.lane, |word| self.step(word, row, ask, now)) {
+        let row = stand_in_row(row, ask.stand_in);
+        match record.try_update_lane(tag, ask.lane.id(), |word| self.step(word, row, ask, now)) {
             Attempt::Done(charge) => bucket::verdict(charge),
-            Attempt::Lost => self.check_again(hash, ask, now),
-            Attempt::Moved => self.check_slowly(hash, ask, now),
+            Attempt::Lost => self.check_again(ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now, true),
+            Attempt::Moved => self.check_again(ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now, false),
         }
     }
 
     #[inline(always)]
-    fn step(&self, word: LaneWord, row: Row, ask: Ask, now: Tick) -> Outcome<Charge> {
-        bucket::step(word, now, self.limits.limit(row, ask.lane), ask.cost)
+    fn step(&self, word: LaneWord, row: Row, ask: Ask<'_>, now: Tick) -> Outcome<Charge> {
+        bucket::step(word, now, ask.lane.limit(row), ask.cost)
     }
 
-    /// The check of an agent for which another thread was faster. It finds the
-    /// record anew: handing it on would cost registers where nobody was faster.
+    /// The check of an agent for which another thread was faster, by an
+    /// exchange of the lane (`lost`) or of the tag. It starts from the
+    /// arguments: handing on what was found from them would cost registers
+    /// where nobody was faster.
     #[cold]
     #[inline(never)]
-    fn check_again(&self, hash: AgentHash, ask: Ask, now: Tick) -> Result<Verdict, Error> {
-        self.slab.count_retry();
-        self.check_slowly(hash, ask, now)
+    fn check_again(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Tick,
+        lost: bool,
+    ) -> Result<Verdict, Error> {
+        if lost {
+            self.slab.count_retry();
+        }
+        let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in };
+        self.check_slowly(self.hash(agent)?, ask, now)
     }
 
-    /// Checks up to [`AHEAD`] requests. All are hashed and their cache lines
-    /// asked for before the first is charged, so that cache misses overlap.
+    /// Checks up to [`AHEAD`] requests in three rounds, each of which asks for
+    /// the cache lines of the next, so that cache misses overlap: the hashes,
+    /// the places, the charges.
     fn check_chunk(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>], now: Tick) {
-        let mut hashes = [Err(Error::EmptyId); AHEAD];
-        for (request, hash) in requests.iter().zip(&mut hashes) {
-            *hash = self.hash(request.agent, request.lane).inspect(|hash| self.slab.prefetch(*hash));
+        let mut hashes = [AgentHash::NOBODY; AHEAD];
+        for ((request, answer), hash) in requests.iter().zip(&mut *answers).zip(&mut hashes) {
+            match self.limits.lane(request.lane).and_then(|_| self.hash(request.agent)) {
+                Ok(known) => {
+                    self.slab.prefetch_group(known);
+                    *hash = known;
+                }
+                Err(error) => *answer = Err(error),
+            }
+        }
+        for hash in &hashes[..requests.len()] {
+            self.slab.prefetch_record(*hash);
         }
         for ((request, answer), hash) in requests.iter().zip(answers).zip(hashes) {
-            let ask = Ask { lane: request.lane, cost: request.cost, stand_in: None };
-            *answer = hash.and_then(|hash| self.check_hashed(hash, ask, Some(now)));
-            self.note_answer(ask.lane, answer);
+            let Request { agent, lane, cost } = *request;
+            if let (true, Ok(lane)) = (hash != AgentHash::NOBODY, self.limits.lane(lane)) {
+                *answer = self.check_hashed(hash, Ask { agent, lane, cost, stand_in: None }, Some(now));
+            }
+            self.note_answer(lane, answer);
         }
     }
 
     /// Charges a record. `None` if it is no longer the agent's.
-    fn charge(&self, found: Found<'_>, ask: Ask, now: Tick) -> Option<Result<Verdict, Error>> {
+    fn charge(&self, found: Found<'_>, ask: Ask<'_>, now: Tick) -> Option<Result<Verdict, Error>> {
         let row = stand_in_row(found.tag.row(), ask.stand_in);
         let step = |word| self.step(word, row, ask, now);
-        found.record.update_lane(found.tag, ask.lane, step, || self.slab.count_retry()).map(bucket::verdict)
+        found.record.update_lane(found.tag, ask.lane.id(), step, || self.slab.count_retry()).map(bucket::verdict)
     }
 
     /// The check of an agent that is not in its favourite place: perhaps it is
@@ -255,7 +279,7 @@ impl Limiter {
     /// The loop ends when the agent keeps a record for one round; each further
     /// one is an eviction or a change of row that was completed meanwhile.
     #[inline(never)]
-    fn check_slowly(&self, hash: AgentHash, ask: Ask, now: Tick) -> Result<Verdict, Error> {
+    fn check_slowly(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Result<Verdict, Error> {
         while let Some(found) = self.slab.find(hash) {
             if let Some(answer) = self.charge(found, ask, now) {
                 return answer;
@@ -270,7 +294,7 @@ impl Limiter {
         // the record may have been filled, and the row be another agent's.
         let inherited = Cell::new(fresh.answer);
         let passes = |row, record: Record<'_>| {
-            let word = record.lane_words().nth(ask.lane.index()).unwrap_or_default();
+            let word = record.lane_words().nth(ask.lane.id().index()).unwrap_or_default();
             let Outcome { next, answer } = self.step(word, stand_in_row(row, ask.stand_in), ask, now);
             inherited.set(answer);
             next.is_some()
@@ -305,9 +329,8 @@ impl Limiter {
     /// A record's largest share of debt over its lanes. The caller holds the
     /// lock of its region, which keeps its row.
     fn debt_ratio(&self, tag: TagWord, record: Record<'_>, now: Tick) -> u64 {
-        let lanes = (0..).map(LaneId::new);
-        let ratios =
-            lanes.zip(record.lane_words()).map(|(lane, word)| self.limits.limit(tag.row(), lane).debt_ratio(word, now));
+        let lanes = self.limits.lanes().zip(record.lane_words());
+        let ratios = lanes.map(|(lane, word)| lane.limit(tag.row()).debt_ratio(word, now));
         ratios.max().unwrap_or(0)
     }
 }

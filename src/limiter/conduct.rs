@@ -79,7 +79,7 @@ impl Limiter {
     ///
     /// As [`check_at`](Limiter::check_at).
     pub fn admit_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), Ask { lane, cost, stand_in: None }, now)
+        self.admit_with(agent.as_ref(), lane, cost, None, now)
     }
 
     /// As [`admit`](Limiter::admit), under this plan if the agent has no
@@ -105,17 +105,25 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), Ask { lane, cost, stand_in: Some(plan) }, now)
+        self.admit_with(agent.as_ref(), lane, cost, Some(plan), now)
     }
 
-    fn admit_with(&self, agent: &[u8], ask: Ask, now: Tick) -> Result<Admission, Error> {
-        let admission = self.admit_unwatched(agent, ask, now);
-        self.note_answer(ask.lane, &admission.map(|admission| admission.verdict));
+    fn admit_with(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Tick,
+    ) -> Result<Admission, Error> {
+        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
+        let admission = ask.and_then(|ask| self.admit_unwatched(ask, now));
+        self.note_answer(lane, &admission.map(|admission| admission.verdict));
         admission
     }
 
-    fn admit_unwatched(&self, agent: &[u8], ask: Ask, now: Tick) -> Result<Admission, Error> {
-        let hash = self.hash_ask(agent, &ask)?;
+    fn admit_unwatched(&self, ask: Ask<'_>, now: Tick) -> Result<Admission, Error> {
+        let hash = self.hash_ask(&ask)?;
         let rules = self.limits.conduct();
         let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
         let verdict = if block.is_zero() {
@@ -150,7 +158,7 @@ impl Limiter {
     ///
     /// As [`record_violation`](Limiter::record_violation).
     pub fn record_violation_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<Violation, Error> {
-        let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
+        let hash = self.hash(agent.as_ref())?;
         self.violate(hash, now, &self.limits.conduct()).ok_or(Error::Full)
     }
 
@@ -169,7 +177,7 @@ impl Limiter {
     ///
     /// As [`violations`](Limiter::violations).
     pub fn violations_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<Conduct, Error> {
-        let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
+        let hash = self.hash(agent.as_ref())?;
         Ok(self.look_at_conduct(hash, now, &self.limits.conduct()))
     }
 
@@ -207,7 +215,7 @@ impl Limiter {
     ///
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
     pub fn reset_violations(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
+        let hash = self.hash(agent.as_ref())?;
         let (now, rules) = (self.clock.now(), self.limits.conduct());
         Ok(self.update_conduct(hash, |word| conduct::forgive(word, now, &rules)).unwrap_or(false))
     }

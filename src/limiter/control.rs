@@ -246,7 +246,7 @@ impl Limiter {
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
     pub fn assignment(&self, agent: impl AsRef<[u8]>) -> Result<Assignment, Error> {
         let agent = agent.as_ref();
-        let hash = self.hash(agent, LaneId::new(0))?;
+        let hash = self.hash(agent)?;
         let entry = self.registry.get(hash, agent).unwrap_or_default();
         Ok(named(&entry, &self.policy()))
     }
@@ -366,7 +366,8 @@ impl Limiter {
     /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
     pub fn limit_of(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Option<Limit>, Error> {
         let agent = agent.as_ref();
-        let hash = self.hash(agent, lane)?;
+        self.limits.lane(lane)?;
+        let hash = self.hash(agent)?;
         let entry = self.registry.get(hash, agent).unwrap_or_default();
         Ok(if entry.exempt { None } else { effective_limit(&entry, &self.policy(), lane) })
     }
@@ -446,7 +447,7 @@ impl Limiter {
         agent: &[u8],
         edit: impl FnOnce(&mut Entry) -> Result<(), ControlError>,
     ) -> Result<Edit, ControlError> {
-        let hash = self.hash(agent, LaneId::new(0))?;
+        let hash = self.hash(agent)?;
         let before = self.registry.get(hash, agent).ok_or(ControlError::SameHash)?;
         let mut after = before.clone();
         edit(&mut after)?;
@@ -511,7 +512,7 @@ impl Limiter {
     }
 
     fn with_change(&self, on_change: OnChange, apply: impl FnOnce(&RowChange<'_>)) {
-        let debt_max = |row, lane| self.limits.limit(row, lane).debt_max();
+        let debt_max = |row, lane| self.limits.debt_max(row, lane);
         apply(&RowChange { on_change, clock: &|| self.clock.now(), debt_max: &debt_max });
     }
 }
@@ -732,12 +733,12 @@ mod tests {
         let limiter = Limiter::builder(policy).agents(1).clock(clock.clone()).build().unwrap();
         let (api, twin) = (limiter.lane("api").unwrap(), limiter.plan("twin").unwrap());
         assert!(limiter.check("agent-7", api).unwrap().is_allowed());
-        let hash = limiter.hash(b"agent-7", api).unwrap();
+        let hash = limiter.hash(b"agent-7").unwrap();
         // The bucket is emptied while the change is under way.
         let debt_max = |row, lane| {
             clock.advance(Duration::from_secs(5));
             assert!(limiter.check_cost("agent-7", api, 10).unwrap().is_allowed());
-            limiter.limits.limit(row, lane).debt_max()
+            limiter.limits.debt_max(row, lane)
         };
         let change = RowChange { on_change: OnChange::KeepDebt, clock: &|| clock.now(), debt_max: &debt_max };
         limiter.slab.change_row(hash, &change, || Row::of_plan(twin, 0));

@@ -4,6 +4,7 @@ use super::{Limiter, stand_in_row};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::bucket::{self, BucketLimit};
+use crate::lane::table::LaneLimits;
 use crate::lane::{LaneWord, Outcome, Status};
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
@@ -25,7 +26,7 @@ impl Limiter {
     ///
     /// As [`status`](Limiter::status).
     pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         Ok(self.change(hash, None, lane, |limit, word| look(limit, word, now)))
     }
 
@@ -51,7 +52,7 @@ impl Limiter {
         lane: LaneId,
         now: Tick,
     ) -> Result<Status, Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
         Ok(self.change(hash, Some(plan), lane, |limit, word| look(limit, word, now)))
     }
@@ -76,7 +77,7 @@ impl Limiter {
     ///
     /// As [`refund`](Limiter::refund).
     pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.change(hash, None, lane, |limit, word| bucket::refund(word, now, limit, cost))
     }
 
@@ -104,7 +105,7 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Status, Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
         self.change(hash, Some(plan), lane, |limit, word| bucket::refund(word, now, limit, cost))
     }
@@ -124,7 +125,7 @@ impl Limiter {
     ///
     /// As [`reset_lane`](Limiter::reset_lane).
     pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
-        let hash = self.hash(agent.as_ref(), lane)?;
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.change(hash, None, lane, |limit, word| bucket::reset(word, now, limit));
         Ok(())
     }
@@ -144,8 +145,11 @@ impl Limiter {
     ///
     /// As [`reset`](Limiter::reset).
     pub fn reset_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<(), Error> {
-        let agent = agent.as_ref();
-        self.lanes().try_for_each(|lane| self.reset_lane_at(agent, lane, now))
+        let hash = self.hash(agent.as_ref())?;
+        for lane in self.limits.lanes() {
+            self.change(hash, None, lane, |limit, word| bucket::reset(word, now, limit));
+        }
+        Ok(())
     }
 
     /// Forgets the agent: its record is vacant again, and its next check is
@@ -165,7 +169,7 @@ impl Limiter {
     ///
     /// As [`forget`](Limiter::forget).
     pub fn forget_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
-        let hash = self.hash(agent.as_ref(), LaneId::new(0))?;
+        let hash = self.hash(agent.as_ref())?;
         Ok(self.slab.forget(hash, now, self.clock.now()))
     }
 
@@ -186,10 +190,6 @@ impl Limiter {
         now.checked_sub(idle_for).map_or(0, sweep)
     }
 
-    fn lanes(&self) -> impl Iterator<Item = LaneId> + use<> {
-        (0..self.limits.lanes() as u32).map(LaneId::new)
-    }
-
     /// Applies a step other than a charge, under this plan if the agent has no
     /// assignment. An agent without a record has fresh lanes, and nothing to change.
     ///
@@ -199,7 +199,7 @@ impl Limiter {
         &self,
         hash: AgentHash,
         stand_in: Option<PlanId>,
-        lane: LaneId,
+        lane: LaneLimits<'_>,
         step: impl Fn(BucketLimit, LaneWord) -> Outcome<A>,
     ) -> A {
         loop {
@@ -207,8 +207,8 @@ impl Limiter {
                 return step(self.limit_of_stranger(hash, stand_in, lane), LaneWord::default()).answer;
             };
             let row = stand_in_row(found.tag.row(), stand_in);
-            let step = |word| step(self.limits.limit(row, lane), word);
-            if let Some(answer) = found.record.update_lane(found.tag, lane, step, || self.slab.count_retry()) {
+            let step = |word| step(lane.limit(row), word);
+            if let Some(answer) = found.record.update_lane(found.tag, lane.id(), step, || self.slab.count_retry()) {
                 return answer;
             }
         }

@@ -25,7 +25,7 @@ use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, ID_BYTES_MAX};
 use crate::clock::{Clock, Tick};
 use crate::error::{BuildError, Error};
 use crate::lane::bucket::BucketLimit;
-use crate::lane::table::LimitTable;
+use crate::lane::table::{LaneLimits, LimitTable};
 use crate::policy::unknown::UnknownActions;
 use crate::policy::{LaneId, PlanId, Policy};
 use crate::record::tag::Row;
@@ -68,8 +68,6 @@ pub struct Limiter {
     /// What `control` has put in force, for those who must not wait for it.
     policy: RwLock<Arc<Policy>>,
     unknown_actions: UnknownActions,
-    /// Lanes whose checks nobody watches: all of them, or none.
-    unwatched_lanes: usize,
     /// In a box, so that a limiter without it is no larger for it.
     watch: Option<Box<Watch>>,
 }
@@ -164,10 +162,13 @@ impl LimiterBuilder {
 
     /// The limiter over a slab that has as many lanes as the policy.
     pub(crate) fn over(self, slab: Slab) -> Result<Limiter, BuildError> {
-        let limits = LimitTable::new(&self.policy).map_err(|bytes| BuildError::Memory { bytes })?;
+        let mut limits = LimitTable::new(&self.policy).map_err(|bytes| BuildError::Memory { bytes })?;
         let clock = self.clock.unwrap_or_else(Clock::auto);
         let policy = Arc::new(self.policy);
-        let lanes = limits.lanes();
+        let lanes = limits.lanes().count();
+        if self.sight.is_some() {
+            limits.watch();
+        }
         Ok(Limiter {
             slab,
             limits,
@@ -177,7 +178,6 @@ impl LimiterBuilder {
             control: ControlLock::new(Arc::clone(&policy)),
             policy: RwLock::new(policy),
             unknown_actions: UnknownActions::default(),
-            unwatched_lanes: if self.sight.is_some() { 0 } else { lanes },
             watch: self.sight.map(|sight| Box::new(Watch::new(&sight, lanes))),
         })
     }
@@ -242,24 +242,16 @@ impl Limiter {
         }
     }
 
-    /// Checks what every call brings, and finds the agent's place.
+    /// Checks the id, and finds the agent's place.
     #[inline]
-    fn hash(&self, agent: &[u8], lane: LaneId) -> Result<AgentHash, Error> {
-        let lanes = self.limits.lanes();
-        if lane.index() >= lanes {
-            return Err(Error::UnknownLane { lane: lane.number(), lanes: lanes as u32 });
-        }
-        self.hash_id(agent)
-    }
-
-    #[inline]
-    fn hash_id(&self, agent: &[u8]) -> Result<AgentHash, Error> {
+    fn hash(&self, agent: &[u8]) -> Result<AgentHash, Error> {
         match self.slab.hash_short(agent) {
             Some(hash) => Ok(hash),
             None => self.hash_any(agent),
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn hash_any(&self, agent: &[u8]) -> Result<AgentHash, Error> {
         match agent.len() {
@@ -271,10 +263,8 @@ impl Limiter {
 
     /// The limit of an agent without a record: that of its assignment, or else
     /// of the plan that stands in for one.
-    fn limit_of_stranger(&self, hash: AgentHash, stand_in: Option<PlanId>, lane: LaneId) -> BucketLimit {
-        self.limits.of_epoch(|epoch| {
-            self.registry.with_row(hash, epoch, |row| self.limits.limit(stand_in_row(row, stand_in), lane))
-        })
+    fn limit_of_stranger(&self, hash: AgentHash, stand_in: Option<PlanId>, lane: LaneLimits<'_>) -> BucketLimit {
+        self.limits.of_epoch(|epoch| self.registry.with_row(hash, epoch, |row| lane.limit(stand_in_row(row, stand_in))))
     }
 
     /// The row of an agent that is about to get a record, under the locks of

@@ -79,7 +79,7 @@ impl Limiter {
         };
         Ok(AgentView {
             at: now,
-            is_known: self.slab.find(self.hash(agent, LaneId::new(0))?).is_some(),
+            is_known: self.slab.find(self.hash(agent)?).is_some(),
             plan: assignment.plan().map(str::to_owned),
             is_exempt: assignment.is_exempt(),
             lanes: self.policy().lanes().map(view).collect::<Result<_, Error>>()?,
@@ -99,8 +99,8 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
-        let ask = Ask { lane, cost, stand_in };
-        let answer = self.hash_ask(agent, &ask).and_then(|hash| self.check_hashed(hash, ask, now));
+        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
+        let answer = ask.and_then(|ask| self.check_hashed(self.hash_ask(&ask)?, ask, now));
         self.note_answer(lane, &answer);
         answer
     }

@@ -95,12 +95,11 @@
 
 pub(crate) mod tag;
 
-use crate::bounds::RECORD_WORDS_RESERVED;
 use crate::clock::Tick;
 use crate::conduct::ConductWord;
 use crate::lane::{LaneWord, Outcome};
+use crate::mapping::Block;
 use crate::policy::{LaneId, OnChange};
-use crate::prefetch::prefetch;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
 use tag::{Row, TagWord};
@@ -153,52 +152,51 @@ pub(crate) enum Attempt<A> {
     Lost,
 }
 
-/// A view of one record: the words of the slab from `start` on.
+/// A view of one record: the tag, the lanes, the conduct word.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    words: &'a [AtomicU64],
-    start: usize,
+    words: Block<'a>,
     lanes: usize,
 }
 
 impl<'a> Record<'a> {
-    /// The record of `lanes` lanes at `start`.
+    /// The record of `lanes` lanes in these words, which are enough for it.
     #[inline]
-    pub(crate) fn new(words: &'a [AtomicU64], start: usize, lanes: usize) -> Self {
-        debug_assert!(start + lanes + RECORD_WORDS_RESERVED <= words.len());
-        Self { words, start, lanes }
+    pub(crate) fn new(words: Block<'a>, lanes: usize) -> Self {
+        Self { words, lanes }
+    }
+
+    #[inline]
+    fn tag_word(&self) -> &'a AtomicU64 {
+        self.words.word(0)
+    }
+
+    #[inline]
+    fn lane_word(&self, lane: LaneId) -> &'a AtomicU64 {
+        self.words.word(1 + lane.index())
     }
 
     /// Acquire, paired with the Release of the publishing exchange: whoever
     /// sees a tag also sees the lane words it was published over.
     #[inline]
     pub(crate) fn tag(&self) -> TagWord {
-        TagWord::from_bits(self.words[self.start].load(Ordering::Acquire))
-    }
-
-    /// Asks the processor for its first cache line.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        prefetch(&self.words[self.start]);
+        TagWord::from_bits(self.tag_word().load(Ordering::Acquire))
     }
 
     fn lanes(&self) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
-        self.words[self.start + 1..][..self.lanes].iter()
+        let words = self.words;
+        (1..=self.lanes).map(move |word| words.word(word))
     }
 
     /// The conduct word follows the lanes.
-    fn conduct_index(&self) -> usize {
-        self.start + 1 + self.lanes
-    }
-
     fn conduct(&self) -> &'a AtomicU64 {
-        &self.words[self.conduct_index()]
+        self.words.word(1 + self.lanes)
     }
 
     /// Exchanges the tag. Release pairs with [`tag`](Self::tag); Acquire
     /// continues the order of those who changed it before.
     fn exchange_tag(&self, seen: TagWord, next: TagWord) -> bool {
-        self.words[self.start].compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.tag_word().compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Opens a tag that an evictor closed: its tenant is back. `None` if the
@@ -218,12 +216,12 @@ impl<'a> Record<'a> {
     fn update<W: Word, A>(
         &self,
         seen: TagWord,
-        word: usize,
+        place: &AtomicU64,
         step: impl Fn(W) -> Outcome<A, W>,
         retried: impl Fn(),
     ) -> Option<A> {
         loop {
-            match self.try_update(seen, word, &step) {
+            match self.try_update(seen, place, &step) {
                 Attempt::Done(answer) => return Some(answer),
                 Attempt::Moved => return None,
                 Attempt::Lost => retried(),
@@ -239,7 +237,7 @@ impl<'a> Record<'a> {
         step: impl Fn(LaneWord) -> Outcome<A>,
         retried: impl Fn(),
     ) -> Option<A> {
-        self.update(seen, self.start + 1 + lane.index(), step, retried)
+        self.update(seen, self.lane_word(lane), step, retried)
     }
 
     /// Applies a step to the conduct word; see [`update`](Self::update).
@@ -249,7 +247,7 @@ impl<'a> Record<'a> {
         step: impl Fn(ConductWord) -> Outcome<A, ConductWord>,
         retried: impl Fn(),
     ) -> Option<A> {
-        self.update(seen, self.conduct_index(), step, retried)
+        self.update(seen, self.conduct(), step, retried)
     }
 
     /// One round of [`update_lane`](Self::update_lane).
@@ -260,12 +258,16 @@ impl<'a> Record<'a> {
         lane: LaneId,
         step: impl Fn(LaneWord) -> Outcome<A>,
     ) -> Attempt<A> {
-        self.try_update(seen, self.start + 1 + lane.index(), step)
+        self.try_update(seen, self.lane_word(lane), step)
     }
 
     #[inline]
-    fn try_update<W: Word, A>(&self, seen: TagWord, word: usize, step: impl Fn(W) -> Outcome<A, W>) -> Attempt<A> {
-        let place = &self.words[word];
+    fn try_update<W: Word, A>(
+        &self,
+        seen: TagWord,
+        place: &AtomicU64,
+        step: impl Fn(W) -> Outcome<A, W>,
+    ) -> Attempt<A> {
         // (a) Acquire, paired with the Release of the bump in
         // `replace_tenant`: whoever reads a bumped word sees the tag closed.
         let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };

@@ -121,11 +121,12 @@ impl TagWord {
         (self.0 ^ tag.0) >> TAG_SHIFT == 0
     }
 
-    /// Whether it is the agent's and nobody is trying to evict it.
+    /// The agent's row, if the record is the agent's and nobody is trying to
+    /// evict it: all but the row is the tag, and the closed bit is clear.
     #[inline]
-    pub(crate) const fn is_open_to(self, tag: Tag) -> bool {
-        // The closed bit is the lowest of these, and clear.
-        (self.0 ^ tag.0) >> ROW_BITS == 0
+    pub(crate) const fn row_of(self, tag: Tag) -> Option<Row> {
+        let row = self.0 ^ tag.0;
+        if row <= ROW_MASK { Some(Row(row as u16)) } else { None }
     }
 
     pub(crate) const fn is_vacant(self) -> bool {
@@ -183,8 +184,8 @@ mod tests {
             let (tag, other) = (Tag::of_hash(hash), Tag::of_hash(other));
             let word = TagWord::new(tag, Row(row));
             prop_assert!(word.belongs_to(tag) && word.closed().belongs_to(tag));
-            prop_assert!(word.is_open_to(tag) && !word.closed().is_open_to(tag));
-            prop_assert_eq!(word.is_open_to(other), tag == other);
+            prop_assert_eq!((word.row_of(tag), word.closed().row_of(tag)), (Some(Row(row)), None));
+            prop_assert_eq!(word.row_of(other).is_some(), tag == other);
             prop_assert_eq!(word.belongs_to(other), tag == other);
             prop_assert_eq!(word.closed().row(), Row(row));
             prop_assert_eq!(word.with_row(Row(next)), TagWord::new(tag, Row(next)));

@@ -58,11 +58,10 @@ impl Group {
         Slots(different.wrapping_sub(LOW_BITS) & !different & HIGH_BITS)
     }
 
-    /// The first slot that shows the agent. Not inlined: the favourite slot is
-    /// looked at in line, and this is for the others.
-    #[inline(never)]
-    pub(crate) fn first(self, hash: AgentHash) -> Option<usize> {
-        self.slots(Fingerprint::of(hash)).next()
+    /// The first slot that shows `wanted`, or any if none does.
+    #[inline]
+    pub(crate) fn likely_slot(self, wanted: Fingerprint) -> usize {
+        self.slots(wanted).0.trailing_zeros() as usize / GROUP % GROUP
     }
 
     /// Whether this slot shows `wanted`.

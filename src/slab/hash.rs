@@ -12,7 +12,8 @@
 //! are strongly universal (Lemire and Kaser, "Strongly universal string
 //! hashing is fast", 2014). Here K = 128 and L = 64, so any two different ids
 //! get a pair of 64-bit values that is uniform over all pairs: they collide
-//! with probability 2^-64, and in any b chosen bits with 2^-b.
+//! with probability 2^-64, and in any b chosen bits with 2^-b. An id of eight
+//! bytes is read as its one character twice, and k1 + k2 is as random as each.
 //!
 //! The sum is linear, and linear structure in the ids (counting up, say)
 //! would show in the homes. So it passes through a fixed bijection of 64-bit
@@ -47,8 +48,8 @@ use std::hash::{BuildHasher, RandomState};
 
 const CHARACTERS_MAX: usize = ID_BYTES_MAX / 8;
 
-/// Lengths of two characters: 9 to 16 bytes.
-const SHORT_LENGTHS: usize = 8;
+/// The longest id of two characters, in bytes.
+const SHORT_MAX: usize = 16;
 
 /// How ids are hashed. Either way with a secret key of the limiter's own, and
 /// with the same answers.
@@ -69,9 +70,12 @@ pub enum IdHash {
 pub(crate) struct HashKey {
     characters: [u128; CHARACTERS_MAX],
     /// By length in bytes.
-    starts: [u128; ID_BYTES_MAX + 1],
+    starts: Box<[u128]>,
     /// SipHash takes its key from the first two characters' numbers.
     kind: IdHash,
+    /// Those of `starts` for ids of at most [`SHORT_MAX`] bytes; none if they
+    /// are hashed in another way.
+    short_starts: Box<[u128]>,
 }
 
 impl HashKey {
@@ -89,14 +93,15 @@ impl HashKey {
     pub(crate) fn from_words(kind: IdHash, mut word: impl FnMut() -> u64) -> Self {
         let mut wide = || u128::from(word()) << 64 | u128::from(word());
         let characters = std::array::from_fn(|_| wide());
-        let starts = std::array::from_fn(|_| wide());
-        Self { characters, starts, kind }
+        let starts: Box<[u128]> = (0..=ID_BYTES_MAX).map(|_| wide()).collect();
+        let shorts = if kind == IdHash::Multilinear { SHORT_MAX + 1 } else { 0 };
+        Self { characters, short_starts: starts[..shorts].into(), starts, kind }
     }
 
     /// The key's words, in the order in which [`from_words`](Self::from_words) takes them.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
-        let wide = self.characters.into_iter().chain(self.starts);
-        wide.flat_map(|number| [(number >> 64) as u64, number as u64])
+        let wide = self.characters.iter().chain(&self.starts);
+        wide.flat_map(|number| [(number >> 64) as u64, *number as u64])
     }
 
     /// Where the agent belongs. `id` has 1 to [`ID_BYTES_MAX`] bytes.
@@ -105,14 +110,14 @@ impl HashKey {
         self.hash_short(id).unwrap_or_else(|| AgentHash::new(scatter((self.sum(id) >> 64) as u64)))
     }
 
-    /// The hash of an id of two characters, 9 to 16 bytes: the most common.
+    /// The hash of an id of 8 to 16 bytes, the most common: its first eight
+    /// bytes and its last eight.
     #[inline]
     pub(crate) fn hash_short(&self, id: &[u8]) -> Option<AgentHash> {
-        if id.len().wrapping_sub(SHORT_LENGTHS + 1) >= SHORT_LENGTHS || self.kind != IdHash::Multilinear {
-            return None;
-        }
         let (first, last) = (id.first_chunk()?, id.last_chunk()?);
-        let sum = self.starts[id.len()]
+        let sum = self
+            .short_starts
+            .get(id.len())?
             .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
             .wrapping_add(product(self.characters[1], u64::from_le_bytes(*last)));
         Some(AgentHash::new(scatter((sum >> 64) as u64)))
@@ -174,6 +179,9 @@ impl fmt::Debug for HashKey {
 pub(crate) struct AgentHash(u64);
 
 impl AgentHash {
+    /// What no agent has, to fill a place with.
+    pub(crate) const NOBODY: Self = Self(0);
+
     /// A low byte of 0 is taken by 1, so that no agent looks like a vacant
     /// record: neither its fingerprint, which is that byte, nor its tag.
     #[inline]
@@ -181,10 +189,10 @@ impl AgentHash {
         Self(hash + (hash as u8 == 0) as u64)
     }
 
-    /// The home group among `groups`: the high bits, scaled.
+    /// All of it, to choose the home group by its high bits.
     #[inline]
-    pub(crate) fn home(self, groups: usize) -> usize {
-        ((u128::from(self.0) * groups as u128) >> 64) as usize
+    pub(crate) fn bits(self) -> u64 {
+        self.0
     }
 
     /// The favourite slot in the home group.
@@ -244,6 +252,9 @@ mod tests {
                 characters.push(u64::from_le_bytes(id[i * 8..i * 8 + 8].try_into().unwrap()));
             }
             characters.push(last_character(&id));
+            if id.len() == 8 {
+                characters.push(characters[0]);
+            }
             let sum = characters.iter().zip(&key.characters).fold(
                 key.starts[id.len()],
                 |sum, (c, k)| sum.wrapping_add(k.wrapping_mul(u128::from(*c))),
@@ -254,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_switch_is_siphash_with_the_key() {
-        let key = HashKey { kind: IdHash::SipHash13, ..fixed_key(5) };
+        let mut words = fixed_key(5).words().collect::<Vec<_>>().into_iter();
+        let key = HashKey::from_words(IdHash::SipHash13, || words.next().unwrap());
         let [first, second, ..] = key.characters.map(|number| number as u64);
         for id in [&b"a"[..], b"agent-0000000001", &[9; ID_BYTES_MAX]] {
             let reference = SipHasher13::new_with_keys(first, second).hash(id);

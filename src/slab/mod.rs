@@ -29,9 +29,10 @@ pub use tenancy::OnFull;
 pub(crate) use tenancy::{Newcomer, Refusal, RowChange};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
-use crate::mapping::Words;
+use crate::mapping::Parts;
+use crate::prefetch::prefetch;
 use crate::record::Record;
-use crate::record::tag::TagWord;
+use crate::record::tag::{Row, TagWord};
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
 use fingerprints::{Fingerprint, GROUP, Group};
@@ -107,14 +108,12 @@ type Position = usize;
 
 /// Records, their fingerprints and the locks under which tenants change.
 pub(crate) struct Slab {
-    words: Words,
+    /// Everything; a block is a record.
+    memory: Parts,
     key: HashKey,
     geometry: Geometry,
     /// Derived from the geometry, kept at hand for every lookup.
     fingerprints_start: usize,
-    records_start: usize,
-    /// A record has 2^this words.
-    record_shift: u32,
     retries: [CachePadded<Counter>; RETRY_SHARDS],
 }
 
@@ -139,16 +138,20 @@ pub(crate) struct Occupancy {
 impl Slab {
     /// Reserves a slab. On refusal, says how many bytes were asked for.
     pub(crate) fn new(geometry: Geometry, key: HashKey) -> Result<Self, u64> {
-        let len = geometry.words();
-        let words: Words = Words::reserve(len).ok_or((len as u64).saturating_mul(8))?;
-        words.ask_for_huge_pages();
+        let memory = Parts::reserve(
+            geometry.fingerprints_start(),
+            geometry.groups,
+            geometry.records_start(),
+            geometry.records,
+            geometry.record_words().ilog2(),
+        );
+        let memory = memory.ok_or((geometry.words() as u64).saturating_mul(8))?;
+        memory.words().ask_for_huge_pages();
         let slab = Self {
-            words,
+            memory,
             key,
             geometry,
             fingerprints_start: geometry.fingerprints_start(),
-            records_start: geometry.records_start(),
-            record_shift: geometry.record_words().ilog2(),
             retries: Default::default(),
         };
         slab.write_header();
@@ -160,14 +163,14 @@ impl Slab {
         let geometry = &self.geometry;
         let numbers = [geometry.groups, geometry.window, geometry.records, geometry.lanes, geometry.record_words()];
         let header = [MAGIC, LAYOUT_VERSION].into_iter().chain(numbers.map(|number| number as u64));
-        for (word, value) in self.words[..HEADER_WORDS].iter().zip(header.chain(self.key.words())) {
+        for (word, value) in self.memory.words()[..HEADER_WORDS].iter().zip(header.chain(self.key.words())) {
             word.store(value, Ordering::Relaxed);
         }
     }
 
     /// Bytes of address space the slab has reserved.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        size_of_val(&*self.words) as u64
+        size_of_val(&**self.memory.words()) as u64
     }
 
     pub(crate) fn records(&self) -> u64 {
@@ -185,18 +188,17 @@ impl Slab {
 
     #[inline]
     fn group_word(&self, group: usize) -> &AtomicU64 {
-        &self.words[self.fingerprints_start + group]
+        &self.memory.words()[self.fingerprints_start + group]
     }
 
     #[inline]
     fn record(&self, position: Position) -> Record<'_> {
-        let start = self.records_start + (position << self.record_shift);
-        Record::new(&self.words, start, self.geometry.lanes)
+        Record::new(self.memory.block(position), self.geometry.lanes)
     }
 
     fn region(&self, region: usize) -> Region<'_> {
         let start = HEADER_WORDS + region * REGION_WORDS;
-        Region::new(&self.words[start..start + REGION_WORDS])
+        Region::new(&self.memory.words()[start..start + REGION_WORDS])
     }
 
     fn region_of(&self, position: Position) -> usize {
@@ -206,7 +208,7 @@ impl Slab {
     /// The groups in which the agent may live.
     #[inline]
     fn neighbourhood(&self, hash: AgentHash) -> std::ops::Range<usize> {
-        let home = hash.home(self.geometry.groups);
+        let home = self.memory.home(hash.bits()).number();
         home..home + self.geometry.window
     }
 
@@ -216,25 +218,35 @@ impl Slab {
     /// In the favourite slot, the record's address follows from the hash
     /// alone: the fingerprint, loaded beside it, only confirms it.
     #[inline]
-    pub(crate) fn find_at_home(&self, hash: AgentHash) -> Option<Found<'_>> {
-        let home = hash.home(self.geometry.groups);
-        let group = Group::load(self.group_word(home));
+    pub(crate) fn find_at_home(&self, hash: AgentHash) -> Option<(Record<'_>, TagWord, Row)> {
+        let home = self.memory.home(hash.bits());
+        let group = Group::load(home.word());
         let favourite = hash.slot();
-        let slot = if group.shows(favourite, Fingerprint::of(hash)) { favourite } else { group.first(hash)? };
-        let position = home * GROUP + slot;
-        let record = self.record(position);
+        let slot = if group.shows(favourite, Fingerprint::of(hash)) { favourite } else { self.slot_at_home(hash)? };
+        let record = Record::new(home.block(slot), self.geometry.lanes);
         let tag = record.tag();
-        tag.is_open_to(hash.tag()).then_some(Found { record, tag, position })
+        Some((record, tag, tag.row_of(hash.tag())?))
     }
 
-    /// Asks for the agent's record, if its home group knows it.
+    /// The slot of the home group that shows the agent. Not inlined: the
+    /// favourite slot is looked at in line, and this is for the others.
+    #[inline(never)]
+    fn slot_at_home(&self, hash: AgentHash) -> Option<usize> {
+        Group::load(self.memory.home(hash.bits()).word()).slots(Fingerprint::of(hash)).next()
+    }
+
+    /// Asks for the fingerprints of the agent's home group.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: AgentHash) {
-        let home = hash.home(self.geometry.groups);
-        let group = Group::load(self.group_word(home));
-        if let Some(slot) = group.slots(Fingerprint::of(hash)).next() {
-            self.record(home * GROUP + slot).prefetch();
-        }
+    pub(crate) fn prefetch_group(&self, hash: AgentHash) {
+        prefetch(self.memory.home(hash.bits()).word());
+    }
+
+    /// Asks for the agent's record, if it is in its home group; if not, for
+    /// another one, since a branch that guesses wrong costs more.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, hash: AgentHash) {
+        let home = self.memory.home(hash.bits());
+        prefetch(home.block(Group::load(home.word()).likely_slot(Fingerprint::of(hash))).word(0));
     }
 
     /// The agent's record, opened if somebody was about to evict it.
@@ -304,7 +316,7 @@ impl Slab {
     /// Every word as it stands.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn snapshot(&self) -> Vec<u64> {
-        self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
+        self.memory.words().iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 }
 
