@@ -70,8 +70,9 @@ VERSION := $(shell sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo
 ABI := $(shell echo $(VERSION) | sed 's/^\(0\.[0-9]*\)\..*/\1/; s/^\([1-9][0-9]*\)\..*/\1/')
 SONAME := libtollgate.so.$(ABI)
 PREFIX ?= /usr/local
-# What is built into the C libraries.
-FEATURES ?= capi
+# What is built into the C libraries, the C ABI aside: policies as TOML text,
+# assignments kept in a file.
+FEATURES ?= capi,config,persist
 C_LIB := $(abspath $(TARGET))/capi
 C_HOOKS := $(abspath $(TARGET))/stress
 C_BUILD := $(abspath $(TARGET))/c
@@ -99,9 +100,9 @@ install: capi ## Puts the C libraries, their headers and their packages under PR
 
 c: ## Tests the C ABI: the header, the libraries, the tests in C, the packages
 	@$(STAGE) "C, build" $(MAKE) --no-print-directory capi c-hooks
-	@$(STAGE) "C, unit" cargo test --package tollgate --features header --lib ffi
+	@$(STAGE) "C, unit" cargo test --package tollgate --features header,config,persist --lib ffi
 	@$(STAGE) "C, header as generated" cargo test --package tollgate --features header --test header
-	@$(STAGE) "C, calls at random" cargo test --package tollgate --features capi --profile stress --test ffi -- --show-output
+	@$(STAGE) "C, calls at random" cargo test --package tollgate --features $(FEATURES) --profile stress --test ffi -- --show-output
 	@DESTDIR= $(STAGE) "C, install" bindings/c/package/install $(C_LIB) $(C_BUILD)/prefix $(VERSION) $(ABI)
 	@set -e; export $(C_ENV); for stage in header symbols size plain sanitized valgrind misuse examples consumers; do \
 		$(STAGE) "C, $$stage" $(C_MAKE) $$stage; \
@@ -183,7 +184,7 @@ tsan: ## Runs the stress example under ThreadSanitizer, if there is a nightly to
 c-long: c-asan c-fuzz ## Runs the long forms of the C tests
 	@export $(C_ENV); $(STAGE) "C, build of the long forms" $(C_MAKE) $(C_BUILD)/plain/test_threads $(C_BUILD)/plain/test_fork
 	@$(STAGE) "C, a million sequences of calls" \
-		cargo test --package tollgate --features capi --profile stress --test ffi -- --ignored --show-output
+		cargo test --package tollgate --features $(FEATURES) --profile stress --test ffi -- --ignored --show-output
 	@$(STAGE) "C, threads" env TOLLGATE_ROUNDS=20000 $(C_BUILD)/plain/test_threads
 	@$(STAGE) "C, forks" env TOLLGATE_FORKS=20000 $(C_BUILD)/plain/test_fork
 

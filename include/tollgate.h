@@ -7,6 +7,8 @@
  *     tollgate_policy_builder_new, _lane, _build   what is limited, and to what
  *     tollgate_limiter_new                         the memory for so many agents
  *     tollgate_limiter_check                       the question
+ *     tollgate_limiter_admit                       the same, and denials are violations
+ *     tollgate_limiter_assign, _set_override, ...  what an operator decides about agents
  *
  * Rules that hold for every function:
  *
@@ -20,7 +22,7 @@
  *   to the caller, who gives it back once with the matching _free. Nothing that
  *   is handed in is kept. Texts that functions return are part of the library.
  * - Threads. Limiters, policies and clocks may be used by any number of threads
- *   at once; a policy builder by one at a time. Nobody may use a handle while
+ *   at once; a policy builder or an assignment by one at a time. Nobody may use a handle while
  *   or after it is freed.
  * - Const. What is pointed to as const is not changed by the call.
  * - Texts and ids. Both come with a length, so a NUL at the end is not needed
@@ -61,9 +63,25 @@
 #define TOLLGATE_ERROR_MESSAGE_BYTES 496
 
 /**
+ * What tollgate_features tells: policies as TOML text, tollgate_policy_from_toml.
+ */
+#define TOLLGATE_FEATURE_CONFIG 1
+
+/**
+ * What tollgate_features tells: assignments kept in a file,
+ * tollgate_limiter_keep_assignments_in.
+ */
+#define TOLLGATE_FEATURE_PERSIST 2
+
+/**
  * The most bytes of a text handed in, such as a limit.
  */
 #define TOLLGATE_TEXT_BYTES_MAX 1048576
+
+/**
+ * The most waits of a curve.
+ */
+#define TOLLGATE_CURVE_STEPS_MAX 15
 
 /**
  * The most lanes of a policy.
@@ -71,9 +89,14 @@
 #define TOLLGATE_LANES_MAX 62
 
 /**
- * The longest lane name, in bytes without a NUL.
+ * The longest name of a lane, plan or action, in bytes without a NUL.
  */
 #define TOLLGATE_LANE_NAME_BYTES_MAX 64
+
+/**
+ * The most plans of a policy, "default" among them.
+ */
+#define TOLLGATE_PLANS_MAX 256
 
 /**
  * The most agents a limiter may be made for.
@@ -99,6 +122,11 @@
  * A span that never ends: the wait of a denial that no wait will lift.
  */
 #define TOLLGATE_NEVER UINT64_MAX
+
+/**
+ * The most agents that may have overrides at once.
+ */
+#define TOLLGATE_OVERRIDES_MAX 65000
 
 /**
  * What came of a call. The numbers are part of the ABI: later versions add
@@ -199,12 +227,86 @@ enum tollgate_status
    * The policy has no such plan.
    */
   TOLLGATE_STATUS_UNKNOWN_PLAN = 20,
+  /**
+   * A limit makes no sense; the error's message says why.
+   */
+  TOLLGATE_STATUS_INVALID_LIMIT = 21,
+  /**
+   * TOLLGATE_OVERRIDES_MAX agents have overrides already.
+   */
+  TOLLGATE_STATUS_TOO_MANY_OVERRIDES = 22,
+  /**
+   * Another agent with an assignment has the same hash: a chance of 1 in
+   * 2^64.
+   */
+  TOLLGATE_STATUS_SAME_HASH = 23,
+  /**
+   * The process was forked while another thread changed something, and the
+   * change is half made. Checks go on.
+   */
+  TOLLGATE_STATUS_FORKED = 24,
+  /**
+   * The new policy has other lanes than the one in force.
+   */
+  TOLLGATE_STATUS_OTHER_LANES = 25,
+  /**
+   * The new policy lacks a plan of the one in force.
+   */
+  TOLLGATE_STATUS_PLAN_MISSING = 26,
+  /**
+   * The file of assignments could not be read or written; the error's
+   * message says why. If it says that the file may not outlive a power
+   * failure, the file has the change already: repeat the call.
+   */
+  TOLLGATE_STATUS_FILE = 27,
+  /**
+   * Assignments are not kept in a file.
+   */
+  TOLLGATE_STATUS_NO_FILE = 28,
+  /**
+   * The library was built without what this needs; see tollgate_features.
+   */
+  TOLLGATE_STATUS_NOT_BUILT_IN = 29,
+  /**
+   * There is no preset of this name; the error's message lists those there are.
+   */
+  TOLLGATE_STATUS_UNKNOWN_PRESET = 30,
+  /**
+   * There is no element of this number.
+   */
+  TOLLGATE_STATUS_OUT_OF_RANGE = 31,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
 typedef enum tollgate_status tollgate_status;
 #else
 typedef int32_t tollgate_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * What becomes of an agent's debt when its limits change.
+ */
+enum tollgate_on_change
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * The time until a lane is full again stays as it is, but no longer than
+   * the new limit takes to refill a whole bucket.
+   */
+  TOLLGATE_ON_CHANGE_KEEP_DEBT = 0,
+  /**
+   * Every lane of the agent is filled.
+   */
+  TOLLGATE_ON_CHANGE_RESET = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tollgate_on_change tollgate_on_change;
+#else
+typedef int32_t tollgate_on_change;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -339,6 +441,22 @@ typedef int32_t tollgate_id_hash;
 #endif // __cplusplus
 
 /**
+ * What an operator has decided about one agent: its plan, limits of its own
+ * for some lanes, and whether it is exempt.
+ *
+ * Plans and lanes are kept by name, and nothing is checked against a policy
+ * before a limiter is given it. One thread at a time may use it.
+ */
+typedef struct tollgate_assignment tollgate_assignment;
+
+/**
+ * Agents, and what each is assigned.
+ *
+ * One thread at a time may use it.
+ */
+typedef struct tollgate_assignments tollgate_assignments;
+
+/**
  * Where a limiter's time comes from.
  *
  * A limiter without one has a clock of its own of the kind
@@ -361,18 +479,74 @@ typedef struct tollgate_clock tollgate_clock;
 typedef struct tollgate_limiter tollgate_limiter;
 
 /**
- * Named lanes, each with its limit: everything a limiter needs to know.
+ * Named lanes, each with its limit; plans with other limits for them; the
+ * lane of every action; the rules of conduct: everything an operator decides.
  *
  * It does not change, so any number of threads may use it at once.
  */
 typedef struct tollgate_policy tollgate_policy;
 
 /**
- * Collects lanes; tollgate_policy_builder_build checks them all.
+ * Collects lanes, plans, actions and rules; tollgate_policy_builder_build
+ * checks them all.
  *
  * One thread at a time may use it.
  */
 typedef struct tollgate_policy_builder tollgate_policy_builder;
+
+/**
+ * The unknown actions that a limiter has met: how many, and the first 256
+ * names. It does not change, so any number of threads may use it at once.
+ */
+typedef struct tollgate_unknown_actions tollgate_unknown_actions;
+
+/**
+ * What follows from violations. All zero, but for struct_size, is the
+ * default, and so is each member that is zero.
+ */
+typedef struct tollgate_conduct_rules {
+  /**
+   * Set it to sizeof(tollgate_conduct_rules).
+   */
+  uint32_t struct_size;
+  /**
+   * How many waits the curve has, up to TOLLGATE_CURVE_STEPS_MAX.
+   */
+  uint32_t curve_steps;
+  /**
+   * The wait after the first, second, ... violation in a row; the last one
+   * stands for all that follow. By default 1, 2, 5, 10 and 30 seconds.
+   */
+  uint64_t curve_ns[TOLLGATE_CURVE_STEPS_MAX];
+  /**
+   * After this long without a violation the next one is the first again. By
+   * default 60 seconds.
+   */
+  uint64_t quiet_ns;
+  /**
+   * Within how long of the first the violations of abuse_violations are
+   * sustained abuse. By default 5 minutes.
+   */
+  uint64_t abuse_window_ns;
+  /**
+   * So many violations are sustained abuse. By default 10.
+   */
+  uint32_t abuse_violations;
+  /**
+   * 1 if denials within a wait that the agent was told count as one
+   * violation with the denial before.
+   */
+  uint32_t coalesce;
+  /**
+   * 1 if the wait is a block: until it is over, tollgate_limiter_admit
+   * denies on every lane.
+   */
+  uint32_t enforce_wait;
+  /**
+   * Must be 0.
+   */
+  uint32_t reserved;
+} tollgate_conduct_rules;
 
 /**
  * Why a call failed, for people: what was wrong, where, and what is allowed.
@@ -570,15 +744,16 @@ typedef struct tollgate_lane_status {
    */
   uint32_t struct_size;
   /**
-   * 0.
+   * 1 if the agent is never limited, else 0.
    */
-  uint32_t reserved;
+  uint32_t exempt;
   /**
-   * Whole tokens that could be charged now.
+   * Whole tokens that could be charged now; UINT64_MAX of an exempt agent.
    */
   uint64_t remaining;
   /**
-   * What the lane holds when it is full; 0 if it denies everything.
+   * What the lane holds when it is full; 0 if it denies everything,
+   * UINT64_MAX of an exempt agent.
    */
   uint64_t capacity;
   /**
@@ -591,6 +766,163 @@ typedef struct tollgate_lane_status {
    */
   uint64_t full_in_ns;
 } tollgate_lane_status;
+
+/**
+ * The answer to a check that counts violations. Its first members are those
+ * of a tollgate_verdict; tollgate_admission_remaining tells what is left.
+ */
+typedef struct tollgate_admission {
+  /**
+   * Set it to sizeof(tollgate_admission) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * Whether the request may go on.
+   */
+  tollgate_decision decision;
+  /**
+   * What the lane holds when it is full, in tokens.
+   */
+  uint64_t capacity;
+  /**
+   * What a denied caller is told to wait: the longer of lane_retry_after_ns
+   * and wait_ns; TOLLGATE_NEVER if no wait helps, 0 if it was allowed.
+   */
+  uint64_t retry_after_ns;
+  /**
+   * How long until the lane is full again, if nothing more is charged.
+   */
+  uint64_t full_in_ns;
+  /**
+   * How long a token takes to come back.
+   */
+  uint64_t token_ns;
+  /**
+   * The wait of the lane by itself: retry_after_ns of a tollgate_verdict.
+   */
+  uint64_t lane_retry_after_ns;
+  /**
+   * Of a denial: what the agent is told to wait for this violation. The
+   * step; or until the block is over, if the policy enforces waits.
+   */
+  uint64_t wait_ns;
+  /**
+   * Of a denial: the wait that the curve of the policy names.
+   */
+  uint64_t step_ns;
+  /**
+   * Of a denial: how many violations in a row this makes, up to 15; else 0.
+   */
+  uint32_t consecutive;
+  /**
+   * 1 if with this denial the agent's conduct became sustained abuse, else
+   * 0. Told once, and again only after a window without a violation.
+   */
+  uint32_t sustained_abuse;
+} tollgate_admission;
+
+/**
+ * A violation as it was recorded.
+ */
+typedef struct tollgate_violation {
+  /**
+   * Set it to sizeof(tollgate_violation) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * How many violations in a row this makes, up to 15.
+   */
+  uint32_t consecutive;
+  /**
+   * What the agent is told to wait: the step; or until the block is over,
+   * if the policy enforces waits.
+   */
+  uint64_t wait_ns;
+  /**
+   * The wait that the curve of the policy names.
+   */
+  uint64_t step_ns;
+  /**
+   * 1 if with it the agent's conduct became sustained abuse, else 0.
+   */
+  uint32_t sustained_abuse;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+} tollgate_violation;
+
+/**
+ * An agent's conduct as it stands.
+ */
+typedef struct tollgate_conduct {
+  /**
+   * Set it to sizeof(tollgate_conduct) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * Violations in the present window of the abuse threshold, up to 63.
+   */
+  uint32_t violations;
+  /**
+   * Violations without a quiet period between them, up to 15.
+   */
+  uint32_t consecutive;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+  /**
+   * When the present window began; TOLLGATE_NEVER if there is none.
+   */
+  uint64_t window_start_ns;
+  /**
+   * When the last violation was, if it still matters; else TOLLGATE_NEVER.
+   */
+  uint64_t last_violation_ns;
+  /**
+   * What is left of the wait that the last violation brought.
+   */
+  uint64_t wait_ns;
+} tollgate_conduct;
+
+/**
+ * An agent id of a list. Being part of an array, it never grows.
+ */
+typedef struct tollgate_id {
+  /**
+   * Any bytes.
+   */
+  const void *id;
+  /**
+   * How many bytes, 1 to TOLLGATE_ID_BYTES_MAX.
+   */
+  size_t id_len;
+} tollgate_id;
+
+/**
+ * The lane of an action.
+ */
+typedef struct tollgate_action_lane {
+  /**
+   * Set it to sizeof(tollgate_action_lane) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * The lane that pays for the action.
+   */
+  uint32_t lane;
+  /**
+   * 1 if the policy names the action, 0 if the lane is the one that takes
+   * unknown actions.
+   */
+  uint32_t known;
+  /**
+   * 1 if it is the first time that the limiter meets this unknown action: a
+   * line in the log, so that somebody classifies it. Else 0.
+   */
+  uint32_t first_seen;
+} tollgate_action_lane;
 
 #ifdef __cplusplus
 extern "C" {
@@ -613,6 +945,13 @@ const char *tollgate_version(void);
  * 1.2.3 is 0x010203. Compare with TOLLGATE_VERSION_NUMBER.
  */
 uint32_t tollgate_version_number(void);
+
+/**
+ * What is built into the library in use: a sum of TOLLGATE_FEATURE_CONFIG and
+ * the like. Functions of what is not are there all the same, and return
+ * TOLLGATE_STATUS_NOT_BUILT_IN.
+ */
+uint32_t tollgate_features(void);
 
 /**
  * Starts a policy without lanes.
@@ -676,6 +1015,125 @@ tollgate_status tollgate_policy_builder_lane_bucket(struct tollgate_policy_build
                                                     uint64_t capacity);
 
 /**
+ * Adds a plan in which every lane has its own limit, until
+ * tollgate_policy_builder_plan_lane says otherwise.
+ *
+ * Plans are numbered from 1 in the order in which they are added; 0 is
+ * "default", which every policy has. What makes no sense is told when the
+ * policy is built.
+ *
+ * Status: NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread; `name` is
+ * NULL or readable for `name_len` bytes.
+ */
+tollgate_status tollgate_policy_builder_plan(struct tollgate_policy_builder *builder,
+                                             const char *name,
+                                             size_t name_len);
+
+/**
+ * Gives a lane another limit in a plan that was added before.
+ *
+ * Status: UNKNOWN_PLAN, NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread; `plan`,
+ * `lane` and `limit` are NULL or readable for as many bytes as stated.
+ */
+tollgate_status tollgate_policy_builder_plan_lane(struct tollgate_policy_builder *builder,
+                                                  const char *plan,
+                                                  size_t plan_len,
+                                                  const char *lane,
+                                                  size_t lane_len,
+                                                  const char *limit,
+                                                  size_t limit_len);
+
+/**
+ * As tollgate_policy_builder_plan_lane, with the limit in numbers; see
+ * tollgate_policy_builder_lane_bucket.
+ *
+ * Status: UNKNOWN_PLAN, NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread; `plan` and
+ * `lane` are NULL or readable for as many bytes as stated.
+ */
+tollgate_status tollgate_policy_builder_plan_lane_bucket(struct tollgate_policy_builder *builder,
+                                                         const char *plan,
+                                                         size_t plan_len,
+                                                         const char *lane,
+                                                         size_t lane_len,
+                                                         uint64_t tokens,
+                                                         uint64_t per_ns,
+                                                         uint64_t capacity);
+
+/**
+ * Says that an action of a channel is charged to its lane of this tier: "ping"
+ * of the channel "ws" and the tier "light" to the lane "ws/light".
+ *
+ * Status: NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread; `channel`,
+ * `tier` and `action` are NULL or readable for as many bytes as stated.
+ */
+tollgate_status tollgate_policy_builder_action(struct tollgate_policy_builder *builder,
+                                               const char *channel,
+                                               size_t channel_len,
+                                               const char *tier,
+                                               size_t tier_len,
+                                               const char *action,
+                                               size_t action_len);
+
+/**
+ * Sends actions that are not named to this tier of their channel; "normal" if
+ * nothing is said.
+ *
+ * Status: NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread; `tier` is
+ * NULL or readable for `tier_len` bytes.
+ */
+tollgate_status tollgate_policy_builder_unknown_actions_to(struct tollgate_policy_builder *builder,
+                                                           const char *tier,
+                                                           size_t tier_len);
+
+/**
+ * Sets the rules of conduct. What is out of range is told when the policy is
+ * built.
+ *
+ * Status: INVALID_OPTION for a curve of too many steps, or a flag that is
+ * neither 0 nor 1; STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread; `rules` is
+ * NULL or readable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_policy_builder_conduct(struct tollgate_policy_builder *builder,
+                                                const struct tollgate_conduct_rules *rules);
+
+/**
+ * Sets what becomes of an agent's debt when its limits change: one of
+ * TOLLGATE_ON_CHANGE_KEEP_DEBT, the default, and TOLLGATE_ON_CHANGE_RESET.
+ *
+ * Status: INVALID_OPTION.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread.
+ */
+tollgate_status tollgate_policy_builder_on_change(struct tollgate_policy_builder *builder,
+                                                  int32_t on_change);
+
+/**
  * Warns when less than this share of a lane's capacity is left, in percent:
  * 20 if nothing is said, 0 for never.
  *
@@ -706,6 +1164,70 @@ tollgate_status tollgate_policy_builder_warn_below_percent(struct tollgate_polic
 tollgate_status tollgate_policy_builder_build(const struct tollgate_policy_builder *builder,
                                               struct tollgate_policy **policy_out,
                                               struct tollgate_error *error_out);
+
+/**
+ * The ready-made policy of this name; see tollgate_preset_name.
+ *
+ * The caller owns the policy and gives it back with tollgate_policy_free.
+ * `error_out` may be NULL.
+ *
+ * Status: UNKNOWN_PRESET, NOT_UTF8, TEXT_TOO_LONG, STRUCT_SIZE of the error.
+ *
+ * # Safety
+ *
+ * `name` is NULL or readable for `name_len` bytes; `policy_out` is NULL or
+ * writable; `error_out` is NULL, or readable and writable for as many bytes
+ * as its struct_size says.
+ */
+tollgate_status tollgate_policy_preset(const char *name,
+                                       size_t name_len,
+                                       struct tollgate_policy **policy_out,
+                                       struct tollgate_error *error_out);
+
+/**
+ * The name of a preset, NUL-terminated; NULL past the last one. They are
+ * numbered from 0. It is part of the library: never free it.
+ */
+const char *tollgate_preset_name(size_t index);
+
+/**
+ * Reads a policy from the text of a TOML file. Needs TOLLGATE_FEATURE_CONFIG.
+ *
+ * The caller owns the policy and gives it back with tollgate_policy_free.
+ * `error_out` may be NULL; its line and column are where the text is wrong.
+ *
+ * Status: INVALID_POLICY, NOT_UTF8, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE
+ * of the error.
+ *
+ * # Safety
+ *
+ * `toml` is NULL or readable for `toml_len` bytes; `policy_out` is NULL or
+ * writable; `error_out` is NULL, or readable and writable for as many bytes
+ * as its struct_size says.
+ */
+tollgate_status tollgate_policy_from_toml(const char *toml,
+                                          size_t toml_len,
+                                          struct tollgate_policy **policy_out,
+                                          struct tollgate_error *error_out);
+
+/**
+ * Writes the whole policy as the text of a TOML file, NUL-terminated, and its
+ * length without the NUL. tollgate_policy_from_toml reads the same policy
+ * back. Needs TOLLGATE_FEATURE_CONFIG.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: BUFFER_TOO_SMALL, NOT_BUILT_IN.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `toml_out` is NULL or
+ * writable for `toml_size` bytes; `toml_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_to_toml(const struct tollgate_policy *policy,
+                                        char *toml_out,
+                                        size_t toml_size,
+                                        size_t *toml_len_out);
 
 /**
  * Gives a policy back. NULL is fine. Limiters that were made with it keep a
@@ -791,6 +1313,189 @@ tollgate_status tollgate_policy_limit(const struct tollgate_policy *policy,
  */
 tollgate_status tollgate_policy_warn_below_percent(const struct tollgate_policy *policy,
                                                    uint32_t *percent_out);
+
+/**
+ * The lanes that a name stands for: the lane of this name, or all lanes of
+ * this tier, in order. "heavy" stands for "ws/heavy" and "http/heavy".
+ *
+ * `lanes_out` has room for `lanes_size` numbers; TOLLGATE_LANES_MAX is enough
+ * for any policy. NULL and 0 ask for the count alone.
+ *
+ * Status: UNKNOWN_LANE if there are none; NOT_UTF8, TEXT_TOO_LONG,
+ * BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `lane_or_tier` is NULL or
+ * readable for as many bytes as stated; `lanes_out` is NULL or writable for
+ * `lanes_size` numbers; `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_lanes_of(const struct tollgate_policy *policy,
+                                         const char *lane_or_tier,
+                                         size_t lane_or_tier_len,
+                                         uint32_t *lanes_out,
+                                         size_t lanes_size,
+                                         size_t *count_out);
+
+/**
+ * The number of the plan of this name; "default" is 0.
+ *
+ * Status: UNKNOWN_PLAN, NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `name` is NULL or readable
+ * for `name_len` bytes; `plan_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_plan(const struct tollgate_policy *policy,
+                                     const char *name,
+                                     size_t name_len,
+                                     uint32_t *plan_out);
+
+/**
+ * How many plans the policy has, "default" among them. They are numbered from 0.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_plan_count(const struct tollgate_policy *policy,
+                                           uint32_t *count_out);
+
+/**
+ * The name of a plan, NUL-terminated, and its length without the NUL.
+ *
+ * A buffer of TOLLGATE_LANE_NAME_BYTES_MAX + 1 bytes is large enough for any.
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: UNKNOWN_PLAN, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `name_out` is NULL or
+ * writable for `name_size` bytes; `name_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_plan_name(const struct tollgate_policy *policy,
+                                          uint32_t plan,
+                                          char *name_out,
+                                          size_t name_size,
+                                          size_t *name_len_out);
+
+/**
+ * The limit of a lane in a plan as text; see tollgate_policy_limit.
+ *
+ * Status: UNKNOWN_PLAN, UNKNOWN_LANE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * As tollgate_policy_limit.
+ */
+tollgate_status tollgate_policy_plan_limit(const struct tollgate_policy *policy,
+                                           uint32_t plan,
+                                           uint32_t lane,
+                                           char *limit_out,
+                                           size_t limit_size,
+                                           size_t *limit_len_out);
+
+/**
+ * How many tokens a lane holds in a plan when it is full; 0 if it denies
+ * everything. The plan 0 has the lanes' own limits.
+ *
+ * Status: UNKNOWN_PLAN, UNKNOWN_LANE.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `capacity_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_capacity(const struct tollgate_policy *policy,
+                                         uint32_t plan,
+                                         uint32_t lane,
+                                         uint64_t *capacity_out);
+
+/**
+ * What becomes of an agent's debt when its limits change.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `on_change_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_on_change(const struct tollgate_policy *policy,
+                                          tollgate_on_change *on_change_out);
+
+/**
+ * The rules of conduct, every member filled in.
+ *
+ * Status: STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `rules_out` is NULL, or
+ * readable and writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_policy_conduct(const struct tollgate_policy *policy,
+                                        struct tollgate_conduct_rules *rules_out);
+
+/**
+ * How many actions the policy names. They are numbered from 0.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_action_count(const struct tollgate_policy *policy,
+                                             size_t *count_out);
+
+/**
+ * The name of an action that the policy names, NUL-terminated, and its length
+ * without the NUL. tollgate_policy_action_lane tells where it belongs.
+ *
+ * A buffer of TOLLGATE_LANE_NAME_BYTES_MAX + 1 bytes is large enough for any.
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `name_out` is NULL or
+ * writable for `name_size` bytes; `name_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_action_name(const struct tollgate_policy *policy,
+                                            size_t index,
+                                            char *name_out,
+                                            size_t name_size,
+                                            size_t *name_len_out);
+
+/**
+ * The lane of an action that the policy names. The action's channel is the
+ * part of the lane's name before the last "/".
+ *
+ * Status: OUT_OF_RANGE.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `lane_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_action_lane(const struct tollgate_policy *policy,
+                                            size_t index,
+                                            uint32_t *lane_out);
+
+/**
+ * The tier that takes unknown actions, NUL-terminated, and its length without
+ * the NUL; an empty text if the policy names no actions.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `policy` is NULL or a policy that is not freed; `tier_out` is NULL or
+ * writable for `tier_size` bytes; `tier_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_policy_unknown_actions_tier(const struct tollgate_policy *policy,
+                                                     char *tier_out,
+                                                     size_t tier_size,
+                                                     size_t *tier_len_out);
 
 /**
  * Makes a clock. `source` is one of TOLLGATE_TIME_SOURCE_AUTO, _OS, _COARSE,
@@ -903,7 +1608,7 @@ tollgate_status tollgate_limiter_new(const struct tollgate_policy *policy,
 void tollgate_limiter_free(struct tollgate_limiter *limiter);
 
 /**
- * A copy of the limiter's policy, which the caller owns and gives back with
+ * A copy of the policy in force, which the caller owns and gives back with
  * tollgate_policy_free.
  *
  * # Safety
@@ -930,6 +1635,22 @@ tollgate_status tollgate_limiter_lane(const struct tollgate_limiter *limiter,
                                       uint32_t *lane_out);
 
 /**
+ * The number of the plan of this name; "default" is 0. It stays the same for
+ * as long as the limiter lives.
+ *
+ * Status: UNKNOWN_PLAN, NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `name` is NULL or readable
+ * for `name_len` bytes; `plan_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_plan(const struct tollgate_limiter *limiter,
+                                      const char *name,
+                                      size_t name_len,
+                                      uint32_t *plan_out);
+
+/**
  * The present instant on the limiter's clock, in nanoseconds since its
  * origin: what the functions ending in _at want.
  *
@@ -940,7 +1661,8 @@ tollgate_status tollgate_limiter_lane(const struct tollgate_limiter *limiter,
 tollgate_status tollgate_limiter_now(const struct tollgate_limiter *limiter, uint64_t *now_ns_out);
 
 /**
- * Bytes of address space that the limiter has reserved. It never takes more.
+ * Bytes of address space that the limiter has reserved. No stream of ids
+ * makes it more; assignments take memory beside it.
  *
  * # Safety
  *
@@ -1057,6 +1779,48 @@ tollgate_status tollgate_limiter_check_at(struct tollgate_limiter *limiter,
                                           struct tollgate_verdict *verdict_out);
 
 /**
+ * May the agent spend `cost` tokens of a lane now, under this plan if it has
+ * no assignment of its own?
+ *
+ * For what is known only with the request, such as how the caller has
+ * authenticated: the plans "jwt" and "unauthenticated", say. Nothing is
+ * remembered of the plan; the agent's lanes are the same under each. Plans
+ * are numbered: see tollgate_limiter_plan.
+ *
+ * Status: as tollgate_limiter_check, and UNKNOWN_PLAN.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_check.
+ */
+tollgate_status tollgate_limiter_check_as(struct tollgate_limiter *limiter,
+                                          const void *id,
+                                          size_t id_len,
+                                          uint32_t plan,
+                                          uint32_t lane,
+                                          uint64_t cost,
+                                          struct tollgate_verdict *verdict_out);
+
+/**
+ * As tollgate_limiter_check_as, at an instant of the caller's; see
+ * tollgate_limiter_check_at.
+ *
+ * Status: as tollgate_limiter_check_as.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_check.
+ */
+tollgate_status tollgate_limiter_check_as_at(struct tollgate_limiter *limiter,
+                                             const void *id,
+                                             size_t id_len,
+                                             uint32_t plan,
+                                             uint32_t lane,
+                                             uint64_t cost,
+                                             uint64_t now_ns,
+                                             struct tollgate_verdict *verdict_out);
+
+/**
  * Answers a batch as if its requests were checked one by one, in order, at
  * one reading of the clock.
  *
@@ -1128,6 +1892,40 @@ tollgate_status tollgate_limiter_status_at(const struct tollgate_limiter *limite
                                            struct tollgate_lane_status *status_out);
 
 /**
+ * Looks at a lane under this plan, if the agent has no assignment of its own;
+ * see tollgate_limiter_check_as.
+ *
+ * Status: as tollgate_limiter_status, and UNKNOWN_PLAN.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_status.
+ */
+tollgate_status tollgate_limiter_status_as(const struct tollgate_limiter *limiter,
+                                           const void *id,
+                                           size_t id_len,
+                                           uint32_t plan,
+                                           uint32_t lane,
+                                           struct tollgate_lane_status *status_out);
+
+/**
+ * As tollgate_limiter_status_as, at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_status_as.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_status.
+ */
+tollgate_status tollgate_limiter_status_as_at(const struct tollgate_limiter *limiter,
+                                              const void *id,
+                                              size_t id_len,
+                                              uint32_t plan,
+                                              uint32_t lane,
+                                              uint64_t now_ns,
+                                              struct tollgate_lane_status *status_out);
+
+/**
  * Gives `cost` tokens back, never beyond full, and tells how the lane then
  * stands. An agent without a record is full already.
  *
@@ -1161,6 +1959,43 @@ tollgate_status tollgate_limiter_refund_at(struct tollgate_limiter *limiter,
                                            uint64_t cost,
                                            uint64_t now_ns,
                                            struct tollgate_lane_status *status_out);
+
+/**
+ * Gives `cost` tokens back under this plan, if the agent has no assignment of
+ * its own: the plan that tollgate_limiter_check_as charged under. A token is
+ * worth what it costs under the limit that applies.
+ *
+ * Status: as tollgate_limiter_refund, and UNKNOWN_PLAN.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_status.
+ */
+tollgate_status tollgate_limiter_refund_as(struct tollgate_limiter *limiter,
+                                           const void *id,
+                                           size_t id_len,
+                                           uint32_t plan,
+                                           uint32_t lane,
+                                           uint64_t cost,
+                                           struct tollgate_lane_status *status_out);
+
+/**
+ * As tollgate_limiter_refund_as, at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_refund_as.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_status.
+ */
+tollgate_status tollgate_limiter_refund_as_at(struct tollgate_limiter *limiter,
+                                              const void *id,
+                                              size_t id_len,
+                                              uint32_t plan,
+                                              uint32_t lane,
+                                              uint64_t cost,
+                                              uint64_t now_ns,
+                                              struct tollgate_lane_status *status_out);
 
 /**
  * Fills every lane of the agent, one after the other.
@@ -1252,13 +2087,895 @@ tollgate_status tollgate_limiter_forget_at(struct tollgate_limiter *limiter,
                                            bool *known_out);
 
 /**
+ * Whole tokens left in the lane after this request; 0 for NULL, and for an
+ * admission that is all zero.
+ *
+ * # Safety
+ *
+ * `admission` is NULL or points to an admission.
+ */
+uint64_t tollgate_admission_remaining(const struct tollgate_admission *admission);
+
+/**
+ * May the agent spend `cost` tokens of a lane now? As tollgate_limiter_check,
+ * and a denial is recorded as a violation, which makes the wait longer from
+ * one to the next.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, ZERO_COST, COST_ABOVE_CAPACITY,
+ * FULL, STRUCT_SIZE. With any of them nothing was charged or recorded.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `admission_out` is NULL, or readable and writable for
+ * as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_admit(struct tollgate_limiter *limiter,
+                                       const void *id,
+                                       size_t id_len,
+                                       uint32_t lane,
+                                       uint64_t cost,
+                                       struct tollgate_admission *admission_out);
+
+/**
+ * As tollgate_limiter_admit, at an instant of the caller's; see
+ * tollgate_limiter_check_at.
+ *
+ * Status: as tollgate_limiter_admit.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_admit.
+ */
+tollgate_status tollgate_limiter_admit_at(struct tollgate_limiter *limiter,
+                                          const void *id,
+                                          size_t id_len,
+                                          uint32_t lane,
+                                          uint64_t cost,
+                                          uint64_t now_ns,
+                                          struct tollgate_admission *admission_out);
+
+/**
+ * As tollgate_limiter_admit, under this plan if the agent has no assignment
+ * of its own; see tollgate_limiter_check_as.
+ *
+ * Status: as tollgate_limiter_admit, and UNKNOWN_PLAN.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_admit.
+ */
+tollgate_status tollgate_limiter_admit_as(struct tollgate_limiter *limiter,
+                                          const void *id,
+                                          size_t id_len,
+                                          uint32_t plan,
+                                          uint32_t lane,
+                                          uint64_t cost,
+                                          struct tollgate_admission *admission_out);
+
+/**
+ * As tollgate_limiter_admit_as, at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_admit_as.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_admit.
+ */
+tollgate_status tollgate_limiter_admit_as_at(struct tollgate_limiter *limiter,
+                                             const void *id,
+                                             size_t id_len,
+                                             uint32_t plan,
+                                             uint32_t lane,
+                                             uint64_t cost,
+                                             uint64_t now_ns,
+                                             struct tollgate_admission *admission_out);
+
+/**
+ * Records a violation that the caller has found, and says what follows.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE; FULL if nothing is known of the
+ * agent and every record near its home is in use.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `violation_out` is NULL, or readable and writable for
+ * as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_record_violation(struct tollgate_limiter *limiter,
+                                                  const void *id,
+                                                  size_t id_len,
+                                                  struct tollgate_violation *violation_out);
+
+/**
+ * Records a violation at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_record_violation.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_record_violation.
+ */
+tollgate_status tollgate_limiter_record_violation_at(struct tollgate_limiter *limiter,
+                                                     const void *id,
+                                                     size_t id_len,
+                                                     uint64_t now_ns,
+                                                     struct tollgate_violation *violation_out);
+
+/**
+ * The agent's conduct as it stands. Looking changes nothing.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `conduct_out` is NULL, or readable and writable for as
+ * many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_violations(const struct tollgate_limiter *limiter,
+                                            const void *id,
+                                            size_t id_len,
+                                            struct tollgate_conduct *conduct_out);
+
+/**
+ * The agent's conduct as it stands at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_violations.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_violations.
+ */
+tollgate_status tollgate_limiter_violations_at(const struct tollgate_limiter *limiter,
+                                               const void *id,
+                                               size_t id_len,
+                                               uint64_t now_ns,
+                                               struct tollgate_conduct *conduct_out);
+
+/**
+ * Whether the agent has violated a limit and has not been quiet since: a
+ * scheduler gives it no new work. An exempt agent never is.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `limited_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_rate_limited(const struct tollgate_limiter *limiter,
+                                              const void *id,
+                                              size_t id_len,
+                                              bool *limited_out);
+
+/**
+ * As tollgate_limiter_rate_limited, at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_rate_limited.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_rate_limited.
+ */
+tollgate_status tollgate_limiter_rate_limited_at(const struct tollgate_limiter *limiter,
+                                                 const void *id,
+                                                 size_t id_len,
+                                                 uint64_t now_ns,
+                                                 bool *limited_out);
+
+/**
+ * Which of the agents may be given new work: all that are not rate limited,
+ * at one reading of the clock. There is an answer for each id, in the same
+ * place; a bad id may not. Ids and answers must not overlap, and there are at
+ * most TOLLGATE_BATCH_MAX of them.
+ *
+ * Status: BATCH_SIZE.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `ids` is NULL or readable
+ * for `count` ids, each NULL or readable for its id_len bytes;
+ * `assignable_out` is NULL or writable for `count` answers.
+ */
+tollgate_status tollgate_limiter_assignable(const struct tollgate_limiter *limiter,
+                                            const struct tollgate_id *ids,
+                                            size_t count,
+                                            bool *assignable_out);
+
+/**
+ * Forgives the agent all violations, and tells whether there were any that
+ * still mattered.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `known_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_reset_violations(struct tollgate_limiter *limiter,
+                                                  const void *id,
+                                                  size_t id_len,
+                                                  bool *known_out);
+
+/**
+ * The wait of a denial as a message hub tells it: milliseconds, rounded up to
+ * whole seconds, at least one; 60000 for TOLLGATE_NEVER.
+ */
+uint64_t tollgate_hub_retry_after_ms(uint64_t retry_after_ns);
+
+/**
+ * Assigns the agent to a plan of the policy. It stays so when its record is
+ * evicted or forgotten.
+ *
+ * This and the other control calls take turns under a lock that no check
+ * takes. When one returns, its change holds for the next check in every
+ * thread. `error_out` may be NULL.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, SAME_HASH, FORKED, FILE,
+ * STRUCT_SIZE of the error. With any of them nothing has changed.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `error_out` is NULL, or readable and writable for as
+ * many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_assign(struct tollgate_limiter *limiter,
+                                        const void *id,
+                                        size_t id_len,
+                                        uint32_t plan,
+                                        struct tollgate_error *error_out);
+
+/**
+ * Takes the agent's plan away; its overrides and its exemption stay.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, SAME_HASH, FORKED, FILE, STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_assign.
+ */
+tollgate_status tollgate_limiter_unassign(struct tollgate_limiter *limiter,
+                                          const void *id,
+                                          size_t id_len,
+                                          struct tollgate_error *error_out);
+
+/**
+ * Gives the agent a limit of its own for a lane, or for a tier in every
+ * channel: "heavy" stands for "ws/heavy" and "http/heavy". The limit is text,
+ * such as "10/second burst 20" or "deny".
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, NOT_UTF8, TEXT_TOO_LONG, UNKNOWN_LANE,
+ * INVALID_LIMIT, TOO_MANY_OVERRIDES, SAME_HASH, FORKED, FILE, STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_assign; `lane_or_tier` and `limit` are NULL or readable
+ * for as many bytes as stated.
+ */
+tollgate_status tollgate_limiter_set_override(struct tollgate_limiter *limiter,
+                                              const void *id,
+                                              size_t id_len,
+                                              const char *lane_or_tier,
+                                              size_t lane_or_tier_len,
+                                              const char *limit,
+                                              size_t limit_len,
+                                              struct tollgate_error *error_out);
+
+/**
+ * As tollgate_limiter_set_override, with the limit in numbers: a bucket that
+ * holds `capacity` tokens and gets `tokens` back every `per_ns` nanoseconds.
+ *
+ * Status: as tollgate_limiter_set_override.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_assign; `lane_or_tier` is NULL or readable for as many
+ * bytes as stated.
+ */
+tollgate_status tollgate_limiter_set_override_bucket(struct tollgate_limiter *limiter,
+                                                     const void *id,
+                                                     size_t id_len,
+                                                     const char *lane_or_tier,
+                                                     size_t lane_or_tier_len,
+                                                     uint64_t tokens,
+                                                     uint64_t per_ns,
+                                                     uint64_t capacity,
+                                                     struct tollgate_error *error_out);
+
+/**
+ * Takes the agent's own limit for a lane or tier away.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, NOT_UTF8, TEXT_TOO_LONG, UNKNOWN_LANE,
+ * SAME_HASH, FORKED, FILE, STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_assign; `lane_or_tier` is NULL or readable for as many
+ * bytes as stated.
+ */
+tollgate_status tollgate_limiter_remove_override(struct tollgate_limiter *limiter,
+                                                 const void *id,
+                                                 size_t id_len,
+                                                 const char *lane_or_tier,
+                                                 size_t lane_or_tier_len,
+                                                 struct tollgate_error *error_out);
+
+/**
+ * Takes all of the agent's own limits away.
+ *
+ * Status: as tollgate_limiter_unassign.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_assign.
+ */
+tollgate_status tollgate_limiter_remove_overrides(struct tollgate_limiter *limiter,
+                                                  const void *id,
+                                                  size_t id_len,
+                                                  struct tollgate_error *error_out);
+
+/**
+ * Never limits the agent from now on: every check of it is answered with
+ * TOLLGATE_DECISION_EXEMPT and charges nothing.
+ *
+ * Status: as tollgate_limiter_unassign.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_assign.
+ */
+tollgate_status tollgate_limiter_exempt(struct tollgate_limiter *limiter,
+                                        const void *id,
+                                        size_t id_len,
+                                        struct tollgate_error *error_out);
+
+/**
+ * Limits the agent again, by its overrides and its plan.
+ *
+ * Status: as tollgate_limiter_unassign.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_assign.
+ */
+tollgate_status tollgate_limiter_unexempt(struct tollgate_limiter *limiter,
+                                          const void *id,
+                                          size_t id_len,
+                                          struct tollgate_error *error_out);
+
+/**
+ * Whether the agent is never limited.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `exempt_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_is_exempt(const struct tollgate_limiter *limiter,
+                                           const void *id,
+                                           size_t id_len,
+                                           bool *exempt_out);
+
+/**
+ * The agent's limit for a lane as text, NUL-terminated, and its length
+ * without the NUL: its override, or else its plan's. An exempt agent has
+ * none, and the text is empty.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `limit_out` is NULL or writable for `limit_size` bytes;
+ * `limit_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_limit_of(const struct tollgate_limiter *limiter,
+                                          const void *id,
+                                          size_t id_len,
+                                          uint32_t lane,
+                                          char *limit_out,
+                                          size_t limit_size,
+                                          size_t *limit_len_out);
+
+/**
+ * What was decided about the agent: a copy, which the caller owns and gives
+ * back with tollgate_assignment_free.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `assignment_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_assignment(const struct tollgate_limiter *limiter,
+                                            const void *id,
+                                            size_t id_len,
+                                            struct tollgate_assignment **assignment_out);
+
+/**
+ * Every agent about which something was decided, in the order of the ids: a
+ * copy, which the caller owns and gives back with tollgate_assignments_free.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `assignments_out` is NULL
+ * or writable.
+ */
+tollgate_status tollgate_limiter_assignments(const struct tollgate_limiter *limiter,
+                                             struct tollgate_assignments **assignments_out);
+
+/**
+ * Decides about many agents at once: what was decided about each of them
+ * before is replaced, and all others stay as they are. An empty assignment
+ * makes an agent like any other. `error_out` may be NULL.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, UNKNOWN_LANE, INVALID_LIMIT,
+ * TOO_MANY_OVERRIDES, SAME_HASH, FORKED, FILE, STRUCT_SIZE of the error. With
+ * any of them nothing has changed.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `assignments` is NULL, or
+ * not freed and in use by no other thread; `error_out` is NULL, or readable
+ * and writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_set_assignments(struct tollgate_limiter *limiter,
+                                                 const struct tollgate_assignments *assignments,
+                                                 struct tollgate_error *error_out);
+
+/**
+ * Puts another policy in force: other numbers for the same lanes, and perhaps
+ * more plans. Assignments stay. The limiter keeps a copy of its own.
+ *
+ * Walks all records, so that when it returns every check uses the new
+ * numbers; checks go on meanwhile. What becomes of debt, the new policy says.
+ * Plans keep their numbers, so they can be added but not taken away.
+ * `error_out` may be NULL.
+ *
+ * Status: OTHER_LANES, PLAN_MISSING, FORKED, STRUCT_SIZE of the error. With
+ * any of them nothing has changed.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `policy` is NULL or a
+ * policy that is not freed; `error_out` is NULL, or readable and writable for
+ * as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_replace_policy(struct tollgate_limiter *limiter,
+                                                const struct tollgate_policy *policy,
+                                                struct tollgate_error *error_out);
+
+/**
+ * Keeps assignments in a file from now on, and puts those in force that it
+ * holds already. Call it before the first check, so that no agent is met
+ * without its limits. What was decided before about other agents is added to
+ * the file. Needs TOLLGATE_FEATURE_PERSIST.
+ *
+ * The path is any bytes without a NUL, as the system takes them. From then on
+ * a control call returns when its change is in the file and in force.
+ * `error_out` may be NULL; its line and column are those of the file.
+ *
+ * Status: FILE if it cannot be read or written, is in use, or makes no sense;
+ * UNKNOWN_PLAN, UNKNOWN_LANE or INVALID_LIMIT if it holds what the policy does
+ * not know; TOO_MANY_OVERRIDES, SAME_HASH, FORKED; TEXT_TOO_LONG; NOT_BUILT_IN;
+ * STRUCT_SIZE of the error. With any of them nothing has changed.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `path` is NULL or
+ * readable for `path_len` bytes; `error_out` is NULL, or readable and
+ * writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_keep_assignments_in(struct tollgate_limiter *limiter,
+                                                     const char *path,
+                                                     size_t path_len,
+                                                     struct tollgate_error *error_out);
+
+/**
+ * Reads the file of assignments again, after somebody has edited it, and puts
+ * what it says in force: about agents that it does not name, nothing is
+ * decided. Needs TOLLGATE_FEATURE_PERSIST. `error_out` may be NULL.
+ *
+ * After an error control calls fail until the file is corrected and reloaded,
+ * so that none of them overwrites what was edited.
+ *
+ * Status: as tollgate_limiter_keep_assignments_in, and NO_FILE if assignments
+ * are not kept in a file.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `error_out` is NULL, or
+ * readable and writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_reload_assignments(struct tollgate_limiter *limiter,
+                                                    struct tollgate_error *error_out);
+
+/**
+ * Makes an assignment that decides nothing.
+ *
+ * The caller owns it and gives it back with tollgate_assignment_free.
+ *
+ * # Safety
+ *
+ * `assignment_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignment_new(struct tollgate_assignment **assignment_out);
+
+/**
+ * Gives an assignment back. NULL is fine.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or came from a function that gave it to the caller,
+ * was not freed yet, and is in use by no other thread.
+ */
+void tollgate_assignment_free(struct tollgate_assignment *assignment);
+
+/**
+ * The name of the plan, NUL-terminated, and its length without the NUL; an
+ * empty text if there is none.
+ *
+ * A buffer of TOLLGATE_LANE_NAME_BYTES_MAX + 1 bytes is large enough for the
+ * plan of any policy. A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread; `plan_out`
+ * is NULL or writable for `plan_size` bytes; `plan_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignment_plan(const struct tollgate_assignment *assignment,
+                                         char *plan_out,
+                                         size_t plan_size,
+                                         size_t *plan_len_out);
+
+/**
+ * Sets the plan by name; an empty name takes it away.
+ *
+ * Status: NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread; `plan` is
+ * NULL or readable for `plan_len` bytes.
+ */
+tollgate_status tollgate_assignment_set_plan(struct tollgate_assignment *assignment,
+                                             const char *plan,
+                                             size_t plan_len);
+
+/**
+ * Whether the agent is never limited.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread;
+ * `exempt_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignment_exempt(const struct tollgate_assignment *assignment,
+                                           bool *exempt_out);
+
+/**
+ * Exempts the agent, or no longer.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread.
+ */
+tollgate_status tollgate_assignment_set_exempt(struct tollgate_assignment *assignment, bool exempt);
+
+/**
+ * For how many lanes the agent has a limit of its own.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread;
+ * `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignment_override_count(const struct tollgate_assignment *assignment,
+                                                   size_t *count_out);
+
+/**
+ * The lane of an override, NUL-terminated, and its length without the NUL.
+ * Overrides are numbered from 0, in the order of the names of their lanes.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread; `lane_out`
+ * is NULL or writable for `lane_size` bytes; `lane_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignment_override_lane(const struct tollgate_assignment *assignment,
+                                                  size_t index,
+                                                  char *lane_out,
+                                                  size_t lane_size,
+                                                  size_t *lane_len_out);
+
+/**
+ * The limit of an override as text, NUL-terminated, and its length without
+ * the NUL.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread;
+ * `limit_out` is NULL or writable for `limit_size` bytes; `limit_len_out` is
+ * NULL or writable.
+ */
+tollgate_status tollgate_assignment_override_limit(const struct tollgate_assignment *assignment,
+                                                   size_t index,
+                                                   char *limit_out,
+                                                   size_t limit_size,
+                                                   size_t *limit_len_out);
+
+/**
+ * Sets the agent's own limit for a lane, in place of the one before.
+ * `error_out` may be NULL.
+ *
+ * Status: NOT_UTF8, TEXT_TOO_LONG, INVALID_LIMIT, STRUCT_SIZE of the error.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread; `lane` and
+ * `limit` are NULL or readable for as many bytes as stated; `error_out` is
+ * NULL, or readable and writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_assignment_set_override(struct tollgate_assignment *assignment,
+                                                 const char *lane,
+                                                 size_t lane_len,
+                                                 const char *limit,
+                                                 size_t limit_len,
+                                                 struct tollgate_error *error_out);
+
+/**
+ * Takes the agent's own limit for a lane away, and tells whether it had one.
+ *
+ * Status: NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `assignment` is NULL, or not freed and in use by no other thread; `lane` is
+ * NULL or readable for `lane_len` bytes; `known_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignment_remove_override(struct tollgate_assignment *assignment,
+                                                    const char *lane,
+                                                    size_t lane_len,
+                                                    bool *known_out);
+
+/**
+ * Makes a list without agents.
+ *
+ * The caller owns it and gives it back with tollgate_assignments_free.
+ *
+ * # Safety
+ *
+ * `assignments_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignments_new(struct tollgate_assignments **assignments_out);
+
+/**
+ * Gives a list back. NULL is fine.
+ *
+ * # Safety
+ *
+ * `assignments` is NULL, or came from a function that gave it to the caller,
+ * was not freed yet, and is in use by no other thread.
+ */
+void tollgate_assignments_free(struct tollgate_assignments *assignments);
+
+/**
+ * Adds an agent and a copy of its assignment at the end. If an agent is there
+ * twice, the last one counts.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG.
+ *
+ * # Safety
+ *
+ * Both handles are NULL, or not freed and in use by no other thread; `id` is
+ * NULL or readable for `id_len` bytes.
+ */
+tollgate_status tollgate_assignments_add(struct tollgate_assignments *assignments,
+                                         const void *id,
+                                         size_t id_len,
+                                         const struct tollgate_assignment *assignment);
+
+/**
+ * How many agents the list has. They are numbered from 0.
+ *
+ * # Safety
+ *
+ * `assignments` is NULL, or not freed and in use by no other thread;
+ * `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignments_count(const struct tollgate_assignments *assignments,
+                                           size_t *count_out);
+
+/**
+ * The id of an agent of the list, any bytes without a NUL behind them, and
+ * their number.
+ *
+ * A buffer of TOLLGATE_ID_BYTES_MAX bytes is large enough for any. A NULL
+ * buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `assignments` is NULL, or not freed and in use by no other thread; `id_out`
+ * is NULL or writable for `id_size` bytes; `id_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignments_id(const struct tollgate_assignments *assignments,
+                                        size_t index,
+                                        void *id_out,
+                                        size_t id_size,
+                                        size_t *id_len_out);
+
+/**
+ * The assignment of an agent of the list: a copy, which the caller owns and
+ * gives back with tollgate_assignment_free.
+ *
+ * Status: OUT_OF_RANGE.
+ *
+ * # Safety
+ *
+ * `assignments` is NULL, or not freed and in use by no other thread;
+ * `assignment_out` is NULL or writable.
+ */
+tollgate_status tollgate_assignments_get(const struct tollgate_assignments *assignments,
+                                         size_t index,
+                                         struct tollgate_assignment **assignment_out);
+
+/**
+ * The lane that pays for an action of a channel, by the policy in force. An
+ * action that the policy does not name goes to the channel's lane for such,
+ * is counted, and is told of once by name.
+ *
+ * Status: UNKNOWN_LANE if the channel has no lane for it; NOT_UTF8,
+ * TEXT_TOO_LONG, STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `channel` and `action`
+ * are NULL or readable for as many bytes as stated; `lane_out` is NULL, or
+ * readable and writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_lane_for(struct tollgate_limiter *limiter,
+                                          const char *channel,
+                                          size_t channel_len,
+                                          const char *action,
+                                          size_t action_len,
+                                          struct tollgate_action_lane *lane_out);
+
+/**
+ * As tollgate_limiter_lane_for, by a policy that need not be in force: nothing
+ * is counted, and first_seen is 0.
+ *
+ * Status: as tollgate_limiter_lane_for.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_lane_for; `policy` is NULL or a policy that is not freed.
+ */
+tollgate_status tollgate_policy_lane_for(const struct tollgate_policy *policy,
+                                         const char *channel,
+                                         size_t channel_len,
+                                         const char *action,
+                                         size_t action_len,
+                                         struct tollgate_action_lane *lane_out);
+
+/**
+ * The unknown actions that were met so far: a copy, which the caller owns and
+ * gives back with tollgate_unknown_actions_free.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `actions_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_unknown_actions(const struct tollgate_limiter *limiter,
+                                                 struct tollgate_unknown_actions **actions_out);
+
+/**
+ * Gives unknown actions back. NULL is fine.
+ *
+ * # Safety
+ *
+ * `actions` is NULL, or came from tollgate_limiter_unknown_actions, was not
+ * freed yet, and is in use by no other thread.
+ */
+void tollgate_unknown_actions_free(struct tollgate_unknown_actions *actions);
+
+/**
+ * How many unknown actions arrived.
+ *
+ * # Safety
+ *
+ * `actions` is NULL, or not freed; `total_out` is NULL or writable.
+ */
+tollgate_status tollgate_unknown_actions_total(const struct tollgate_unknown_actions *actions,
+                                               uint64_t *total_out);
+
+/**
+ * How many of them have a name that is not among those kept.
+ *
+ * # Safety
+ *
+ * `actions` is NULL, or not freed; `not_listed_out` is NULL or writable.
+ */
+tollgate_status tollgate_unknown_actions_not_listed(const struct tollgate_unknown_actions *actions,
+                                                    uint64_t *not_listed_out);
+
+/**
+ * How many names were kept. They are numbered from 0, sorted by channel and name.
+ *
+ * # Safety
+ *
+ * `actions` is NULL, or not freed; `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_unknown_actions_count(const struct tollgate_unknown_actions *actions,
+                                               size_t *count_out);
+
+/**
+ * The channel of an unknown action, NUL-terminated, and its length without
+ * the NUL. One longer than TOLLGATE_LANE_NAME_BYTES_MAX is cut to that.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `actions` is NULL, or not freed; `channel_out` is NULL or writable for
+ * `channel_size` bytes; `channel_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_unknown_actions_channel(const struct tollgate_unknown_actions *actions,
+                                                 size_t index,
+                                                 char *channel_out,
+                                                 size_t channel_size,
+                                                 size_t *channel_len_out);
+
+/**
+ * The name of an unknown action, NUL-terminated, and its length without the
+ * NUL. One longer than TOLLGATE_LANE_NAME_BYTES_MAX is cut to that.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `actions` is NULL, or not freed; `name_out` is NULL or writable for
+ * `name_size` bytes; `name_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_unknown_actions_name(const struct tollgate_unknown_actions *actions,
+                                              size_t index,
+                                              char *name_out,
+                                              size_t name_size,
+                                              size_t *name_len_out);
+
+/**
  * The limiter of the whole process, made on the first call.
  *
  * It belongs to the library, is the same on every call, and lives as long as
  * the process: tollgate_limiter_free leaves it alone. Unless
  * tollgate_default_configure was called before, it is made with default
- * options and the lanes ws/light, ws/normal, ws/heavy, http/light,
- * http/normal and http/heavy, in this order, of 120, 60 and 10 a minute.
+ * options and the preset "hub": the lanes ws/light, ws/normal, ws/heavy,
+ * http/light, http/normal and http/heavy, in this order, of 120, 60 and 10 a
+ * minute, and the actions of a message hub.
  *
  * Status: OUT_OF_MEMORY.
  *

@@ -85,8 +85,18 @@ fn run(sequences: u64) {
         assert!(header.contains(&format!("{function}(")), "{function} is not in the header");
     }
     assert_eq!(report.calls.len(), declared(header), "functions that are never called");
-    let unseen = [Status::OutOfMemory, Status::Panic];
-    for status in (0..=Status::Panic as i32).filter(|status| unseen.iter().all(|unseen| *unseen as i32 != *status)) {
+    let unseen = [
+        Status::OutOfMemory,
+        Status::Panic,
+        Status::TooManyOverrides,
+        Status::SameHash,
+        Status::Forked,
+        Status::PlanMissing,
+        if cfg!(feature = "persist") { Status::NotBuiltIn } else { Status::File },
+        if cfg!(feature = "persist") { Status::NotBuiltIn } else { Status::NoFile },
+    ];
+    for status in (0..=Status::OutOfRange as i32).filter(|status| unseen.iter().all(|unseen| *unseen as i32 != *status))
+    {
         assert!(report.statuses.contains_key(&status), "status {status} was never the answer");
     }
     assert_eq!(report.statuses.get(&(Status::Panic as i32)), None);

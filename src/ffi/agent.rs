@@ -1,7 +1,7 @@
 //! What is known of an agent: looked at, given back, forgotten.
 
 use super::guard::guard;
-use super::pointers::{Tagged, agent, borrow, tagged_out, tell};
+use super::pointers::{Tagged, agent, borrow, plan_id, tagged_out, tell};
 use super::{Limiter, Status, TOLLGATE_NEVER};
 use crate as tollgate;
 use std::ffi::c_void;
@@ -13,11 +13,12 @@ use tollgate::{LaneId, Tick};
 pub struct LaneStatus {
     /// Set it to sizeof(tollgate_lane_status) before the call; it stays as it is.
     pub struct_size: u32,
-    /// 0.
-    pub reserved: u32,
-    /// Whole tokens that could be charged now.
+    /// 1 if the agent is never limited, else 0.
+    pub exempt: u32,
+    /// Whole tokens that could be charged now; UINT64_MAX of an exempt agent.
     pub remaining: u64,
-    /// What the lane holds when it is full; 0 if it denies everything.
+    /// What the lane holds when it is full; 0 if it denies everything,
+    /// UINT64_MAX of an exempt agent.
     pub capacity: u64,
     /// How long until there is one more whole token than now; TOLLGATE_NEVER
     /// if the lane is full or denies everything.
@@ -43,7 +44,7 @@ unsafe fn lane_status(
     id: *const c_void,
     id_len: usize,
     status_out: *mut LaneStatus,
-    ask: impl FnOnce(&tollgate::Limiter, &[u8]) -> Result<tollgate::Status, tollgate::Error>,
+    ask: impl FnOnce(&tollgate::Limiter, &[u8]) -> Result<tollgate::Status, Status>,
 ) -> Status {
     guard(|| {
         // SAFETY: NULL, or valid for as many bytes as its tag says, as the caller guarantees.
@@ -54,7 +55,7 @@ unsafe fn lane_status(
         let status = ask(&limiter.0, unsafe { agent(id, id_len) }?)?;
         let status = LaneStatus {
             struct_size,
-            reserved: 0,
+            exempt: status.is_exempt().into(),
             remaining: status.remaining(),
             capacity: status.capacity(),
             next_in_ns: status.next_in().map_or(TOLLGATE_NEVER, crate::clock::nanos_saturating),
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn tollgate_limiter_status(
     status_out: *mut LaneStatus,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, |limiter, id| limiter.status(id, LaneId::new(lane))) }
+    unsafe { lane_status(limiter, id, id_len, status_out, |limiter, id| Ok(limiter.status(id, LaneId::new(lane))?)) }
 }
 
 /// Looks at a lane of an agent at an instant of the caller's.
@@ -123,8 +124,56 @@ pub unsafe extern "C" fn tollgate_limiter_status_at(
     status_out: *mut LaneStatus,
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.status_at(id, LaneId::new(lane), now)?);
     // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, |limiter, id| limiter.status_at(id, LaneId::new(lane), now)) }
+    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
+}
+
+/// Looks at a lane under this plan, if the agent has no assignment of its own;
+/// see tollgate_limiter_check_as.
+///
+/// Status: as tollgate_limiter_status, and UNKNOWN_PLAN.
+///
+/// # Safety
+///
+/// As tollgate_limiter_status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_status_as(
+    limiter: *const Limiter,
+    id: *const c_void,
+    id_len: usize,
+    plan: u32,
+    lane: u32,
+    status_out: *mut LaneStatus,
+) -> Status {
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.status_as(id, plan_id(plan)?, LaneId::new(lane))?);
+    // SAFETY: as this function's contract has it.
+    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
+}
+
+/// As tollgate_limiter_status_as, at an instant of the caller's.
+///
+/// Status: as tollgate_limiter_status_as.
+///
+/// # Safety
+///
+/// As tollgate_limiter_status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_status_as_at(
+    limiter: *const Limiter,
+    id: *const c_void,
+    id_len: usize,
+    plan: u32,
+    lane: u32,
+    now_ns: u64,
+    status_out: *mut LaneStatus,
+) -> Status {
+    let now = Tick::from_nanos(now_ns);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.status_as_at(id, plan_id(plan)?, LaneId::new(lane), now)?)
+    };
+    // SAFETY: as this function's contract has it.
+    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
 
 /// Gives `cost` tokens back, never beyond full, and tells how the lane then
@@ -145,8 +194,9 @@ pub unsafe extern "C" fn tollgate_limiter_refund(
     cost: u64,
     status_out: *mut LaneStatus,
 ) -> Status {
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund(id, LaneId::new(lane), cost)?);
     // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, |limiter, id| limiter.refund(id, LaneId::new(lane), cost)) }
+    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
 
 /// Gives `cost` tokens back at an instant of the caller's.
@@ -167,7 +217,58 @@ pub unsafe extern "C" fn tollgate_limiter_refund_at(
     status_out: *mut LaneStatus,
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| limiter.refund_at(id, LaneId::new(lane), cost, now);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund_at(id, LaneId::new(lane), cost, now)?);
+    // SAFETY: as this function's contract has it.
+    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
+}
+
+/// Gives `cost` tokens back under this plan, if the agent has no assignment of
+/// its own: the plan that tollgate_limiter_check_as charged under. A token is
+/// worth what it costs under the limit that applies.
+///
+/// Status: as tollgate_limiter_refund, and UNKNOWN_PLAN.
+///
+/// # Safety
+///
+/// As tollgate_limiter_status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_refund_as(
+    limiter: *mut Limiter,
+    id: *const c_void,
+    id_len: usize,
+    plan: u32,
+    lane: u32,
+    cost: u64,
+    status_out: *mut LaneStatus,
+) -> Status {
+    let ask =
+        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund_as(id, plan_id(plan)?, LaneId::new(lane), cost)?);
+    // SAFETY: as this function's contract has it.
+    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
+}
+
+/// As tollgate_limiter_refund_as, at an instant of the caller's.
+///
+/// Status: as tollgate_limiter_refund_as.
+///
+/// # Safety
+///
+/// As tollgate_limiter_status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_refund_as_at(
+    limiter: *mut Limiter,
+    id: *const c_void,
+    id_len: usize,
+    plan: u32,
+    lane: u32,
+    cost: u64,
+    now_ns: u64,
+    status_out: *mut LaneStatus,
+) -> Status {
+    let now = Tick::from_nanos(now_ns);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.refund_as_at(id, plan_id(plan)?, LaneId::new(lane), cost, now)?)
+    };
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }

@@ -1,7 +1,7 @@
 //! Checks: one request, or a batch.
 
 use super::guard::guard;
-use super::pointers::{Tagged, agent, borrow, out, tagged_out};
+use super::pointers::{Tagged, agent, borrow, out, plan_id, tagged_out};
 use super::{Limiter, Status};
 use crate as tollgate;
 use std::ffi::c_void;
@@ -108,7 +108,7 @@ fn retry_after_ns(verdict: &tollgate::Verdict) -> u64 {
 
 /// A verdict or an answer as five words, which is what it is in memory: one
 /// that nobody wrote may hold a decision that is none.
-type Words = [u64; 5];
+pub(super) type Words = [u64; 5];
 
 const _: () = assert!(offset_of!(Verdict, capacity) == 8 && offset_of!(Answer, capacity) == 8);
 const _: () = assert!(offset_of!(Verdict, full_in_ns) == 24 && offset_of!(Answer, full_in_ns) == 24);
@@ -119,7 +119,7 @@ const _: () = assert!(offset_of!(Verdict, token_ns) == 32 && offset_of!(Answer, 
 /// # Safety
 ///
 /// `words` is NULL or readable.
-unsafe fn remaining(words: *const Words) -> u64 {
+pub(super) unsafe fn remaining(words: *const Words) -> u64 {
     // SAFETY: NULL or readable, as the caller guarantees.
     let Some(&[_, capacity, _, full_in_ns, token_ns]) = (unsafe { words.as_ref() }) else { return 0 };
     let missing = full_in_ns.checked_div(token_ns).map(|whole| whole + u64::from(full_in_ns % token_ns > 0));
@@ -226,7 +226,7 @@ unsafe fn check(
     id: *const c_void,
     id_len: usize,
     verdict_out: *mut Verdict,
-    ask: impl FnOnce(&tollgate::Limiter, &[u8]) -> Result<tollgate::Verdict, tollgate::Error>,
+    ask: impl FnOnce(&tollgate::Limiter, &[u8]) -> Result<tollgate::Verdict, Status>,
 ) -> Status {
     guard(|| {
         // SAFETY: NULL, or valid for as many bytes as its tag says, as the caller guarantees.
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn tollgate_limiter_check(
     cost: u64,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| limiter.check_cost(id, LaneId::new(lane), cost);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.check_cost(id, LaneId::new(lane), cost)?);
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
 }
@@ -292,7 +292,63 @@ pub unsafe extern "C" fn tollgate_limiter_check_at(
     verdict_out: *mut Verdict,
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| limiter.check_at(id, LaneId::new(lane), cost, now);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.check_at(id, LaneId::new(lane), cost, now)?);
+    // SAFETY: as this function's contract has it.
+    unsafe { check(limiter, id, id_len, verdict_out, ask) }
+}
+
+/// May the agent spend `cost` tokens of a lane now, under this plan if it has
+/// no assignment of its own?
+///
+/// For what is known only with the request, such as how the caller has
+/// authenticated: the plans "jwt" and "unauthenticated", say. Nothing is
+/// remembered of the plan; the agent's lanes are the same under each. Plans
+/// are numbered: see tollgate_limiter_plan.
+///
+/// Status: as tollgate_limiter_check, and UNKNOWN_PLAN.
+///
+/// # Safety
+///
+/// As tollgate_limiter_check.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_check_as(
+    limiter: *mut Limiter,
+    id: *const c_void,
+    id_len: usize,
+    plan: u32,
+    lane: u32,
+    cost: u64,
+    verdict_out: *mut Verdict,
+) -> Status {
+    let ask =
+        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.check_as(id, plan_id(plan)?, LaneId::new(lane), cost)?);
+    // SAFETY: as this function's contract has it.
+    unsafe { check(limiter, id, id_len, verdict_out, ask) }
+}
+
+/// As tollgate_limiter_check_as, at an instant of the caller's; see
+/// tollgate_limiter_check_at.
+///
+/// Status: as tollgate_limiter_check_as.
+///
+/// # Safety
+///
+/// As tollgate_limiter_check.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_check_as_at(
+    limiter: *mut Limiter,
+    id: *const c_void,
+    id_len: usize,
+    plan: u32,
+    lane: u32,
+    cost: u64,
+    now_ns: u64,
+    verdict_out: *mut Verdict,
+) -> Status {
+    let now = Tick::from_nanos(now_ns);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.check_as_at(id, plan_id(plan)?, LaneId::new(lane), cost, now)?)
+    };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
 }

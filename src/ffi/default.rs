@@ -6,7 +6,6 @@ use super::pointers::out;
 use super::{Limiter, LimiterOptions, Policy, Status};
 use crate as tollgate;
 use once_cell::race::OnceBox;
-use tollgate::Limit;
 
 /// Nobody ever waits for it to be made: two threads that make one at once each
 /// do, and all use the first. So a child that was forked at that very moment
@@ -18,24 +17,14 @@ pub(super) fn is_default(limiter: *const Limiter) -> bool {
     DEFAULT.get().is_some_and(|default| std::ptr::eq(default, limiter))
 }
 
-/// The policy of a default limiter that nobody configured: three tiers on two
-/// channels.
-fn policy() -> Result<tollgate::Policy, tollgate::PolicyError> {
-    let tiers = [("light", 120), ("normal", 60), ("heavy", 10)];
-    let lanes = ["ws", "http"].into_iter().flat_map(|channel| tiers.map(|tier| (channel, tier)));
-    let policy = lanes.fold(tollgate::Policy::builder(), |policy, (channel, (tier, tokens))| {
-        policy.lane(format!("{channel}/{tier}"), Limit::per_minute(tokens))
-    });
-    policy.build()
-}
-
 /// The limiter of the whole process, made on the first call.
 ///
 /// It belongs to the library, is the same on every call, and lives as long as
 /// the process: tollgate_limiter_free leaves it alone. Unless
 /// tollgate_default_configure was called before, it is made with default
-/// options and the lanes ws/light, ws/normal, ws/heavy, http/light,
-/// http/normal and http/heavy, in this order, of 120, 60 and 10 a minute.
+/// options and the preset "hub": the lanes ws/light, ws/normal, ws/heavy,
+/// http/light, http/normal and http/heavy, in this order, of 120, 60 and 10 a
+/// minute, and the actions of a message hub.
 ///
 /// Status: OUT_OF_MEMORY.
 ///
@@ -47,7 +36,7 @@ pub unsafe extern "C" fn tollgate_default(limiter_out: *mut *mut Limiter) -> Sta
     guard(|| {
         let limiter_out = out(limiter_out)?;
         let limiter = DEFAULT.get_or_try_init(|| {
-            let policy = policy().map_err(|_| Status::InvalidPolicy)?;
+            let policy = tollgate::Policy::preset("hub").map_err(|_| Status::UnknownPreset)?;
             Ok::<_, Status>(Box::new(Limiter(tollgate::Limiter::builder(policy).build()?)))
         })?;
         // Nothing is ever written through it that is not atomic.

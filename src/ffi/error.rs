@@ -1,4 +1,4 @@
-//! What was wrong with a policy, in words.
+//! What was wrong, in words.
 
 use super::Status;
 use super::guard::guard;
@@ -39,18 +39,59 @@ unsafe impl Tagged for Error {
 /// A status, with what else there is to say.
 pub(super) struct Failure {
     status: Status,
+    /// Counted from 1; 0 if there is none.
+    line: usize,
+    column: usize,
     message: String,
+}
+
+impl Failure {
+    fn new(status: Status, problem: &dyn std::fmt::Display) -> Self {
+        Self { status, line: 0, column: 0, message: problem.to_string() }
+    }
 }
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        Self { status, message: status.text().to_string_lossy().into_owned() }
+        // Every text is ASCII.
+        Self::new(status, &status.text().to_str().unwrap_or_default())
     }
 }
 
 impl From<tollgate::PolicyError> for Failure {
     fn from(error: tollgate::PolicyError) -> Self {
-        Self { status: Status::InvalidPolicy, message: error.to_string() }
+        Self::new(Status::InvalidPolicy, &error)
+    }
+}
+
+impl From<tollgate::LimitError> for Failure {
+    fn from(error: tollgate::LimitError) -> Self {
+        Self::new(Status::InvalidLimit, &error)
+    }
+}
+
+impl From<tollgate::UnknownPreset> for Failure {
+    fn from(error: tollgate::UnknownPreset) -> Self {
+        Self::new(Status::UnknownPreset, &error)
+    }
+}
+
+#[cfg(feature = "config")]
+impl From<tollgate::ConfigError> for Failure {
+    fn from(error: tollgate::ConfigError) -> Self {
+        let told = Self::new(Status::InvalidPolicy, &error.message());
+        Self { line: error.line(), column: error.column(), ..told }
+    }
+}
+
+impl From<tollgate::ControlError> for Failure {
+    fn from(error: tollgate::ControlError) -> Self {
+        let told = Self::new(Status::from(&error), &error);
+        #[cfg(feature = "persist")]
+        if let tollgate::ControlError::File(tollgate::PersistError::Content { line, column, .. }) = error {
+            return Self { line, column, ..told };
+        }
+        told
     }
 }
 
@@ -65,7 +106,8 @@ impl Failure {
         for (to, from) in message.iter_mut().zip(self.message[..end].bytes()) {
             *to = from as c_char;
         }
-        Error { struct_size, status: self.status, line: 0, column: 0, message }
+        let place = |place| u32::try_from(place).unwrap_or(u32::MAX);
+        Error { struct_size, status: self.status, line: place(self.line), column: place(self.column), message }
     }
 }
 

@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tollgate_limiter_free(limiter: *mut Limiter) {
     }
 }
 
-/// A copy of the limiter's policy, which the caller owns and gives back with
+/// A copy of the policy in force, which the caller owns and gives back with
 /// tollgate_policy_free.
 ///
 /// # Safety
@@ -202,6 +202,31 @@ pub unsafe extern "C" fn tollgate_limiter_lane(
     unsafe { tell(limiter, lane_out, number) }
 }
 
+/// The number of the plan of this name; "default" is 0. It stays the same for
+/// as long as the limiter lives.
+///
+/// Status: UNKNOWN_PLAN, NOT_UTF8, TEXT_TOO_LONG.
+///
+/// # Safety
+///
+/// `limiter` is NULL or a limiter that is not freed; `name` is NULL or readable
+/// for `name_len` bytes; `plan_out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_plan(
+    limiter: *const Limiter,
+    name: *const c_char,
+    name_len: usize,
+    plan_out: *mut u32,
+) -> Status {
+    let number = |limiter: &Limiter| {
+        // SAFETY: NULL, or readable for `name_len` bytes, by this function's contract.
+        let plan = limiter.0.plan(unsafe { text(name, name_len) }?).ok_or(Status::UnknownPlan)?;
+        Ok(plan.number().into())
+    };
+    // SAFETY: as this function's contract has it.
+    unsafe { tell(limiter, plan_out, number) }
+}
+
 /// The present instant on the limiter's clock, in nanoseconds since its
 /// origin: what the functions ending in _at want.
 ///
@@ -214,7 +239,8 @@ pub unsafe extern "C" fn tollgate_limiter_now(limiter: *const Limiter, now_ns_ou
     unsafe { tell(limiter, now_ns_out, |limiter| Ok(limiter.0.now().as_nanos())) }
 }
 
-/// Bytes of address space that the limiter has reserved. It never takes more.
+/// Bytes of address space that the limiter has reserved. No stream of ids
+/// makes it more; assignments take memory beside it.
 ///
 /// # Safety
 ///

@@ -15,14 +15,22 @@
 //! | `clock.rs`, `policy_builder.rs`, `policy.rs`, `limiter.rs` | one handle each |
 //! | `check.rs` | verdicts: single checks and batches |
 //! | `agent.rs` | what is known of an agent: status, refund, reset, forget |
+//! | `conduct.rs` | checks that count violations, and what follows from those |
+//! | `control.rs` | what an operator decides: plans, overrides, exemptions, a new policy |
+//! | `assignment.rs` | the same as data: one handle for an agent's, one for a list |
+//! | `action.rs` | from what an agent does to the lane that pays for it |
 //! | `default.rs` | the limiter of the whole process |
 
 #[cfg(panic = "abort")]
 compile_error!("the C ABI turns panics into a status, which panic = \"abort\" would keep it from doing");
 
+mod action;
 mod agent;
+mod assignment;
 mod check;
 mod clock;
+mod conduct;
+mod control;
 mod default;
 mod error;
 mod guard;
@@ -33,9 +41,13 @@ mod policy_builder;
 mod status;
 mod version;
 
+pub use action::*;
 pub use agent::*;
+pub use assignment::*;
 pub use check::*;
 pub use clock::*;
+pub use conduct::*;
+pub use control::*;
 pub use default::*;
 pub use error::*;
 #[cfg(tollgate_test_hooks)]
@@ -53,5 +65,8 @@ const _: () = {
     shared::<Limiter>();
     shared::<Policy>();
     shared::<Clock>();
+    shared::<UnknownActions>();
     moved::<PolicyBuilder>();
+    moved::<Assignment>();
+    moved::<Assignments>();
 };

@@ -2,7 +2,7 @@
 
 use super::guard::guard;
 use super::{Status, TOLLGATE_TEXT_BYTES_MAX};
-use crate::ID_BYTES_MAX;
+use crate::{ID_BYTES_MAX, PlanId};
 use std::ffi::{c_char, c_void};
 use std::ptr::NonNull;
 
@@ -15,6 +15,22 @@ use std::ptr::NonNull;
 pub(super) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Status> {
     // SAFETY: NULL or valid, as the caller guarantees.
     unsafe { pointer.as_ref() }.ok_or(Status::NullPointer)
+}
+
+/// A handle to change.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or alive and used by no other thread.
+pub(super) unsafe fn borrow_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, Status> {
+    // SAFETY: NULL, or alive and used by us alone, as the caller guarantees.
+    unsafe { pointer.as_mut() }.ok_or(Status::NullPointer)
+}
+
+/// A plan's number. One that is too large for any plan is no plan's.
+#[inline(always)]
+pub(super) fn plan_id(plan: u32) -> Result<PlanId, Status> {
+    u16::try_from(plan).map(PlanId::new).map_err(|_| Status::UnknownPlan)
 }
 
 /// A place to write to.
@@ -87,12 +103,12 @@ pub(super) unsafe fn agent<'a>(id: *const c_void, id_len: usize) -> Result<&'a [
     Ok(unsafe { std::slice::from_raw_parts(id.cast(), id_len) })
 }
 
-/// A text of some length; it need not end in a NUL.
+/// A text of some length that may be any bytes, such as a path.
 ///
 /// # Safety
 ///
 /// `text` is NULL, or readable for `text_len` bytes for as long as the result is used.
-pub(super) unsafe fn text<'a>(text: *const c_char, text_len: usize) -> Result<&'a str, Status> {
+pub(super) unsafe fn bytes<'a>(text: *const c_char, text_len: usize) -> Result<&'a [u8], Status> {
     if text.is_null() {
         return Err(Status::NullPointer);
     }
@@ -100,8 +116,17 @@ pub(super) unsafe fn text<'a>(text: *const c_char, text_len: usize) -> Result<&'
         return Err(Status::TextTooLong);
     }
     // SAFETY: as in `agent`.
-    let bytes = unsafe { std::slice::from_raw_parts(text.cast(), text_len) };
-    std::str::from_utf8(bytes).map_err(|_| Status::NotUtf8)
+    Ok(unsafe { std::slice::from_raw_parts(text.cast(), text_len) })
+}
+
+/// A text of some length; it need not end in a NUL.
+///
+/// # Safety
+///
+/// `text` is NULL, or readable for `text_len` bytes for as long as the result is used.
+pub(super) unsafe fn text<'a>(text: *const c_char, text_len: usize) -> Result<&'a str, Status> {
+    // SAFETY: as the caller guarantees.
+    std::str::from_utf8(unsafe { bytes(text, text_len) }?).map_err(|_| Status::NotUtf8)
 }
 
 /// Writes a text and a NUL to a buffer, and its length without the NUL to
@@ -116,21 +141,52 @@ pub(super) unsafe fn put_text(
     buffer_size: usize,
     len_out: *mut usize,
 ) -> Result<(), Status> {
+    // SAFETY: as the caller guarantees.
+    unsafe { put(text.as_bytes(), b"\0", buffer_out.cast(), buffer_size, len_out) }
+}
+
+/// As [`put_text`], of any bytes and without a NUL.
+///
+/// # Safety
+///
+/// As [`put_text`].
+pub(super) unsafe fn put_bytes(
+    bytes: &[u8],
+    buffer_out: *mut c_void,
+    buffer_size: usize,
+    len_out: *mut usize,
+) -> Result<(), Status> {
+    // SAFETY: as the caller guarantees.
+    unsafe { put(bytes, b"", buffer_out.cast(), buffer_size, len_out) }
+}
+
+/// Writes some bytes and what ends them, which does not count.
+///
+/// # Safety
+///
+/// As [`put_text`].
+unsafe fn put(
+    bytes: &[u8],
+    end: &[u8],
+    buffer_out: *mut u8,
+    buffer_size: usize,
+    len_out: *mut usize,
+) -> Result<(), Status> {
     let len_out = out(len_out)?;
     if !(buffer_out.is_null() && buffer_size == 0) {
-        let buffer = out(buffer_out)?.cast::<u8>();
-        if buffer_size <= text.len() {
+        let buffer = out(buffer_out)?;
+        if buffer_size < bytes.len() + end.len() {
             return Err(Status::BufferTooSmall);
         }
-        // SAFETY: the buffer is longer than the text, and is no part of it: the text is ours.
-        unsafe { buffer.copy_from_nonoverlapping(NonNull::from(text).cast(), text.len()) };
-        // SAFETY: still within the buffer, which has room for the text and one byte.
-        let end = unsafe { buffer.add(text.len()) };
+        // SAFETY: the buffer has room for both, and is no part of either: they are ours.
+        unsafe { buffer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         // SAFETY: as above.
-        unsafe { end.write(0) };
+        let rest = unsafe { buffer.add(bytes.len()) };
+        // SAFETY: as above.
+        unsafe { rest.copy_from_nonoverlapping(NonNull::from(end).cast(), end.len()) };
     }
     // SAFETY: not NULL, so writable as the caller guarantees.
-    unsafe { len_out.write(text.len()) };
+    unsafe { len_out.write(bytes.len()) };
     Ok(())
 }
 

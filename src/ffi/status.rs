@@ -56,10 +56,36 @@ pub enum Status {
     Panic = 19,
     /// The policy has no such plan.
     UnknownPlan = 20,
+    /// A limit makes no sense; the error's message says why.
+    InvalidLimit = 21,
+    /// TOLLGATE_OVERRIDES_MAX agents have overrides already.
+    TooManyOverrides = 22,
+    /// Another agent with an assignment has the same hash: a chance of 1 in
+    /// 2^64.
+    SameHash = 23,
+    /// The process was forked while another thread changed something, and the
+    /// change is half made. Checks go on.
+    Forked = 24,
+    /// The new policy has other lanes than the one in force.
+    OtherLanes = 25,
+    /// The new policy lacks a plan of the one in force.
+    PlanMissing = 26,
+    /// The file of assignments could not be read or written; the error's
+    /// message says why. If it says that the file may not outlive a power
+    /// failure, the file has the change already: repeat the call.
+    File = 27,
+    /// Assignments are not kept in a file.
+    NoFile = 28,
+    /// The library was built without what this needs; see tollgate_features.
+    NotBuiltIn = 29,
+    /// There is no preset of this name; the error's message lists those there are.
+    UnknownPreset = 30,
+    /// There is no element of this number.
+    OutOfRange = 31,
 }
 
 impl Status {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 32] = [
         Self::Ok,
         Self::NullPointer,
         Self::StructSize,
@@ -81,6 +107,17 @@ impl Status {
         Self::AlreadyMade,
         Self::Panic,
         Self::UnknownPlan,
+        Self::InvalidLimit,
+        Self::TooManyOverrides,
+        Self::SameHash,
+        Self::Forked,
+        Self::OtherLanes,
+        Self::PlanMissing,
+        Self::File,
+        Self::NoFile,
+        Self::NotBuiltIn,
+        Self::UnknownPreset,
+        Self::OutOfRange,
     ];
 
     pub(super) const fn text(self) -> &'static CStr {
@@ -106,6 +143,25 @@ impl Status {
             Self::AlreadyMade => c"the default limiter exists already; configure it before its first use",
             Self::Panic => c"a bug in tollgate; the call was given up midway",
             Self::UnknownPlan => c"the policy has no such plan",
+            Self::InvalidLimit => c"the limit makes no sense; the error's message says why",
+            Self::TooManyOverrides => {
+                c"65000 agents have overrides already; put agents with the same limits into a plan"
+            }
+            Self::SameHash => c"another assigned agent has the same hash; make the limiter anew",
+            Self::Forked => {
+                c"this process was forked in the midst of another thread's change; make a limiter in the child"
+            }
+            Self::OtherLanes => {
+                c"the new policy has other lanes than the one in force; give it the same, in the same order"
+            }
+            Self::PlanMissing => {
+                c"the new policy lacks a plan of the one in force; keep it, since callers may use its number"
+            }
+            Self::File => c"the file of assignments could not be read or written; the error's message says why",
+            Self::NoFile => c"assignments are not kept in a file; name one first",
+            Self::NotBuiltIn => c"the library was built without what this needs",
+            Self::UnknownPreset => c"there is no preset of this name",
+            Self::OutOfRange => c"there is no element of this number",
         }
     }
 }
@@ -136,6 +192,28 @@ impl From<tollgate::BuildError> for Status {
     }
 }
 
+impl From<&tollgate::ControlError> for Status {
+    fn from(error: &tollgate::ControlError) -> Self {
+        use tollgate::ControlError;
+        match error {
+            ControlError::Agent(error) => (*error).into(),
+            ControlError::UnknownLane { .. } => Self::UnknownLane,
+            ControlError::UnknownPlan { .. } => Self::UnknownPlan,
+            ControlError::Limit(_) => Self::InvalidLimit,
+            ControlError::Of { problem, .. } => Self::from(&**problem), // It holds no other of this kind.
+            ControlError::TooManyOverrides => Self::TooManyOverrides,
+            ControlError::SameHash => Self::SameHash,
+            ControlError::Forked => Self::Forked,
+            ControlError::OtherLanes { .. } => Self::OtherLanes,
+            ControlError::PlanMissing { .. } => Self::PlanMissing,
+            #[cfg(feature = "persist")]
+            ControlError::File(_) => Self::File,
+            #[cfg(feature = "persist")]
+            ControlError::NoFile => Self::NoFile,
+        }
+    }
+}
+
 /// A sentence on a status, NUL-terminated. It is part of the library: never
 /// free it. A number that is no status has a sentence too.
 #[unsafe(no_mangle)]
@@ -153,7 +231,7 @@ mod tests {
         for (number, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, number, "{status:?}");
         }
-        assert_eq!(Status::UnknownPlan as usize + 1, Status::ALL.len());
+        assert_eq!(Status::OutOfRange as usize + 1, Status::ALL.len());
     }
 
     #[test]
@@ -163,6 +241,7 @@ mod tests {
         assert!(says(Status::EmptyId, tollgate::ID_BYTES_MAX as u64));
         assert!(says(Status::BatchSize, tollgate::BATCH_MAX as u64));
         assert!(says(Status::AgentsOutOfRange, tollgate::AGENTS_MAX));
+        assert!(says(Status::TooManyOverrides, tollgate::OVERRIDES_MAX as u64));
         assert!(says(Status::TextTooLong, super::super::TOLLGATE_TEXT_BYTES_MAX as u64));
     }
 }

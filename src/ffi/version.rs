@@ -28,3 +28,19 @@ const fn part(text: &str) -> u32 {
         Err(_) => unreachable!(),
     }
 }
+
+/// What tollgate_features tells: policies as TOML text, tollgate_policy_from_toml.
+pub const TOLLGATE_FEATURE_CONFIG: u32 = 1;
+/// What tollgate_features tells: assignments kept in a file,
+/// tollgate_limiter_keep_assignments_in.
+pub const TOLLGATE_FEATURE_PERSIST: u32 = 2;
+
+/// What is built into the library in use: a sum of TOLLGATE_FEATURE_CONFIG and
+/// the like. Functions of what is not are there all the same, and return
+/// TOLLGATE_STATUS_NOT_BUILT_IN.
+#[unsafe(no_mangle)]
+pub extern "C" fn tollgate_features() -> u32 {
+    let config = if cfg!(feature = "config") { TOLLGATE_FEATURE_CONFIG } else { 0 };
+    let persist = if cfg!(feature = "persist") { TOLLGATE_FEATURE_PERSIST } else { 0 };
+    config | persist
+}

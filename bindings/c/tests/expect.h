@@ -44,6 +44,26 @@ static int expectations_failed;
         }                                                                                   \
     } while (0)
 
+/* A function that writes a text, its arguments before the buffer following: what it says, and how it refuses. */
+#define EXPECT_TEXT(expected, function, ...)                                                \
+    do {                                                                                    \
+        char text_[256] = "?";                                                              \
+        size_t len_ = 777, size_ = strlen(expected) + 1;                                    \
+        EXPECT_EQ(function(__VA_ARGS__, text_, size_ - 1, &len_), TOLLGATE_STATUS_BUFFER_TOO_SMALL); \
+        EXPECT_EQ(function(__VA_ARGS__, NULL, size_, &len_), TOLLGATE_STATUS_NULL_POINTER); \
+        EXPECT_EQ(function(__VA_ARGS__, text_, size_, NULL), TOLLGATE_STATUS_NULL_POINTER); \
+        EXPECT_EQ(len_, 777);                                                               \
+        EXPECT_EQ(strcmp(text_, "?"), 0);                                                   \
+        EXPECT_OK(function(__VA_ARGS__, NULL, 0, &len_));                                   \
+        EXPECT_EQ(len_, size_ - 1);                                                         \
+        EXPECT_OK(function(__VA_ARGS__, text_, size_, &len_));                              \
+        if (strcmp(text_, expected) != 0) {                                                 \
+            fprintf(stderr, "%s:%d: %s says \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #function, text_, expected); \
+            expectations_failed = 1;                                                        \
+        }                                                                                   \
+        EXPECT_EQ(len_, size_ - 1);                                                         \
+    } while (0)
+
 /* The lanes of `rig_new`. */
 enum { LIGHT, HEAVY, CLOSED, LANES };
 #define HEAVY_CAPACITY 3
@@ -79,15 +99,27 @@ static inline tollgate_limiter_options rig_options(uint64_t agents, int32_t on_f
     return options;
 }
 
-static inline rig rig_new(uint64_t agents, int32_t on_full)
+/* Of a policy that it takes over. */
+static inline rig rig_of(tollgate_policy *policy, uint64_t agents, int32_t on_full)
 {
-    rig made = { NULL, NULL, NULL };
+    rig made = { NULL, policy, NULL };
     REQUIRE_OK(tollgate_clock_new(TOLLGATE_TIME_SOURCE_MANUAL, &made.clock));
     REQUIRE_OK(tollgate_clock_set(made.clock, 1000 * SECOND));
-    made.policy = rig_policy();
     tollgate_limiter_options options = rig_options(agents, on_full, made.clock);
     REQUIRE_OK(tollgate_limiter_new(made.policy, &options, &made.limiter));
     return made;
+}
+
+static inline rig rig_new(uint64_t agents, int32_t on_full)
+{
+    return rig_of(rig_policy(), agents, on_full);
+}
+
+static inline tollgate_policy *preset(const char *name)
+{
+    tollgate_policy *policy = NULL;
+    REQUIRE_OK(tollgate_policy_preset(name, strlen(name), &policy, NULL));
+    return policy;
 }
 
 static inline void rig_free(rig *made)
@@ -103,6 +135,46 @@ static inline tollgate_verdict verdict_new(void)
     memset(&verdict, 0, sizeof verdict);
     verdict.struct_size = sizeof verdict;
     return verdict;
+}
+
+static inline tollgate_admission admission_new(void)
+{
+    tollgate_admission admission;
+    memset(&admission, 0, sizeof admission);
+    admission.struct_size = sizeof admission;
+    return admission;
+}
+
+static inline tollgate_violation violation_new(void)
+{
+    tollgate_violation violation;
+    memset(&violation, 0, sizeof violation);
+    violation.struct_size = sizeof violation;
+    return violation;
+}
+
+static inline tollgate_conduct conduct_new(void)
+{
+    tollgate_conduct conduct;
+    memset(&conduct, 0, sizeof conduct);
+    conduct.struct_size = sizeof conduct;
+    return conduct;
+}
+
+static inline tollgate_conduct_rules conduct_rules_new(void)
+{
+    tollgate_conduct_rules rules;
+    memset(&rules, 0, sizeof rules);
+    rules.struct_size = sizeof rules;
+    return rules;
+}
+
+static inline tollgate_action_lane action_lane_new(void)
+{
+    tollgate_action_lane lane;
+    memset(&lane, 0, sizeof lane);
+    lane.struct_size = sizeof lane;
+    return lane;
 }
 
 static inline tollgate_lane_status lane_status_new(void)

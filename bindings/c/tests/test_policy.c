@@ -218,8 +218,199 @@ static void a_lane_that_is_not_there_is_unknown(void)
     tollgate_policy_builder_free(NULL);
 }
 
+static void a_policy_has_plans_actions_and_tiers(void)
+{
+    tollgate_policy_builder *builder = builder_new();
+    EXPECT_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("ws/light"), TOLLGATE_LITERAL("120/min")));
+    EXPECT_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("ws/heavy"), TOLLGATE_LITERAL("10/min")));
+    EXPECT_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("http/heavy"), TOLLGATE_LITERAL("20/min")));
+    EXPECT_OK(tollgate_policy_builder_plan(builder, TOLLGATE_LITERAL("free")));
+    EXPECT_OK(tollgate_policy_builder_plan(builder, TOLLGATE_LITERAL("pro")));
+    EXPECT_OK(tollgate_policy_builder_plan_lane(builder, TOLLGATE_LITERAL("pro"), TOLLGATE_LITERAL("ws/heavy"),
+                                                TOLLGATE_LITERAL("100/min")));
+    EXPECT_OK(tollgate_policy_builder_plan_lane_bucket(builder, TOLLGATE_LITERAL("pro"), TOLLGATE_LITERAL("http/heavy"),
+                                                       5, SECOND, 9));
+    EXPECT_OK(tollgate_policy_builder_action(builder, TOLLGATE_LITERAL("ws"), TOLLGATE_LITERAL("light"),
+                                             TOLLGATE_LITERAL("ping")));
+    EXPECT_OK(tollgate_policy_builder_unknown_actions_to(builder, TOLLGATE_LITERAL("heavy")));
+    tollgate_policy *policy = NULL;
+    REQUIRE_OK(tollgate_policy_builder_build(builder, &policy, NULL));
+
+    uint32_t count = 0, plan = 77, lanes[TOLLGATE_LANES_MAX] = { 77 };
+    EXPECT_OK(tollgate_policy_plan_count(policy, &count));
+    EXPECT_EQ(count, 3);
+    EXPECT_OK(tollgate_policy_plan(policy, TOLLGATE_LITERAL("pro"), &plan));
+    EXPECT_EQ(plan, 2);
+    EXPECT_OK(tollgate_policy_plan(policy, TOLLGATE_LITERAL("default"), &plan));
+    EXPECT_EQ(plan, 0);
+    EXPECT_TEXT("default", tollgate_policy_plan_name, policy, 0);
+    EXPECT_TEXT("pro", tollgate_policy_plan_name, policy, 2);
+    EXPECT_TEXT("10/minute", tollgate_policy_plan_limit, policy, 1, 1);
+    EXPECT_TEXT("100/minute", tollgate_policy_plan_limit, policy, 2, 1);
+    EXPECT_TEXT("5/second burst 9", tollgate_policy_plan_limit, policy, 2, 2);
+    uint64_t capacity = 77;
+    EXPECT_OK(tollgate_policy_capacity(policy, 2, 2, &capacity));
+    EXPECT_EQ(capacity, 9);
+
+    size_t found = 77;
+    EXPECT_OK(tollgate_policy_lanes_of(policy, TOLLGATE_LITERAL("heavy"), NULL, 0, &found));
+    EXPECT_EQ(found, 2);
+    found = 77;
+    EXPECT_EQ(tollgate_policy_lanes_of(policy, TOLLGATE_LITERAL("heavy"), lanes, 1, &found), TOLLGATE_STATUS_BUFFER_TOO_SMALL);
+    EXPECT_EQ(tollgate_policy_lanes_of(policy, TOLLGATE_LITERAL("huge"), lanes, 1, &found), TOLLGATE_STATUS_UNKNOWN_LANE);
+    EXPECT_EQ(tollgate_policy_lanes_of(policy, NULL, 1, lanes, 1, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_lanes_of(NULL, "a", 1, lanes, 1, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_lanes_of(policy, TOLLGATE_LITERAL("heavy"), NULL, 2, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_lanes_of(policy, TOLLGATE_LITERAL("heavy"), lanes, 2, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_lanes_of(policy, "\xff", 1, lanes, 2, &found), TOLLGATE_STATUS_NOT_UTF8);
+    EXPECT(found == 77 && lanes[0] == 77);
+    EXPECT_OK(tollgate_policy_lanes_of(policy, TOLLGATE_LITERAL("heavy"), lanes, TOLLGATE_LANES_MAX, &found));
+    EXPECT(found == 2 && lanes[0] == 1 && lanes[1] == 2);
+    EXPECT_OK(tollgate_policy_lanes_of(policy, TOLLGATE_LITERAL("ws/light"), lanes, 1, &found));
+    EXPECT(found == 1 && lanes[0] == 0);
+
+    EXPECT_OK(tollgate_policy_action_count(policy, &found));
+    EXPECT_EQ(found, 1);
+    EXPECT_TEXT("ping", tollgate_policy_action_name, policy, 0);
+    EXPECT_OK(tollgate_policy_action_lane(policy, 0, &lanes[0]));
+    EXPECT_EQ(lanes[0], 0);
+    EXPECT_TEXT("heavy", tollgate_policy_unknown_actions_tier, policy);
+
+    char text[8] = "?";
+    plan = 77;
+    capacity = 77;
+    EXPECT_EQ(tollgate_policy_plan(policy, TOLLGATE_LITERAL("gold"), &plan), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_policy_plan(policy, NULL, 1, &plan), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_plan(NULL, "pro", 3, &plan), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_plan(policy, "pro", 3, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_plan_count(NULL, &plan), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_plan_count(policy, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_plan_name(policy, 3, text, 8, &found), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_policy_plan_name(NULL, 0, text, 8, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_plan_limit(policy, 3, 0, text, 8, &found), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_policy_plan_limit(policy, UINT32_MAX, 0, text, 8, &found), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_policy_plan_limit(policy, 0, 3, text, 8, &found), TOLLGATE_STATUS_UNKNOWN_LANE);
+    EXPECT_EQ(tollgate_policy_plan_limit(NULL, 0, 0, text, 8, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_capacity(policy, 3, 0, &capacity), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_policy_capacity(policy, 0, 3, &capacity), TOLLGATE_STATUS_UNKNOWN_LANE);
+    EXPECT_EQ(tollgate_policy_capacity(NULL, 0, 0, &capacity), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_capacity(policy, 0, 0, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_action_count(NULL, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_action_count(policy, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_action_name(policy, 1, text, 8, &found), TOLLGATE_STATUS_OUT_OF_RANGE);
+    EXPECT_EQ(tollgate_policy_action_name(NULL, 0, text, 8, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_action_lane(policy, 1, &plan), TOLLGATE_STATUS_OUT_OF_RANGE);
+    EXPECT_EQ(tollgate_policy_action_lane(NULL, 0, &plan), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_action_lane(policy, 0, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_unknown_actions_tier(NULL, text, 8, &found), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT(plan == 77 && capacity == 77 && text[0] == '?' && found == 1);
+    tollgate_policy_free(policy);
+
+    EXPECT_EQ(tollgate_policy_builder_plan(builder, NULL, 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_plan(NULL, "a", 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_plan(builder, "\xff", 1), TOLLGATE_STATUS_NOT_UTF8);
+    EXPECT_EQ(tollgate_policy_builder_plan_lane(builder, "gold", 4, "a", 1, "1/s", 3), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_policy_builder_plan_lane(NULL, "pro", 3, "a", 1, "1/s", 3), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_plan_lane(builder, NULL, 3, "a", 1, "1/s", 3), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_plan_lane(builder, "pro", 3, NULL, 1, "1/s", 3), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_plan_lane(builder, "pro", 3, "a", 1, NULL, 3), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_plan_lane_bucket(builder, "gold", 4, "a", 1, 1, 1, 1), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_policy_builder_plan_lane_bucket(NULL, "pro", 3, "a", 1, 1, 1, 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_action(NULL, "a", 1, "a", 1, "a", 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_action(builder, NULL, 1, "a", 1, "a", 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_action(builder, "a", 1, NULL, 1, "a", 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_action(builder, "a", 1, "a", 1, NULL, 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_action(builder, "a", 1, "a", 1, "a", SIZE_MAX), TOLLGATE_STATUS_TEXT_TOO_LONG);
+    EXPECT_EQ(tollgate_policy_builder_unknown_actions_to(NULL, "a", 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_unknown_actions_to(builder, NULL, 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_on_change(NULL, 0), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_on_change(builder, 2), TOLLGATE_STATUS_INVALID_OPTION);
+    EXPECT_EQ(tollgate_policy_builder_on_change(builder, -1), TOLLGATE_STATUS_INVALID_OPTION);
+
+    /* What makes no sense is told when the policy is built. */
+    EXPECT_OK(tollgate_policy_builder_plan_lane(builder, "pro", 3, "ws/light", 8, "0/s", 3));
+    tollgate_error error = error_new();
+    policy = NULL;
+    EXPECT_EQ(tollgate_policy_builder_build(builder, &policy, &error), TOLLGATE_STATUS_INVALID_POLICY);
+    EXPECT(strstr(error.message, "plan \"pro\", lane \"ws/light\": a rate or burst of 0") == error.message);
+    tollgate_policy_builder_free(builder);
+}
+
+static void a_preset_is_there_by_name(void)
+{
+    size_t presets = 0;
+    for (const char *name; (name = tollgate_preset_name(presets)) != NULL; presets++) {
+        tollgate_policy *policy = preset(name);
+        uint32_t lanes = 0;
+        EXPECT_OK(tollgate_policy_lane_count(policy, &lanes));
+        EXPECT(lanes > 1);
+        tollgate_policy_free(policy);
+    }
+    EXPECT_EQ(presets, 5);
+    tollgate_error error = error_new();
+    tollgate_policy *policy = NULL;
+    EXPECT_EQ(tollgate_policy_preset(TOLLGATE_LITERAL("hubs"), &policy, &error), TOLLGATE_STATUS_UNKNOWN_PRESET);
+    EXPECT(strstr(error.message, "did you mean \"hub\"?") != NULL);
+    EXPECT_EQ(tollgate_policy_preset(NULL, 1, &policy, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_preset("hub", 3, NULL, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_preset("\xff", 1, &policy, NULL), TOLLGATE_STATUS_NOT_UTF8);
+    EXPECT(policy == NULL);
+}
+
+static void a_policy_is_read_from_toml_and_written_to_it(void)
+{
+    static const char toml[] = "preset = \"hub\"\n[lanes]\n\"ws/light\" = \"600/min\"\n";
+    tollgate_policy *policy = NULL, *again = NULL;
+    if (!(tollgate_features() & TOLLGATE_FEATURE_CONFIG)) {
+        size_t len = 77;
+        EXPECT_EQ(tollgate_policy_from_toml(TOLLGATE_LITERAL(toml), &policy, NULL), TOLLGATE_STATUS_NOT_BUILT_IN);
+        policy = preset("hub");
+        EXPECT_EQ(tollgate_policy_to_toml(policy, NULL, 0, &len), TOLLGATE_STATUS_NOT_BUILT_IN);
+        tollgate_policy_free(policy);
+        return;
+    }
+    REQUIRE_OK(tollgate_policy_from_toml(TOLLGATE_LITERAL(toml), &policy, NULL));
+    EXPECT_TEXT("600/minute", tollgate_policy_limit, policy, 0);
+    char text[4096] = "?";
+    size_t len = 77, same = 77;
+    EXPECT_EQ(tollgate_policy_to_toml(policy, text, 8, &len), TOLLGATE_STATUS_BUFFER_TOO_SMALL);
+    EXPECT_EQ(tollgate_policy_to_toml(NULL, text, sizeof text, &len), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_to_toml(policy, text, sizeof text, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT(text[0] == '?' && len == 77);
+    EXPECT_OK(tollgate_policy_to_toml(policy, NULL, 0, &len));
+    EXPECT_OK(tollgate_policy_to_toml(policy, text, sizeof text, &same));
+    EXPECT_EQ(len, same);
+    EXPECT_EQ(len, strlen(text));
+    REQUIRE_OK(tollgate_policy_from_toml(text, len, &again, NULL));
+    char copy[4096];
+    EXPECT_OK(tollgate_policy_to_toml(again, copy, sizeof copy, &same));
+    EXPECT_EQ(strcmp(text, copy), 0);
+    tollgate_policy_free(again);
+    tollgate_policy_free(policy);
+
+    policy = NULL;
+    tollgate_error error = error_new();
+    static const char wrong[] = "[lanes]\n\"ws/light\" = \"0/min\"";
+    EXPECT_EQ(tollgate_policy_from_toml(TOLLGATE_LITERAL(wrong), &policy, &error), TOLLGATE_STATUS_INVALID_POLICY);
+    EXPECT_EQ(error.status, TOLLGATE_STATUS_INVALID_POLICY);
+    EXPECT_EQ(error.line, 2);
+    EXPECT_EQ(error.column, 14);
+    EXPECT(strstr(error.message, "lane \"ws/light\": a rate or burst of 0") == error.message);
+    EXPECT_EQ(tollgate_policy_from_toml(TOLLGATE_LITERAL(wrong), &policy, NULL), TOLLGATE_STATUS_INVALID_POLICY);
+    EXPECT_EQ(tollgate_policy_from_toml(NULL, 1, &policy, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_from_toml("\xff", 1, &policy, NULL), TOLLGATE_STATUS_NOT_UTF8);
+    EXPECT_EQ(tollgate_policy_from_toml("", SIZE_MAX, &policy, NULL), TOLLGATE_STATUS_TEXT_TOO_LONG);
+    EXPECT_EQ(tollgate_policy_from_toml(TOLLGATE_LITERAL(toml), NULL, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    error.struct_size--;
+    EXPECT_EQ(tollgate_policy_from_toml(TOLLGATE_LITERAL(toml), &policy, &error), TOLLGATE_STATUS_STRUCT_SIZE);
+    EXPECT(policy == NULL);
+}
+
 int main(void)
 {
+    a_policy_has_plans_actions_and_tiers();
+    a_preset_is_there_by_name();
+    a_policy_is_read_from_toml_and_written_to_it();
     a_policy_tells_what_it_was_built_from();
     a_builder_can_be_used_again();
     a_refusal_says_why();

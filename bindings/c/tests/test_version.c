@@ -13,12 +13,12 @@ static void the_library_is_the_version_of_the_header(void)
 static void every_status_has_a_sentence_of_its_own(void)
 {
     const char *unknown = tollgate_status_text(-1);
-    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_PANIC; status++) {
+    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_OUT_OF_RANGE; status++) {
         EXPECT(strcmp(tollgate_status_text(status), unknown) != 0);
         for (int32_t other = TOLLGATE_STATUS_OK; other < status; other++)
             EXPECT(strcmp(tollgate_status_text(status), tollgate_status_text(other)) != 0);
     }
-    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_UNKNOWN_PLAN + 1), unknown), 0);
+    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_OUT_OF_RANGE + 1), unknown), 0);
     EXPECT_EQ(strcmp(tollgate_status_text(INT32_MIN), unknown), 0);
 }
 
@@ -55,10 +55,36 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_error, line), 8);
     EXPECT_EQ(offsetof(tollgate_error, column), 12);
     EXPECT_EQ(offsetof(tollgate_error, message), 16);
+    EXPECT_EQ(sizeof(tollgate_admission), 72);
+    EXPECT_EQ(offsetof(tollgate_admission, retry_after_ns), 16);
+    EXPECT_EQ(offsetof(tollgate_admission, lane_retry_after_ns), 40);
+    EXPECT_EQ(offsetof(tollgate_admission, wait_ns), 48);
+    EXPECT_EQ(offsetof(tollgate_admission, step_ns), 56);
+    EXPECT_EQ(offsetof(tollgate_admission, consecutive), 64);
+    EXPECT_EQ(offsetof(tollgate_admission, sustained_abuse), 68);
+    EXPECT_EQ(sizeof(tollgate_violation), 32);
+    EXPECT_EQ(offsetof(tollgate_violation, wait_ns), 8);
+    EXPECT_EQ(offsetof(tollgate_violation, sustained_abuse), 24);
+    EXPECT_EQ(sizeof(tollgate_conduct), 40);
+    EXPECT_EQ(offsetof(tollgate_conduct, window_start_ns), 16);
+    EXPECT_EQ(offsetof(tollgate_conduct, wait_ns), 32);
+    EXPECT_EQ(sizeof(tollgate_conduct_rules), 160);
+    EXPECT_EQ(offsetof(tollgate_conduct_rules, curve_ns), 8);
+    EXPECT_EQ(offsetof(tollgate_conduct_rules, quiet_ns), 128);
+    EXPECT_EQ(offsetof(tollgate_conduct_rules, enforce_wait), 152);
+    EXPECT_EQ(sizeof(tollgate_id), 16);
+    EXPECT_EQ(sizeof(tollgate_action_lane), 16);
+    EXPECT_EQ(offsetof(tollgate_action_lane, known), 8);
+}
+
+static void a_library_says_what_is_built_in(void)
+{
+    EXPECT_EQ(tollgate_features() & ~(uint32_t)(TOLLGATE_FEATURE_CONFIG | TOLLGATE_FEATURE_PERSIST), 0);
 }
 
 int main(void)
 {
+    a_library_says_what_is_built_in();
     the_library_is_the_version_of_the_header();
     every_status_has_a_sentence_of_its_own();
     structs_are_laid_out_as_published();

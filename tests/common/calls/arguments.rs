@@ -137,6 +137,11 @@ impl<const N: usize> Raw<N> {
         self.0[4..].iter().all(|byte| *byte == UNTOUCHED)
     }
 
+    /// The first bytes, for a struct that is smaller.
+    pub(super) fn start<const M: usize>(&self) -> Raw<M> {
+        Raw(std::array::from_fn(|index| self.0[index]))
+    }
+
     /// The struct, which the library wrote.
     pub(super) fn read<T: Copy>(&self) -> T {
         assert_eq!(size_of::<T>(), N);

@@ -60,6 +60,7 @@ impl World<'_> {
             manual,
             full_at,
             agents,
+            decided: BTreeSet::new(),
             latest,
             exact,
             ahead,
@@ -88,11 +89,20 @@ impl World<'_> {
     }
 
     /// What is wrong with a lane and a cost, and the price if nothing is.
-    pub(super) fn price(watched: &Watched, lane: u32, cost: u64, faults: &mut Vec<Status>) -> Option<(Lane, u64)> {
+    pub(super) fn price(
+        watched: &Watched,
+        agent: &Agent,
+        lane: u32,
+        cost: u64,
+        faults: &mut Vec<Status>,
+    ) -> Option<(Lane, u64)> {
         let Some(known) = watched.lanes.get(lane as usize) else {
             faults.push(Status::UnknownLane);
             return None;
         };
+        if watched.is_decided(agent) {
+            return None;
+        }
         let lane = (*known)?;
         match lane.price(cost) {
             Ok(price) => Some((lane, price)),
@@ -142,29 +152,53 @@ impl World<'_> {
         status == Status::Full && watched.agents.len() >= CROWD
     }
 
+    /// A plan: the one that every policy has, or one that it may not have.
+    pub(super) fn plan(&mut self, faults: &mut Vec<Status>) -> u32 {
+        if !self.bytes.once_in(16) {
+            return 0;
+        }
+        faults.push(Status::UnknownPlan);
+        (TOLLGATE_PLANS_MAX as u64 + self.bytes.number() % (1 << 31)) as u32
+    }
+
+    /// A check, plainly or under a plan, with violations counted or not.
     pub(super) fn check(&mut self, watched: &mut Watched) {
         let mut faults = Vec::new();
-        let limiter = self.handle(watched.limiter, &mut faults);
+        let to = self.handle(watched.limiter, &mut faults);
         let agent = Agent::draw(&mut self.bytes);
         let lane = u32::from(self.bytes.below(5));
         let cost = if self.bytes.once_in(6) { self.bytes.number() } else { 1 };
         let (own, now) = self.instant();
-        let tag = if self.bytes.once_in(32) { self.bytes.number() as u32 } else { size_of::<Verdict>() as u32 };
-        if tag < size_of::<Verdict>() as u32 {
+        let (admit, by_plan) = (self.bytes.once_in(3), self.bytes.once_in(4));
+        let plan = if by_plan { self.plan(&mut faults) } else { 0 };
+        let size = if admit { size_of::<Admission>() } else { size_of::<Verdict>() } as u32;
+        let tag = if self.bytes.once_in(32) { self.bytes.number() as u32 } else { size };
+        if tag < size {
             faults.push(Status::StructSize);
         }
-        let mut raw = Raw::<40>::new(tag);
-        let place = self.handle((&raw mut raw).cast::<Verdict>(), &mut faults);
+        let mut raw = Raw::<72>::new(tag);
+        let place = self.handle(&raw mut raw, &mut faults);
         faults.extend(agent.fault());
         let wrong = !faults.is_empty();
-        let price = Self::price(watched, lane, cost, &mut faults);
+        let price = Self::price(watched, &agent, lane, cost, &mut faults);
         if !wrong {
             Self::note(watched, agent.key());
         }
-        let status = if own {
-            call!(self, tollgate_limiter_check_at(limiter, agent.id(), agent.len, lane, cost, now, place))
-        } else {
-            call!(self, tollgate_limiter_check(limiter, agent.id(), agent.len, lane, cost, place))
+        let (id, len) = (agent.id(), agent.len);
+        let (verdict_out, admission_out) = (place.cast::<Verdict>(), place.cast::<Admission>());
+        let status = match (admit, by_plan, own) {
+            (false, false, false) => call!(self, tollgate_limiter_check(to, id, len, lane, cost, verdict_out)),
+            (false, false, true) => call!(self, tollgate_limiter_check_at(to, id, len, lane, cost, now, verdict_out)),
+            (false, true, false) => call!(self, tollgate_limiter_check_as(to, id, len, plan, lane, cost, verdict_out)),
+            (false, true, true) => {
+                call!(self, tollgate_limiter_check_as_at(to, id, len, plan, lane, cost, now, verdict_out))
+            }
+            (true, false, false) => call!(self, tollgate_limiter_admit(to, id, len, lane, cost, admission_out)),
+            (true, false, true) => call!(self, tollgate_limiter_admit_at(to, id, len, lane, cost, now, admission_out)),
+            (true, true, false) => call!(self, tollgate_limiter_admit_as(to, id, len, plan, lane, cost, admission_out)),
+            (true, true, true) => {
+                call!(self, tollgate_limiter_admit_as_at(to, id, len, plan, lane, cost, now, admission_out))
+            }
         };
         let unknown = faults.is_empty() && price.is_none();
         if unknown || (faults.is_empty() && Self::may_be_full(watched, status)) {
@@ -176,13 +210,33 @@ impl World<'_> {
             return assert!(raw.is_untouched(), "written in spite of {status:?}");
         }
         watched.at(now, self.now);
-        let verdict = raw.read::<Verdict>();
+        let verdict = if admit { self.admitted(&raw.read::<Admission>()) } else { raw.start::<40>().read::<Verdict>() };
         assert_eq!(verdict.struct_size, tag);
         if let Some(price) = price {
             self.judge_verdict(watched, agent.key(), lane, price, now, &verdict);
         }
         let left = call!(self, tollgate_verdict_remaining(&verdict));
         assert!(left <= verdict.capacity);
+    }
+
+    /// The verdict of an admission, whose other members have to fit it.
+    fn admitted(&mut self, admission: &Admission) -> Verdict {
+        let Admission { struct_size, decision, capacity, full_in_ns, token_ns, .. } = *admission;
+        let retry_after_ns = admission.lane_retry_after_ns;
+        let verdict = Verdict { struct_size, decision, capacity, retry_after_ns, full_in_ns, token_ns };
+        if decision == Decision::Deny {
+            assert!((1..=15).contains(&admission.consecutive) && admission.sustained_abuse <= 1, "{admission:?}");
+            assert_eq!(admission.retry_after_ns, retry_after_ns.max(admission.wait_ns));
+            assert!(admission.step_ns > 0 && admission.wait_ns >= admission.step_ns, "{admission:?}");
+        } else {
+            assert_eq!((admission.consecutive, admission.step_ns, admission.wait_ns), (0, 0, 0));
+            assert_eq!((admission.retry_after_ns, admission.sustained_abuse), (0, 0));
+        }
+        let left = call!(self, tollgate_admission_remaining(admission));
+        assert_eq!(left, call!(self, tollgate_verdict_remaining(&verdict)));
+        let told = call!(self, tollgate_hub_retry_after_ms(admission.retry_after_ns));
+        assert!(told >= 1_000 && told % 1_000 == 0);
+        verdict
     }
 
     pub(super) fn check_many(&mut self, watched: &mut Watched) {
@@ -231,7 +285,7 @@ impl World<'_> {
             if faults.is_empty() {
                 Self::note(watched, agent.key());
             }
-            let price = Self::price(watched, *lane, *cost, &mut faults);
+            let price = Self::price(watched, agent, *lane, *cost, &mut faults);
             let unknown = faults.is_empty() && price.is_none();
             if unknown || (faults.is_empty() && Self::may_be_full(watched, answer.status)) {
                 continue;
@@ -267,22 +321,31 @@ impl World<'_> {
         }
         let place = self.handle((&raw mut raw).cast::<LaneStatus>(), &mut faults);
         faults.extend(agent.fault());
+        let by_plan = self.bytes.once_in(4);
+        let plan = if by_plan { self.plan(&mut faults) } else { 0 };
         // Looking asks no price.
-        let limit = watched.lanes.get(lane as usize).copied();
+        let decided = watched.is_decided(&agent);
+        let limit = watched.lanes.get(lane as usize).map(|limit| limit.filter(|_| !decided));
         let price = match (refund, limit) {
             (_, None) => {
                 faults.push(Status::UnknownLane);
                 None
             }
-            (true, _) => Self::price(watched, lane, cost, &mut faults),
+            (true, _) => Self::price(watched, &agent, lane, cost, &mut faults),
             (false, Some(limit)) => limit.map(|limit| (limit, 0)),
         };
         let (id, len) = (agent.id(), agent.len);
-        let status = match (refund, own) {
-            (true, true) => call!(self, tollgate_limiter_refund_at(limiter, id, len, lane, cost, now, place)),
-            (true, false) => call!(self, tollgate_limiter_refund(limiter, id, len, lane, cost, place)),
-            (false, true) => call!(self, tollgate_limiter_status_at(limiter, id, len, lane, now, place)),
-            (false, false) => call!(self, tollgate_limiter_status(limiter, id, len, lane, place)),
+        let status = match (refund, by_plan, own) {
+            (true, false, true) => call!(self, tollgate_limiter_refund_at(limiter, id, len, lane, cost, now, place)),
+            (true, false, false) => call!(self, tollgate_limiter_refund(limiter, id, len, lane, cost, place)),
+            (false, false, true) => call!(self, tollgate_limiter_status_at(limiter, id, len, lane, now, place)),
+            (false, false, false) => call!(self, tollgate_limiter_status(limiter, id, len, lane, place)),
+            (true, true, true) => {
+                call!(self, tollgate_limiter_refund_as_at(limiter, id, len, plan, lane, cost, now, place))
+            }
+            (true, true, false) => call!(self, tollgate_limiter_refund_as(limiter, id, len, plan, lane, cost, place)),
+            (false, true, true) => call!(self, tollgate_limiter_status_as_at(limiter, id, len, plan, lane, now, place)),
+            (false, true, false) => call!(self, tollgate_limiter_status_as(limiter, id, len, plan, lane, place)),
         };
         if faults.is_empty() && price.is_none() {
             return watched.at(now, self.now); // A limit that nobody here can read.
@@ -352,7 +415,18 @@ impl World<'_> {
     pub(super) fn look_at_limiter(&mut self, watched: &mut Watched) {
         let mut faults = Vec::new();
         let limiter = self.handle(watched.limiter, &mut faults);
-        match self.bytes.below(6) {
+        match self.bytes.below(7) {
+            6 => {
+                let name = Text::draw(&mut self.bytes, "default");
+                faults.extend(name.faults());
+                let mut plan = u32::MAX;
+                let status = call!(self, tollgate_limiter_plan(limiter, name.start(), name.len, &mut plan));
+                if status == Status::UnknownPlan && faults.is_empty() {
+                    self.judge(status, &[status]);
+                } else if self.judge(status, &faults) {
+                    assert!((plan as usize) < TOLLGATE_PLANS_MAX);
+                }
+            }
             0 => {
                 let now = self.ask(faults, |world, place| call!(world, tollgate_limiter_now(limiter, place)));
                 assert!(now.is_none_or(|now| !watched.manual || now == self.now));

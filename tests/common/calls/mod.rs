@@ -13,6 +13,7 @@
 //! the limiter may be stricter, and then the oracle says what is too much.
 
 mod arguments;
+mod control;
 mod limiters;
 mod oracle;
 mod policies;
@@ -146,7 +147,7 @@ impl<'a> World<'a> {
     /// What needs no handle of ours.
     fn others(&mut self) {
         match self.bytes.below(4) {
-            0 => assert!(!call!(self, tollgate_version()).is_null()),
+            0 => assert!(!call!(self, tollgate_version()).is_null() && call!(self, tollgate_features()) < 4),
             1 => assert!(call!(self, tollgate_version_number()) > 0),
             2 => {
                 let status = self.bytes.number() as i32;
@@ -168,18 +169,24 @@ impl<'a> World<'a> {
         }
         assert_eq!(call!(self, tollgate_verdict_remaining(null())), 0);
         assert_eq!(call!(self, tollgate_answer_remaining(null())), 0);
+        assert_eq!(call!(self, tollgate_admission_remaining(null())), 0);
     }
 
     fn step(&mut self) {
         match self.bytes.below(16) {
             0 => self.add_lane(),
             1 => self.add_bucket(),
-            2 => match self.bytes.below(4) {
+            2 => match self.bytes.below(5) {
+                4 => self.add_rules(),
                 0 => self.warn_below(),
                 1 => self.new_builder(),
                 _ => self.build(),
             },
-            3 => self.look_at_policy(),
+            3 => match self.bytes.below(3) {
+                0 => self.look_at_policy(),
+                1 => self.look_at_plans(),
+                _ => self.make_policy(),
+            },
             4 => match self.bytes.below(4) {
                 0 => self.new_limiter(),
                 1 => self.others(),
@@ -189,8 +196,16 @@ impl<'a> World<'a> {
             choice => {
                 let Some(mut watched) = self.take_limiter() else { return self.new_limiter() };
                 match choice {
-                    7 => self.look_at_limiter(&mut watched),
-                    8 => self.reset_or_forget(&mut watched),
+                    7 => match self.bytes.below(3) {
+                        0 => self.look_at_limiter(&mut watched),
+                        1 => self.look_at_actions(&mut watched),
+                        _ => self.decide_at_large(&mut watched),
+                    },
+                    8 => match self.bytes.below(4) {
+                        0 | 1 => self.reset_or_forget(&mut watched),
+                        2 => self.decide(&mut watched),
+                        _ => self.judge_conduct(&mut watched),
+                    },
                     9 | 10 => self.look_or_refund(&mut watched),
                     11 => self.check_many(&mut watched),
                     12 | 13 if self.crowded => self.check_many(&mut watched),

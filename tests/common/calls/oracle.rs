@@ -1,6 +1,7 @@
 //! What a limiter has to answer, in plain arithmetic: each bucket is the
 //! instant at which it is full.
 
+use super::arguments::Agent;
 use std::collections::{BTreeMap, BTreeSet};
 use tollgate::ffi::{Decision, LaneStatus, Limiter, Status, TOLLGATE_NEVER, Verdict};
 
@@ -69,7 +70,7 @@ impl Lane {
         let next_left = (remaining + 1).min(self.capacity) * self.token_ns;
         LaneStatus {
             struct_size: size_of::<LaneStatus>() as u32,
-            reserved: 0,
+            exempt: 0,
             remaining,
             capacity: self.capacity,
             next_in_ns: if remaining == self.capacity { TOLLGATE_NEVER } else { debt + next_left - self.depth() },
@@ -88,6 +89,8 @@ pub(super) struct Watched {
     pub(super) manual: bool,
     pub(super) full_at: BTreeMap<(Vec<u8>, u32), u64>,
     pub(super) agents: BTreeSet<Vec<u8>>,
+    /// Those about whom something was decided: their limits are not the lanes' own.
+    pub(super) decided: BTreeSet<Vec<u8>>,
     /// The latest instant so far, and whether there was never an older one after it.
     pub(super) latest: u64,
     pub(super) exact: bool,
@@ -102,6 +105,11 @@ impl Watched {
         self.exact &= now >= self.latest;
         self.ahead |= now > clock;
         self.latest = self.latest.max(now);
+    }
+
+    /// Whether the oracle knows nothing of the agent's limits.
+    pub(super) fn is_decided(&self, agent: &Agent) -> bool {
+        agent.fault().is_none() && self.decided.contains(agent.key())
     }
 
     /// Whether the oracle can say what is too much.
