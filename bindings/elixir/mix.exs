@@ -17,7 +17,7 @@ defmodule Tollgate.MixProject do
   end
 
   def application do
-    [extra_applications: [:logger], mod: {Tollgate.Application, []}]
+    [extra_applications: [:crypto, :logger], mod: {Tollgate.Application, []}]
   end
 end
 
@@ -139,7 +139,7 @@ defmodule Tollgate.Build do
 
     case System.cmd(path, arguments, options) do
       {told, 0} -> told
-      {told, status} -> Mix.raise("#{program} failed with status #{status}:\n#{told}")
+      {_told, status} -> Mix.raise("#{program} failed with status #{status}; what it said is above")
     end
   end
 end

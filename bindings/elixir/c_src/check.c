@@ -3,22 +3,14 @@
 #include "nif.h"
 
 #define NS_PER_MS 1000000u
-#define NS_PER_S 1000000000u
-/* What the hub tells an agent for which no wait helps. */
-#define HUB_NEVER_MS 60000
 
-/* The wait of a denial in milliseconds, never rounded down. */
-static term make_wait(ErlNifEnv *env, const instance *limiter, uint64_t wait_ns)
+term make_wait(ErlNifEnv *env, const instance *limiter, uint64_t wait_ns)
 {
-    if (!limiter->whole_seconds) {
-        return wait_ns == TOLLGATE_NEVER ? atom_infinity
-            : enif_make_uint64(env, wait_ns / NS_PER_MS + (wait_ns % NS_PER_MS != 0));
+    if (limiter->whole_seconds) {
+        return enif_make_uint64(env, tollgate_hub_retry_after_ms(wait_ns));
     }
-    if (wait_ns == TOLLGATE_NEVER) {
-        return enif_make_uint64(env, HUB_NEVER_MS);
-    }
-    uint64_t seconds = wait_ns / NS_PER_S + (wait_ns % NS_PER_S != 0);
-    return enif_make_uint64(env, (seconds == 0 ? 1 : seconds) * 1000);
+    return wait_ns == TOLLGATE_NEVER ? atom_infinity
+        : enif_make_uint64(env, wait_ns / NS_PER_MS + (wait_ns % NS_PER_MS != 0));
 }
 
 static term make_answer(ErlNifEnv *env, const instance *limiter, tollgate_decision decision, uint64_t remaining,
@@ -36,49 +28,38 @@ static term make_answer(ErlNifEnv *env, const instance *limiter, tollgate_decisi
     }
 }
 
-static term not_answered(ErlNifEnv *env, tollgate_status status, term agent, term cost)
-{
-    switch (status) {
-    case TOLLGATE_STATUS_EMPTY_ID:
-    case TOLLGATE_STATUS_ID_TOO_LONG:
-        return bad_agent(env, agent);
-    case TOLLGATE_STATUS_ZERO_COST:
-        return bad_cost(env, cost);
-    default:
-        return failed(env, status, NULL);
-    }
-}
-
-/* (reference, agent, channel, tier[, cost]) -> {:allow | :warn, remaining} | {:deny, ms} | {:allow, :exempt} */
+/* (reference, agent, channel, tier[, plan | nil, cost]) -> {:allow | :warn, remaining} | {:deny, ms} | {:allow, :exempt} */
 NIF(nif_check)
 {
     instance *limiter;
     ErlNifBinary id;
-    uint32_t lane;
+    uint32_t lane, plan;
     uint64_t cost = 1;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    if (!enif_inspect_binary(env, argv[1], &id)) {
-        return bad_agent(env, argv[1]);
+    bool has_plan = false;
+    term raised;
+    if (!read_agent(env, argv, &limiter, &id, &raised)) {
+        return raised;
     }
     if (!find_lane(limiter, argv[2], argv[3], &lane)) {
         return bad_lane(env, limiter, argv[2], argv[3]);
     }
-    if (argc == 5 && !get_u64(env, argv[4], &cost)) {
-        return bad_cost(env, argv[4]);
+    if (argc == 6
+        && (!read_plan(env, limiter, argv[4], &has_plan, &plan, &raised) || !read_cost(env, argv[5], &cost, &raised))) {
+        return raised;
     }
     tollgate_verdict verdict = {.struct_size = sizeof verdict};
-    tollgate_status status = tollgate_limiter_check(limiter->limiter, id.data, id.size, lane, cost, &verdict);
+    tollgate_status status = has_plan
+        ? tollgate_limiter_check_as(limiter->limiter, id.data, id.size, plan, lane, cost, &verdict)
+        : tollgate_limiter_check(limiter->limiter, id.data, id.size, lane, cost, &verdict);
     if (status != TOLLGATE_STATUS_OK) {
-        return not_answered(env, status, argv[1], argv[4 < argc ? 4 : 0]);
+        return not_answered(env, status, argv[1]);
     }
     uint64_t remaining = verdict.decision == TOLLGATE_DECISION_ALLOW || verdict.decision == TOLLGATE_DECISION_WARN
         ? tollgate_verdict_remaining(&verdict) : 0;
     return make_answer(env, limiter, verdict.decision, remaining, verdict.retry_after_ns);
 }
 
-static term make_decision(tollgate_decision decision)
+term make_decision(tollgate_decision decision)
 {
     switch (decision) {
     case TOLLGATE_DECISION_ALLOW: return atom_allow;
@@ -88,37 +69,34 @@ static term make_decision(tollgate_decision decision)
     }
 }
 
-/* (reference, agent, lane, cost, now_ns | nil) -> {decision, remaining, capacity, retry_after_ns, full_in_ns} */
+/* (reference, agent, lane, plan | nil, cost, now_ns | nil) -> {decision, remaining, capacity, retry_after_ns, full_in_ns} */
 NIF(nif_verdict)
 {
     (void)argc;
     instance *limiter;
     ErlNifBinary id;
-    uint32_t lane;
+    uint32_t lane, plan;
     uint64_t cost, now_ns;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    if (!enif_inspect_binary(env, argv[1], &id)) {
-        return bad_agent(env, argv[1]);
-    }
-    if (!get_lane(env, limiter, argv[2], &lane)) {
-        return bad_lane_term(env, limiter, argv[2]);
-    }
-    if (!get_u64(env, argv[3], &cost)) {
-        return bad_cost(env, argv[3]);
+    bool has_plan;
+    term raised;
+    if (!read_agent_and_lane(env, argv, &limiter, &id, &lane, &raised)
+        || !read_plan(env, limiter, argv[3], &has_plan, &plan, &raised) || !read_cost(env, argv[4], &cost, &raised)) {
+        return raised;
     }
     tollgate_verdict verdict = {.struct_size = sizeof verdict};
     tollgate_status status;
-    if (argv[4] == atom_nil) {
-        status = tollgate_limiter_check(limiter->limiter, id.data, id.size, lane, cost, &verdict);
-    } else if (get_u64(env, argv[4], &now_ns)) {
-        status = tollgate_limiter_check_at(limiter->limiter, id.data, id.size, lane, cost, now_ns, &verdict);
+    if (argv[5] == atom_nil) {
+        status = has_plan ? tollgate_limiter_check_as(limiter->limiter, id.data, id.size, plan, lane, cost, &verdict)
+                          : tollgate_limiter_check(limiter->limiter, id.data, id.size, lane, cost, &verdict);
+    } else if (get_u64(env, argv[5], &now_ns)) {
+        status = has_plan
+            ? tollgate_limiter_check_as_at(limiter->limiter, id.data, id.size, plan, lane, cost, now_ns, &verdict)
+            : tollgate_limiter_check_at(limiter->limiter, id.data, id.size, lane, cost, now_ns, &verdict);
     } else {
-        return bad_argument(env, "an instant is a whole number of nanoseconds, got: %.60T", argv[4]);
+        return bad_argument(env, "an instant is a whole number of nanoseconds, got: %.60T", argv[5]);
     }
     if (status != TOLLGATE_STATUS_OK) {
-        return not_answered(env, status, argv[1], argv[3]);
+        return not_answered(env, status, argv[1]);
     }
     return enif_make_tuple5(env, make_decision(verdict.decision),
         enif_make_uint64(env, tollgate_verdict_remaining(&verdict)), enif_make_uint64(env, verdict.capacity),
@@ -171,7 +149,7 @@ static bool read_requests(ErlNifEnv *env, const instance *limiter, term given, t
 }
 
 /* A call on a scheduler gives back the time it took: a request in a batch takes up to 200 ns, a timeslice is 1 ms. */
-static void count_time(ErlNifEnv *env, unsigned requests)
+void count_time(ErlNifEnv *env, unsigned requests)
 {
     unsigned percent = requests * 200 / 10000;
     enif_consume_timeslice(env, percent < 1 ? 1 : percent > 100 ? 100 : (int)percent);

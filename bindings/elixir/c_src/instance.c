@@ -86,6 +86,33 @@ bool read_agent(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBin
     return enif_inspect_binary(env, argv[1], id) || refuse(raised, bad_agent(env, argv[1]));
 }
 
+bool read_agent_and_lane(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, uint32_t *lane,
+    term *raised)
+{
+    return read_agent(env, argv, limiter, id, raised)
+        && (get_lane(env, *limiter, argv[2], lane) || refuse(raised, bad_lane_term(env, *limiter, argv[2])));
+}
+
+bool read_plan(ErlNifEnv *env, const instance *limiter, term given, bool *has_plan, uint32_t *plan, term *raised)
+{
+    ErlNifBinary name;
+    *has_plan = given != atom_nil;
+    if (!*has_plan || enif_get_uint(env, given, plan)) {
+        return true;
+    }
+    if (!enif_inspect_binary(env, given, &name)) {
+        return refuse(raised, bad_argument(env, "a plan is given by its name, got: %.60T", given));
+    }
+    tollgate_status status = tollgate_limiter_plan(limiter->limiter, (const char *)name.data, name.size, plan);
+    return status == TOLLGATE_STATUS_OK
+        || refuse(raised, bad_argument(env, "the policy has no plan %.80T", given));
+}
+
+bool read_cost(ErlNifEnv *env, term given, uint64_t *cost, term *raised)
+{
+    return (get_u64(env, given, cost) && *cost != 0) || refuse(raised, bad_cost(env, given));
+}
+
 /* An option by its name; false if the map lacks it. */
 static bool option(ErlNifEnv *env, term options, const char *name, term *value)
 {
@@ -221,6 +248,53 @@ NIF(nif_lanes)
     }
     tollgate_policy_free(policy);
     return status == TOLLGATE_STATUS_OK ? lanes : failed(env, status, NULL);
+}
+
+/* (reference) -> [name], the policy's plans in their order */
+NIF(nif_plans)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_policy *policy = NULL;
+    uint32_t count = 0;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    tollgate_status status = tollgate_limiter_policy(limiter->limiter, &policy);
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_policy_plan_count(policy, &count);
+    }
+    term plans = enif_make_list(env, 0);
+    for (uint32_t plan = count; status == TOLLGATE_STATUS_OK && plan-- > 0;) {
+        char name[TOLLGATE_LANE_NAME_BYTES_MAX + 1];
+        size_t length;
+        status = tollgate_policy_plan_name(policy, plan, name, sizeof name, &length);
+        if (status == TOLLGATE_STATUS_OK) {
+            plans = enif_make_list_cell(env, make_text(env, name, length), plans);
+        }
+    }
+    tollgate_policy_free(policy);
+    return status == TOLLGATE_STATUS_OK ? plans : failed(env, status, NULL);
+}
+
+/* (reference, name) -> the plan's number | nil */
+NIF(nif_plan)
+{
+    (void)argc;
+    instance *limiter;
+    ErlNifBinary name;
+    uint32_t plan;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!enif_inspect_binary(env, argv[1], &name)) {
+        return bad_argument(env, "a plan is given by its name, got: %.60T", argv[1]);
+    }
+    tollgate_status status = tollgate_limiter_plan(limiter->limiter, (const char *)name.data, name.size, &plan);
+    if (status == TOLLGATE_STATUS_OK) {
+        return enif_make_uint(env, plan);
+    }
+    return status == TOLLGATE_STATUS_PANIC ? failed(env, status, NULL) : atom_nil;
 }
 
 /* (reference) -> bytes reserved */

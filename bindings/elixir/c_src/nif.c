@@ -27,13 +27,16 @@ static NIF(nif_panic_next)
 
 /*
  * What walks all records runs on a dirty scheduler, since it may take longer
- * than a millisecond. Nothing on the way of a check does: going there and back
- * costs a hundred checks.
+ * than a millisecond; so does what waits for the lock under which changes take
+ * turns. Nothing on the way of a check does: going there and back costs a
+ * hundred checks.
  */
 static ErlNifFunc functions[] = {
     {"new", 2, nif_new, ERL_NIF_DIRTY_JOB_CPU_BOUND},
     {"name_lanes", 2, nif_name_lanes, 0},
     {"lanes", 1, nif_lanes, 0},
+    {"plans", 1, nif_plans, 0},
+    {"plan", 2, nif_plan, 0},
     {"memory", 1, nif_memory, 0},
     {"stats", 1, nif_stats, ERL_NIF_DIRTY_JOB_CPU_BOUND},
     {"sweep", 2, nif_sweep, ERL_NIF_DIRTY_JOB_CPU_BOUND},
@@ -43,15 +46,33 @@ static ErlNifFunc functions[] = {
     {"set_clock", 2, nif_set_clock, 0},
     {"nothing", 0, nif_nothing, 0},
     {"check", 4, nif_check, 0},
-    {"check", 5, nif_check, 0},
+    {"check", 6, nif_check, 0},
     {"check_many", 3, nif_check_many, 0},
     {"readable", 2, nif_readable, 0},
-    {"verdict", 5, nif_verdict, 0},
-    {"status", 3, nif_status, 0},
-    {"refund", 4, nif_refund, 0},
+    {"verdict", 6, nif_verdict, 0},
+    {"status", 4, nif_status, 0},
+    {"refund", 5, nif_refund, 0},
     {"reset", 2, nif_reset, 0},
     {"reset_lane", 3, nif_reset_lane, 0},
     {"forget", 2, nif_forget, 0},
+    {"admit", 5, nif_admit, 0},
+    {"record_violation", 2, nif_record_violation, 0},
+    {"violations", 2, nif_violations, 0},
+    {"rate_limited", 2, nif_rate_limited, 0},
+    {"reset_violations", 2, nif_reset_violations, 0},
+    {"assignable", 2, nif_assignable, 0},
+    {"lane_for", 3, nif_lane_for, 0},
+    {"unknown_actions", 1, nif_unknown_actions, 0},
+    {"assign", 3, nif_assign, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"set_override", 4, nif_set_override, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"remove_override", 3, nif_remove_override, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"set_exempt", 3, nif_set_exempt, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"exempt", 2, nif_exempt, 0},
+    {"limit_of", 3, nif_limit_of, 0},
+    {"assignment", 2, nif_assignment, 0},
+    {"assignments", 1, nif_assignments, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"set_assignments", 2, nif_set_assignments, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"replace_policy", 2, nif_replace_policy, ERL_NIF_DIRTY_JOB_CPU_BOUND},
 #ifdef TOLLGATE_TEST_HOOKS
     {"panic_next", 0, nif_panic_next, 0},
 #endif

@@ -41,7 +41,9 @@ typedef struct {
     X(allow) X(warn) X(deny) X(exempt) X(full) X(cost_above_capacity) \
     X(lane) X(plan) X(actions) X(unknown_actions_to) X(warn_below_percent) X(on_change) X(conduct) \
     X(preset) X(toml) X(keep) X(reset) X(evict) X(multilinear) X(siphash13) \
-    X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc)
+    X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \
+    X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
+    X(other_lanes) X(plan_missing)
 
 #define DECLARE_ATOM(name) extern term atom_##name;
 ATOMS(DECLARE_ATOM)
@@ -53,6 +55,8 @@ void make_atoms(ErlNifEnv *env);
 term bad_argument(ErlNifEnv *env, const char *format, ...);
 /* What a status other than OK becomes: {:error, reason} or ArgumentError. */
 term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error);
+/* The same for a call that concerns an agent. */
+term not_answered(ErlNifEnv *env, tollgate_status status, term agent);
 term bad_instance(ErlNifEnv *env, term given);
 term bad_agent(ErlNifEnv *env, term given);
 term bad_lane(ErlNifEnv *env, const instance *limiter, term channel, term tier);
@@ -81,8 +85,20 @@ static inline bool refuse(term *raised, term exception)
     return false;
 }
 
-/* The instance and the agent that begin the arguments of a call. */
+/* The instance and the agent that begin the arguments of a call; the lane that follows them. */
 bool read_agent(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, term *raised);
+bool read_agent_and_lane(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, uint32_t *lane,
+    term *raised);
+/* A plan by its name or number; nil is none. */
+bool read_plan(ErlNifEnv *env, const instance *limiter, term given, bool *has_plan, uint32_t *plan, term *raised);
+bool read_cost(ErlNifEnv *env, term given, uint64_t *cost, term *raised);
+
+/* check.c */
+term make_decision(tollgate_decision decision);
+/* The wait of a denial in milliseconds, as the instance tells it; never rounded down. */
+term make_wait(ErlNifEnv *env, const instance *limiter, uint64_t wait_ns);
+/* Gives back the time that so many requests took. */
+void count_time(ErlNifEnv *env, unsigned requests);
 
 /* policy.c: a policy from what Tollgate.Policy made of the options. */
 bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy, term *raised);
@@ -91,6 +107,8 @@ bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy, term *rai
 NIF(nif_new);
 NIF(nif_name_lanes);
 NIF(nif_lanes);
+NIF(nif_plans);
+NIF(nif_plan);
 NIF(nif_memory);
 NIF(nif_stats);
 NIF(nif_sweep);
@@ -108,5 +126,23 @@ NIF(nif_refund);
 NIF(nif_reset);
 NIF(nif_reset_lane);
 NIF(nif_forget);
+NIF(nif_admit);
+NIF(nif_record_violation);
+NIF(nif_violations);
+NIF(nif_rate_limited);
+NIF(nif_reset_violations);
+NIF(nif_assignable);
+NIF(nif_lane_for);
+NIF(nif_unknown_actions);
+NIF(nif_assign);
+NIF(nif_set_override);
+NIF(nif_remove_override);
+NIF(nif_set_exempt);
+NIF(nif_exempt);
+NIF(nif_limit_of);
+NIF(nif_assignment);
+NIF(nif_assignments);
+NIF(nif_set_assignments);
+NIF(nif_replace_policy);
 
 #endif

@@ -124,3 +124,9 @@ term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error)
             ? error->message : tollgate_status_text(status));
     }
 }
+
+term not_answered(ErlNifEnv *env, tollgate_status status, term agent)
+{
+    return status == TOLLGATE_STATUS_EMPTY_ID || status == TOLLGATE_STATUS_ID_TOO_LONG
+        ? bad_agent(env, agent) : failed(env, status, NULL);
+}

@@ -22,6 +22,10 @@ defmodule Tollgate do
     * `:retry_after` - `:whole_seconds`, as the hub tells waits, or `:milliseconds`, which every other policy defaults to;
     * `:clock` - `:automatic` (the default), `:os`, `:coarse`, `:boottime`, or `:manual` for tests: see `advance_clock/2`;
     * `:id_hash` - `:multilinear` (the default), or `:siphash13` for ids chosen by those who can watch the limiter closely;
+    * `:store` - the path of a DETS file that keeps plans, overrides and exemptions across restarts; none if nothing is
+      said. What it holds is in force before the first check;
+    * `:always_exempt` - agents that are never limited, whatever `update_whitelist/1` says: `["dashboard"]` for the hub;
+    * `:telemetry`, `:telemetry_prefix` - which events go to `:telemetry`: see `Tollgate.Telemetry`;
     * `:sweep_every_ms`, `:sweep_idle_ms` - agents that were idle for 10 minutes are forgotten every 5 minutes. `nil`
       for either never sweeps, which is fine: an idle agent gives way when its room is needed.
 
@@ -32,7 +36,7 @@ defmodule Tollgate do
   others are registered), and `{:error, :cost_above_capacity}` (no wait will ever let that much through).
   """
 
-  alias Tollgate.{Instance, Native}
+  alias Tollgate.{Events, Instance, Native, Telemetry}
 
   @typedoc "The name of an instance."
   @type instance :: atom
@@ -51,13 +55,24 @@ defmodule Tollgate do
           | {:error, :full | :cost_above_capacity}
   @typedoc "A request of a batch."
   @type request :: {agent, channel, tier} | {agent, channel, tier, cost :: pos_integer}
-  @typedoc "A lane as it stands; times in milliseconds, rounded up."
-  @type status :: %{
-          remaining: non_neg_integer,
-          capacity: non_neg_integer,
-          next_in_ms: non_neg_integer | :infinity,
-          full_in_ms: non_neg_integer
-        }
+  @typedoc "A lane as it stands; times in milliseconds, rounded up. `:exempt` if the agent is never limited."
+  @type status ::
+          %{
+            remaining: non_neg_integer,
+            capacity: non_neg_integer,
+            next_in_ms: non_neg_integer | :infinity,
+            full_in_ms: non_neg_integer
+          }
+          | :exempt
+  @typedoc """
+  `cost:`, 1 if nothing is said; and `plan:`, a name: the plan that applies if the agent is assigned to none, for what
+  is known only with the request.
+  """
+  @type options :: [cost: pos_integer, plan: String.t() | atom]
+  @typedoc "A lane by its name, or a tier for its lanes in every channel; `:heavy`, `\"ws/heavy\"`, `{:ws, :heavy}`."
+  @type lane_or_tier :: atom | String.t() | {channel, tier}
+  @typedoc "What was decided about an agent."
+  @type assignment :: %{plan: String.t() | nil, overrides: %{String.t() => Tollgate.Policy.limit()}, exempt: boolean}
 
   # Longer batches are split: see BATCH_MAX in c_src/nif.h.
   @batch 512
@@ -82,28 +97,43 @@ defmodule Tollgate do
       {:deny, 6000}
   """
   @spec check(agent, channel, tier) :: verdict
-  def check(agent, channel, tier), do: check(Tollgate, agent, channel, tier)
+  def check(agent, channel, tier) do
+    case :persistent_term.get({Tollgate, Tollgate}, nil) do
+      {reference, nil, _} -> Native.check(reference, agent, channel, tier)
+      found -> report(found, Tollgate, agent, channel, tier)
+    end
+  end
 
   @doc """
-  As `check/3`, of an instance; or with options: `cost:`, 1 if nothing is said. All of a cost is charged, or nothing.
+  As `check/3`, of an instance; or with options: see `t:options/0`. All of a cost is charged, or nothing.
 
       iex> Tollgate.check("agent-7", :http, :normal, cost: 10)
       {:allow, 50}
   """
   @spec check(instance, agent, channel, tier) :: verdict
-  @spec check(agent, channel, tier, cost: pos_integer) :: verdict
+  @spec check(agent, channel, tier, options) :: verdict
   def check(agent, channel, tier, options) when is_list(options), do: check(Tollgate, agent, channel, tier, options)
 
   def check(instance, agent, channel, tier) do
-    {reference, nil} = Instance.find(instance)
-    Native.check(reference, agent, channel, tier)
+    case :persistent_term.get({Tollgate, instance}, nil) do
+      {reference, nil, _} -> Native.check(reference, agent, channel, tier)
+      found -> report(found, instance, agent, channel, tier)
+    end
+  end
+
+  defp report(nil, instance, _agent, _channel, _tier), do: raise(ArgumentError, Instance.not_started(instance))
+
+  defp report({reference, reporter, _}, _instance, agent, channel, tier) do
+    Telemetry.checked(reporter, Native.check(reference, agent, channel, tier), agent, channel, tier)
   end
 
   @doc "As `check/4`, of an instance and with options."
-  @spec check(instance, agent, channel, tier, cost: pos_integer) :: verdict
+  @spec check(instance, agent, channel, tier, options) :: verdict
   def check(instance, agent, channel, tier, options) do
-    {reference, nil} = Instance.find(instance)
-    Native.check(reference, agent, channel, tier, cost(options))
+    {reference, reporter} = Instance.find(instance)
+    {plan, cost} = plan_and_cost(options)
+    answer = Native.check(reference, agent, channel, tier, plan, cost)
+    if reporter, do: Telemetry.checked(reporter, answer, agent, channel, tier), else: answer
   end
 
   @doc """
@@ -117,17 +147,25 @@ defmodule Tollgate do
   """
   @spec check_many(instance, [request]) :: [verdict]
   def check_many(instance \\ Tollgate, requests) do
-    {reference, nil} = Instance.find(instance)
-    now = Native.now(reference)
+    {reference, reporter} = Instance.find(instance)
+    answers = check_parts(reference, parts(requests), Native.now(reference))
+    if reporter, do: Enum.each(Enum.zip(requests, answers), &report_one(reporter, &1))
+    answers
+  end
 
-    case parts(requests) do
-      [part] ->
-        Native.check_many(reference, part, now)
+  defp check_parts(reference, [part], now), do: Native.check_many(reference, part, now)
 
-      parts ->
-        Enum.each(parts, &Native.readable(reference, &1))
-        Enum.flat_map(parts, &Native.check_many(reference, &1, now))
-    end
+  defp check_parts(reference, parts, now) do
+    Enum.each(parts, &Native.readable(reference, &1))
+    Enum.flat_map(parts, &Native.check_many(reference, &1, now))
+  end
+
+  defp report_one(reporter, {{agent, channel, tier, _cost}, answer}) do
+    report_one(reporter, {{agent, channel, tier}, answer})
+  end
+
+  defp report_one(reporter, {{agent, channel, tier}, answer}) do
+    Telemetry.checked(reporter, answer, agent, channel, tier)
   end
 
   defp parts(requests) when is_list(requests) and length(requests) > @batch, do: Enum.chunk_every(requests, @batch)
@@ -142,8 +180,8 @@ defmodule Tollgate do
   """
   @spec status(instance, agent, channel, tier) :: status
   def status(instance \\ Tollgate, agent, channel, tier) do
-    {reference, nil} = Instance.find(instance)
-    to_status(Native.status(reference, agent, {channel, tier}))
+    {reference, _} = Instance.find(instance)
+    to_status(Native.status(reference, agent, {channel, tier}, nil))
   end
 
   @doc """
@@ -153,16 +191,52 @@ defmodule Tollgate do
       iex> Tollgate.refund("agent-7", :http, :heavy, cost: 5)
       %{remaining: 7, capacity: 10, next_in_ms: 6000, full_in_ms: 18000}
   """
-  @spec refund(instance, agent, channel, tier, cost: pos_integer) :: status | {:error, :cost_above_capacity}
+  @spec refund(instance, agent, channel, tier, options) :: status | {:error, :cost_above_capacity}
   def refund(instance \\ Tollgate, agent, channel, tier, options) do
-    {reference, nil} = Instance.find(instance)
-    to_status(Native.refund(reference, agent, {channel, tier}, cost(options)))
+    {reference, _} = Instance.find(instance)
+    {plan, cost} = plan_and_cost(options)
+    to_status(Native.refund(reference, agent, {channel, tier}, plan, cost))
   end
 
-  @doc "What a lane of an agent holds when it is full, in tokens."
-  @spec capacity(instance, agent, channel, tier) :: non_neg_integer
+  @doc """
+  What a lane of an agent holds when it is full, in tokens; `:infinity` if the agent is exempt.
+
+      iex> Tollgate.capacity("agent-7", :ws, :light)
+      120
+  """
+  @spec capacity(instance, agent, channel, tier) :: non_neg_integer | :infinity
   def capacity(instance \\ Tollgate, agent, channel, tier) do
-    status(instance, agent, channel, tier).capacity
+    case status(instance, agent, channel, tier) do
+      :exempt -> :infinity
+      %{capacity: capacity} -> capacity
+    end
+  end
+
+  @doc """
+  The agent's limit for a lane, by its override, its plan or the policy: capacity, and refill a millisecond, both in
+  thousandths of a token; `:exempt` if it is never limited. `limit_of/3` gives it as a text.
+
+      iex> Tollgate.get_limits("agent-7", :ws, :light)
+      {120_000, 2.0}
+  """
+  @spec get_limits(instance, agent, channel, tier) :: {non_neg_integer, float} | :exempt
+  def get_limits(instance \\ Tollgate, agent, channel, tier) do
+    case limit_of(instance, agent, channel, tier) do
+      nil -> :exempt
+      limit -> Tollgate.Config.in_thousandths(limit)
+    end
+  end
+
+  @doc """
+  The agent's limit for a lane as a text, or `nil` if it is exempt.
+
+      iex> Tollgate.limit_of("agent-7", :ws, :heavy)
+      "10/minute"
+  """
+  @spec limit_of(instance, agent, channel, tier) :: Tollgate.Policy.limit() | nil
+  def limit_of(instance \\ Tollgate, agent, channel, tier) do
+    {reference, _} = Instance.find(instance)
+    Native.limit_of(reference, agent, {channel, tier})
   end
 
   @doc """
@@ -175,23 +249,284 @@ defmodule Tollgate do
   """
   @spec delete_agent_buckets(instance, agent) :: :ok
   def delete_agent_buckets(instance \\ Tollgate, agent) do
-    {reference, nil} = Instance.find(instance)
-    Native.reset(reference, agent)
+    {reference, _} = Instance.find(instance)
+    :ok = Native.reset(reference, agent)
+    Events.send(instance, :change, %{what: :reset, agent: agent})
   end
 
   @doc "Fills one lane of the agent."
   @spec reset(instance, agent, channel, tier) :: :ok
   def reset(instance \\ Tollgate, agent, channel, tier) do
-    {reference, nil} = Instance.find(instance)
+    {reference, _} = Instance.find(instance)
     Native.reset_lane(reference, agent, {channel, tier})
   end
 
   @doc "Forgets the agent, and says whether anything was known of it."
   @spec forget(instance, agent) :: boolean
   def forget(instance \\ Tollgate, agent) do
-    {reference, nil} = Instance.find(instance)
+    {reference, _} = Instance.find(instance)
     Native.forget(reference, agent)
   end
+
+  @doc """
+  As `check/3`, and a denial is recorded as a violation: the wait grows from one to the next, and the agent is
+  `rate_limited?/1` until it has been quiet for a while.
+
+  The wait is the longer of the lane's own and the violation's.
+
+      iex> for _ <- 1..60, do: Tollgate.admit("agent-7", :ws, :normal)
+      iex> for _ <- 1..6, do: Tollgate.admit("agent-7", :ws, :normal)
+      [deny: 1000, deny: 2000, deny: 5000, deny: 10000, deny: 30000, deny: 30000]
+      iex> Tollgate.rate_limited?("agent-7")
+      true
+  """
+  @spec admit(agent, channel, tier) :: verdict
+  def admit(agent, channel, tier), do: admit(Tollgate, agent, channel, tier, [])
+
+  @doc "As `admit/3`, of an instance, or with options."
+  @spec admit(instance, agent, channel, tier) :: verdict
+  @spec admit(agent, channel, tier, options) :: verdict
+  def admit(agent, channel, tier, options) when is_list(options), do: admit(Tollgate, agent, channel, tier, options)
+  def admit(instance, agent, channel, tier), do: admit(instance, agent, channel, tier, [])
+
+  @doc "As `admit/4`, of an instance and with options."
+  @spec admit(instance, agent, channel, tier, options) :: verdict
+  def admit(instance, agent, channel, tier, options) do
+    short(admission(instance, agent, channel, tier, options))
+  end
+
+  defp short(%{decision: :deny, retry_after_ms: wait}), do: {:deny, wait}
+  defp short(%{decision: :exempt}), do: {:allow, :exempt}
+  defp short(%{decision: decision, remaining: remaining}), do: {decision, remaining}
+  defp short(error), do: error
+
+  @doc false
+  # As `admit`, with everything there is to tell of it: for responses with headers.
+  def admission(instance, agent, channel, tier, options) do
+    {reference, reporter} = Instance.find(instance)
+    {plan, cost} = plan_and_cost(options)
+
+    with {decision, remaining, capacity, _, full_in, wait, {_, _, _, consecutive, sustained}} <-
+           Native.admit(reference, agent, {channel, tier}, plan, cost) do
+      seen = %{
+        decision: decision,
+        remaining: remaining,
+        capacity: capacity,
+        full_in_ms: milliseconds(full_in),
+        retry_after_ms: wait,
+        consecutive: consecutive
+      }
+
+      if reporter, do: Telemetry.checked(reporter, short(seen), agent, channel, tier)
+      if decision == :deny, do: violated(instance, reporter, agent, seen, sustained, %{channel: channel, tier: tier})
+      seen
+    end
+  end
+
+  defp violated(instance, reporter, agent, violation, sustained, lane) do
+    told = Map.take(violation, [:retry_after_ms, :consecutive])
+    Telemetry.violated(reporter, told, Map.put(lane, :agent_id, agent))
+    Events.send(instance, :violation, lane |> Map.merge(told) |> Map.put(:agent, agent))
+    if sustained, do: Events.send(instance, :sustained_abuse, %{agent: agent, consecutive: told.consecutive})
+  end
+
+  @doc """
+  Records a violation that the caller has found, and tells how long the agent should wait, in milliseconds.
+
+      iex> for _ <- 1..6, do: Tollgate.record_violation("agent-7")
+      [1000, 2000, 5000, 10000, 30000, 30000]
+  """
+  @spec record_violation(instance, agent) :: pos_integer | {:error, :full}
+  def record_violation(instance \\ Tollgate, agent) do
+    {reference, reporter} = Instance.find(instance)
+
+    with {wait, _wait_ns, _step_ns, consecutive, sustained} <- Native.record_violation(reference, agent) do
+      violated(instance, reporter, agent, %{retry_after_ms: wait, consecutive: consecutive}, sustained, %{})
+      wait
+    end
+  end
+
+  @doc """
+  The agent's conduct as it stands: its violations in the present window of the abuse threshold, those in a row, and
+  what is left of the wait that the last one brought, up to an eighth of a second more than was told.
+
+      iex> Tollgate.record_violation("agent-7")
+      iex> %{violations: 1, consecutive: 1} = Tollgate.violations("agent-7")
+  """
+  @spec violations(instance, agent) :: %{
+          violations: non_neg_integer,
+          consecutive: non_neg_integer,
+          wait_ms: non_neg_integer
+        }
+  def violations(instance \\ Tollgate, agent) do
+    {reference, _} = Instance.find(instance)
+    {violations, consecutive, _window_start, _last, wait} = Native.violations(reference, agent)
+    %{violations: violations, consecutive: consecutive, wait_ms: milliseconds(wait)}
+  end
+
+  @doc """
+  Whether the agent has violated a limit and has not been quiet since: a scheduler gives it no new work.
+
+      iex> Tollgate.rate_limited?("agent-7")
+      false
+  """
+  @spec rate_limited?(instance, agent) :: boolean
+  def rate_limited?(instance \\ Tollgate, agent) do
+    {reference, _} = Instance.find(instance)
+    Native.rate_limited(reference, agent)
+  end
+
+  @doc """
+  Those of the agents that may be given new work: all that are not `rate_limited?/1`, in the same order.
+
+      iex> Tollgate.record_violation("agent-7")
+      iex> Tollgate.assignable(["agent-7", "agent-8"])
+      ["agent-8"]
+  """
+  @spec assignable(instance, [agent]) :: [agent]
+  def assignable(instance \\ Tollgate, agents) do
+    {reference, _} = Instance.find(instance)
+    agents |> parts() |> Enum.flat_map(&Native.assignable(reference, &1))
+  end
+
+  @doc "Forgives the agent all violations."
+  @spec reset_violations(instance, agent) :: :ok
+  def reset_violations(instance \\ Tollgate, agent) do
+    {reference, _} = Instance.find(instance)
+    _known = Native.reset_violations(reference, agent)
+    :ok
+  end
+
+  @doc """
+  Whether the agent is never limited.
+
+      iex> Tollgate.exempt?("dashboard")
+      true
+  """
+  @spec exempt?(instance, agent) :: boolean
+  def exempt?(instance \\ Tollgate, agent) do
+    {reference, _} = Instance.find(instance)
+    Native.exempt(reference, agent)
+  end
+
+  @doc """
+  Never limits the agent from now on.
+
+  This and the other changes hold for the next check in every process, and for the next start of the instance if it has
+  a `:store`.
+
+      iex> Tollgate.exempt("agent-7")
+      iex> Tollgate.check("agent-7", :ws, :light)
+      {:allow, :exempt}
+      iex> Tollgate.unexempt("agent-7")
+      iex> Tollgate.check("agent-7", :ws, :light)
+      {:allow, 119}
+  """
+  @spec exempt(instance, agent) :: :ok | {:error, Tollgate.Error.t()}
+  def exempt(instance \\ Tollgate, agent), do: Instance.control(instance, {:agent, agent, {:exempt, true}})
+
+  @doc "Limits the agent again, by its overrides and its plan."
+  @spec unexempt(instance, agent) :: :ok | {:error, Tollgate.Error.t()}
+  def unexempt(instance \\ Tollgate, agent), do: Instance.control(instance, {:agent, agent, {:exempt, false}})
+
+  @doc """
+  Exempts exactly these agents, beside those that the instance always exempts.
+
+      iex> Tollgate.update_whitelist(["agent-7"])
+      iex> Tollgate.whitelist()
+      ["agent-7", "dashboard"]
+      iex> Tollgate.update_whitelist([])
+      iex> Tollgate.whitelist()
+      ["dashboard"]
+  """
+  @spec update_whitelist(instance, [agent]) :: :ok | {:error, Tollgate.Error.t()}
+  def update_whitelist(instance \\ Tollgate, agents) do
+    unless is_list(agents) and Enum.all?(agents, &is_binary/1) do
+      raise ArgumentError, "the agents have to be a list of binaries, got: #{inspect(agents)}"
+    end
+
+    Instance.control(instance, {:exempt_exactly, agents})
+  end
+
+  @doc "The exempt agents, sorted."
+  @spec whitelist(instance) :: [agent]
+  def whitelist(instance \\ Tollgate) do
+    {reference, _} = Instance.find(instance)
+    for {agent, {_, _, true}} <- Native.assignments(reference), do: agent
+  end
+
+  @doc """
+  Gives the agent a limit of its own for a lane, or for a tier in every channel.
+
+      iex> Tollgate.set_override("agent-7", :heavy, "100/minute")
+      :ok
+      iex> Tollgate.check("agent-7", :http, :heavy)
+      {:allow, 99}
+      iex> {:error, %Tollgate.Error{reason: :bad_limit}} = Tollgate.set_override("agent-7", :heavy, "0/minute")
+      iex> Tollgate.remove_overrides("agent-7")
+      iex> Tollgate.check("agent-7", :http, :heavy)
+      {:allow, 9}
+  """
+  @spec set_override(instance, agent, lane_or_tier, Tollgate.Policy.limit()) :: :ok | {:error, Tollgate.Error.t()}
+  def set_override(instance \\ Tollgate, agent, lane_or_tier, limit) do
+    Instance.control(instance, {:agent, agent, {:override, lane_name(lane_or_tier), limit}})
+  end
+
+  @doc "Takes the agent's own limit for a lane or tier away."
+  @spec remove_override(instance, agent, lane_or_tier) :: :ok | {:error, Tollgate.Error.t()}
+  def remove_override(instance \\ Tollgate, agent, lane_or_tier) do
+    Instance.control(instance, {:agent, agent, {:no_override, lane_name(lane_or_tier)}})
+  end
+
+  @doc "Takes all of the agent's own limits away."
+  @spec remove_overrides(instance, agent) :: :ok | {:error, Tollgate.Error.t()}
+  def remove_overrides(instance \\ Tollgate, agent),
+    do: Instance.control(instance, {:agent, agent, {:no_override, nil}})
+
+  @doc "Assigns the agent to a plan of the policy; `nil` takes its plan away."
+  @spec assign(instance, agent, String.t() | atom) :: :ok | {:error, Tollgate.Error.t()}
+  def assign(instance \\ Tollgate, agent, plan) do
+    Instance.control(instance, {:agent, agent, {:assign, plan_name(plan)}})
+  end
+
+  @doc """
+  What was decided about the agent.
+
+      iex> Tollgate.assignment("agent-7")
+      %{plan: nil, overrides: %{}, exempt: false}
+  """
+  @spec assignment(instance, agent) :: assignment
+  def assignment(instance \\ Tollgate, agent) do
+    {reference, _} = Instance.find(instance)
+    to_assignment(Native.assignment(reference, agent))
+  end
+
+  @doc "Every agent about which something was decided."
+  @spec assignments(instance) :: %{agent => assignment}
+  def assignments(instance \\ Tollgate) do
+    {reference, _} = Instance.find(instance)
+    Map.new(Native.assignments(reference), fn {agent, decided} -> {agent, to_assignment(decided)} end)
+  end
+
+  @doc """
+  The names of the policy's plans; `"default"` comes first.
+
+      iex> Tollgate.plans()
+      ["default", "unauthenticated"]
+  """
+  @spec plans(instance) :: [String.t()]
+  def plans(instance \\ Tollgate) do
+    {reference, _} = Instance.find(instance)
+    Native.plans(reference)
+  end
+
+  @doc """
+  Puts another policy in force: other numbers for the same lanes, and perhaps more plans. Assignments stay.
+
+  It holds until the instance is stopped: the next start takes the policy of its options.
+  """
+  @spec replace_policy(instance, Tollgate.Policy.t()) :: :ok | {:error, Tollgate.Error.t()}
+  def replace_policy(instance \\ Tollgate, policy), do: Instance.control(instance, {:policy, policy})
 
   @doc """
   What the instance holds and has seen, and the bytes that it has reserved.
@@ -200,7 +535,7 @@ defmodule Tollgate do
   """
   @spec stats(instance) :: %{atom => non_neg_integer}
   def stats(instance \\ Tollgate) do
-    {reference, nil} = Instance.find(instance)
+    {reference, _} = Instance.find(instance)
     keys = [:agents, :records, :claims, :idle_evictions, :lossy_evictions, :retries]
     values = Tuple.to_list(Native.stats(reference))
     Map.new([{:memory, Native.memory(reference)} | Enum.zip(keys, values)])
@@ -209,7 +544,7 @@ defmodule Tollgate do
   @doc "Forgets the agents that have been idle for so long, and says how many. Every instance does it by itself now and then."
   @spec sweep(instance, non_neg_integer) :: non_neg_integer
   def sweep(instance \\ Tollgate, idle_for_ms) do
-    {reference, nil} = Instance.find(instance)
+    {reference, _} = Instance.find(instance)
     Native.sweep(reference, idle_for_ms * 1_000_000)
   end
 
@@ -226,26 +561,40 @@ defmodule Tollgate do
   """
   @spec advance_clock(instance, non_neg_integer) :: :ok
   def advance_clock(instance \\ Tollgate, by_ms) do
-    {reference, nil} = Instance.find(instance)
+    {reference, _} = Instance.find(instance)
     Native.advance_clock(reference, by_ms * 1_000_000)
   end
 
   @doc "What the instance's clock reads: `:tsc`, `:os`, `:coarse`, `:boottime` or `:manual`."
   @spec clock_source(instance) :: atom
   def clock_source(instance \\ Tollgate) do
-    {reference, nil} = Instance.find(instance)
+    {reference, _} = Instance.find(instance)
     Native.clock_source(reference)
   end
 
-  defp cost(cost: cost), do: cost
-  defp cost([]), do: 1
-  defp cost(other), do: raise(ArgumentError, "the only option is cost:, got: #{inspect(other)}")
+  defp plan_and_cost(options) do
+    case Keyword.split(options, [:cost, :plan]) do
+      {known, []} -> {plan_name(known[:plan]), Keyword.get(known, :cost, 1)}
+      {_, other} -> raise ArgumentError, "the options are cost: and plan:, got: #{inspect(other)}"
+    end
+  end
+
+  defp plan_name(nil), do: nil
+  defp plan_name(plan) when is_atom(plan), do: Atom.to_string(plan)
+  defp plan_name(plan), do: plan
+
+  defp lane_name(name) when is_binary(name), do: name
+  defp lane_name({channel, tier}) when is_atom(channel) and is_atom(tier), do: Tollgate.Policy.name({channel, tier})
+  defp lane_name(tier) when is_atom(tier) and tier != nil, do: Atom.to_string(tier)
+  defp lane_name(other), do: raise(ArgumentError, "a lane or tier is a text or an atom, got: #{inspect(other)}")
 
   defp to_status({remaining, capacity, next_in, full_in}) do
     %{remaining: remaining, capacity: capacity, next_in_ms: milliseconds(next_in), full_in_ms: milliseconds(full_in)}
   end
 
-  defp to_status({:error, reason}), do: {:error, reason}
+  defp to_status(other), do: other
+
+  defp to_assignment({plan, overrides, exempt}), do: %{plan: plan, overrides: Map.new(overrides), exempt: exempt}
 
   defp milliseconds(:infinity), do: :infinity
   defp milliseconds(span_ns), do: div(span_ns + 999_999, 1_000_000)

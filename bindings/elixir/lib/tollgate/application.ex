@@ -6,7 +6,7 @@ defmodule Tollgate.Application do
   @impl Application
   def start(_type, _arguments) do
     default = Application.get_env(:tollgate, :default, [])
-    children = if default, do: [{Tollgate, Keyword.put(default, :name, Tollgate)}], else: []
-    Supervisor.start_link(children, strategy: :one_for_one, name: Tollgate.Supervisor)
+    instance = if default, do: [{Tollgate, Keyword.put(default, :name, Tollgate)}], else: []
+    Supervisor.start_link([Tollgate.Events | instance], strategy: :one_for_one, name: Tollgate.Supervisor)
   end
 end

@@ -2,6 +2,8 @@ defmodule Tollgate.Instance do
   @moduledoc false
   # The process that owns an instance. Checks do not go through it: they find
   # the limiter by the instance's name in `:persistent_term`, and call the NIF.
+  # What an operator changes does go through it, so that the file of the store
+  # and the limiter always say the same.
   #
   # The limiter outlives a crash of its owner: buckets stay as they are, checks
   # go on, and the restarted owner takes it over if its options are the same.
@@ -9,7 +11,7 @@ defmodule Tollgate.Instance do
 
   use GenServer
 
-  alias Tollgate.{Native, Policy}
+  alias Tollgate.{Error, Events, Native, Policy, Store, Telemetry}
 
   @options [
     name: Tollgate,
@@ -19,12 +21,18 @@ defmodule Tollgate.Instance do
     id_hash: :multilinear,
     clock: :automatic,
     retry_after: nil,
+    store: nil,
+    always_exempt: nil,
+    telemetry: nil,
+    telemetry_prefix: [:tollgate],
     sweep_every_ms: 300_000,
     sweep_idle_ms: 600_000
   ]
 
+  @nothing {nil, [], false}
+
   # What a check finds.
-  @spec find(atom) :: {reference, nil}
+  @spec find(atom) :: {reference, tuple | nil}
   def find(name) do
     case :persistent_term.get({Tollgate, name}, nil) do
       {reference, reporter, _options} -> {reference, reporter}
@@ -37,6 +45,16 @@ defmodule Tollgate.Instance do
   end
 
   def not_started(name), do: "an instance is named by an atom, got: #{inspect(name)}"
+
+  # A change of what is decided about an agent, or about several; see `change`.
+  def control(name, change) do
+    find(name)
+
+    case GenServer.call(name, {:control, change}, :infinity) do
+      {:raise, error} -> raise error
+      answer -> answer
+    end
+  end
 
   def child_spec(options) do
     %{id: {Tollgate, name_of(options)}, start: {__MODULE__, :start_link, [options]}}
@@ -73,10 +91,15 @@ defmodule Tollgate.Instance do
       raise ArgumentError, "#{key} has to be a positive whole number, or nil, got: #{inspect(value)}"
     end
 
-    %{options | retry_after: retry_after(options.retry_after, options.policy)}
+    %{
+      options
+      | retry_after: retry_after(options.retry_after, options.policy),
+        always_exempt: always_exempt(options.always_exempt, options.policy),
+        telemetry: telemetry(options.telemetry, options.telemetry_prefix, options.policy)
+    }
   end
 
-  # The hub tells waits in whole seconds.
+  # The hub tells waits in whole seconds, and its dashboard is never limited.
   defp retry_after(nil, :hub), do: :whole_seconds
   defp retry_after(nil, _), do: :milliseconds
   defp retry_after(chosen, _) when chosen in [:whole_seconds, :milliseconds], do: chosen
@@ -84,13 +107,43 @@ defmodule Tollgate.Instance do
   defp retry_after(other, _),
     do: raise(ArgumentError, "retry_after has to be :whole_seconds or :milliseconds, got: #{inspect(other)}")
 
+  defp always_exempt(nil, :hub), do: ["dashboard"]
+  defp always_exempt(nil, _), do: []
+
+  defp always_exempt(agents, _) do
+    if is_list(agents) and Enum.all?(agents, &is_binary/1),
+      do: agents,
+      else: raise(ArgumentError, "always_exempt has to be a list of agents, got: #{inspect(agents)}")
+  end
+
+  defp telemetry(which, prefix, policy) do
+    unless is_list(prefix) and Enum.all?(prefix, &is_atom/1) do
+      raise ArgumentError, "telemetry_prefix has to be a list of atoms, got: #{inspect(prefix)}"
+    end
+
+    case which do
+      nil -> if policy == :hub, do: :all, else: :notable
+      which when which in [:all, :notable, :off] -> which
+      other -> raise ArgumentError, "telemetry has to be :all, :notable or :off, got: #{inspect(other)}"
+    end
+  end
+
   @impl GenServer
   def init(options) do
     # So that `terminate` runs when a supervisor stops the instance.
     Process.flag(:trap_exit, true)
-    reference = take_over(options) || new(options)
-    :persistent_term.put({Tollgate, options.name}, {reference, nil, options})
-    {:ok, sweep_later(%{reference: reference, options: options})}
+
+    with {:ok, store} <- Store.open(options.name, options.store) do
+      reference = take_over(options) || new(options)
+      state = %{reference: reference, store: store, options: options}
+      load(state)
+      # Only now does anybody find it: what was decided is in force before the first check.
+      reporter = Telemetry.reporter(options.telemetry, options.telemetry_prefix)
+      :persistent_term.put({Tollgate, options.name}, {reference, reporter, options})
+      {:ok, sweep_later(state)}
+    else
+      {:error, message} -> {:stop, ArgumentError.exception(message)}
+    end
   rescue
     error in ArgumentError -> {:stop, error}
   end
@@ -122,6 +175,99 @@ defmodule Tollgate.Instance do
     reference
   end
 
+  # Puts in force what the store holds. A limiter that was taken over may know
+  # a change that its owner did not live to write down: the store decides.
+  defp load(%{reference: reference, store: store, options: options}) do
+    gone = if store, do: Map.new(Native.assignments(reference), fn {agent, _} -> {agent, @nothing} end), else: %{}
+    decided = Map.merge(gone, Map.new(Store.all(store)))
+    always = Enum.reduce(options.always_exempt, decided, &exempted(&2, &1, reference))
+
+    case Native.set_assignments(reference, Map.to_list(always)) do
+      :ok -> :ok
+      {:error, {_reason, message}} -> raise ArgumentError, "the store holds what the policy does not know: #{message}"
+    end
+  end
+
+  defp exempted(decided, agent, reference) do
+    {plan, overrides, _} = Map.get_lazy(decided, agent, fn -> Native.assignment(reference, agent) end)
+    Map.put(decided, agent, {plan, overrides, true})
+  end
+
+  @impl GenServer
+  def handle_call({:control, change}, _from, state) do
+    answer = change(change, state)
+    if answer == :ok, do: Events.send(state.options.name, :change, told(change))
+    {:reply, answer, state}
+  rescue
+    error in ArgumentError -> {:reply, {:raise, error}, state}
+  end
+
+  defp told({:agent, agent, what}), do: %{what: what, agent: agent}
+  defp told({:exempt_exactly, agents}), do: %{what: {:exempt_exactly, agents}}
+  defp told({:policy, _policy}), do: %{what: :policy}
+
+  # One agent: the limiter judges the change, then it is written down. If that
+  # fails, the limiter goes back to what it was.
+  defp change({:agent, agent, change}, state) do
+    before = Native.assignment(state.reference, agent)
+
+    with :ok <- allowed(change, agent, state),
+         :ok <- apply_change(state.reference, agent, change) do
+      write([{agent, Native.assignment(state.reference, agent)}], [{agent, before}], state)
+    else
+      {:error, {reason, message}} -> {:error, %Error{reason: reason, message: message}}
+    end
+  end
+
+  # Exactly these agents, and those that always are, are exempt from now on.
+  defp change({:exempt_exactly, agents}, state) do
+    wanted = MapSet.new(agents ++ state.options.always_exempt)
+    decided = Map.new(Native.assignments(state.reference))
+    known = for {agent, {_, _, true}} <- decided, do: agent
+
+    before =
+      for agent <- Enum.uniq(known ++ MapSet.to_list(wanted)),
+          {_, _, exempt} = assignment <- [Map.get(decided, agent, @nothing)],
+          exempt != MapSet.member?(wanted, agent),
+          do: {agent, assignment}
+
+    later = for {agent, {plan, overrides, exempt}} <- before, do: {agent, {plan, overrides, not exempt}}
+
+    case Native.set_assignments(state.reference, later) do
+      :ok -> write(later, before, state)
+      {:error, {reason, message}} -> {:error, %Error{reason: reason, message: message}}
+    end
+  end
+
+  defp change({:policy, policy}, state) do
+    case Native.replace_policy(state.reference, Policy.lines(policy)) do
+      :ok -> :ok
+      {:error, {reason, message}} -> {:error, %Error{reason: reason, message: message}}
+    end
+  end
+
+  defp allowed({:exempt, false}, agent, state) do
+    if agent in state.options.always_exempt do
+      {:error, {:always_exempt, "#{inspect(agent)} is exempt as long as the instance lists it in always_exempt:"}}
+    else
+      :ok
+    end
+  end
+
+  defp allowed(_change, _agent, _state), do: :ok
+
+  defp apply_change(reference, agent, {:assign, plan}), do: Native.assign(reference, agent, plan)
+  defp apply_change(reference, agent, {:override, lane, limit}), do: Native.set_override(reference, agent, lane, limit)
+  defp apply_change(reference, agent, {:no_override, lane}), do: Native.remove_override(reference, agent, lane)
+  defp apply_change(reference, agent, {:exempt, exempt}), do: Native.set_exempt(reference, agent, exempt)
+
+  defp write(later, before, state) do
+    with {:error, reason} <- Store.put(state.store, later) do
+      :ok = Native.set_assignments(state.reference, before)
+      {:error, %Error{reason: :store, message: "the store cannot be written: #{inspect(reason)}"}}
+    end
+  end
+
   @impl GenServer
   def handle_info(:sweep, state) do
     Native.sweep(state.reference, state.options.sweep_idle_ms * 1_000_000)
@@ -137,6 +283,8 @@ defmodule Tollgate.Instance do
 
   @impl GenServer
   def terminate(reason, state) do
+    Store.close(state.store)
+
     if reason in [:normal, :shutdown] or match?({:shutdown, _}, reason) do
       :persistent_term.erase({Tollgate, state.options.name})
     end

@@ -8,43 +8,100 @@ defmodule Tollgate.Policy do
 
           [
             lanes: [{"api/read", "100/minute burst 150"}, {"api/write", "20/minute"}],
-            warn_below_percent: 20
+            plans: [{"pro", [{"api/write", "200/minute"}]}],
+            actions: [{"api", "read", ["get_task", "list_tasks"]}, {"api", "write", ["post_task"]}],
+            unknown_actions_to: "write",
+            warn_below_percent: 20,
+            on_change: :keep,
+            conduct: [curve_ms: [1_000, 2_000, 5_000], quiet_ms: 60_000, abuse_violations: 10, abuse_within_ms: 300_000]
           ]
 
   A lane is named `channel/tier`; `Tollgate.check/3` takes both as atoms. A lane without a slash has the channel `nil`.
-  A limit is a text such as `"10/second burst 20"`, `"5 per 5 minutes"` or `"deny"`.
+  A limit is a text such as `"10/second burst 20"`, `"5 per 5 minutes"` or `"deny"`. Only `lanes` is needed. `on_change`
+  says what becomes of an agent's debt when its limits change: `:keep`, or `:reset`, which fills its lanes. `conduct` also
+  knows `coalesce: true` (denials within a wait that was told count once) and `enforce_wait: true` (until it is over,
+  `Tollgate.admit/3` denies on every lane).
   """
 
+  @typedoc "Such as `\"10/second burst 20\"` or `\"deny\"`."
   @type limit :: String.t()
   @type t :: atom | {:toml, String.t()} | keyword
 
-  @hub for channel <- ["ws", "http"],
-           {tier, limit} <- [{"light", "120/minute"}, {"normal", "60/minute"}, {"heavy", "10/minute"}],
-           do: {:lane, channel <> "/" <> tier, limit}
+  @keys [:lanes, :plans, :actions, :unknown_actions_to, :warn_below_percent, :on_change, :conduct]
+  @conduct [:curve_ms, :quiet_ms, :abuse_violations, :abuse_within_ms, :coalesce, :enforce_wait]
 
   @doc false
-  # The lines that c_src/policy.c reads.
-  def lines(:hub), do: @hub
+  # What c_src/policy.c reads.
+  def lines(preset) when is_atom(preset), do: {:preset, Atom.to_string(preset)}
+  def lines({:toml, text}) when is_binary(text), do: {:toml, text}
 
   def lines(options) when is_list(options) do
-    Enum.flat_map(options, fn
-      {:lanes, lanes} ->
-        Enum.map(lanes, &lane/1)
+    unless Keyword.keyword?(options), do: wrong("a policy is a keyword list", options)
 
-      {:warn_below_percent, percent} when is_integer(percent) ->
-        [{:warn_below_percent, percent}]
+    case Keyword.keys(options) -- @keys do
+      [] -> Enum.flat_map(options, &of_key/1)
+      unknown -> wrong("a policy has the keys #{inspect(@keys)}", unknown)
+    end
+  end
 
-      other ->
-        raise ArgumentError, "a policy has lanes: and warn_below_percent:, got: #{inspect(other)}"
+  def lines(other), do: wrong("a policy is the name of a preset, {:toml, text} or a keyword list", other)
+
+  defp of_key({:lanes, lanes}), do: for({name, limit} <- pairs(lanes), do: {:lane, name, limit})
+
+  defp of_key({:plans, plans}) when is_list(plans) do
+    Enum.map(plans, fn
+      {name, limits} -> {:plan, text(name), pairs(limits)}
+      other -> wrong("a plan is a pair of its name and its limits", other)
     end)
   end
 
-  def lines(other), do: raise(ArgumentError, "a policy is :hub or a keyword list, got: #{inspect(other)}")
+  defp of_key({:actions, actions}) when is_list(actions) do
+    Enum.map(actions, fn
+      {channel, tier, names} when is_list(names) -> {:actions, text(channel), text(tier), Enum.map(names, &text/1)}
+      other -> wrong("actions are given as {channel, tier, names}", other)
+    end)
+  end
 
-  defp lane({name, limit}) when is_binary(limit), do: {:lane, to_string(name), limit}
+  defp of_key({:unknown_actions_to, tier}), do: [{:unknown_actions_to, text(tier)}]
+  defp of_key({:warn_below_percent, percent}) when percent in 0..100, do: [{:warn_below_percent, percent}]
+  defp of_key({:on_change, on_change}) when on_change in [:keep, :reset], do: [{:on_change, on_change}]
 
-  defp lane(other),
-    do: raise(ArgumentError, "a lane is a pair of its name and the text of its limit, got: #{inspect(other)}")
+  defp of_key({:conduct, rules}) do
+    unless Keyword.keyword?(rules) and Keyword.keys(rules) -- @conduct == [] do
+      wrong("conduct has the keys #{inspect(@conduct)}", rules)
+    end
+
+    curve = for step <- Keyword.get(rules, :curve_ms, []), do: span(:curve_ms, step)
+    quiet = span(:quiet_ms, Keyword.get(rules, :quiet_ms, 60_000))
+    violations = Keyword.get(rules, :abuse_violations, 10)
+    window = span(:abuse_within_ms, Keyword.get(rules, :abuse_within_ms, 300_000))
+    unless is_integer(violations) and violations in 1..63, do: wrong("abuse_violations is from 1 to 63", violations)
+    if length(curve) > 15, do: wrong("a curve has up to 15 steps", curve)
+    [{:conduct, curve, quiet, violations, window, rules[:coalesce] == true, rules[:enforce_wait] == true}]
+  end
+
+  defp of_key({:warn_below_percent, other}), do: wrong("warn_below_percent has to be from 0 to 100", other)
+  defp of_key({:on_change, other}), do: wrong("on_change has to be :keep or :reset", other)
+  defp of_key({key, other}), do: wrong("#{key} has to be a list", other)
+
+  defp pairs(limits) when is_list(limits) or is_map(limits) do
+    Enum.map(limits, fn
+      {name, limit} when is_binary(limit) -> {text(name), limit}
+      other -> wrong("a lane is a pair of its name and the text of its limit", other)
+    end)
+  end
+
+  defp pairs(other), do: wrong("lanes are a list of pairs of a name and a limit", other)
+
+  defp text(name) when is_binary(name), do: name
+  defp text(name) when is_atom(name) and name not in [nil, true, false], do: Atom.to_string(name)
+  defp text(other), do: wrong("a name is a text or an atom", other)
+
+  # The limiter takes 0 for "as usual", so it has to be refused here.
+  defp span(_key, ms) when is_integer(ms) and ms > 0 and ms < 1_000_000_000_000, do: ms * 1_000_000
+  defp span(key, other), do: wrong("#{key} has to be a positive number of milliseconds", other)
+
+  defp wrong(rule, given), do: raise(ArgumentError, "#{rule}, got: #{inspect(given)}")
 
   @doc false
   # How a lane is called in Elixir. A policy has at most 62 lanes, and only an
@@ -59,5 +116,38 @@ defmodule Tollgate.Policy do
         <<channel::binary-size(at), ?/, tier::binary>> = name
         {String.to_atom(channel), String.to_atom(tier)}
     end
+  end
+
+  @doc false
+  # And how Elixir's name is called in the policy.
+  def name({nil, tier}), do: Atom.to_string(tier)
+  def name({channel, tier}), do: "#{channel}/#{tier}"
+
+  @units %{
+    "day" => 86_400_000_000_000,
+    "d" => 86_400_000_000_000,
+    "hour" => 3_600_000_000_000,
+    "h" => 3_600_000_000_000,
+    "minute" => 60_000_000_000,
+    "min" => 60_000_000_000,
+    "second" => 1_000_000_000,
+    "s" => 1_000_000_000,
+    "millisecond" => 1_000_000,
+    "ms" => 1_000_000,
+    "microsecond" => 1_000,
+    "us" => 1_000,
+    "nanosecond" => 1,
+    "ns" => 1
+  }
+
+  @doc false
+  # The numbers of a limit as the limiter writes it: `{capacity, tokens, per_ns}`.
+  def numbers("deny"), do: {0, 0, 1}
+
+  def numbers(limit) do
+    [_, tokens, count, unit | burst] = Regex.run(~r{^(\d+)/(\d*)([a-z]+)(?: burst (\d+))?$}, limit)
+    tokens = String.to_integer(tokens)
+    per = if(count == "", do: 1, else: String.to_integer(count)) * Map.fetch!(@units, unit)
+    {if(burst == [], do: tokens, else: String.to_integer(hd(burst))), tokens, per}
   end
 end

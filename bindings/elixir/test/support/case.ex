@@ -12,7 +12,7 @@ defmodule Tollgate.Case do
   @doc "Starts an instance for the test and gives its name."
   def start(options \\ []) do
     name = :"limiter#{System.unique_integer([:positive])}"
-    start_supervised!({Tollgate, Keyword.merge([name: name, clock: :manual, agents: 1_000], options)})
+    start_supervised!({Tollgate, Keyword.merge([name: name, clock: :manual, agents: 1_000, telemetry: :off], options)})
     name
   end
 

@@ -1,0 +1,58 @@
+defmodule Tollgate.Events do
+  @moduledoc """
+  What happens in an instance, as messages to the processes that subscribe.
+
+      Tollgate.Events.subscribe(MyApp.Limiter, [:sustained_abuse, :change])
+
+      receive do
+        {:tollgate, MyApp.Limiter, :sustained_abuse, %{agent: agent}} -> alert(agent)
+      end
+
+  | topic | when | fields |
+  |---|---|---|
+  | `:sustained_abuse` | once, when an agent's violations become sustained abuse (in the hub 10 within 5 minutes); again only after a while without any | `agent`, `consecutive` |
+  | `:violation` | each denial of `Tollgate.admit/3`, each `Tollgate.record_violation/1` | `agent`, `retry_after_ms`, `consecutive`; of a denial also `channel`, `tier` |
+  | `:change` | an operator has changed something | `what`, and `agent` if it concerns one |
+
+  A flood of denials is a flood of `:violation` messages; nobody gets them without asking. What is sent to a process that
+  does not read is kept in its mailbox, as ever.
+  """
+
+  alias Tollgate.Instance
+
+  @topics [:sustained_abuse, :violation, :change]
+
+  @type topic :: :sustained_abuse | :violation | :change
+
+  @doc "Subscribes the calling process; once, however often it asks. It ends with the process."
+  @spec subscribe(Tollgate.instance(), [topic]) :: :ok
+  def subscribe(instance \\ Tollgate, topics \\ [:sustained_abuse]) do
+    Instance.find(instance)
+
+    case topics -- @topics do
+      [] -> :ok
+      unknown -> raise ArgumentError, "there are no topics #{inspect(unknown)}; there are #{inspect(@topics)}"
+    end
+
+    known = Registry.keys(__MODULE__, self())
+    for topic <- topics, {instance, topic} not in known, do: Registry.register(__MODULE__, {instance, topic}, nil)
+    :ok
+  end
+
+  @doc "Ends the subscription of the calling process."
+  @spec unsubscribe(Tollgate.instance(), [topic]) :: :ok
+  def unsubscribe(instance \\ Tollgate, topics \\ @topics) do
+    for topic <- topics, do: Registry.unregister(__MODULE__, {instance, topic})
+    :ok
+  end
+
+  @doc false
+  def send(instance, topic, fields) do
+    Registry.dispatch(__MODULE__, {instance, topic}, fn subscribers ->
+      for {subscriber, _} <- subscribers, do: Kernel.send(subscriber, {:tollgate, instance, topic, fields})
+    end)
+  end
+
+  @doc false
+  def child_spec(_), do: Registry.child_spec(keys: :duplicate, name: __MODULE__)
+end

@@ -1,0 +1,76 @@
+defmodule Tollgate.ConfigTest do
+  use Tollgate.Case, async: true
+
+  import ExUnit.CaptureLog
+
+  alias Tollgate.Config
+
+  doctest Config
+
+  @ws [
+    light: ~w(ping list_agents list_channels status channel_history),
+    normal: ~w(message channel_publish channel_subscribe channel_unsubscribe task_accepted task_progress task_complete
+               task_failed task_recovering),
+    heavy: ~w(identify)
+  ]
+  @http [
+    light: ~w(get_agents get_channels get_tasks get_metrics get_health get_mailbox get_schemas get_dashboard_state),
+    normal: ~w(post_message post_channel_publish post_mailbox_ack get_messages get_task_detail get_channel_info),
+    heavy: ~w(post_task post_channel post_admin_push_task post_onboard_register)
+  ]
+
+  test "every action of the hub has its tier" do
+    name = start()
+
+    assert capture_log(fn ->
+             for {tier, actions} <- @ws, action <- actions, do: assert(Config.ws_tier(name, action) == tier)
+             for {tier, actions} <- @http, action <- actions, do: assert(Config.http_tier(name, action) == tier)
+           end) == ""
+  end
+
+  test "an unknown action is normal, and is told once" do
+    name = start()
+    log = capture_log(fn -> assert Config.ws_tier(name, "dance") == :normal end)
+    assert log =~ "dance" and log =~ "ws" and log =~ "normal"
+    assert capture_log(fn -> assert Config.ws_tier(name, "dance") == :normal end) == ""
+    assert capture_log(fn -> assert Config.http_tier(name, "dance") == :normal end) =~ "dance"
+  end
+
+  test "what a client calls an action may be anything" do
+    name = start()
+
+    capture_log(fn ->
+      for action <- ["", <<255, 254>>, String.duplicate("x", 2_000_000), String.duplicate("ü", 200), "a\nb"] do
+        assert Config.ws_tier(name, action) == :normal
+      end
+    end)
+
+    assert_raise ArgumentError, fn -> Config.ws_tier(name, 3) end
+    bare = start(policy: [lanes: [{"api/read", "1/s"}]])
+    assert_raise ArgumentError, ~r/classifies no actions/, fn -> Config.ws_tier(bare, "ping") end
+  end
+
+  test "the limits of the tiers are those of the contract" do
+    name = start()
+    assert Config.defaults(name, :light) == {120_000, 2.0}
+    assert Config.defaults(name, :normal) == {60_000, 1.0}
+    assert Config.defaults(name, :heavy) == {10_000, 10_000 / 60_000}
+    assert_raise ArgumentError, fn -> Config.defaults(name, :enormous) end
+  end
+
+  test "a limit's numbers are read as the limiter writes them" do
+    for {limit, numbers} <- [
+          {"3/5min", {3, 3, 300_000_000_000}},
+          {"100/minute burst 150", {150, 100, 60_000_000_000}},
+          {"5000000/day", {5_000_000, 5_000_000, 86_400_000_000_000}},
+          {"7/250ms burst 1", {1, 7, 250_000_000}},
+          {"1/90s", {1, 1, 90_000_000_000}},
+          {"deny", {0, 0, 1}}
+        ] do
+      name = start(policy: [lanes: [{"a/b", limit}]])
+      assert Tollgate.limit_of(name, "agent-7", :a, :b) == limit
+      assert Tollgate.Policy.numbers(limit) == numbers
+      assert Tollgate.capacity(name, "agent-7", :a, :b) == elem(numbers, 0)
+    end
+  end
+end

@@ -1,0 +1,246 @@
+defmodule Tollgate.VectorsTest do
+  # What the limiter answers, as data that every language runs: tests/vectors
+  # of the repository, whose README.md says what the files mean.
+  use ExUnit.Case, async: true
+
+  alias Tollgate.{Native, Policy, TestJSON}
+
+  @folder Path.expand("../../../tests/vectors", __DIR__)
+  @files Path.wildcard(Path.join(@folder, "*.json"))
+  if length(@files) < 17, do: raise("the vectors are missing in #{@folder}")
+
+  for file <- @files do
+    test Path.basename(file) do
+      %{"about" => _, "cases" => [_ | _] = cases} = TestJSON.decode!(File.read!(unquote(file)))
+
+      for %{"name" => name, "policy" => policy, "steps" => steps} = fields <- cases do
+        assert Map.keys(fields) == ["name", "policy", "steps"]
+        limiter = new(policy)
+
+        for {step, at} <- Enum.with_index(steps, 1) do
+          run(limiter, step, "#{Path.basename(unquote(file))}, #{inspect(name)}, step #{at}")
+        end
+      end
+    end
+  end
+
+  defp new(policy) do
+    options = %{agents: 100, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: false}
+    limiter = Native.new(policy(policy), options)
+    :ok = Native.name_lanes(limiter, for({name, _} <- Native.lanes(limiter), do: Policy.pair(name)))
+    limiter
+  end
+
+  defp policy(%{"preset" => name} = fields) when map_size(fields) == 1, do: Policy.lines(String.to_atom(name))
+  defp policy(%{"toml" => text} = fields) when map_size(fields) == 1, do: Policy.lines({:toml, text})
+
+  defp policy(fields) do
+    Policy.lines(
+      Enum.map(fields, fn
+        {"lanes", lanes} -> {:lanes, Enum.map(lanes, &List.to_tuple/1)}
+        {"plans", plans} -> {:plans, for(plan <- plans, do: {plan["name"], Enum.map(plan["limits"], &List.to_tuple/1)})}
+        {"actions", actions} -> {:actions, for(tier <- actions, do: {tier["channel"], tier["tier"], tier["names"]})}
+        {"unknown_actions_to", tier} -> {:unknown_actions_to, tier}
+        {"warn_below_percent", percent} -> {:warn_below_percent, percent}
+        {"on_change", on_change} -> {:on_change, String.to_atom(on_change)}
+        {"conduct", rules} -> {:conduct, for({key, value} <- rules, do: {String.to_atom(key), value})}
+      end)
+    )
+  end
+
+  defp run(limiter, step, where) do
+    {controls, call} = Map.split(step, ["at_ms", "at_ns", "times", "every_ms", "expect"])
+    if at = controls["at_ms"], do: Native.set_clock(limiter, at * 1_000_000)
+    if at = controls["at_ns"], do: Native.set_clock(limiter, at)
+    times = Map.get(controls, "times", 1)
+
+    answers =
+      for round <- 1..times do
+        if round > 1, do: Native.advance_clock(limiter, Map.get(controls, "every_ms", 0) * 1_000_000)
+        answer = answer(limiter, call)
+        if round < times, do: refute(match?({:error, _}, answer), "#{where}: #{inspect(answer)}")
+        answer
+      end
+
+    decisions = for %{"decision" => decision} <- answers, do: decision
+    expect(List.last(answers), Enum.frequencies(decisions), controls["expect"], where)
+  end
+
+  defp expect(answer, _counts, nil, where), do: refute(match?({:error, _}, answer), "#{where}: #{inspect(answer)}")
+
+  defp expect(answer, _counts, %{"error" => error} = expected, where) do
+    assert map_size(expected) == 1
+    assert answer == {:error, error}, "#{where}: expected the error #{error}, got #{inspect(answer)}"
+  end
+
+  defp expect(answer, counts, expected, where) do
+    assert is_map(answer), "#{where}: #{inspect(answer)}"
+    answer = Map.put(answer, "counts", counts)
+
+    for {field, value} <- expected do
+      assert Map.has_key?(answer, field), "#{where}: the answer has no #{field}"
+      assert answer[field] == value, "#{where}: expected #{field} #{inspect(value)}, got #{inspect(answer)}"
+    end
+  end
+
+  # The answer as the vectors write it, or the name of the error.
+  defp answer(limiter, step) do
+    {op, arguments} = Map.pop!(step, "op")
+    call(op, limiter, Map.new(arguments, fn {key, value} -> {String.to_atom(key), value} end))
+  rescue
+    error in ArgumentError -> {:error, error_name(step["op"], error.message)}
+  end
+
+  defp call("check", l, a), do: verdict(Native.verdict(l, id(a), lane(a), nil, cost(a), nil))
+  defp call("check_as", l, a), do: verdict(Native.verdict(l, id(a), lane(a), a.plan, cost(a), nil))
+  defp call("admit", l, a), do: admission(Native.admit(l, id(a), lane(a), nil, cost(a)))
+  defp call("admit_as", l, a), do: admission(Native.admit(l, id(a), lane(a), a.plan, cost(a)))
+  defp call("status", l, a), do: status(Native.status(l, id(a), lane(a), nil))
+  defp call("refund", l, a), do: status(Native.refund(l, id(a), lane(a), nil, cost(a)))
+  defp call("reset", l, a), do: nothing(Native.reset(l, id(a)))
+  defp call("reset_lane", l, a), do: nothing(Native.reset_lane(l, id(a), lane(a)))
+  defp call("forget", l, a), do: %{"known" => Native.forget(l, id(a))}
+  defp call("sweep", l, a), do: %{"swept" => Native.sweep(l, a.idle_for_ms * 1_000_000)}
+  defp call("limit_of", l, a), do: %{"limit" => Native.limit_of(l, id(a), lane(a))}
+  defp call("assign", l, a), do: nothing(Native.assign(l, id(a), a.plan))
+  defp call("unassign", l, a), do: nothing(Native.assign(l, id(a), nil))
+  defp call("set_override", l, a), do: nothing(Native.set_override(l, id(a), a.lane_or_tier, a.limit))
+  defp call("remove_override", l, a), do: nothing(Native.remove_override(l, id(a), a.lane_or_tier))
+  defp call("remove_overrides", l, a), do: nothing(Native.remove_override(l, id(a), nil))
+  defp call("exempt", l, a), do: nothing(Native.set_exempt(l, id(a), true))
+  defp call("unexempt", l, a), do: nothing(Native.set_exempt(l, id(a), false))
+  defp call("is_exempt", l, a), do: %{"exempt" => Native.exempt(l, id(a))}
+  defp call("replace_policy", l, a), do: nothing(Native.replace_policy(l, policy(a.policy)))
+  defp call("rate_limited", l, a), do: %{"rate_limited" => Native.rate_limited(l, id(a))}
+  defp call("reset_violations", l, a), do: %{"known" => Native.reset_violations(l, id(a))}
+
+  defp call("assignable", l, a) do
+    %{"agents" => Enum.map(Native.assignable(l, Enum.map(a.agents, &id/1)), &json_id/1)}
+  end
+
+  defp call("assignment", l, a) do
+    {plan, overrides, exempt} = Native.assignment(l, id(a))
+    %{"plan" => plan, "overrides" => Enum.map(overrides, &Tuple.to_list/1), "exempt" => exempt}
+  end
+
+  defp call("assignments", l, _), do: %{"agents" => for({id, _} <- Native.assignments(l), do: json_id(id))}
+
+  defp call("record_violation", l, a) do
+    with {_, wait, step, consecutive, sustained} <- Native.record_violation(l, id(a)) do
+      violation({nil, wait, step, consecutive, sustained})
+    else
+      {:error, name} -> {:error, Atom.to_string(name)}
+    end
+  end
+
+  defp call("violations", l, a) do
+    {violations, consecutive, window_start, last, wait} = Native.violations(l, id(a))
+
+    %{
+      "violations" => violations,
+      "consecutive" => consecutive,
+      "window_start_ns" => window_start,
+      "last_violation_ns" => last,
+      "wait_ns" => wait
+    }
+  end
+
+  defp call("lane_for", l, a) do
+    case Native.lane_for(l, a.channel, a.action) do
+      nil ->
+        %{"lane" => nil}
+
+      {lane, tier, known, first_seen} ->
+        {name, _} = Enum.at(Native.lanes(l), lane)
+        assert Policy.pair(name) == {String.to_atom(a.channel), tier}
+        %{"lane" => name, "known" => known, "first_seen" => first_seen}
+    end
+  end
+
+  defp call("unknown_actions", l, _) do
+    {total, names, not_listed} = Native.unknown_actions(l)
+    %{"total" => total, "names" => Enum.map(names, &Tuple.to_list/1), "not_listed" => not_listed}
+  end
+
+  defp id(%{agent: agent}), do: id(agent)
+  defp id(%{"base64" => text}), do: Base.decode64!(text)
+  defp id(text) when is_binary(text), do: text
+
+  defp json_id(id), do: if(String.valid?(id), do: id, else: %{"base64" => Base.encode64(id)})
+
+  defp lane(%{lane: number}) when is_integer(number), do: number
+  defp lane(%{lane: name}), do: Policy.pair(name)
+
+  defp cost(arguments), do: Map.get(arguments, :cost, 1)
+
+  defp nothing(:ok), do: %{}
+  defp nothing({:error, {reason, _message}}), do: {:error, Atom.to_string(reason)}
+
+  defp verdict({:error, name}), do: {:error, Atom.to_string(name)}
+  defp verdict({:exempt, _, _, _, _}), do: %{"decision" => "exempt"}
+
+  defp verdict({decision, remaining, capacity, retry_after, full_in}) do
+    told = %{
+      "decision" => Atom.to_string(decision),
+      "remaining" => remaining,
+      "capacity" => capacity,
+      "full_in_ns" => full_in
+    }
+
+    if decision == :deny, do: Map.merge(told, denial(retry_after)), else: told
+  end
+
+  defp denial(retry_after), do: %{"retry_after_ns" => span(retry_after), "hub_retry_after_ms" => hub(retry_after)}
+
+  defp admission({:error, name}), do: {:error, Atom.to_string(name)}
+
+  defp admission({decision, remaining, capacity, retry_after, full_in, _ms, violation}) do
+    told = verdict({decision, remaining, capacity, retry_after, full_in})
+    if decision == :deny, do: Map.merge(told, violation(violation)), else: told
+  end
+
+  defp violation({lane_retry_after, wait, step, consecutive, sustained}) do
+    %{
+      "lane_retry_after_ns" => span(lane_retry_after),
+      "wait_ns" => wait,
+      "step_ns" => step,
+      "consecutive" => consecutive,
+      "sustained_abuse" => sustained
+    }
+  end
+
+  defp status({:error, name}), do: {:error, Atom.to_string(name)}
+  defp status(:exempt), do: %{"exempt" => true}
+
+  defp status({remaining, capacity, next_in, full_in}) do
+    %{
+      "exempt" => false,
+      "remaining" => remaining,
+      "capacity" => capacity,
+      "next_in_ns" => span(next_in),
+      "full_in_ns" => full_in
+    }
+  end
+
+  defp span(:infinity), do: nil
+  defp span(ns), do: ns
+
+  # Worked out here, apart from the NIF's own.
+  defp hub(:infinity), do: 60_000
+  defp hub(ns), do: max(1, div(ns + 999_999_999, 1_000_000_000)) * 1_000
+
+  # Mistakes of a caller are exceptions in Elixir, and their messages say which.
+  defp error_name("replace_policy", _), do: "bad_policy"
+
+  defp error_name(_, message) do
+    cond do
+      message =~ "this one has 0" -> "empty_id"
+      message =~ "1 to 256 bytes" -> "id_too_long"
+      message =~ "the policy has no such lane" -> "unknown_lane"
+      message =~ "the policy has no lane" -> "unknown_lane"
+      message =~ "no such plan" -> "unknown_plan"
+      message =~ "has no plan" -> "unknown_plan"
+      message =~ "the cost has to be" -> "zero_cost"
+    end
+  end
+end
