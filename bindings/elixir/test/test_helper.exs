@@ -1,1 +1,7 @@
+# What the tests need beside the package: the NIF with a way to panic, and the
+# example made with Rustler.
+Tollgate.Build.nif_that_panics()
+Tollgate.Build.rustler()
+Code.require_file("../native/tollgate_nif/rustler_example.ex", __DIR__)
+
 ExUnit.start(exclude: [:long])
