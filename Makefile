@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 .PHONY: help test lint doc loom bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: header capi install c c-hooks c-loops c-long c-asan c-fuzz
-.PHONY: elixir elixir-long
+.PHONY: elixir elixir-long elixir-bench
 
 STARTED := $(shell date +%s)
 STAGE := .ci/stage
@@ -131,6 +131,12 @@ elixir: ## Builds and tests the Elixir package
 
 elixir-long: ## Runs the long forms of the tests of the Elixir package
 	@$(STAGE) "Elixir, long" sh -c '$(MIX) test --only long'
+
+# Schedulers that wait busily would be counted as work.
+elixir-bench: ## Measures the Elixir package; writes bindings/elixir/README.md (QUICK=1: a short look, writes nothing)
+	@$(STAGE) "Elixir, bench" sh -c '$(MIX) compile'
+	@$(STAGE) "Elixir, bench" sh -c 'export ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none"; \
+		$(if $(QUICK),export QUICK=1;) $(MIX) run bench/check.exs'
 
 COMPARE := $(TARGET)/compare
 # Both files are complete before either takes the place of the old one.

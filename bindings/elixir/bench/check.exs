@@ -1,0 +1,311 @@
+# What a check costs, beside what it takes the place of:
+#
+#   * the package: `Tollgate.check/4`, and its NIF with the reference at hand;
+#   * the NIF made with Rustler, native/tollgate_nif, with the reference at hand;
+#   * the reference: the token bucket on ETS that the hub's documents describe, with its exemption and override lookups;
+#   * a fixed window on `:ets.update_counter`, with its reading of the clock and its arithmetic: the fastest peer we know;
+#   * a NIF that does nothing: what any call costs.
+#
+# Numbers are nanoseconds of CPU time a call, of the whole VM, the loop around the call included (some 5 ns). All
+# limiters take turns in one VM, round by round, so that what else the machine does meets all of them. Exemptions and
+# overrides are in force in all of them that know such. Columns with one process run on one scheduler, those with 8 on
+# all.
+#
+#     make elixir-bench         # or: elixir --erl "+sbwt none +sbwtdcpu none +sbwtdio none" -S mix run bench/check.exs
+#
+# (schedulers that wait busily would be counted as work). QUICK=1 is a short look. Ends with status 1 if a bar is missed.
+
+defmodule Bench.Reference do
+  @moduledoc "The hub's token bucket on ETS: read, refill, write, in three steps."
+
+  def new(capacity) do
+    for table <- [:bench_buckets, :bench_overrides, :bench_whitelist] do
+      if :ets.whereis(table) != :undefined, do: :ets.delete(table)
+      :ets.new(table, [:named_table, :public, :set])
+    end
+
+    :ets.insert(:bench_whitelist, {"dashboard"})
+    :ets.insert(:bench_overrides, {{"someone", :normal}, 1_000, 1.0})
+    :persistent_term.put(:bench_capacity, capacity)
+  end
+
+  def check(agent, channel, tier) do
+    if :ets.member(:bench_whitelist, agent) do
+      {:allow, :exempt}
+    else
+      {capacity, rate} = limits(agent, tier)
+      key = {agent, channel, tier}
+      now = System.monotonic_time(:millisecond)
+
+      tokens =
+        case :ets.lookup(:bench_buckets, key) do
+          [] -> capacity
+          [{_, tokens, last}] -> min(capacity, tokens + trunc(max(now - last, 0) * rate))
+        end
+
+      if tokens >= 1_000 do
+        left = tokens - 1_000
+        :ets.insert(:bench_buckets, {key, left, now})
+        if left < capacity * 0.2, do: {:warn, div(left, 1_000)}, else: {:allow, div(left, 1_000)}
+      else
+        :ets.insert(:bench_buckets, {key, tokens, now})
+        wait = trunc((1_000 - tokens) / rate)
+        {:deny, div(wait + 999, 1_000) * 1_000}
+      end
+    end
+  end
+
+  defp limits(agent, tier) do
+    case :ets.lookup(:bench_overrides, {agent, tier}) do
+      [{_, capacity, rate}] -> {capacity, rate}
+      [] -> :persistent_term.get(:bench_capacity)
+    end
+  end
+end
+
+defmodule Bench.FixedWindow do
+  @moduledoc "So many in a minute, counted by `:ets.update_counter`. No exemption, no override, no wait that is exact."
+
+  def new(limit) do
+    if :ets.whereis(:bench_windows) != :undefined, do: :ets.delete(:bench_windows)
+
+    :ets.new(:bench_windows, [
+      :named_table,
+      :public,
+      :set,
+      read_concurrency: true,
+      write_concurrency: true,
+      decentralized_counters: true
+    ])
+
+    :persistent_term.put(:bench_limit, limit)
+  end
+
+  def check(agent, channel, tier) do
+    now = System.system_time(:millisecond)
+    window = div(now, 60_000)
+    key = {agent, channel, tier, window}
+    limit = :persistent_term.get(:bench_limit)
+
+    case :ets.update_counter(:bench_windows, key, {2, 1}, {key, 0}) do
+      count when count <= limit -> {:allow, limit - count}
+      _ -> {:deny, (window + 1) * 60_000 - now}
+    end
+  end
+end
+
+defmodule Bench do
+  alias Tollgate.{Native, RustlerExample}
+
+  @schedulers System.schedulers_online()
+  # Enough tokens that nothing is denied, and few enough that all is.
+  @ample "1000000000/second burst 1000000000"
+  @none "1/day"
+
+  def run do
+    quick = System.get_env("QUICK") != nil
+    Tollgate.Build.rustler()
+    Code.require_file("../native/tollgate_nif/rustler_example.ex", __DIR__)
+
+    IO.puts("Elixir #{System.version()}, OTP #{System.otp_release()}, #{@schedulers} schedulers, clock #{clock()}")
+    IO.puts("ns of CPU time a call: median (best) of #{rounds(quick)} rounds; all in one VM, taking turns\n")
+
+    rows = for {title, setup, processes, keys} <- columns(), do: {title, column(setup, processes, keys, quick)}
+    table = table(rows)
+    IO.puts(table)
+    storms = over_admission(if quick, do: 200, else: 2_000)
+    IO.puts(storms)
+    {lines, met} = bars(rows)
+    IO.puts(lines)
+    unless quick, do: publish(table, storms, lines)
+    unless met, do: System.halt(1)
+  end
+
+  @marker "<!-- make elixir-bench writes what follows -->"
+
+  # Puts the numbers into the README, where its marker stands.
+  defp publish(table, storms, lines) do
+    path = Path.expand("../README.md", __DIR__)
+    [head, _old] = path |> File.read!() |> String.split(@marker, parts: 2)
+    File.write!(path, [head, @marker, "\n\n", table, "\n", storms, "\n", lines])
+    IO.puts("== wrote #{Path.relative_to_cwd(path)}")
+  end
+
+  defp clock do
+    start("1/s")
+    Tollgate.clock_source(Bench.Limiter)
+  end
+
+  # What is measured: how the limiters are made, how many processes, and who asks.
+  defp columns do
+    [
+      {"1 process, 1 agent, allow", :ample, 1, ["agent-7"]},
+      {"1 process, 1 agent, deny", :none, 1, ["agent-7"]},
+      {"1 process, 10,000 agents", :ample, 1, agents(10_000)},
+      {"8 processes, 1 agent", :ample, 8, ["agent-7"]},
+      {"8 processes, 8 agents", :ample, 8, :own}
+    ]
+  end
+
+  defp agents(count), do: for(at <- 1..count, do: "agent-#{at}")
+  defp rounds(true), do: 5
+  defp rounds(false), do: 21
+  defp calls(true), do: 100_000
+  defp calls(false), do: 400_000
+
+  defp column(setup, processes, keys, quick) do
+    :erlang.system_flag(:schedulers_online, if(processes == 1, do: 1, else: @schedulers))
+    checks = limiters(setup)
+    # Once round, so that all have met their agents.
+    for {_, check} <- checks, do: measure(check, processes, keys, 20_000)
+
+    rounds =
+      for _ <- 1..rounds(quick), {name, check} <- Enum.shuffle(checks) do
+        {name, measure(check, processes, keys, calls(quick))}
+      end
+
+    :erlang.system_flag(:schedulers_online, @schedulers)
+    Enum.group_by(rounds, &elem(&1, 0), &elem(&1, 1))
+  end
+
+  defp limiters(setup) do
+    {limit, reference, window} =
+      case setup do
+        :ample -> {@ample, {1_000_000_000_000, 1_000_000.0}, 1_000_000_000_000}
+        :none -> {@none, {1_000, 0.000001}, 1}
+      end
+
+    native = start(limit)
+    rustler = RustlerExample.new(100_000, limit)
+    Bench.Reference.new(reference)
+    Bench.FixedWindow.new(window)
+
+    [
+      {"Tollgate.check/4", fn agent -> Tollgate.check(Bench.Limiter, agent, :ws, :normal) end},
+      {"its NIF, reference at hand", fn agent -> Native.check(native, agent, :ws, :normal) end},
+      {"Rustler, reference at hand", fn agent -> RustlerExample.check(rustler, agent, :ws, :normal) end},
+      {"the reference on ETS", fn agent -> Bench.Reference.check(agent, :ws, :normal) end},
+      {"fixed window on update_counter", fn agent -> Bench.FixedWindow.check(agent, :ws, :normal) end},
+      {"a NIF that does nothing", fn _agent -> Native.nothing() end}
+    ]
+  end
+
+  # The policy has the lanes of the hub, all with the same limit.
+  defp start(limit) do
+    if pid = Process.whereis(Bench.Limiter), do: GenServer.stop(pid)
+    lanes = for channel <- ["ws", "http"], tier <- ["light", "normal", "heavy"], do: {"#{channel}/#{tier}", limit}
+    {:ok, _} = Tollgate.start_link(name: Bench.Limiter, policy: [lanes: lanes], agents: 100_000)
+    :ok = Tollgate.exempt(Bench.Limiter, "dashboard")
+    :ok = Tollgate.set_override(Bench.Limiter, "someone", :normal, "1/second")
+    {reference, _} = Tollgate.Instance.find(Bench.Limiter)
+    reference
+  end
+
+  # Nanoseconds of CPU time a call, of all threads of the VM.
+  defp measure(check, processes, keys, calls) do
+    each = div(calls, processes)
+
+    workers =
+      for at <- 1..processes do
+        own = if keys == :own, do: ["agent-#{at}"], else: keys
+        agents = List.to_tuple(own)
+        spawn_monitor(fn -> receive(do: (:go -> loop(check, agents, tuple_size(agents), 0, each))) end)
+      end
+
+    before = cpu_us()
+    for {pid, _} <- workers, do: send(pid, :go)
+    for {_, monitor} <- workers, do: receive(do: ({:DOWN, ^monitor, _, _, :normal} -> :ok))
+    (cpu_us() - before) * 1_000 / (each * processes)
+  end
+
+  defp loop(_check, _agents, _size, _at, 0), do: :ok
+
+  defp loop(check, agents, size, at, left) do
+    check.(elem(agents, at))
+    # A step that visits all of them, far apart.
+    loop(check, agents, size, rem(at + 7_919, size), left - 1)
+  end
+
+  # In steps of a millisecond: a round takes some fifty of them.
+  defp cpu_us do
+    {milliseconds, _} = :erlang.statistics(:runtime)
+    milliseconds * 1_000
+  end
+
+  defp table(rows) do
+    lines =
+      for {name, _} <- limiters(:ample) do
+        cells = for {_, told} <- rows, do: "#{round(median(told[name]))} (#{round(Enum.min(told[name]))})"
+        "| #{name} | " <> Enum.join(cells, " | ") <> " |\n"
+      end
+
+    titles = "| ns a call | " <> Enum.map_join(rows, " | ", &elem(&1, 0)) <> " |\n"
+    Enum.join([titles, "|---|" <> String.duplicate("---:|", length(rows)) <> "\n" | lines])
+  end
+
+  defp median(values), do: values |> Enum.sort() |> Enum.at(div(length(values), 2))
+
+  # Fresh buckets of 10, met by 8 processes at once. Time may refill one token in six seconds, so none.
+  defp over_admission(trials) do
+    start("10/minute")
+    Bench.Reference.new({10_000, 10_000 / 60_000})
+
+    limiters = [
+      {"Tollgate.check/4", &Tollgate.check(Bench.Limiter, &1, :ws, :heavy)},
+      {"the reference on ETS", &Bench.Reference.check(&1, :ws, :heavy)}
+    ]
+
+    Enum.map_join(limiters, fn {name, check} ->
+      admitted = for trial <- 1..trials, do: storm(check, "storm-#{trial}")
+      over = Enum.count(admitted, &(&1 > 10))
+
+      "- A storm of 8 processes on #{name}: #{over} of #{trials} fresh buckets of 10 admitted more, at worst " <>
+        "#{Enum.max(admitted)}.\n"
+    end)
+  end
+
+  defp storm(check, agent) do
+    gate = :atomics.new(1, [])
+
+    tasks =
+      for _ <- 1..8 do
+        Task.async(fn ->
+          await(gate)
+          Enum.count(1..50, fn _ -> match?({allowed, _} when allowed in [:allow, :warn], check.(agent)) end)
+        end)
+      end
+
+    :atomics.put(gate, 1, 1)
+    tasks |> Task.await_many(:infinity) |> Enum.sum()
+  end
+
+  defp await(gate), do: if(:atomics.get(gate, 1) == 0, do: await(gate))
+
+  defp bars(rows) do
+    at = fn title, name -> rows |> List.keyfind!(title, 0) |> elem(1) |> Map.fetch!(name) end
+    ours = &median(at.(&1, "Tollgate.check/4"))
+    {one, many} = {"1 process, 1 agent, allow", "8 processes, 1 agent"}
+    apart = median(at.(one, "the reference on ETS")) / ours.(one)
+    contended = Enum.min(at.(many, "the reference on ETS")) / ours.(many)
+    growth = ours.(many) / ours.(one)
+
+    bars = [
+      {"One process, one agent: the reference costs #{ratio(apart)} times as much; at least 3", apart >= 3},
+      {"8 processes, one agent: the reference's best round costs #{ratio(contended)} times as much; at least 6",
+       contended >= 6},
+      {"8 processes, one agent: #{ratio(growth)} times one process; at most 1.3", growth <= 1.3}
+    ]
+
+    against =
+      Enum.map_join(rows, "; ", fn {title, told} ->
+        "#{ratio(median(told["Tollgate.check/4"]) / median(told["fixed window on update_counter"]))} (#{title})"
+      end)
+
+    lines = for {text, met} <- bars, do: "- #{text}: #{if met, do: "met", else: "MISSED"}.\n"
+    {Enum.join(lines) <> "- Times the fixed window: #{against}.\n", Enum.all?(bars, &elem(&1, 1))}
+  end
+
+  defp ratio(value), do: :erlang.float_to_binary(value / 1, decimals: 2)
+end
+
+Bench.run()
