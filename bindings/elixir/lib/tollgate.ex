@@ -98,7 +98,7 @@ defmodule Tollgate do
   """
   @spec check(agent, channel, tier) :: verdict
   def check(agent, channel, tier) do
-    case :persistent_term.get({Tollgate, Tollgate}, nil) do
+    case :persistent_term.get(Tollgate, nil) do
       {reference, nil, _} -> Native.check(reference, agent, channel, tier)
       found -> report(found, Tollgate, agent, channel, tier)
     end
@@ -115,7 +115,7 @@ defmodule Tollgate do
   def check(agent, channel, tier, options) when is_list(options), do: check(Tollgate, agent, channel, tier, options)
 
   def check(instance, agent, channel, tier) do
-    case :persistent_term.get({Tollgate, instance}, nil) do
+    case :persistent_term.get(instance, nil) do
       {reference, nil, _} -> Native.check(reference, agent, channel, tier)
       found -> report(found, instance, agent, channel, tier)
     end

@@ -152,7 +152,7 @@ defmodule Tollgate.CrashTest do
 
     Task.await_many(checks, :infinity)
     {:deny, _} = Tollgate.check("agent-7", :ws, :heavy)
-    :persistent_term.erase({Tollgate, Tollgate})
+    :persistent_term.erase(Tollgate)
     for process <- Process.list(), do: :erlang.garbage_collect(process)
     """)
   end

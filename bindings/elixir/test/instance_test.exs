@@ -82,6 +82,14 @@ defmodule Tollgate.InstanceTest do
     assert_raise ArgumentError, fn -> Tollgate.check(:never, "a", :ws, :light) end
   end
 
+  test "a name under which somebody else keeps something is refused" do
+    Process.flag(:trap_exit, true)
+    :persistent_term.put(__MODULE__.Theirs, :theirs)
+    assert {:error, %ArgumentError{message: message}} = Tollgate.start_link(name: __MODULE__.Theirs)
+    assert message =~ "choose another name"
+    assert :persistent_term.get(__MODULE__.Theirs) == :theirs
+  end
+
   test "idle agents are swept by and by" do
     name = start(sweep_every_ms: 1, sweep_idle_ms: 60_000)
     Tollgate.check(name, "agent-7", :ws, :light)
@@ -120,11 +128,11 @@ defmodule Tollgate.InstanceTest do
   end
 
   defp stop_child(name, owner) do
-    entry = :persistent_term.get({Tollgate, name})
+    entry = :persistent_term.get(name)
     stop_supervised!({Tollgate, name})
     refute Process.alive?(owner)
     # What a killed owner leaves behind.
-    :persistent_term.put({Tollgate, name}, entry)
+    :persistent_term.put(name, entry)
     :ok
   end
 end

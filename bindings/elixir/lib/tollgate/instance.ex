@@ -2,6 +2,8 @@ defmodule Tollgate.Instance do
   @moduledoc false
   # The process that owns an instance. Checks do not go through it: they find
   # the limiter by the instance's name in `:persistent_term`, and call the NIF.
+  # The name alone is the key, since a tuple costs a check a sixth more; `init`
+  # makes sure that it is nobody else's.
   # What an operator changes does go through it, so that the file of the store
   # and the limiter always say the same.
   #
@@ -34,7 +36,7 @@ defmodule Tollgate.Instance do
   # What a check finds.
   @spec find(atom) :: {reference, tuple | nil}
   def find(name) do
-    case :persistent_term.get({Tollgate, name}, nil) do
+    case :persistent_term.get(name, nil) do
       {reference, reporter, _options} -> {reference, reporter}
       nil -> raise ArgumentError, not_started(name)
     end
@@ -139,7 +141,7 @@ defmodule Tollgate.Instance do
       load(state)
       # Only now does anybody find it: what was decided is in force before the first check.
       reporter = Telemetry.reporter(options.telemetry, options.telemetry_prefix)
-      :persistent_term.put({Tollgate, options.name}, {reference, reporter, options})
+      :persistent_term.put(options.name, {reference, reporter, options})
       {:ok, sweep_later(state)}
     else
       {:error, message} -> {:stop, ArgumentError.exception(message)}
@@ -150,15 +152,19 @@ defmodule Tollgate.Instance do
 
   # What a crashed owner has left behind. A reference from before the NIF was
   # purged and loaded again is not one any more.
-  defp take_over(options) do
-    with {reference, _reporter, ^options} <- :persistent_term.get({Tollgate, options.name}, nil) do
-      Native.now(reference)
-      reference
-    else
-      _ -> nil
+  defp take_over(%{name: name} = options) do
+    case :persistent_term.get(name, nil) do
+      {reference, _reporter, ^options} -> if living?(reference), do: reference
+      {_reference, _reporter, %{name: ^name}} -> nil
+      nil -> nil
+      _ -> raise ArgumentError, "somebody else keeps a :persistent_term under #{inspect(name)}: choose another name"
     end
+  end
+
+  defp living?(reference) do
+    is_integer(Native.now(reference))
   rescue
-    ArgumentError -> nil
+    ArgumentError -> false
   end
 
   defp new(options) do
@@ -286,7 +292,7 @@ defmodule Tollgate.Instance do
     Store.close(state.store)
 
     if reason in [:normal, :shutdown] or match?({:shutdown, _}, reason) do
-      :persistent_term.erase({Tollgate, state.options.name})
+      :persistent_term.erase(state.options.name)
     end
   end
 end
