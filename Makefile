@@ -129,8 +129,10 @@ elixir: ## Builds and tests the Elixir package
 	@$(STAGE) "Elixir, format" sh -c '$(MIX) format --check-formatted'
 	@$(STAGE) "Elixir, test" sh -c '$(MIX) test'
 
-elixir-long: ## Runs the long forms of the tests of the Elixir package
+elixir-long: ## Runs the long forms of the tests of the Elixir package, and checks its types
 	@$(STAGE) "Elixir, long" sh -c '$(MIX) test --only long'
+	@$(STAGE) "Elixir, build" sh -c '$(MIX) compile'
+	@$(STAGE) "Elixir, types" bindings/elixir/check-types $(abspath $(TARGET))/elixir/dialyzer.plt
 
 # Schedulers that wait busily would be counted as work.
 elixir-bench: ## Measures the Elixir package; writes bindings/elixir/README.md (QUICK=1: a short look, writes nothing)
