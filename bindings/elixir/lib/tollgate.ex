@@ -254,14 +254,28 @@ defmodule Tollgate do
     Events.send(instance, :change, %{what: :reset, agent: agent})
   end
 
-  @doc "Fills one lane of the agent."
+  @doc """
+  Fills one lane of the agent.
+
+      iex> Tollgate.check("agent-7", :ws, :light, cost: 100)
+      iex> Tollgate.reset("agent-7", :ws, :light)
+      :ok
+      iex> Tollgate.status("agent-7", :ws, :light).remaining
+      120
+  """
   @spec reset(instance, agent, channel, tier) :: :ok
   def reset(instance \\ Tollgate, agent, channel, tier) do
     {reference, _} = Instance.find(instance)
     Native.reset_lane(reference, agent, {channel, tier})
   end
 
-  @doc "Forgets the agent, and says whether anything was known of it."
+  @doc """
+  Forgets the agent, and says whether anything was known of it.
+
+      iex> Tollgate.check("agent-7", :ws, :light)
+      iex> {Tollgate.forget("agent-7"), Tollgate.forget("agent-7")}
+      {true, false}
+  """
   @spec forget(instance, agent) :: boolean
   def forget(instance \\ Tollgate, agent) do
     {reference, _} = Instance.find(instance)
@@ -389,7 +403,15 @@ defmodule Tollgate do
     agents |> parts() |> Enum.flat_map(&Native.assignable(reference, &1))
   end
 
-  @doc "Forgives the agent all violations."
+  @doc """
+  Forgives the agent all violations.
+
+      iex> Tollgate.record_violation("agent-7")
+      iex> Tollgate.reset_violations("agent-7")
+      :ok
+      iex> Tollgate.rate_limited?("agent-7")
+      false
+  """
   @spec reset_violations(instance, agent) :: :ok
   def reset_violations(instance \\ Tollgate, agent) do
     {reference, _} = Instance.find(instance)
@@ -425,7 +447,12 @@ defmodule Tollgate do
   @spec exempt(instance, agent) :: :ok | {:error, Tollgate.Error.t()}
   def exempt(instance \\ Tollgate, agent), do: Instance.control(instance, {:agent, agent, {:exempt, true}})
 
-  @doc "Limits the agent again, by its overrides and its plan."
+  @doc """
+  Limits the agent again, by its overrides and its plan.
+
+      iex> Tollgate.unexempt("agent-7")
+      :ok
+  """
   @spec unexempt(instance, agent) :: :ok | {:error, Tollgate.Error.t()}
   def unexempt(instance \\ Tollgate, agent), do: Instance.control(instance, {:agent, agent, {:exempt, false}})
 
@@ -472,7 +499,16 @@ defmodule Tollgate do
     Instance.control(instance, {:agent, agent, {:override, lane_name(lane_or_tier), limit}})
   end
 
-  @doc "Takes the agent's own limit for a lane or tier away."
+  @doc """
+  Takes the agent's own limit for a lane or tier away.
+
+      iex> Tollgate.set_override("agent-7", :heavy, "100/minute")
+      iex> Tollgate.remove_override("agent-7", "ws/heavy")
+      iex> {Tollgate.capacity("agent-7", :ws, :heavy), Tollgate.capacity("agent-7", :http, :heavy)}
+      {10, 100}
+      iex> Tollgate.remove_overrides("agent-7")
+      :ok
+  """
   @spec remove_override(instance, agent, lane_or_tier) :: :ok | {:error, Tollgate.Error.t()}
   def remove_override(instance \\ Tollgate, agent, lane_or_tier) do
     Instance.control(instance, {:agent, agent, {:no_override, lane_name(lane_or_tier)}})
@@ -483,7 +519,16 @@ defmodule Tollgate do
   def remove_overrides(instance \\ Tollgate, agent),
     do: Instance.control(instance, {:agent, agent, {:no_override, nil}})
 
-  @doc "Assigns the agent to a plan of the policy; `nil` takes its plan away."
+  @doc """
+  Assigns the agent to a plan of the policy; `nil` takes its plan away.
+
+      iex> Tollgate.assign("agent-7", :unauthenticated)
+      iex> Tollgate.check("agent-7", :http, :heavy)
+      {:allow, 4}
+      iex> Tollgate.assign("agent-7", nil)
+      iex> Tollgate.check("agent-7", :http, :heavy)
+      {:allow, 9}
+  """
   @spec assign(instance, agent, String.t() | atom) :: :ok | {:error, Tollgate.Error.t()}
   def assign(instance \\ Tollgate, agent, plan) do
     Instance.control(instance, {:agent, agent, {:assign, plan_name(plan)}})
@@ -501,7 +546,12 @@ defmodule Tollgate do
     to_assignment(Native.assignment(reference, agent))
   end
 
-  @doc "Every agent about which something was decided."
+  @doc """
+  Every agent about which something was decided.
+
+      iex> Tollgate.assignments()
+      %{"dashboard" => %{plan: nil, overrides: %{}, exempt: true}}
+  """
   @spec assignments(instance) :: %{agent => assignment}
   def assignments(instance \\ Tollgate) do
     {reference, _} = Instance.find(instance)
@@ -524,6 +574,12 @@ defmodule Tollgate do
   Puts another policy in force: other numbers for the same lanes, and perhaps more plans. Assignments stay.
 
   It holds until the instance is stopped: the next start takes the policy of its options.
+
+      iex> Tollgate.start_link(name: Changed, policy: [lanes: [{"api/read", "10/minute"}]])
+      iex> Tollgate.replace_policy(Changed, lanes: [{"api/read", "20/minute"}])
+      :ok
+      iex> Tollgate.capacity(Changed, "agent-7", :api, :read)
+      20
   """
   @spec replace_policy(instance, Tollgate.Policy.t()) :: :ok | {:error, Tollgate.Error.t()}
   def replace_policy(instance \\ Tollgate, policy), do: Instance.control(instance, {:policy, policy})

@@ -26,13 +26,13 @@ defmodule Tollgate.Socket do
   An agent that has not identified itself is `nil`: nobody is known who could be limited, so its `identify` goes through,
   and whatever else it sends is for the caller to refuse.
 
-      iex> Tollgate.Socket.message("agent-7", "ping")
+      iex> Tollgate.Socket.message("agent-3", "ping")
       :allow
-      iex> for _ <- 1..8, do: Tollgate.Socket.message("agent-7", "identify")
-      iex> Tollgate.Socket.message("agent-7", "identify")
+      iex> for _ <- 1..8, do: Tollgate.Socket.message("agent-3", "identify")
+      iex> Tollgate.Socket.message("agent-3", "identify")
       {:warn, ~s({"type":"rate_limit_warning","tier":"heavy","remaining":1,"capacity":10})}
-      iex> Tollgate.Socket.message("agent-7", "identify")
-      iex> Tollgate.Socket.message("agent-7", "identify")
+      iex> Tollgate.Socket.message("agent-3", "identify")
+      iex> Tollgate.Socket.message("agent-3", "identify")
       {:deny, ~s({"type":"rate_limited","retry_after_ms":6000,"tier":"heavy"})}
       iex> Tollgate.Socket.message(nil, "identify")
       :allow
