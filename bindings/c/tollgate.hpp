@@ -12,11 +12,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tollgate {
@@ -64,6 +66,33 @@ inline void require(tollgate_status status)
         throw error(status);
 }
 
+/* Of a call that tells its failure in words. */
+template <class Call> void require_told(Call call)
+{
+    tollgate_error told = {};
+    told.struct_size = sizeof told;
+    const tollgate_status status = call(&told);
+    if (status != TOLLGATE_STATUS_OK && told.message[0] != '\0')
+        throw error(told);
+    require(status);
+}
+
+/* What a function fills in through its last argument: a number, a flag, or a struct that knows its size. */
+template <class T, class Ask> T value(Ask ask)
+{
+    T value = {};
+    require(ask(&value));
+    return value;
+}
+
+template <class T, class Ask> T tagged(Ask ask)
+{
+    T value = {};
+    value.struct_size = sizeof value;
+    require(ask(&value));
+    return value;
+}
+
 /* Negative spans are none. */
 inline std::uint64_t nanoseconds(span time) noexcept
 {
@@ -76,6 +105,11 @@ inline span to_span(std::uint64_t nanoseconds) noexcept
     return span(static_cast<span::rep>(nanoseconds < most ? nanoseconds : most));
 }
 
+inline std::optional<instant> instant_unless_never(std::uint64_t nanoseconds) noexcept
+{
+    return nanoseconds == TOLLGATE_NEVER ? std::nullopt : std::optional<instant>(nanoseconds);
+}
+
 inline std::optional<span> unless_never(std::uint64_t nanoseconds) noexcept
 {
     return nanoseconds == TOLLGATE_NEVER ? std::nullopt : std::optional<span>(to_span(nanoseconds));
@@ -86,6 +120,9 @@ struct freed {
     void operator()(tollgate_policy *handle) const noexcept { tollgate_policy_free(handle); }
     void operator()(tollgate_policy_builder *handle) const noexcept { tollgate_policy_builder_free(handle); }
     void operator()(tollgate_limiter *handle) const noexcept { tollgate_limiter_free(handle); }
+    void operator()(tollgate_assignment *handle) const noexcept { tollgate_assignment_free(handle); }
+    void operator()(tollgate_assignments *handle) const noexcept { tollgate_assignments_free(handle); }
+    void operator()(tollgate_unknown_actions *handle) const noexcept { tollgate_unknown_actions_free(handle); }
 };
 
 template <class T> using owner = std::unique_ptr<T, freed>;
@@ -152,10 +189,129 @@ private:
     detail::owner<tollgate_clock> handle_;
 };
 
-/* Named lanes, each with its limit. */
+/* The lane that pays for an action. */
+struct action_lane {
+    std::uint32_t lane;
+    bool known;
+    bool first_seen;
+};
+
+/* The names of the ready-made policies. */
+inline std::vector<std::string_view> presets()
+{
+    std::vector<std::string_view> names;
+    while (const char *name = tollgate_preset_name(names.size()))
+        names.emplace_back(name);
+    return names;
+}
+
+/* The rules of conduct as they are by default, to be changed and given to a builder. */
+inline tollgate_conduct_rules conduct_rules() noexcept
+{
+    tollgate_conduct_rules rules = {};
+    rules.struct_size = sizeof rules;
+    return rules;
+}
+
+/* Named lanes, each with its limit; plans, actions and rules of conduct. */
 class policy {
 public:
     class builder;
+
+    /* The ready-made policy of this name. */
+    static policy preset(std::string_view name)
+    {
+        return made([&](auto... to) { return tollgate_policy_preset(name.data(), name.size(), to...); });
+    }
+
+    /* Needs TOLLGATE_FEATURE_CONFIG, like to_toml. The error says in which line and column. */
+    static policy from_toml(std::string_view toml)
+    {
+        return made([&](auto... to) { return tollgate_policy_from_toml(toml.data(), toml.size(), to...); });
+    }
+
+    std::string to_toml() const
+    {
+        return detail::text([&](auto... to) { return tollgate_policy_to_toml(handle_.get(), to...); });
+    }
+
+    std::vector<std::uint32_t> lanes_of(std::string_view lane_or_tier) const
+    {
+        std::vector<std::uint32_t> lanes(TOLLGATE_LANES_MAX);
+        std::size_t count = 0;
+        detail::require(tollgate_policy_lanes_of(handle_.get(), lane_or_tier.data(), lane_or_tier.size(), lanes.data(),
+                                                 lanes.size(), &count));
+        lanes.resize(count);
+        return lanes;
+    }
+
+    std::uint32_t plan(std::string_view name) const
+    {
+        return detail::value<std::uint32_t>(
+            [&](auto out) { return tollgate_policy_plan(handle_.get(), name.data(), name.size(), out); });
+    }
+
+    std::uint32_t plan_count() const
+    {
+        return detail::value<std::uint32_t>([&](auto out) { return tollgate_policy_plan_count(handle_.get(), out); });
+    }
+
+    std::string plan_name(std::uint32_t plan) const
+    {
+        return detail::text([&](auto... to) { return tollgate_policy_plan_name(handle_.get(), plan, to...); });
+    }
+
+    std::string plan_limit(std::uint32_t plan, std::uint32_t lane) const
+    {
+        return detail::text([&](auto... to) { return tollgate_policy_plan_limit(handle_.get(), plan, lane, to...); });
+    }
+
+    std::uint64_t capacity(std::uint32_t plan, std::uint32_t lane) const
+    {
+        return detail::value<std::uint64_t>(
+            [&](auto out) { return tollgate_policy_capacity(handle_.get(), plan, lane, out); });
+    }
+
+    tollgate_on_change on_change() const
+    {
+        tollgate_on_change on_change = TOLLGATE_ON_CHANGE_KEEP_DEBT;
+        detail::require(tollgate_policy_on_change(handle_.get(), &on_change));
+        return on_change;
+    }
+
+    tollgate_conduct_rules conduct() const
+    {
+        return detail::tagged<tollgate_conduct_rules>(
+            [&](auto out) { return tollgate_policy_conduct(handle_.get(), out); });
+    }
+
+    /* Every action that the policy names, with its lane. */
+    std::vector<std::pair<std::string, std::uint32_t>> actions() const
+    {
+        const auto count =
+            detail::value<std::size_t>([&](auto out) { return tollgate_policy_action_count(handle_.get(), out); });
+        std::vector<std::pair<std::string, std::uint32_t>> actions;
+        for (std::size_t i = 0; i < count; i++)
+            actions.emplace_back(
+                detail::text([&](auto... to) { return tollgate_policy_action_name(handle_.get(), i, to...); }),
+                detail::value<std::uint32_t>(
+                    [&](auto out) { return tollgate_policy_action_lane(handle_.get(), i, out); }));
+        return actions;
+    }
+
+    std::string unknown_actions_tier() const
+    {
+        return detail::text([&](auto... to) { return tollgate_policy_unknown_actions_tier(handle_.get(), to...); });
+    }
+
+    action_lane lane_for(std::string_view channel, std::string_view action) const
+    {
+        const auto lane = detail::tagged<tollgate_action_lane>([&](auto out) {
+            return tollgate_policy_lane_for(handle_.get(), channel.data(), channel.size(), action.data(), action.size(),
+                                            out);
+        });
+        return {lane.lane, lane.known != 0, lane.first_seen != 0};
+    }
 
     std::uint32_t lane(std::string_view name) const
     {
@@ -192,6 +348,14 @@ public:
 
 private:
     friend class limiter;
+
+    template <class Make> static policy made(Make make)
+    {
+        tollgate_policy *made = nullptr;
+        detail::require_told([&](tollgate_error *told) { return make(&made, told); });
+        return policy(detail::owner<tollgate_policy>(made));
+    }
+
     explicit policy(detail::owner<tollgate_policy> handle) noexcept : handle_(std::move(handle)) {}
 
     detail::owner<tollgate_policy> handle_;
@@ -216,6 +380,54 @@ public:
         return *this;
     }
 
+    /* A plan in which every lane has its own limit, until plan_lane says otherwise. */
+    builder &plan(std::string_view name)
+    {
+        detail::require(tollgate_policy_builder_plan(handle_.get(), name.data(), name.size()));
+        return *this;
+    }
+
+    builder &plan_lane(std::string_view plan, std::string_view lane, std::string_view limit)
+    {
+        detail::require(tollgate_policy_builder_plan_lane(handle_.get(), plan.data(), plan.size(), lane.data(),
+                                                          lane.size(), limit.data(), limit.size()));
+        return *this;
+    }
+
+    builder &plan_lane(std::string_view plan, std::string_view lane, std::uint64_t tokens, span per,
+                       std::uint64_t capacity)
+    {
+        detail::require(tollgate_policy_builder_plan_lane_bucket(handle_.get(), plan.data(), plan.size(), lane.data(),
+                                                                 lane.size(), tokens, detail::nanoseconds(per),
+                                                                 capacity));
+        return *this;
+    }
+
+    builder &action(std::string_view channel, std::string_view tier, std::string_view action)
+    {
+        detail::require(tollgate_policy_builder_action(handle_.get(), channel.data(), channel.size(), tier.data(),
+                                                       tier.size(), action.data(), action.size()));
+        return *this;
+    }
+
+    builder &unknown_actions_to(std::string_view tier)
+    {
+        detail::require(tollgate_policy_builder_unknown_actions_to(handle_.get(), tier.data(), tier.size()));
+        return *this;
+    }
+
+    builder &conduct(const tollgate_conduct_rules &rules)
+    {
+        detail::require(tollgate_policy_builder_conduct(handle_.get(), &rules));
+        return *this;
+    }
+
+    builder &on_change(tollgate_on_change on_change)
+    {
+        detail::require(tollgate_policy_builder_on_change(handle_.get(), on_change));
+        return *this;
+    }
+
     builder &warn_below_percent(std::uint32_t percent)
     {
         detail::require(tollgate_policy_builder_warn_below_percent(handle_.get(), percent));
@@ -224,14 +436,7 @@ public:
 
     policy build() const
     {
-        tollgate_error told = {};
-        told.struct_size = sizeof told;
-        tollgate_policy *made = nullptr;
-        const tollgate_status status = tollgate_policy_builder_build(handle_.get(), &made, &told);
-        if (status == TOLLGATE_STATUS_INVALID_POLICY)
-            throw error(told);
-        detail::require(status);
-        return policy(detail::owner<tollgate_policy>(made));
+        return policy::made([&](auto... to) { return tollgate_policy_builder_build(handle_.get(), to...); });
     }
 
 private:
@@ -261,9 +466,108 @@ private:
     tollgate_verdict raw_;
 };
 
+/* The answer to a check that counts violations. */
+class [[nodiscard]] admission {
+public:
+    tollgate_decision decision() const noexcept { return raw_.decision; }
+    bool allowed() const noexcept { return raw_.decision != TOLLGATE_DECISION_DENY; }
+    explicit operator bool() const noexcept { return allowed(); }
+    std::uint64_t remaining() const noexcept { return tollgate_admission_remaining(&raw_); }
+    std::uint64_t capacity() const noexcept { return raw_.capacity; }
+    span full_in() const noexcept { return detail::to_span(raw_.full_in_ns); }
+
+    /* How long to wait; nothing if it was allowed, or if no wait helps. */
+    std::optional<span> retry_after() const noexcept
+    {
+        return allowed() ? std::nullopt : detail::unless_never(raw_.retry_after_ns);
+    }
+
+    /* The wait of the lane by itself. */
+    std::optional<span> lane_retry_after() const noexcept
+    {
+        return allowed() ? std::nullopt : detail::unless_never(raw_.lane_retry_after_ns);
+    }
+
+    /* Of a denial: the violation that it was. */
+    std::uint32_t consecutive() const noexcept { return raw_.consecutive; }
+    span wait() const noexcept { return detail::to_span(raw_.wait_ns); }
+    span step() const noexcept { return detail::to_span(raw_.step_ns); }
+    bool sustained_abuse() const noexcept { return raw_.sustained_abuse != 0; }
+
+private:
+    friend class limiter;
+    explicit admission(const tollgate_admission &raw) noexcept : raw_(raw) {}
+
+    tollgate_admission raw_;
+};
+
+/* A violation as it was recorded. */
+struct violation {
+    std::uint32_t consecutive;
+    span wait;
+    span step;
+    bool sustained_abuse;
+};
+
+/* An agent's conduct as it stands. */
+struct conduct {
+    std::uint32_t violations;
+    std::uint32_t consecutive;
+    std::optional<instant> window_start;
+    std::optional<instant> last_violation;
+    span wait;
+};
+
+/* What an operator has decided about one agent. Limits are texts, by lane. */
+struct assignment {
+    std::optional<std::string> plan;
+    std::map<std::string, std::string> overrides;
+    bool exempt = false;
+};
+
+/* The unknown actions that a limiter has met; names are channel and action. */
+struct unknown_actions {
+    std::uint64_t total;
+    std::uint64_t not_listed;
+    std::vector<std::pair<std::string, std::string>> names;
+};
+
+namespace detail {
+
+inline assignment read(const tollgate_assignment *from)
+{
+    assignment read;
+    auto plan = text([&](auto... to) { return tollgate_assignment_plan(from, to...); });
+    if (!plan.empty())
+        read.plan = std::move(plan);
+    const auto count = value<std::size_t>([&](auto out) { return tollgate_assignment_override_count(from, out); });
+    for (std::size_t i = 0; i < count; i++)
+        read.overrides[text([&](auto... to) { return tollgate_assignment_override_lane(from, i, to...); })] =
+            text([&](auto... to) { return tollgate_assignment_override_limit(from, i, to...); });
+    read.exempt = value<bool>([&](auto out) { return tollgate_assignment_exempt(from, out); });
+    return read;
+}
+
+inline owner<tollgate_assignment> write(const assignment &from)
+{
+    auto written = take<tollgate_assignment>(tollgate_assignment_new);
+    if (from.plan)
+        require(tollgate_assignment_set_plan(written.get(), from.plan->data(), from.plan->size()));
+    for (const auto &[lane, limit] : from.overrides)
+        require_told([&, &lane = lane, &limit = limit](auto told) {
+            return tollgate_assignment_set_override(written.get(), lane.data(), lane.size(), limit.data(), limit.size(),
+                                                    told);
+        });
+    require(tollgate_assignment_set_exempt(written.get(), from.exempt));
+    return written;
+}
+
+} // namespace detail
+
 /* A lane of an agent as it stands. */
 class lane_status {
 public:
+    bool exempt() const noexcept { return raw_.exempt != 0; }
     std::uint64_t remaining() const noexcept { return raw_.remaining; }
     std::uint64_t capacity() const noexcept { return raw_.capacity; }
     std::optional<span> next_in() const noexcept { return detail::unless_never(raw_.next_in_ns); }
@@ -314,6 +618,40 @@ public:
         return lane;
     }
 
+    std::uint32_t plan(std::string_view name) const
+    {
+        return detail::value<std::uint32_t>(
+            [&](auto out) { return tollgate_limiter_plan(handle_.get(), name.data(), name.size(), out); });
+    }
+
+    /* The lane that pays for an action; an unknown one is counted. */
+    action_lane lane_for(std::string_view channel, std::string_view action)
+    {
+        const auto lane = detail::tagged<tollgate_action_lane>([&](auto out) {
+            return tollgate_limiter_lane_for(handle_.get(), channel.data(), channel.size(), action.data(),
+                                             action.size(), out);
+        });
+        return {lane.lane, lane.known != 0, lane.first_seen != 0};
+    }
+
+    tollgate::unknown_actions unknown_actions() const
+    {
+        const auto seen = detail::take<tollgate_unknown_actions>(
+            [&](auto out) { return tollgate_limiter_unknown_actions(handle_.get(), out); });
+        tollgate::unknown_actions told = {
+            detail::value<std::uint64_t>([&](auto out) { return tollgate_unknown_actions_total(seen.get(), out); }),
+            detail::value<std::uint64_t>([&](auto out) { return tollgate_unknown_actions_not_listed(seen.get(), out); }),
+            {},
+        };
+        const auto count =
+            detail::value<std::size_t>([&](auto out) { return tollgate_unknown_actions_count(seen.get(), out); });
+        for (std::size_t i = 0; i < count; i++)
+            told.names.emplace_back(
+                detail::text([&](auto... to) { return tollgate_unknown_actions_channel(seen.get(), i, to...); }),
+                detail::text([&](auto... to) { return tollgate_unknown_actions_name(seen.get(), i, to...); }));
+        return told;
+    }
+
     tollgate::policy policy() const
     {
         return tollgate::policy(
@@ -356,6 +694,240 @@ public:
         return verdict;
     }
 
+    /* Under this plan, if the agent has no assignment of its own. */
+    verdict check_as(std::string_view id, std::uint32_t plan, std::uint32_t lane, std::uint64_t cost = 1)
+    {
+        verdict verdict;
+        detail::require(
+            tollgate_limiter_check_as(handle_.get(), id.data(), id.size(), plan, lane, cost, &verdict.raw_));
+        return verdict;
+    }
+
+    verdict check_as_at(std::string_view id, std::uint32_t plan, std::uint32_t lane, std::uint64_t cost, instant now)
+    {
+        verdict verdict;
+        detail::require(
+            tollgate_limiter_check_as_at(handle_.get(), id.data(), id.size(), plan, lane, cost, now, &verdict.raw_));
+        return verdict;
+    }
+
+    /* As check, and a denial is recorded as a violation. */
+    admission admit(std::string_view id, std::uint32_t lane, std::uint64_t cost = 1)
+    {
+        return admission(detail::tagged<tollgate_admission>([&](auto out) {
+            return tollgate_limiter_admit(handle_.get(), id.data(), id.size(), lane, cost, out);
+        }));
+    }
+
+    admission admit_at(std::string_view id, std::uint32_t lane, std::uint64_t cost, instant now)
+    {
+        return admission(detail::tagged<tollgate_admission>([&](auto out) {
+            return tollgate_limiter_admit_at(handle_.get(), id.data(), id.size(), lane, cost, now, out);
+        }));
+    }
+
+    admission admit_as(std::string_view id, std::uint32_t plan, std::uint32_t lane, std::uint64_t cost = 1)
+    {
+        return admission(detail::tagged<tollgate_admission>([&](auto out) {
+            return tollgate_limiter_admit_as(handle_.get(), id.data(), id.size(), plan, lane, cost, out);
+        }));
+    }
+
+    admission admit_as_at(std::string_view id, std::uint32_t plan, std::uint32_t lane, std::uint64_t cost, instant now)
+    {
+        return admission(detail::tagged<tollgate_admission>([&](auto out) {
+            return tollgate_limiter_admit_as_at(handle_.get(), id.data(), id.size(), plan, lane, cost, now, out);
+        }));
+    }
+
+    tollgate::violation record_violation(std::string_view id)
+    {
+        return told(detail::tagged<tollgate_violation>([&](auto out) {
+            return tollgate_limiter_record_violation(handle_.get(), id.data(), id.size(), out);
+        }));
+    }
+
+    tollgate::violation record_violation_at(std::string_view id, instant now)
+    {
+        return told(detail::tagged<tollgate_violation>([&](auto out) {
+            return tollgate_limiter_record_violation_at(handle_.get(), id.data(), id.size(), now, out);
+        }));
+    }
+
+    tollgate::conduct violations(std::string_view id) const
+    {
+        return told(detail::tagged<tollgate_conduct>(
+            [&](auto out) { return tollgate_limiter_violations(handle_.get(), id.data(), id.size(), out); }));
+    }
+
+    tollgate::conduct violations_at(std::string_view id, instant now) const
+    {
+        return told(detail::tagged<tollgate_conduct>(
+            [&](auto out) { return tollgate_limiter_violations_at(handle_.get(), id.data(), id.size(), now, out); }));
+    }
+
+    /* Whether a scheduler should give the agent no new work. */
+    bool rate_limited(std::string_view id) const
+    {
+        return detail::value<bool>(
+            [&](auto out) { return tollgate_limiter_rate_limited(handle_.get(), id.data(), id.size(), out); });
+    }
+
+    bool rate_limited_at(std::string_view id, instant now) const
+    {
+        return detail::value<bool>(
+            [&](auto out) { return tollgate_limiter_rate_limited_at(handle_.get(), id.data(), id.size(), now, out); });
+    }
+
+    /* Those of the agents that may be given new work, in the same order. */
+    std::vector<std::string_view> assignable(const std::vector<std::string_view> &ids) const
+    {
+        std::vector<tollgate_id> given;
+        for (const auto id : ids)
+            given.push_back({id.data(), id.size()});
+        const std::unique_ptr<bool[]> may(new bool[ids.size() + 1]);
+        if (!ids.empty())
+            detail::require(tollgate_limiter_assignable(handle_.get(), given.data(), given.size(), may.get()));
+        std::vector<std::string_view> assignable;
+        for (std::size_t i = 0; i < ids.size(); i++)
+            if (may[i])
+                assignable.push_back(ids[i]);
+        return assignable;
+    }
+
+    /* Whether there were violations that still mattered. */
+    bool reset_violations(std::string_view id)
+    {
+        return detail::value<bool>(
+            [&](auto out) { return tollgate_limiter_reset_violations(handle_.get(), id.data(), id.size(), out); });
+    }
+
+    void assign(std::string_view id, std::uint32_t plan)
+    {
+        detail::require_told(
+            [&](auto told) { return tollgate_limiter_assign(handle_.get(), id.data(), id.size(), plan, told); });
+    }
+
+    void unassign(std::string_view id)
+    {
+        detail::require_told(
+            [&](auto told) { return tollgate_limiter_unassign(handle_.get(), id.data(), id.size(), told); });
+    }
+
+    void set_override(std::string_view id, std::string_view lane_or_tier, std::string_view limit)
+    {
+        detail::require_told([&](auto told) {
+            return tollgate_limiter_set_override(handle_.get(), id.data(), id.size(), lane_or_tier.data(),
+                                                 lane_or_tier.size(), limit.data(), limit.size(), told);
+        });
+    }
+
+    void set_override(std::string_view id, std::string_view lane_or_tier, std::uint64_t tokens, span per,
+                      std::uint64_t capacity)
+    {
+        detail::require_told([&](auto told) {
+            return tollgate_limiter_set_override_bucket(handle_.get(), id.data(), id.size(), lane_or_tier.data(),
+                                                        lane_or_tier.size(), tokens, detail::nanoseconds(per), capacity,
+                                                        told);
+        });
+    }
+
+    void remove_override(std::string_view id, std::string_view lane_or_tier)
+    {
+        detail::require_told([&](auto told) {
+            return tollgate_limiter_remove_override(handle_.get(), id.data(), id.size(), lane_or_tier.data(),
+                                                    lane_or_tier.size(), told);
+        });
+    }
+
+    void remove_overrides(std::string_view id)
+    {
+        detail::require_told(
+            [&](auto told) { return tollgate_limiter_remove_overrides(handle_.get(), id.data(), id.size(), told); });
+    }
+
+    void exempt(std::string_view id)
+    {
+        detail::require_told(
+            [&](auto told) { return tollgate_limiter_exempt(handle_.get(), id.data(), id.size(), told); });
+    }
+
+    void unexempt(std::string_view id)
+    {
+        detail::require_told(
+            [&](auto told) { return tollgate_limiter_unexempt(handle_.get(), id.data(), id.size(), told); });
+    }
+
+    bool is_exempt(std::string_view id) const
+    {
+        return detail::value<bool>(
+            [&](auto out) { return tollgate_limiter_is_exempt(handle_.get(), id.data(), id.size(), out); });
+    }
+
+    /* The agent's limit for a lane as text; nothing if it is exempt. */
+    std::optional<std::string> limit_of(std::string_view id, std::uint32_t lane) const
+    {
+        auto limit = detail::text([&](auto... to) {
+            return tollgate_limiter_limit_of(handle_.get(), id.data(), id.size(), lane, to...);
+        });
+        return limit.empty() ? std::nullopt : std::optional<std::string>(std::move(limit));
+    }
+
+    tollgate::assignment assignment(std::string_view id) const
+    {
+        return detail::read(detail::take<tollgate_assignment>([&](auto out) {
+                                return tollgate_limiter_assignment(handle_.get(), id.data(), id.size(), out);
+                            }).get());
+    }
+
+    /* Every agent about which something was decided, in the order of the ids. */
+    std::vector<std::pair<std::string, tollgate::assignment>> assignments() const
+    {
+        const auto all = detail::take<tollgate_assignments>(
+            [&](auto out) { return tollgate_limiter_assignments(handle_.get(), out); });
+        const auto count =
+            detail::value<std::size_t>([&](auto out) { return tollgate_assignments_count(all.get(), out); });
+        std::vector<std::pair<std::string, tollgate::assignment>> read;
+        for (std::size_t i = 0; i < count; i++) {
+            char id[TOLLGATE_ID_BYTES_MAX];
+            std::size_t id_len = 0;
+            detail::require(tollgate_assignments_id(all.get(), i, id, sizeof id, &id_len));
+            const auto of = detail::take<tollgate_assignment>(
+                [&](auto out) { return tollgate_assignments_get(all.get(), i, out); });
+            read.emplace_back(std::string(id, id_len), detail::read(of.get()));
+        }
+        return read;
+    }
+
+    /* All at once, or none of them. */
+    void set_assignments(const std::vector<std::pair<std::string, tollgate::assignment>> &assignments)
+    {
+        const auto all = detail::take<tollgate_assignments>(tollgate_assignments_new);
+        for (const auto &[id, decided] : assignments)
+            detail::require(tollgate_assignments_add(all.get(), id.data(), id.size(), detail::write(decided).get()));
+        detail::require_told(
+            [&](auto told) { return tollgate_limiter_set_assignments(handle_.get(), all.get(), told); });
+    }
+
+    void replace_policy(const tollgate::policy &policy)
+    {
+        detail::require_told(
+            [&](auto told) { return tollgate_limiter_replace_policy(handle_.get(), policy.get(), told); });
+    }
+
+    /* Needs TOLLGATE_FEATURE_PERSIST, like reload_assignments. */
+    void keep_assignments_in(std::string_view path)
+    {
+        detail::require_told([&](auto told) {
+            return tollgate_limiter_keep_assignments_in(handle_.get(), path.data(), path.size(), told);
+        });
+    }
+
+    void reload_assignments()
+    {
+        detail::require_told([&](auto told) { return tollgate_limiter_reload_assignments(handle_.get(), told); });
+    }
+
     /* An answer for each request; see tollgate_answer. */
     std::vector<tollgate_answer> check_many(const std::vector<tollgate_request> &requests)
     {
@@ -382,6 +954,38 @@ public:
     {
         lane_status status;
         detail::require(tollgate_limiter_status_at(handle_.get(), id.data(), id.size(), lane, now, &status.raw_));
+        return status;
+    }
+
+    lane_status status_as(std::string_view id, std::uint32_t plan, std::uint32_t lane) const
+    {
+        lane_status status;
+        detail::require(tollgate_limiter_status_as(handle_.get(), id.data(), id.size(), plan, lane, &status.raw_));
+        return status;
+    }
+
+    lane_status status_as_at(std::string_view id, std::uint32_t plan, std::uint32_t lane, instant now) const
+    {
+        lane_status status;
+        detail::require(
+            tollgate_limiter_status_as_at(handle_.get(), id.data(), id.size(), plan, lane, now, &status.raw_));
+        return status;
+    }
+
+    lane_status refund_as(std::string_view id, std::uint32_t plan, std::uint32_t lane, std::uint64_t cost)
+    {
+        lane_status status;
+        detail::require(
+            tollgate_limiter_refund_as(handle_.get(), id.data(), id.size(), plan, lane, cost, &status.raw_));
+        return status;
+    }
+
+    lane_status refund_as_at(std::string_view id, std::uint32_t plan, std::uint32_t lane, std::uint64_t cost,
+                             instant now)
+    {
+        lane_status status;
+        detail::require(
+            tollgate_limiter_refund_as_at(handle_.get(), id.data(), id.size(), plan, lane, cost, now, &status.raw_));
         return status;
     }
 
@@ -450,6 +1054,17 @@ public:
     tollgate_limiter *get() noexcept { return handle_.get(); }
 
 private:
+    static tollgate::violation told(const tollgate_violation &raw) noexcept
+    {
+        return {raw.consecutive, detail::to_span(raw.wait_ns), detail::to_span(raw.step_ns), raw.sustained_abuse != 0};
+    }
+
+    static tollgate::conduct told(const tollgate_conduct &raw) noexcept
+    {
+        return {raw.violations, raw.consecutive, detail::instant_unless_never(raw.window_start_ns),
+                detail::instant_unless_never(raw.last_violation_ns), detail::to_span(raw.wait_ns)};
+    }
+
     explicit limiter(detail::owner<tollgate_limiter> handle) noexcept : handle_(std::move(handle)) {}
 
     detail::owner<tollgate_limiter> handle_;

@@ -119,8 +119,128 @@ static void the_limiter_of_the_process_is_shared()
     EXPECT(tollgate::limiter::process().check("a", 0).allowed());
 }
 
+static void plans_and_overrides_are_decided()
+{
+    auto clock = tollgate::clock::manual();
+    tollgate::options options;
+    options.agents = 100;
+    options.clock = &clock;
+    const auto policy = tollgate::policy::builder()
+                            .lane("ws/heavy", "10/minute")
+                            .lane("http/heavy", "20/minute")
+                            .plan("pro")
+                            .plan_lane("pro", "ws/heavy", "100/minute")
+                            .plan_lane("pro", "http/heavy", 200, 1min, 50)
+                            .action("ws", "heavy", "identify")
+                            .unknown_actions_to("heavy")
+                            .conduct(tollgate::conduct_rules())
+                            .on_change(TOLLGATE_ON_CHANGE_RESET)
+                            .build();
+    EXPECT_EQ(policy.plan_count(), 2);
+    EXPECT_EQ(policy.plan("pro"), 1);
+    EXPECT(policy.plan_name(1) == "pro" && policy.plan_limit(1, 1) == "200/minute burst 50");
+    EXPECT_EQ(policy.capacity(1, 0), 100);
+    EXPECT_EQ(policy.on_change(), TOLLGATE_ON_CHANGE_RESET);
+    EXPECT_EQ(policy.conduct().curve_steps, 5);
+    EXPECT(policy.lanes_of("heavy") == std::vector<std::uint32_t>({0, 1}));
+    EXPECT(policy.actions() == (std::vector<std::pair<std::string, std::uint32_t>>{{"identify", 0}}));
+    EXPECT(policy.unknown_actions_tier() == "heavy" && policy.lane_for("ws", "identify").known);
+
+    tollgate::limiter limiter(policy, options);
+    const auto pro = limiter.plan("pro");
+    EXPECT_EQ(limiter.check_as("a", pro, 0, 60).remaining(), 40);
+    EXPECT_EQ(limiter.check_as_at("a", pro, 0, 10, 0).remaining(), 30);
+    EXPECT_EQ(limiter.status_as("a", pro, 0).remaining(), limiter.status_as_at("a", pro, 0, 0).remaining());
+    EXPECT_EQ(limiter.refund_as("a", pro, 0, 5).remaining(), 35);
+    EXPECT_EQ(limiter.refund_as_at("a", pro, 0, 5, 0).remaining(), 40);
+    limiter.assign("a", pro);
+    limiter.set_override("a", "heavy", "7/minute");
+    limiter.set_override("a", "ws/heavy", 8, 1min, 8);
+    EXPECT(limiter.limit_of("a", 0) == "8/minute" && limiter.limit_of("a", 1) == "7/minute");
+    limiter.remove_override("a", "ws/heavy");
+    EXPECT(limiter.assignment("a").overrides.size() == 1 && limiter.assignment("a").plan == "pro");
+    limiter.exempt("a");
+    EXPECT(limiter.is_exempt("a") && limiter.status("a", 0).exempt() && !limiter.limit_of("a", 0));
+    limiter.unexempt("a");
+    limiter.remove_overrides("a");
+    limiter.unassign("a");
+    EXPECT(limiter.assignments().empty());
+
+    tollgate::assignment decided;
+    decided.plan = "pro";
+    decided.overrides["http/heavy"] = "5/minute";
+    decided.exempt = true;
+    limiter.set_assignments({{std::string("b\0", 2), decided}});
+    const auto all = limiter.assignments();
+    EXPECT(all.size() == 1 && all[0].first == std::string("b\0", 2) && all[0].second.exempt);
+    EXPECT(all[0].second.plan == "pro" && all[0].second.overrides == decided.overrides);
+    limiter.replace_policy(policy);
+    EXPECT(limiter.lane_for("ws", "dance").first_seen);
+    const auto unknown = limiter.unknown_actions();
+    EXPECT(unknown.total == 1 && unknown.not_listed == 0 && unknown.names[0].second == "dance");
+
+    try {
+        limiter.set_override("a", "huge", "1/s");
+        EXPECT(!"thrown");
+    } catch (const tollgate::error &error) {
+        EXPECT_EQ(error.status(), TOLLGATE_STATUS_UNKNOWN_LANE);
+        EXPECT(std::string_view(error.what()).find("the lanes are ws/heavy, http/heavy") != std::string_view::npos);
+    }
+    try {
+        limiter.keep_assignments_in("");
+        EXPECT(!"thrown");
+    } catch (const tollgate::error &error) {
+        EXPECT(error.status() == TOLLGATE_STATUS_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
+    }
+    try {
+        limiter.reload_assignments();
+        EXPECT(!"thrown");
+    } catch (const tollgate::error &error) {
+        EXPECT(error.status() == TOLLGATE_STATUS_NO_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
+    }
+}
+
+static void denials_are_violations()
+{
+    auto clock = tollgate::clock::manual();
+    clock.advance(1000s);
+    tollgate::options options;
+    options.agents = 100;
+    options.clock = &clock;
+    tollgate::limiter limiter(lanes(), options);
+    EXPECT(limiter.admit("a", 0, 3));
+    const auto denied = limiter.admit_at("a", 0, 1, limiter.now());
+    EXPECT(!denied && denied.retry_after() == 6s && denied.lane_retry_after() == 6s);
+    EXPECT(denied.step() == 1s && denied.wait() == 1s && denied.consecutive() == 1 && !denied.sustained_abuse());
+    EXPECT_EQ(limiter.admit_as("a", 0, 0).consecutive(), 2);
+    EXPECT_EQ(limiter.admit_as_at("a", 0, 0, 1, limiter.now()).consecutive(), 3);
+    EXPECT(limiter.record_violation("a").step == 10s);
+    EXPECT(limiter.record_violation_at("a", limiter.now()).step == 30s);
+    EXPECT(limiter.violations("a").consecutive == 5 && limiter.violations_at("a", limiter.now()).violations == 5);
+    EXPECT(limiter.violations("a").last_violation == limiter.now() && !limiter.violations("b").window_start);
+    EXPECT(limiter.rate_limited("a") && !limiter.rate_limited_at("a", limiter.now() + 100 * SECOND));
+    EXPECT(limiter.assignable({"a", "b", ""}) == std::vector<std::string_view>{"b"});
+    EXPECT(limiter.reset_violations("a") && !limiter.rate_limited("a"));
+}
+
+static void policies_are_texts_and_presets()
+{
+    EXPECT_EQ(tollgate::presets().size(), 5);
+    const auto hub = tollgate::policy::preset("hub");
+    try {
+        EXPECT(tollgate::policy::from_toml(hub.to_toml()).to_toml() == hub.to_toml());
+        (void)tollgate::policy::from_toml("\nlanes = 1");
+        EXPECT(!"thrown");
+    } catch (const tollgate::error &error) {
+        EXPECT(error.line() == 2 || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
+    }
+}
+
 int main()
 {
+    plans_and_overrides_are_decided();
+    denials_are_violations();
+    policies_are_texts_and_presets();
     a_limiter_answers();
     a_policy_tells_what_it_holds();
     mistakes_are_thrown();
