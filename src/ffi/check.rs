@@ -4,6 +4,7 @@ use super::guard::guard;
 use super::pointers::{Tagged, agent, borrow, out, plan_id, tagged_out};
 use super::{Limiter, Status};
 use crate as tollgate;
+use crate::limiter::AHEAD;
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -353,47 +354,28 @@ pub unsafe extern "C" fn tollgate_limiter_check_as_at(
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
 }
 
-/// A batch as Rust knows it, some requests at a time: as many as a batch looks ahead.
-struct Translation<'a> {
-    requests: [tollgate::Request<'a>; CHUNK],
-    answers: [Result<tollgate::Verdict, tollgate::Error>; CHUNK],
-}
-
-const CHUNK: usize = 32;
-
-impl<'a> Translation<'a> {
-    fn new() -> Self {
-        let nobody = tollgate::Request { agent: &[], lane: LaneId::new(0), cost: 0 };
-        Self { requests: [nobody; CHUNK], answers: [Err(tollgate::Error::EmptyId); CHUNK] }
-    }
-
-    /// Answers up to [`CHUNK`] requests.
-    ///
-    /// # Safety
-    ///
-    /// The ids of the requests are NULL, or readable for as many bytes as stated.
-    unsafe fn check(
-        &mut self,
-        limiter: &tollgate::Limiter,
-        requests: &'a [Request],
-        answers_out: &mut [MaybeUninit<Answer>],
-        now: Tick,
-    ) {
-        for (from, to) in requests.iter().zip(&mut self.requests) {
-            // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
-            // What cannot be an id is asked for as an empty one, which nobody has.
-            let agent = unsafe { agent(from.id, from.id_len) }.unwrap_or_default();
-            *to = tollgate::Request { agent, lane: LaneId::new(from.lane), cost: from.cost };
-        }
-        let answers = &mut self.answers[..requests.len()];
-        // It fails only for more requests than a chunk has.
-        let answered = limiter.check_many_at(&self.requests[..requests.len()], answers, now);
-        debug_assert_eq!(answered, Ok(()));
-        for ((request, answer), answer_out) in requests.iter().zip(answers).zip(answers_out) {
-            // SAFETY: as above.
-            answer_out.write(unsafe { Answer::new(request, answer) });
-        }
-    }
+/// As many requests as a batch looks ahead, read where they are and answered
+/// in their places.
+///
+/// # Safety
+///
+/// The ids of the requests are NULL, or readable for as many bytes as stated.
+unsafe fn check_chunk(
+    limiter: &tollgate::Limiter,
+    requests: &[Request],
+    answers_out: &mut [MaybeUninit<Answer>],
+    now: Tick,
+) {
+    let asked = requests.iter().map(|request| {
+        // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
+        // What cannot be an id is asked for as an empty one, which nobody has.
+        let agent = unsafe { agent(request.id, request.id_len) }.unwrap_or_default();
+        tollgate::Request { agent, lane: LaneId::new(request.lane), cost: request.cost }
+    });
+    limiter.check_chunk(asked, requests.iter().zip(answers_out), now, |(request, place), answer| {
+        // SAFETY: as above.
+        place.write(unsafe { Answer::new(request, &answer) });
+    });
 }
 
 /// A whole batch at the instant that `now` tells.
@@ -423,10 +405,9 @@ unsafe fn check_many(
         // SAFETY: not NULL, so writable for `count` answers as the caller guarantees, and no part of the requests.
         let answers = unsafe { std::slice::from_raw_parts_mut(answers_out, count) };
         let now = now(limiter);
-        let mut translation = Translation::new();
-        for (requests, answers) in requests.chunks(CHUNK).zip(answers.chunks_mut(CHUNK)) {
+        for (requests, answers) in requests.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
             // SAFETY: the ids are NULL or readable, as the caller guarantees.
-            unsafe { translation.check(limiter, requests, answers, now) };
+            unsafe { check_chunk(limiter, requests, answers, now) };
         }
         Ok(())
     })

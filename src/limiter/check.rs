@@ -16,7 +16,7 @@ use std::cell::Cell;
 
 /// How far a batch looks ahead: enough requests to keep the memory busy, few
 /// enough that their records stay in the first cache.
-const AHEAD: usize = 32;
+pub(crate) const AHEAD: usize = 32;
 
 /// One request of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Limiter {
             return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
         }
         for (requests, answers) in requests.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
-            self.check_chunk(requests, answers, now);
+            self.check_chunk(requests.iter().copied(), answers, now, |place, answer| *place = answer);
         }
         Ok(())
     }
@@ -243,26 +243,35 @@ impl Limiter {
     /// Checks up to [`AHEAD`] requests in three rounds, each of which asks for
     /// the cache lines of the next, so that cache misses overlap: the hashes,
     /// the places, the charges.
-    fn check_chunk(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>], now: Tick) {
+    ///
+    /// Requests are read and answers written where the caller has them, in
+    /// whatever form: another language's too.
+    #[inline(always)]
+    pub(crate) fn check_chunk<'a, P>(
+        &self,
+        requests: impl ExactSizeIterator<Item = Request<'a>> + Clone,
+        places: impl IntoIterator<Item = P>,
+        now: Tick,
+        answer: impl Fn(P, Result<Verdict, Error>),
+    ) {
         let mut hashes = [AgentHash::NOBODY; AHEAD];
-        for ((request, answer), hash) in requests.iter().zip(&mut *answers).zip(&mut hashes) {
-            match self.limits.lane(request.lane).and_then(|_| self.hash(request.agent)) {
-                Ok(known) => {
-                    self.slab.prefetch_group(known);
-                    *hash = known;
-                }
-                Err(error) => *answer = Err(error),
+        for (request, hash) in requests.clone().zip(&mut hashes) {
+            if let Ok(known) = self.limits.lane(request.lane).and_then(|_| self.hash(request.agent)) {
+                self.slab.prefetch_group(known);
+                *hash = known;
             }
         }
-        for hash in &hashes[..requests.len()] {
+        for hash in hashes.iter().take(requests.len()) {
             self.slab.prefetch_record(*hash);
         }
-        for ((request, answer), hash) in requests.iter().zip(answers).zip(hashes) {
-            let Request { agent, lane, cost } = *request;
-            if let (true, Ok(lane)) = (hash != AgentHash::NOBODY, self.limits.lane(lane)) {
-                *answer = self.check_hashed(hash, Ask { agent, lane, cost, stand_in: None }, Some(now));
-            }
-            self.note_answer(lane, answer);
+        for ((request, hash), place) in requests.zip(hashes).zip(places) {
+            let Request { agent, lane, cost } = request;
+            let told = match (hash != AgentHash::NOBODY, self.limits.lane(lane)) {
+                (true, Ok(lane)) => self.check_hashed(hash, Ask { agent, lane, cost, stand_in: None }, Some(now)),
+                _ => self.check_again(agent, lane, cost, None, now, false), // It finds what is wrong.
+            };
+            self.note_answer(lane, &told);
+            answer(place, told);
         }
     }
 

@@ -17,6 +17,8 @@ mod registry;
 mod sight;
 
 pub use action::ActionLane;
+#[cfg(feature = "capi")]
+pub(crate) use check::AHEAD;
 pub use check::Request;
 pub use conduct::Admission;
 pub use control::ControlError;
