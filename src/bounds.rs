@@ -27,6 +27,15 @@ pub const ACTIONS_MAX: usize = 4_096;
 /// How many names of unknown actions are kept. The rest is only counted.
 pub(crate) const UNKNOWN_ACTIONS_MAX: usize = 256;
 
+/// How many events wait to be polled. The oldest goes when there are more.
+pub const EVENTS_KEPT: usize = if cfg!(loom) { 2 } else { 1_024 };
+
+/// The most agents that a roster has room for: 272 bytes of address space each.
+pub const ROSTER_MAX: usize = 1 << 20;
+
+/// The most agents on one page of a list.
+pub const PAGE_MAX: usize = 200;
+
 /// The longest curve of waits: the conduct word counts violations in a row
 /// with four bits.
 pub const CURVE_STEPS_MAX: usize = 15;

@@ -49,6 +49,16 @@ impl AtomicU64 {
     ) -> Result<u64, u64> {
         self.word.compare_exchange(seen, next, success, failure)
     }
+
+    #[track_caller]
+    pub(crate) fn fetch_add(&self, amount: u64, order: Ordering) -> u64 {
+        self.word.fetch_add(amount, order)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
+        self.word.fetch_max(value, order)
+    }
 }
 
 /// A load on which no proof depends: a hint, or a word that only the holder of
@@ -157,6 +167,12 @@ pub(crate) enum Fault {
     RowsInPlace,
     /// A change of tenant leaves the conduct word as it is.
     ConductNotBumped,
+    /// An event is written without Release.
+    RelaxedEvent,
+    /// An event is written over one that is being written.
+    EventOverEvent,
+    /// A poll does not look at the state again after reading an event.
+    NoSecondEventLook,
 }
 
 /// Whether a model has asked for this fault. Always `false` outside models.

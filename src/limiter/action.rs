@@ -2,6 +2,7 @@
 
 use super::Limiter;
 use crate::policy::{Classified, LaneId, UnknownActionsSnapshot};
+use crate::sight::Note;
 
 /// The lane of an action, and whether somebody has classified it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,11 @@ impl Limiter {
         Some(match self.policy().lane_for(channel, action)? {
             Classified::Known(lane) => ActionLane { lane, known: true, first: false },
             Classified::Unknown(lane) => {
-                ActionLane { lane, known: false, first: self.unknown_actions.record(channel, action) }
+                let first = self.unknown_actions.record(channel, action);
+                if first {
+                    self.note(|| Note::UnknownAction { channel, action });
+                }
+                ActionLane { lane, known: false, first }
             }
         })
     }

@@ -270,7 +270,7 @@ impl Limiter {
                 (true, Ok(lane)) => self.check_hashed(hash, Ask { agent, lane, cost, stand_in: None }, Some(now)),
                 _ => self.check_again(agent, lane, cost, None, now, false), // It finds what is wrong.
             };
-            self.note_answer(lane, &told);
+            self.note_answer(agent, lane, &told);
             answer(place, told);
         }
     }
@@ -323,13 +323,17 @@ impl Limiter {
         loop {
             match self.slab.claim(&newcomer) {
                 Ok(claimed) => {
+                    self.note_claim(ask.agent, &claimed);
                     // The claim keeps the record the agent's, so the first round ends this.
                     if let Some(answer) = self.charge(claimed.found, ask, now.max(claimed.floor)) {
                         return answer;
                     }
                 }
                 Err(Refusal::Full) if limit.is_exempt() => return bucket::verdict(fresh.answer),
-                Err(Refusal::Full) => return Err(Error::Full),
+                Err(Refusal::Full) => {
+                    self.note_refusal();
+                    return Err(Error::Full);
+                }
                 Err(Refusal::Denied) => return bucket::verdict(inherited.get()),
             }
         }

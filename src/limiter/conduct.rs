@@ -118,7 +118,10 @@ impl Limiter {
     ) -> Result<Admission, Error> {
         let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
         let admission = ask.and_then(|ask| self.admit_unwatched(ask, now));
-        self.note_answer(lane, &admission.map(|admission| admission.verdict));
+        self.note_answer(agent, lane, &admission.map(|admission| admission.verdict));
+        if let Ok(Admission { violation: Some(violation), .. }) = &admission {
+            self.note_violation(agent, violation, now);
+        }
         admission
     }
 
@@ -137,7 +140,7 @@ impl Limiter {
             None
         } else {
             // Without a record it is a first violation that nobody remembers.
-            Some(self.violate(hash, now, &rules).unwrap_or_else(|| Violation::first(&rules)))
+            Some(self.violate(ask.agent, hash, now, &rules).unwrap_or_else(|| Violation::first(&rules)))
         };
         Ok(Admission { verdict, violation })
     }
@@ -158,8 +161,11 @@ impl Limiter {
     ///
     /// As [`record_violation`](Limiter::record_violation).
     pub fn record_violation_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<Violation, Error> {
-        let hash = self.hash(agent.as_ref())?;
-        self.violate(hash, now, &self.limits.conduct()).ok_or(Error::Full)
+        let agent = agent.as_ref();
+        let hash = self.hash(agent)?;
+        let violation = self.violate(agent, hash, now, &self.limits.conduct()).ok_or(Error::Full)?;
+        self.note_violation(agent, &violation, now);
+        Ok(violation)
     }
 
     /// The agent's conduct as it stands.
@@ -178,7 +184,11 @@ impl Limiter {
     /// As [`violations`](Limiter::violations).
     pub fn violations_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<Conduct, Error> {
         let hash = self.hash(agent.as_ref())?;
-        Ok(self.look_at_conduct(hash, now, &self.limits.conduct()))
+        Ok(self.conduct_of(hash, now))
+    }
+
+    pub(super) fn conduct_of(&self, hash: AgentHash, now: Tick) -> Conduct {
+        self.look_at_conduct(hash, now, &self.limits.conduct())
     }
 
     /// Whether the agent has violated a limit and has not been quiet since: a
@@ -232,7 +242,7 @@ impl Limiter {
 
     /// Records a violation. `None` if the agent has no record, and there is
     /// neither a vacant nor an idle one for it: nobody loses a record to a violator.
-    fn violate(&self, hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Option<Violation> {
+    fn violate(&self, agent: &[u8], hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Option<Violation> {
         let violate = |word| conduct::violate(word, now, rules);
         if let Some(violation) = self.update_conduct(hash, violate) {
             return Some(violation);
@@ -248,6 +258,7 @@ impl Limiter {
             passes: &|_, _| true,
         };
         let claimed = self.slab.claim(&newcomer).ok()?;
+        self.note_claim(agent, &claimed);
         // The claim keeps the record the agent's.
         let found = claimed.found;
         found.record.update_conduct(found.tag, violate, || self.slab.count_retry())

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::policy::{LaneId, Limit, LimitError, OnChange, PlanId, Policy};
 use crate::process::{self, unforked};
 use crate::record::tag::Row;
+use crate::sight::Note;
 use crate::slab::RowChange;
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Fault, Mutex, MutexGuard, Ordering, broken, try_lock, wait};
@@ -404,6 +405,7 @@ impl Limiter {
             }
         }
         self.limits.admit_plans(policy.plans().len());
+        self.note(|| Note::PolicyReplaced);
         Ok(())
     }
 
@@ -481,8 +483,14 @@ impl Limiter {
     fn put_all_in_force(&self, control: &mut Control, mut edits: Vec<Edit>) {
         // Those that free a row come first: one spare row is enough for all.
         edits.sort_by_key(|edit| !edit.after.overrides.is_empty());
+        let (agents, first) = (edits.len(), edits.first().map(|edit| edit.id.clone()));
         for edit in edits {
             self.put_in_force(control, edit);
+        }
+        match first {
+            Some(agent) if agents == 1 => self.note(|| Note::AssignmentChanged { agent: &agent }),
+            Some(_) => self.note(|| Note::AssignmentsChanged { agents: agents as u64 }),
+            None => {}
         }
     }
 

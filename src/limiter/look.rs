@@ -27,7 +27,11 @@ impl Limiter {
     /// As [`status`](Limiter::status).
     pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        Ok(self.change(hash, None, lane, |limit, word| look(limit, word, now)))
+        Ok(self.look(hash, lane, now))
+    }
+
+    pub(super) fn look(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) -> Status {
+        self.change(hash, None, lane, |limit, word| look(limit, word, now))
     }
 
     /// As [`status`](Limiter::status), under this plan if the agent has no

@@ -138,7 +138,8 @@ impl LimiterBuilder {
     }
 
     /// Remembers what it does; nothing of it if this is not called. See
-    /// [`snapshot`](Limiter::snapshot).
+    /// [`snapshot`](Limiter::snapshot), [`poll_event`](Limiter::poll_event)
+    /// and, with a roster, [`agents`](Limiter::agents).
     ///
     /// Then a check costs some nanoseconds more. No stream of ids or threads
     /// makes it take more memory than it takes from the start.
@@ -171,6 +172,8 @@ impl LimiterBuilder {
         if self.sight.is_some() {
             limits.watch();
         }
+        let watch = self.sight.as_ref().map(|sight| Watch::new(sight, lanes, slab.records()).map(Box::new));
+        let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
         Ok(Limiter {
             slab,
             limits,
@@ -180,7 +183,7 @@ impl LimiterBuilder {
             control: ControlLock::new(Arc::clone(&policy)),
             policy: RwLock::new(policy),
             unknown_actions: UnknownActions::default(),
-            watch: self.sight.map(|sight| Box::new(Watch::new(&sight, lanes))),
+            watch,
         })
     }
 }
@@ -222,12 +225,13 @@ impl Limiter {
         self.clock.now()
     }
 
-    /// Bytes of address space it has reserved for records and limits. No
-    /// stream of ids makes it more. Assignments take memory beside it, as many
-    /// as an operator makes.
+    /// Bytes of address space it has reserved for records and limits, and for
+    /// a roster if there is one. No stream of ids makes it more. Assignments
+    /// take memory beside it, as many as an operator makes.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.slab.reserved_bytes() + self.limits.reserved_bytes()
+        let roster = self.watch.as_ref().map_or(0, |watch| watch.roster_bytes());
+        self.slab.reserved_bytes() + self.limits.reserved_bytes() + roster
     }
 
     /// What it holds and has seen. Walks a counter per 1,024 records.

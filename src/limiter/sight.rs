@@ -1,13 +1,20 @@
-//! Looks at what the limiter does: counts, and how agents stand.
+//! Looks at what the limiter does: counts, how agents stand, lists of them, events.
 
 use super::Limiter;
 use super::check::Ask;
 use crate::clock::Tick;
+use crate::conduct::Violation;
 use crate::error::Error;
 use crate::lane::Verdict;
 use crate::policy::{LaneId, PlanId};
 use crate::sight::counters::Other;
-use crate::sight::{AgentView, LaneCounts, LaneView, Snapshot};
+use crate::sight::roster::Entry;
+use crate::sight::{
+    AgentPage, AgentQuery, AgentSort, AgentView, Event, LaneCounts, LaneView, ListedAgent, Note, Snapshot,
+};
+use crate::slab::Claimed;
+use crate::slab::hash::AgentHash;
+use std::cmp::Reverse;
 
 impl Limiter {
     /// What it holds and has done. Without [`Sight`](crate::Sight) only what
@@ -28,6 +35,7 @@ impl Limiter {
             overridden: tally.overridden,
             exempt: tally.exempt,
             unknown_actions: self.unknown_actions.total(),
+            events_dropped: self.watch.as_ref().map_or(0, |watch| watch.events.dropped()),
             clock: self.clock.source(),
             clock_fallbacks: self.clock.fallbacks(),
         }
@@ -87,6 +95,105 @@ impl Limiter {
         })
     }
 
+    /// Agents that hold a record, a page of them. Needs a
+    /// [roster](crate::Sight::roster); says how many agents are not listed.
+    ///
+    /// Reads the whole roster, so call it for people and not for requests: a
+    /// million agents take some tenths of a second. Charges nobody, and holds
+    /// up nobody.
+    ///
+    /// ```
+    /// use tollgate::{AgentQuery, AgentSort, Limiter, ManualClock, Policy, Sight};
+    ///
+    /// let policy = Policy::builder().lane("http", "10/minute").build()?;
+    /// let builder = Limiter::builder(policy).agents(1_000).clock(ManualClock::new());
+    /// let limiter = builder.sight(Sight::new().roster(2_000)).build()?;
+    /// let http = limiter.lane("http").expect("named above");
+    /// for (agent, cost) in [("user:1", 2), ("user:2", 9), ("ip:10.0.0.1", 5)] {
+    ///     assert!(limiter.check_cost(agent, http, cost)?.is_allowed());
+    /// }
+    /// let page = limiter.agents(&AgentQuery::new().prefix("user:").sort(AgentSort::Usage));
+    /// assert_eq!((page.matched, page.listed, page.not_listed), (2, 3, 0));
+    /// assert_eq!(page.agents[0].id, b"user:2");
+    /// assert_eq!(page.agents[0].view.lanes[0].usage_percent(), 90.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn agents(&self, query: &AgentQuery) -> AgentPage {
+        self.agents_at(query, self.clock.now())
+    }
+
+    /// As [`agents`](Limiter::agents), at `now`.
+    #[must_use]
+    pub fn agents_at(&self, query: &AgentQuery, now: Tick) -> AgentPage {
+        let mut listed = 0;
+        let mut found = Vec::new();
+        let roster = self.watch.as_ref().and_then(|watch| watch.roster.as_ref());
+        for Entry { position, id } in roster.into_iter().flat_map(|roster| roster.entries()) {
+            let Ok(hash) = self.hash(&id) else { continue };
+            if !self.slab.is_held_by(position, hash) {
+                continue; // Has lost its record since.
+            }
+            listed += 1;
+            if query.matches(&id) {
+                let rank = match query.sort {
+                    AgentSort::Id => 0,
+                    AgentSort::Usage => self.usage(hash, now),
+                    AgentSort::Violations => u64::from(self.conduct_of(hash, now).violations()),
+                };
+                found.push((Reverse(rank), id));
+            }
+        }
+        found.sort_unstable();
+        let matched = found.len() as u64;
+        let start = query.page.saturating_mul(query.per_page);
+        let page = found.into_iter().skip(start).take(query.per_page);
+        let agents = page.filter_map(|(_, id)| self.agent_at(&id, now).ok().map(|view| ListedAgent { id, view }));
+        let not_listed = self.stats().agents.saturating_sub(listed);
+        AgentPage { agents: agents.collect(), matched, listed, not_listed }
+    }
+
+    /// How much of its dominant lane an agent uses, in parts of 2^32.
+    fn usage(&self, hash: AgentHash, now: Tick) -> u64 {
+        let usage = |lane| {
+            let status = self.look(hash, lane, now);
+            let used = u128::from(status.capacity().saturating_sub(status.remaining()));
+            // At most 2^32, since not more is used than there is.
+            ((used << 32) / u128::from(status.capacity().max(1))) as u64
+        };
+        self.limits.lanes().map(usage).max().unwrap_or(0)
+    }
+
+    /// The oldest event that nobody has polled yet. Any thread may poll; each
+    /// event is given to one of them. Without [`Sight`](crate::Sight) there
+    /// are none.
+    ///
+    /// Events wait for a poll, the last [`EVENTS_KEPT`](crate::EVENTS_KEPT) of
+    /// them; [`Snapshot::events_dropped`] counts those that did not.
+    ///
+    /// ```
+    /// use tollgate::{EventKind, Limiter, ManualClock, Policy, Sight};
+    ///
+    /// let policy = Policy::builder().lane("http", "1/minute").build()?;
+    /// let builder = Limiter::builder(policy).agents(1_000).clock(ManualClock::new());
+    /// let limiter = builder.sight(Sight::new()).build()?;
+    /// let http = limiter.lane("http").expect("named above");
+    /// // One passes, and ten denials within five minutes are sustained abuse.
+    /// for _ in 0..20 {
+    ///     let _ = limiter.admit("agent-7", http, 1)?;
+    /// }
+    /// let event = limiter.poll_event().expect("sustained abuse");
+    /// assert_eq!(event.kind, EventKind::SustainedAbuse { agent: b"agent-7".to_vec(), consecutive: 10 });
+    /// assert_eq!(limiter.poll_event(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "each event is given once"]
+    pub fn poll_event(&self) -> Option<Event> {
+        let watch = self.watch.as_ref()?;
+        watch.clock_fell_back(self.clock.fallbacks(), self.clock.now());
+        watch.events.poll()
+    }
+
     /// A check of a limiter that counts, or of a lane that does not exist.
     /// `now` is the clock's if none is given.
     #[cold]
@@ -101,15 +208,56 @@ impl Limiter {
     ) -> Result<Verdict, Error> {
         let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
         let answer = ask.and_then(|ask| self.check_hashed(self.hash_ask(&ask)?, ask, now));
-        self.note_answer(lane, &answer);
+        self.note_answer(agent, lane, &answer);
         answer
     }
 
-    /// Counts the answer to a check, if answers are counted.
+    /// Counts the answer to a check, if anybody watches.
     #[inline]
-    pub(super) fn note_answer(&self, lane: LaneId, answer: &Result<Verdict, Error>) {
+    pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
         if let Some(watch) = &self.watch {
-            watch.answered(lane, answer);
+            if watch.answered(lane, answer) {
+                self.note_sample(agent, lane, answer);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_sample(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
+        if let Ok(verdict) = answer {
+            let (decision, remaining) = (verdict.decision(), verdict.remaining());
+            self.note(|| Note::Checked { agent, lane, decision, remaining });
+        }
+    }
+
+    /// Tells of something that happens now.
+    pub(super) fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
+        if let Some(watch) = &self.watch {
+            watch.events.push(self.clock.now(), note());
+        }
+    }
+
+    /// Tells of a violation that makes sustained abuse.
+    pub(super) fn note_violation(&self, agent: &[u8], violation: &Violation, now: Tick) {
+        if let Some(watch) = &self.watch {
+            if violation.sustained_abuse() {
+                watch.events.push(now, Note::SustainedAbuse { agent, consecutive: violation.consecutive() });
+            }
+        }
+    }
+
+    /// Writes down who has a record now, while the claim keeps it so.
+    pub(super) fn note_claim(&self, agent: &[u8], claimed: &Claimed<'_>) {
+        if let (Some(watch), true) = (&self.watch, claimed.is_new) {
+            watch.claimed(claimed.found.position, agent, claimed.is_lossy, || self.clock.now());
+        }
+    }
+
+    /// A new agent is refused.
+    pub(super) fn note_refusal(&self) {
+        if let Some(watch) = &self.watch {
+            watch.refused(self.clock.now());
         }
     }
 }

@@ -79,7 +79,7 @@ fn find(names: &[(String, String)], channel: &str, action: &str) -> Result<usize
 }
 
 /// The longest start of a name that is kept. Ends between two characters.
-fn cut(name: &str) -> &str {
+pub(crate) fn cut(name: &str) -> &str {
     // `floor_char_boundary` by hand: at most three steps, since a character
     // has at most four bytes.
     let mut end = name.len().min(LANE_NAME_BYTES_MAX);

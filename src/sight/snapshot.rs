@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub exempt: u64,
     /// Actions that the policy does not name.
     pub unknown_actions: u64,
+    /// Events that nobody polled in time.
+    pub events_dropped: u64,
     /// What the clock reads at present.
     pub clock: ClockSource,
     /// How often the clock gave up a counter that it had trusted.

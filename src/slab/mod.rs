@@ -20,13 +20,13 @@
 pub(crate) mod fingerprints;
 pub(crate) mod hash;
 #[cfg(all(test, loom))]
-mod models;
+pub(crate) mod models;
 mod region;
 mod tenancy;
 
 pub use hash::IdHash;
 pub use tenancy::OnFull;
-pub(crate) use tenancy::{Newcomer, Refusal, RowChange};
+pub(crate) use tenancy::{Claimed, Newcomer, Refusal, RowChange};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::mapping::Parts;
@@ -122,7 +122,7 @@ pub(crate) struct Slab {
 pub(crate) struct Found<'a> {
     pub(crate) record: Record<'a>,
     pub(crate) tag: TagWord,
-    position: Position,
+    pub(crate) position: Position,
 }
 
 /// What a slab holds and has seen.
@@ -287,6 +287,11 @@ impl Slab {
                 return Some(Found { record, tag, position });
             }
         }
+    }
+
+    /// Whether the record at `position` is the agent's. A hint.
+    pub(crate) fn is_held_by(&self, position: Position, hash: AgentHash) -> bool {
+        position < self.geometry.records && self.record(position).tag().belongs_to(hash.tag())
     }
 
     /// Counts an exchange that another thread won.

@@ -157,6 +157,10 @@ pub(crate) struct Claimed<'a> {
     pub(crate) found: Found<'a>,
     /// A charge with an older instant is made as of this one.
     pub(crate) floor: Tick,
+    /// Whether it was given the record just now.
+    pub(crate) is_new: bool,
+    /// Whether another agent, in debt, lost the record for that.
+    pub(crate) is_lossy: bool,
     _locks: Locks<'a>,
 }
 
@@ -201,17 +205,19 @@ impl Slab {
         let stale_row = broken(Fault::StaleAssignment).then(|| (newcomer.row)());
         let locks = self.lock(newcomer.hash);
         if let Some(found) = self.find(newcomer.hash) {
-            return Ok(Claimed { found, floor: Tick::ZERO, _locks: locks });
+            return Ok(Claimed { found, floor: Tick::ZERO, is_new: false, is_lossy: false, _locks: locks });
         }
         let row = stale_row.unwrap_or_else(|| (newcomer.row)());
         let tag = TagWord::new(newcomer.hash.tag(), row);
         let floor = locks.evicted_at();
-        let found = match self.take_vacant(&locks, newcomer, tag).or_else(|| self.take_idle(&locks, newcomer, tag)) {
+        let lossless = self.take_vacant(&locks, newcomer, tag).or_else(|| self.take_idle(&locks, newcomer, tag));
+        let is_lossy = lossless.is_none();
+        let found = match lossless {
             Some(found) => found,
             None if newcomer.on_full == OnFull::Deny => return Err(Refusal::Full),
             None => self.take_least_in_debt(&locks, newcomer, tag)?,
         };
-        Ok(Claimed { found, floor, _locks: locks })
+        Ok(Claimed { found, floor, is_new: true, is_lossy, _locks: locks })
     }
 
     fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {

@@ -1,7 +1,10 @@
 //! What an operator sees: counts, and how agents stand.
 
 use super::*;
-use tollgate::{ConductRules, Decision, Error, LaneCounts, Request, Sight, Snapshot, UsageLevel};
+use tollgate::{
+    AgentPage, AgentQuery, AgentSort, ConductRules, Decision, EVENTS_KEPT, Error, EventKind, LaneCounts, Request,
+    Sight, Snapshot, UsageLevel,
+};
 
 fn watched(policy: Policy, agents: u64, on_full: OnFull) -> (Limiter, ManualClock) {
     let clock = ManualClock::new();
@@ -169,4 +172,210 @@ fn threads_lose_no_count() {
     assert_eq!(snapshot.checks(), 20_000);
     assert_eq!(snapshot.allowed() + snapshot.warned(), verdicts);
     assert_eq!(snapshot.denied(), 20_000 - verdicts);
+}
+
+fn with_roster(policy: Policy, agents: u64, on_full: OnFull, roster: usize) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(policy).agents(agents).clock(clock.clone()).on_full(on_full);
+    (limiter.sight(Sight::new().roster(roster)).build().expect("a small slab"), clock)
+}
+
+/// For calls whose effect alone matters.
+fn ignore<T>(_: T) {}
+
+fn ids(page: &AgentPage) -> Vec<String> {
+    page.agents.iter().map(|agent| String::from_utf8_lossy(&agent.id).into_owned()).collect()
+}
+
+fn events(limiter: &Limiter) -> Vec<EventKind> {
+    std::iter::from_fn(|| limiter.poll_event()).map(|event| event.kind).collect()
+}
+
+#[test]
+fn agents_with_records_are_listed_and_found() {
+    let (limiter, clock) = with_roster(two_lanes(), 100, OnFull::Deny, 1_000);
+    assert_eq!(limiter.agents(&AgentQuery::new()), AgentPage::default());
+    for (agent, ws, http) in [("user:2", 4, 0), ("user:1", 1, 1), ("ip:10.0.0.1", 9, 0), ("user:12", 5, 0)] {
+        assert!(limiter.check_cost(agent, WS, ws).expect("valid").is_allowed());
+        assert!(http == 0 || limiter.check_cost(agent, HTTP, http).expect("valid").is_allowed());
+    }
+    // A violation makes an agent known too; looking does not.
+    limiter.record_violation("user:3").expect("room");
+    limiter.record_violation("user:2").expect("room");
+    limiter.record_violation("user:2").expect("room");
+    let _ = (limiter.agent("nobody"), limiter.status("nobody", WS), limiter.refund("nobody", WS, 1));
+    let all = limiter.agents(&AgentQuery::new());
+    assert_eq!(ids(&all), ["ip:10.0.0.1", "user:1", "user:12", "user:2", "user:3"]);
+    assert_eq!((all.matched, all.listed, all.not_listed), (5, 5, 0));
+    for agent in &all.agents {
+        assert_eq!(agent.view, limiter.agent(&agent.id).expect("valid"));
+    }
+    let sorted = |sort| ids(&limiter.agents(&AgentQuery::new().prefix("user:").sort(sort)));
+    assert_eq!(sorted(AgentSort::Usage), ["user:1", "user:12", "user:2", "user:3"], "half of http, half of ws, ...");
+    assert_eq!(sorted(AgentSort::Violations), ["user:2", "user:3", "user:1", "user:12"]);
+    let page = |page| ids(&limiter.agents(&AgentQuery::new().contains("1").per_page(2).page(page)));
+    assert_eq!([page(0), page(1)], [vec!["ip:10.0.0.1", "user:1"], vec!["user:12"]]);
+    assert!(page(2).is_empty() && page(usize::MAX).is_empty());
+
+    // Who loses its record is no longer listed.
+    limiter.forget("user:1").expect("valid");
+    assert_eq!(ids(&limiter.agents(&AgentQuery::new().prefix("user:1"))), ["user:12"]);
+    clock.advance(MINUTE * 10);
+    limiter.sweep(Duration::ZERO);
+    assert_eq!(limiter.agents(&AgentQuery::new()), AgentPage::default());
+    assert!(limiter.check("user:1", WS).expect("valid").is_allowed());
+    assert_eq!(ids(&limiter.agents(&AgentQuery::new())), ["user:1"]);
+}
+
+#[test]
+fn a_list_says_how_many_agents_it_lacks() {
+    let (limiter, _) = with_roster(one_lane_policy(Limit::per_minute(10)), 1, OnFull::Evict, 10);
+    for agent in 0..96 {
+        touch(&limiter, &format!("agent-{agent}"), LANE);
+    }
+    let page = limiter.agents(&AgentQuery::new());
+    assert_eq!((page.listed, page.not_listed, page.agents.len()), (10, 86, 10));
+    // Without a roster none can be listed.
+    let (limiter, _) = watched(one_lane_policy(Limit::per_minute(10)), 1, OnFull::Evict);
+    touch(&limiter, "agent", LANE);
+    let page = limiter.agents(&AgentQuery::new());
+    assert_eq!((page.listed, page.not_listed, page.agents.len()), (0, 1, 0));
+    let (limiter, _) = neighbourhood(Limit::per_minute(10), OnFull::Evict);
+    touch(&limiter, "agent", LANE);
+    assert_eq!(limiter.agents(&AgentQuery::new()).not_listed, 1);
+}
+
+#[test]
+fn a_list_follows_every_change_of_tenants() {
+    let (limiter, clock) = with_roster(one_lane_policy(Limit::per_minute(10)), 1, OnFull::Evict, 96);
+    for agent in 0..500 {
+        touch(&limiter, &format!("agent-{agent:03}"), LANE);
+        clock.advance(NANOSECOND);
+    }
+    assert!(limiter.stats().lossy_evictions > 0);
+    let page = limiter.agents(&AgentQuery::new());
+    assert_eq!((page.listed, page.not_listed, page.matched), (96, 0, 96));
+    assert!(page.agents.iter().all(|agent| agent.view.is_known));
+    assert!(ids(&page).is_sorted());
+}
+
+#[test]
+fn a_roster_takes_the_memory_it_says_whatever_ids_arrive() {
+    let (plain, _) = watched(one_lane_policy(Limit::per_minute(10)), 1, OnFull::Evict);
+    let (limiter, _) = with_roster(one_lane_policy(Limit::per_minute(10)), 1, OnFull::Evict, 50);
+    let before = limiter.memory();
+    assert_eq!(before - plain.memory(), 50 * 272);
+    for agent in 0..2_000_u64 {
+        let _ = limiter.check([[0xff; 8], agent.to_le_bytes()].concat().repeat(16), LANE);
+    }
+    assert_eq!(limiter.memory(), before);
+    assert!(limiter.agents(&AgentQuery::new()).agents.iter().all(|agent| agent.id.len() == 256));
+}
+
+#[test]
+fn sustained_abuse_is_told_once_with_the_tenth_violation() {
+    let (limiter, clock) = watched(two_lanes(), 100, OnFull::Deny);
+    let abuse = |agent: &str| EventKind::SustainedAbuse { agent: agent.into(), consecutive: 10 };
+    assert!(limiter.admit("a", HTTP, 2).expect("valid").is_allowed());
+    for _ in 0..9 {
+        assert!(!limiter.admit("a", HTTP, 1).expect("valid").is_allowed());
+    }
+    assert_eq!(events(&limiter), []);
+    for _ in 0..20 {
+        assert!(!limiter.admit("a", HTTP, 1).expect("valid").is_allowed());
+        limiter.record_violation("b").expect("room");
+    }
+    assert_eq!(events(&limiter), [abuse("a"), abuse("b")]);
+    // A window without a violation, and it is told anew.
+    clock.advance(MINUTE * 6);
+    (0..10).for_each(|_| ignore(limiter.record_violation("b")));
+    assert_eq!(events(&limiter), [abuse("b")]);
+}
+
+#[test]
+fn decisions_of_operators_are_told() {
+    let (limiter, _) = watched(two_lanes(), 100, OnFull::Deny);
+    let pro = limiter.plan("pro").expect("a plan");
+    let changed = |agent: &str| EventKind::AssignmentChanged { agent: agent.into() };
+    limiter.assign("a", pro).expect("valid");
+    limiter.assign("a", pro).expect("valid"); // Changes nothing.
+    limiter.set_override("a", "http", "5/min").expect("valid");
+    limiter.exempt("b").expect("valid");
+    assert!(limiter.exempt("").is_err());
+    assert_eq!(events(&limiter), [changed("a"), changed("a"), changed("b")]);
+    let nothing = tollgate::Assignment::default;
+    limiter.set_assignments([("a", nothing()), ("b", nothing()), ("c", nothing())]).expect("valid");
+    assert_eq!(events(&limiter), [EventKind::AssignmentsChanged { agents: 2 }]);
+    limiter.set_override("a", "http", "5/min").expect("valid");
+    limiter.replace_policy(two_lanes()).expect("the same lanes");
+    assert_eq!(events(&limiter), [changed("a"), EventKind::PolicyReplaced]);
+}
+
+#[test]
+fn an_unknown_action_is_told_once() {
+    let limiter = Limiter::builder(Policy::preset("hub").expect("a preset")).agents(10).sight(Sight::new());
+    let limiter = limiter.build().expect("a small slab");
+    for action in ["ping", "dance", "dance", "sing"] {
+        assert!(limiter.lane_for("ws", action).is_some());
+    }
+    let unknown = |action: &str| EventKind::UnknownAction { channel: "ws".into(), action: action.into() };
+    assert_eq!(events(&limiter), [unknown("dance"), unknown("sing")]);
+    assert_eq!(limiter.snapshot().unknown_actions, 3);
+}
+
+#[test]
+fn a_full_limiter_tells_so_at_most_once_a_minute() {
+    for (on_full, lossy_evictions, refused) in [(OnFull::Deny, 0, 1), (OnFull::Evict, 1, 0)] {
+        let (limiter, clock) = watched(one_lane_policy(Limit::per_day(10)), 1, on_full);
+        (0..96).for_each(|agent| touch(&limiter, &format!("agent-{agent}"), LANE));
+        assert_eq!(events(&limiter), []);
+        (0..50).for_each(|agent| ignore(limiter.check(format!("newcomer-{agent}"), LANE)));
+        assert_eq!(events(&limiter), [EventKind::Saturated { lossy_evictions, refused }]);
+        clock.advance(MINUTE - NANOSECOND);
+        ignore(limiter.check("another", LANE));
+        assert_eq!(events(&limiter), []);
+        clock.advance(NANOSECOND);
+        ignore(limiter.check("one more", LANE));
+        let told = EventKind::Saturated { lossy_evictions: lossy_evictions * 52, refused: refused * 52 };
+        assert_eq!(events(&limiter), [told], "{on_full:?}");
+        assert_eq!((limiter.snapshot().full, limiter.stats().lossy_evictions), (refused * 52, lossy_evictions * 52));
+    }
+}
+
+#[test]
+fn one_check_of_many_is_told_if_asked_for() {
+    let limiter = Limiter::builder(two_lanes()).agents(10).clock(ManualClock::new());
+    let limiter = limiter.sight(Sight::new().sample_every(5)).build().expect("a small slab");
+    for _ in 0..20 {
+        ignore(limiter.check("a", WS));
+    }
+    let told = events(&limiter);
+    let checked = |remaining, decision| EventKind::Checked { agent: b"a".to_vec(), lane: WS, decision, remaining };
+    // A thread may have counted elsewhere before, so the first is anyone of five.
+    assert_eq!(told.len(), 4);
+    assert!((5..10).any(|left| told[0] == checked(left, Decision::Allow)), "{told:?}");
+    assert_eq!(told[3], checked(0, Decision::Deny));
+}
+
+#[test]
+fn events_that_nobody_polls_are_dropped_from_the_oldest_on_and_counted() {
+    let (limiter, _) = watched(two_lanes(), 10, OnFull::Deny);
+    for round in 0..EVENTS_KEPT as u64 + 10 {
+        let done = if round % 2 == 0 { limiter.exempt("a") } else { limiter.unexempt("a") };
+        done.expect("valid");
+    }
+    assert_eq!(limiter.snapshot().events_dropped, 10);
+    let first = limiter.poll_event().expect("many events");
+    assert_eq!(first.number, 10);
+    assert_eq!(events(&limiter).len(), EVENTS_KEPT - 1);
+    assert_eq!(limiter.snapshot().events_dropped, 10);
+}
+
+#[test]
+fn without_sight_there_are_no_events() {
+    let (limiter, _) = build(two_lanes(), 10, OnFull::Deny);
+    limiter.exempt("a").expect("valid");
+    (0..20).for_each(|_| ignore(limiter.record_violation("b")));
+    assert_eq!(limiter.poll_event(), None);
+    assert_eq!(limiter.snapshot().events_dropped, 0);
 }

@@ -90,9 +90,14 @@ impl Model {
 }
 
 /// How far loom may go: everything, or so many preemptions.
-type Preemptions = Option<usize>;
+pub(crate) type Preemptions = Option<usize>;
 
-fn explore(name: &str, preemptions: Preemptions, fault: Option<Fault>, model: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn explore(
+    name: &str,
+    preemptions: Preemptions,
+    fault: Option<Fault>,
+    model: impl Fn() + Sync + Send + 'static,
+) {
     let executions = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&executions);
     let mut builder = loom::model::Builder::new();
