@@ -30,6 +30,13 @@ pub(crate) const UNKNOWN_ACTIONS_MAX: usize = 256;
 /// How many events wait to be polled. The oldest goes when there are more.
 pub const EVENTS_KEPT: usize = if cfg!(loom) { 2 } else { 1_024 };
 
+/// How many agents are kept count of that violate limits, and in how many
+/// parts of all violations such a count may be wrong by one.
+pub const OFFENDERS_KEPT: usize = 128;
+
+/// How many agents a [`LogThrottle`](crate::LogThrottle) knows apart at a time.
+pub const THROTTLED_AGENTS_MAX: usize = 1_024;
+
 /// The most agents that a roster has room for: 272 bytes of address space each.
 pub const ROSTER_MAX: usize = 1 << 20;
 

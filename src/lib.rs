@@ -94,8 +94,8 @@ pub use assignments::{Assignment, Assignments};
 pub use assignments::{AssignmentFile, PersistError};
 pub use bounds::{
     ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, ACTIONS_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX,
-    CURVE_STEPS_MAX, EVENTS_KEPT, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OVERRIDES_MAX, PAGE_MAX, PLANS_MAX,
-    QUIET_MAX, REFILL_MAX, ROSTER_MAX, TOKENS_PER_SECOND_MAX,
+    CURVE_STEPS_MAX, EVENTS_KEPT, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OFFENDERS_KEPT, OVERRIDES_MAX,
+    PAGE_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX, ROSTER_MAX, THROTTLED_AGENTS_MAX, TOKENS_PER_SECOND_MAX,
 };
 pub use clock::{Clock, ClockSource, ManualClock, Tick};
 pub use conduct::{Conduct, Violation};
@@ -109,8 +109,8 @@ pub use policy::{
     PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,
 };
 pub use sight::{
-    AgentPage, AgentQuery, AgentSort, AgentView, Event, EventKind, LaneCounts, LaneView, ListedAgent, Sight, Snapshot,
-    UsageLevel,
+    AgentPage, AgentQuery, AgentSort, AgentView, Event, EventKind, LaneCounts, LaneView, ListedAgent, LogLine,
+    LogThrottle, Offender, Offenders, ShownId, Sight, Snapshot, UsageLevel,
 };
 pub use slab::{IdHash, OnFull};
 

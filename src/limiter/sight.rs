@@ -10,7 +10,7 @@ use crate::policy::{LaneId, PlanId};
 use crate::sight::counters::Other;
 use crate::sight::roster::Entry;
 use crate::sight::{
-    AgentPage, AgentQuery, AgentSort, AgentView, Event, LaneCounts, LaneView, ListedAgent, Note, Snapshot,
+    AgentPage, AgentQuery, AgentSort, AgentView, Event, LaneCounts, LaneView, ListedAgent, Note, Offenders, Snapshot,
 };
 use crate::slab::Claimed;
 use crate::slab::hash::AgentHash;
@@ -24,12 +24,16 @@ impl Limiter {
         let counters = self.watch.as_ref().map(|watch| &watch.counters);
         let sum = |other| counters.map_or(0, |counters| counters.sum(counters.other(other)));
         let tally = self.registry.tally();
+        let now = self.clock.now();
         Snapshot {
-            at: self.clock.now(),
+            at: now,
             is_counting: counters.is_some(),
             lanes: LaneCounts::of(&self.policy(), counters),
             errors: sum(Other::Error),
             full: sum(Other::Full),
+            violations: sum(Other::Violation),
+            violations_last_hour: self.watch.as_ref().map_or(0, |watch| watch.violations.last_hour(now)),
+            sustained_abuse: sum(Other::Abuse),
             stats: self.stats(),
             assigned: tally.assigned,
             overridden: tally.overridden,
@@ -164,6 +168,41 @@ impl Limiter {
         self.limits.lanes().map(usage).max().unwrap_or(0)
     }
 
+    /// Who has violated limits the most in the last hour: up to `most` agents,
+    /// and no more than [`OFFENDERS_KEPT`](crate::OFFENDERS_KEPT). Without
+    /// [`Sight`](crate::Sight) there are none.
+    ///
+    /// A violation is a denial by [`admit`](Limiter::admit), or one that was
+    /// recorded with [`record_violation`](Limiter::record_violation).
+    ///
+    /// ```
+    /// use tollgate::{Limiter, ManualClock, Policy, Sight};
+    ///
+    /// let policy = Policy::builder().lane("http", "1/minute").build()?;
+    /// let builder = Limiter::builder(policy).agents(1_000).clock(ManualClock::new());
+    /// let limiter = builder.sight(Sight::new()).build()?;
+    /// let http = limiter.lane("http").expect("named above");
+    /// for (agent, requests) in [("agent-7", 9), ("agent-8", 3)] {
+    ///     for _ in 0..requests {
+    ///         let _ = limiter.admit(agent, http, 1)?;
+    ///     }
+    /// }
+    /// let top = limiter.top_offenders(3);
+    /// assert_eq!((top.violations, top.error_max), (10, 0));
+    /// assert_eq!((top.list[0].agent.as_slice(), top.list[0].violations), (b"agent-7".as_slice(), 8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn top_offenders(&self, most: usize) -> Offenders {
+        self.top_offenders_at(most, self.clock.now())
+    }
+
+    /// As [`top_offenders`](Limiter::top_offenders), in the hour before `now`.
+    #[must_use]
+    pub fn top_offenders_at(&self, most: usize, now: Tick) -> Offenders {
+        self.watch.as_ref().map(|watch| watch.violations.top(most, now)).unwrap_or_default()
+    }
+
     /// The oldest event that nobody has polled yet. Any thread may poll; each
     /// event is given to one of them. Without [`Sight`](crate::Sight) there
     /// are none.
@@ -238,12 +277,11 @@ impl Limiter {
         }
     }
 
-    /// Tells of a violation that makes sustained abuse.
+    /// Counts a violation, and tells of one that makes sustained abuse.
     pub(super) fn note_violation(&self, agent: &[u8], violation: &Violation, now: Tick) {
         if let Some(watch) = &self.watch {
-            if violation.sustained_abuse() {
-                watch.events.push(now, Note::SustainedAbuse { agent, consecutive: violation.consecutive() });
-            }
+            // A caller's instant may lie ahead of the clock, and would stay the last hour's for ever.
+            watch.violated(agent, violation, now.min(self.clock.now()));
         }
     }
 

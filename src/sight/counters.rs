@@ -34,9 +34,13 @@ pub(crate) enum Other {
     Error,
     /// A newcomer was refused, since there was no record for it.
     Full,
+    /// An agent violated a limit.
+    Violation,
+    /// A violation made sustained abuse.
+    Abuse,
 }
 
-const OTHERS: usize = 2;
+const OTHERS: usize = 4;
 
 /// Where in a shard something is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +56,21 @@ pub(crate) struct Counters {
 
 /// Where a thread counts.
 #[derive(Clone, Copy)]
-struct Shard {
-    index: usize,
+pub(super) struct Shard {
+    pub(super) index: usize,
     /// Whether nobody else counts there.
-    is_owned: bool,
+    pub(super) is_owned: bool,
+}
+
+/// How many there are.
+pub(super) const fn shards() -> usize {
+    OWNED + SHARED
 }
 
 impl Counters {
     pub(crate) fn new(lanes: usize) -> Self {
         let shard_lines = (lanes * DECISIONS.len() + OTHERS).div_ceil(LINE);
-        let lines = (0..(OWNED + SHARED) * shard_lines).map(|_| CachePadded::default()).collect();
+        let lines = (0..shards() * shard_lines).map(|_| CachePadded::default()).collect();
         Self { lines, shard_lines, lanes }
     }
 
@@ -92,7 +101,7 @@ impl Counters {
 
     /// How often one was counted there.
     pub(crate) fn sum(&self, place: Place) -> u64 {
-        let shards = (0..OWNED + SHARED).map(|shard| self.at(shard, place).load(Ordering::Relaxed));
+        let shards = (0..shards()).map(|shard| self.at(shard, place).load(Ordering::Relaxed));
         shards.fold(0, u64::wrapping_add)
     }
 
@@ -112,7 +121,7 @@ thread_local! {
 
 /// Where this thread counts.
 #[inline]
-fn shard() -> Shard {
+pub(super) fn shard() -> Shard {
     let number = match THREAD.get() {
         0 => take_number(),
         number => number,
@@ -148,7 +157,9 @@ mod tests {
     fn all(counters: &Counters) -> Vec<Place> {
         let lanes = (0..counters.lanes as u32).map(LaneId::new);
         let verdicts = lanes.flat_map(|lane| DECISIONS.map(|decision| counters.verdict(lane, decision)));
-        verdicts.chain([Other::Error, Other::Full].map(|other| counters.other(other))).collect()
+        verdicts
+            .chain([Other::Error, Other::Full, Other::Violation, Other::Abuse].map(|other| counters.other(other)))
+            .collect()
     }
 
     #[test]

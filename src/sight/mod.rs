@@ -5,6 +5,9 @@
 //! | `counters.rs` | verdicts by lane | by every check, in a shard of the thread's own |
 //! | `snapshot.rs` | all counts at one time | - |
 //! | `events.rs`, `ring.rs` | what an operator should hear of | when it happens; no lock, no wait |
+//! | `offenders.rs` | who violates limits the most | by a violation |
+//! | `log.rs` | denials as lines of a log, few of them | by whoever logs |
+//! | `shown.rs` | ids as they are shown | - |
 //! | `roster.rs`, `list.rs` | ids of agents that hold records | when an agent is given a record |
 //! | `agent.rs` | how one agent stands | - |
 //!
@@ -17,24 +20,32 @@ mod agent;
 pub(crate) mod counters;
 mod events;
 mod list;
+mod log;
+mod offenders;
 mod ring;
 pub(crate) mod roster;
+mod shown;
 mod snapshot;
 
 pub use agent::{AgentView, LaneView, UsageLevel};
 pub(crate) use events::Note;
 pub use events::{Event, EventKind};
 pub use list::{AgentPage, AgentQuery, AgentSort, ListedAgent};
+pub use log::{LogLine, LogThrottle};
+pub use offenders::{Offender, Offenders};
+pub use shown::ShownId;
 pub use snapshot::{LaneCounts, Snapshot};
 
 use crate::bounds::ROSTER_MAX;
 use crate::clock::Tick;
+use crate::conduct::Violation;
 use crate::lane::Verdict;
 use crate::policy::LaneId;
 use crate::sync::{Counter, Ordering};
 use crate::{Decision, Error};
 use counters::{Counters, Other};
 use events::Events;
+use offenders::Violations;
 use roster::Roster;
 use std::cell::Cell;
 use std::time::Duration;
@@ -66,7 +77,9 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Counts verdicts by lane, and keeps the last [`EVENTS_KEPT`](crate::EVENTS_KEPT) events.
+    /// Counts verdicts by lane, keeps count of who violates limits the most,
+    /// and keeps the last [`EVENTS_KEPT`](crate::EVENTS_KEPT) events: about
+    /// 700 kB.
     pub fn new() -> Self {
         Self::default()
     }
@@ -103,6 +116,7 @@ thread_local! {
 pub(crate) struct Watch {
     pub(crate) counters: Counters,
     pub(crate) events: Events,
+    pub(crate) violations: Violations,
     pub(crate) roster: Option<Roster>,
     sample_every: u32,
     lossy_evictions: Counter,
@@ -120,6 +134,7 @@ impl Watch {
         Ok(Self {
             counters: Counters::new(lanes),
             events: Events::new(),
+            violations: Violations::new(),
             roster,
             sample_every: sight.sample_every,
             lossy_evictions: Counter::new(0),
@@ -150,6 +165,16 @@ impl Watch {
         let is_sampled = checks >= self.sample_every;
         UNSAMPLED.set(if is_sampled { 0 } else { checks });
         is_sampled
+    }
+
+    /// An agent violated a limit.
+    pub(crate) fn violated(&self, agent: &[u8], violation: &Violation, now: Tick) {
+        self.counters.add(self.counters.other(Other::Violation));
+        self.violations.add(agent, now);
+        if violation.sustained_abuse() {
+            self.counters.add(self.counters.other(Other::Abuse));
+            self.events.push(now, Note::SustainedAbuse { agent, consecutive: violation.consecutive() });
+        }
     }
 
     /// A record was given to an agent. The caller holds the record's lock.

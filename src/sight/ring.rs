@@ -347,7 +347,7 @@ mod models {
 
     #[test]
     fn a_push_and_two_polls() {
-        explore("a_push_and_two_polls", Some(2), None, || {
+        explore("a_push_and_two_polls", Some(1), None, || {
             let ring = ring(1);
             push(&ring, 1);
             let spawn = |act: fn(&Ring<2>) -> Option<u64>| {

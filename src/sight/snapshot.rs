@@ -24,6 +24,12 @@ pub struct Snapshot {
     pub errors: u64,
     /// Newcomers that were refused with [`Error::Full`](crate::Error::Full).
     pub full: u64,
+    /// Violations: denials by an `admit` call, and those that were recorded by hand.
+    pub violations: u64,
+    /// Violations in the last 60 minutes, the present one among them.
+    pub violations_last_hour: u64,
+    /// How often violations became sustained abuse.
+    pub sustained_abuse: u64,
     /// Records and who holds them; known without [`Sight`](crate::Sight).
     pub stats: crate::Stats,
     /// Agents that something was decided about: a plan, an override, an exemption.

@@ -2,8 +2,8 @@
 
 use super::*;
 use tollgate::{
-    AgentPage, AgentQuery, AgentSort, ConductRules, Decision, EVENTS_KEPT, Error, EventKind, LaneCounts, Request,
-    Sight, Snapshot, UsageLevel,
+    AgentPage, AgentQuery, AgentSort, ConductRules, Decision, EVENTS_KEPT, Error, EventKind, LaneCounts, Offenders,
+    Request, Sight, Snapshot, UsageLevel,
 };
 
 fn watched(policy: Policy, agents: u64, on_full: OnFull) -> (Limiter, ManualClock) {
@@ -378,4 +378,28 @@ fn without_sight_there_are_no_events() {
     (0..20).for_each(|_| ignore(limiter.record_violation("b")));
     assert_eq!(limiter.poll_event(), None);
     assert_eq!(limiter.snapshot().events_dropped, 0);
+}
+
+#[test]
+fn the_worst_offenders_of_the_last_hour_are_known_by_name() {
+    let (limiter, clock) = watched(two_lanes(), 100, OnFull::Deny);
+    for (agent, requests) in [("a", 7), ("b", 12), ("c", 4), ("d", 2)] {
+        (0..requests).for_each(|_| ignore(limiter.admit(agent, HTTP, 1)));
+    }
+    limiter.record_violation("d").expect("room");
+    // A denial by a plain check is none.
+    ignore(limiter.check("a", HTTP));
+    let top = limiter.top_offenders(3);
+    let list: Vec<_> = top.list.iter().map(|one| (one.agent.as_slice(), one.violations, one.error)).collect();
+    assert_eq!(list, [(&b"b"[..], 10, 0), (b"a", 5, 0), (b"c", 2, 0)]);
+    assert_eq!((top.violations, top.error_max, top.missed), (18, 0, 0));
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.violations, snapshot.violations_last_hour, snapshot.sustained_abuse), (18, 18, 1));
+    clock.advance(MINUTE * 60);
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.violations, snapshot.violations_last_hour, snapshot.sustained_abuse), (18, 0, 1));
+    assert!(limiter.top_offenders(3).list.is_empty());
+    let (unwatched, _) = build(two_lanes(), 100, OnFull::Deny);
+    ignore(unwatched.record_violation("a"));
+    assert_eq!(unwatched.top_offenders(3), Offenders::default());
 }
