@@ -4,7 +4,7 @@
 # Stages run in the order in which they are named, also under `make -j`.
 .NOTPARALLEL:
 .PHONY: help test lint doc loom bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
-.PHONY: header capi install c c-hooks c-loops c-long c-asan c-fuzz
+.PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
 .PHONY: elixir elixir-long elixir-bench
 
 STARTED := $(shell date +%s)
@@ -162,6 +162,15 @@ bench: ## Measures our benches, then the peers; writes benches/README.md (QUICK=
 	@rm -f $(COMPARE)/table.md $(COMPARE)/checks.svg
 	@$(STAGE) compare $(COMPARE)/release/compare $(if $(QUICK),--quick) --out $(COMPARE)/table.md --svg $(COMPARE)/checks.svg
 	@$(if $(QUICK),echo "== a quick run: benches/README.md stays as it is",$(PUBLISH))
+
+# The peer is built for this alone, and kept in the target directory.
+PEERS := $(abspath $(TARGET))/peers
+bench-http: ## Measures the server beside throttlecrab-server, and what the tower layer adds (QUICK=1: a short look)
+	@$(STAGE) "throttlecrab-server, build" cargo install --quiet --locked --version 0.4.40 --root $(PEERS) \
+		--target-dir $(PEERS)/target throttlecrab-server
+	@TOLLGATE_PEER=$(PEERS)/bin/throttlecrab-server $(STAGE) "HTTP" \
+		cargo bench --package tollgate-server --bench http $(if $(QUICK),-- --quick)
+	@$(STAGE) "tower layer" cargo bench --package tollgate-tower --bench layer
 
 long: tools ignored helgrind tsan c-long elixir-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
