@@ -275,6 +275,14 @@ enum tollgate_status
    * There is no element of this number.
    */
   TOLLGATE_STATUS_OUT_OF_RANGE = 31,
+  /**
+   * More slots were released than the agent holds.
+   */
+  TOLLGATE_STATUS_NOT_HELD = 32,
+  /**
+   * The call does not make sense for a lane of this kind.
+   */
+  TOLLGATE_STATUS_WRONG_KIND = 33,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -673,7 +681,8 @@ typedef struct tollgate_verdict {
    */
   uint64_t full_in_ns;
   /**
-   * How long a token takes to come back.
+   * How long a token takes to come back. Of a lane that is no bucket, a
+   * number of tollgate's own with its highest bit set.
    */
   uint64_t token_ns;
 } tollgate_verdict;
@@ -704,7 +713,8 @@ typedef struct tollgate_answer {
    */
   uint64_t full_in_ns;
   /**
-   * How long a token takes to come back.
+   * How long a token takes to come back. Of a lane that is no bucket, a
+   * number of tollgate's own with its highest bit set.
    */
   uint64_t token_ns;
 } tollgate_answer;
@@ -794,7 +804,8 @@ typedef struct tollgate_admission {
    */
   uint64_t full_in_ns;
   /**
-   * How long a token takes to come back.
+   * How long a token takes to come back. Of a lane that is no bucket, a
+   * number of tollgate's own with its highest bit set.
    */
   uint64_t token_ns;
   /**

@@ -69,6 +69,22 @@ pub const TOKENS_PER_SECOND_MAX: u64 = 1_000_000_000;
 /// years of uptime before the range bites (and then it denies).
 pub const REFILL_MAX: Duration = Duration::from_secs(315_576_000);
 
+/// The shortest window: a shorter one would leave its word no room to count.
+pub const WINDOW_MIN: Duration = Duration::from_millis(1);
+
+/// The longest window: the longest month. A verdict tells lengths in 22 bits
+/// of seconds.
+pub const WINDOW_MAX: Duration = Duration::from_secs(31 * 86_400);
+
+/// The most that an exact window lets through: each takes a word of every record.
+pub const EXACT_MAX: u64 = 24;
+
+/// The most slots that an agent may hold at once: 20 bits of a word.
+pub const HELD_MAX: u64 = (1 << 20) - 1;
+
+/// The farthest that a zone is from UTC, in minutes: 14 hours, as on the Line Islands.
+pub const ZONE_MINUTES_MAX: i16 = 14 * 60;
+
 /// The most agents a limiter may be built for. 2^30 agents of six lanes
 /// reserve 93 GB of address space.
 pub const AGENTS_MAX: u64 = 1 << 30;

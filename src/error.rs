@@ -39,6 +39,18 @@ pub enum Error {
     },
     /// The agent is new, and no record of its neighbourhood may be given up.
     Full,
+    /// More slots were released than the agent holds.
+    NotHeld {
+        /// How many it holds.
+        held: u64,
+        /// How many were released.
+        released: u64,
+    },
+    /// The call is for lanes of another kind.
+    WrongKind {
+        /// The lane's number.
+        lane: u32,
+    },
     /// `check_many` was given a different number of requests and answers, or
     /// more than [`BATCH_MAX`](crate::BATCH_MAX) of them.
     BatchSize {
@@ -70,6 +82,12 @@ impl fmt::Display for Error {
                 f,
                 "no record is free for this new agent; build the limiter for more agents, or let it give records up"
             ),
+            Error::NotHeld { held, released } => {
+                write!(f, "{released} released, but the agent holds {held}; release once what was acquired")
+            }
+            Error::WrongKind { lane } => {
+                write!(f, "lane {lane} is of another kind; the call does not make sense for it")
+            }
             Error::BatchSize { requests, answers } => write!(
                 f,
                 "{requests} requests and {answers} places for answers; give as many of one as of the other, at most {}",

@@ -94,19 +94,20 @@ pub use assignments::{Assignment, Assignments};
 pub use assignments::{AssignmentFile, PersistError};
 pub use bounds::{
     ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, ACTIONS_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX,
-    CURVE_STEPS_MAX, EVENTS_KEPT, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OFFENDERS_KEPT, OVERRIDES_MAX,
-    PAGE_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX, ROSTER_MAX, THROTTLED_AGENTS_MAX, TOKENS_PER_SECOND_MAX,
+    CURVE_STEPS_MAX, EVENTS_KEPT, EXACT_MAX, HELD_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OFFENDERS_KEPT,
+    OVERRIDES_MAX, PAGE_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX, ROSTER_MAX, THROTTLED_AGENTS_MAX, TOKENS_PER_SECOND_MAX,
+    WINDOW_MAX, WINDOW_MIN, ZONE_MINUTES_MAX,
 };
-pub use clock::{Clock, ClockSource, ManualClock, Tick};
+pub use clock::{Clock, ClockSource, ManualClock, ManualWallClock, Tick, WallClock};
 pub use conduct::{Conduct, Violation};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
-pub use limiter::{ActionLane, Admission, ControlError, Limiter, LimiterBuilder, Request, Stats};
+pub use limiter::{Acquired, ActionLane, Admission, ControlError, HeldSlot, Limiter, LimiterBuilder, Request, Stats};
 #[cfg(feature = "config")]
 pub use policy::ConfigError;
 pub use policy::{
-    Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy, PolicyBuilder,
-    PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,
+    Calendar, Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy,
+    PolicyBuilder, PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,
 };
 pub use sight::{
     AgentPage, AgentQuery, AgentSort, AgentView, Event, EventKind, LaneCounts, LaneView, ListedAgent, LogLine,

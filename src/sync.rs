@@ -153,6 +153,12 @@ pub(crate) enum Fault {
     NoFloor,
     /// A newcomer starts afresh in a record that was given up.
     NothingInherited,
+    /// A record is given up without asking, once its tag is closed, whether a slot is held.
+    KeptUnchecked,
+    /// A denial of a lane of several words does not look at them all again.
+    NoLastScan,
+    /// A change to a lane of several words is stored over whatever is there.
+    PermitByStore,
     /// A check reads its row of limits without Acquire.
     RelaxedRow,
     /// A change of row leaves the lanes' generations as they are.

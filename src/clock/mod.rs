@@ -2,7 +2,7 @@
 //!
 //! Nothing below [`Limiter`](crate::Limiter) reads a clock; time always comes
 //! in as a [`Tick`]. A tick is a nanosecond since the clock's origin, on a
-//! clock that never steps back; the wall clock is never used for limits.
+//! clock that never steps back; the wall clock is used for calendar windows alone.
 //!
 //! | file | what |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | `tsc.rs` | the counter clock: the processor's counter, held to the OS clock |
 //! | `trust.rs` | whether that counter is fit for it, asked once |
 //! | `anchor.rs` | where the counter clock stands, never read half changed |
+//! | `wall.rs` | the date, for calendar windows |
 //! | `sources.rs` | what it reads, and a fake of it for tests |
 
 mod anchor;
@@ -17,6 +18,10 @@ mod os;
 mod sources;
 mod trust;
 mod tsc;
+pub(crate) mod wall;
+
+pub(crate) use self::wall::{At, DateClock, Offset};
+pub use self::wall::{ManualWallClock, WallClock};
 
 use self::os::OsClock;
 use self::sources::Machine;

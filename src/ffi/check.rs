@@ -62,7 +62,8 @@ pub struct Verdict {
     pub retry_after_ns: u64,
     /// How long until the lane is full again, if nothing more is charged.
     pub full_in_ns: u64,
-    /// How long a token takes to come back.
+    /// How long a token takes to come back. Of a lane that is no bucket, a
+    /// number of tollgate's own with its highest bit set.
     pub token_ns: u64,
 }
 
@@ -123,6 +124,9 @@ const _: () = assert!(offset_of!(Verdict, token_ns) == 32 && offset_of!(Answer, 
 pub(super) unsafe fn remaining(words: *const Words) -> u64 {
     // SAFETY: NULL or readable, as the caller guarantees.
     let Some(&[_, capacity, _, full_in_ns, token_ns]) = (unsafe { words.as_ref() }) else { return 0 };
+    if let Some(remaining) = crate::lane::counted::remaining(token_ns) {
+        return remaining;
+    }
     let missing = full_in_ns.checked_div(token_ns).map(|whole| whole + u64::from(full_in_ns % token_ns > 0));
     missing.map_or(0, |missing| capacity.saturating_sub(missing))
 }
@@ -174,7 +178,8 @@ pub struct Answer {
     pub retry_after_ns: u64,
     /// How long until the lane is full again, if nothing more is charged.
     pub full_in_ns: u64,
-    /// How long a token takes to come back.
+    /// How long a token takes to come back. Of a lane that is no bucket, a
+    /// number of tollgate's own with its highest bit set.
     pub token_ns: u64,
 }
 

@@ -82,10 +82,14 @@ pub enum Status {
     UnknownPreset = 30,
     /// There is no element of this number.
     OutOfRange = 31,
+    /// More slots were released than the agent holds.
+    NotHeld = 32,
+    /// The call does not make sense for a lane of this kind.
+    WrongKind = 33,
 }
 
 impl Status {
-    const ALL: [Self; 32] = [
+    const ALL: [Self; 34] = [
         Self::Ok,
         Self::NullPointer,
         Self::StructSize,
@@ -118,6 +122,8 @@ impl Status {
         Self::NotBuiltIn,
         Self::UnknownPreset,
         Self::OutOfRange,
+        Self::NotHeld,
+        Self::WrongKind,
     ];
 
     pub(super) const fn text(self) -> &'static CStr {
@@ -162,6 +168,8 @@ impl Status {
             Self::NotBuiltIn => c"the library was built without what this needs",
             Self::UnknownPreset => c"there is no preset of this name",
             Self::OutOfRange => c"there is no element of this number",
+            Self::NotHeld => c"more slots were released than the agent holds",
+            Self::WrongKind => c"the call does not make sense for a lane of this kind",
         }
     }
 }
@@ -178,6 +186,8 @@ impl From<tollgate::Error> for Status {
             Error::CostAboveCapacity { .. } => Self::CostAboveCapacity,
             Error::Full => Self::Full,
             Error::BatchSize { .. } => Self::BatchSize,
+            Error::NotHeld { .. } => Self::NotHeld,
+            Error::WrongKind { .. } => Self::WrongKind,
         }
     }
 }
@@ -200,7 +210,8 @@ impl From<&tollgate::ControlError> for Status {
             ControlError::UnknownLane { .. } => Self::UnknownLane,
             ControlError::UnknownPlan { .. } => Self::UnknownPlan,
             ControlError::Limit(_) => Self::InvalidLimit,
-            ControlError::Of { problem, .. } => Self::from(&**problem), // It holds no other of this kind.
+            // They hold no others of their kind.
+            ControlError::Of { problem, .. } | ControlError::OfLane { problem, .. } => Self::from(&**problem),
             ControlError::TooManyOverrides => Self::TooManyOverrides,
             ControlError::SameHash => Self::SameHash,
             ControlError::Forked => Self::Forked,
@@ -231,7 +242,7 @@ mod tests {
         for (number, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, number, "{status:?}");
         }
-        assert_eq!(Status::OutOfRange as usize + 1, Status::ALL.len());
+        assert_eq!(Status::WrongKind as usize + 1, Status::ALL.len());
     }
 
     #[test]

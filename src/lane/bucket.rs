@@ -26,11 +26,12 @@
 //! adding one keeps the generation; and as the depth has its own four bits
 //! set, a comparison with it comes out as if there were no generation.
 
+use super::counted::CountLimit;
 use super::{Decision, GENERATION_BITS, GENERATION_MASK, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::REFILL_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::policy::BucketNumbers;
+use crate::policy::{BucketNumbers, Numbers};
 use crate::record::Word;
 
 /// The nanoseconds in so many parts, rounded down.
@@ -70,8 +71,11 @@ impl BucketLimit {
     /// The limit of those that are never limited.
     pub(crate) const EXEMPT: Self = Self { token: parts(1), depth: 0, capacity: u64::MAX, warn_below: 0 };
 
-    pub(crate) fn new(numbers: BucketNumbers, warn_below_percent: u8) -> Self {
-        let BucketNumbers { ticks_per_token, capacity } = numbers;
+    pub(crate) fn new(numbers: Numbers, warn_below_percent: u8) -> Self {
+        let BucketNumbers { ticks_per_token, capacity } = match numbers {
+            Numbers::Bucket(numbers) => numbers,
+            Numbers::Count(count) => return Self::counted(CountLimit::new(count, warn_below_percent)),
+        };
         let token = ticks_per_token.get();
         debug_assert!(u128::from(capacity * token) < REFILL_MAX.as_nanos());
         // Fewer whole tokens than a share of the capacity is fewer than that
@@ -82,6 +86,20 @@ impl BucketLimit {
             depth: parts(capacity * token) | GENERATION_MASK,
             capacity,
             warn_below: parts(warn_tokens * token),
+        }
+    }
+
+    /// The limit of a lane that counts, in the words of a bucket: without a
+    /// capacity, and without a depth, which one that denies everything has.
+    pub(crate) const fn counted(limit: CountLimit) -> Self {
+        Self { token: limit.count(), depth: 0, capacity: 0, warn_below: limit.warn_below() }
+    }
+
+    /// The limit of a lane that counts, if it is one.
+    pub(crate) const fn count(&self) -> Option<CountLimit> {
+        match (self.depth, self.capacity) {
+            (0, 0) => Some(CountLimit::from_parts(self.token, self.warn_below)),
+            _ => None,
         }
     }
 

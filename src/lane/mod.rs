@@ -7,6 +7,10 @@
 //! | kind | file | the word's 60 bits | fresh |
 //! |---|---|---|---|
 //! | token bucket | `bucket.rs` | the instant at which the bucket is full again | 0 |
+//! | exact window | `exact.rs` | the instant at which a permit has rested; a lane has several such words | 0 |
+//! | budget | `budget.rs` | a calendar window's number, and what was used of it | 0 |
+//! | held slots | `held.rs` | how many are held | 0 |
+//! | window | `window.rs` | a window's number, and the counts of it and of the one before | 0 |
 //!
 //! ```text
 //!  63                                        4 3        0
@@ -22,7 +26,13 @@
 //! ones. When the generations start over, the time moves on to the present.
 
 pub(crate) mod bucket;
+pub(crate) mod budget;
+pub(crate) mod counted;
+pub(crate) mod exact;
+pub(crate) mod held;
+pub(crate) mod kind;
 pub(crate) mod table;
+pub(crate) mod window;
 
 use crate::clock::{TICK_BITS, Tick};
 use crate::record::Word;
@@ -59,14 +69,24 @@ impl LaneWord {
         self.0 & GENERATION_MASK
     }
 
+    /// The 60 bits that are the kind's own.
+    pub(crate) const fn payload(self) -> u64 {
+        self.0 >> GENERATION_BITS
+    }
+
+    /// The same tenancy with another payload, of 60 bits.
+    pub(crate) const fn with_payload(self, payload: u64) -> Self {
+        Self(payload << GENERATION_BITS | self.generation())
+    }
+
     /// The same tenancy at another time.
     pub(crate) const fn at(self, time: Tick) -> Self {
         Self(time.as_nanos() << GENERATION_BITS | self.generation())
     }
 
-    /// The next tenancy, at the given time.
-    pub(crate) const fn next_tenancy(self, time: Tick) -> Self {
-        Self(time.as_nanos() << GENERATION_BITS | (self.generation() + 1) & GENERATION_MASK)
+    /// The next tenancy, with the same payload.
+    pub(crate) const fn next_generation(self) -> Self {
+        Self(self.0 & !GENERATION_MASK | (self.generation() + 1) & GENERATION_MASK)
     }
 
     /// Whether the next tenancy starts the generations over.
@@ -94,6 +114,25 @@ pub(crate) struct Outcome<A, W = LaneWord> {
     pub(crate) answer: A,
 }
 
+/// What a step on a lane of several words would do: to which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice<A> {
+    pub(crate) cell: usize,
+    pub(crate) outcome: Outcome<A>,
+}
+
+impl<A> Choice<A> {
+    /// Of the only word, or of none.
+    pub(crate) const fn of(outcome: Outcome<A>) -> Self {
+        Self { cell: 0, outcome }
+    }
+
+    pub(crate) fn map<B>(self, answer: impl FnOnce(A) -> B) -> Choice<B> {
+        let Outcome { next, answer: told } = self.outcome;
+        Choice { cell: self.cell, outcome: Outcome { next, answer: answer(told) } }
+    }
+}
+
 /// The answer to a check: may the agent do it, and what is left.
 ///
 /// ```
@@ -118,7 +157,7 @@ pub struct Verdict {
     pub(crate) decision: Decision,
     pub(crate) capacity: u64,
     /// What is left follows from this and `full_in_ns`; the division waits
-    /// until somebody asks.
+    /// until somebody asks. A lane that counts says both here: see `counted.rs`.
     pub(crate) ticks_per_token: u64,
     pub(crate) retry_after_ns: u64,
     pub(crate) full_in_ns: u64,
@@ -159,10 +198,11 @@ impl Verdict {
     /// Whole tokens left after this request; `u64::MAX` for an exempt agent.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
-        match self.ticks_per_token {
-            0 => 0, // No verdict has that.
+        match (counted::remaining(self.ticks_per_token), self.ticks_per_token) {
+            (Some(remaining), _) => remaining,
+            (None, 0) => 0, // No verdict has that.
             // A token that is partly missing is missing.
-            ticks => self.capacity.saturating_sub(self.full_in_ns.div_ceil(ticks)),
+            (None, ticks) => self.capacity.saturating_sub(self.full_in_ns.div_ceil(ticks)),
         }
     }
 
@@ -185,9 +225,17 @@ impl Verdict {
     }
 
     /// How long until there is one more whole token than now; `None` if there
-    /// never is, because the lane is full or denies everything.
+    /// never is, because the lane is full or denies everything. A lane that is
+    /// no bucket tells when it is full again, or when a denied request would
+    /// pass, if that is sooner; [`status`](crate::Limiter::status) is exact.
     #[must_use]
     pub const fn next_in(&self) -> Option<Duration> {
+        if counted::remaining(self.ticks_per_token).is_some() {
+            let denied = matches!(self.decision, Decision::Deny);
+            let sooner = denied && self.retry_after_ns < self.full_in_ns;
+            let nanos = if sooner { self.retry_after_ns } else { self.full_in_ns };
+            return if nanos == 0 { None } else { Some(Duration::from_nanos(nanos)) };
+        }
         let token = match self.ticks_per_token {
             0 => return None, // No verdict has that.
             ticks => ticks,
@@ -209,8 +257,14 @@ impl Verdict {
 
     /// How long an empty lane takes to be full again: the capacity at the
     /// rate of the limit that was applied. Zero if it denies everything.
+    ///
+    /// The length of its window if the lane has one, to the millisecond, from
+    /// an hour on to the second.
     #[must_use]
     pub const fn window(&self) -> Duration {
+        if let Some(length) = counted::length_ns(self.ticks_per_token) {
+            return Duration::from_nanos(length);
+        }
         Duration::from_nanos(self.capacity.saturating_mul(self.ticks_per_token))
     }
 }
@@ -248,10 +302,15 @@ impl Status {
     }
 
     /// How long until there is one more whole token than now; `None` if there
-    /// never is, because the lane is full or denies everything.
+    /// never is, because the lane is full or denies everything, or if nobody
+    /// knows, because somebody must give back what is held.
     #[must_use]
     pub const fn next_in(&self) -> Option<Duration> {
-        if self.remaining == self.capacity { None } else { Some(Duration::from_nanos(self.next_in_ns)) }
+        match self.next_in_ns {
+            _ if self.remaining == self.capacity => None,
+            RETRY_NEVER => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
     }
 
     /// How long until the lane is full again, if nothing more is charged.
@@ -275,8 +334,9 @@ mod tests {
             prop_assert_eq!(word.at(time).time(), time);
             prop_assert_eq!(word.at(time).generation(), word.generation());
             prop_assert_eq!(word.at(word.time()), word);
-            prop_assert_eq!(word.next_tenancy(time).time(), time);
-            prop_assert_ne!(word.next_tenancy(time), word.at(time));
+            prop_assert_eq!(word.with_payload(word.payload()), word);
+            prop_assert_eq!(word.next_generation().payload(), word.payload());
+            prop_assert_ne!(word.next_generation(), word);
         }
     }
 
@@ -285,9 +345,9 @@ mod tests {
         let first = LaneWord::default();
         let mut word = first;
         for _ in 1..16 {
-            word = word.next_tenancy(Tick::ZERO);
+            word = word.next_generation();
             assert_ne!(word, first);
         }
-        assert_eq!(word.next_tenancy(Tick::ZERO), first);
+        assert_eq!(word.next_generation(), first);
     }
 }

@@ -8,10 +8,11 @@
 //! see "Rows" in [`record`](crate::record).
 
 use super::bucket::BucketLimit;
+use super::kind::LaneLimit;
 use crate::conduct::ConductNumbers;
 use crate::error::Error;
 use crate::mapping::Words;
-use crate::policy::{BucketNumbers, LaneId, PlanId, Policy};
+use crate::policy::{Cells, Kind, LaneId, Limit, Numbers, PlanId, Policy};
 use crate::record::tag::{ROWS, Row};
 use crate::sync::{Fault, Ordering, QuietU64, broken};
 
@@ -28,6 +29,12 @@ type LaneRows = [[QuietU64; LIMIT_WORDS]; ROWS + SPARE_ROWS];
 /// Limits ready to compute with, found by lane and row; and the numbers of conduct.
 pub(crate) struct LimitTable {
     lanes: Words<LaneRows>,
+    /// What each lane's word means, under every policy to come.
+    kinds: Box<[Kind]>,
+    /// The words of each lane.
+    cells: Box<[Cells]>,
+    /// How many lanes are buckets before the first that is not.
+    fast_lanes: usize,
     /// The numbers of conduct, for each parity of the epoch.
     conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
     /// How many policies came before the one in force. Its parity tells which
@@ -40,11 +47,25 @@ pub(crate) struct LimitTable {
 impl LimitTable {
     /// A table in which the policy is in force. On refusal, says how many
     /// bytes were asked for.
+    ///
+    /// Not inlined: with loom's atomics it is large, and loom's stacks are small.
+    #[inline(never)]
     pub(crate) fn new(policy: &Policy) -> Result<Self, u64> {
         let len = policy.lanes().len();
-        let lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
+        let kinds: Box<[Kind]> = policy.kinds().collect();
+        let fast_lanes = kinds.iter().take_while(|kind| **kind == Kind::Bucket).count();
+        let mut lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
         let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
-        let table = Self { lanes, conduct, epoch: QuietU64::new(0), plans: QuietU64::new(policy.plans().len() as u64) };
+        lanes.show(fast_lanes);
+        let table = Self {
+            lanes,
+            kinds,
+            cells: policy.cells().collect(),
+            fast_lanes,
+            conduct,
+            epoch: QuietU64::new(0),
+            plans: QuietU64::new(policy.plans().len() as u64),
+        };
         table.write(Row::EXEMPT, policy.lanes().map(|_| BucketLimit::EXEMPT));
         table.write_policy(policy, 0);
         Ok(table)
@@ -59,7 +80,8 @@ impl LimitTable {
         (0..).map(LaneId::new).zip(&*self.lanes).map(|(id, rows)| LaneLimits { id, rows })
     }
 
-    /// The lane of this number, if there is one and nobody watches it.
+    /// The lane of this number, if there is one that is a bucket, before the
+    /// first that is not, and nobody watches it.
     #[inline]
     pub(crate) fn unwatched_lane(&self, id: LaneId) -> Option<LaneLimits<'_>> {
         self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
@@ -68,6 +90,33 @@ impl LimitTable {
     /// From now on all lanes are watched.
     pub(crate) fn watch(&mut self) {
         self.lanes.show(0);
+    }
+
+    /// Whether the lane is a bucket, before the first that is not: it is
+    /// checked without asking what it is.
+    #[inline]
+    pub(crate) fn is_fast(&self, lane: LaneId) -> bool {
+        lane.index() < self.fast_lanes
+    }
+
+    /// What each lane's word means.
+    pub(crate) fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// The words of a lane.
+    pub(crate) fn cells(&self, lane: LaneId) -> Cells {
+        self.cells[lane.index()]
+    }
+
+    /// Whether the lane can have such a limit.
+    pub(crate) fn is_for(&self, lane: LaneId, limit: &Limit) -> bool {
+        limit.lane_kind().is_none_or(|kind| kind == self.kinds[lane.index()])
+    }
+
+    /// The lane's limit in a row, as its kind reads it; see [`LaneLimits::limit`].
+    pub(crate) fn lane_limit(&self, lane: LaneLimits<'_>, row: Row) -> LaneLimit {
+        LaneLimit::new(self.kinds[lane.id.index()], lane.limit(row))
     }
 
     /// The lane of this number, if there is one.
@@ -117,7 +166,7 @@ impl LimitTable {
     }
 
     /// Writes the row of an override.
-    pub(crate) fn write_numbers(&self, row: Row, warn_below_percent: u8, numbers: impl Iterator<Item = BucketNumbers>) {
+    pub(crate) fn write_numbers(&self, row: Row, warn_below_percent: u8, numbers: impl Iterator<Item = Numbers>) {
         self.write(row, numbers.map(|numbers| BucketLimit::new(numbers, warn_below_percent)));
     }
 

@@ -1,12 +1,13 @@
 //! May the agent do this?
 
 use super::{Limiter, stand_in_row};
-use crate::bounds::BATCH_MAX;
-use crate::clock::Tick;
+use crate::bounds::{BATCH_MAX, EXACT_MAX};
+use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::bucket::{self, Charge};
+use crate::lane::kind::Charged;
 use crate::lane::table::LaneLimits;
-use crate::lane::{LaneWord, Outcome, Verdict};
+use crate::lane::{Choice, LaneWord, Outcome, Verdict};
 use crate::policy::{LaneId, PlanId};
 use crate::record::tag::{Row, TagWord};
 use crate::record::{Attempt, Record};
@@ -172,8 +173,8 @@ impl Limiter {
     /// record is found: a counter register may keep the processor from looking
     /// ahead, and then it is best read with everything else at hand.
     ///
-    /// One comparison tells both whether the lane exists and whether anybody
-    /// watches, so not to be watched costs nothing.
+    /// One comparison tells whether the lane exists, whether it is a bucket and
+    /// whether anybody watches, so a bucket that is not watched pays for nothing else.
     #[inline(always)]
     fn check_with(
         &self,
@@ -198,15 +199,25 @@ impl Limiter {
         Ok(hash)
     }
 
+    /// The check of a lane of whichever kind.
     #[inline(always)]
-    pub(super) fn check_hashed(&self, hash: AgentHash, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
+    pub(super) fn check_lane(&self, hash: AgentHash, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
+        if self.limits.is_fast(ask.lane.id()) {
+            return self.check_hashed(hash, ask, now);
+        }
+        self.check_slowly(hash, ask, now.unwrap_or_else(|| self.clock.now()))
+    }
+
+    /// The check of a lane that is a bucket.
+    #[inline(always)]
+    fn check_hashed(&self, hash: AgentHash, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
         let now = || now.unwrap_or_else(|| self.clock.now());
         let Some((record, tag, row)) = self.slab.find_at_home(hash) else {
             return self.check_slowly(hash, ask, now());
         };
         let now = now();
         let row = stand_in_row(row, ask.stand_in);
-        match record.try_update_lane(tag, ask.lane.id(), |word| self.step(word, row, ask, now)) {
+        match record.try_update_lane(tag, ask.lane.id(), |word| self.bucket_step(word, row, ask, now)) {
             Attempt::Done(charge) => bucket::verdict(charge),
             Attempt::Lost => self.check_again(ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now, true),
             Attempt::Moved => self.check_again(ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now, false),
@@ -214,8 +225,13 @@ impl Limiter {
     }
 
     #[inline(always)]
-    fn step(&self, word: LaneWord, row: Row, ask: Ask<'_>, now: Tick) -> Outcome<Charge> {
+    fn bucket_step(&self, word: LaneWord, row: Row, ask: Ask<'_>, now: Tick) -> Outcome<Charge> {
         bucket::step(word, now, ask.lane.limit(row), ask.cost)
+    }
+
+    /// The step of whichever kind the lane is.
+    fn step(&self, words: &[LaneWord], row: Row, ask: Ask<'_>, at: At) -> Choice<Charged> {
+        self.limits.lane_limit(ask.lane, row).step(words, at, ask.cost)
     }
 
     /// The check of an agent for which another thread was faster, by an
@@ -267,7 +283,7 @@ impl Limiter {
         for ((request, hash), place) in requests.zip(hashes).zip(places) {
             let Request { agent, lane, cost } = request;
             let told = match (hash != AgentHash::NOBODY, self.limits.lane(lane)) {
-                (true, Ok(lane)) => self.check_hashed(hash, Ask { agent, lane, cost, stand_in: None }, Some(now)),
+                (true, Ok(lane)) => self.check_lane(hash, Ask { agent, lane, cost, stand_in: None }, Some(now)),
                 _ => self.check_again(agent, lane, cost, None, now, false), // It finds what is wrong.
             };
             self.note_answer(agent, lane, &told);
@@ -276,45 +292,50 @@ impl Limiter {
     }
 
     /// Charges a record. `None` if it is no longer the agent's.
-    fn charge(&self, found: Found<'_>, ask: Ask<'_>, now: Tick) -> Option<Result<Verdict, Error>> {
+    fn charge(&self, found: Found<'_>, ask: Ask<'_>, at: At) -> Option<Result<Verdict, Error>> {
         let row = stand_in_row(found.tag.row(), ask.stand_in);
-        let step = |word| self.step(word, row, ask, now);
-        found.record.update_lane(found.tag, ask.lane.id(), step, || self.slab.count_retry()).map(bucket::verdict)
+        let step = |words: &[LaneWord]| self.step(words, row, ask, at);
+        let cells = self.limits.cells(ask.lane.id());
+        found.record.update_lane(found.tag, cells, step, || self.slab.count_retry()).map(Charged::verdict)
     }
 
     /// The check of an agent that is not in its favourite place: perhaps it is
-    /// elsewhere in its neighbourhood, perhaps it has no record yet.
+    /// elsewhere in its neighbourhood, perhaps it has no record yet. And every
+    /// check of a lane that is no bucket.
     ///
     /// The loop ends when the agent keeps a record for one round; each further
     /// one is an eviction or a change of row that was completed meanwhile.
     #[inline(never)]
     fn check_slowly(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Result<Verdict, Error> {
+        let (at, cells) = (self.at(now), self.limits.cells(ask.lane.id()));
         while let Some(found) = self.slab.find(hash) {
-            if let Some(answer) = self.charge(found, ask, now) {
+            if let Some(answer) = self.charge(found, ask, at) {
                 return answer;
             }
         }
         let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
-        let fresh = bucket::step(LaneWord::default(), now, limit, ask.cost);
+        let words = [LaneWord::default(); EXACT_MAX as usize];
+        let fresh = limit.step(&words[..cells.count], at, ask.cost).outcome;
         if fresh.next.is_none() && !limit.is_exempt() {
-            return bucket::verdict(fresh.answer); // Denied even when full: not worth a record.
+            return fresh.answer.verdict(); // Denied even when full: not worth a record.
         }
         // The answer is made with the question: once the locks are released,
         // the record may have been filled, and the row be another agent's.
         let inherited = Cell::new(fresh.answer);
         let passes = |row, record: Record<'_>| {
-            let word = record.lane_words().nth(ask.lane.id().index()).unwrap_or_default();
-            let Outcome { next, answer } = self.step(word, stand_in_row(row, ask.stand_in), ask, now);
+            let step = |words: &[LaneWord]| self.step(words, stand_in_row(row, ask.stand_in), ask, at);
+            let Outcome { next, answer } = record.peek_cells(cells, step).outcome;
             inherited.set(answer);
             next.is_some()
         };
-        let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, now);
+        let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, at);
         let newcomer = Newcomer {
             hash,
             row: &|| self.row_of_newcomer(hash),
             now,
             quiet_since: self.quiet_since(now),
             clock: self.clock.now(),
+            offset: at.offset,
             // Nobody loses a record for an agent that will not use its lanes.
             on_full: if limit.is_exempt() { OnFull::Deny } else { self.on_full },
             ranking: &ranking,
@@ -325,25 +346,29 @@ impl Limiter {
                 Ok(claimed) => {
                     self.note_claim(ask.agent, &claimed);
                     // The claim keeps the record the agent's, so the first round ends this.
-                    if let Some(answer) = self.charge(claimed.found, ask, now.max(claimed.floor)) {
+                    if let Some(answer) = self.charge(claimed.found, ask, at.with(now.max(claimed.floor))) {
                         return answer;
                     }
                 }
-                Err(Refusal::Full) if limit.is_exempt() => return bucket::verdict(fresh.answer),
+                Err(Refusal::Full) if limit.is_exempt() => return fresh.answer.verdict(),
                 Err(Refusal::Full) => {
                     self.note_refusal();
                     return Err(Error::Full);
                 }
-                Err(Refusal::Denied) => return bucket::verdict(inherited.get()),
+                Err(Refusal::Denied) => return inherited.get().verdict(),
             }
         }
     }
 
-    /// A record's largest share of debt over its lanes. The caller holds the
-    /// lock of its region, which keeps its row.
-    fn debt_ratio(&self, tag: TagWord, record: Record<'_>, now: Tick) -> u64 {
-        let lanes = self.limits.lanes().zip(record.lane_words());
-        let ratios = lanes.map(|(lane, word)| lane.limit(tag.row()).debt_ratio(word, now));
-        ratios.max().unwrap_or(0)
+    /// A record's largest share of debt over its lanes; `None` if one of them
+    /// is kept. The caller holds the lock of its region, which keeps its row.
+    fn debt_ratio(&self, tag: TagWord, record: Record<'_>, at: At) -> Option<u64> {
+        let mut loads = self.limits.lanes().zip(self.limits.kinds()).map(|(lane, kind)| {
+            record.peek_cells(self.limits.cells(lane.id()), |words| {
+                let is_kept = words.iter().any(|word| kind.is_kept(*word, at));
+                (!is_kept).then(|| self.limits.lane_limit(lane, tag.row()).load(words, at.now))
+            })
+        });
+        loads.try_fold(0, |most, load| Some(load?.max(most)))
     }
 }

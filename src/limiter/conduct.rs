@@ -5,7 +5,8 @@ use super::check::Ask;
 use crate::clock::{Tick, nanos_saturating};
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
-use crate::lane::{Outcome, Verdict, bucket};
+use crate::lane::kind::{LaneLimit, look};
+use crate::lane::{Choice, LaneWord, Outcome, Verdict};
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use crate::slab::{Newcomer, OnFull};
@@ -130,11 +131,11 @@ impl Limiter {
         let rules = self.limits.conduct();
         let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
         let verdict = if block.is_zero() {
-            self.check_hashed(hash, ask, Some(now))?
+            self.check_lane(hash, ask, Some(now))?
         } else {
-            let look = |limit, word| Outcome { next: None, answer: bucket::step(word, now, limit, ask.cost).answer };
-            let charge = self.change(hash, ask.stand_in, ask.lane, look);
-            bucket::blocked(charge, nanos_saturating(block))?
+            let blocked =
+                |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, ask.cost)));
+            self.change(hash, ask.stand_in, ask.lane, now, blocked).verdict(nanos_saturating(block))?
         };
         let violation = if verdict.is_allowed() {
             None
@@ -253,8 +254,9 @@ impl Limiter {
             now,
             quiet_since: self.quiet_since(now),
             clock: self.clock.now(),
+            offset: self.at(now).offset,
             on_full: OnFull::Deny,
-            ranking: &|_, _| 0,
+            ranking: &|_, _| None,
             passes: &|_, _| true,
         };
         let claimed = self.slab.claim(&newcomer).ok()?;

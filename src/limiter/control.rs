@@ -388,6 +388,13 @@ impl Limiter {
     pub fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
         let mut control = self.control.lock()?;
         let policy = Arc::new(numbered_like(policy, &control.policy)?);
+        for ((lane, name), (plan, _)) in policy.lanes().flat_map(|lane| policy.plans().map(move |plan| (lane, plan))) {
+            let limit = policy.plan_limit(plan, lane).unwrap_or(Limit::deny_all());
+            self.is_for(lane, &limit).map_err(|problem| ControlError::OfLane {
+                lane: name.to_owned(),
+                problem: ControlError::Limit(problem).into(),
+            })?;
+        }
         let before = self.limits.epoch();
         let epoch = before + u64::from(!broken(Fault::RowsInPlace));
         self.limits.write_policy(&policy, epoch);
@@ -453,7 +460,25 @@ impl Limiter {
         let before = self.registry.get(hash, agent).ok_or(ControlError::SameHash)?;
         let mut after = before.clone();
         edit(&mut after)?;
+        for (lane, limit) in &after.overrides {
+            self.is_for(*lane, limit).map_err(ControlError::Limit)?;
+        }
         Ok(Edit { hash, id: agent.into(), before, after })
+    }
+
+    /// Refuses a limit of another kind than the lane's, or one that needs more
+    /// words than the lane has.
+    fn is_for(&self, lane: LaneId, limit: &Limit) -> Result<(), LimitError> {
+        let room = self.limits.cells(lane).count;
+        if self.limits.is_for(lane, limit) {
+            let fits = limit.words() <= room;
+            return if fits { Ok(()) } else { Err(LimitError::ExactRoom { count: limit.capacity(), room }) };
+        }
+        // The policy in force shows what kind it is.
+        let policy = self.policy();
+        let mut known = policy.plans().filter_map(|(plan, _)| policy.plan_limit(plan, lane));
+        let known = known.find(|known| known.lane_kind().is_some()).unwrap_or(Limit::deny_all());
+        Err(LimitError::OtherKind { limit: limit.to_string(), known: known.to_string() })
     }
 
     /// Puts edits into the file, if there is one.
@@ -521,7 +546,7 @@ impl Limiter {
 
     fn with_change(&self, on_change: OnChange, apply: impl FnOnce(&RowChange<'_>)) {
         let debt_max = |row, lane| self.limits.debt_max(row, lane);
-        apply(&RowChange { on_change, clock: &|| self.clock.now(), debt_max: &debt_max });
+        apply(&RowChange { on_change, clock: &|| self.at(self.clock.now()), debt_max: &debt_max });
     }
 }
 
@@ -640,6 +665,13 @@ pub enum ControlError {
         /// What is wrong.
         problem: Box<ControlError>,
     },
+    /// A lane of a new policy makes no sense in this limiter.
+    OfLane {
+        /// The lane.
+        lane: String,
+        /// What is wrong.
+        problem: Box<ControlError>,
+    },
     /// [`OVERRIDES_MAX`] agents have overrides already.
     TooManyOverrides,
     /// Another agent with an assignment has the same hash: a chance of 1 in 2^64.
@@ -687,6 +719,7 @@ impl fmt::Display for ControlError {
             ControlError::UnknownPlan { plan, known } => write!(f, "there is no plan {plan:?}; the plans are {known}"),
             ControlError::Limit(problem) => problem.fmt(f),
             ControlError::Of { agent, problem } => write!(f, "agent \"{agent}\": {problem}"),
+            ControlError::OfLane { lane, problem } => write!(f, "lane {lane:?}: {problem}"),
             ControlError::TooManyOverrides => write!(
                 f,
                 "{OVERRIDES_MAX} agents have overrides already; put agents with the same limits into a plan, or remove some"
@@ -717,7 +750,7 @@ impl std::error::Error for ControlError {
         match self {
             ControlError::Agent(error) => Some(error),
             ControlError::Limit(problem) => Some(problem),
-            ControlError::Of { problem, .. } => Some(problem),
+            ControlError::Of { problem, .. } | ControlError::OfLane { problem, .. } => Some(problem),
             #[cfg(feature = "persist")]
             ControlError::File(error) => Some(error),
             _ => None,
@@ -748,7 +781,8 @@ mod tests {
             assert!(limiter.check_cost("agent-7", api, 10).unwrap().is_allowed());
             limiter.limits.debt_max(row, lane)
         };
-        let change = RowChange { on_change: OnChange::KeepDebt, clock: &|| clock.now(), debt_max: &debt_max };
+        let change =
+            RowChange { on_change: OnChange::KeepDebt, clock: &|| limiter.at(clock.now()), debt_max: &debt_max };
         limiter.slab.change_row(hash, &change, || Row::of_plan(twin, 0));
         assert_eq!(limiter.status("agent-7", api).unwrap().remaining(), 0);
     }

@@ -1,11 +1,12 @@
 //! Looks at an agent's lanes, and gives back.
 
 use super::{Limiter, stand_in_row};
-use crate::clock::Tick;
+use crate::bounds::EXACT_MAX;
+use crate::clock::{At, Tick};
 use crate::error::Error;
-use crate::lane::bucket::{self, BucketLimit};
+use crate::lane::kind::{LaneLimit, look};
 use crate::lane::table::LaneLimits;
-use crate::lane::{LaneWord, Outcome, Status};
+use crate::lane::{Choice, LaneWord, Status};
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
@@ -31,7 +32,7 @@ impl Limiter {
     }
 
     pub(super) fn look(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) -> Status {
-        self.change(hash, None, lane, |limit, word| look(limit, word, now))
+        self.change(hash, None, lane, now, |limit, words, at| Choice::of(look(limit.status(words, at))))
     }
 
     /// As [`status`](Limiter::status), under this plan if the agent has no
@@ -58,7 +59,7 @@ impl Limiter {
     ) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
-        Ok(self.change(hash, Some(plan), lane, |limit, word| look(limit, word, now)))
+        Ok(self.change(hash, Some(plan), lane, now, |limit, words, at| Choice::of(look(limit.status(words, at)))))
     }
 
     /// Gives `cost` tokens back, never beyond full. An agent without a record
@@ -82,7 +83,7 @@ impl Limiter {
     /// As [`refund`](Limiter::refund).
     pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        self.change(hash, None, lane, |limit, word| bucket::refund(word, now, limit, cost))
+        self.change(hash, None, lane, now, |limit, words, at| limit.refund(words, at, cost))
     }
 
     /// As [`refund`](Limiter::refund), under this plan if the agent has no
@@ -111,7 +112,7 @@ impl Limiter {
     ) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
-        self.change(hash, Some(plan), lane, |limit, word| bucket::refund(word, now, limit, cost))
+        self.change(hash, Some(plan), lane, now, |limit, words, at| limit.refund(words, at, cost))
     }
 
     /// Fills one lane of the agent.
@@ -130,8 +131,15 @@ impl Limiter {
     /// As [`reset_lane`](Limiter::reset_lane).
     pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        self.change(hash, None, lane, |limit, word| bucket::reset(word, now, limit));
+        self.fill(hash, lane, now);
         Ok(())
+    }
+
+    /// Fills a lane; one of several words, word by word. No more often than
+    /// there are words: whoever charges it meanwhile comes after the reset.
+    fn fill(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) {
+        let mut words = 0..self.limits.cells(lane.id()).count;
+        while words.next().is_some() && self.change(hash, None, lane, now, |limit, words, at| limit.reset(words, at)) {}
     }
 
     /// Fills every lane of the agent, one after the other.
@@ -150,9 +158,7 @@ impl Limiter {
     /// As [`reset`](Limiter::reset).
     pub fn reset_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<(), Error> {
         let hash = self.hash(agent.as_ref())?;
-        for lane in self.limits.lanes() {
-            self.change(hash, None, lane, |limit, word| bucket::reset(word, now, limit));
-        }
+        self.limits.lanes().for_each(|lane| self.fill(hash, lane, now));
         Ok(())
     }
 
@@ -174,7 +180,7 @@ impl Limiter {
     /// As [`forget`](Limiter::forget).
     pub fn forget_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
         let hash = self.hash(agent.as_ref())?;
-        Ok(self.slab.forget(hash, now, self.clock.now()))
+        Ok(self.slab.forget(hash, self.at(now), self.clock.now()))
     }
 
     /// Vacates the records of agents that have been idle, with every lane
@@ -190,7 +196,7 @@ impl Limiter {
     /// Sweeps at `now`.
     pub fn sweep_at(&self, idle_for: Duration, now: Tick) -> u64 {
         // Before the origin nothing can have been idle.
-        let sweep = |since| self.slab.sweep(since, self.quiet_since(since), self.clock.now());
+        let sweep = |since| self.slab.sweep(self.at(since), self.quiet_since(since), self.clock.now());
         now.checked_sub(idle_for).map_or(0, sweep)
     }
 
@@ -204,21 +210,20 @@ impl Limiter {
         hash: AgentHash,
         stand_in: Option<PlanId>,
         lane: LaneLimits<'_>,
-        step: impl Fn(BucketLimit, LaneWord) -> Outcome<A>,
+        now: Tick,
+        step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
     ) -> A {
+        let (at, cells) = (self.at(now), self.limits.cells(lane.id()));
         loop {
             let Some(found) = self.slab.find(hash) else {
-                return step(self.limit_of_stranger(hash, stand_in, lane), LaneWord::default()).answer;
+                let fresh = [LaneWord::default(); EXACT_MAX as usize];
+                return step(self.limit_of_stranger(hash, stand_in, lane), &fresh[..cells.count], at).outcome.answer;
             };
             let row = stand_in_row(found.tag.row(), stand_in);
-            let step = |word| step(lane.limit(row), word);
-            if let Some(answer) = found.record.update_lane(found.tag, lane.id(), step, || self.slab.count_retry()) {
+            let step = |words: &[LaneWord]| step(self.limits.lane_limit(lane, row), words, at);
+            if let Some(answer) = found.record.update_lane(found.tag, cells, step, || self.slab.count_retry()) {
                 return answer;
             }
         }
     }
-}
-
-fn look(limit: BucketLimit, word: LaneWord, now: Tick) -> Outcome<Status> {
-    Outcome { next: None, answer: bucket::status(word, now, limit) }
 }

@@ -3,6 +3,7 @@
 //! - `action.rs`: which lane pays for an action?
 //! - `check.rs`: may the agent do this?
 //! - `look.rs`: status, refund, reset, forget, sweep
+//! - `held.rs`: slots that are held until they are given back
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them
 //! - `registry.rs`: who has an assignment
@@ -12,6 +13,7 @@ mod action;
 mod check;
 mod conduct;
 mod control;
+mod held;
 mod look;
 mod registry;
 mod sight;
@@ -22,14 +24,15 @@ pub(crate) use check::AHEAD;
 pub use check::Request;
 pub use conduct::Admission;
 pub use control::ControlError;
+pub use held::{Acquired, HeldSlot};
 
 use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, ID_BYTES_MAX};
-use crate::clock::{Clock, Tick};
+use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};
 use crate::error::{BuildError, Error};
-use crate::lane::bucket::BucketLimit;
+use crate::lane::kind::LaneLimit;
 use crate::lane::table::{LaneLimits, LimitTable};
 use crate::policy::unknown::UnknownActions;
-use crate::policy::{LaneId, PlanId, Policy};
+use crate::policy::{Kind, LaneId, PlanId, Policy};
 use crate::record::tag::Row;
 use crate::sight::{Sight, Watch};
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
@@ -64,6 +67,8 @@ pub struct Limiter {
     slab: Slab,
     limits: LimitTable,
     clock: Clock,
+    /// `None` if no lane goes by the calendar.
+    dates: Option<DateClock>,
     on_full: OnFull,
     registry: Registry,
     control: ControlLock,
@@ -101,6 +106,7 @@ pub struct LimiterBuilder {
     policy: Policy,
     agents: u64,
     clock: Option<Clock>,
+    wall_clock: Option<WallClock>,
     on_full: OnFull,
     hash: IdHash,
     sight: Option<Sight>,
@@ -122,6 +128,14 @@ impl LimiterBuilder {
     /// Where its time comes from; [`Clock::auto`] if nothing is said.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = Some(clock.into());
+        self
+    }
+
+    /// Where it learns the date, for budgets: the operating system's clock if
+    /// nothing is said, but a [`ManualClock`](crate::ManualClock) counts from
+    /// 1970 UTC by itself.
+    pub fn wall_clock(mut self, clock: impl Into<WallClock>) -> Self {
+        self.wall_clock = Some(clock.into());
         self
     }
 
@@ -158,8 +172,10 @@ impl LimiterBuilder {
             return Err(BuildError::Agents { agents: self.agents });
         }
         crate::process::mark(); // Forks are watched from now on, before there can be one in the midst of something.
-        let geometry = Geometry::for_agents(self.agents, self.policy.lanes().len());
-        let slab = Slab::new(geometry, HashKey::random(self.hash)).map_err(|bytes| BuildError::Memory { bytes })?;
+        let kinds = self.policy.cell_kinds();
+        let geometry = Geometry::for_agents(self.agents, kinds.len());
+        let slab =
+            Slab::new(geometry, HashKey::random(self.hash), kinds).map_err(|bytes| BuildError::Memory { bytes })?;
         self.over(slab)
     }
 
@@ -169,6 +185,7 @@ impl LimiterBuilder {
         let clock = self.clock.unwrap_or_else(Clock::auto);
         let policy = Arc::new(self.policy);
         let lanes = limits.lanes().count();
+        let has_dates = limits.kinds().iter().any(|kind| matches!(kind, Kind::Budget(_)));
         if self.sight.is_some() {
             limits.watch();
         }
@@ -176,6 +193,7 @@ impl LimiterBuilder {
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
         Ok(Limiter {
             slab,
+            dates: has_dates.then(|| DateClock::new(self.wall_clock, &clock)),
             limits,
             clock,
             on_full: self.on_full,
@@ -195,6 +213,7 @@ impl Limiter {
             policy,
             agents: AGENTS_DEFAULT,
             clock: None,
+            wall_clock: None,
             on_full: OnFull::default(),
             hash: IdHash::default(),
             sight: None,
@@ -267,10 +286,17 @@ impl Limiter {
         }
     }
 
+    /// An instant, and its date if any lane goes by the calendar.
+    fn at(&self, now: Tick) -> At {
+        At { now, offset: self.dates.as_ref().map_or(Offset::default(), |dates| dates.offset(&self.clock)) }
+    }
+
     /// The limit of an agent without a record: that of its assignment, or else
     /// of the plan that stands in for one.
-    fn limit_of_stranger(&self, hash: AgentHash, stand_in: Option<PlanId>, lane: LaneLimits<'_>) -> BucketLimit {
-        self.limits.of_epoch(|epoch| self.registry.with_row(hash, epoch, |row| lane.limit(stand_in_row(row, stand_in))))
+    fn limit_of_stranger(&self, hash: AgentHash, stand_in: Option<PlanId>, lane: LaneLimits<'_>) -> LaneLimit {
+        self.limits.of_epoch(|epoch| {
+            self.registry.with_row(hash, epoch, |row| self.limits.lane_limit(lane, stand_in_row(row, stand_in)))
+        })
     }
 
     /// The row of an agent that is about to get a record, under the locks of

@@ -233,7 +233,7 @@ impl Limiter {
         watch.events.poll()
     }
 
-    /// A check of a limiter that counts, or of a lane that does not exist.
+    /// A check of a limiter that counts, or of a lane that is no bucket or does not exist.
     /// `now` is the clock's if none is given.
     #[cold]
     #[inline(never)]
@@ -246,7 +246,7 @@ impl Limiter {
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
         let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
-        let answer = ask.and_then(|ask| self.check_hashed(self.hash_ask(&ask)?, ask, now));
+        let answer = ask.and_then(|ask| self.check_lane(self.hash_ask(&ask)?, ask, now));
         self.note_answer(agent, lane, &answer);
         answer
     }

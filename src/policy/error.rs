@@ -14,6 +14,12 @@ pub enum PolicyError {
         /// How many were named.
         lanes: usize,
     },
+    /// A record has room for [`LANES_MAX`] words of lanes.
+    Words {
+        /// How many were asked for: one for each lane, and of an exact window
+        /// one for each permit.
+        words: usize,
+    },
     /// A lane's name is empty, too long, or has white space in it.
     LaneName {
         /// The name as given.
@@ -117,6 +123,10 @@ impl fmt::Display for PolicyError {
             PolicyError::Lanes { lanes } => {
                 write!(f, "a policy of {lanes} lanes; allowed are 1 to {LANES_MAX}")
             }
+            PolicyError::Words { words } => write!(
+                f,
+                "the lanes take {words} words, one each and as many as it allows for an exact window; allowed are up to {LANES_MAX}"
+            ),
             PolicyError::LaneName { lane } => write!(
                 f,
                 "lane name {lane:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"

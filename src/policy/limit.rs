@@ -1,7 +1,12 @@
 //! A lane's numbers, in the words people use: so many per period, and a burst.
 
-use super::text::{self, Parts};
-use crate::bounds::{CAPACITY_MAX, REFILL_MAX, TOKENS_PER_SECOND_MAX};
+use super::calendar::{Calendar, Era};
+use super::kind::{Frame, Kind as LaneKind};
+use super::text::{self, Parts, Unit};
+use crate::bounds::{
+    CAPACITY_MAX, EXACT_MAX, HELD_MAX, REFILL_MAX, TOKENS_PER_SECOND_MAX, WINDOW_MAX, WINDOW_MIN, ZONE_MINUTES_MAX,
+};
+use crate::clock::nanos_saturating;
 use std::convert::Infallible;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -13,10 +18,19 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// How much a lane lets through: a token bucket that holds `capacity` tokens
-/// and refills `tokens` of them every `per`.
+/// and refills `tokens` of them every `per`, or another kind of limit.
 ///
 /// The capacity is the number of tokens unless [`burst`](Limit::burst) says
 /// otherwise. A limit is a description: it is checked when the policy is built.
+///
+/// | kind | text | what it promises |
+/// |---|---|---|
+/// | [bucket](Limit::new) | `"10/second burst 20"` | at most the burst and what the rate brings since |
+/// | [window](Limit::window) | `"window 100/min"` | about so many per trailing window, less than twice as many in the worst |
+/// | [exact](Limit::exact) | `"exact 5/5min"` | never more than so many in any trailing window |
+/// | [budget](Limit::budget) | `"budget 10_000/day"` | so many per calendar window |
+/// | [held](Limit::held) | `"held 3"` | at most so many at once |
+/// | [deny](Limit::deny_all) | `"deny"` | nothing passes |
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,6 +48,10 @@ pub struct Limit(Kind);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Bucket { tokens: u64, per: Duration, capacity: u64 },
+    Window { count: u64, length: Duration },
+    Exact { count: u64, length: Duration },
+    Budget { units: u64, era: Era },
+    Held { slots: u64 },
     DenyAll,
 }
 
@@ -68,6 +86,110 @@ impl Limit {
         Self::new(tokens, DAY)
     }
 
+    /// At most `count` per trailing window of this length, by the weighted
+    /// counter of two windows: what was charged in the window before counts
+    /// for as much of it as the trailing window still covers.
+    ///
+    /// That takes those charges for spread evenly. Who makes them all in the
+    /// last instant of a window gets up to `2 * count - 1` through in the worst
+    /// trailing window, as from a bucket; but unlike a bucket nothing comes
+    /// back before the window has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limit, Limiter, ManualClock, Policy};
+    ///
+    /// let clock = ManualClock::new();
+    /// let policy = Policy::builder().lane("search", Limit::window(10, Duration::from_secs(60))).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
+    /// let search = limiter.lane("search").expect("named above");
+    ///
+    /// assert_eq!(limiter.check_cost("agent-7", search, 10)?.remaining(), 0);
+    /// clock.advance(Duration::from_secs(59));
+    /// let denied = limiter.check("agent-7", search)?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(1 + 6)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn window(count: u64, length: Duration) -> Self {
+        Self(Kind::Window { count, length })
+    }
+
+    /// Never more than `count` in any trailing window of this length, for
+    /// logins and other targets of brute force. Up to [`EXACT_MAX`], each of
+    /// which takes a word of every agent's record; a request costs 1.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limit, Limiter, ManualClock, Policy};
+    ///
+    /// let clock = ManualClock::new();
+    /// let policy = Policy::builder().lane("login", Limit::exact(2, Duration::from_secs(60))).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
+    /// let login = limiter.lane("login").expect("named above");
+    ///
+    /// assert!(limiter.check("user:42", login)?.is_allowed());
+    /// clock.advance(Duration::from_secs(50));
+    /// assert!(limiter.check("user:42", login)?.is_allowed());
+    /// assert_eq!(limiter.check("user:42", login)?.retry_after(), Some(Duration::from_secs(10)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn exact(count: u64, length: Duration) -> Self {
+        Self(Kind::Exact { count, length })
+    }
+
+    /// `units` per calendar window, in UTC unless [`zone_minutes`](Limit::zone_minutes)
+    /// says otherwise: LLM tokens per day, say. What is not used is gone when
+    /// the next window begins.
+    ///
+    /// The date comes from the wall clock. If that is put back, the window in
+    /// use stays open, and none is opened again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Calendar, Limit, Limiter, ManualClock, Policy};
+    ///
+    /// // By itself a manual clock counts from 1970, at midnight UTC.
+    /// let clock = ManualClock::new();
+    /// let policy = Policy::builder().lane("llm", Limit::budget(10_000, Calendar::Day)).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
+    /// let llm = limiter.lane("llm").expect("named above");
+    ///
+    /// clock.advance(Duration::from_secs(23 * 3_600));
+    /// assert_eq!(limiter.check_cost("user:42", llm, 9_000)?.remaining(), 1_000);
+    /// assert_eq!(limiter.check_cost("user:42", llm, 2_000)?.retry_after(), Some(Duration::from_secs(3_600)));
+    /// clock.advance(Duration::from_secs(3_600));
+    /// assert!(limiter.check_cost("user:42", llm, 2_000)?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn budget(units: u64, per: Calendar) -> Self {
+        Self(Kind::Budget { units, era: Era { calendar: per, zone_minutes: 0 } })
+    }
+
+    /// The same budget by the calendar of a zone that is so many minutes ahead
+    /// of UTC. Zones that change their clocks in spring and autumn have no
+    /// such number.
+    ///
+    /// Says nothing about other kinds, which stay what they are.
+    #[must_use]
+    pub const fn zone_minutes(self, zone_minutes: i16) -> Self {
+        match self.0 {
+            Kind::Budget { units, era: Era { calendar, .. } } => {
+                Self(Kind::Budget { units, era: Era { calendar, zone_minutes } })
+            }
+            _ => self,
+        }
+    }
+
+    /// At most `slots` at once: connections, say. See
+    /// [`acquire`](crate::Limiter::acquire).
+    #[must_use]
+    pub const fn held(slots: u64) -> Self {
+        Self(Kind::Held { slots })
+    }
+
     /// Nothing passes, and no wait helps.
     #[must_use]
     pub const fn deny_all() -> Self {
@@ -76,20 +198,23 @@ impl Limit {
 
     /// The same rate with room for `capacity` tokens at once.
     ///
-    /// Says nothing about [`deny_all`](Limit::deny_all), which stays what it is.
+    /// Says nothing about other kinds, which stay what they are.
     #[must_use]
     pub const fn burst(self, capacity: u64) -> Self {
         match self.0 {
             Kind::Bucket { tokens, per, .. } => Self(Kind::Bucket { tokens, per, capacity }),
-            Kind::DenyAll => self,
+            _ => self,
         }
     }
 
-    /// How many tokens a full bucket holds; 0 for [`deny_all`](Limit::deny_all).
+    /// How much a full lane holds; 0 for [`deny_all`](Limit::deny_all).
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match self.0 {
             Kind::Bucket { capacity, .. } => capacity,
+            Kind::Window { count, .. } | Kind::Exact { count, .. } => count,
+            Kind::Budget { units, .. } => units,
+            Kind::Held { slots } => slots,
             Kind::DenyAll => 0,
         }
     }
@@ -103,34 +228,118 @@ impl Limit {
         self.compile().map(|_| ())
     }
 
-    /// The numbers a bucket computes with.
-    pub(crate) fn compile(&self) -> Result<BucketNumbers, LimitError> {
-        let Kind::Bucket { tokens, per, capacity } = self.0 else {
-            return Ok(BucketNumbers { ticks_per_token: NonZeroU64::MIN, capacity: 0 });
+    /// What the word of such a lane means; `None` for one that denies
+    /// everything, which any lane may.
+    pub(crate) fn lane_kind(&self) -> Option<LaneKind> {
+        match self.0 {
+            Kind::Bucket { .. } => Some(LaneKind::Bucket),
+            Kind::Window { length, .. } => Some(LaneKind::Window(Frame::new(nanos_saturating(length).max(1)))),
+            Kind::Exact { length, .. } => Some(LaneKind::Exact { length: nanos_saturating(length) }),
+            Kind::Budget { era, .. } => Some(LaneKind::Budget(era)),
+            Kind::Held { .. } => Some(LaneKind::Held),
+            Kind::DenyAll => None,
+        }
+    }
+
+    /// How many words such a lane takes.
+    pub(crate) fn words(&self) -> usize {
+        match self.0 {
+            Kind::Exact { count, .. } => usize::try_from(count).unwrap_or(usize::MAX),
+            _ => 1,
+        }
+    }
+
+    /// Refuses a limit of another kind than those that the lane has already.
+    pub(crate) fn is_of_kind_of(&self, known: impl IntoIterator<Item = Limit>) -> Result<(), LimitError> {
+        let Some(kind) = self.lane_kind() else {
+            return Ok(());
         };
-        if tokens == 0 || capacity == 0 {
-            return Err(LimitError::Zero);
+        match known.into_iter().find(|limit| limit.lane_kind().is_some_and(|known| known != kind)) {
+            Some(known) => Err(LimitError::OtherKind { limit: self.to_string(), known: known.to_string() }),
+            None => Ok(()),
         }
-        if per.is_zero() {
-            return Err(LimitError::ZeroPeriod);
+    }
+
+    /// The numbers that a lane computes with.
+    pub(crate) fn compile(&self) -> Result<Numbers, LimitError> {
+        match self.0 {
+            Kind::Bucket { tokens, per, capacity } => compile_bucket(tokens, per, capacity).map(Numbers::Bucket),
+            Kind::Window { count, length } => compile_window(count, length).map(Numbers::Count),
+            Kind::Exact { count, length } => compile_exact(count, length).map(Numbers::Count),
+            Kind::Budget { units, era } => compile_budget(units, era).map(Numbers::Count),
+            Kind::Held { slots } => match slots {
+                0 => Err(LimitError::Zero),
+                1..=HELD_MAX => Ok(Numbers::Count(slots)),
+                _ => Err(LimitError::Held { slots }),
+            },
+            Kind::DenyAll => Ok(Numbers::Bucket(BucketNumbers { ticks_per_token: NonZeroU64::MIN, capacity: 0 })),
         }
-        if capacity > CAPACITY_MAX {
-            return Err(LimitError::Capacity { capacity });
+    }
+}
+
+/// What a lane computes with, by its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    Bucket(BucketNumbers),
+    /// What a window or a budget holds at most, or how many slots there are.
+    Count(u64),
+}
+
+fn compile_window(count: u64, length: Duration) -> Result<u64, LimitError> {
+    if count == 0 {
+        return Err(LimitError::Zero);
+    }
+    if !(WINDOW_MIN..=WINDOW_MAX).contains(&length) {
+        return Err(LimitError::WindowLength { length });
+    }
+    // Lossless: a window is at most a month long.
+    let most = Frame::new(nanos_saturating(length)).count_max();
+    if count > most { Err(LimitError::WindowCount { count, length, most }) } else { Ok(count) }
+}
+
+fn compile_exact(count: u64, length: Duration) -> Result<u64, LimitError> {
+    match count {
+        0 => Err(LimitError::Zero),
+        _ if !(WINDOW_MIN..=WINDOW_MAX).contains(&length) => Err(LimitError::WindowLength { length }),
+        1..=EXACT_MAX => Ok(count),
+        _ => Err(LimitError::ExactCount { count }),
+    }
+}
+
+fn compile_budget(units: u64, era: Era) -> Result<u64, LimitError> {
+    match units {
+        0 => Err(LimitError::Zero),
+        _ if era.zone_minutes.unsigned_abs() > ZONE_MINUTES_MAX.unsigned_abs() => {
+            Err(LimitError::Zone { minutes: era.zone_minutes })
         }
-        // Rounded up once, here: a token never takes less time than configured.
-        let ticks_per_token = per.as_nanos().div_ceil(u128::from(tokens));
-        if u64::try_from(per.as_nanos()).is_err() {
-            return Err(LimitError::TooSlow { tokens, per, capacity });
+        1..=CAPACITY_MAX => Ok(units),
+        capacity => Err(LimitError::Capacity { capacity }),
+    }
+}
+
+fn compile_bucket(tokens: u64, per: Duration, capacity: u64) -> Result<BucketNumbers, LimitError> {
+    if tokens == 0 || capacity == 0 {
+        return Err(LimitError::Zero);
+    }
+    if per.is_zero() {
+        return Err(LimitError::ZeroPeriod);
+    }
+    if capacity > CAPACITY_MAX {
+        return Err(LimitError::Capacity { capacity });
+    }
+    // Rounded up once, here: a token never takes less time than configured.
+    let ticks_per_token = per.as_nanos().div_ceil(u128::from(tokens));
+    if u64::try_from(per.as_nanos()).is_err() {
+        return Err(LimitError::TooSlow { tokens, per, capacity });
+    }
+    if u128::from(tokens) > per.as_nanos() {
+        return Err(LimitError::TooFast { tokens, per });
+    }
+    match u64::try_from(ticks_per_token).ok().and_then(NonZeroU64::new) {
+        Some(ticks) if u128::from(ticks.get()) * u128::from(capacity) < REFILL_MAX.as_nanos() => {
+            Ok(BucketNumbers { ticks_per_token: ticks, capacity })
         }
-        if u128::from(tokens) > per.as_nanos() {
-            return Err(LimitError::TooFast { tokens, per });
-        }
-        match u64::try_from(ticks_per_token).ok().and_then(NonZeroU64::new) {
-            Some(ticks) if u128::from(ticks.get()) * u128::from(capacity) < REFILL_MAX.as_nanos() => {
-                Ok(BucketNumbers { ticks_per_token: ticks, capacity })
-            }
-            _ => Err(LimitError::TooSlow { tokens, per, capacity }),
-        }
+        _ => Err(LimitError::TooSlow { tokens, per, capacity }),
     }
 }
 
@@ -144,50 +353,115 @@ pub(crate) struct BucketNumbers {
 impl fmt::Display for Limit {
     /// Writes the text form, which parses back to the same limit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Kind::Bucket { tokens, per, capacity } = self.0 else {
-            return f.write_str("deny");
-        };
-        write!(f, "{tokens}/")?;
-        match text::unit_of(per) {
-            (1, unit) => f.write_str(unit.name())?,
-            (count, unit) => write!(f, "{count}{}", unit.short())?,
+        match self.0 {
+            Kind::Bucket { tokens, per, capacity } if capacity == tokens => write!(f, "{tokens}/{}", Per(per)),
+            Kind::Bucket { tokens, per, capacity } => write!(f, "{tokens}/{} burst {capacity}", Per(per)),
+            Kind::Window { count, length } => write!(f, "window {count}/{}", Per(length)),
+            Kind::Exact { count, length } => write!(f, "exact {count}/{}", Per(length)),
+            Kind::Budget { units, era } => write!(f, "budget {units}/{era}"),
+            Kind::Held { slots } => write!(f, "held {slots}"),
+            Kind::DenyAll => f.write_str("deny"),
         }
-        if capacity != tokens {
-            write!(f, " burst {capacity}")?;
+    }
+}
+
+/// A period as it stands after a slash.
+struct Per(Duration);
+
+impl fmt::Display for Per {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match text::unit_of(self.0) {
+            (1, unit) => f.write_str(unit.name()),
+            (count, unit) => write!(f, "{count}{}", unit.short()),
         }
-        Ok(())
     }
 }
 
 impl FromStr for Limit {
     type Err = LimitError;
 
-    /// Reads `"10/second burst 20"`, `"60/min"`, `"5 per 5 minutes"` or
-    /// `"deny"`. Numbers may have underscores; the numbers are checked too.
+    /// Reads `"10/second burst 20"`, `"60/min"`, `"5 per 5 minutes"`,
+    /// `"window 100/min"`, `"exact 5/5min"`, `"budget 10_000/day"`,
+    /// `"budget 10_000/day zone +02:00"`, `"held 3"` or `"deny"`. Numbers may
+    /// have underscores; the numbers are checked too.
     fn from_str(text: &str) -> Result<Self, LimitError> {
         let syntax = || LimitError::Syntax { text: text.chars().take(80).collect() };
-        let number = |digits| text::number(digits).ok_or_else(|| too_large(digits));
         let mut parts = Parts(text.trim());
-        if parts.0 == "deny" {
-            return Ok(Self::deny_all());
-        }
-        let tokens = number(parts.digits().ok_or_else(syntax)?)?;
-        if !parts.take("/") && !parts.take("per") {
-            return Err(syntax());
-        }
-        let count = parts.digits().map_or(Ok(1), number)?;
-        let unit = text::unit_named(parts.word()).ok_or_else(syntax)?;
-        let per = unit.times(count).ok_or_else(|| too_large(&format!("{count}{}", unit.short())))?;
-        let mut limit = Self::new(tokens, per);
-        if parts.take("burst") {
-            limit = limit.burst(number(parts.digits().ok_or_else(syntax)?)?);
-        }
+        let limit = match parts.word() {
+            "" => {
+                let (tokens, per) = rate(&mut parts)?.ok_or_else(syntax)?;
+                let limit = Self::new(tokens, per);
+                if parts.take("burst") { limit.burst(number(&mut parts)?.ok_or_else(syntax)?) } else { limit }
+            }
+            "window" => {
+                let (count, length) = rate(&mut parts)?.ok_or_else(syntax)?;
+                Self::window(count, length)
+            }
+            "exact" => {
+                let (count, length) = rate(&mut parts)?.ok_or_else(syntax)?;
+                Self::exact(count, length)
+            }
+            "budget" => budget(&mut parts)?.ok_or_else(syntax)?,
+            "held" => Self::held(number(&mut parts)?.ok_or_else(syntax)?),
+            "deny" => Self::deny_all(),
+            _ => return Err(syntax()),
+        };
         if !parts.0.is_empty() {
             return Err(syntax());
         }
         limit.validate()?;
         Ok(limit)
     }
+}
+
+/// A number; `None` if there is none.
+fn number(parts: &mut Parts<'_>) -> Result<Option<u64>, LimitError> {
+    let read = |digits| text::number(digits).ok_or_else(|| too_large(digits));
+    parts.digits().map(read).transpose()
+}
+
+/// So many per period; `None` if it is not that.
+fn rate(parts: &mut Parts<'_>) -> Result<Option<(u64, Duration)>, LimitError> {
+    let Some(tokens) = number(parts)? else {
+        return Ok(None);
+    };
+    if !parts.take("/") && !parts.take("per") {
+        return Ok(None);
+    }
+    let count = number(parts)?.unwrap_or(1);
+    let length = |unit: &Unit| unit.times(count).ok_or_else(|| too_large(&format!("{count}{}", unit.short())));
+    let per = text::unit_named(parts.word()).map(length).transpose()?;
+    Ok(per.map(|per| (tokens, per)))
+}
+
+/// A budget, without the word; `None` if it is not that.
+fn budget(parts: &mut Parts<'_>) -> Result<Option<Limit>, LimitError> {
+    let Some(units) = number(parts)? else {
+        return Ok(None);
+    };
+    if !parts.take("/") && !parts.take("per") {
+        return Ok(None);
+    }
+    let name = parts.word();
+    let Some((calendar, _)) = Calendar::ALL.into_iter().find(|(_, known)| *known == name) else {
+        return Ok(None);
+    };
+    let limit = Limit::budget(units, calendar);
+    if !parts.take("zone") {
+        return Ok(Some(limit));
+    }
+    let sign = match (parts.take("+"), parts.take("-")) {
+        (true, false) => 1,
+        (false, true) => -1,
+        _ => return Ok(None),
+    };
+    let hours = number(parts)?;
+    let minutes = if parts.take(":") { number(parts)? } else { None };
+    let (Some(hours), Some(minutes @ 0..60)) = (hours, minutes) else {
+        return Ok(None);
+    };
+    let ahead = i16::try_from(hours.saturating_mul(60).saturating_add(minutes)).unwrap_or(i16::MAX);
+    Ok(Some(limit.zone_minutes(sign * ahead)))
 }
 
 fn too_large(number: &str) -> LimitError {
@@ -231,6 +505,51 @@ pub enum LimitError {
         /// How many tokens a full refill is.
         capacity: u64,
     },
+    /// A window is [`WINDOW_MIN`] to [`WINDOW_MAX`] long.
+    WindowLength {
+        /// The length as given.
+        length: Duration,
+    },
+    /// The counts of a window do not fit into a word: the shorter the window,
+    /// the more of the word numbers it.
+    WindowCount {
+        /// The count as given.
+        count: u64,
+        /// The length of the window.
+        length: Duration,
+        /// The largest count for this length.
+        most: u64,
+    },
+    /// An exact window has up to [`EXACT_MAX`] permits.
+    ExactCount {
+        /// The count as given.
+        count: u64,
+    },
+    /// The lane's records have fewer words for permits than the limit needs.
+    ExactRoom {
+        /// The count as given.
+        count: u64,
+        /// How many there are: the largest limit of the policy that the
+        /// limiter was built with.
+        room: usize,
+    },
+    /// A zone is at most [`ZONE_MINUTES_MAX`] from UTC.
+    Zone {
+        /// The zone as given.
+        minutes: i16,
+    },
+    /// At most [`HELD_MAX`] slots.
+    Held {
+        /// The number as given.
+        slots: u64,
+    },
+    /// The lane is of another kind, or its window of another length.
+    OtherKind {
+        /// The limit as text.
+        limit: String,
+        /// A limit of the lane as text.
+        known: String,
+    },
     /// A number of the text is larger than any that is allowed.
     TooLarge {
         /// The number as given, its first 40 characters.
@@ -261,6 +580,36 @@ impl fmt::Display for LimitError {
                 "{capacity} tokens at {tokens} per {per:?} take ten years or more to refill; allowed is less than {} seconds",
                 REFILL_MAX.as_secs()
             ),
+            LimitError::WindowLength { length } => {
+                write!(
+                    f,
+                    "a window of {length:?}; allowed are {WINDOW_MIN:?} to {} days",
+                    WINDOW_MAX.as_secs() / 86_400
+                )
+            }
+            LimitError::WindowCount { count, length, most } => write!(
+                f,
+                "{count} in a window of {length:?}; at most {most} fit into its word; take a longer window, or a bucket"
+            ),
+            LimitError::ExactCount { count } => write!(
+                f,
+                "an exact window of {count}; allowed are 1 to {EXACT_MAX}; take a window for more, which counts less exactly"
+            ),
+            LimitError::ExactRoom { count, room } => write!(
+                f,
+                "an exact window of {count}; the records of this limiter have room for {room}; name the larger limit in a plan when the limiter is built"
+            ),
+            LimitError::Zone { minutes } => {
+                write!(
+                    f,
+                    "a zone {minutes} minutes ahead of UTC; allowed are -{ZONE_MINUTES_MAX} to {ZONE_MINUTES_MAX}"
+                )
+            }
+            LimitError::Held { slots } => write!(f, "{slots} slots; allowed are 1 to {HELD_MAX}"),
+            LimitError::OtherKind { limit, known } => write!(
+                f,
+                "{limit:?} is of another kind than {known:?}; a lane keeps its kind and its period in every plan, and changes its numbers or is \"deny\""
+            ),
             LimitError::TooLarge { number } => write!(
                 f,
                 "{number} is too large; capacities are up to {CAPACITY_MAX}, rates up to {TOKENS_PER_SECOND_MAX} per second, periods less than {} seconds",
@@ -268,7 +617,7 @@ impl fmt::Display for LimitError {
             ),
             LimitError::Syntax { text } => write!(
                 f,
-                "{text:?} is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\""
+                "{text:?} is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\", or of another kind \"window 100/min\", \"exact 5/5min\", \"budget 10000/day\" or \"held 3\""
             ),
         }
     }
@@ -297,6 +646,14 @@ mod tests {
             ("1/day", Limit::per_day(1)),
             ("7/250ms burst 1", Limit::new(7, Duration::from_millis(250)).burst(1)),
             ("deny", Limit::deny_all()),
+            ("window 100/min", Limit::window(100, MINUTE)),
+            (" window 3 per 300 s ", Limit::window(3, Duration::from_secs(300))),
+            ("exact 5/5min", Limit::exact(5, Duration::from_secs(300))),
+            ("budget 10_000/day", Limit::budget(10_000, Calendar::Day)),
+            ("budget 1 per hour", Limit::budget(1, Calendar::Hour)),
+            ("budget 5/week zone +05:30", Limit::budget(5, Calendar::Week).zone_minutes(330)),
+            ("budget 5/month zone -8:00", Limit::budget(5, Calendar::Month).zone_minutes(-480)),
+            ("held 3", Limit::held(3)),
         ] {
             assert_eq!(text.parse(), Ok(limit), "{text}");
             assert_eq!(limit.to_string().parse(), Ok(limit), "{limit}");
@@ -305,9 +662,23 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_limit() {
-        for text in
-            ["", "60", "60/", "/min", "60/fortnight", "60/min burst", "60/min burst 5 x", "-1/s", "1.5/s", "_/s"]
-        {
+        for text in [
+            "",
+            "60",
+            "60/",
+            "/min",
+            "60/fortnight",
+            "60/min burst",
+            "60/min burst 5 x",
+            "-1/s",
+            "1.5/s",
+            "_/s",
+            "window",
+            "window 5",
+            "window 5/s burst 3",
+            "deny all",
+            "windows 1/s",
+        ] {
             assert!(matches!(text.parse::<Limit>(), Err(LimitError::Syntax { .. })), "{text:?}");
         }
     }
@@ -347,8 +718,44 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_as_large_as_its_word_can_count() {
+        let fits = |count, length| Limit::window(count, length).validate();
+        let second = Duration::from_secs(1);
+        assert_eq!(fits(16_382, second), Ok(()));
+        let most = LimitError::WindowCount { count: 16_383, length: second, most: 16_382 };
+        assert_eq!(fits(16_383, second), Err(most));
+        assert_eq!(fits(131_070, MINUTE), Ok(()));
+        assert!(fits(131_071, MINUTE).is_err());
+        assert_eq!(fits(1, WINDOW_MAX).and(fits(1, WINDOW_MIN)), Ok(()));
+        for length in [Duration::ZERO, WINDOW_MIN - Duration::from_nanos(1), WINDOW_MAX + second, Duration::MAX] {
+            assert_eq!(fits(1, length), Err(LimitError::WindowLength { length }));
+        }
+        assert_eq!(fits(0, MINUTE), Err(LimitError::Zero));
+    }
+
+    #[test]
+    fn the_other_kinds_have_ranges_too() {
+        let exact = |count| Limit::exact(count, MINUTE).validate();
+        assert_eq!((exact(EXACT_MAX), exact(25)), (Ok(()), Err(LimitError::ExactCount { count: 25 })));
+        assert!(Limit::exact(5, Duration::ZERO).validate().is_err());
+        let budget = |units| Limit::budget(units, Calendar::Month).validate();
+        assert_eq!(budget(CAPACITY_MAX), Ok(()));
+        assert_eq!(budget(CAPACITY_MAX + 1), Err(LimitError::Capacity { capacity: CAPACITY_MAX + 1 }));
+        let zone = |minutes| Limit::budget(1, Calendar::Day).zone_minutes(minutes).validate();
+        assert_eq!((zone(840), zone(-841)), (Ok(()), Err(LimitError::Zone { minutes: -841 })));
+        assert_eq!("budget 5/day zone +9999999:00".parse::<Limit>(), Err(LimitError::Zone { minutes: i16::MAX }));
+        let held = |slots| Limit::held(slots).validate();
+        assert_eq!((held(HELD_MAX), held(HELD_MAX + 1)), (Ok(()), Err(LimitError::Held { slots: HELD_MAX + 1 })));
+        assert_eq!([exact(0), budget(0), held(0)], [const { Err(LimitError::Zero) }; 3]);
+    }
+
+    #[test]
     fn a_token_never_takes_less_time_than_configured() {
-        assert_eq!(Limit::per_minute(7).compile().map(|numbers| numbers.ticks_per_token.get()), Ok(8_571_428_572));
-        assert_eq!(Limit::per_minute(10).compile().map(|numbers| numbers.ticks_per_token.get()), Ok(6_000_000_000));
+        let ticks = |limit: Limit| match limit.compile() {
+            Ok(Numbers::Bucket(numbers)) => Some(numbers.ticks_per_token.get()),
+            _ => None,
+        };
+        assert_eq!(ticks(Limit::per_minute(7)), Some(8_571_428_572));
+        assert_eq!(ticks(Limit::per_minute(10)), Some(6_000_000_000));
     }
 }

@@ -1,10 +1,12 @@
 //! What an operator configures, checked once when it is built.
 
 mod actions;
+mod calendar;
 mod conduct;
 mod error;
 #[cfg(feature = "config")]
 mod file;
+mod kind;
 mod limit;
 mod nearest;
 mod plan;
@@ -13,11 +15,14 @@ mod text;
 pub(crate) mod unknown;
 
 pub use actions::Classified;
+pub use calendar::Calendar;
+pub(crate) use calendar::{Era, INDEX_BITS};
 pub use conduct::{ConductError, ConductRules};
 pub use error::PolicyError;
 #[cfg(feature = "config")]
 pub use file::ConfigError;
-pub(crate) use limit::BucketNumbers;
+pub(crate) use kind::{Cells, Frame, Kind};
+pub(crate) use limit::{BucketNumbers, Numbers};
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
 pub use preset::UnknownPreset;
@@ -207,8 +212,39 @@ impl Policy {
         self
     }
 
+    /// Every limit that a plan gives to a lane.
+    fn limits_of(&self, lane: LaneId) -> impl Iterator<Item = Limit> {
+        self.plans.iter().filter_map(move |plan| Some(plan.limits.get(lane.index())?.limit))
+    }
+
+    /// What the lanes' words mean in a limiter that starts with this policy.
+    /// Where every plan denies everything, it is a bucket.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let kind = |lane| self.limits_of(lane).find_map(|limit| limit.lane_kind());
+        self.lanes().map(move |(lane, _)| kind(lane).unwrap_or(Kind::Bucket))
+    }
+
+    /// The words of each lane, in order: an exact window has as many as its
+    /// largest limit.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = Cells> {
+        let mut more = self.lanes.len();
+        self.lanes().map(move |(lane, _)| {
+            let words = self.limits_of(lane).map(|limit| limit.words()).max().unwrap_or(1);
+            let cells = Cells { own: lane.index(), more, count: words };
+            more += words - 1;
+            cells
+        })
+    }
+
+    /// What each word of the lanes means in a limiter that starts with this
+    /// policy: those of the lanes, then the further ones.
+    pub(crate) fn cell_kinds(&self) -> Box<[Kind]> {
+        let further = self.kinds().zip(self.cells()).flat_map(|(kind, cells)| (1..cells.count).map(move |_| kind));
+        self.kinds().chain(further).collect()
+    }
+
     /// What a plan's lanes compute with, in order.
-    pub(crate) fn numbers(&self, plan: PlanId) -> impl Iterator<Item = BucketNumbers> {
+    pub(crate) fn numbers(&self, plan: PlanId) -> impl Iterator<Item = Numbers> {
         self.plans.get(plan.index()).into_iter().flat_map(|plan| plan.limits.iter().map(|compiled| compiled.numbers))
     }
 }
@@ -327,7 +363,11 @@ impl PolicyBuilder {
         }
         let actions = Actions::build(self.actions, &lanes)?;
         let Self { conduct, on_change, warn_below_percent, .. } = self;
-        Ok(Policy { lanes, plans, actions, conduct, on_change, warn_below_percent })
+        let policy = Policy { lanes, plans, actions, conduct, on_change, warn_below_percent };
+        match policy.cell_kinds().len() {
+            words if words > LANES_MAX => Err(PolicyError::Words { words }),
+            _ => Ok(policy),
+        }
     }
 }
 
@@ -358,7 +398,8 @@ fn build_plan(name: String, changes: Vec<NamedLimit>, lanes: &[String], plans: &
         if std::mem::replace(&mut named[index], true) {
             return Err(PolicyError::PlanLaneTwice { plan: name, lane });
         }
-        match compile(limit) {
+        let known = plans.iter().map(|plan| plan.limits[index].limit);
+        match compile(limit).and_then(|compiled| compiled.limit.is_of_kind_of(known).map(|()| compiled)) {
             Ok(compiled) => limits[index] = compiled,
             Err(problem) => return Err(PolicyError::PlanLimit { plan: name, lane, problem }),
         }

@@ -1,6 +1,6 @@
 //! Plans: rows of limits that agents are assigned to.
 
-use super::limit::{BucketNumbers, Limit};
+use super::limit::{Limit, Numbers};
 
 /// A plan's number within its policy: 0 is `default`, then the order in which
 /// the plans were named.
@@ -64,5 +64,5 @@ pub(super) struct Plan {
 pub(super) struct Compiled {
     pub(super) limit: Limit,
     /// Invariant: what `limit` compiles to.
-    pub(super) numbers: BucketNumbers,
+    pub(super) numbers: Numbers,
 }

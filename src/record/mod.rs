@@ -47,7 +47,8 @@
 //! - So j = k, and the word did not change from (a) to (c): a bump always
 //!   changes the generation. (For a word to return, sixteen bumps would have
 //!   to happen during one stall and within one tick of the clock: the time
-//!   moves on to the present when the generations start over.)
+//!   moves on to the present when the generations start over. `succession.rs`
+//!   says what moves on in lanes of other kinds.)
 //! - The eviction that ends tenancy k bumps this word after (c), by an
 //!   exchange that therefore sees the charge: the word is then idle only if
 //!   time has paid the charge back, and an inheriting newcomer inherits it.
@@ -93,13 +94,17 @@
 //! and the argument for (c) holds for a look that finds the same word. They
 //! are linearised there.
 
+mod succession;
 pub(crate) mod tag;
 
-use crate::clock::Tick;
+pub(crate) use succession::{Moment, Succession};
+
+use crate::bounds::EXACT_MAX;
+use crate::clock::At;
 use crate::conduct::ConductWord;
-use crate::lane::{LaneWord, Outcome};
+use crate::lane::{Choice, LaneWord, Outcome};
 use crate::mapping::Block;
-use crate::policy::{LaneId, OnChange};
+use crate::policy::{Cells, Kind, LaneId, OnChange};
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
 use tag::{Row, TagWord};
@@ -108,38 +113,6 @@ use tag::{Row, TagWord};
 pub(crate) trait Word: Copy {
     fn from_bits(bits: u64) -> Self;
     fn bits(self) -> u64;
-}
-
-/// How a record passes from one tenant to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Succession {
-    /// Only if every lane is idle and conduct is quiet: nothing is lost.
-    Idle,
-    /// The newcomer takes over the lanes as they are, debt and all, but not
-    /// the tenant's conduct.
-    Inherit,
-    /// The lanes start afresh: the tenant is forgotten on purpose.
-    Forget,
-}
-
-/// The instants at which a tenant is replaced.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    /// Decides which lanes are idle.
-    pub(crate) now: Tick,
-    /// Conduct is quiet if there was no violation after this.
-    pub(crate) quiet_since: Tick,
-    /// The clock's own time: a caller's `now` may lie ahead of it, and nothing
-    /// that is left in a lane by a change of tenant may.
-    pub(crate) clock: Tick,
-    /// No lane is left with an older time than this.
-    pub(crate) floor: Tick,
-}
-
-impl Moment {
-    fn present(&self) -> Tick {
-        self.now.min(self.clock)
-    }
 }
 
 /// What became of one round of an update.
@@ -229,15 +202,76 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Applies a step to a lane; see [`update`](Self::update).
+    /// Applies a step to a lane, which may have several words; see
+    /// [`update`](Self::update). The step says which of them is to change.
+    ///
+    /// All are loaded before the second look at the tag, so the argument for
+    /// (c) holds for the one that is exchanged. An answer that changes none
+    /// holds if all are the same when they are looked at again: then they were
+    /// so all at once, between the two looks.
     pub(crate) fn update_lane<A>(
         &self,
         seen: TagWord,
-        lane: LaneId,
-        step: impl Fn(LaneWord) -> Outcome<A>,
+        cells: Cells,
+        step: impl Fn(&[LaneWord]) -> Choice<A>,
         retried: impl Fn(),
     ) -> Option<A> {
-        self.update(seen, self.lane_word(lane), step, retried)
+        loop {
+            match self.try_update_cells(seen, cells, &step) {
+                Attempt::Done(answer) => return Some(answer),
+                Attempt::Moved => return None,
+                Attempt::Lost => retried(),
+            }
+        }
+    }
+
+    fn try_update_cells<A>(&self, seen: TagWord, cells: Cells, step: impl Fn(&[LaneWord]) -> Choice<A>) -> Attempt<A> {
+        if cells.count == 1 {
+            return self.try_update(seen, self.words.word(1 + cells.own), |word| step(&[word]).outcome);
+        }
+        let mut words = [LaneWord::default(); EXACT_MAX as usize];
+        let words = &mut words[..cells.count];
+        // (a)
+        for (word, place) in words.iter_mut().zip(self.places(cells)) {
+            *word = LaneWord::from_bits(place.load(Ordering::Acquire));
+        }
+        // (b)
+        if self.tag() != seen && !broken(Fault::NoSecondLook) {
+            return Attempt::Moved;
+        }
+        let Choice { cell, outcome: Outcome { next, answer } } = step(words);
+        let Some(next) = next else {
+            // (d)
+            let mut again = words.iter().zip(self.places(cells));
+            let same =
+                broken(Fault::NoLastScan) || again.all(|(word, place)| place.load(Ordering::Relaxed) == word.bits());
+            return if same { Attempt::Done(answer) } else { Attempt::Lost };
+        };
+        // (c)
+        let place = self.words.word(1 + cells.place(cell));
+        if broken(Fault::PermitByStore) {
+            place.store(next.bits(), Ordering::Release);
+            return Attempt::Done(answer);
+        }
+        match place.compare_exchange(words[cell].bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Attempt::Done(answer),
+            Err(_) => Attempt::Lost,
+        }
+    }
+
+    /// The words of a lane.
+    fn places(&self, cells: Cells) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
+        let words = self.words;
+        cells.places().map(move |place| words.word(1 + place))
+    }
+
+    /// The words of a lane as they stand. A hint. Gives them to `read`.
+    pub(crate) fn peek_cells<T>(&self, cells: Cells, read: impl FnOnce(&[LaneWord]) -> T) -> T {
+        let mut words = [LaneWord::default(); EXACT_MAX as usize];
+        for (word, place) in words.iter_mut().zip(self.places(cells)) {
+            *word = LaneWord::from_bits(peek(place));
+        }
+        read(&words[..cells.count])
     }
 
     /// Applies a step to the conduct word; see [`update`](Self::update).
@@ -250,7 +284,7 @@ impl<'a> Record<'a> {
         self.update(seen, self.conduct(), step, retried)
     }
 
-    /// One round of [`update_lane`](Self::update_lane).
+    /// One round of [`update_lane`](Self::update_lane), for a lane of one word.
     #[inline]
     pub(crate) fn try_update_lane<A>(
         &self,
@@ -297,9 +331,10 @@ impl<'a> Record<'a> {
 
     /// Whether every lane has been idle since `moment.now` at the latest, and
     /// conduct quiet. A hint unless the tag is closed.
-    pub(crate) fn is_idle(&self, moment: Moment) -> bool {
+    pub(crate) fn is_idle(&self, moment: Moment<'_>) -> bool {
         let conduct = ConductWord::from_bits(peek(self.conduct()));
-        self.lane_words().all(|word| word.is_idle(moment.now)) && conduct.is_idle(moment.quiet_since)
+        let mut lanes = self.lane_words().zip(moment.kinds);
+        lanes.all(|(word, kind)| kind.is_idle(word, moment.at(moment.now))) && conduct.is_idle(moment.quiet_since)
     }
 
     /// The words as they stand, for ranking victims. A hint.
@@ -312,9 +347,15 @@ impl<'a> Record<'a> {
     /// The caller holds the lock of the record's region. `false` means that the
     /// tenant came back, or (with [`Succession::Idle`]) was not idle, and
     /// keeps the record.
-    pub(crate) fn replace_tenant(&self, seen: TagWord, next: TagWord, succession: Succession, moment: Moment) -> bool {
+    pub(crate) fn replace_tenant(
+        &self,
+        seen: TagWord,
+        next: TagWord,
+        succession: Succession,
+        moment: Moment<'_>,
+    ) -> bool {
         if seen.is_vacant() {
-            self.settle(moment.floor);
+            self.settle(moment);
             return self.exchange_tag(seen, next);
         }
         // Close. A tag found closed was left so by a thread that died: every
@@ -323,9 +364,10 @@ impl<'a> Record<'a> {
         if !seen.is_closed() && !self.exchange_tag(seen, closed) {
             return false;
         }
-        let left = self.lanes().all(|lane| {
-            bump(lane, |word: LaneWord| word.succeeded_by(succession, moment).map(|time| word.moved_on(time, moment)))
-        });
+        let left = self
+            .lanes()
+            .zip(moment.kinds)
+            .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, succession, moment)));
         if !left || !self.bump_conduct(succession, moment) {
             // Not idle: the tenant gets its tag back, unless it took it.
             self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
@@ -334,7 +376,7 @@ impl<'a> Record<'a> {
         self.exchange_tag(closed, next)
     }
 
-    fn bump_conduct(&self, succession: Succession, moment: Moment) -> bool {
+    fn bump_conduct(&self, succession: Succession, moment: Moment<'_>) -> bool {
         if broken(Fault::ConductNotBumped) {
             return true;
         }
@@ -353,8 +395,9 @@ impl<'a> Record<'a> {
         &self,
         seen: TagWord,
         row: Row,
+        kinds: &[Kind],
         on_change: OnChange,
-        clock: impl Fn() -> Tick,
+        clock: impl Fn() -> At,
         debt_max: impl Fn(LaneId) -> u64,
     ) {
         let name_row = || {
@@ -365,21 +408,23 @@ impl<'a> Record<'a> {
             name_row();
         }
         let start = clock();
-        for (index, lane) in self.lanes().enumerate() {
+        for ((index, lane), kind) in self.lanes().enumerate().zip(kinds) {
             if broken(Fault::RowWithoutBump) {
                 break;
             }
-            let longest = Duration::from_nanos(match on_change {
-                OnChange::KeepDebt => debt_max(LaneId::new(index as u32)),
-                OnChange::Reset => 0,
+            let longest = Duration::from_nanos(match (on_change, kind) {
+                (OnChange::KeepDebt, Kind::Bucket) => debt_max(LaneId::new(index as u32)),
+                // A permit rests for the same time under every limit of its lane.
+                (OnChange::KeepDebt, _) => u64::MAX,
+                (OnChange::Reset, _) => 0,
             });
             bump(lane, |word: LaneWord| {
                 // Debt is cut as of an instant after it was made, and so after
                 // the word was read: an older one would cut the time between
                 // as well, and pay it back twice.
-                let now = if word.time() > start.saturating_add(longest) { clock() } else { start };
-                let moment = Moment { now, quiet_since: Tick::ZERO, clock: now, floor: Tick::ZERO };
-                Some(word.moved_on(word.time().min(now.saturating_add(longest)), moment))
+                let is_cut = kind.is_instant() && word.time() > start.now.saturating_add(longest);
+                let at = if is_cut { clock() } else { start };
+                Some(kind.under_other_row(word, at, on_change == OnChange::Reset, longest))
             });
         }
         if broken(Fault::BumpBeforeRow) {
@@ -387,42 +432,16 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Lifts the lanes of a vacant record to `floor`. Nobody else writes to
+    /// Lifts the lanes of a vacant record to the floor. Nobody else writes to
     /// them: its last tenant's exchanges fail on the generation. Release, as
     /// in `bump`: a caller that reads the lifted word must see the tag gone.
-    fn settle(&self, floor: Tick) {
-        for lane in self.lanes() {
-            let word = LaneWord::from_bits(peek(lane));
-            if word.time() < floor {
+    fn settle(&self, moment: Moment<'_>) {
+        for (lane, kind) in self.lanes().zip(moment.kinds) {
+            if let Some(lifted) = kind.settled(LaneWord::from_bits(peek(lane)), moment.at(moment.floor)) {
                 let order = if broken(Fault::RelaxedSettling) { Ordering::Relaxed } else { Ordering::Release };
-                lane.store(word.at(floor).bits(), order);
+                lane.store(lifted.bits(), order);
             }
         }
-    }
-}
-
-impl LaneWord {
-    /// The time that the next tenant finds. `None` if the lane must be idle
-    /// and is not.
-    fn succeeded_by(self, succession: Succession, moment: Moment) -> Option<Tick> {
-        let Moment { now, floor, .. } = moment;
-        match succession {
-            Succession::Idle if !self.is_idle(now) && !broken(Fault::IdleUnchecked) => None,
-            Succession::Inherit if broken(Fault::NothingInherited) => Some(floor),
-            Succession::Inherit => Some(self.time().max(floor)),
-            Succession::Idle | Succession::Forget => Some(self.time().min(moment.present()).max(floor)),
-        }
-    }
-
-    /// The next generation at this time. When the generations start over, the
-    /// time moves on, so that the word of sixteen generations ago does not return.
-    fn moved_on(self, time: Tick, moment: Moment) -> Self {
-        let time = match self.is_last_generation() {
-            true if time > moment.present() => time.saturating_add(Duration::from_nanos(1)),
-            true => moment.present(),
-            false => time,
-        };
-        if broken(Fault::SameGeneration) { self.at(time) } else { self.next_tenancy(time) }
     }
 }
 
@@ -442,28 +461,6 @@ fn bump<W: Word>(place: &AtomicU64, next: impl Fn(W) -> Option<W>) -> bool {
         match place.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
             Err(bits) => word = W::from_bits(bits),
-        }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// A stalled charge on a lane that later tenants never use once landed on
-    /// the seventeenth of them: the generation was the same again, and so was the time.
-    #[test]
-    fn a_word_does_not_return_when_the_generations_start_over() {
-        let now = Tick::from_nanos(5);
-        let moment = Moment { now, quiet_since: now, clock: now, floor: Tick::ZERO };
-        for (succession, start) in [(Succession::Idle, 0), (Succession::Forget, 0), (Succession::Inherit, 9)] {
-            let first = LaneWord::default().at(Tick::from_nanos(start));
-            let lane = AtomicU64::new(first.bits());
-            for tenancy in 1..=16 {
-                let step = |word: LaneWord| Some(word.moved_on(word.succeeded_by(succession, moment)?, moment));
-                assert!(bump(&lane, step));
-                assert_ne!(peek(&lane), first.bits(), "{succession:?}, tenancy {tenancy}");
-            }
         }
     }
 }

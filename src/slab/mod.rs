@@ -30,6 +30,7 @@ pub(crate) use tenancy::{Claimed, Newcomer, Refusal, RowChange};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::mapping::Parts;
+use crate::policy::Kind;
 use crate::prefetch::prefetch;
 use crate::record::Record;
 use crate::record::tag::{Row, TagWord};
@@ -106,12 +107,21 @@ impl Geometry {
 /// Where a record stands: its number.
 type Position = usize;
 
+/// A key at hand for every lookup. In models it stands apart: loom's stacks
+/// are too small for a slab that is passed on with it.
+#[cfg(not(loom))]
+type KeptKey = HashKey;
+#[cfg(loom)]
+type KeptKey = Box<HashKey>;
+
 /// Records, their fingerprints and the locks under which tenants change.
 pub(crate) struct Slab {
     /// Everything; a block is a record.
     memory: Parts,
-    key: HashKey,
+    key: KeptKey,
     geometry: Geometry,
+    /// What the words of a record's lanes mean, one for each.
+    kinds: Box<[Kind]>,
     /// Derived from the geometry, kept at hand for every lookup.
     fingerprints_start: usize,
     retries: [CachePadded<Counter>; RETRY_SHARDS],
@@ -137,7 +147,8 @@ pub(crate) struct Occupancy {
 
 impl Slab {
     /// Reserves a slab. On refusal, says how many bytes were asked for.
-    pub(crate) fn new(geometry: Geometry, key: HashKey) -> Result<Self, u64> {
+    pub(crate) fn new(geometry: Geometry, key: HashKey, kinds: Box<[Kind]>) -> Result<Self, u64> {
+        debug_assert!(kinds.len() == geometry.lanes, "a kind for each lane");
         let memory = Parts::reserve(
             geometry.fingerprints_start(),
             geometry.groups,
@@ -147,10 +158,13 @@ impl Slab {
         );
         let memory = memory.ok_or((geometry.words() as u64).saturating_mul(8))?;
         memory.words().ask_for_huge_pages();
+        #[allow(clippy::useless_conversion, reason = "it is one in models")]
+        let key = KeptKey::from(key);
         let slab = Self {
             memory,
             key,
             geometry,
+            kinds,
             fingerprints_start: geometry.fingerprints_start(),
             retries: Default::default(),
         };
@@ -330,6 +344,10 @@ mod tests {
     use super::hash::fixed_key;
     use super::*;
 
+    fn buckets(geometry: Geometry, key: HashKey) -> Slab {
+        Slab::new(geometry, key, vec![Kind::Bucket; geometry.lanes].into()).unwrap()
+    }
+
     #[test]
     fn three_to_six_lanes_are_one_cache_line() {
         let words = |lanes| Geometry::for_agents(1_000, lanes).record_words();
@@ -346,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_header_describes_the_slab() {
-        let slab = Slab::new(Geometry::for_agents(300, 6), fixed_key(1)).unwrap();
+        let slab = buckets(Geometry::for_agents(300, 6), fixed_key(1));
         let words = slab.snapshot();
         assert_eq!(words[0].to_le_bytes(), *b"tollgate");
         assert_eq!(words[1..7], [1, 50, 12, 488, 6, 8]);
@@ -360,7 +378,7 @@ mod tests {
     #[test]
     fn every_home_is_within_the_slab() {
         let geometry = Geometry::for_agents(1, 1);
-        let slab = Slab::new(geometry, fixed_key(2)).unwrap();
+        let slab = buckets(geometry, fixed_key(2));
         for id in 0..10_000_u32 {
             let groups = slab.neighbourhood(slab.hash(&id.to_le_bytes()));
             assert!(groups.end <= geometry.all_groups());

@@ -55,8 +55,8 @@ use super::hash::AgentHash;
 use super::region::RegionGuard;
 use super::{Found, Position, Slab};
 use crate::bounds::LOSSY_TRIES_MAX;
-use crate::clock::Tick;
-use crate::policy::{LaneId, OnChange};
+use crate::clock::{At, Offset, Tick};
+use crate::policy::{Kind, LaneId, OnChange};
 use crate::record::tag::{Row, TagWord};
 use crate::record::{Moment, Record, Succession};
 use crate::sync::{Fault, broken};
@@ -87,18 +87,20 @@ pub(crate) struct Newcomer<'a> {
     pub(crate) quiet_since: Tick,
     /// The clock's own time: no later instant is remembered for an eviction.
     pub(crate) clock: Tick,
+    /// What the calendar is to the clock.
+    pub(crate) offset: Offset,
     pub(crate) on_full: OnFull,
     /// How much a record would lose if it were given up: its largest share of
-    /// debt over all lanes.
-    pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> u64,
+    /// debt over all lanes. `None` if it may not be.
+    pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> Option<u64>,
     /// Whether the request would pass if the newcomer, with its row, inherited
     /// this record. Asked under the locks, which keep the row.
     pub(crate) passes: &'a dyn Fn(Row, Record<'_>) -> bool,
 }
 
 impl Newcomer<'_> {
-    fn moment(&self, floor: Tick) -> Moment {
-        Moment { now: self.now, quiet_since: self.quiet_since, clock: self.clock, floor }
+    fn moment<'a>(&self, kinds: &'a [Kind], floor: Tick) -> Moment<'a> {
+        Moment { kinds, offset: self.offset, now: self.now, quiet_since: self.quiet_since, clock: self.clock, floor }
     }
 }
 
@@ -106,14 +108,14 @@ impl Newcomer<'_> {
 pub(crate) struct RowChange<'a> {
     pub(crate) on_change: OnChange,
     /// Reads the clock.
-    pub(crate) clock: &'a dyn Fn() -> Tick,
+    pub(crate) clock: &'a dyn Fn() -> At,
     /// The longest debt that a row leaves on a lane.
     pub(crate) debt_max: &'a dyn Fn(Row, LaneId) -> u64,
 }
 
 impl RowChange<'_> {
-    fn apply(&self, record: Record<'_>, seen: TagWord, row: Row) {
-        record.change_row(seen, row, self.on_change, self.clock, |lane| (self.debt_max)(row, lane));
+    fn apply(&self, kinds: &[Kind], record: Record<'_>, seen: TagWord, row: Row) {
+        record.change_row(seen, row, kinds, self.on_change, self.clock, |lane| (self.debt_max)(row, lane));
     }
 }
 
@@ -229,7 +231,13 @@ impl Slab {
             let position = |slot| Some(group * GROUP + slot).filter(|position| *position < self.geometry.records);
             at_home.and_then(position).or_else(|| shown.vacant().and_then(position))
         })?;
-        let found = self.settle(newcomer.moment(locks.evicted_at()), tag, position, TagWord::VACANT, Succession::Idle);
+        let found = self.settle(
+            newcomer.moment(&self.kinds, locks.evicted_at()),
+            tag,
+            position,
+            TagWord::VACANT,
+            Succession::Idle,
+        );
         debug_assert!(found.is_some(), "under the lock a vacant fingerprint is a vacant record");
         locks.of(self.region_of(position)).count_claim();
         found
@@ -240,7 +248,7 @@ impl Slab {
             let record = self.record(position);
             let seen = record.tag();
             // The newcomer does not heed this very eviction: it is another agent's.
-            let moment = newcomer.moment(locks.evicted_at());
+            let moment = newcomer.moment(&self.kinds, locks.evicted_at());
             if seen.is_vacant() || !record.is_idle(moment) {
                 return None;
             }
@@ -253,7 +261,8 @@ impl Slab {
     }
 
     /// Gives up the record with the least debt, if the newcomer's request
-    /// then passes; never that of an agent with an assignment. A try fails if
+    /// then passes; never that of an agent with an assignment, or of one that
+    /// holds a slot or has used a budget. A try fails if
     /// the tenant returned at that very moment; such a tenant is busy, so the
     /// next best is tried, each record once.
     fn take_least_in_debt(
@@ -269,12 +278,14 @@ impl Slab {
                 .filter(|position| !tried.contains(position))
                 .map(|position| (position, self.record(position).tag()))
                 .filter(|(_, seen)| seen.row().is_unassigned())
-                .min_by_key(|(position, seen)| (newcomer.ranking)(*seen, self.record(*position)))
+                .filter_map(|(position, seen)| Some(((newcomer.ranking)(seen, self.record(position))?, position, seen)))
+                .min_by_key(|(rank, ..)| *rank)
+                .map(|(_, position, seen)| (position, seen))
                 .ok_or(Refusal::Full)?;
             if !(newcomer.passes)(tag.row(), self.record(position)) {
                 return Err(Refusal::Denied);
             }
-            let moment = newcomer.moment(locks.evicted_at());
+            let moment = newcomer.moment(&self.kinds, locks.evicted_at());
             if let Some(found) = self.settle(moment, tag, position, seen, Succession::Inherit) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
                 return Ok(found);
@@ -287,7 +298,7 @@ impl Slab {
     /// Puts the newcomer in the place of `seen`.
     fn settle(
         &self,
-        moment: Moment,
+        moment: Moment<'_>,
         tag: TagWord,
         position: Position,
         seen: TagWord,
@@ -305,7 +316,7 @@ impl Slab {
         let locks = (!broken(Fault::NoChangeLock)).then(|| self.lock(hash));
         let row = decide();
         if let Some(found) = self.find(hash) {
-            change.apply(found.record, found.tag, row);
+            change.apply(&self.kinds, found.record, found.tag, row);
         }
         drop(locks);
     }
@@ -321,7 +332,7 @@ impl Slab {
                 let row = next(seen.row());
                 if !seen.is_vacant() && row != seen.row() {
                     debug_assert!(!seen.is_closed(), "whoever closes a tag holds this lock until it is open again");
-                    change.apply(record, seen, row);
+                    change.apply(&self.kinds, record, seen, row);
                 }
             }
         }
@@ -331,12 +342,19 @@ impl Slab {
     ///
     /// If the agent is checked meanwhile, it may keep its record, with lanes
     /// that were filled one by one.
-    pub(crate) fn forget(&self, hash: AgentHash, now: Tick, clock: Tick) -> bool {
+    pub(crate) fn forget(&self, hash: AgentHash, at: At, clock: Tick) -> bool {
         let locks = self.lock(hash);
         let Some(found) = self.find(hash) else {
             return false;
         };
-        let moment = Moment { now, quiet_since: Tick::ZERO, clock, floor: locks.evicted_at() };
+        let moment = Moment {
+            kinds: &self.kinds,
+            now: at.now,
+            quiet_since: Tick::ZERO,
+            clock,
+            floor: locks.evicted_at(),
+            offset: at.offset,
+        };
         if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment) {
             self.show(found.position, Fingerprint::VACANT);
             locks.of(self.region_of(found.position)).count_forgotten();
@@ -349,7 +367,8 @@ impl Slab {
     /// how many. `clock` is the clock's own time.
     ///
     /// Takes one region's lock at a time.
-    pub(crate) fn sweep(&self, since: Tick, quiet_since: Tick, clock: Tick) -> u64 {
+    pub(crate) fn sweep(&self, since: At, quiet_since: Tick, clock: Tick) -> u64 {
+        let At { now: since, offset } = since;
         let mut swept = 0;
         for region in 0..self.geometry.regions() {
             let guard = self.lock_region(region);
@@ -360,7 +379,8 @@ impl Slab {
                 }
                 let record = self.record(position);
                 let seen = record.tag();
-                let moment = Moment { now: since, quiet_since, clock, floor: guard.evicted_at() };
+                let moment =
+                    Moment { kinds: &self.kinds, now: since, quiet_since, clock, floor: guard.evicted_at(), offset };
                 if !record.is_idle(moment) {
                     continue;
                 }

@@ -11,7 +11,7 @@ impl<'t> File<'t> {
     /// Where in the file an error of the builder comes from.
     pub(super) fn place_of(&self, error: &PolicyError) -> Option<Range<usize>> {
         match error {
-            PolicyError::Lanes { .. } => self.key(&["lanes"]),
+            PolicyError::Lanes { .. } | PolicyError::Words { .. } => self.key(&["lanes"]),
             PolicyError::LaneName { lane } | PolicyError::LaneTwice { lane } => self.key(&["lanes", lane]),
             PolicyError::Limit { lane, .. } => self.value(&["lanes", lane]),
             PolicyError::Plans { .. } => self.key(&["plans"]),

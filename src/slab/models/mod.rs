@@ -55,14 +55,22 @@ impl Model {
     }
 
     fn with_policy(records: usize, policy: Policy, on_full: OnFull) -> Self {
-        let geometry = Geometry { groups: 1, window: 1, records, lanes: policy.lanes().len() };
-        // Ahead of every instant that a model uses.
+        Self::at(records, policy, on_full, 1_000)
+    }
+
+    /// With a clock that stands ahead of every instant that the model uses.
+    ///
+    /// Never inlined: loom's stacks are small, and building a limiter takes a good part of one.
+    #[inline(never)]
+    fn at(records: usize, policy: Policy, on_full: OnFull, clock_ns: u64) -> Self {
+        let kinds = policy.cell_kinds();
+        let geometry = Geometry { groups: 1, window: 1, records, lanes: kinds.len() };
         let clock = ManualClock::new();
-        clock.set(Tick::from_nanos(1_000));
+        clock.set(Tick::from_nanos(clock_ns));
         let limiter = Limiter::builder(policy)
             .clock(clock)
             .on_full(on_full)
-            .over(Slab::new(geometry, fixed_key(3)).unwrap())
+            .over(Slab::new(geometry, fixed_key(3), kinds).unwrap())
             .unwrap();
         Self(Arc::new(limiter))
     }
@@ -135,6 +143,7 @@ const UNBOUNDED: Preemptions = None;
 
 // After the macro that they use.
 mod conduct;
+mod kinds;
 mod plans;
 
 model! {

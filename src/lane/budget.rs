@@ -1,0 +1,114 @@
+//! So many per calendar window: LLM tokens per day, say.
+//!
+//! ```text
+//!  63            44 43                      4 3        0
+//! ┌────────────────┬─────────────────────────┬──────────┐
+//! │ window, 20 bits│     used, 40 bits       │generation│
+//! └────────────────┴─────────────────────────┴──────────┘
+//! ```
+//!
+//! The window's number comes from the calendar, which never goes back
+//! ([`clock::wall`](crate::clock::wall)); and a number from the future, which
+//! an older `now` meets, is taken as it is. So what was used in a window counts
+//! until the next begins, whatever becomes of the wall clock.
+//!
+//! More than [`CAPACITY_MAX`] used says that nothing was, and is salt, so that
+//! words do not return when the generations start over.
+
+use super::counted::CountLimit;
+use super::{Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use crate::bounds::CAPACITY_MAX;
+use crate::clock::{At, Tick};
+use crate::error::Error;
+use crate::policy::{Era, INDEX_BITS};
+
+const USED_BITS: u32 = 40;
+const USED_MASK: u64 = (1 << USED_BITS) - 1;
+/// The first salt.
+const SALT_MIN: u64 = CAPACITY_MAX + 1;
+
+const _: () = assert!(USED_BITS + INDEX_BITS == crate::clock::TICK_BITS && SALT_MIN < USED_MASK);
+
+/// What a word says at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    index: u64,
+    used: u64,
+}
+
+fn parts(word: LaneWord) -> Seen {
+    let used = word.payload() & USED_MASK;
+    Seen { index: word.payload() >> USED_BITS, used: if used >= SALT_MIN { 0 } else { used } }
+}
+
+fn seen(era: Era, word: LaneWord, at: At) -> Seen {
+    let (stored, index) = (parts(word), era.index(at.unix_ns()));
+    if stored.index < index { Seen { index, used: 0 } } else { stored }
+}
+
+fn put(word: LaneWord, seen: Seen) -> LaneWord {
+    word.with_payload(seen.index << USED_BITS | seen.used.min(CAPACITY_MAX))
+}
+
+/// The same tenancy with nothing used, in the window of `floor` or later.
+pub(crate) fn emptied(era: Era, word: LaneWord, floor: At) -> LaneWord {
+    let salt = (word.payload() & USED_MASK).max(SALT_MIN);
+    word.with_payload(parts(word).index.max(era.index(floor.unix_ns())) << USED_BITS | salt)
+}
+
+/// The word with its salt moved on; `None` if something was used.
+pub(crate) fn salted(word: LaneWord) -> Option<LaneWord> {
+    let salt = word.payload() & USED_MASK;
+    let next = if salt == USED_MASK { SALT_MIN } else { salt + 1 };
+    (salt >= SALT_MIN).then(|| word.with_payload(word.payload() & !USED_MASK | next))
+}
+
+/// Whether nothing is used of the window of `at`.
+pub(crate) fn is_idle(era: Era, word: LaneWord, at: At) -> bool {
+    seen(era, word, at).used == 0
+}
+
+/// How long until the window ends.
+fn ends_in(era: Era, index: u64, at: At) -> u64 {
+    u64::try_from(era.end(index).saturating_sub(at.unix_ns())).unwrap_or(0)
+}
+
+/// Charges `cost`, if so much is left of the window.
+pub(crate) fn step(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outcome<Result<Verdict, Error>> {
+    if let Some(error) = limit.error(cost) {
+        return Outcome { next: None, answer: Err(error) };
+    }
+    let Seen { index, used } = seen(era, word, at);
+    let left = limit.count().saturating_sub(used);
+    let ends_in = ends_in(era, index, at);
+    let told = |decision, remaining, wait, used| {
+        let full_in = if used == 0 { 0 } else { ends_in };
+        Ok(Verdict::counted(decision, limit.count(), remaining, wait, full_in, era.length_ns()))
+    };
+    if cost > left || at.now == Tick::MAX {
+        let wait = if at.now == Tick::MAX { RETRY_NEVER } else { ends_in };
+        return Outcome { next: None, answer: told(Decision::Deny, left, wait, used) };
+    }
+    let used = used + cost;
+    let answer = told(limit.decision(left - cost), left - cost, 0, used);
+    Outcome { next: Some(put(word, Seen { index, used })), answer }
+}
+
+/// Gives `cost` back. Of a window that is over nothing comes back.
+pub(crate) fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outcome<Status> {
+    let before = seen(era, word, at);
+    let used = before.used.saturating_sub(cost);
+    let after = Seen { used, ..before };
+    let next = if used == 0 { emptied(era, word, at) } else { put(word, after) };
+    Outcome { next: (after != before).then_some(next), answer: told(era, after, at, limit) }
+}
+
+/// The budget as it stands.
+pub(crate) fn status(era: Era, word: LaneWord, at: At, limit: CountLimit) -> Status {
+    told(era, seen(era, word, at), at, limit)
+}
+
+fn told(era: Era, seen: Seen, at: At, limit: CountLimit) -> Status {
+    let ends_in = if seen.used == 0 { 0 } else { ends_in(era, seen.index, at) };
+    Status::counted(limit.count(), limit.count().saturating_sub(seen.used), ends_in, ends_in)
+}

@@ -1,0 +1,231 @@
+//! The step of whichever kind a lane is.
+//!
+//! A lane is of one kind for the life of a limiter: every plan and override
+//! may change its numbers, or deny everything, but not what its word means.
+//! The lanes before the first that is no bucket are checked as buckets without
+//! asking; all others come here.
+//!
+//! All but exact windows have one word. What is given here are the words of a
+//! lane, and what comes back says which of them is to change.
+
+use super::bucket::{self, BucketLimit, Charge};
+use super::counted::CountLimit;
+use super::{Choice, Decision, LaneWord, Outcome, Status, Verdict, budget, exact, held, window};
+use crate::clock::{At, Tick};
+use crate::error::Error;
+use crate::policy::Kind;
+
+impl Kind {
+    /// Whether the lane carries no information at this instant: forgetting it
+    /// changes no later answer.
+    pub(crate) fn is_idle(self, word: LaneWord, at: At) -> bool {
+        match self {
+            Kind::Bucket | Kind::Exact { .. } => word.is_idle(at.now),
+            Kind::Window(frame) => frame.is_idle(word, at.now),
+            Kind::Budget(era) => budget::is_idle(era, word, at),
+            Kind::Held => held::count(word) == 0,
+        }
+    }
+
+    /// Whether the lane is never given up for a newcomer: a used budget, or a
+    /// slot that is held.
+    pub(crate) fn is_kept(self, word: LaneWord, at: At) -> bool {
+        matches!(self, Kind::Budget(_) | Kind::Held) && !self.is_idle(word, at)
+    }
+
+    /// The same tenancy with nothing charged, and no charge to come as of an
+    /// instant before `floor`.
+    pub(crate) fn emptied(self, word: LaneWord, floor: At) -> LaneWord {
+        match self {
+            Kind::Bucket | Kind::Exact { .. } => word.at(floor.now),
+            Kind::Window(frame) => frame.emptied(word, floor.now),
+            Kind::Budget(era) => budget::emptied(era, word, floor),
+            Kind::Held => held::emptied(word),
+        }
+    }
+}
+
+/// A lane's limit, as its kind reads it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneLimit {
+    kind: Kind,
+    /// As it stands in the table; see [`BucketLimit::count`].
+    limit: BucketLimit,
+}
+
+/// What a charge comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Charged {
+    /// Told when the limit is known to be whole.
+    Bucket(Charge),
+    Counted(Result<Verdict, Error>),
+}
+
+impl Charged {
+    pub(crate) fn verdict(self) -> Result<Verdict, Error> {
+        match self {
+            Charged::Bucket(charge) => bucket::verdict(charge),
+            Charged::Counted(verdict) => verdict,
+        }
+    }
+}
+
+impl LaneLimit {
+    pub(crate) const fn new(kind: Kind, limit: BucketLimit) -> Self {
+        Self { kind, limit }
+    }
+
+    pub(crate) const fn is_exempt(&self) -> bool {
+        self.limit.is_exempt()
+    }
+
+    /// The limit of a lane that counts; `None` for a bucket, and for any lane
+    /// that denies everything, or nothing.
+    fn count(&self) -> Option<CountLimit> {
+        if self.kind == Kind::Bucket { None } else { self.limit.count() }
+    }
+
+    /// What a bucket's functions are given: those of a lane of another kind
+    /// that denies everything, or nothing, must not take its word for a time.
+    fn bucket_word(&self, words: &[LaneWord]) -> LaneWord {
+        if self.kind == Kind::Bucket { first(words) } else { LaneWord::default() }
+    }
+
+    /// Charges `cost`, if there is room for it.
+    pub(crate) fn step(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Charged> {
+        let Some(limit) = self.count() else {
+            let step = bucket::step(self.bucket_word(words), at.now, self.limit, cost);
+            return Choice::of(step).map(Charged::Bucket);
+        };
+        let word = first(words);
+        let choice = match self.kind {
+            Kind::Exact { length } => exact::step(length, words, at.now, limit, cost),
+            Kind::Window(frame) => Choice::of(window::step(frame, word, at.now, limit, cost)),
+            Kind::Budget(era) => Choice::of(budget::step(era, word, at, limit, cost)),
+            Kind::Held | Kind::Bucket => Choice::of(held::step(word, limit, cost)),
+        };
+        choice.map(Charged::Counted)
+    }
+
+    /// Gives `cost` back, never beyond full.
+    pub(crate) fn refund(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Result<Status, Error>> {
+        if self.kind == Kind::Held {
+            return self.release(words, at, cost);
+        }
+        let Some(limit) = self.count() else {
+            return Choice::of(bucket::refund(self.bucket_word(words), at.now, self.limit, cost));
+        };
+        let most = if let Kind::Exact { .. } = self.kind { 1 } else { limit.count() };
+        let error = match cost {
+            0 => Some(Error::ZeroCost),
+            cost if cost > most => Some(Error::CostAboveCapacity { cost, capacity: most }),
+            _ => None,
+        };
+        if let Some(error) = error {
+            return Choice::of(look(Err(error)));
+        }
+        let word = first(words);
+        let choice = match self.kind {
+            Kind::Exact { .. } => exact::refund(words, at.now, limit),
+            Kind::Window(frame) => Choice::of(window::refund(frame, word, at.now, limit, cost)),
+            Kind::Budget(era) => Choice::of(budget::refund(era, word, at, limit, cost)),
+            Kind::Held | Kind::Bucket => Choice::of(look(self.status(words, at))),
+        };
+        choice.map(Ok)
+    }
+
+    /// Gives slots back, under whatever limit. Those that are not held are an
+    /// error, but an exempt agent holds none to begin with.
+    fn release(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Result<Status, Error>> {
+        let Outcome { next, answer } = held::release(first(words), cost);
+        let answer = match answer {
+            Err(Error::NotHeld { .. }) if self.is_exempt() => Ok(Status::EXEMPT),
+            Err(error) => Err(error),
+            Ok(()) => Ok(self.status(&[next.unwrap_or_default()], at)),
+        };
+        Choice::of(Outcome { next, answer })
+    }
+
+    /// Fills the lane, or of several words one; says whether there may be more to do.
+    pub(crate) fn reset(&self, words: &[LaneWord], at: At) -> Choice<bool> {
+        let word = first(words);
+        let next = match self.kind {
+            Kind::Bucket => bucket::reset(word, at.now, self.limit).next,
+            Kind::Exact { .. } => {
+                let Some((cell, next)) = exact::rest_ended(words, at.now) else {
+                    return Choice::of(look(false));
+                };
+                return Choice { cell, outcome: Outcome { next: Some(next), answer: true } };
+            }
+            kind if kind.is_idle(word, at) => None,
+            kind => Some(kind.emptied(word, at)),
+        };
+        Choice::of(Outcome { next, answer: false })
+    }
+
+    /// The lane as it stands.
+    pub(crate) fn status(&self, words: &[LaneWord], at: At) -> Status {
+        let Some(limit) = self.count() else {
+            return bucket::status(self.bucket_word(words), at.now, self.limit);
+        };
+        let word = first(words);
+        match self.kind {
+            Kind::Exact { .. } => exact::status(words, at.now, limit),
+            Kind::Window(frame) => window::status(frame, word, at.now, limit),
+            Kind::Budget(era) => budget::status(era, word, at, limit),
+            Kind::Held | Kind::Bucket => held::status(word, limit),
+        }
+    }
+
+    /// What a charge would come to, for an agent that has to wait whatever the
+    /// lane holds. It is not made.
+    pub(crate) fn blocked(&self, words: &[LaneWord], at: At, cost: u64) -> Blocked {
+        let charged = self.step(words, at, cost).outcome.answer;
+        Blocked { charged, status: self.count().map(|_| self.status(words, at)) }
+    }
+
+    /// How much would be lost if the lane were given up: 0 for nothing,
+    /// `u32::MAX` and above for all of its limit.
+    pub(crate) fn load(&self, words: &[LaneWord], now: Tick) -> u64 {
+        let Some(limit) = self.count() else {
+            return self.limit.debt_ratio(self.bucket_word(words), now);
+        };
+        match self.kind {
+            Kind::Exact { .. } => exact::load(words, now, limit),
+            Kind::Window(frame) => window::load(frame, first(words), now, limit),
+            // Given up only if there is nothing to lose.
+            Kind::Budget(_) | Kind::Held | Kind::Bucket => 0,
+        }
+    }
+}
+
+fn first(words: &[LaneWord]) -> LaneWord {
+    words.first().copied().unwrap_or_default()
+}
+
+/// Looks, and changes nothing.
+pub(crate) const fn look<A>(answer: A) -> Outcome<A> {
+    Outcome { next: None, answer }
+}
+
+/// A charge that is not made because the agent has to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocked {
+    charged: Charged,
+    /// The lane as it stands, if it is no bucket.
+    status: Option<Status>,
+}
+
+impl Blocked {
+    /// Tells what it comes to, for an agent that has to wait `block` nanoseconds.
+    pub(crate) fn verdict(self, block: u64) -> Result<Verdict, Error> {
+        let (charged, status) = match (self.charged, self.status) {
+            (Charged::Bucket(charge), _) => return bucket::blocked(charge, block),
+            (Charged::Counted(verdict), None) => return verdict,
+            (Charged::Counted(verdict), Some(status)) => (verdict?, status),
+        };
+        let (remaining, length) = (status.remaining(), charged.window().as_nanos() as u64);
+        let wait = charged.retry_after_ns.max(block);
+        Ok(Verdict::counted(Decision::Deny, charged.capacity, remaining, wait, status.full_in_ns, length))
+    }
+}

@@ -1,0 +1,77 @@
+//! What a lane's word means: decided by its limits, for the life of a limiter.
+
+use super::calendar::Era;
+use crate::clock::{TICK_BITS, Tick};
+
+/// What a lane's word means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// The instant at which a token bucket is full again.
+    Bucket,
+    /// The instant at which a permit has rested for this many nanoseconds; a
+    /// lane has several.
+    Exact { length: u64 },
+    /// Counts of two windows.
+    Window(Frame),
+    /// What was used of a calendar window.
+    Budget(Era),
+    /// How many slots are held.
+    Held,
+}
+
+impl Kind {
+    /// Whether the word is an instant before which it matters.
+    pub(crate) const fn is_instant(self) -> bool {
+        matches!(self, Kind::Bucket | Kind::Exact { .. })
+    }
+}
+
+/// The length of a lane's window, in nanoseconds, and how its word is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    pub(crate) length: u64,
+    /// Bits of a count.
+    pub(crate) bits: u32,
+}
+
+impl Frame {
+    /// `length` is not 0.
+    pub(crate) const fn new(length: u64) -> Self {
+        let last_index = Tick::MAX.as_nanos() / length;
+        let index_bits = u64::BITS - last_index.leading_zeros();
+        Self { length, bits: (TICK_BITS - index_bits) / 2 }
+    }
+
+    /// All ones says that there is no count.
+    pub(crate) const fn ones(self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    /// The largest count.
+    pub(crate) const fn count_max(self) -> u64 {
+        self.ones() - 1
+    }
+}
+
+/// Which words of a record are a lane's: one of its own, and those that follow
+/// the lanes for the further permits of an exact window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cells {
+    pub(crate) own: usize,
+    /// Where the others begin.
+    pub(crate) more: usize,
+    /// How many there are in all.
+    pub(crate) count: usize,
+}
+
+impl Cells {
+    /// The place of one of them among the words of all lanes.
+    pub(crate) const fn place(self, cell: usize) -> usize {
+        if cell == 0 { self.own } else { self.more + cell - 1 }
+    }
+
+    /// The places of all of them.
+    pub(crate) fn places(self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(move |cell| self.place(cell))
+    }
+}

@@ -1,0 +1,155 @@
+//! What a tenant's lanes are to the next one.
+
+use super::Word;
+use crate::clock::{At, Offset, Tick};
+use crate::lane::{LaneWord, budget, held};
+use crate::policy::Kind;
+use crate::sync::{Fault, broken};
+use std::time::Duration;
+
+/// How a record passes from one tenant to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Succession {
+    /// Only if every lane is idle and conduct is quiet: nothing is lost.
+    Idle,
+    /// The newcomer takes over the lanes as they are, debt and all, but not
+    /// the tenant's conduct. Never of a tenant that holds a slot or has used a budget.
+    Inherit,
+    /// The lanes start afresh: the tenant is forgotten on purpose.
+    Forget,
+}
+
+/// The instants at which a tenant is replaced, and the kinds of its lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    pub(crate) kinds: &'a [Kind],
+    /// Decides which lanes are idle.
+    pub(crate) now: Tick,
+    /// Conduct is quiet if there was no violation after this.
+    pub(crate) quiet_since: Tick,
+    /// The clock's own time: a caller's `now` may lie ahead of it, and nothing
+    /// that is left in a lane by a change of tenant may.
+    pub(crate) clock: Tick,
+    /// No lane is left with an older time than this.
+    pub(crate) floor: Tick,
+    /// What the calendar is to the clock.
+    pub(crate) offset: Offset,
+}
+
+impl Moment<'_> {
+    pub(super) fn present(&self) -> Tick {
+        self.now.min(self.clock)
+    }
+
+    pub(super) fn at(&self, now: Tick) -> At {
+        At { now, offset: self.offset }
+    }
+}
+
+impl Kind {
+    /// The word that the next tenant finds. `None` if the lane must be idle
+    /// and is not, or is not to be given up.
+    pub(super) fn succeeded_by(self, word: LaneWord, succession: Succession, moment: Moment<'_>) -> Option<LaneWord> {
+        let (now, floor) = (moment.at(moment.now), moment.at(moment.floor));
+        let must_stay = match succession {
+            Succession::Idle => !self.is_idle(word, now) && !broken(Fault::IdleUnchecked),
+            Succession::Inherit => self.is_kept(word, now) && !broken(Fault::KeptUnchecked),
+            Succession::Forget => false,
+        };
+        if must_stay {
+            return None;
+        }
+        let inherits = succession == Succession::Inherit && !broken(Fault::NothingInherited);
+        let left = match self {
+            Kind::Bucket | Kind::Exact { .. } if inherits => word.at(word.time().max(floor.now)),
+            Kind::Bucket | Kind::Exact { .. } if succession == Succession::Inherit => word.at(floor.now),
+            Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(moment.present()).max(floor.now)),
+            Kind::Window(frame) if inherits => frame.lifted(word, floor.now),
+            Kind::Window(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
+        };
+        // One more in an inherited count is only stricter.
+        let raised = |word| match self {
+            Kind::Window(frame) => frame.raised(word),
+            _ => word,
+        };
+        Some(self.moved_on(left, moment.present(), raised))
+    }
+
+    /// The word of the same tenant under another row of limits, which leaves
+    /// at most `debt_max` nanoseconds of debt on a bucket. Slots that are held
+    /// stay so even if lanes are to be filled: whoever holds them is still there.
+    pub(super) fn under_other_row(self, word: LaneWord, at: At, reset: bool, debt_max: Duration) -> LaneWord {
+        let left = match self {
+            Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(at.now.saturating_add(debt_max))),
+            Kind::Window(_) | Kind::Budget(_) if reset => self.emptied(word, at),
+            Kind::Window(_) | Kind::Budget(_) | Kind::Held => word,
+        };
+        // Counts are exact, so they stay as they are, and the word may return
+        // if sixteen changes of the agent's row happen during one stall of a
+        // call of the same agent.
+        self.moved_on(left, at.now, |word| word)
+    }
+
+    /// The next generation. When the generations start over, something else of
+    /// the word moves on, so that the word of sixteen generations ago does not
+    /// return: an instant, or the salt of a lane in which nothing was charged;
+    /// `raised` says what else.
+    fn moved_on(self, word: LaneWord, present: Tick, raised: impl Fn(LaneWord) -> LaneWord) -> LaneWord {
+        let word = match self {
+            _ if !word.is_last_generation() => word,
+            Kind::Bucket | Kind::Exact { .. } if word.time() > present => {
+                word.at(word.time().saturating_add(Duration::from_nanos(1)))
+            }
+            Kind::Bucket | Kind::Exact { .. } => word.at(present),
+            Kind::Window(frame) => frame.salted(word).unwrap_or_else(|| raised(word)),
+            Kind::Budget(_) => budget::salted(word).unwrap_or(word),
+            Kind::Held => held::salted(word),
+        };
+        if broken(Fault::SameGeneration) { word } else { word.next_generation() }
+    }
+
+    /// The word of a vacant record that is about to be claimed, if it must change.
+    pub(super) fn settled(self, word: LaneWord, floor: At) -> Option<LaneWord> {
+        let lifted = match self {
+            Kind::Bucket | Kind::Exact { .. } => word.at(word.time().max(floor.now)),
+            Kind::Window(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
+        };
+        (lifted.bits() != word.bits()).then_some(lifted)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::bump;
+    use super::*;
+    use crate::policy::{Calendar, Era, Frame};
+    use crate::sync::{AtomicU64, peek};
+
+    /// A stalled charge on a lane that later tenants never use once landed on
+    /// the seventeenth of them: the generation was the same again, and so was the time.
+    #[test]
+    fn a_word_does_not_return_when_the_generations_start_over() {
+        let now = Tick::from_nanos(5);
+        let day = Era { calendar: Calendar::Day, zone_minutes: 0 };
+        let kinds = [
+            Kind::Bucket,
+            Kind::Exact { length: 1_000_000 },
+            Kind::Window(Frame::new(1_000_000)),
+            Kind::Budget(day),
+            Kind::Held,
+        ];
+        for kind in kinds {
+            let offset = Offset::default();
+            let moment = Moment { kinds: &kinds, now, quiet_since: now, clock: now, floor: Tick::ZERO, offset };
+            for (succession, start) in [(Succession::Idle, 0), (Succession::Forget, 0), (Succession::Inherit, 9)] {
+                let start = if matches!(kind, Kind::Budget(_) | Kind::Held) { 0 } else { start };
+                let first = LaneWord::default().with_payload(start);
+                let lane = AtomicU64::new(first.bits());
+                for tenancy in 1..=32 {
+                    assert!(bump(&lane, |word| kind.succeeded_by(word, succession, moment)));
+                    assert_ne!(peek(&lane), first.bits(), "{kind:?}, {succession:?}, tenancy {tenancy}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Lanes that are no buckets: what is idle, inherited and given up is another
+//! matter with them.
+
+use super::*;
+
+/// A millisecond: the shortest window.
+const WINDOW: u64 = 1_000_000;
+
+/// When nothing that was charged at instant 0 counts any more.
+const QUIET: Tick = Tick::from_nanos(2 * WINDOW);
+
+/// A limiter of one record and one lane, of which A has charged 1 at instant 0.
+fn model(limit: &str, on_full: OnFull) -> Model {
+    let model = Model::at(1, Policy::builder().lane("lane-0", limit).build().unwrap(), on_full, 10 * WINDOW);
+    assert!(model.allows(A, FIRST, Tick::ZERO));
+    model
+}
+
+model! {
+    /// Two callers race for the last of a window: exactly one gets it.
+    last_of_a_window, UNBOUNDED, breaks with [ChargeByStore], || {
+        let model = model("window 2/ms", OnFull::Deny);
+        let rival = model.spawn(|model| model.allows(A, FIRST, Tick::ZERO));
+        let mine = model.allows(A, FIRST, Tick::ZERO);
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
+    }
+}
+
+model! {
+    /// An idle window is taken for a newcomer while its tenant returns.
+    window_against_eviction, Some(3), breaks with [NoSecondLook, NoClose, IdleUnchecked], || {
+        let model = model("window 2/ms", OnFull::Deny);
+        let newcomer = model.spawn(|model| model.check(B, FIRST, QUIET));
+        let tenant = model.check(A, FIRST, QUIET);
+        let newcomer = newcomer.join().unwrap();
+        assert!(tenant.is_ok() ^ newcomer.is_ok(), "{tenant:?} {newcomer:?}");
+        assert_eq!(model.remaining(A, FIRST, QUIET), if tenant.is_ok() { 1 } else { 2 });
+        assert_eq!(model.remaining(B, FIRST, QUIET), if newcomer.is_ok() { 1 } else { 2 });
+    }
+}
+
+model! {
+    /// A check stalls while its agent is forgotten and the record passes to C,
+    /// within one window: only the generation tells the words apart.
+    window_stalled_across_two_tenancies, Some(3), breaks with [SameGeneration], || {
+        let model = model("window 2/ms", OnFull::Deny);
+        model.0.reset_at(A, Tick::ZERO).unwrap();
+        let others = model.spawn(|model| {
+            model.0.forget_at(A, Tick::ZERO).unwrap() && model.allows(C, FIRST, Tick::ZERO)
+        });
+        let _ = model.check(A, FIRST, Tick::ZERO);
+        let third = others.join().unwrap();
+        assert_eq!(model.remaining(C, FIRST, Tick::ZERO), if third { 1 } else { 2 });
+    }
+}
+
+model! {
+    /// The only record passes back and forth: the last of its window is given out once.
+    lossy_eviction_inherits_a_window, Some(3), breaks with [NothingInherited], || {
+        let model = model("window 2/ms", OnFull::Evict);
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
+        let tenant = model.allows(A, FIRST, Tick::ZERO);
+        assert!(tenant ^ newcomer.join().unwrap());
+    }
+}
+
+/// When a permit that was used at instant 0 has rested.
+const RESTED: Tick = Tick::from_nanos(WINDOW);
+
+model! {
+    /// Two callers race for the only permit that has rested: exactly one gets it.
+    one_rested_permit, UNBOUNDED, breaks with [PermitByStore], || {
+        let model = model("exact 2/ms", OnFull::Deny);
+        let rival = model.spawn(|model| model.allows(A, FIRST, Tick::ZERO));
+        let mine = model.allows(A, FIRST, Tick::ZERO);
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
+    }
+}
+
+model! {
+    /// One permit is given back and the other taken: at each moment one has
+    /// rested, so nobody may be denied.
+    permits_change_places, Some(3), breaks with [NoLastScan], || {
+        // The permit that is given back has rested for less time than the other.
+        const LATER: Tick = Tick::from_nanos(5);
+        let model = model("exact 2/ms", OnFull::Deny);
+        let other = model.spawn(|model| {
+            let _ = model.0.refund_at(A, FIRST, 1, LATER).unwrap();
+            model.allows(A, FIRST, LATER)
+        });
+        let mine = model.0.status_at(A, FIRST, LATER).unwrap().remaining();
+        assert!(other.join().unwrap());
+        assert!(mine > 0, "a permit had rested all the time");
+    }
+}
+
+model! {
+    /// A record whose permits have all rested is taken while its tenant returns.
+    permits_against_eviction, Some(3), breaks with [NoSecondLook, IdleUnchecked], || {
+        let model = model("exact 2/ms", OnFull::Deny);
+        let newcomer = model.spawn(|model| model.check(B, FIRST, RESTED));
+        let tenant = model.check(A, FIRST, RESTED);
+        let newcomer = newcomer.join().unwrap();
+        assert!(tenant.is_ok() ^ newcomer.is_ok(), "{tenant:?} {newcomer:?}");
+        assert_eq!(model.remaining(A, FIRST, RESTED), if tenant.is_ok() { 1 } else { 2 });
+        assert_eq!(model.remaining(B, FIRST, RESTED), if newcomer.is_ok() { 1 } else { 2 });
+    }
+}
+
+/// The only record, in debt on its first lane, is given up for a newcomer
+/// while its tenant charges the second: that is either never lost, or made anew.
+fn kept_against_lossy_eviction(limit: &'static str) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let policy = Policy::builder().lane("lane-0", "2/ms").lane("lane-1", limit).build().unwrap();
+        let model = Model::at(1, policy, OnFull::Evict, 10 * WINDOW);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
+        let kept = model.allows(A, SECOND, Tick::ZERO);
+        let _ = newcomer.join().unwrap();
+        assert_eq!(model.remaining(A, SECOND, Tick::ZERO), if kept { 1 } else { 2 });
+    }
+}
+
+model! {
+    /// A slot that is held is never lost.
+    held_slot_against_lossy_eviction, Some(3), breaks with [KeptUnchecked], kept_against_lossy_eviction("held 2")
+}
+
+model! {
+    /// What was used of a budget is never lost.
+    used_budget_against_lossy_eviction, Some(3), breaks with [KeptUnchecked], kept_against_lossy_eviction("budget 2/day")
+}
+
+model! {
+    /// Two release the only slot that is held: one of them is told that there is none.
+    slot_is_released_once, UNBOUNDED, breaks with [ChargeByStore], || {
+        let model = model("held 2", OnFull::Deny);
+        let rival = model.spawn(|model| model.0.release(A, FIRST).is_ok());
+        let mine = model.0.release(A, FIRST).is_ok();
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2);
+    }
+}

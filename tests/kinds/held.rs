@@ -1,0 +1,133 @@
+//! At most so many at once.
+
+use super::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tollgate::{Decision, Error, OnChange};
+
+#[test]
+fn the_next_is_refused_until_one_is_given_back() {
+    let (limiter, clock) = limiter("held 3");
+    let acquire = || limiter.acquire(AGENT, LANE).unwrap();
+    assert_eq!([0; 3].map(|_| acquire().remaining()), [2, 1, 0]);
+    clock.advance(Duration::from_secs(1_000_000));
+    let denied = acquire();
+    assert_eq!((denied.decision(), denied.retry_after(), denied.capacity()), (Decision::Deny, None, 3));
+    assert_eq!(limiter.release(AGENT, LANE).unwrap().remaining(), 1);
+    assert_eq!(acquire().remaining(), 0);
+    let status = limiter.status(AGENT, LANE).unwrap();
+    assert_eq!((status.remaining(), status.next_in()), (0, None));
+}
+
+#[test]
+fn a_release_without_an_acquire_is_an_error_that_changes_nothing() {
+    let (limiter, _) = limiter("held 3");
+    let none = Err(Error::NotHeld { held: 0, released: 1 });
+    assert_eq!(limiter.release(AGENT, LANE), none);
+    assert_eq!(limiter.stats().agents, 0);
+    assert!(limiter.acquire(AGENT, LANE).unwrap().is_allowed());
+    assert_eq!(limiter.refund(AGENT, LANE, 2), Err(Error::NotHeld { held: 1, released: 2 }));
+    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 2);
+    assert!(limiter.release(AGENT, LANE).is_ok());
+    assert_eq!(limiter.release(AGENT, LANE), none);
+    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 3);
+}
+
+#[test]
+fn only_lanes_that_are_held_can_be() {
+    let policy = Policy::builder().lane("lane", "3/s").build().unwrap();
+    let (limiter, _) = of_policy(policy);
+    assert_eq!(limiter.acquire(AGENT, LANE), Err(Error::WrongKind { lane: 0 }));
+    assert_eq!(limiter.release(AGENT, LANE), Err(Error::WrongKind { lane: 0 }));
+    assert_eq!(limiter.acquire(AGENT, LaneId::new(1)), Err(Error::UnknownLane { lane: 1, lanes: 1 }));
+}
+
+#[test]
+fn a_guard_releases_when_it_is_dropped() {
+    let limiter = Arc::new(limiter("held 2").0);
+    let left = || limiter.status(AGENT, LANE).unwrap().remaining();
+    let first = Limiter::hold(&*limiter, AGENT, LANE).unwrap();
+    let second = Limiter::hold(Arc::clone(&limiter), AGENT, LANE).unwrap().into_slot().unwrap();
+    let third = Limiter::hold(&*limiter, AGENT, LANE).unwrap();
+    assert!(third.slot().is_none() && !third.verdict().is_allowed());
+    drop(third);
+    assert_eq!(left(), 0);
+    std::thread::spawn(move || drop(second)).join().unwrap();
+    assert_eq!(left(), 1);
+    drop(first);
+    assert_eq!(left(), 2);
+}
+
+#[test]
+fn an_exempt_agent_holds_nothing_and_gives_nothing_back() {
+    let (limiter, _) = limiter("held 1");
+    let before = Limiter::hold(&limiter, AGENT, LANE).unwrap();
+    limiter.exempt(AGENT).unwrap();
+    let during = Limiter::hold(&limiter, AGENT, LANE).unwrap();
+    assert_eq!(during.verdict().decision(), Decision::Exempt);
+    assert!(limiter.acquire(AGENT, LANE).unwrap().is_allowed());
+    drop(during);
+    limiter.unexempt(AGENT).unwrap();
+    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 0);
+    limiter.exempt(AGENT).unwrap();
+    drop(before);
+    assert!(limiter.release(AGENT, LANE).unwrap().is_exempt());
+    limiter.unexempt(AGENT).unwrap();
+    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 1);
+}
+
+#[test]
+fn slots_stay_held_when_limits_change() {
+    for on_change in [OnChange::KeepDebt, OnChange::Reset] {
+        let policy = Policy::builder().lane("lane", "held 3").plan("small", [("lane", "held 1")]);
+        let (limiter, _) = of_policy(policy.on_change(on_change).build().unwrap());
+        assert!(
+            limiter.acquire(AGENT, LANE).unwrap().is_allowed() && limiter.acquire(AGENT, LANE).unwrap().is_allowed()
+        );
+        for _ in 0..40 {
+            limiter.assign(AGENT, limiter.plan("small").unwrap()).unwrap();
+            assert_eq!(limiter.release(AGENT, LANE).unwrap().remaining(), 0);
+            assert!(!limiter.acquire(AGENT, LANE).unwrap().is_allowed());
+            limiter.unassign(AGENT).unwrap();
+            assert_eq!(limiter.acquire(AGENT, LANE).unwrap().remaining(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_record_with_a_held_slot_is_never_given_up() {
+    let policy = Policy::builder().lane("lane", "held 2").build().unwrap();
+    let (limiter, clock) = full(policy, OnFull::Evict);
+    clock.advance(Duration::from_secs(1_000_000));
+    assert_eq!((limiter.acquire("newcomer", LANE), limiter.sweep(Duration::ZERO)), (Err(Error::Full), 0));
+    limiter.release("tenant-0", LANE).unwrap();
+    assert_eq!(limiter.acquire("newcomer", LANE).unwrap().remaining(), 1);
+    assert_eq!(limiter.stats().lossy_evictions, 0);
+    // An operator may forget it all the same.
+    assert_eq!(limiter.forget("tenant-1"), Ok(true));
+    assert_eq!(limiter.release("tenant-1", LANE), Err(Error::NotHeld { held: 0, released: 1 }));
+}
+
+#[test]
+fn threads_never_hold_more_at_once() {
+    let (limiter, _) = limiter("held 3");
+    let (held, most, taken) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..5_000 {
+                    if let Some(slot) = Limiter::hold(&limiter, AGENT, LANE).unwrap().into_slot() {
+                        most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        std::thread::yield_now();
+                        held.fetch_sub(1, Ordering::SeqCst);
+                        drop(slot);
+                    }
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 3 && taken.into_inner() > 0);
+    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 3);
+}
