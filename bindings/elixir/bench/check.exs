@@ -18,7 +18,7 @@
 defmodule Bench.Reference do
   @moduledoc "The hub's token bucket on ETS: read, refill, write, in three steps."
 
-  def new(capacity) do
+  def new do
     for table <- [:bench_buckets, :bench_overrides, :bench_whitelist] do
       if :ets.whereis(table) != :undefined, do: :ets.delete(table)
       :ets.new(table, [:named_table, :public, :set])
@@ -26,14 +26,19 @@ defmodule Bench.Reference do
 
     :ets.insert(:bench_whitelist, {"dashboard"})
     :ets.insert(:bench_overrides, {{"someone", :normal}, 1_000, 1.0})
-    :persistent_term.put(:bench_capacity, capacity)
   end
+
+  # Thousandths of a token, and how many of them come back in a millisecond.
+  defp defaults(:ws, :normal), do: {1_000_000_000_000, 1_000_000.0}
+  defp defaults(:ws, :heavy), do: {1_000, 0.000001}
+  defp defaults(:http, :normal), do: {60_000, 1.0}
+  defp defaults(:http, :heavy), do: {10_000, 10_000 / 60_000}
 
   def check(agent, channel, tier) do
     if :ets.member(:bench_whitelist, agent) do
       {:allow, :exempt}
     else
-      {capacity, rate} = limits(agent, tier)
+      {capacity, rate} = limits(agent, channel, tier)
       key = {agent, channel, tier}
       now = System.monotonic_time(:millisecond)
 
@@ -55,10 +60,10 @@ defmodule Bench.Reference do
     end
   end
 
-  defp limits(agent, tier) do
+  defp limits(agent, channel, tier) do
     case :ets.lookup(:bench_overrides, {agent, tier}) do
       [{_, capacity, rate}] -> {capacity, rate}
-      [] -> :persistent_term.get(:bench_capacity)
+      [] -> defaults(channel, tier)
     end
   end
 end
@@ -66,7 +71,7 @@ end
 defmodule Bench.FixedWindow do
   @moduledoc "So many in a minute, counted by `:ets.update_counter`. No exemption, no override, no wait that is exact."
 
-  def new(limit) do
+  def new do
     if :ets.whereis(:bench_windows) != :undefined, do: :ets.delete(:bench_windows)
 
     :ets.new(:bench_windows, [
@@ -77,15 +82,16 @@ defmodule Bench.FixedWindow do
       write_concurrency: true,
       decentralized_counters: true
     ])
-
-    :persistent_term.put(:bench_limit, limit)
   end
+
+  defp limit(:normal), do: 1_000_000_000_000
+  defp limit(:heavy), do: 1
 
   def check(agent, channel, tier) do
     now = System.system_time(:millisecond)
     window = div(now, 60_000)
     key = {agent, channel, tier, window}
-    limit = :persistent_term.get(:bench_limit)
+    limit = limit(tier)
 
     case :ets.update_counter(:bench_windows, key, {2, 1}, {key, 0}) do
       count when count <= limit -> {:allow, limit - count}
@@ -98,22 +104,29 @@ defmodule Bench do
   alias Tollgate.{Native, RustlerExample}
 
   @schedulers System.schedulers_online()
-  # Enough tokens that nothing is denied, and few enough that all is.
+  # One lane of which nothing is denied, one of which everything is, and two of the hub's own.
   @ample "1000000000/second burst 1000000000"
   @none "1/day"
+  @lanes [{"ws/normal", @ample}, {"ws/heavy", @none}, {"http/normal", "60/minute"}, {"http/heavy", "10/minute"}]
 
   def run do
     quick = System.get_env("QUICK") != nil
     Tollgate.Build.rustler()
     Code.require_file("../native/tollgate_nif/rustler_example.ex", __DIR__)
 
-    IO.puts("Elixir #{System.version()}, OTP #{System.otp_release()}, #{@schedulers} schedulers, clock #{clock()}")
+    native = start()
+    limiters = limiters(native)
+
+    IO.puts(
+      "Elixir #{System.version()}, OTP #{System.otp_release()}, #{@schedulers} schedulers, clock #{Tollgate.clock_source(Bench.Limiter)}"
+    )
+
     IO.puts("ns of CPU time a call: median (best) of #{rounds(quick)} rounds; all in one VM, taking turns\n")
 
-    rows = for {title, setup, processes, keys} <- columns(), do: {title, column(setup, processes, keys, quick)}
-    table = table(rows)
+    rows = for {title, tier, processes, keys} <- columns(), do: {title, column(limiters, tier, processes, keys, quick)}
+    table = table(rows, limiters)
     IO.puts(table)
-    storms = over_admission(if quick, do: 200, else: 2_000)
+    storms = if quick, do: over_admission(200, 1), else: over_admission(2_000, 3)
     IO.puts(storms)
     {lines, met} = bars(rows)
     IO.puts(lines)
@@ -131,70 +144,59 @@ defmodule Bench do
     IO.puts("== wrote #{Path.relative_to_cwd(path)}")
   end
 
-  defp clock do
-    start("1/s")
-    Tollgate.clock_source(Bench.Limiter)
-  end
-
-  # What is measured: how the limiters are made, how many processes, and who asks.
+  # What is measured: of which tier, how many processes, and who asks.
   defp columns do
     [
-      {"1 process, 1 agent, allow", :ample, 1, ["agent-7"]},
-      {"1 process, 1 agent, deny", :none, 1, ["agent-7"]},
-      {"1 process, 10,000 agents", :ample, 1, agents(10_000)},
-      {"8 processes, 1 agent", :ample, 8, ["agent-7"]},
-      {"8 processes, 8 agents", :ample, 8, :own}
+      {"1 process, 1 agent, allow", :normal, 1, ["agent-7"]},
+      {"1 process, 1 agent, deny", :heavy, 1, ["agent-7"]},
+      {"1 process, 10,000 agents", :normal, 1, agents(10_000)},
+      {"8 processes, 1 agent", :normal, 8, ["agent-7"]},
+      {"8 processes, 8 agents", :normal, 8, :own}
     ]
   end
 
   defp agents(count), do: for(at <- 1..count, do: "agent-#{at}")
   defp rounds(true), do: 5
-  defp rounds(false), do: 21
-  defp calls(true), do: 100_000
-  defp calls(false), do: 400_000
+  defp rounds(false), do: 15
+  defp calls(true, _processes), do: 100_000
+  defp calls(false, 1), do: 400_000
+  defp calls(false, _processes), do: 200_000
 
-  defp column(setup, processes, keys, quick) do
+  defp column(limiters, tier, processes, keys, quick) do
     :erlang.system_flag(:schedulers_online, if(processes == 1, do: 1, else: @schedulers))
-    checks = limiters(setup)
+    checks = for {name, of} <- limiters, do: {name, of.(tier)}
     # Once round, so that all have met their agents.
     for {_, check} <- checks, do: measure(check, processes, keys, 20_000)
 
     rounds =
       for _ <- 1..rounds(quick), {name, check} <- Enum.shuffle(checks) do
-        {name, measure(check, processes, keys, calls(quick))}
+        {name, measure(check, processes, keys, calls(quick, processes))}
       end
 
     :erlang.system_flag(:schedulers_online, @schedulers)
     Enum.group_by(rounds, &elem(&1, 0), &elem(&1, 1))
   end
 
-  defp limiters(setup) do
-    {limit, reference, window} =
-      case setup do
-        :ample -> {@ample, {1_000_000_000_000, 1_000_000.0}, 1_000_000_000_000}
-        :none -> {@none, {1_000, 0.000001}, 1}
-      end
-
-    native = start(limit)
-    rustler = RustlerExample.new(100_000, limit)
-    Bench.Reference.new(reference)
-    Bench.FixedWindow.new(window)
+  # Each is called by a function of the agent, made for a tier.
+  defp limiters(native) do
+    rustler = %{normal: RustlerExample.new(100_000, @ample), heavy: RustlerExample.new(100_000, @none)}
+    Bench.Reference.new()
+    Bench.FixedWindow.new()
 
     [
-      {"Tollgate.check/4", fn agent -> Tollgate.check(Bench.Limiter, agent, :ws, :normal) end},
-      {"its NIF, reference at hand", fn agent -> Native.check(native, agent, :ws, :normal) end},
-      {"Rustler, reference at hand", fn agent -> RustlerExample.check(rustler, agent, :ws, :normal) end},
-      {"the reference on ETS", fn agent -> Bench.Reference.check(agent, :ws, :normal) end},
-      {"fixed window on update_counter", fn agent -> Bench.FixedWindow.check(agent, :ws, :normal) end},
-      {"a NIF that does nothing", fn _agent -> Native.nothing() end}
+      {"Tollgate.check/4", fn tier -> &Tollgate.check(Bench.Limiter, &1, :ws, tier) end},
+      {"its NIF, reference at hand", fn tier -> &Native.check(native, &1, :ws, tier) end},
+      {"Rustler, reference at hand", fn tier -> rustled(rustler[tier], tier) end},
+      {"the reference on ETS", fn tier -> &Bench.Reference.check(&1, :ws, tier) end},
+      {"fixed window on update_counter", fn tier -> &Bench.FixedWindow.check(&1, :ws, tier) end},
+      {"a NIF that does nothing", fn _tier -> fn _agent -> Native.nothing() end end}
     ]
   end
 
-  # The policy has the lanes of the hub, all with the same limit.
-  defp start(limit) do
-    if pid = Process.whereis(Bench.Limiter), do: GenServer.stop(pid)
-    lanes = for channel <- ["ws", "http"], tier <- ["light", "normal", "heavy"], do: {"#{channel}/#{tier}", limit}
-    {:ok, _} = Tollgate.start_link(name: Bench.Limiter, policy: [lanes: lanes], agents: 100_000)
+  defp rustled(reference, tier), do: &RustlerExample.check(reference, &1, :ws, tier)
+
+  defp start do
+    {:ok, _} = Tollgate.start_link(name: Bench.Limiter, policy: [lanes: @lanes], agents: 100_000)
     :ok = Tollgate.exempt(Bench.Limiter, "dashboard")
     :ok = Tollgate.set_override(Bench.Limiter, "someone", :normal, "1/second")
     {reference, _} = Tollgate.Instance.find(Bench.Limiter)
@@ -226,15 +228,15 @@ defmodule Bench do
     loop(check, agents, size, rem(at + 7_919, size), left - 1)
   end
 
-  # In steps of a millisecond: a round takes some fifty of them.
+  # In steps of a millisecond: a round takes tens of them.
   defp cpu_us do
     {milliseconds, _} = :erlang.statistics(:runtime)
     milliseconds * 1_000
   end
 
-  defp table(rows) do
+  defp table(rows, limiters) do
     lines =
-      for {name, _} <- limiters(:ample) do
+      for {name, _} <- limiters do
         cells = for {_, told} <- rows, do: "#{round(median(told[name]))} (#{round(Enum.min(told[name]))})"
         "| #{name} | " <> Enum.join(cells, " | ") <> " |\n"
       end
@@ -245,23 +247,39 @@ defmodule Bench do
 
   defp median(values), do: values |> Enum.sort() |> Enum.at(div(length(values), 2))
 
-  # Fresh buckets of 10, met by 8 processes at once. Time may refill one token in six seconds, so none.
-  defp over_admission(trials) do
-    start("10/minute")
-    Bench.Reference.new({10_000, 10_000 / 60_000})
+  # Fresh buckets of 10, met by 8 processes at once: time refills one token in six seconds, so none meanwhile. And one
+  # bucket of 60 a minute, asked by 8 processes for seconds on end.
+  defp over_admission(trials, seconds) do
+    Enum.map_join(rivals(:heavy), &fresh_buckets(&1, trials)) <> Enum.map_join(rivals(:normal), &soak(&1, seconds))
+  end
 
-    limiters = [
-      {"Tollgate.check/4", &Tollgate.check(Bench.Limiter, &1, :ws, :heavy)},
-      {"the reference on ETS", &Bench.Reference.check(&1, :ws, :heavy)}
+  defp rivals(tier) do
+    [
+      {"Tollgate.check/4", &Tollgate.check(Bench.Limiter, &1, :http, tier)},
+      {"the reference on ETS", &Bench.Reference.check(&1, :http, tier)}
     ]
+  end
 
-    Enum.map_join(limiters, fn {name, check} ->
-      admitted = for trial <- 1..trials, do: storm(check, "storm-#{trial}")
-      over = Enum.count(admitted, &(&1 > 10))
+  defp fresh_buckets({name, check}, trials) do
+    admitted = for trial <- 1..trials, do: storm(check, "storm-#{trial}")
+    over = Enum.count(admitted, &(&1 > 10))
 
-      "- A storm of 8 processes on #{name}: #{over} of #{trials} fresh buckets of 10 admitted more, at worst " <>
-        "#{Enum.max(admitted)}.\n"
-    end)
+    "- 8 processes on fresh buckets of 10, #{name}: #{over} of #{trials} admitted more, at worst " <>
+      "#{Enum.max(admitted)}.\n"
+  end
+
+  defp soak({name, check}, seconds) do
+    started = System.monotonic_time(:millisecond)
+    tasks = for _ <- 1..8, do: Task.async(fn -> until(check, started + seconds * 1_000, 0) end)
+    admitted = tasks |> Task.await_many(:infinity) |> Enum.sum()
+    entitled = 60 + div(System.monotonic_time(:millisecond) - started, 1_000)
+    "- 8 processes on one bucket of 60 a minute for #{seconds} s, #{name}: #{admitted} of #{entitled} admitted.\n"
+  end
+
+  # Ends when its time is over.
+  defp until(check, ending, admitted) do
+    now = Enum.count(1..1_000, fn _ -> match?({allowed, _} when allowed in [:allow, :warn], check.("soak")) end)
+    if System.monotonic_time(:millisecond) < ending, do: until(check, ending, admitted + now), else: admitted + now
   end
 
   defp storm(check, agent) do
@@ -271,7 +289,7 @@ defmodule Bench do
       for _ <- 1..8 do
         Task.async(fn ->
           await(gate)
-          Enum.count(1..50, fn _ -> match?({allowed, _} when allowed in [:allow, :warn], check.(agent)) end)
+          Enum.count(1..200, fn _ -> match?({allowed, _} when allowed in [:allow, :warn], check.(agent)) end)
         end)
       end
 

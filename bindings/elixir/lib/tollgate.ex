@@ -420,6 +420,15 @@ defmodule Tollgate do
   end
 
   @doc """
+  How the agent stands, on all lanes and in its conduct: see `Tollgate.AgentView`. Charges nothing.
+
+      iex> Tollgate.check("agent-7", :ws, :heavy, cost: 6)
+      iex> %{dominant: %{tier: :heavy, used_percent: 60.0, level: :yellow}} = Tollgate.agent("agent-7")
+  """
+  @spec agent(instance, agent) :: Tollgate.AgentView.t()
+  def agent(instance \\ Tollgate, agent), do: Tollgate.AgentView.of(instance, agent)
+
+  @doc """
   Whether the agent is never limited.
 
       iex> Tollgate.exempt?("dashboard")
