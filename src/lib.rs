@@ -111,7 +111,7 @@ pub use policy::{
 };
 pub use sight::{
     AgentPage, AgentQuery, AgentSort, AgentView, Event, EventKind, LaneCounts, LaneView, ListedAgent, LogLine,
-    LogThrottle, Offender, Offenders, ShownId, Sight, Snapshot, UsageLevel,
+    LogThrottle, Offender, Offenders, STATUS_FILE, ShownId, Sight, Snapshot, UsageLevel,
 };
 pub use slab::{IdHash, OnFull};
 

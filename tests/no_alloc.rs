@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Duration;
-use tollgate::{Clock, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Tick};
+use tollgate::{Clock, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Sight, Tick};
 
 /// Counts what each thread allocates, so that other tests and the harness do not show.
 struct Counting;
@@ -145,6 +145,37 @@ fn looking_refunding_resetting_forgetting_and_sweeping_allocate_nothing() {
         black_box(limiter.stats());
     });
     assert_eq!(allocated, 0);
+}
+
+/// Everything on: counted, written down, and every check told.
+#[test]
+fn being_watched_allocates_nothing() {
+    for (on_full, lossy_evictions, full) in [(OnFull::Deny, 0, 96), (OnFull::Evict, 96, 0)] {
+        let policy = Policy::builder().lane("lane", Limit::per_minute(10)).lane("other", Limit::per_minute(60));
+        let limiter = Limiter::builder(policy.build().expect("valid")).agents(1).clock(ManualClock::new());
+        let limiter = limiter.on_full(on_full).sight(Sight::new().roster(1_000).sample_every(1));
+        let limiter = limiter.build().expect("a small slab");
+        let long = [b'x'; 256];
+        let allocated = allocations(|| {
+            for _ in 0..30 {
+                let _ = black_box(limiter.check("agent-7", LANE).unwrap());
+                let _ = black_box(limiter.admit(long, LANE, 1).unwrap());
+                let _ = black_box(limiter.record_violation("agent-8").unwrap());
+                assert!(limiter.check("", LANE).is_err());
+            }
+            // More violators than there are counters for.
+            for agent in 0..189_u64 {
+                let _ = black_box(limiter.check(agent.to_le_bytes(), LANE));
+                let _ = black_box(limiter.admit(agent.to_le_bytes(), LaneId::new(1), 61));
+                let _ = black_box(limiter.record_violation(agent.to_le_bytes()));
+            }
+        });
+        assert_eq!(allocated, 0);
+        let (snapshot, stats) = (limiter.snapshot(), limiter.stats());
+        assert_eq!((stats.lossy_evictions, snapshot.full), (lossy_evictions, full));
+        assert!(snapshot.violations > 100 && snapshot.denied() > 0 && snapshot.sustained_abuse > 0);
+        assert!(std::iter::from_fn(|| limiter.poll_event()).count() > 100);
+    }
 }
 
 #[test]

@@ -1,16 +1,12 @@
-//! The file that keeps assignments: who may write it, and how it is replaced.
+//! The file that keeps assignments: who may write it, and when.
 
 use super::error::PersistError;
+use super::replace::{FileLock, Replaced, system};
 use super::{Assignment, Assignments, read, write};
-use crate::process;
-use rustix::fs::FlockOperation::{NonBlockingLockExclusive, Unlock};
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, fchown};
-use std::path::{Path, PathBuf};
-
-/// How many symbolic links are followed one after another, as on Linux.
-const LINKS_MAX: usize = 40;
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 /// One readable file that keeps assignments across restarts.
 ///
@@ -67,25 +63,10 @@ const LINKS_MAX: usize = 40;
 /// ```
 #[derive(Debug)]
 pub struct AssignmentFile {
-    path: PathBuf,
-    temporary: PathBuf,
-    directory: File,
+    file: Replaced,
     /// The file as it was last read or written; `None` if there was none.
     seen: Option<Stamp>,
-    lock: File,
-    /// The process that holds the lock; a child that was forked does not.
-    process: u64,
-}
-
-impl Drop for AssignmentFile {
-    /// Gives the lock back at once. Closing it is not enough: a child that is
-    /// about to start a program has it open too, until that program runs.
-    fn drop(&mut self) {
-        if self.process == process::mark() {
-            // If it fails, the lock is set free when it is closed.
-            let _ = rustix::fs::flock(&self.lock, Unlock);
-        }
-    }
+    _lock: FileLock,
 }
 
 impl AssignmentFile {
@@ -97,18 +78,13 @@ impl AssignmentFile {
     ///
     /// The file is in use, cannot be read, or makes no sense.
     pub fn open(path: impl AsRef<Path>) -> Result<(Self, Assignments), PersistError> {
-        let path = path.as_ref();
-        let path = resolve(path).map_err(system("find", path))?;
-        let lock = beside(&path, ".lock");
-        let lock = hold(&lock)?;
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        let directory = File::open(directory).map_err(system("open", directory))?;
-        let mut file =
-            Self { temporary: beside(&path, ".tmp"), path, directory, seen: None, lock, process: process::mark() };
+        let file = Replaced::find(path.as_ref())?;
+        let lock = file.lock()?;
+        let mut file = Self { file, seen: None, _lock: lock };
         // Nobody else is writing it: the lock is ours.
-        file.remove_temporary().map_err(system("remove", &file.temporary))?;
+        file.file.clear()?;
         // A file system on which this fails is better known now than at the first save.
-        file.directory.sync_all().map_err(system("sync the directory of", &file.path))?;
+        file.file.directory.sync_all().map_err(system("sync the directory of", file.path()))?;
         let agents = file.reload()?;
         Ok((file, agents))
     }
@@ -127,20 +103,20 @@ impl AssignmentFile {
     /// Reads the file again, and tells which one it was. Unless that is
     /// [accepted](Self::accept), `save` does not overwrite it.
     pub(crate) fn read(&self) -> Result<(Assignments, Option<Stamp>), PersistError> {
-        if self.metadata()?.is_none() {
+        if self.file.metadata()?.is_none() {
             return Ok((Vec::new(), None));
         }
         let mut text = Vec::new();
         let mut read = || {
-            let mut file = File::open(&self.path)?;
+            let mut file = File::open(self.path())?;
             // Before the text: an edit that comes between the two is noticed by `save`.
             let stamp = Stamp::of(&file.metadata()?);
             file.read_to_end(&mut text)?;
             Ok(stamp)
         };
-        let stamp = read().map_err(system("read", &self.path))?;
+        let stamp = read().map_err(system("read", self.path()))?;
         let agents = read::read(&text).map_err(|mistake| PersistError::Content {
-            path: self.path.clone(),
+            path: self.path().to_owned(),
             line: mistake.line,
             column: mistake.column,
             agent: mistake.agent,
@@ -168,57 +144,18 @@ impl AssignmentFile {
         agents: impl IntoIterator<Item = (&'a [u8], &'a Assignment)>,
     ) -> Result<(), PersistError> {
         let text = write::write(agents).map_err(|(agent, problem)| PersistError::Assignment { agent, problem })?;
-        let old = self.metadata()?;
+        let old = self.file.metadata()?;
         if old.as_ref().is_some_and(|old| self.seen != Some(Stamp::of(old))) {
-            return Err(PersistError::Changed { path: self.path.clone() });
+            return Err(PersistError::Changed { path: self.path().to_owned() });
         }
-        let written = self.write_temporary(text.as_bytes(), old.as_ref());
-        let written = written.and_then(|stamp| fs::rename(&self.temporary, &self.path).map(|()| stamp));
-        let stamp = written.map_err(|source| {
-            // What cannot be removed now is removed before the next one is written.
-            let _ = self.remove_temporary();
-            system("write", &self.temporary)(source)
-        })?;
-        self.seen = Some(stamp);
-        self.directory.sync_all().map_err(|source| PersistError::NotSynced { path: self.path.clone(), source })
+        self.seen = Some(Stamp::of(&self.file.replace(text.as_bytes(), old.as_ref())?));
+        self.file.sync()
     }
 
     /// The file's path, with symbolic links followed.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes the temporary file, and gets it onto the disk before it gets its name.
-    fn write_temporary(&self, text: &[u8], old: Option<&Metadata>) -> io::Result<Stamp> {
-        self.remove_temporary()?;
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&self.temporary)?;
-        if let Some(old) = old {
-            // Only root may give a file away; others keep what they may, and own the file.
-            let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
-            file.set_permissions(old.permissions())?;
-        }
-        file.write_all(text)?;
-        file.sync_all()?;
-        file.metadata().map(|metadata| Stamp::of(&metadata))
-    }
-
-    fn remove_temporary(&self) -> io::Result<()> {
-        match fs::remove_file(&self.temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// The file's metadata; `None` if there is no file.
-    fn metadata(&self) -> Result<Option<Metadata>, PersistError> {
-        match fs::metadata(&self.path) {
-            // A device or a pipe must be neither waited for nor replaced.
-            Ok(metadata) if !metadata.is_file() => Err(PersistError::NotAFile { path: self.path.clone() }),
-            Ok(metadata) => Ok(Some(metadata)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(system("read", &self.path)(error)),
-        }
+        &self.file.path
     }
 }
 
@@ -242,47 +179,10 @@ impl Stamp {
     }
 }
 
-/// Where a path leads, as an absolute path to a file that need not be there,
-/// in a directory that must.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let name = path.file_name().ok_or_else(|| io::Error::other("the path names no file"))?;
-        let directory = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent.canonicalize()?,
-            _ => Path::new(".").canonicalize()?,
-        };
-        path = directory.join(name);
-        match fs::read_link(&path) {
-            Ok(target) => path = directory.join(target),
-            Err(_) => return Ok(path),
-        }
-    }
-    Err(io::Error::other("too many symbolic links"))
-}
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(ending);
-    name.into()
-}
-
-fn hold(path: &Path) -> Result<File, PersistError> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(system("open", path))?;
-    match rustix::fs::flock(&file, NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(PersistError::InUse { lock: path.to_owned() }),
-        Err(error) => Err(system("lock", path)(error.into())),
-    }
-}
-
-fn system(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> PersistError {
-    move |source| PersistError::System { doing, path: path.to_owned(), source }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_replaced_file_that_may_not_last_is_an_error_of_its_own() {
@@ -292,12 +192,12 @@ mod tests {
         let mut exempt = Assignment::default();
         exempt.set_exempt(true);
         // A directory that cannot be synced; this device cannot.
-        let whole = std::mem::replace(&mut file.directory, File::open("/dev/null").unwrap());
+        let whole = std::mem::replace(&mut file.file.directory, File::open("/dev/null").unwrap());
         let error = file.save([(b"a".as_slice(), &exempt)]).unwrap_err();
         assert!(matches!(error, PersistError::NotSynced { .. }), "{error}");
         assert!(error.to_string().ends_with("; save again"), "{error}");
         assert_eq!(file.reload().unwrap(), [(b"a".to_vec(), exempt.clone())]);
-        file.directory = whole;
+        file.file.directory = whole;
         file.save([(b"b".as_slice(), &exempt)]).unwrap();
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -2,7 +2,8 @@
 //!
 //! - here: [`Assignment`], plain data
 //! - `file.rs` (feature `persist`): the file that keeps them across restarts,
-//!   who may write it and how it is replaced
+//!   and who may write it
+//! - `replace.rs`: how a file is replaced in one step
 //! - `write.rs` and `read.rs`: its text
 //! - `error.rs`: what goes wrong with it
 
@@ -15,12 +16,16 @@ mod inputs;
 #[cfg(feature = "persist")]
 mod read;
 #[cfg(feature = "persist")]
+mod replace;
+#[cfg(feature = "persist")]
 mod write;
 
 #[cfg(feature = "persist")]
 pub use error::PersistError;
 #[cfg(feature = "persist")]
 pub use file::AssignmentFile;
+#[cfg(feature = "persist")]
+pub(crate) use replace::Replaced;
 
 use crate::policy::Limit;
 

@@ -9,12 +9,14 @@ use crate::lane::Verdict;
 use crate::policy::{LaneId, PlanId};
 use crate::sight::counters::Other;
 use crate::sight::roster::Entry;
+use crate::sight::status;
 use crate::sight::{
     AgentPage, AgentQuery, AgentSort, AgentView, Event, LaneCounts, LaneView, ListedAgent, Note, Offenders, Snapshot,
 };
 use crate::slab::Claimed;
 use crate::slab::hash::AgentHash;
 use std::cmp::Reverse;
+use std::time::SystemTime;
 
 impl Limiter {
     /// What it holds and has done. Without [`Sight`](crate::Sight) only what
@@ -201,6 +203,44 @@ impl Limiter {
     #[must_use]
     pub fn top_offenders_at(&self, most: usize, now: Tick) -> Offenders {
         self.watch.as_ref().map(|watch| watch.violations.top(most, now)).unwrap_or_default()
+    }
+
+    /// What an operator wants to know, as JSON: agents, counts by lane,
+    /// violations, `top_offenders` and, with a roster, the `busiest` agents,
+    /// 20 of each. It says how many agents are not listed.
+    #[must_use]
+    pub fn status_document(&self) -> String {
+        let now = self.clock.now();
+        let busiest = AgentQuery::new().sort(AgentSort::Usage).per_page(status::BUSIEST);
+        let parts = status::Parts {
+            written: SystemTime::now(),
+            snapshot: &self.snapshot(),
+            offenders: &self.top_offenders_at(status::OFFENDERS, now),
+            busiest: &self.agents_at(&busiest, now),
+        };
+        parts.document()
+    }
+
+    /// Writes the [status document](Limiter::status_document) to a file, by
+    /// custom [`STATUS_FILE`](crate::STATUS_FILE) in the directory of the
+    /// audit log. Call it from a timer.
+    ///
+    /// Whoever reads the file finds the old document or the new one, whole:
+    /// `NAME.tmp` is written and then put in its place. The file `NAME.lock`
+    /// beside it keeps a second writer out.
+    ///
+    /// # Errors
+    ///
+    /// [`PersistError::InUse`](crate::PersistError::InUse) if somebody else
+    /// is writing it at this moment; otherwise what the system refused. Except
+    /// after [`NotSynced`](crate::PersistError::NotSynced) the file is as it was.
+    #[cfg(feature = "persist")]
+    pub fn write_status(&self, path: impl AsRef<std::path::Path>) -> Result<(), crate::PersistError> {
+        let file = crate::assignments::Replaced::find(path.as_ref())?;
+        let old = file.metadata()?;
+        let _lock = file.lock()?;
+        file.replace(self.status_document().as_bytes(), old.as_ref())?;
+        file.sync()
     }
 
     /// The oldest event that nobody has polled yet. Any thread may poll; each

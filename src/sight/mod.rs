@@ -7,6 +7,7 @@
 //! | `events.rs`, `ring.rs` | what an operator should hear of | when it happens; no lock, no wait |
 //! | `offenders.rs` | who violates limits the most | by a violation |
 //! | `log.rs` | denials as lines of a log, few of them | by whoever logs |
+//! | `status.rs` | the status document | - |
 //! | `shown.rs` | ids as they are shown | - |
 //! | `roster.rs`, `list.rs` | ids of agents that hold records | when an agent is given a record |
 //! | `agent.rs` | how one agent stands | - |
@@ -26,6 +27,7 @@ mod ring;
 pub(crate) mod roster;
 mod shown;
 mod snapshot;
+pub(crate) mod status;
 
 pub use agent::{AgentView, LaneView, UsageLevel};
 pub(crate) use events::Note;
@@ -35,6 +37,7 @@ pub use log::{LogLine, LogThrottle};
 pub use offenders::{Offender, Offenders};
 pub use shown::ShownId;
 pub use snapshot::{LaneCounts, Snapshot};
+pub use status::STATUS_FILE;
 
 use crate::bounds::ROSTER_MAX;
 use crate::clock::Tick;
