@@ -8,9 +8,9 @@ use crate::settings::Settings;
 use crate::source::Source;
 use crate::webhook::Webhook;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
-use tollgate::{Clock, Limiter};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, SystemTime};
+use tollgate::{Clock, Limiter, LogLine, LogThrottle};
 
 /// A limiter and everything that is needed to serve it.
 pub struct App {
@@ -21,6 +21,7 @@ pub struct App {
     control: Control,
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
+    log: LogThrottle,
     is_draining: AtomicBool,
 }
 
@@ -36,8 +37,8 @@ impl App {
         let (keys, made_up_token) = Keys::new(&settings)?;
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
-        let (webhook, is_draining) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, settings, is_draining })
+        let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
+        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, log, settings, is_draining })
     }
 
     /// The limiter.
@@ -69,9 +70,17 @@ impl App {
     }
 
     /// Starts what runs beside the requests. Needs a runtime.
-    pub(crate) fn start(&self) {
+    pub(crate) fn start(self: &Arc<Self>) {
+        tokio::spawn(log_what_is_due(Arc::downgrade(self)));
         if let Some(url) = &self.settings.webhook {
             self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
+        }
+    }
+
+    /// Logs a denial, unless there was a line about the agent a short while ago.
+    pub(crate) fn log_denial(&self, agent: &[u8]) {
+        if let Some(line) = self.log.denied(agent, self.limiter.now()) {
+            log(&line);
         }
     }
 
@@ -104,4 +113,21 @@ impl App {
     pub(crate) fn wall_clock(&self) -> SystemTime {
         SystemTime::now()
     }
+}
+
+/// How often is looked for lines that are due.
+const LOG_EVERY: Duration = Duration::from_secs(1);
+
+/// Logs what was held back, until the server is gone.
+async fn log_what_is_due(app: Weak<App>) {
+    let mut interval = tokio::time::interval(LOG_EVERY);
+    loop {
+        interval.tick().await;
+        let Some(app) = app.upgrade() else { return };
+        app.log.due(app.limiter.now()).iter().for_each(log);
+    }
+}
+
+fn log(line: &LogLine) {
+    tracing::info!(kind = line.level(), "{line}");
 }

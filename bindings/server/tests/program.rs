@@ -179,6 +179,24 @@ fn ten_thousand_idle_connections_hold_nobody_up() {
     server.end();
 }
 
+/// The first denial of an agent is a line, and those that follow are counted.
+#[test]
+fn a_flood_of_denials_is_no_flood_of_lines() {
+    let server = Running::start(&mut tollgate(&["--listen", "127.0.0.1:0"]));
+    for agent in ["one", "two\\u001b[31m"] {
+        for _ in 0..40 {
+            server.post("/v1/check", &format!(r#"{{"agent": "{agent}", "lane": "http/heavy"}}"#));
+        }
+    }
+    let log = server.end();
+    let hits: Vec<_> = log.lines().filter(|line| line.contains("Rate limit hit by agent")).collect();
+    assert_eq!(hits.len(), 2, "{log}");
+    assert!(hits[0].contains("Rate limit hit by agent one"), "{log}");
+    assert!(!log.contains('\u{1b}'), "an id cannot write to a terminal: {log}");
+    assert_eq!(log.lines().filter(|line| line.contains("sustained abuse")).count(), 2, "{log}");
+    assert!(log.lines().count() <= 8, "{log}");
+}
+
 #[test]
 fn two_programs_cannot_have_one_port() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -267,6 +267,7 @@ impl Known<'_> {
         let named = |plan| policy.plans().find(|(known, _)| *known == plan).map(|(_, name)| name);
         let plan = assigned.plan().or_else(|| self.plan.and_then(named)).unwrap_or("default");
         app.meter().denied(self.lane, plan);
+        app.log_denial(agent);
         if is_abuse {
             let lane = lane_name(&policy, self.lane);
             tracing::warn!(agent = %agent.escape_ascii(), lane, "sustained abuse");
