@@ -166,6 +166,8 @@ bench: ## Measures our benches, then the peers; writes benches/README.md (QUICK=
 # The peer is built for this alone, and kept in the target directory.
 PEERS := $(abspath $(TARGET))/peers
 bench-http: ## Measures the server beside throttlecrab-server, and what the tower layer adds (QUICK=1: a short look)
+	@command -v protoc >/dev/null || \
+		{ echo "protoc is missing, which the peer needs to build: apt-get install protobuf-compiler" >&2; exit 1; }
 	@$(STAGE) "throttlecrab-server, build" cargo install --quiet --locked --version 0.4.40 --root $(PEERS) \
 		--target-dir $(PEERS)/target throttlecrab-server
 	@TOLLGATE_PEER=$(PEERS)/bin/throttlecrab-server $(STAGE) "HTTP" \

@@ -35,6 +35,11 @@ impl App {
     /// What is wrong with the policy, the settings or the state.
     pub fn new(settings: Settings, source: Source, clock: Option<Clock>) -> Result<Self, StartError> {
         let (keys, made_up_token) = Keys::new(&settings)?;
+        if let Some(directory) = &settings.audit_directory {
+            std::fs::create_dir_all(directory).map_err(|error| {
+                StartError::new(format!("cannot make the audit directory {}: {error}", directory.display()))
+            })?;
+        }
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
@@ -72,6 +77,9 @@ impl App {
     /// Starts what runs beside the requests. Needs a runtime.
     pub(crate) fn start(self: &Arc<Self>) {
         tokio::spawn(log_what_is_due(Arc::downgrade(self)));
+        if self.settings.audit_directory.is_some() {
+            tokio::spawn(write_status_for_ever(Arc::downgrade(self)));
+        }
         if let Some(url) = &self.settings.webhook {
             self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
         }
@@ -81,6 +89,14 @@ impl App {
     pub(crate) fn log_denial(&self, agent: &[u8]) {
         if let Some(line) = self.log.denied(agent, self.limiter.now()) {
             log(&line);
+        }
+    }
+
+    /// Writes the status document into the directory of the audit log, if there is one.
+    pub(crate) fn write_status(&self) {
+        let Some(directory) = &self.settings.audit_directory else { return };
+        if let Err(error) = self.limiter.write_status(directory.join(tollgate::STATUS_FILE)) {
+            tracing::warn!(%error, "the status document was not written");
         }
     }
 
@@ -125,6 +141,20 @@ async fn log_what_is_due(app: Weak<App>) {
         interval.tick().await;
         let Some(app) = app.upgrade() else { return };
         app.log.due(app.limiter.now()).iter().for_each(log);
+    }
+}
+
+/// How often the status document is written.
+const STATUS_EVERY: Duration = Duration::from_secs(10);
+
+/// Writes the status document, until the server is gone.
+async fn write_status_for_ever(app: Weak<App>) {
+    let mut interval = tokio::time::interval(STATUS_EVERY);
+    loop {
+        interval.tick().await;
+        let Some(app) = app.upgrade() else { return };
+        // It waits for the disk.
+        _ = tokio::task::spawn_blocking(move || app.write_status()).await;
     }
 }
 

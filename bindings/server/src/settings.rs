@@ -27,6 +27,8 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// The directory that keeps what the admin API changes; `None` keeps it in memory.
     pub state: Option<PathBuf>,
+    /// The directory of the audit log, where the status document is written; `None` writes none.
+    pub audit_directory: Option<PathBuf>,
     /// The token of the admin API; `None` makes one up at the start.
     pub admin_token: Option<String>,
     /// A token that may check and look, and change nothing.
@@ -65,6 +67,7 @@ impl Default for Settings {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
             hosts: Vec::new(),
             state: None,
+            audit_directory: None,
             admin_token: None,
             check_token: None,
             open_checks: None,
@@ -124,6 +127,7 @@ impl Settings {
             "listen" => self.listen = entry.parsed("an address with a port, such as \"127.0.0.1:8787\"")?,
             "hosts" => self.hosts = entry.hosts()?,
             "state" => self.state = Some(entry.path()?),
+            "audit_directory" => self.audit_directory = Some(entry.path()?),
             "admin_token" => self.admin_token = Some(entry.token(entry.string(TOKEN)?)?),
             "admin_token_file" => self.admin_token = Some(entry.token_in_file()?),
             "check_token" => self.check_token = Some(entry.token(entry.string(TOKEN)?)?),
@@ -148,10 +152,11 @@ impl Settings {
 }
 
 /// The keys of the table; a test holds `set` to know each.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "listen",
     "hosts",
     "state",
+    "audit_directory",
     "admin_token",
     "admin_token_file",
     "check_token",

@@ -111,6 +111,7 @@ impl Server {
             _ = tokio::time::timeout(Duration::from_secs(1), watch.emptied()).await;
         }
         watchman.abort();
+        _ = tokio::task::spawn_blocking(move || app.write_status()).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! The end: what is being served is finished, and nobody new is let in.
 
-use crate::common::Running;
+use crate::common::{Directory, Running};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -67,4 +67,21 @@ async fn a_request_that_never_ends_is_cut_off_after_the_grace() {
     server.stop();
     server.ended().await;
     assert_eq!(rest(&mut slow).await, "");
+}
+
+#[tokio::test]
+async fn the_status_document_is_in_the_audit_directory() {
+    let directory = Directory::new("audit");
+    let policy = Policy::builder().lane("api", "10/min").build().expect("a policy");
+    let audit = directory.path().join("audit");
+    let mut server = Running::with(policy, |settings| settings.audit_directory = Some(audit.clone())).await;
+    for _ in 0..13 {
+        server.check(r#"{"agent": "agent-7"}"#).await;
+    }
+    server.stop();
+    server.ended().await;
+    let text = std::fs::read_to_string(audit.join("monitor_status.json")).expect("a file");
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let offenders = document["top_offenders"].as_array().expect("a list");
+    assert!(offenders.len() == 1 && offenders[0].to_string().contains("agent-7"), "{document}");
 }
