@@ -14,7 +14,7 @@ mod header {
     use std::path::Path;
 
     /// The files of `src/ffi` that have something to say to C, in the order of the header.
-    const FILES: [&str; 14] = [
+    const FILES: [&str; 15] = [
         "status.rs",
         "error.rs",
         "version.rs",
@@ -28,6 +28,7 @@ mod header {
         "control.rs",
         "assignment.rs",
         "action.rs",
+        "sight.rs",
         "default.rs",
     ];
 

@@ -129,6 +129,21 @@
 #define TOLLGATE_OVERRIDES_MAX 65000
 
 /**
+ * A number of a lane or a plan that there is not.
+ */
+#define TOLLGATE_NONE UINT32_MAX
+
+/**
+ * The most agents on a page.
+ */
+#define TOLLGATE_PAGE_MAX 200
+
+/**
+ * How many events are kept until they are polled.
+ */
+#define TOLLGATE_EVENTS_KEPT 1024
+
+/**
  * What came of a call. The numbers are part of the ABI: later versions add
  * to them and never use one again.
  *
@@ -396,6 +411,35 @@ typedef int32_t tollgate_decision;
 #endif // __cplusplus
 
 /**
+ * How near to its limit a lane is.
+ */
+enum tollgate_usage_level
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * Less than half of the lane is used.
+   */
+  TOLLGATE_USAGE_LEVEL_GREEN = 0,
+  /**
+   * 50 to 80 % of it are used.
+   */
+  TOLLGATE_USAGE_LEVEL_YELLOW = 1,
+  /**
+   * More than 80 % of it are used.
+   */
+  TOLLGATE_USAGE_LEVEL_RED = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tollgate_usage_level tollgate_usage_level;
+#else
+typedef int32_t tollgate_usage_level;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * What happens to a new agent when no record near its home is free.
  */
 enum tollgate_on_full
@@ -449,6 +493,156 @@ typedef int32_t tollgate_id_hash;
 #endif // __cplusplus
 
 /**
+ * What a limiter remembers of what it does.
+ */
+enum tollgate_sight
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * Nothing; its checks do not even ask.
+   */
+  TOLLGATE_SIGHT_OFF = 0,
+  /**
+   * Verdicts by lane, worst offenders, the last events: about 700 kB.
+   */
+  TOLLGATE_SIGHT_ON = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tollgate_sight tollgate_sight;
+#else
+typedef int32_t tollgate_sight;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * In which order agents are listed. Agents that are alike come by id.
+ */
+enum tollgate_agent_sort
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * By id, byte by byte.
+   */
+  TOLLGATE_AGENT_SORT_ID = 0,
+  /**
+   * Those first whose dominant lane is nearest to its limit.
+   */
+  TOLLGATE_AGENT_SORT_USAGE = 1,
+  /**
+   * Those first that have the most violations in the present window.
+   */
+  TOLLGATE_AGENT_SORT_VIOLATIONS = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tollgate_agent_sort tollgate_agent_sort;
+#else
+typedef int32_t tollgate_agent_sort;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * What an event tells of. Later versions may have more: ignore what you do
+ * not know.
+ */
+enum tollgate_event_type
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * An agent's violations reached the policy's threshold: agent, consecutive.
+   */
+  TOLLGATE_EVENT_TYPE_SUSTAINED_ABUSE = 0,
+  /**
+   * An action that the policy does not name was met for the first time:
+   * channel, action.
+   */
+  TOLLGATE_EVENT_TYPE_UNKNOWN_ACTION = 1,
+  /**
+   * There was no record for a new agent without taking one from an agent in
+   * debt, or none at all; at most once a minute: lossy_evictions, refused.
+   */
+  TOLLGATE_EVENT_TYPE_SATURATED = 2,
+  /**
+   * Another policy was put in force.
+   */
+  TOLLGATE_EVENT_TYPE_POLICY_REPLACED = 3,
+  /**
+   * What was decided about one agent has changed: agent.
+   */
+  TOLLGATE_EVENT_TYPE_ASSIGNMENT_CHANGED = 4,
+  /**
+   * What was decided about several agents has changed in one call: agents.
+   */
+  TOLLGATE_EVENT_TYPE_ASSIGNMENTS_CHANGED = 5,
+  /**
+   * The clock gave the processor's counter up.
+   */
+  TOLLGATE_EVENT_TYPE_CLOCK_FELL_BACK = 6,
+  /**
+   * A check, one of many (sample_every in tollgate_limiter_options): agent,
+   * lane, decision, remaining.
+   */
+  TOLLGATE_EVENT_TYPE_CHECKED = 7,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tollgate_event_type tollgate_event_type;
+#else
+typedef int32_t tollgate_event_type;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Where an id is shown.
+ */
+enum tollgate_shown
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * In a log or on a terminal.
+   */
+  TOLLGATE_SHOWN_TEXT = 0,
+  /**
+   * In HTML, an attribute too.
+   */
+  TOLLGATE_SHOWN_HTML = 1,
+  /**
+   * As the label of a metric.
+   */
+  TOLLGATE_SHOWN_LABEL = 2,
+  /**
+   * In a URL, percent-encoded.
+   */
+  TOLLGATE_SHOWN_URL = 3,
+  /**
+   * In JSON: a string with its quotes, or {"base64": ...}.
+   */
+  TOLLGATE_SHOWN_JSON = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tollgate_shown tollgate_shown;
+#else
+typedef int32_t tollgate_shown;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * A page of a list of agents. It does not change, so any number of threads
+ * may use it at once.
+ */
+typedef struct tollgate_agent_page tollgate_agent_page;
+
+/**
  * What an operator has decided about one agent: its plan, limits of its own
  * for some lanes, and whether it is exempt.
  *
@@ -485,6 +679,19 @@ typedef struct tollgate_clock tollgate_clock;
  * on each process limits on its own.
  */
 typedef struct tollgate_limiter tollgate_limiter;
+
+/**
+ * Denials as lines of a log, few of them: the first of an agent, then how
+ * many there were each minute, and every five minutes a summary. Any number
+ * of threads may use one at once.
+ */
+typedef struct tollgate_log_throttle tollgate_log_throttle;
+
+/**
+ * Who violates limits the most. It does not change, so any number of threads
+ * may use it at once.
+ */
+typedef struct tollgate_offenders tollgate_offenders;
 
 /**
  * Named lanes, each with its limit; plans with other limits for them; the
@@ -613,6 +820,20 @@ typedef struct tollgate_limiter_options {
    * Must be 0.
    */
   uint32_t reserved;
+  /**
+   * One of TOLLGATE_SIGHT_OFF and TOLLGATE_SIGHT_ON.
+   */
+  int32_t sight;
+  /**
+   * With TOLLGATE_SIGHT_ON: makes every so many-th check of a thread an
+   * event; 0 for none.
+   */
+  uint32_t sample_every;
+  /**
+   * With TOLLGATE_SIGHT_ON: writes down the ids of up to so many agents that
+   * hold records, so that they can be listed; 0 for none.
+   */
+  uint64_t roster;
 } tollgate_limiter_options;
 
 /**
@@ -934,6 +1155,330 @@ typedef struct tollgate_action_lane {
    */
   uint32_t first_seen;
 } tollgate_action_lane;
+
+/**
+ * What a limiter holds and has done, all at one time.
+ */
+typedef struct tollgate_snapshot {
+  /**
+   * Set it to sizeof(tollgate_snapshot) before the call.
+   */
+  uint32_t struct_size;
+  /**
+   * 1 if the limiter counts what it does, else 0: TOLLGATE_SIGHT_ON.
+   */
+  uint32_t counting;
+  /**
+   * When it was taken.
+   */
+  uint64_t at_ns;
+  /**
+   * Requests that were allowed, in all lanes.
+   */
+  uint64_t allowed;
+  /**
+   * Requests that were allowed near the limit.
+   */
+  uint64_t warned;
+  /**
+   * Requests that were denied.
+   */
+  uint64_t denied;
+  /**
+   * Requests of exempt agents.
+   */
+  uint64_t exempt;
+  /**
+   * Calls that could not be answered, TOLLGATE_STATUS_FULL aside.
+   */
+  uint64_t errors;
+  /**
+   * New agents that found no record: TOLLGATE_STATUS_FULL.
+   */
+  uint64_t full;
+  /**
+   * Violations recorded.
+   */
+  uint64_t violations;
+  /**
+   * Violations recorded in the last hour.
+   */
+  uint64_t violations_last_hour;
+  /**
+   * How often an agent's conduct became sustained abuse.
+   */
+  uint64_t sustained_abuse;
+  /**
+   * See tollgate_stats, for this and the next five.
+   */
+  uint64_t agents;
+  /**
+   * Records in all.
+   */
+  uint64_t records;
+  /**
+   * Records given to agents.
+   */
+  uint64_t claims;
+  /**
+   * Idle records taken for newcomers or swept.
+   */
+  uint64_t idle_evictions;
+  /**
+   * Records in debt given up for newcomers.
+   */
+  uint64_t lossy_evictions;
+  /**
+   * Exchanges that were lost to another thread.
+   */
+  uint64_t retries;
+  /**
+   * Agents about which something was decided.
+   */
+  uint64_t agents_assigned;
+  /**
+   * Agents with overrides.
+   */
+  uint64_t agents_overridden;
+  /**
+   * Agents that are exempt.
+   */
+  uint64_t agents_exempt;
+  /**
+   * Unknown actions that arrived.
+   */
+  uint64_t unknown_actions;
+  /**
+   * Events that were dropped because nobody polled in time.
+   */
+  uint64_t events_dropped;
+  /**
+   * How often the clock gave the processor's counter up.
+   */
+  uint64_t clock_fallbacks;
+  /**
+   * What its clock reads.
+   */
+  tollgate_time_source clock_source;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+} tollgate_snapshot;
+
+/**
+ * The verdicts of one lane. Being part of an array, it never grows.
+ */
+typedef struct tollgate_lane_counts {
+  /**
+   * Requests that were allowed.
+   */
+  uint64_t allowed;
+  /**
+   * Requests that were allowed near the limit.
+   */
+  uint64_t warned;
+  /**
+   * Requests that were denied.
+   */
+  uint64_t denied;
+  /**
+   * Requests of exempt agents.
+   */
+  uint64_t exempt;
+} tollgate_lane_counts;
+
+/**
+ * How an agent stands.
+ */
+typedef struct tollgate_agent_view {
+  /**
+   * Set it to sizeof(tollgate_agent_view) before the call.
+   */
+  uint32_t struct_size;
+  /**
+   * 1 if the agent holds a record, else 0.
+   */
+  uint32_t known;
+  /**
+   * 1 if the agent is never limited, else 0.
+   */
+  uint32_t exempt;
+  /**
+   * The number of its plan; TOLLGATE_NONE if it is assigned to none.
+   */
+  uint32_t plan;
+  /**
+   * The lane that is nearest to its limit; TOLLGATE_NONE if the agent is
+   * exempt, or every lane denies everything.
+   */
+  uint32_t dominant_lane;
+  /**
+   * 1 if it has violated a limit and has not been quiet since, else 0.
+   */
+  uint32_t rate_limited;
+  /**
+   * Violations in the present window of the abuse threshold, up to 63.
+   */
+  uint32_t violations;
+  /**
+   * Violations without a quiet period between them, up to 15.
+   */
+  uint32_t consecutive;
+  /**
+   * When this was seen.
+   */
+  uint64_t at_ns;
+  /**
+   * When the last violation was, if it still matters; else TOLLGATE_NEVER.
+   */
+  uint64_t last_violation_ns;
+  /**
+   * What is left of the wait that the last violation brought.
+   */
+  uint64_t wait_ns;
+} tollgate_agent_view;
+
+/**
+ * A lane of an agent as it stands. Being part of an array, it never grows.
+ */
+typedef struct tollgate_lane_view {
+  /**
+   * Whole tokens that could be charged; UINT64_MAX of an exempt agent.
+   */
+  uint64_t remaining;
+  /**
+   * What the lane holds when it is full.
+   */
+  uint64_t capacity;
+  /**
+   * How long until there is one more whole token than now; TOLLGATE_NEVER
+   * if the lane is full or denies everything.
+   */
+  uint64_t next_in_ns;
+  /**
+   * How long until the lane is full again, if nothing more is charged.
+   */
+  uint64_t full_in_ns;
+  /**
+   * How much of the lane is used, 0 to 100.
+   */
+  double usage_percent;
+  /**
+   * How near to its limit the lane is.
+   */
+  tollgate_usage_level level;
+  /**
+   * 1 if the agent has a limit of its own for the lane, else 0.
+   */
+  uint32_t overridden;
+} tollgate_lane_view;
+
+/**
+ * Which agents to list. All zero, but for struct_size, is the first page of
+ * all of them, by id.
+ */
+typedef struct tollgate_agent_query {
+  /**
+   * Set it to sizeof(tollgate_agent_query).
+   */
+  uint32_t struct_size;
+  /**
+   * One of TOLLGATE_AGENT_SORT_ID, _USAGE and _VIOLATIONS.
+   */
+  int32_t sort;
+  /**
+   * Only agents whose id begins with these bytes; NULL for all.
+   */
+  const void *prefix;
+  /**
+   * How many bytes.
+   */
+  size_t prefix_len;
+  /**
+   * Only agents whose id has these bytes in it; NULL for all.
+   */
+  const void *part;
+  /**
+   * How many bytes.
+   */
+  size_t part_len;
+  /**
+   * Which page; the first is 0.
+   */
+  uint64_t page;
+  /**
+   * How many on a page, up to TOLLGATE_PAGE_MAX; 0 for as many.
+   */
+  uint64_t per_page;
+} tollgate_agent_query;
+
+/**
+ * Something that an operator should hear of. Members that its type does not
+ * name are zero.
+ */
+typedef struct tollgate_event {
+  /**
+   * Set it to sizeof(tollgate_event) before the call.
+   */
+  uint32_t struct_size;
+  /**
+   * What happened: a tollgate_event_type, or one of a later version.
+   */
+  int32_t kind;
+  /**
+   * Counts up from 0 by one for each event. A gap tells how many were dropped.
+   */
+  uint64_t number;
+  /**
+   * When it happened.
+   */
+  uint64_t at_ns;
+  /**
+   * Records given up so far.
+   */
+  uint64_t lossy_evictions;
+  /**
+   * New agents refused so far.
+   */
+  uint64_t refused;
+  /**
+   * How many agents.
+   */
+  uint64_t agents;
+  /**
+   * What was left; UINT64_MAX for an exempt agent.
+   */
+  uint64_t remaining;
+  /**
+   * Violations without a quiet period between them.
+   */
+  uint32_t consecutive;
+  /**
+   * For what.
+   */
+  uint32_t lane;
+  /**
+   * The answer.
+   */
+  tollgate_decision decision;
+  /**
+   * How many bytes the agent's id has.
+   */
+  uint32_t agent_len;
+  /**
+   * The agent's id, any bytes.
+   */
+  uint8_t agent[TOLLGATE_ID_BYTES_MAX];
+  /**
+   * The action's channel, NUL-terminated, cut to 64 bytes.
+   */
+  char channel[72];
+  /**
+   * The action's name, NUL-terminated, cut to 64 bytes.
+   */
+  char action[72];
+} tollgate_event;
 
 #ifdef __cplusplus
 extern "C" {
@@ -2977,6 +3522,354 @@ tollgate_status tollgate_unknown_actions_name(const struct tollgate_unknown_acti
                                               char *name_out,
                                               size_t name_size,
                                               size_t *name_len_out);
+
+/**
+ * What the limiter holds and has done, in all and lane by lane, all at one
+ * time. Without TOLLGATE_SIGHT_ON only what it holds. Takes microseconds, and
+ * holds up nobody.
+ *
+ * `lanes_out` has room for `lanes_size` lanes; TOLLGATE_LANES_MAX is enough
+ * for any policy. NULL and 0 ask for their number alone.
+ *
+ * Status: STRUCT_SIZE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `snapshot_out` is NULL, or
+ * readable and writable for as many bytes as its struct_size says; `lanes_out`
+ * is NULL or writable for `lanes_size` lanes; `lanes_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_snapshot(const struct tollgate_limiter *limiter,
+                                          struct tollgate_snapshot *snapshot_out,
+                                          struct tollgate_lane_counts *lanes_out,
+                                          size_t lanes_size,
+                                          size_t *lanes_len_out);
+
+/**
+ * How the agent stands: its plan, its conduct, each lane, and which of them
+ * is nearest to its limit. Charges nothing and makes no agent known.
+ *
+ * `lanes_out` has room for `lanes_size` lanes; TOLLGATE_LANES_MAX is enough
+ * for any policy. NULL and 0 ask for their number alone.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+ * for `id_len` bytes; `view_out` is NULL, or readable and writable for as many
+ * bytes as its struct_size says; `lanes_out` is NULL or writable for
+ * `lanes_size` lanes; `lanes_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_agent(const struct tollgate_limiter *limiter,
+                                       const void *id,
+                                       size_t id_len,
+                                       struct tollgate_agent_view *view_out,
+                                       struct tollgate_lane_view *lanes_out,
+                                       size_t lanes_size,
+                                       size_t *lanes_len_out);
+
+/**
+ * How the agent stands at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_agent.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_agent.
+ */
+tollgate_status tollgate_limiter_agent_at(const struct tollgate_limiter *limiter,
+                                          const void *id,
+                                          size_t id_len,
+                                          uint64_t now_ns,
+                                          struct tollgate_agent_view *view_out,
+                                          struct tollgate_lane_view *lanes_out,
+                                          size_t lanes_size,
+                                          size_t *lanes_len_out);
+
+/**
+ * Agents that hold a record, a page of them, which the caller owns and gives
+ * back with tollgate_agent_page_free. `query` may be NULL.
+ *
+ * Only agents that are on the roster can be listed: see roster in
+ * tollgate_limiter_options. Reads the whole roster, so call it for people and
+ * not for requests. Charges nobody, and holds up nobody.
+ *
+ * Status: INVALID_OPTION, ID_TOO_LONG of a prefix or part, STRUCT_SIZE of the
+ * query.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `query` is NULL or
+ * readable for as many bytes as its struct_size says, and its prefix and part
+ * are NULL or readable for as many bytes as stated; `page_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_agents(const struct tollgate_limiter *limiter,
+                                        const struct tollgate_agent_query *query,
+                                        struct tollgate_agent_page **page_out);
+
+/**
+ * Gives a page back. NULL is fine.
+ *
+ * # Safety
+ *
+ * `page` is NULL, or came from tollgate_limiter_agents, was not freed yet, and
+ * is in use by no other thread.
+ */
+void tollgate_agent_page_free(struct tollgate_agent_page *page);
+
+/**
+ * How many agents are on the page. They are numbered from 0.
+ *
+ * # Safety
+ *
+ * `page` is NULL, or not freed; `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_agent_page_count(const struct tollgate_agent_page *page,
+                                          size_t *count_out);
+
+/**
+ * How many agents match, on all pages.
+ *
+ * # Safety
+ *
+ * `page` is NULL, or not freed; `matched_out` is NULL or writable.
+ */
+tollgate_status tollgate_agent_page_matched(const struct tollgate_agent_page *page,
+                                            uint64_t *matched_out);
+
+/**
+ * How many agents hold a record and cannot be listed, since there is no
+ * roster or it has too little room.
+ *
+ * # Safety
+ *
+ * `page` is NULL, or not freed; `not_listed_out` is NULL or writable.
+ */
+tollgate_status tollgate_agent_page_not_listed(const struct tollgate_agent_page *page,
+                                               uint64_t *not_listed_out);
+
+/**
+ * The id of an agent of the page, any bytes without a NUL behind them, and
+ * their number.
+ *
+ * A buffer of TOLLGATE_ID_BYTES_MAX bytes is large enough for any. A NULL
+ * buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `page` is NULL, or not freed; `id_out` is NULL or writable for `id_size`
+ * bytes; `id_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_agent_page_id(const struct tollgate_agent_page *page,
+                                       size_t index,
+                                       void *id_out,
+                                       size_t id_size,
+                                       size_t *id_len_out);
+
+/**
+ * How an agent of the page stands; see tollgate_limiter_agent.
+ *
+ * Status: OUT_OF_RANGE, STRUCT_SIZE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `page` is NULL, or not freed; the outputs are as for tollgate_limiter_agent.
+ */
+tollgate_status tollgate_agent_page_agent(const struct tollgate_agent_page *page,
+                                          size_t index,
+                                          struct tollgate_agent_view *view_out,
+                                          struct tollgate_lane_view *lanes_out,
+                                          size_t lanes_size,
+                                          size_t *lanes_len_out);
+
+/**
+ * Those with the most violations in the last hour, up to `most`, the worst
+ * first: a copy, which the caller owns and gives back with
+ * tollgate_offenders_free. Empty without TOLLGATE_SIGHT_ON.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `offenders_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_top_offenders(const struct tollgate_limiter *limiter,
+                                               size_t most,
+                                               struct tollgate_offenders **offenders_out);
+
+/**
+ * Gives offenders back. NULL is fine.
+ *
+ * # Safety
+ *
+ * `offenders` is NULL, or came from tollgate_limiter_top_offenders, was not
+ * freed yet, and is in use by no other thread.
+ */
+void tollgate_offenders_free(struct tollgate_offenders *offenders);
+
+/**
+ * How many there are. They are numbered from 0, the worst first.
+ *
+ * # Safety
+ *
+ * `offenders` is NULL, or not freed; `count_out` is NULL or writable.
+ */
+tollgate_status tollgate_offenders_count(const struct tollgate_offenders *offenders,
+                                         size_t *count_out);
+
+/**
+ * All violations of the last hour, those of agents that are not in the list
+ * among them.
+ *
+ * # Safety
+ *
+ * `offenders` is NULL, or not freed; `violations_out` is NULL or writable.
+ */
+tollgate_status tollgate_offenders_total(const struct tollgate_offenders *offenders,
+                                         uint64_t *violations_out);
+
+/**
+ * The id of an offender, any bytes without a NUL behind them, and their number.
+ *
+ * A buffer of TOLLGATE_ID_BYTES_MAX bytes is large enough for any. A NULL
+ * buffer of size 0 asks for the length alone.
+ *
+ * Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `offenders` is NULL, or not freed; `id_out` is NULL or writable for
+ * `id_size` bytes; `id_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_offenders_id(const struct tollgate_offenders *offenders,
+                                      size_t index,
+                                      void *id_out,
+                                      size_t id_size,
+                                      size_t *id_len_out);
+
+/**
+ * The violations of an offender in the last hour: at most so many, and at
+ * least so many less `error_out`.
+ *
+ * Status: OUT_OF_RANGE.
+ *
+ * # Safety
+ *
+ * `offenders` is NULL, or not freed; `violations_out` and `error_out` are NULL
+ * or writable.
+ */
+tollgate_status tollgate_offenders_violations(const struct tollgate_offenders *offenders,
+                                              size_t index,
+                                              uint64_t *violations_out,
+                                              uint64_t *error_out);
+
+/**
+ * Takes the oldest event, if there is one. Any number of threads may poll at
+ * once; each event is told once. There are none without TOLLGATE_SIGHT_ON.
+ *
+ * Status: STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `event_out` is NULL, or
+ * readable and writable for as many bytes as its struct_size says, and is
+ * written if there was an event; `polled_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_poll_event(struct tollgate_limiter *limiter,
+                                            struct tollgate_event *event_out,
+                                            bool *polled_out);
+
+/**
+ * Makes a log throttle that has heard of nothing yet.
+ *
+ * The caller owns it and gives it back with tollgate_log_throttle_free.
+ *
+ * # Safety
+ *
+ * `log_out` is NULL or writable.
+ */
+tollgate_status tollgate_log_throttle_new(struct tollgate_log_throttle **log_out);
+
+/**
+ * Gives a log throttle back. NULL is fine.
+ *
+ * # Safety
+ *
+ * `log` is NULL, or came from tollgate_log_throttle_new, was not freed yet,
+ * and is in use by no other thread.
+ */
+void tollgate_log_throttle_free(struct tollgate_log_throttle *log);
+
+/**
+ * Tells of a denial, and whether it is a line for the log: "INFO: Rate limit
+ * hit by agent X", with the id escaped, which tollgate_log_throttle_line gives.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `log` is NULL, or not freed; `id` is NULL or readable for `id_len` bytes;
+ * `line_out` is NULL or writable.
+ */
+tollgate_status tollgate_log_throttle_denied(struct tollgate_log_throttle *log,
+                                             const void *id,
+                                             size_t id_len,
+                                             uint64_t now_ns,
+                                             bool *line_out);
+
+/**
+ * Asks for what is due at this instant, how many were suppressed and the
+ * summary, and tells how many lines there are for tollgate_log_throttle_line.
+ * Call it every few seconds.
+ *
+ * # Safety
+ *
+ * `log` is NULL, or not freed; `lines_out` is NULL or writable.
+ */
+tollgate_status tollgate_log_throttle_due(struct tollgate_log_throttle *log,
+                                          uint64_t now_ns,
+                                          size_t *lines_out);
+
+/**
+ * Takes the oldest line, NUL-terminated UTF-8 without a newline, and its length
+ * without the NUL. It begins with "INFO: ", "THROTTLE: " or "SUMMARY: ".
+ *
+ * A NULL buffer of size 0 asks for the length alone, and the line stays, as
+ * it does if the buffer is too small.
+ *
+ * Status: OUT_OF_RANGE if there is none, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `log` is NULL, or not freed; `line_out` is NULL or writable for `line_size`
+ * bytes; `line_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_log_throttle_line(struct tollgate_log_throttle *log,
+                                           char *line_out,
+                                           size_t line_size,
+                                           size_t *line_len_out);
+
+/**
+ * An id as it is safely shown somewhere, NUL-terminated, and its length
+ * without the NUL. `shown` is one of TOLLGATE_SHOWN_TEXT, _HTML, _LABEL, _URL
+ * and _JSON.
+ *
+ * A NULL buffer of size 0 asks for the length alone.
+ *
+ * Status: INVALID_OPTION, ID_TOO_LONG, BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `id` is NULL or readable for `id_len` bytes; `text_out` is NULL or writable
+ * for `text_size` bytes; `text_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_id_shown(const void *id,
+                                  size_t id_len,
+                                  int32_t shown,
+                                  char *text_out,
+                                  size_t text_size,
+                                  size_t *text_len_out);
 
 /**
  * The limiter of the whole process, made on the first call.

@@ -123,6 +123,9 @@ struct freed {
     void operator()(tollgate_assignment *handle) const noexcept { tollgate_assignment_free(handle); }
     void operator()(tollgate_assignments *handle) const noexcept { tollgate_assignments_free(handle); }
     void operator()(tollgate_unknown_actions *handle) const noexcept { tollgate_unknown_actions_free(handle); }
+    void operator()(tollgate_agent_page *handle) const noexcept { tollgate_agent_page_free(handle); }
+    void operator()(tollgate_offenders *handle) const noexcept { tollgate_offenders_free(handle); }
+    void operator()(tollgate_log_throttle *handle) const noexcept { tollgate_log_throttle_free(handle); }
 };
 
 template <class T> using owner = std::unique_ptr<T, freed>;
@@ -580,12 +583,112 @@ private:
     tollgate_lane_status raw_;
 };
 
+/* Counts of a limiter, in all and lane by lane. */
+struct snapshot {
+    tollgate_snapshot totals;
+    std::vector<tollgate_lane_counts> lanes;
+};
+
+/* How an agent stands, and each of its lanes. */
+struct agent_view {
+    tollgate_agent_view agent;
+    std::vector<tollgate_lane_view> lanes;
+};
+
+/* A page of a list of agents, by id. */
+struct agent_page {
+    std::vector<std::pair<std::string, agent_view>> agents;
+    std::uint64_t matched;
+    std::uint64_t not_listed;
+};
+
+/* Who violates limits; at most so many, and at least so many less the error. */
+struct offender {
+    std::string id;
+    std::uint64_t violations;
+    std::uint64_t error;
+};
+
+/* All agents by id, the first page of them, to be changed. */
+inline tollgate_agent_query agent_query() noexcept
+{
+    tollgate_agent_query query = {};
+    query.struct_size = sizeof query;
+    return query;
+}
+
+/* An id as it is safely shown somewhere. */
+inline std::string shown(std::string_view id, tollgate_shown where = TOLLGATE_SHOWN_TEXT)
+{
+    return detail::text([&](auto... to) { return tollgate_id_shown(id.data(), id.size(), where, to...); });
+}
+
+namespace detail {
+
+/* Reads an id, whose length has a maximum. */
+template <class Read> std::string id(Read read)
+{
+    char id[TOLLGATE_ID_BYTES_MAX];
+    std::size_t len = 0;
+    require(read(static_cast<void *>(id), sizeof id, &len));
+    return std::string(id, len);
+}
+
+/* Reads a struct that knows its size and an array beside it. */
+template <class Whole, class T, class Part, class Read> Whole with_lanes(Read read)
+{
+    T whole = {};
+    whole.struct_size = sizeof whole;
+    std::vector<Part> parts(TOLLGATE_LANES_MAX);
+    std::size_t count = 0;
+    require(read(&whole, parts.data(), parts.size(), &count));
+    parts.resize(count);
+    return {whole, std::move(parts)};
+}
+
+} // namespace detail
+
+/* Denials as lines of a log, few of them. Any number of threads may use one at once. */
+class log_throttle {
+public:
+    log_throttle() : handle_(detail::take<tollgate_log_throttle>(tollgate_log_throttle_new)) {}
+
+    /* The line to log, if there is one. */
+    std::vector<std::string> denied(std::string_view id, instant now)
+    {
+        bool line = false;
+        detail::require(tollgate_log_throttle_denied(handle_.get(), id.data(), id.size(), now, &line));
+        return lines(line ? 1 : 0);
+    }
+
+    std::vector<std::string> due(instant now)
+    {
+        return lines(detail::value<std::size_t>(
+            [&](auto out) { return tollgate_log_throttle_due(handle_.get(), now, out); }));
+    }
+
+private:
+    std::vector<std::string> lines(std::size_t count)
+    {
+        std::vector<std::string> lines;
+        while (lines.size() < count)
+            lines.push_back(
+                detail::text([&](auto... to) { return tollgate_log_throttle_line(handle_.get(), to...); }));
+        return lines;
+    }
+
+    detail::owner<tollgate_log_throttle> handle_;
+};
+
 /* How a limiter is made. */
 struct options {
     std::uint64_t agents = TOLLGATE_AGENTS_DEFAULT;
     tollgate_on_full on_full = TOLLGATE_ON_FULL_EVICT;
     tollgate_id_hash id_hash = TOLLGATE_ID_HASH_MULTILINEAR;
     const tollgate::clock *clock = nullptr;
+    tollgate_sight sight = TOLLGATE_SIGHT_OFF;
+    std::uint32_t sample_every = 0;
+    std::uint64_t roster = 0;
 };
 
 /* One request of a batch. The id has to live until the batch is checked. */
@@ -605,6 +708,9 @@ public:
         raw.on_full = options.on_full;
         raw.id_hash = options.id_hash;
         raw.clock = options.clock != nullptr ? options.clock->get() : nullptr;
+        raw.sight = options.sight;
+        raw.sample_every = options.sample_every;
+        raw.roster = options.roster;
         handle_ = detail::take<tollgate_limiter>([&](auto out) { return tollgate_limiter_new(policy.get(), &raw, out); });
     }
 
@@ -1049,6 +1155,69 @@ public:
         std::uint64_t swept = 0;
         detail::require(tollgate_limiter_sweep_at(handle_.get(), detail::nanoseconds(idle_for), now, &swept));
         return swept;
+    }
+
+    tollgate::snapshot snapshot() const
+    {
+        return detail::with_lanes<tollgate::snapshot, tollgate_snapshot, tollgate_lane_counts>(
+            [&](auto... to) { return tollgate_limiter_snapshot(handle_.get(), to...); });
+    }
+
+    agent_view agent(std::string_view id) const
+    {
+        return detail::with_lanes<agent_view, tollgate_agent_view, tollgate_lane_view>(
+            [&](auto... to) { return tollgate_limiter_agent(handle_.get(), id.data(), id.size(), to...); });
+    }
+
+    agent_view agent_at(std::string_view id, instant now) const
+    {
+        return detail::with_lanes<agent_view, tollgate_agent_view, tollgate_lane_view>(
+            [&](auto... to) { return tollgate_limiter_agent_at(handle_.get(), id.data(), id.size(), now, to...); });
+    }
+
+    agent_page agents(const tollgate_agent_query &query = agent_query()) const
+    {
+        const auto page = detail::take<tollgate_agent_page>(
+            [&](auto out) { return tollgate_limiter_agents(handle_.get(), &query, out); });
+        agent_page read = {
+            {},
+            detail::value<std::uint64_t>([&](auto out) { return tollgate_agent_page_matched(page.get(), out); }),
+            detail::value<std::uint64_t>([&](auto out) { return tollgate_agent_page_not_listed(page.get(), out); }),
+        };
+        const auto count =
+            detail::value<std::size_t>([&](auto out) { return tollgate_agent_page_count(page.get(), out); });
+        for (std::size_t i = 0; i < count; i++)
+            read.agents.emplace_back(
+                detail::id([&](auto... to) { return tollgate_agent_page_id(page.get(), i, to...); }),
+                detail::with_lanes<agent_view, tollgate_agent_view, tollgate_lane_view>(
+                    [&](auto... to) { return tollgate_agent_page_agent(page.get(), i, to...); }));
+        return read;
+    }
+
+    std::vector<offender> top_offenders(std::size_t most) const
+    {
+        const auto offenders = detail::take<tollgate_offenders>(
+            [&](auto out) { return tollgate_limiter_top_offenders(handle_.get(), most, out); });
+        const auto count =
+            detail::value<std::size_t>([&](auto out) { return tollgate_offenders_count(offenders.get(), out); });
+        std::vector<offender> read;
+        for (std::size_t i = 0; i < count; i++) {
+            std::uint64_t violations = 0, error = 0;
+            detail::require(tollgate_offenders_violations(offenders.get(), i, &violations, &error));
+            read.push_back({detail::id([&](auto... to) { return tollgate_offenders_id(offenders.get(), i, to...); }),
+                            violations, error});
+        }
+        return read;
+    }
+
+    /* The oldest event, if there is one. */
+    std::optional<tollgate_event> poll_event()
+    {
+        tollgate_event event = {};
+        event.struct_size = sizeof event;
+        const bool polled = detail::value<bool>(
+            [&](auto out) { return tollgate_limiter_poll_event(handle_.get(), &event, out); });
+        return polled ? std::optional<tollgate_event>(event) : std::nullopt;
     }
 
     tollgate_limiter *get() noexcept { return handle_.get(); }

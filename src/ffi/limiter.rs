@@ -2,7 +2,7 @@
 
 use super::guard::guard;
 use super::pointers::{Tagged, borrow, hand_over, out, tagged_in, tagged_out, take_back, tell, text};
-use super::{Clock, Policy, Status, default};
+use super::{Clock, Policy, Sight, Status, default};
 use crate as tollgate;
 use std::ffi::c_char;
 use std::time::Duration;
@@ -66,9 +66,17 @@ pub struct LimiterOptions {
     pub id_hash: i32,
     /// Must be 0.
     pub reserved: u32,
+    /// One of TOLLGATE_SIGHT_OFF and TOLLGATE_SIGHT_ON.
+    pub sight: i32,
+    /// With TOLLGATE_SIGHT_ON: makes every so many-th check of a thread an
+    /// event; 0 for none.
+    pub sample_every: u32,
+    /// With TOLLGATE_SIGHT_ON: writes down the ids of up to so many agents that
+    /// hold records, so that they can be listed; 0 for none.
+    pub roster: u64,
 }
 
-const _: () = assert!(size_of::<LimiterOptions>() == 32);
+const _: () = assert!(size_of::<LimiterOptions>() == 48);
 
 // SAFETY: `repr(C)`, and `struct_size` comes first.
 unsafe impl Tagged for LimiterOptions {
@@ -87,11 +95,20 @@ impl LimiterOptions {
             hash if hash == IdHash::Siphash13 as i32 => tollgate::IdHash::SipHash13,
             _ => return Err(Status::InvalidOption),
         };
-        if self.reserved != 0 {
+        let watched = match self.sight {
+            sight if sight == Sight::Off as i32 => false,
+            sight if sight == Sight::On as i32 => true,
+            _ => return Err(Status::InvalidOption),
+        };
+        if self.reserved != 0 || (!watched && (self.sample_every, self.roster) != (0, 0)) {
             return Err(Status::InvalidOption);
         }
         let agents = if self.agents == 0 { TOLLGATE_AGENTS_DEFAULT } else { self.agents };
-        let builder = builder.agents(agents).on_full(on_full).hash(hash);
+        let mut builder = builder.agents(agents).on_full(on_full).hash(hash);
+        if watched {
+            let roster = usize::try_from(self.roster).unwrap_or(usize::MAX);
+            builder = builder.sight(tollgate::Sight::new().roster(roster).sample_every(self.sample_every));
+        }
         // SAFETY: NULL or a clock that is not freed, by the contract of whoever takes options.
         Ok(match unsafe { self.clock.as_ref() } {
             Some(clock) => builder.clock(clock.shared()),

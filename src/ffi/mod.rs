@@ -19,6 +19,7 @@
 //! | `control.rs` | what an operator decides: plans, overrides, exemptions, a new policy |
 //! | `assignment.rs` | the same as data: one handle for an agent's, one for a list |
 //! | `action.rs` | from what an agent does to the lane that pays for it |
+//! | `sight.rs` | seeing what happens: counts, agents, offenders, events, log lines |
 //! | `default.rs` | the limiter of the whole process |
 
 #[cfg(panic = "abort")]
@@ -38,6 +39,7 @@ mod limiter;
 mod pointers;
 mod policy;
 mod policy_builder;
+mod sight;
 mod status;
 mod version;
 
@@ -55,6 +57,7 @@ pub use guard::tollgate_test_panic_next;
 pub use limiter::*;
 pub use policy::*;
 pub use policy_builder::*;
+pub use sight::*;
 pub use status::*;
 pub use version::*;
 
@@ -66,6 +69,9 @@ const _: () = {
     shared::<Policy>();
     shared::<Clock>();
     shared::<UnknownActions>();
+    shared::<AgentPage>();
+    shared::<Offenders>();
+    shared::<LogThrottle>();
     moved::<PolicyBuilder>();
     moved::<Assignment>();
     moved::<Assignments>();

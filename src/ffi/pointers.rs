@@ -4,6 +4,7 @@ use super::guard::guard;
 use super::{Status, TOLLGATE_TEXT_BYTES_MAX};
 use crate::{ID_BYTES_MAX, PlanId};
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// A handle or struct that is only read.
@@ -221,13 +222,15 @@ pub(super) unsafe fn tagged_out<T: Tagged>(pointer: *mut T) -> Result<(NonNull<T
 /// The largest size that a caller from the future may state.
 const TAG_MAX: u32 = 4096;
 
-/// A tagged struct to read. One from the future is fine as long as what this
-/// version does not know is zero, which always means: as it was before.
+/// A tagged struct to read. Zero always means: as it was before. So one from
+/// the future is fine as long as what this version does not know is zero, and
+/// what one from the past does not have is.
 ///
 /// # Safety
 ///
-/// `pointer` is NULL, or readable for as many bytes as its tag says.
-pub(super) unsafe fn tagged_in<'a, T: Tagged>(pointer: *const T) -> Result<&'a T, Status> {
+/// `pointer` is NULL, or readable for as many bytes as its tag says. Any bytes
+/// are a value of the type.
+pub(super) unsafe fn tagged_in<T: Tagged + Copy>(pointer: *const T) -> Result<T, Status> {
     // SAFETY: NULL or valid, and it begins with its size by the trait's contract.
     let size = *unsafe { borrow(pointer.cast::<u32>()) }?;
     if !(T::SIZE_MIN..=TAG_MAX).contains(&size) {
@@ -239,6 +242,9 @@ pub(super) unsafe fn tagged_in<'a, T: Tagged>(pointer: *const T) -> Result<&'a T
     if bytes.iter().skip(known).any(|byte| *byte != 0) {
         return Err(Status::InvalidOption);
     }
-    // SAFETY: not NULL, and at least as large as the only version there is so far.
-    Ok(unsafe { &*pointer })
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: both have as many bytes, and one of them is ours.
+    unsafe { value.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len().min(known)) };
+    // SAFETY: any bytes are a value, as the caller guarantees.
+    Ok(unsafe { value.assume_init() })
 }

@@ -236,8 +236,35 @@ static void policies_are_texts_and_presets()
     }
 }
 
+static void what_happens_is_seen()
+{
+    auto clock = tollgate::clock::manual();
+    tollgate::options options;
+    options.agents = 100;
+    options.clock = &clock;
+    options.sight = TOLLGATE_SIGHT_ON;
+    options.roster = 1000;
+    options.sample_every = 1;
+    tollgate::limiter limiter(lanes(), options);
+    (void)limiter.admit("a", 0, 3);
+    EXPECT(limiter.snapshot().totals.warned == 1 && limiter.snapshot().lanes[0].warned == 1);
+    EXPECT(limiter.agent("a").agent.dominant_lane == 0 && limiter.agent_at("a", 0).lanes.size() == 2);
+    const auto page = limiter.agents();
+    EXPECT(page.matched == 1 && page.not_listed == 0 && page.agents[0].first == "a");
+    EXPECT(page.agents[0].second.lanes[0].remaining == 0);
+    const auto event = limiter.poll_event();
+    EXPECT(event && event->kind == TOLLGATE_EVENT_TYPE_CHECKED && !limiter.poll_event());
+    (void)limiter.record_violation("a");
+    EXPECT(limiter.top_offenders(5).size() == 1 && limiter.top_offenders(5)[0].violations == 1);
+    tollgate::log_throttle log;
+    EXPECT(log.denied("a", 0).size() == 1 && log.denied("a", 0).empty());
+    EXPECT_EQ(log.due(60 * SECOND).size(), 1);
+    EXPECT(tollgate::shown("<", TOLLGATE_SHOWN_HTML) == "&lt;");
+}
+
 int main()
 {
+    what_happens_is_seen();
     plans_and_overrides_are_decided();
     denials_are_violations();
     policies_are_texts_and_presets();

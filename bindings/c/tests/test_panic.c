@@ -50,6 +50,21 @@ int main(void)
     REQUIRE_OK(tollgate_assignment_new(&assigned));
     REQUIRE_OK(tollgate_assignments_new(&all));
     tollgate_id ids[] = { { "a", 1 } };
+    tollgate_snapshot snapshot;
+    memset(&snapshot, 0, sizeof snapshot);
+    snapshot.struct_size = sizeof snapshot;
+    tollgate_agent_view view;
+    memset(&view, 0, sizeof view);
+    view.struct_size = sizeof view;
+    tollgate_event event;
+    memset(&event, 0, sizeof event);
+    event.struct_size = sizeof event;
+    tollgate_agent_page *page = NULL, *listed = NULL;
+    tollgate_offenders *offenders = NULL, *worst = NULL;
+    tollgate_log_throttle *log = NULL, *throttle = NULL;
+    REQUIRE_OK(tollgate_limiter_agents(limiter, NULL, &listed));
+    REQUIRE_OK(tollgate_limiter_top_offenders(limiter, 1, &worst));
+    REQUIRE_OK(tollgate_log_throttle_new(&throttle));
     tollgate_answer answer;
     memset(&answer, 0x5a, sizeof answer);
 
@@ -171,6 +186,26 @@ int main(void)
     EXPECT_PANIC(tollgate_assignments_count(all, &len));
     EXPECT_PANIC(tollgate_assignments_id(all, 0, text, sizeof text, &len));
     EXPECT_PANIC(tollgate_assignments_get(all, 0, &assignment));
+    EXPECT_PANIC(tollgate_limiter_snapshot(limiter, &snapshot, NULL, 0, &len));
+    EXPECT_PANIC(tollgate_limiter_agent(limiter, "a", 1, &view, NULL, 0, &len));
+    EXPECT_PANIC(tollgate_limiter_agent_at(limiter, "a", 1, 0, &view, NULL, 0, &len));
+    EXPECT_PANIC(tollgate_limiter_agents(limiter, NULL, &page));
+    EXPECT_PANIC(tollgate_agent_page_count(listed, &len));
+    EXPECT_PANIC(tollgate_agent_page_matched(listed, &number));
+    EXPECT_PANIC(tollgate_agent_page_not_listed(listed, &number));
+    EXPECT_PANIC(tollgate_agent_page_id(listed, 0, text, sizeof text, &len));
+    EXPECT_PANIC(tollgate_agent_page_agent(listed, 0, &view, NULL, 0, &len));
+    EXPECT_PANIC(tollgate_limiter_top_offenders(limiter, 1, &offenders));
+    EXPECT_PANIC(tollgate_offenders_count(worst, &len));
+    EXPECT_PANIC(tollgate_offenders_total(worst, &number));
+    EXPECT_PANIC(tollgate_offenders_id(worst, 0, text, sizeof text, &len));
+    EXPECT_PANIC(tollgate_offenders_violations(worst, 0, &number, &number));
+    EXPECT_PANIC(tollgate_limiter_poll_event(limiter, &event, &known));
+    EXPECT_PANIC(tollgate_log_throttle_new(&log));
+    EXPECT_PANIC(tollgate_log_throttle_denied(throttle, "a", 1, 0, &known));
+    EXPECT_PANIC(tollgate_log_throttle_due(throttle, 0, &len));
+    EXPECT_PANIC(tollgate_log_throttle_line(throttle, text, sizeof text, &len));
+    EXPECT_PANIC(tollgate_id_shown("a", 1, TOLLGATE_SHOWN_TEXT, text, sizeof text, &len));
     EXPECT_PANIC(tollgate_default(&second));
     EXPECT_PANIC(tollgate_default_configure(made.policy, NULL));
 
@@ -179,12 +214,23 @@ int main(void)
     EXPECT_EQ(source, TOLLGATE_TIME_SOURCE_COARSE);
     EXPECT_EQ(on_change, TOLLGATE_ON_CHANGE_RESET);
     EXPECT(actions == NULL && assignment == NULL && assignments == NULL);
+    EXPECT(page == NULL && offenders == NULL && log == NULL);
+    EXPECT_EQ(snapshot.records | view.at_ns | event.at_ns, 0);
     EXPECT_EQ(admission.capacity | violation.step_ns | conduct.wait_ns | rules.quiet_ns | lane.known, 0);
     EXPECT_EQ(verdict.capacity | status.capacity | stats.records, 0);
     EXPECT_EQ(error.message[0], 0);
     EXPECT_EQ(answer.status, 0x5a5a5a5a);
 
     /* What frees cannot say so: it gives up, and can be called again. */
+    tollgate_test_panic_next();
+    tollgate_agent_page_free(listed);
+    tollgate_agent_page_free(listed);
+    tollgate_test_panic_next();
+    tollgate_offenders_free(worst);
+    tollgate_offenders_free(worst);
+    tollgate_test_panic_next();
+    tollgate_log_throttle_free(throttle);
+    tollgate_log_throttle_free(throttle);
     tollgate_test_panic_next();
     tollgate_unknown_actions_free(unknown);
     tollgate_unknown_actions_free(unknown);

@@ -636,7 +636,12 @@ static size_t run_file(const char *path)
         step_number = 0;
         case_name = json_string_value(text(&made, "name"));
         tollgate_policy *policy = NULL;
-        REQUIRE_OK(make_policy(get(&made, "policy"), &policy));
+        tollgate_status status = make_policy(get(&made, "policy"), &policy);
+        if (status == TOLLGATE_STATUS_NOT_BUILT_IN) {
+            printf("%s: case \"%s\" NOT RUN: this library reads no policy files\n", file_name, case_name);
+            continue;
+        }
+        REQUIRE_OK(status);
         tollgate_clock *clock = NULL;
         tollgate_limiter *limiter = NULL;
         REQUIRE_OK(tollgate_clock_new(TOLLGATE_TIME_SOURCE_MANUAL, &clock));

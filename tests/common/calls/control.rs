@@ -43,7 +43,7 @@ impl World<'_> {
     }
 
     /// A text of any length into a buffer that may be too small.
-    fn ask_text(
+    pub(super) fn ask_text(
         &mut self,
         faults: &[Status],
         found: &[Status],

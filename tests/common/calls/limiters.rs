@@ -20,10 +20,19 @@ impl World<'_> {
             clock: self.clock,
             id_hash: i32::from(self.bytes.below(2)),
             reserved: 0,
+            sight: 0,
+            sample_every: 0,
+            roster: 0,
         };
+        if self.bytes.once_in(8) {
+            options.sight = 1;
+            options.sample_every = u32::from(self.bytes.below(4));
+            options.roster = u64::from(self.bytes.below(3)) * 16;
+        }
         let mut manual = true;
         if self.bytes.once_in(4) {
-            match self.bytes.below(6) {
+            match self.bytes.below(7) {
+                6 => options.sight = self.bytes.number() as i32,
                 0 => options.struct_size = self.bytes.number() as u32 % 33,
                 1 => options.struct_size = u32::MAX - u32::from(self.bytes.byte()),
                 2 => options.on_full = self.bytes.number() as i32,
@@ -36,7 +45,11 @@ impl World<'_> {
         if !(32..=4096).contains(&options.struct_size) {
             faults.push(Status::StructSize);
         }
-        if !(0..=1).contains(&options.on_full) || !(0..=1).contains(&options.id_hash) {
+        let has_sight = options.struct_size > 32;
+        let sight = if has_sight { options.sight } else { 0 };
+        let off_but_wanted = has_sight && sight == 0 && (options.sample_every, options.roster) != (0, 0);
+        let known = [options.on_full, options.id_hash, sight].iter().all(|option| (0..=1).contains(option));
+        if !known || off_but_wanted {
             faults.push(Status::InvalidOption);
         }
         if options.agents > TOLLGATE_AGENTS_MAX {

@@ -17,6 +17,7 @@ mod control;
 mod limiters;
 mod oracle;
 mod policies;
+mod sight;
 
 use arguments::{Bytes, Raw, fresh};
 use oracle::{Lane, Watched, known_limit};
@@ -196,7 +197,8 @@ impl<'a> World<'a> {
             choice => {
                 let Some(mut watched) = self.take_limiter() else { return self.new_limiter() };
                 match choice {
-                    7 => match self.bytes.below(3) {
+                    7 => match self.bytes.below(4) {
+                        3 => self.look_at_sight(&mut watched),
                         0 => self.look_at_limiter(&mut watched),
                         1 => self.look_at_actions(&mut watched),
                         _ => self.decide_at_large(&mut watched),
