@@ -1025,8 +1025,7 @@ typedef struct tollgate_admission {
    */
   uint64_t full_in_ns;
   /**
-   * How long a token takes to come back. Of a lane that is no bucket, a
-   * number of tollgate's own with its highest bit set.
+   * How long a token takes to come back.
    */
   uint64_t token_ns;
   /**
@@ -2641,6 +2640,41 @@ tollgate_status tollgate_limiter_forget_at(struct tollgate_limiter *limiter,
                                            size_t id_len,
                                            uint64_t now_ns,
                                            bool *known_out);
+
+/**
+ * Takes a slot of a lane whose limit is "held 3" or the like, for a
+ * connection, say, until tollgate_limiter_release gives it back.
+ *
+ * Status: as tollgate_limiter_check, and WRONG_KIND if the lane is another kind
+ * of limit.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_check.
+ */
+tollgate_status tollgate_limiter_acquire(struct tollgate_limiter *limiter,
+                                         const void *id,
+                                         size_t id_len,
+                                         uint32_t lane,
+                                         struct tollgate_verdict *verdict_out);
+
+/**
+ * Gives a slot back, once for each that was taken, and tells how the lane
+ * then stands.
+ *
+ * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, STRUCT_SIZE; WRONG_KIND if the
+ * lane is another kind of limit; NOT_HELD if the agent holds none. With any of
+ * them nothing has changed.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_status.
+ */
+tollgate_status tollgate_limiter_release(struct tollgate_limiter *limiter,
+                                         const void *id,
+                                         size_t id_len,
+                                         uint32_t lane,
+                                         struct tollgate_lane_status *status_out);
 
 /**
  * Whole tokens left in the lane after this request; 0 for NULL, and for an

@@ -800,6 +800,21 @@ public:
         return verdict;
     }
 
+    /* Takes a slot of a lane of the kind "held 3", until release gives it back. */
+    verdict acquire(std::string_view id, std::uint32_t lane)
+    {
+        verdict verdict;
+        detail::require(tollgate_limiter_acquire(handle_.get(), id.data(), id.size(), lane, &verdict.raw_));
+        return verdict;
+    }
+
+    lane_status release(std::string_view id, std::uint32_t lane)
+    {
+        lane_status status;
+        detail::require(tollgate_limiter_release(handle_.get(), id.data(), id.size(), lane, &status.raw_));
+        return status;
+    }
+
     /* Under this plan, if the agent has no assignment of its own. */
     verdict check_as(std::string_view id, std::uint32_t plan, std::uint32_t lane, std::uint64_t cost = 1)
     {

@@ -39,7 +39,7 @@ unsafe impl Tagged for LaneStatus {
 /// # Safety
 ///
 /// As [`tollgate_limiter_status`].
-unsafe fn lane_status(
+pub(super) unsafe fn lane_status(
     limiter: *const Limiter,
     id: *const c_void,
     id_len: usize,

@@ -227,7 +227,7 @@ pub unsafe extern "C" fn tollgate_answer_remaining(answer: *const Answer) -> u64
 ///
 /// As [`tollgate_limiter_check`].
 #[inline(always)]
-unsafe fn check(
+pub(super) unsafe fn check(
     limiter: *const Limiter,
     id: *const c_void,
     id_len: usize,

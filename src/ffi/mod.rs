@@ -15,6 +15,7 @@
 //! | `clock.rs`, `policy_builder.rs`, `policy.rs`, `limiter.rs` | one handle each |
 //! | `check.rs` | verdicts: single checks and batches |
 //! | `agent.rs` | what is known of an agent: status, refund, reset, forget |
+//! | `held.rs` | slots that are held |
 //! | `conduct.rs` | checks that count violations, and what follows from those |
 //! | `control.rs` | what an operator decides: plans, overrides, exemptions, a new policy |
 //! | `assignment.rs` | the same as data: one handle for an agent's, one for a list |
@@ -35,6 +36,7 @@ mod control;
 mod default;
 mod error;
 mod guard;
+mod held;
 mod limiter;
 mod pointers;
 mod policy;
@@ -54,6 +56,7 @@ pub use default::*;
 pub use error::*;
 #[cfg(tollgate_test_hooks)]
 pub use guard::tollgate_test_panic_next;
+pub use held::*;
 pub use limiter::*;
 pub use policy::*;
 pub use policy_builder::*;

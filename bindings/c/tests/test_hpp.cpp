@@ -262,8 +262,16 @@ static void what_happens_is_seen()
     EXPECT(tollgate::shown("<", TOLLGATE_SHOWN_HTML) == "&lt;");
 }
 
+static void a_slot_is_held()
+{
+    tollgate::limiter limiter(tollgate::policy::builder().lane("ws", "held 1").build());
+    EXPECT(limiter.acquire("a", 0) && !limiter.acquire("a", 0));
+    EXPECT_EQ(limiter.release("a", 0).remaining(), 1);
+}
+
 int main()
 {
+    a_slot_is_held();
     what_happens_is_seen();
     plans_and_overrides_are_decided();
     denials_are_violations();

@@ -186,6 +186,8 @@ int main(void)
     EXPECT_PANIC(tollgate_assignments_count(all, &len));
     EXPECT_PANIC(tollgate_assignments_id(all, 0, text, sizeof text, &len));
     EXPECT_PANIC(tollgate_assignments_get(all, 0, &assignment));
+    EXPECT_PANIC(tollgate_limiter_acquire(limiter, "a", 1, HEAVY, &verdict));
+    EXPECT_PANIC(tollgate_limiter_release(limiter, "a", 1, HEAVY, &status));
     EXPECT_PANIC(tollgate_limiter_snapshot(limiter, &snapshot, NULL, 0, &len));
     EXPECT_PANIC(tollgate_limiter_agent(limiter, "a", 1, &view, NULL, 0, &len));
     EXPECT_PANIC(tollgate_limiter_agent_at(limiter, "a", 1, 0, &view, NULL, 0, &len));

@@ -377,6 +377,25 @@ impl World<'_> {
         assert!(!watched.is_exact() || told == expected, "{told:?}, expected {expected:?}");
     }
 
+    /// No lane of the oracle's is a slot to hold.
+    pub(super) fn hold(&mut self, watched: &mut Watched) {
+        let mut faults = vec![Status::WrongKind, Status::UnknownLane];
+        let limiter = self.handle(watched.limiter, &mut faults);
+        let agent = Agent::draw(&mut self.bytes);
+        faults.extend(agent.fault());
+        let lane = u32::from(self.bytes.below(5));
+        let mut raw = Raw::<40>::new(40);
+        let status = if self.bytes.once_in(2) {
+            let place = self.handle((&raw mut raw).cast::<Verdict>(), &mut faults);
+            call!(self, tollgate_limiter_acquire(limiter, agent.id(), agent.len, lane, place))
+        } else {
+            let place = self.handle((&raw mut raw).cast::<LaneStatus>(), &mut faults);
+            call!(self, tollgate_limiter_release(limiter, agent.id(), agent.len, lane, place))
+        };
+        self.judge(status, &faults);
+        assert!(raw.is_untouched());
+    }
+
     /// Reset, of one lane or all, and forget.
     pub(super) fn reset_or_forget(&mut self, watched: &mut Watched) {
         let mut faults = Vec::new();

@@ -203,7 +203,8 @@ impl<'a> World<'a> {
                         1 => self.look_at_actions(&mut watched),
                         _ => self.decide_at_large(&mut watched),
                     },
-                    8 => match self.bytes.below(4) {
+                    8 => match self.bytes.below(5) {
+                        4 => self.hold(&mut watched),
                         0 | 1 => self.reset_or_forget(&mut watched),
                         2 => self.decide(&mut watched),
                         _ => self.judge_conduct(&mut watched),

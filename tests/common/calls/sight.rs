@@ -92,7 +92,7 @@ impl World<'_> {
     /// Holds a status against the faults, or against too small a buffer.
     fn judge_room(&mut self, status: Status, faults: &mut Vec<Status>) -> bool {
         let found = [Status::BufferTooSmall, Status::OutOfRange];
-        if faults.is_empty() && found.contains(&status) {
+        if found.contains(&status) {
             faults.push(status);
         }
         self.judge(status, faults)
