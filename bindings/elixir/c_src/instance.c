@@ -39,6 +39,7 @@ static void drop(ErlNifEnv *env, void *object)
     instance *limiter = object;
     uint64_t bytes = 0;
     tollgate_clock_free(limiter->clock);
+    tollgate_log_throttle_free(limiter->log);
     (void)tollgate_limiter_memory(limiter->limiter, &bytes);
     if (bytes < UNMAP_HERE_BYTES || !free_elsewhere(limiter->limiter)) {
         tollgate_limiter_free(limiter->limiter);
@@ -138,16 +139,16 @@ static bool read_clock(term given, int32_t *source)
     return false;
 }
 
-/* (policy, %{agents, on_full, id_hash, clock, whole_seconds}) -> reference */
+/* (policy, %{agents, on_full, id_hash, clock, whole_seconds, sight}) -> reference */
 NIF(nif_new)
 {
     (void)argc;
     tollgate_limiter_options options = {.struct_size = sizeof options};
-    term agents, on_full, id_hash, clock_name, whole_seconds, raised;
+    term agents, on_full, id_hash, clock_name, whole_seconds, sight, raised;
     int32_t source;
     if (!option(env, argv[1], "agents", &agents) || !option(env, argv[1], "on_full", &on_full)
         || !option(env, argv[1], "id_hash", &id_hash) || !option(env, argv[1], "clock", &clock_name)
-        || !option(env, argv[1], "whole_seconds", &whole_seconds)) {
+        || !option(env, argv[1], "whole_seconds", &whole_seconds) || !option(env, argv[1], "sight", &sight)) {
         return bad_argument(env, "an option is missing in %.200T", argv[1]);
     }
     if (!get_u64(env, agents, &options.agents) || options.agents == 0 || options.agents > TOLLGATE_AGENTS_MAX) {
@@ -165,13 +166,19 @@ NIF(nif_new)
     options.on_full = on_full == atom_deny ? TOLLGATE_ON_FULL_DENY : TOLLGATE_ON_FULL_EVICT;
     options.id_hash = id_hash == atom_siphash13 ? TOLLGATE_ID_HASH_SIPHASH13 : TOLLGATE_ID_HASH_MULTILINEAR;
 
+    options.sight = sight == atom_true ? TOLLGATE_SIGHT_ON : TOLLGATE_SIGHT_OFF;
+
     tollgate_policy *policy = NULL;
     if (!read_policy(env, argv[0], &policy, &raised)) {
         return raised;
     }
     tollgate_clock *clock = NULL;
     tollgate_limiter *made = NULL;
-    tollgate_status status = tollgate_clock_new(source, &clock);
+    tollgate_log_throttle *log = NULL;
+    tollgate_status status = tollgate_log_throttle_new(&log);
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_clock_new(source, &clock);
+    }
     if (status == TOLLGATE_STATUS_OK) {
         options.clock = clock;
         status = tollgate_limiter_new(policy, &options, &made);
@@ -179,12 +186,14 @@ NIF(nif_new)
     tollgate_policy_free(policy);
     if (status != TOLLGATE_STATUS_OK) {
         tollgate_clock_free(clock);
+        tollgate_log_throttle_free(log);
         return failed(env, status, NULL);
     }
     instance *limiter = enif_alloc_resource(instances, sizeof *limiter);
     memset(limiter, 0, sizeof *limiter);
     limiter->limiter = made;
     limiter->clock = clock;
+    limiter->log = log;
     limiter->whole_seconds = whole_seconds == atom_true;
     term reference = enif_make_resource(env, limiter);
     enif_release_resource(limiter);

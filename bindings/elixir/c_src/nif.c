@@ -73,6 +73,11 @@ static ErlNifFunc functions[] = {
     {"assignments", 1, nif_assignments, ERL_NIF_DIRTY_JOB_CPU_BOUND},
     {"set_assignments", 2, nif_set_assignments, ERL_NIF_DIRTY_JOB_CPU_BOUND},
     {"replace_policy", 2, nif_replace_policy, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"snapshot", 1, nif_snapshot, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"top_offenders", 2, nif_top_offenders, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"poll_events", 1, nif_poll_events, ERL_NIF_DIRTY_JOB_CPU_BOUND},
+    {"log_denied", 3, nif_log_denied, 0},
+    {"log_due", 2, nif_log_due, ERL_NIF_DIRTY_JOB_CPU_BOUND},
 #ifdef TOLLGATE_TEST_HOOKS
     {"panic_next", 0, nif_panic_next, 0},
 #endif

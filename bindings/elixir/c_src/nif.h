@@ -25,6 +25,7 @@ typedef ERL_NIF_TERM term;
 typedef struct {
     tollgate_limiter *limiter;
     tollgate_clock *clock;
+    tollgate_log_throttle *log;
     /* Retries in whole seconds, as the hub tells them, or in milliseconds. */
     bool whole_seconds;
     /* Set once, before anybody else sees the instance. */
@@ -43,7 +44,9 @@ typedef struct {
     X(preset) X(toml) X(keep) X(reset) X(evict) X(multilinear) X(siphash13) \
     X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
-    X(other_lanes) X(plan_missing)
+    X(other_lanes) X(plan_missing) \
+    X(sustained_abuse) X(unknown_action) X(saturated) X(policy_replaced) X(assignment_changed) X(assignments_changed) \
+    X(clock_fell_back) X(other) X(not_held)
 
 #define DECLARE_ATOM(name) extern term atom_##name;
 ATOMS(DECLARE_ATOM)
@@ -144,5 +147,10 @@ NIF(nif_assignment);
 NIF(nif_assignments);
 NIF(nif_set_assignments);
 NIF(nif_replace_policy);
+NIF(nif_snapshot);
+NIF(nif_top_offenders);
+NIF(nif_poll_events);
+NIF(nif_log_denied);
+NIF(nif_log_due);
 
 #endif

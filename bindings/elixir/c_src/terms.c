@@ -117,6 +117,8 @@ term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error)
     switch (status) {
     case TOLLGATE_STATUS_FULL:
         return enif_make_tuple2(env, atom_error, atom_full);
+    case TOLLGATE_STATUS_NOT_HELD:
+        return enif_make_tuple2(env, atom_error, atom_not_held);
     case TOLLGATE_STATUS_COST_ABOVE_CAPACITY:
         return enif_make_tuple2(env, atom_error, atom_cost_above_capacity);
     default:

@@ -25,6 +25,10 @@ defmodule Tollgate do
     * `:store` - the path of a DETS file that keeps plans, overrides and exemptions across restarts; none if nothing is
       said. What it holds is in force before the first check;
     * `:always_exempt` - agents that are never limited, whatever `update_whitelist/1` says: `["dashboard"]` for the hub;
+    * `:sight` - `true` to count verdicts by lane and worst offenders, for `snapshot/0` and `top_offenders/1`; costs each
+      check some nanoseconds, and 700 kB;
+    * `:log` - `true` to log denials, few lines of them: the first of an agent, then how many there were in a minute, and a
+      summary every five minutes;
     * `:telemetry`, `:telemetry_prefix` - which events go to `:telemetry`: see `Tollgate.Telemetry`;
     * `:sweep_every_ms`, `:sweep_idle_ms` - agents that were idle for 10 minutes are forgotten every 5 minutes. `nil`
       for either never sweeps, which is fine: an idle agent gives way when its room is needed.
@@ -76,6 +80,31 @@ defmodule Tollgate do
 
   # Longer batches are split: see BATCH_MAX in c_src/nif.h.
   @batch 512
+
+  # In the order of c_src/sight.c.
+  @snapshot [
+    :allowed,
+    :warned,
+    :denied,
+    :exempt,
+    :errors,
+    :full,
+    :violations,
+    :violations_last_hour,
+    :sustained_abuse,
+    :agents,
+    :records,
+    :claims,
+    :idle_evictions,
+    :lossy_evictions,
+    :retries,
+    :agents_assigned,
+    :agents_overridden,
+    :agents_exempt,
+    :unknown_actions,
+    :events_dropped,
+    :clock_fallbacks
+  ]
 
   @doc "Starts an instance under a supervisor; see the options above."
   @spec child_spec(keyword) :: Supervisor.child_spec()
@@ -592,6 +621,46 @@ defmodule Tollgate do
   """
   @spec replace_policy(instance, Tollgate.Policy.t()) :: :ok | {:error, Tollgate.Error.t()}
   def replace_policy(instance \\ Tollgate, policy), do: Instance.control(instance, {:policy, policy})
+
+  @doc """
+  What the instance holds and has done, all at one time, in all and by lane. Counts of verdicts and violations need
+  `sight: true`; without it they are 0 and `counting` is `false`.
+
+      iex> Tollgate.start_link(name: Seen, sight: true)
+      iex> Tollgate.check(Seen, "agent-7", :ws, :light)
+      iex> %{allowed: 1, lanes: %{{:ws, :light} => %{allowed: 1, denied: 0}}} = Tollgate.snapshot(Seen)
+  """
+  @spec snapshot(instance) :: map
+  def snapshot(instance \\ Tollgate) do
+    {reference, _} = Instance.find(instance)
+    {counting, numbers, verdicts} = Native.snapshot(reference)
+    pairs = for {name, _limit} <- Native.lanes(reference), do: Tollgate.Policy.pair(name)
+
+    lanes =
+      for {pair, {allowed, warned, denied, exempt}} <- Enum.zip(pairs, verdicts), into: %{} do
+        {pair, %{allowed: allowed, warned: warned, denied: denied, exempt: exempt}}
+      end
+
+    Map.new([{:counting, counting}, {:lanes, lanes} | Enum.zip(@snapshot, numbers)])
+  end
+
+  @doc """
+  The agents with the most violations in the last hour, the worst first; needs `sight: true`.
+
+  Each has at most `violations`, and at least so many less `error`.
+
+      iex> Tollgate.start_link(name: Offended, sight: true)
+      iex> for _ <- 1..3, do: Tollgate.record_violation(Offended, "agent-7")
+      iex> Tollgate.top_offenders(Offended, 3)
+      %{violations: 3, agents: [%{agent: "agent-7", violations: 3, error: 0}]}
+  """
+  @spec top_offenders(instance, non_neg_integer) :: %{violations: non_neg_integer, agents: [map]}
+  def top_offenders(instance \\ Tollgate, most) do
+    {reference, _} = Instance.find(instance)
+    {total, agents} = Native.top_offenders(reference, most)
+    agents = for {agent, violations, error} <- agents, do: %{agent: agent, violations: violations, error: error}
+    %{violations: total, agents: agents}
+  end
 
   @doc """
   What the instance holds and has seen, and the bytes that it has reserved.

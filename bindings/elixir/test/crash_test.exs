@@ -28,7 +28,7 @@ defmodule Tollgate.CrashTest do
         lane = {:ws, :light}
 
         calls = [
-          fn -> Native.new(Tollgate.Policy.lines(:hub), %{agents: 1, on_full: :deny, id_hash: :multilinear, clock: :os, whole_seconds: true}) end,
+          fn -> Native.new(Tollgate.Policy.lines(:hub), %{agents: 1, on_full: :deny, id_hash: :multilinear, clock: :os, whole_seconds: true, sight: false}) end,
           fn -> Native.lanes(reference) end,
           fn -> Native.plans(reference) end,
           fn -> Native.plan(reference, "default") end,
@@ -96,7 +96,7 @@ defmodule Tollgate.CrashTest do
     seed = #{:rand.uniform(1_000_000)}
     IO.puts("seed \#{seed}")
     :rand.seed(:exsss, {1, 2, seed})
-    options = %{agents: 10, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: true}
+    options = %{agents: 10, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: true, sight: true}
     named = Native.new(Policy.lines(:hub), options)
     :ok = Native.name_lanes(named, for({name, _} <- Native.lanes(named), do: Policy.pair(name)))
     bare = Native.new(Policy.lines(lanes: [{"a", "1/s"}]), %{options | clock: :os})

@@ -12,7 +12,12 @@ defmodule Tollgate.Events do
   |---|---|---|
   | `:sustained_abuse` | once, when an agent's violations become sustained abuse (in the hub 10 within 5 minutes); again only after a while without any | `agent`, `consecutive` |
   | `:violation` | each denial of `Tollgate.admit/3`, each `Tollgate.record_violation/1` | `agent`, `retry_after_ms`, `consecutive`; of a denial also `channel`, `tier` |
+  | `:saturated` | there was no room for a new agent without taking it from one in debt, or none at all; at most once a minute | `lossy_evictions`, `refused` |
+  | `:unknown_action` | an action that the policy does not name was met for the first time | `channel`, `action` |
+  | `:clock_fell_back` | the clock gave the processor's counter up | |
   | `:change` | an operator has changed something | `what`, and `agent` if it concerns one |
+
+  Saturation, unknown actions and the clock are told by an instance that was started with `sight: true`, within a second.
 
   A flood of denials is a flood of `:violation` messages; nobody gets them without asking. What is sent to a process that
   does not read is kept in its mailbox, as ever.
@@ -20,9 +25,9 @@ defmodule Tollgate.Events do
 
   alias Tollgate.Instance
 
-  @topics [:sustained_abuse, :violation, :change]
+  @topics [:sustained_abuse, :violation, :change, :saturated, :unknown_action, :clock_fell_back]
 
-  @type topic :: :sustained_abuse | :violation | :change
+  @type topic :: :sustained_abuse | :violation | :change | :saturated | :unknown_action | :clock_fell_back
 
   @doc "Subscribes the calling process; once, however often it asks. It ends with the process."
   @spec subscribe(Tollgate.instance(), [topic]) :: :ok

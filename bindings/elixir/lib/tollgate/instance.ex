@@ -13,6 +13,8 @@ defmodule Tollgate.Instance do
 
   use GenServer
 
+  require Logger
+
   alias Tollgate.{Error, Events, Native, Policy, Store, Telemetry}
 
   @options [
@@ -25,6 +27,8 @@ defmodule Tollgate.Instance do
     retry_after: nil,
     store: nil,
     always_exempt: nil,
+    sight: false,
+    log: false,
     telemetry: nil,
     telemetry_prefix: [:tollgate],
     sweep_every_ms: 300_000,
@@ -93,6 +97,10 @@ defmodule Tollgate.Instance do
       raise ArgumentError, "#{key} has to be a positive whole number, or nil, got: #{inspect(value)}"
     end
 
+    for key <- [:sight, :log], not is_boolean(options[key]) do
+      raise ArgumentError, "#{key} has to be true or false, got: #{inspect(options[key])}"
+    end
+
     %{
       options
       | retry_after: retry_after(options.retry_after, options.policy),
@@ -142,7 +150,8 @@ defmodule Tollgate.Instance do
       # Only now does anybody find it: what was decided is in force before the first check.
       reporter = Telemetry.reporter(options.telemetry, options.telemetry_prefix)
       :persistent_term.put(options.name, {reference, reporter, options})
-      {:ok, sweep_later(state)}
+      if options.log, do: Events.subscribe(options.name, [:violation])
+      {:ok, state |> sweep_later() |> look_later()}
     else
       {:error, message} -> {:stop, ArgumentError.exception(message)}
     end
@@ -174,7 +183,8 @@ defmodule Tollgate.Instance do
         on_full: options.on_full,
         id_hash: options.id_hash,
         clock: options.clock,
-        whole_seconds: options.retry_after == :whole_seconds
+        whole_seconds: options.retry_after == :whole_seconds,
+        sight: options.sight
       })
 
     :ok = Native.name_lanes(reference, for({name, _limit} <- Native.lanes(reference), do: Policy.pair(name)))
@@ -280,7 +290,41 @@ defmodule Tollgate.Instance do
     {:noreply, sweep_later(state)}
   end
 
+  # What the limiter itself has to tell, to those who subscribe, and lines that are due, to the log.
+  def handle_info(:look, %{reference: reference, options: options} = state) do
+    if options.sight, do: Enum.each(Native.poll_events(reference), &tell(options.name, &1))
+    if options.log, do: Enum.each(Native.log_due(reference, Native.now(reference)), &log/1)
+    {:noreply, look_later(state)}
+  end
+
+  def handle_info({:tollgate, _name, :violation, %{agent: agent}}, %{reference: reference} = state) do
+    Enum.each(Native.log_denied(reference, agent, Native.now(reference)), &log/1)
+    {:noreply, state}
+  end
+
   def handle_info(_, state), do: {:noreply, state}
+
+  # Of abuse and changes the functions that cause them have told already.
+  defp tell(name, {_number, {:saturated, lossy_evictions, refused}}),
+    do: Events.send(name, :saturated, %{lossy_evictions: lossy_evictions, refused: refused})
+
+  defp tell(name, {_number, {:unknown_action, channel, action}}),
+    do: Events.send(name, :unknown_action, %{channel: channel, action: action})
+
+  defp tell(name, {_number, {:clock_fell_back}}), do: Events.send(name, :clock_fell_back, %{})
+  defp tell(_name, _event), do: :ok
+
+  # A line begins with its kind: INFO, THROTTLE or SUMMARY.
+  defp log(line), do: Logger.warning(line)
+
+  @look_every_ms 1_000
+
+  defp look_later(%{options: %{sight: false, log: false}} = state), do: state
+
+  defp look_later(state) do
+    Process.send_after(self(), :look, @look_every_ms)
+    state
+  end
 
   defp sweep_later(%{options: %{sweep_every_ms: every, sweep_idle_ms: idle}} = state) do
     if every && idle, do: Process.send_after(self(), :sweep, every)

@@ -61,6 +61,12 @@ defmodule Tollgate.Native do
   def set_assignments(_reference, _assignments), do: :erlang.nif_error(:not_loaded)
   def replace_policy(_reference, _policy), do: :erlang.nif_error(:not_loaded)
 
+  def snapshot(_reference), do: :erlang.nif_error(:not_loaded)
+  def top_offenders(_reference, _most), do: :erlang.nif_error(:not_loaded)
+  def poll_events(_reference), do: :erlang.nif_error(:not_loaded)
+  def log_denied(_reference, _agent, _now_ns), do: :erlang.nif_error(:not_loaded)
+  def log_due(_reference, _now_ns), do: :erlang.nif_error(:not_loaded)
+
   # Only in the library that the tests build: see test/crash_test.exs.
   def panic_next, do: :erlang.nif_error(:not_loaded)
 end

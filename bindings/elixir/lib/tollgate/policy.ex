@@ -142,10 +142,13 @@ defmodule Tollgate.Policy do
 
   @doc false
   # The numbers of a limit as the limiter writes it: `{capacity, tokens, per_ns}`.
+  # A window or a budget comes back as a whole; told as a bucket of the same rate. What is held comes back by itself never.
   def numbers("deny"), do: {0, 0, 1}
+  def numbers("held " <> slots), do: {String.to_integer(slots), 0, 1}
 
   def numbers(limit) do
-    [_, tokens, count, unit | burst] = Regex.run(~r{^(\d+)/(\d*)([a-z]+)(?: burst (\d+))?$}, limit)
+    pattern = ~r{^(?:window |exact |budget )?(\d+)/(\d*)([a-z]+)(?: burst (\d+)| zone .*)?$}
+    [_, tokens, count, unit | burst] = Regex.run(pattern, limit)
     tokens = String.to_integer(tokens)
     per = if(count == "", do: 1, else: String.to_integer(count)) * Map.fetch!(@units, unit)
     {if(burst == [], do: tokens, else: String.to_integer(hd(burst))), tokens, per}
