@@ -298,6 +298,18 @@ enum tollgate_status
    * The call does not make sense for a lane of this kind.
    */
   TOLLGATE_STATUS_WRONG_KIND = 33,
+  /**
+   * All or none: 1 to 16 parts.
+   */
+  TOLLGATE_STATUS_PARTS = 34,
+  /**
+   * As many reservations are open as the limiter was built for.
+   */
+  TOLLGATE_STATUS_RESERVATIONS_FULL = 35,
+  /**
+   * The reservation was settled, its time has passed, or it never was.
+   */
+  TOLLGATE_STATUS_UNKNOWN_RESERVATION = 36,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -95,6 +95,15 @@ pub const AGENTS_DEFAULT: u64 = 1_000_000;
 /// The most requests in one call of [`check_many`](crate::Limiter::check_many).
 pub const BATCH_MAX: usize = 1 << 20;
 
+/// The most parts of one call of [`check_all`](crate::Limiter::check_all).
+pub const PARTS_MAX: usize = 16;
+
+/// The most reservations that may be open at once; an id numbers them with 24 bits.
+pub const RESERVATIONS_MAX: usize = 1 << 24;
+
+/// How many may be open when nothing is said: 0.9 MB.
+pub const RESERVATIONS_DEFAULT: usize = if cfg!(loom) { 2 } else { 16_384 };
+
 /// The share of records that are held when a limiter has the number of agents
 /// it was built for. At 3/4, with a neighbourhood of 96 records, about one
 /// agent in 10,000 finds no vacant record.

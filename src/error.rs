@@ -51,6 +51,15 @@ pub enum Error {
         /// The lane's number.
         lane: u32,
     },
+    /// `check_all` takes 1 to [`PARTS_MAX`](crate::PARTS_MAX) parts.
+    Parts {
+        /// How many there were.
+        parts: usize,
+    },
+    /// As many reservations are open as the limiter was built for.
+    ReservationsFull,
+    /// The reservation was settled, its time has passed, or it never was.
+    UnknownReservation,
     /// `check_many` was given a different number of requests and answers, or
     /// more than [`BATCH_MAX`](crate::BATCH_MAX) of them.
     BatchSize {
@@ -88,6 +97,16 @@ impl fmt::Display for Error {
             Error::WrongKind { lane } => {
                 write!(f, "lane {lane} is of another kind; the call does not make sense for it")
             }
+            Error::Parts { parts } => write!(f, "{parts} parts; give 1 to {}", crate::PARTS_MAX),
+            Error::ReservationsFull => {
+                write!(
+                    f,
+                    "no more reservations can be open at once; commit or cancel some, or build the limiter for more"
+                )
+            }
+            Error::UnknownReservation => {
+                write!(f, "there is no such reservation: it was settled already, its time has passed, or it never was")
+            }
             Error::BatchSize { requests, answers } => write!(
                 f,
                 "{requests} requests and {answers} places for answers; give as many of one as of the other, at most {}",
@@ -108,6 +127,11 @@ pub enum BuildError {
         /// The number as given.
         agents: u64,
     },
+    /// At most [`RESERVATIONS_MAX`](crate::RESERVATIONS_MAX) reservations may be open at once.
+    Reservations {
+        /// The number as given.
+        reservations: usize,
+    },
     /// The system would not reserve the memory.
     Memory {
         /// How many bytes were asked for.
@@ -121,6 +145,11 @@ impl fmt::Display for BuildError {
             BuildError::Agents { agents } => {
                 write!(f, "a limiter for {agents} agents; allowed are 1 to {AGENTS_MAX}")
             }
+            BuildError::Reservations { reservations } => write!(
+                f,
+                "a limiter for {reservations} open reservations; allowed are up to {}",
+                crate::RESERVATIONS_MAX
+            ),
             BuildError::Memory { bytes } => {
                 write!(f, "the system would not reserve {bytes} bytes; build for fewer agents or lanes")
             }

@@ -85,6 +85,7 @@ mod policy;
 mod prefetch;
 mod process;
 mod record;
+mod reservations;
 mod sight;
 mod slab;
 mod sync;
@@ -95,14 +96,17 @@ pub use assignments::{AssignmentFile, PersistError};
 pub use bounds::{
     ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, ACTIONS_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX,
     CURVE_STEPS_MAX, EVENTS_KEPT, EXACT_MAX, HELD_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OFFENDERS_KEPT,
-    OVERRIDES_MAX, PAGE_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX, ROSTER_MAX, THROTTLED_AGENTS_MAX, TOKENS_PER_SECOND_MAX,
-    WINDOW_MAX, WINDOW_MIN, ZONE_MINUTES_MAX,
+    OVERRIDES_MAX, PAGE_MAX, PARTS_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX, RESERVATIONS_DEFAULT, RESERVATIONS_MAX,
+    ROSTER_MAX, THROTTLED_AGENTS_MAX, TOKENS_PER_SECOND_MAX, WINDOW_MAX, WINDOW_MIN, ZONE_MINUTES_MAX,
 };
 pub use clock::{Clock, ClockSource, ManualClock, ManualWallClock, Tick, WallClock};
 pub use conduct::{Conduct, Violation};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
-pub use limiter::{Acquired, ActionLane, Admission, ControlError, HeldSlot, Limiter, LimiterBuilder, Request, Stats};
+pub use limiter::{
+    Acquired, ActionLane, Admission, AllVerdict, ControlError, HeldSlot, Limiter, LimiterBuilder, Request,
+    ReservationId, Reserved, Settlement, Stats,
+};
 #[cfg(feature = "config")]
 pub use policy::ConfigError;
 pub use policy::{

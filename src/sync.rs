@@ -157,6 +157,10 @@ pub(crate) enum Fault {
     KeptUnchecked,
     /// A denial of a lane of several words does not look at them all again.
     NoLastScan,
+    /// Of several charges, all or none, those before a denial stay.
+    NoRollback,
+    /// An id of a reservation is taken for that of whichever has its slot.
+    StaleId,
     /// A change to a lane of several words is stored over whatever is there.
     PermitByStore,
     /// A check reads its row of limits without Acquire.

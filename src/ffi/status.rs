@@ -86,10 +86,16 @@ pub enum Status {
     NotHeld = 32,
     /// The call does not make sense for a lane of this kind.
     WrongKind = 33,
+    /// All or none: 1 to 16 parts.
+    Parts = 34,
+    /// As many reservations are open as the limiter was built for.
+    ReservationsFull = 35,
+    /// The reservation was settled, its time has passed, or it never was.
+    UnknownReservation = 36,
 }
 
 impl Status {
-    const ALL: [Self; 34] = [
+    const ALL: [Self; 37] = [
         Self::Ok,
         Self::NullPointer,
         Self::StructSize,
@@ -124,6 +130,9 @@ impl Status {
         Self::OutOfRange,
         Self::NotHeld,
         Self::WrongKind,
+        Self::Parts,
+        Self::ReservationsFull,
+        Self::UnknownReservation,
     ];
 
     pub(super) const fn text(self) -> &'static CStr {
@@ -170,6 +179,9 @@ impl Status {
             Self::OutOfRange => c"there is no element of this number",
             Self::NotHeld => c"more slots were released than the agent holds",
             Self::WrongKind => c"the call does not make sense for a lane of this kind",
+            Self::Parts => c"all or none takes 1 to 16 parts",
+            Self::ReservationsFull => c"no more reservations can be open at once; build the limiter for more",
+            Self::UnknownReservation => c"the reservation was settled, its time has passed, or it never was",
         }
     }
 }
@@ -188,6 +200,9 @@ impl From<tollgate::Error> for Status {
             Error::BatchSize { .. } => Self::BatchSize,
             Error::NotHeld { .. } => Self::NotHeld,
             Error::WrongKind { .. } => Self::WrongKind,
+            Error::Parts { .. } => Self::Parts,
+            Error::ReservationsFull => Self::ReservationsFull,
+            Error::UnknownReservation => Self::UnknownReservation,
         }
     }
 }
@@ -197,6 +212,7 @@ impl From<tollgate::BuildError> for Status {
         use tollgate::BuildError;
         match error {
             BuildError::Agents { .. } => Self::AgentsOutOfRange,
+            BuildError::Reservations { .. } => Self::InvalidOption,
             BuildError::Memory { .. } => Self::OutOfMemory,
         }
     }
@@ -242,7 +258,7 @@ mod tests {
         for (number, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, number, "{status:?}");
         }
-        assert_eq!(Status::WrongKind as usize + 1, Status::ALL.len());
+        assert_eq!(Status::UnknownReservation as usize + 1, Status::ALL.len());
     }
 
     #[test]

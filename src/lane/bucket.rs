@@ -248,6 +248,29 @@ pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -
     Outcome { next, answer: Ok(answer) }
 }
 
+/// Takes back a charge of `cost` tokens that was made `elapsed` nanoseconds
+/// ago. Time may have paid back so much of it meanwhile, and that must not
+/// come back twice: others may have spent it.
+pub(crate) fn undo(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64, elapsed: u64) -> Outcome<()> {
+    if limit.is_exempt() || limit.capacity == 0 {
+        return Outcome { next: None, answer: () };
+    }
+    let price = nanos(limit.price(cost)).saturating_sub(elapsed);
+    let full_at = word.time().as_nanos().saturating_sub(price).max(now.as_nanos());
+    let next = put(word, now, limit, Tick::from_nanos(full_at)).next;
+    Outcome { next, answer: () }
+}
+
+/// Takes `cost` tokens, into debt if need be, up to the end of the range.
+pub(crate) fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()> {
+    if limit.is_exempt() || limit.capacity == 0 {
+        return Outcome { next: None, answer: () };
+    }
+    let price = std::time::Duration::from_nanos(nanos(limit.price(cost)));
+    let next = word.at(word.time().max(now).saturating_add(price));
+    Outcome { next: (next != word).then_some(next), answer: () }
+}
+
 /// Fills the bucket.
 pub(crate) fn reset(word: LaneWord, now: Tick, limit: BucketLimit) -> Outcome<Status> {
     put(word, now, limit, now)

@@ -103,6 +103,30 @@ pub(crate) fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: 
     Outcome { next: (after != before).then_some(next), answer: told(era, after, at, limit) }
 }
 
+/// The number of the window that a charge made this word of.
+pub(crate) fn receipt(word: LaneWord) -> u64 {
+    parts(word).index
+}
+
+/// Takes back a charge that was made in the window of this number. Of one that
+/// is over, nothing comes back.
+pub(crate) fn undo(era: Era, word: LaneWord, at: At, window: u64, cost: u64) -> Outcome<()> {
+    let before = parts(word);
+    if before.index != window || before.used == 0 {
+        return Outcome { next: None, answer: () };
+    }
+    let used = before.used.saturating_sub(cost);
+    let next = if used == 0 { emptied(era, word, at) } else { put(word, Seen { used, ..before }) };
+    Outcome { next: Some(next), answer: () }
+}
+
+/// Charges `cost` whatever the limit says, up to what the word can count.
+pub(crate) fn force(era: Era, word: LaneWord, at: At, cost: u64) -> Outcome<()> {
+    let Seen { index, used } = seen(era, word, at);
+    let next = put(word, Seen { index, used: used.saturating_add(cost) });
+    Outcome { next: (next != word).then_some(next), answer: () }
+}
+
 /// The budget as it stands.
 pub(crate) fn status(era: Era, word: LaneWord, at: At, limit: CountLimit) -> Status {
     told(era, seen(era, word, at), at, limit)

@@ -87,6 +87,14 @@ pub(crate) fn refund(words: &[LaneWord], now: Tick, limit: CountLimit) -> Choice
     Choice { cell, outcome: Outcome { next: Some(word.at(now)), answer } }
 }
 
+/// Takes back a charge: the permit that rests until then has rested.
+pub(crate) fn undo(words: &[LaneWord], now: Tick, until: Tick) -> Choice<()> {
+    match words.iter().enumerate().find(|(_, word)| word.time() == until && until > now) {
+        Some((cell, word)) => Choice { cell, outcome: Outcome { next: Some(word.at(now)), answer: () } },
+        None => Choice::of(Outcome { next: None, answer: () }),
+    }
+}
+
 /// Ends the rest of one permit; `None` if none is at rest.
 pub(crate) fn rest_ended(words: &[LaneWord], now: Tick) -> Option<(usize, LaneWord)> {
     words.iter().enumerate().find(|(_, word)| word.time() > now).map(|(cell, word)| (cell, word.at(now)))

@@ -45,6 +45,27 @@ impl Kind {
     }
 }
 
+/// A charge that was made, and may be taken back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Receipt {
+    pub(crate) at: Tick,
+    /// The window that it was made in, or the instant until which a permit rests.
+    pub(crate) place: u64,
+}
+
+impl Kind {
+    /// The receipt of the charge that made this word.
+    pub(crate) fn receipt(self, next: LaneWord, at: Tick) -> Receipt {
+        let place = match self {
+            Kind::Bucket | Kind::Held => 0,
+            Kind::Exact { .. } => next.time().as_nanos(),
+            Kind::Window(frame) => window::receipt(frame, next),
+            Kind::Budget(_) => budget::receipt(next),
+        };
+        Receipt { at, place }
+    }
+}
+
 /// A lane's limit, as its kind reads it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneLimit {
@@ -144,6 +165,33 @@ impl LaneLimit {
             Ok(()) => Ok(self.status(&[next.unwrap_or_default()], at)),
         };
         Choice::of(Outcome { next, answer })
+    }
+
+    /// Takes back a charge, or `cost` of it. What was charged meanwhile stays,
+    /// and nothing comes back twice.
+    pub(crate) fn undo(&self, words: &[LaneWord], at: At, receipt: Receipt, cost: u64) -> Choice<()> {
+        let (word, place) = (first(words), receipt.place);
+        let elapsed = at.now.as_nanos().saturating_sub(receipt.at.as_nanos());
+        Choice::of(match self.kind {
+            Kind::Bucket => bucket::undo(word, at.now, self.limit, cost, elapsed),
+            Kind::Exact { .. } => return exact::undo(words, at.now, Tick::from_nanos(place)),
+            Kind::Window(frame) => window::undo(frame, word, place, cost),
+            Kind::Budget(era) => budget::undo(era, word, at, place, cost),
+            Kind::Held => Outcome { next: held::release(word, cost).next, answer: () },
+        })
+    }
+
+    /// Charges `cost` whatever is left, unless the agent is exempt.
+    pub(crate) fn force(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<()> {
+        let word = first(words);
+        Choice::of(match self.kind {
+            _ if self.is_exempt() => look(()),
+            Kind::Bucket => bucket::force(word, at.now, self.limit, cost),
+            Kind::Window(frame) => window::force(frame, word, at.now, cost),
+            Kind::Budget(era) => budget::force(era, word, at, cost),
+            // Of these nothing is reserved.
+            Kind::Exact { .. } | Kind::Held => look(()),
+        })
     }
 
     /// Fills the lane, or of several words one; says whether there may be more to do.

@@ -209,6 +209,30 @@ pub(crate) fn refund(frame: Frame, word: LaneWord, now: Tick, limit: CountLimit,
     Outcome { next: is_changed.then_some(next), answer: told(frame, Seen { counts, ..seen }, limit) }
 }
 
+/// The number of the window that a charge made this word of.
+pub(crate) fn receipt(frame: Frame, word: LaneWord) -> u64 {
+    frame.counts(word).index
+}
+
+/// Takes back a charge that was made in the window of this number.
+pub(crate) fn undo(frame: Frame, word: LaneWord, window: u64, cost: u64) -> Outcome<()> {
+    let before = frame.counts(word);
+    let after = match before.index.checked_sub(window) {
+        Some(0) => Counts { current: before.current.saturating_sub(cost), ..before },
+        Some(1) => Counts { previous: before.previous.saturating_sub(cost), ..before },
+        _ => before,
+    };
+    Outcome { next: (after != before).then(|| frame.put(word, after)), answer: () }
+}
+
+/// Charges `cost` whatever the limit says, up to what the word can count.
+pub(crate) fn force(frame: Frame, word: LaneWord, now: Tick, cost: u64) -> Outcome<()> {
+    let counts = frame.seen(word, now).counts;
+    let current = counts.current.saturating_add(cost).min(frame.count_max());
+    let next = frame.put(word, Counts { current, ..counts });
+    Outcome { next: (next != word).then_some(next), answer: () }
+}
+
 /// The window as it stands.
 pub(crate) fn status(frame: Frame, word: LaneWord, now: Tick, limit: CountLimit) -> Status {
     told(frame, frame.seen(word, now), limit)

@@ -5,7 +5,7 @@ use crate::bounds::{BATCH_MAX, EXACT_MAX};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::bucket::{self, Charge};
-use crate::lane::kind::Charged;
+use crate::lane::kind::{Charged, Receipt};
 use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, LaneWord, Outcome, Verdict};
 use crate::policy::{LaneId, PlanId};
@@ -38,6 +38,12 @@ pub(super) struct Ask<'a> {
     pub(super) cost: u64,
     /// The plan that stands in for an assignment.
     pub(super) stand_in: Option<PlanId>,
+}
+
+/// The answer to a charge, and a receipt if something was charged.
+pub(super) struct Made {
+    pub(super) answer: Result<Verdict, Error>,
+    pub(super) receipt: Option<Receipt>,
 }
 
 impl Limiter {
@@ -292,11 +298,16 @@ impl Limiter {
     }
 
     /// Charges a record. `None` if it is no longer the agent's.
-    fn charge(&self, found: Found<'_>, ask: Ask<'_>, at: At) -> Option<Result<Verdict, Error>> {
+    fn charge(&self, found: Found<'_>, ask: Ask<'_>, at: At) -> Option<Made> {
         let row = stand_in_row(found.tag.row(), ask.stand_in);
-        let step = |words: &[LaneWord]| self.step(words, row, ask, at);
-        let cells = self.limits.cells(ask.lane.id());
-        found.record.update_lane(found.tag, cells, step, || self.slab.count_retry()).map(Charged::verdict)
+        let (kind, cells) = (self.limits.kinds()[ask.lane.id().index()], self.limits.cells(ask.lane.id()));
+        let step = |words: &[LaneWord]| {
+            let choice = self.step(words, row, ask, at);
+            let receipt = choice.outcome.next.map(|next| kind.receipt(next, at.now));
+            choice.map(|charged| (charged, receipt))
+        };
+        let (charged, receipt) = found.record.update_lane(found.tag, cells, step, || self.slab.count_retry())?;
+        Some(Made { answer: charged.verdict(), receipt })
     }
 
     /// The check of an agent that is not in its favourite place: perhaps it is
@@ -307,17 +318,23 @@ impl Limiter {
     /// one is an eviction or a change of row that was completed meanwhile.
     #[inline(never)]
     fn check_slowly(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Result<Verdict, Error> {
+        self.make(hash, ask, now).answer
+    }
+
+    /// As [`check_slowly`](Self::check_slowly), with a receipt for what was charged.
+    pub(super) fn make(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Made {
+        let unmade = |answer| Made { answer, receipt: None };
         let (at, cells) = (self.at(now), self.limits.cells(ask.lane.id()));
         while let Some(found) = self.slab.find(hash) {
-            if let Some(answer) = self.charge(found, ask, at) {
-                return answer;
+            if let Some(made) = self.charge(found, ask, at) {
+                return made;
             }
         }
         let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
         let words = [LaneWord::default(); EXACT_MAX as usize];
         let fresh = limit.step(&words[..cells.count], at, ask.cost).outcome;
         if fresh.next.is_none() && !limit.is_exempt() {
-            return fresh.answer.verdict(); // Denied even when full: not worth a record.
+            return unmade(fresh.answer.verdict()); // Denied even when full: not worth a record.
         }
         // The answer is made with the question: once the locks are released,
         // the record may have been filled, and the row be another agent's.
@@ -346,23 +363,26 @@ impl Limiter {
                 Ok(claimed) => {
                     self.note_claim(ask.agent, &claimed);
                     // The claim keeps the record the agent's, so the first round ends this.
-                    if let Some(answer) = self.charge(claimed.found, ask, at.with(now.max(claimed.floor))) {
-                        return answer;
+                    if let Some(made) = self.charge(claimed.found, ask, at.with(now.max(claimed.floor))) {
+                        return made;
                     }
                 }
-                Err(Refusal::Full) if limit.is_exempt() => return fresh.answer.verdict(),
+                Err(Refusal::Full) if limit.is_exempt() => return unmade(fresh.answer.verdict()),
                 Err(Refusal::Full) => {
                     self.note_refusal();
-                    return Err(Error::Full);
+                    return unmade(Err(Error::Full));
                 }
-                Err(Refusal::Denied) => return inherited.get().verdict(),
+                Err(Refusal::Denied) => return unmade(inherited.get().verdict()),
             }
         }
     }
 
     /// A record's largest share of debt over its lanes; `None` if one of them
-    /// is kept. The caller holds the lock of its region, which keeps its row.
+    /// is kept, or the agent may have a reservation. The caller holds the lock of its region, which keeps its row.
     fn debt_ratio(&self, tag: TagWord, record: Record<'_>, at: At) -> Option<u64> {
+        if self.reservations.may_have(tag.low_bits()) {
+            return None;
+        }
         let mut loads = self.limits.lanes().zip(self.limits.kinds()).map(|(lane, kind)| {
             record.peek_cells(self.limits.cells(lane.id()), |words| {
                 let is_kept = words.iter().any(|word| kind.is_kept(*word, at));

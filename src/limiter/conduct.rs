@@ -137,12 +137,7 @@ impl Limiter {
                 |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, ask.cost)));
             self.change(hash, ask.stand_in, ask.lane, now, blocked).verdict(nanos_saturating(block))?
         };
-        let violation = if verdict.is_allowed() {
-            None
-        } else {
-            // Without a record it is a first violation that nobody remembers.
-            Some(self.violate(ask.agent, hash, now, &rules).unwrap_or_else(|| Violation::first(&rules)))
-        };
+        let violation = if verdict.is_allowed() { None } else { Some(self.violation_of(ask.agent, hash, now, &rules)) };
         Ok(Admission { verdict, violation })
     }
 
@@ -236,7 +231,13 @@ impl Limiter {
         now.checked_sub(self.limits.conduct().keep()).unwrap_or(Tick::ZERO)
     }
 
-    fn look_at_conduct(&self, hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Conduct {
+    /// Records a violation, and says what follows.
+    pub(super) fn violation_of(&self, agent: &[u8], hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Violation {
+        // Without a record it is a first violation that nobody remembers.
+        self.violate(agent, hash, now, rules).unwrap_or_else(|| Violation::first(rules))
+    }
+
+    pub(super) fn look_at_conduct(&self, hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Conduct {
         let look = |word| Outcome { next: None, answer: conduct::look(word, now, rules) };
         self.update_conduct(hash, look).unwrap_or_default()
     }

@@ -3,6 +3,8 @@
 //! - `action.rs`: which lane pays for an action?
 //! - `check.rs`: may the agent do this?
 //! - `look.rs`: status, refund, reset, forget, sweep
+//! - `all.rs`: several charges, all or none
+//! - `reserve.rs`: charges that are settled later
 //! - `held.rs`: slots that are held until they are given back
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them
@@ -10,23 +12,27 @@
 //! - `sight.rs`: counts, and how agents stand
 
 mod action;
+mod all;
 mod check;
 mod conduct;
 mod control;
 mod held;
 mod look;
 mod registry;
+mod reserve;
 mod sight;
 
 pub use action::ActionLane;
+pub use all::AllVerdict;
 #[cfg(feature = "capi")]
 pub(crate) use check::AHEAD;
 pub use check::Request;
 pub use conduct::Admission;
 pub use control::ControlError;
 pub use held::{Acquired, HeldSlot};
+pub use reserve::{ReservationId, Reserved, Settlement};
 
-use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, ID_BYTES_MAX};
+use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, ID_BYTES_MAX, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
 use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};
 use crate::error::{BuildError, Error};
 use crate::lane::kind::LaneLimit;
@@ -34,6 +40,7 @@ use crate::lane::table::{LaneLimits, LimitTable};
 use crate::policy::unknown::UnknownActions;
 use crate::policy::{Kind, LaneId, PlanId, Policy};
 use crate::record::tag::Row;
+use crate::reservations::Reservations;
 use crate::sight::{Sight, Watch};
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
 use crate::slab::{Geometry, OnFull, Slab};
@@ -70,6 +77,7 @@ pub struct Limiter {
     /// `None` if no lane goes by the calendar.
     dates: Option<DateClock>,
     on_full: OnFull,
+    reservations: Reservations,
     registry: Registry,
     control: ControlLock,
     /// What `control` has put in force, for those who must not wait for it.
@@ -107,6 +115,7 @@ pub struct LimiterBuilder {
     agents: u64,
     clock: Option<Clock>,
     wall_clock: Option<WallClock>,
+    reservations: usize,
     on_full: OnFull,
     hash: IdHash,
     sight: Option<Sight>,
@@ -136,6 +145,13 @@ impl LimiterBuilder {
     /// 1970 UTC by itself.
     pub fn wall_clock(mut self, clock: impl Into<WallClock>) -> Self {
         self.wall_clock = Some(clock.into());
+        self
+    }
+
+    /// How many reservations may be open at once; 16,384 if nothing is said.
+    /// Each takes 56 bytes.
+    pub fn reservations(mut self, reservations: usize) -> Self {
+        self.reservations = reservations;
         self
     }
 
@@ -171,6 +187,9 @@ impl LimiterBuilder {
         if !(1..=AGENTS_MAX).contains(&self.agents) {
             return Err(BuildError::Agents { agents: self.agents });
         }
+        if self.reservations > RESERVATIONS_MAX {
+            return Err(BuildError::Reservations { reservations: self.reservations });
+        }
         crate::process::mark(); // Forks are watched from now on, before there can be one in the midst of something.
         let kinds = self.policy.cell_kinds();
         let geometry = Geometry::for_agents(self.agents, kinds.len());
@@ -197,6 +216,7 @@ impl LimiterBuilder {
             limits,
             clock,
             on_full: self.on_full,
+            reservations: Reservations::new(self.reservations),
             registry: Registry::new(),
             control: ControlLock::new(Arc::clone(&policy)),
             policy: RwLock::new(policy),
@@ -214,6 +234,7 @@ impl Limiter {
             agents: AGENTS_DEFAULT,
             clock: None,
             wall_clock: None,
+            reservations: RESERVATIONS_DEFAULT,
             on_full: OnFull::default(),
             hash: IdHash::default(),
             sight: None,

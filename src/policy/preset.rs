@@ -73,8 +73,9 @@
 //! | `enterprise` | custom: the numbers of `team` until an override or a policy file says others | M58, M59 |
 //! | which path is of which category | the caller's routes decide; the actions above are the endpoints with numbers of their own | M67 |
 //! | agents | `user:<id>`, else `ip:<host>`: the caller says whose request it is | M68 |
-//! | model tokens a day: 10,000, 100,000, 1,000,000, 5,000,000 | **not in it yet**: needs a lane that counts a budget per day | M60 |
-//! | WebSocket connections at once: 1, 3, 10, 50 | **not in it yet**: needs a lane that counts what is held | M61 |
+//! | `llm/tokens` in `free`, `starter`, `pro`, `team` | a budget of 10,000, 100,000, 1,000,000, 5,000,000 a day, UTC | M60 |
+//! | `ws/connections` in `free`, `starter`, `pro`, `team` | 1, 3, 10, 50 held at once | M61 |
+//! | `llm/tokens`, `ws/connections` without a plan | those of `free` | M60, M61 |
 //!
 //! # `adr`: limits by how a client proves who it is
 //!
@@ -90,16 +91,14 @@
 //! | what | number | item |
 //! |---|---|---|
 //! | `http/read` | `100/minute burst 150` | M105 |
-//! | `http/write` | `20/minute burst 1`: **for now**, see below | M105 |
-//! | `http/auth` | `5/5min burst 1`: **for now**, see below | M105 |
+//! | `http/write` | `exact 20/minute` | M105, M106 |
+//! | `http/auth` | `exact 5/5min` | M105, M106 |
 //! | `ws/message` | `10/second burst 20` | M105 |
-//! | warning | never: a bucket of one token would warn at every request | |
-//! | "no burst" for write and auth | **not in it yet**: needs a lane that counts a sliding window | M106 |
+//! | warning | never | |
 //!
 //! "No burst" means that no window holds more than the stated count. A bucket
-//! of 20 could pass 40 in one minute (D11), so until there are windows the
-//! bucket holds one token: the rate is right and no window holds too many, but
-//! requests must come one by one, 3 s and 60 s apart.
+//! of 20 could pass 40 in one minute (D11), so these lanes are exact windows:
+//! an agent is a record of 256 bytes.
 //!
 //! # `standard`: for those who have no numbers yet
 //!
@@ -187,7 +186,14 @@ fn hub() -> PolicyBuilder {
 }
 
 fn platform() -> PolicyBuilder {
-    let plan = |requests, executions| [("http/default", requests), ("http/executions", executions)];
+    let plan = |requests, executions, tokens, connections| {
+        [
+            ("http/default", requests),
+            ("http/executions", executions),
+            ("llm/tokens", tokens),
+            ("ws/connections", connections),
+        ]
+    };
     Policy::builder()
         .lane("http/default", "100/minute burst 200")
         .lane("http/auth", "10/minute burst 20")
@@ -202,11 +208,13 @@ fn platform() -> PolicyBuilder {
         .lane("http/refresh", "30/minute")
         .lane("http/list_agents", "100/minute")
         .lane("http/create_agent", "10/minute")
-        .plan("free", plan("20/minute", "5/minute burst 10"))
-        .plan("starter", plan("100/minute", "20/minute burst 40"))
-        .plan("pro", plan("500/minute", "100/minute burst 200"))
-        .plan("team", plan("2000/minute", "500/minute burst 1000"))
-        .plan("enterprise", plan("2000/minute", "500/minute burst 1000"))
+        .lane("llm/tokens", "budget 10_000/day")
+        .lane("ws/connections", "held 1")
+        .plan("free", plan("20/minute", "5/minute burst 10", "budget 10_000/day", "held 1"))
+        .plan("starter", plan("100/minute", "20/minute burst 40", "budget 100_000/day", "held 3"))
+        .plan("pro", plan("500/minute", "100/minute burst 200", "budget 1_000_000/day", "held 10"))
+        .plan("team", plan("2000/minute", "500/minute burst 1000", "budget 5_000_000/day", "held 50"))
+        .plan("enterprise", plan("2000/minute", "500/minute burst 1000", "budget 5_000_000/day", "held 50"))
         .actions("http", "login", ["post_auth_login"])
         .actions("http", "register", ["post_auth_register"])
         .actions("http", "forgot_password", ["post_auth_forgot_password"])
@@ -229,8 +237,8 @@ fn adr() -> PolicyBuilder {
 fn citizen() -> PolicyBuilder {
     Policy::builder()
         .lane("http/read", "100/minute burst 150")
-        .lane("http/write", "20/minute burst 1")
-        .lane("http/auth", "5/5min burst 1")
+        .lane("http/write", "exact 20/minute")
+        .lane("http/auth", "exact 5/5min")
         .lane("ws/message", "10/second burst 20")
         .warn_below_percent(0)
 }

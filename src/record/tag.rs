@@ -138,6 +138,11 @@ impl TagWord {
         (self.0 >> TAG_SHIFT) as u8
     }
 
+    /// The lowest sixteen bits of the agent's hash.
+    pub(crate) const fn low_bits(self) -> u64 {
+        self.0 >> TAG_SHIFT & 0xffff
+    }
+
     pub(crate) const fn is_closed(self) -> bool {
         self.0 & CLOSED != 0
     }

@@ -182,6 +182,15 @@ impl AgentHash {
     /// What no agent has, to fill a place with.
     pub(crate) const NOBODY: Self = Self(0);
 
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// What a [`TagWord`](crate::record::tag::TagWord) shows of it too.
+    pub(crate) const fn low_bits(self) -> u64 {
+        self.0 & 0xffff
+    }
+
     /// A low byte of 0 is taken by 1, so that no agent looks like a vacant
     /// record: neither its fingerprint, which is that byte, nor its tag.
     #[inline]

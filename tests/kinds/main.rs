@@ -1,8 +1,10 @@
 //! The kinds of lanes other than the token bucket, each against an exact model.
 
+mod all;
 mod budget;
 mod exact;
 mod held;
+mod reserve;
 mod window;
 
 use tollgate::{LaneId, Limiter, ManualClock, OnFull, Policy, Tick, Verdict};

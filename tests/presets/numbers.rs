@@ -158,7 +158,7 @@ fn hub_classifies_every_action_of_the_hub() {
 #[test]
 fn platform_has_the_numbers_of_the_platform() {
     let platform = Policy::preset("platform").unwrap();
-    let with = |requests: &'static str, executions: &'static str| {
+    let with = |requests: &'static str, executions: &'static str, tokens: &'static str, connections: &'static str| {
         [
             ("http/default", requests),
             ("http/auth", "10/minute burst 20"),
@@ -173,15 +173,17 @@ fn platform_has_the_numbers_of_the_platform() {
             ("http/refresh", "30/minute"),
             ("http/list_agents", "100/minute"),
             ("http/create_agent", "10/minute"),
+            ("llm/tokens", tokens),
+            ("ws/connections", connections),
         ]
     };
     assert_eq!(plans(&platform), ["default", "free", "starter", "pro", "team", "enterprise"]);
-    assert_row(&platform, "default", &with("100/minute burst 200", "20/minute burst 40"));
-    assert_row(&platform, "free", &with("20/minute", "5/minute burst 10"));
-    assert_row(&platform, "starter", &with("100/minute", "20/minute burst 40"));
-    assert_row(&platform, "pro", &with("500/minute", "100/minute burst 200"));
-    assert_row(&platform, "team", &with("2000/minute", "500/minute burst 1000"));
-    assert_row(&platform, "enterprise", &with("2000/minute", "500/minute burst 1000"));
+    assert_row(&platform, "default", &with("100/minute burst 200", "20/minute burst 40", "budget 10000/day", "held 1"));
+    assert_row(&platform, "free", &with("20/minute", "5/minute burst 10", "budget 10000/day", "held 1"));
+    assert_row(&platform, "starter", &with("100/minute", "20/minute burst 40", "budget 100000/day", "held 3"));
+    assert_row(&platform, "pro", &with("500/minute", "100/minute burst 200", "budget 1000000/day", "held 10"));
+    assert_row(&platform, "team", &with("2000/minute", "500/minute burst 1000", "budget 5000000/day", "held 50"));
+    assert_row(&platform, "enterprise", &with("2000/minute", "500/minute burst 1000", "budget 5000000/day", "held 50"));
     assert_actions(
         &platform,
         "http",
@@ -223,8 +225,8 @@ fn citizen_has_the_numbers_that_clients_rely_on() {
         "default",
         &[
             ("http/read", "100/minute burst 150"),
-            ("http/write", "20/minute burst 1"),
-            ("http/auth", "5/5min burst 1"),
+            ("http/write", "exact 20/minute"),
+            ("http/auth", "exact 5/5min"),
             ("ws/message", "10/second burst 20"),
         ],
     );

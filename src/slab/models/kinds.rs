@@ -143,3 +143,41 @@ model! {
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2);
     }
 }
+
+/// One of A and one of B, all or none.
+fn both(model: &Model, first: &'static str, second: &'static str) -> bool {
+    let part = |agent: &'static str| crate::Request { agent: agent.as_bytes(), lane: FIRST, cost: 1 };
+    model.0.check_all_at(&[part(first), part(second)], Tick::ZERO).unwrap().is_allowed()
+}
+
+model! {
+    /// Two callers want one of A and one of B each, of which B has only one:
+    /// at most one gets both, and in the end exactly what it got is charged.
+    all_or_none, Some(2), breaks with [NoRollback], || {
+        let policy = Policy::builder().lane("lane-0", "2/ms").build().unwrap();
+        let model = Model::at(2, policy, OnFull::Deny, 10 * WINDOW);
+        assert!(model.allows(B, FIRST, Tick::ZERO) && model.allows(A, FIRST, Tick::ZERO));
+        model.0.reset_at(A, Tick::ZERO).unwrap();
+        let rival = model.spawn(|model| both(model, B, A));
+        let mine = both(&model, A, B);
+        let admitted = u64::from(mine) + u64::from(rival.join().unwrap());
+        assert!(admitted <= 1);
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2 - admitted);
+        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), 1 - admitted);
+    }
+}
+
+model! {
+    /// One reservation is committed by two callers: one of them settles it.
+    reservation_is_settled_once, Some(3), breaks with [StaleId], || {
+        let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
+        let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
+        assert!(model.0.check_at(A, FIRST, 4, Tick::ZERO).unwrap().is_allowed());
+        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        let id = reserved.id().unwrap();
+        let rival = model.spawn(move |model| model.0.commit_at(id, 1, Tick::ZERO).is_ok());
+        let mine = model.0.commit_at(id, 1, Tick::ZERO).is_ok();
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 9 - 4 - 1);
+    }
+}

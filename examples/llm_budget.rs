@@ -1,0 +1,53 @@
+//! A daily budget of LLM tokens: reserve, stream, commit.
+//!
+//! ```sh
+//! cargo run --example llm_budget
+//! ```
+
+use std::error::Error;
+use std::time::Duration;
+use tollgate::{Limiter, Policy, Request};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let policy = Policy::builder()
+        .lane("http/requests", "10/second burst 20")
+        .lane("llm/tokens", "budget 10_000/day")
+        .plan("team", [("llm/tokens", "budget 50_000/day")])
+        .build()?;
+    let limiter = Limiter::builder(policy).agents(100_000).build()?;
+    let requests = limiter.lane("http/requests").ok_or("the policy has no such lane")?;
+    let tokens = limiter.lane("llm/tokens").ok_or("the policy has no such lane")?;
+    limiter.assign("team:7", limiter.plan("team").ok_or("the policy has no such plan")?)?;
+
+    // The request itself, and what its prompt takes of the user's and of the team's budget: all or none.
+    let part = |agent: &'static str, lane, cost| Request { agent: agent.as_bytes(), lane, cost };
+    let prompt = 1_200;
+    let parts = [part("user:42", requests, 1), part("user:42", tokens, prompt), part("team:7", tokens, prompt)];
+    let answer = limiter.admit_all(&parts)?;
+    println!("prompt: {}", if answer.is_allowed() { "paid for" } else { "refused" });
+
+    // Nobody knows yet how long the answer will be: reserve what it may be at most.
+    let reserved = limiter.reserve("user:42", tokens, 4_000, Duration::from_secs(120))?;
+    let Some(id) = reserved.id() else {
+        println!("refused; the budget is full again in {:?}", reserved.verdict().full_in());
+        return Ok(());
+    };
+    println!("reserved 4000, {} left", limiter.status("user:42", tokens)?.remaining());
+
+    // While it streams, tell what has been used: should the client go away now,
+    // that stays charged, and what is reserved as well once its time has passed.
+    for chunk in [300, 450, 120] {
+        let settled = limiter.commit_part(id, chunk)?;
+        limiter.extend(id, Duration::from_secs(120))?;
+        println!("streamed {chunk}, {} still reserved", settled.left);
+    }
+
+    // The end: what was not needed comes back.
+    let settled = limiter.commit(id, 30)?;
+    println!("{} came back, {} left", settled.unused, limiter.status("user:42", tokens)?.remaining());
+    assert_eq!(limiter.status("user:42", tokens)?.remaining(), 10_000 - prompt - 900);
+
+    // An id works once.
+    assert!(limiter.commit(id, 30).is_err());
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! Several charges, all or none.
+//!
+//! The parts are charged one after the other, in an order that is the same for
+//! every caller. The first that is denied ends that, and what was charged is
+//! taken back, each charge by its receipt: a count is taken off the window that
+//! it was made in, a slot is released, a permit has rested. Of a bucket what
+//! time may have paid back since the charge is not given back again, since
+//! somebody else may have spent it. So at no moment is more charged than
+//! admitted sets and those in flight come to, and in the end exactly what the
+//! admitted ones do; while the clock goes on, a rollback leaves on a bucket at
+//! most the time that the call took.
+//!
+//! A caller that is alone meets only its own charges, and is denied only if a
+//! part is. Of callers that cross, each may meet what the other is about to
+//! take back: both may be denied once.
+
+use super::Limiter;
+use super::check::{Ask, Made};
+use crate::bounds::PARTS_MAX;
+use crate::clock::{Tick, nanos_saturating};
+use crate::error::Error;
+use crate::lane::kind::{LaneLimit, Receipt, look};
+use crate::lane::table::LaneLimits;
+use crate::lane::{Choice, LaneWord, Verdict};
+use crate::limiter::Request;
+use crate::slab::hash::AgentHash;
+use std::time::Duration;
+
+/// The answer to several charges at once: all were made, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it says whether the request may go on"]
+pub struct AllVerdict {
+    verdicts: [Verdict; PARTS_MAX],
+    parts: usize,
+    /// The longest wait that conduct asks for.
+    conduct_wait: Duration,
+}
+
+impl AllVerdict {
+    /// Whether all parts were charged.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.verdicts().iter().all(Verdict::is_allowed)
+    }
+
+    /// The verdict on each part, in the order in which they were given. If any
+    /// is a denial, nothing was charged, and the others say what would have been.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts[..self.parts]
+    }
+
+    /// The parts that stand in the way, by their place; none if it was allowed.
+    pub fn blocking(&self) -> impl Iterator<Item = usize> + '_ {
+        self.verdicts().iter().enumerate().filter(|(_, verdict)| !verdict.is_allowed()).map(|(part, _)| part)
+    }
+
+    /// The longest wait of the parts that stand in the way. `None` if it was
+    /// allowed, or no wait helps.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let mut waits = self.blocking().map(|part| self.verdicts[part].retry_after());
+        let first = waits.next()??;
+        waits.try_fold(first.max(self.conduct_wait), |longest, wait| Some(longest.max(wait?)))
+    }
+}
+
+/// A part, found.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    hash: AgentHash,
+    ask: Ask<'a>,
+    /// Its place among the parts.
+    place: usize,
+}
+
+/// The parts in the order in which they are charged.
+struct Found<'a> {
+    parts: [Part<'a>; PARTS_MAX],
+    count: usize,
+}
+
+impl<'a> std::ops::Deref for Found<'a> {
+    type Target = [Part<'a>];
+
+    fn deref(&self) -> &[Part<'a>] {
+        &self.parts[..self.count]
+    }
+}
+
+impl Limiter {
+    /// May all of this be done now? Charges every part or none: one request
+    /// against several lanes of an agent, or of several agents.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parts`] if there are none, or more than [`PARTS_MAX`]; those of
+    /// [`check_at`](Limiter::check_at) if a part cannot be answered. Then
+    /// nothing was charged.
+    ///
+    /// ```
+    /// use tollgate::{Limit, Limiter, Policy, Request};
+    ///
+    /// let policy = Policy::builder().lane("requests", "10/min").lane("tokens", "budget 100/day").build()?;
+    /// let limiter = Limiter::builder(policy).agents(1_000).build()?;
+    /// let [requests, tokens] = ["requests", "tokens"].map(|name| limiter.lane(name).expect("named above"));
+    /// let parts = |cost| {
+    ///     [
+    ///         Request { agent: b"user:42", lane: requests, cost: 1 },
+    ///         Request { agent: b"user:42", lane: tokens, cost },
+    ///         Request { agent: b"team:7", lane: tokens, cost },
+    ///     ]
+    /// };
+    /// assert!(limiter.check_all(&parts(80))?.is_allowed());
+    /// let denied = limiter.check_all(&parts(30))?;
+    /// assert_eq!(denied.blocking().collect::<Vec<_>>(), [1, 2]);
+    /// assert_eq!(limiter.status("user:42", requests)?.remaining(), 9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_all(&self, parts: &[Request<'_>]) -> Result<AllVerdict, Error> {
+        self.check_all_with(parts, None)
+    }
+
+    /// As [`check_all`](Limiter::check_all), at `now`, as if no time passed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_all`](Limiter::check_all).
+    pub fn check_all_at(&self, parts: &[Request<'_>], now: Tick) -> Result<AllVerdict, Error> {
+        self.check_all_with(parts, Some(now))
+    }
+
+    /// As [`check_all`](Limiter::check_all), and a denial is recorded as a
+    /// violation of each agent that stands in the way; see
+    /// [`admit`](Limiter::admit).
+    ///
+    /// # Errors
+    ///
+    /// As [`check_all`](Limiter::check_all).
+    pub fn admit_all(&self, parts: &[Request<'_>]) -> Result<AllVerdict, Error> {
+        self.admit_all_with(parts, None)
+    }
+
+    /// As [`admit_all`](Limiter::admit_all), at `now`, as if no time passed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_all`](Limiter::check_all).
+    pub fn admit_all_at(&self, parts: &[Request<'_>], now: Tick) -> Result<AllVerdict, Error> {
+        self.admit_all_with(parts, Some(now))
+    }
+
+    fn admit_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
+        let rules = self.limits.conduct();
+        let start = now.unwrap_or_else(|| self.clock.now());
+        let found = self.find_parts(parts)?;
+        let blocked = if rules.enforces_wait() { self.blocked_by_conduct(&found, start)? } else { None };
+        let mut verdict = match blocked {
+            Some(blocked) => blocked,
+            None => self.check_all_with(parts, now)?,
+        };
+        let mut last = AgentHash::NOBODY;
+        for part in found.iter() {
+            // An agent's parts stand together.
+            if !verdict.verdicts[part.place].is_allowed() && part.hash != last {
+                last = part.hash;
+                let wait = self.violation_of(part.ask.agent, part.hash, start, &rules).wait();
+                verdict.conduct_wait = verdict.conduct_wait.max(wait);
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// The answer if an agent has to wait, whatever its lanes hold.
+    fn blocked_by_conduct(&self, parts: &[Part<'_>], now: Tick) -> Result<Option<AllVerdict>, Error> {
+        let rules = self.limits.conduct();
+        let mut verdict = AllVerdict::new(parts.len());
+        for part in parts {
+            let block = self.look_at_conduct(part.hash, now, &rules).wait();
+            verdict.verdicts[part.place] = match block.is_zero() {
+                true => self.look_at(part, now)?,
+                false => {
+                    let Ask { lane, cost, .. } = part.ask;
+                    let blocked =
+                        |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, cost)));
+                    self.change(part.hash, None, lane, now, blocked).verdict(nanos_saturating(block))?
+                }
+            };
+        }
+        // If no agent has to wait, or only those that are exempt, lanes decide.
+        let is_blocked = |part: &Part<'_>| !self.look_at_conduct(part.hash, now, &rules).wait().is_zero();
+        let in_the_way = parts.iter().any(|part| !verdict.verdicts[part.place].is_allowed() && is_blocked(part));
+        Ok(in_the_way.then_some(verdict))
+    }
+
+    fn find_parts<'a>(&'a self, parts: &[Request<'a>]) -> Result<Found<'a>, Error> {
+        let refused = Error::Parts { parts: parts.len() };
+        let find = |place: usize| {
+            let Request { agent, lane, cost } = *parts.get(place).ok_or(refused)?;
+            let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in: None };
+            Ok(Part { hash: self.hash(agent)?, ask, place })
+        };
+        let mut found = Found { parts: [find(0)?; PARTS_MAX], count: parts.len() };
+        for (place, part) in found.parts.get_mut(..parts.len()).ok_or(refused)?.iter_mut().enumerate() {
+            *part = find(place)?;
+        }
+        // The same order for everybody, so that callers meet at the first part
+        // they share, and not each with what the other still needs.
+        found.parts[..parts.len()].sort_unstable_by_key(|part| (part.hash, part.ask.lane.id(), part.place));
+        Ok(found)
+    }
+
+    fn check_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
+        let found = self.find_parts(parts)?;
+        let start = now.unwrap_or_else(|| self.clock.now());
+        let mut verdict = AllVerdict::new(found.len());
+        let mut receipts = [None; PARTS_MAX];
+        for (index, part) in found.iter().enumerate() {
+            let Made { answer, receipt } = self.make(part.hash, part.ask, start);
+            receipts[index] = receipt;
+            let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
+            if is_in_the_way && !crate::sync::broken(crate::sync::Fault::NoRollback) {
+                self.take_back(&found[..index], &receipts, now);
+            }
+            verdict.verdicts[part.place] = answer?;
+            if is_in_the_way {
+                for rest in &found[index + 1..] {
+                    verdict.verdicts[rest.place] = self.look_at(rest, start)?;
+                }
+                break;
+            }
+        }
+        for part in found.iter() {
+            let told = verdict.verdicts[part.place];
+            if verdict.is_allowed() || !told.is_allowed() {
+                self.note_answer(part.ask.agent, part.ask.lane.id(), &Ok(told));
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn take_back(&self, parts: &[Part<'_>], receipts: &[Option<Receipt>], now: Option<Tick>) {
+        for (part, receipt) in parts.iter().zip(receipts) {
+            if let Some(receipt) = receipt {
+                let now = now.unwrap_or_else(|| self.clock.now());
+                self.undo(part.hash, part.ask.lane, now, *receipt, part.ask.cost);
+            }
+        }
+    }
+
+    /// Takes back a charge, or `cost` of it.
+    pub(super) fn undo(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick, receipt: Receipt, cost: u64) {
+        // A claim may have charged as of a later instant than the caller's.
+        self.change(hash, None, lane, now.max(receipt.at), |limit, words, at| limit.undo(words, at, receipt, cost));
+    }
+
+    /// What a part would come to.
+    fn look_at(&self, part: &Part<'_>, now: Tick) -> Result<Verdict, Error> {
+        let Ask { lane, cost, .. } = part.ask;
+        let would =
+            |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.step(words, at, cost).outcome.answer));
+        self.change(part.hash, None, lane, now, would).verdict()
+    }
+}
+
+impl AllVerdict {
+    fn new(parts: usize) -> Self {
+        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts, conduct_wait: Duration::ZERO }
+    }
+}

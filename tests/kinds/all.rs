@@ -1,0 +1,174 @@
+//! Several charges, all or none.
+
+use super::*;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tollgate::{Decision, Error, PARTS_MAX, Request};
+
+/// Lanes of every kind.
+const LIMITS: [&str; 5] = ["20/min", "window 20/min", "exact 20/min", "budget 20/day", "held 20"];
+
+fn every_kind() -> (Limiter, ManualClock) {
+    let policy = LIMITS.iter().fold(Policy::builder(), |policy, limit| policy.lane(limit.replace(' ', "-"), *limit));
+    let (clock, policy) = (ManualClock::new(), policy.build().expect("limits of the allowed range"));
+    (Limiter::builder(policy).agents(100).clock(clock.clone()).build().expect("a small slab"), clock)
+}
+
+fn part(agent: &'static str, lane: u32, cost: u64) -> Request<'static> {
+    Request { agent: agent.as_bytes(), lane: LaneId::new(lane), cost }
+}
+
+fn left(limiter: &Limiter, agent: &str) -> [u64; 5] {
+    [0, 1, 2, 3, 4].map(|lane| limiter.status(agent, LaneId::new(lane)).expect("a lane").remaining())
+}
+
+#[test]
+fn every_part_is_charged_or_none() {
+    let (limiter, _) = every_kind();
+    let parts = |lanes: [u64; 4]| {
+        let [bucket, window, budget, held] = lanes;
+        let agent = [part("agent", 0, bucket), part("agent", 1, window), part("agent", 2, 1)];
+        let others = [part("team", 3, budget), part("organisation", 4, held)];
+        [agent[0], agent[1], agent[2], others[0], others[1]]
+    };
+    let allowed = limiter.check_all(&parts([5, 6, 7, 8])).unwrap();
+    assert!(allowed.is_allowed() && allowed.blocking().next().is_none());
+    assert_eq!(allowed.retry_after(), None);
+    assert_eq!(allowed.verdicts().iter().map(Verdict::remaining).collect::<Vec<_>>(), [15, 14, 19, 13, 12]);
+    let before = ["agent", "team", "organisation"].map(|agent| left(&limiter, agent));
+    // Each of them in turn is in the way, and then two at once.
+    for (lanes, blocking) in [
+        ([16, 1, 1, 1], vec![0]),
+        ([1, 15, 1, 1], vec![1]),
+        ([1, 1, 14, 1], vec![3]),
+        ([1, 1, 1, 13], vec![4]),
+        ([16, 1, 14, 1], vec![0, 3]),
+    ] {
+        let denied = limiter.check_all(&parts(lanes)).unwrap();
+        assert!(!denied.is_allowed());
+        assert_eq!(denied.blocking().collect::<Vec<_>>(), blocking);
+        let waits = blocking.iter().map(|part| denied.verdicts()[*part].retry_after());
+        assert_eq!(denied.retry_after(), waits.collect::<Option<Vec<_>>>().and_then(|waits| waits.into_iter().max()));
+        assert_eq!(["agent", "team", "organisation"].map(|agent| left(&limiter, agent)), before, "{lanes:?}");
+    }
+    assert_eq!(limiter.check_all(&parts([16, 1, 14, 1])).unwrap().retry_after(), Some(Duration::from_secs(86_400)));
+}
+
+#[test]
+fn what_cannot_be_answered_charges_nothing() {
+    let (limiter, _) = every_kind();
+    assert_eq!(limiter.check_all(&[]), Err(Error::Parts { parts: 0 }));
+    assert_eq!(limiter.check_all(&[part("a", 0, 1); PARTS_MAX + 1]), Err(Error::Parts { parts: 17 }));
+    let error = |bad| limiter.check_all(&[part("a", 0, 1), part("b", 3, 1), bad, part("z", 1, 1)]).unwrap_err();
+    assert_eq!(error(part("c", 0, 21)), Error::CostAboveCapacity { cost: 21, capacity: 20 });
+    assert_eq!(error(part("c", 0, 0)), Error::ZeroCost);
+    assert_eq!(error(part("", 0, 1)), Error::EmptyId);
+    assert_eq!(error(part("c", 5, 1)), Error::UnknownLane { lane: 5, lanes: 5 });
+    for agent in ["a", "b", "c", "z"] {
+        assert_eq!(left(&limiter, agent), [20; 5], "{agent}");
+    }
+    assert!(limiter.check_all(&[part("a", 0, 1); PARTS_MAX]).unwrap().is_allowed());
+    assert_eq!(left(&limiter, "a"), [4, 20, 20, 20, 20]);
+    assert!(!limiter.check_all(&[part("a", 0, 3); 2]).unwrap().is_allowed());
+    assert_eq!(left(&limiter, "a"), [4, 20, 20, 20, 20]);
+}
+
+#[test]
+fn a_denial_is_a_violation_of_those_in_the_way() {
+    let (limiter, _) = every_kind();
+    limiter.exempt("dashboard").unwrap();
+    let parts = [part("a", 0, 1), part("b", 4, 20), part("b", 3, 20), part("dashboard", 0, 1)];
+    let first = limiter.admit_all(&parts).unwrap();
+    assert!(first.is_allowed());
+    assert_eq!(first.verdicts()[3].decision(), Decision::Exempt);
+    assert!(!limiter.admit_all(&parts).unwrap().is_allowed());
+    assert_eq!((limiter.rate_limited("a"), limiter.rate_limited("b")), (Ok(false), Ok(true)));
+    assert_eq!(limiter.violations("b").unwrap().consecutive(), 1, "once for both lanes");
+    assert_eq!(left(&limiter, "a")[0], 19);
+}
+
+proptest! {
+    /// A lone caller is denied exactly if a part is, and what is charged in
+    /// the end is what the admitted sets come to; whatever the order.
+    #[test]
+    fn a_lone_caller_is_never_denied_for_nothing(
+        calls in prop::collection::vec((prop::collection::vec((0..3_usize, 0..5_u32, 1..=8_u64), 1..=PARTS_MAX), 0..3_u64), 1..20),
+    ) {
+        const AGENTS: [&str; 3] = ["agent", "team", "organisation"];
+        let (limiter, _) = every_kind();
+        let mut used = [[0_u64; 5]; 3];
+        for (parts, _) in calls {
+            let cost = |lane: u32, cost| if lane == 2 { 1 } else { cost };
+            let requests: Vec<_> = parts.iter().map(|(agent, lane, amount)| part(AGENTS[*agent], *lane, cost(*lane, *amount))).collect();
+            let mut after = used;
+            for (agent, lane, amount) in &parts {
+                after[*agent][*lane as usize] += cost(*lane, *amount);
+            }
+            let fits = after.iter().flatten().all(|used| *used <= 20);
+            let verdict = limiter.check_all(&requests).unwrap();
+            prop_assert_eq!(verdict.is_allowed(), fits);
+            if fits {
+                used = after;
+            }
+            for (agent, used) in AGENTS.iter().zip(used) {
+                prop_assert_eq!(left(&limiter, agent), used.map(|used| 20 - used));
+            }
+        }
+    }
+}
+
+/// Callers that cross on all kinds of lanes: no part is over-admitted at any
+/// time, and when all is quiet exactly what was admitted is charged.
+#[test]
+fn crossing_callers_leave_exactly_what_was_admitted() {
+    let policy = Policy::builder().lane("a", "4000/day").lane("b", "window 4000/day").lane("c", "budget 4000/day");
+    let policy = policy.lane("d", "held 4000").build().unwrap();
+    let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build().unwrap();
+    let admitted: [[AtomicU64; 4]; 2] = Default::default();
+    let denied = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (limiter, admitted, denied) = (&limiter, &admitted, &denied);
+            scope.spawn(move || {
+                for call in 0..1_500 {
+                    let mix = (thread * 7_919 + call * 104_729) % 1_000;
+                    let lanes = [mix % 4, (mix / 4) % 4, (mix / 16) % 4].map(|lane| lane as u32);
+                    let cost = 1 + mix % 3;
+                    let agents = if mix % 2 == 0 { ["x", "y", "x"] } else { ["y", "x", "y"] };
+                    let parts = [0, 1, 2].map(|index| part(agents[index], lanes[index], cost));
+                    if limiter.check_all(&parts).unwrap().is_allowed() {
+                        for (agent, lane) in agents.iter().zip(lanes) {
+                            admitted[usize::from(*agent == "y")][lane as usize].fetch_add(cost, Ordering::Relaxed);
+                        }
+                    } else {
+                        denied.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert!(denied.into_inner() > 0, "the lanes were never full");
+    for (agent, lanes) in ["x", "y"].iter().zip(&admitted) {
+        for (lane, used) in (0..).zip(lanes) {
+            let used = used.load(Ordering::Relaxed);
+            let left = limiter.status(agent, LaneId::new(lane)).unwrap().remaining();
+            assert_eq!(left + used, 4_000, "{agent}, lane {lane}");
+        }
+    }
+}
+
+/// A rollback does not give back what time has: a stall between charge and
+/// rollback would otherwise wipe out what others charged meanwhile.
+#[test]
+fn a_rollback_does_not_lift_above_full() {
+    let (limiter, clock) = every_kind();
+    assert!(limiter.check_cost("b", LaneId::new(4), 20).unwrap().is_allowed());
+    for _ in 0..10 {
+        assert!(!limiter.check_all(&[part("a", 0, 20), part("b", 4, 1)]).unwrap().is_allowed());
+        assert_eq!(left(&limiter, "a")[0], 20);
+        clock.advance(Duration::from_secs(1));
+    }
+    assert!(limiter.check_cost("a", LaneId::new(0), 20).unwrap().is_allowed());
+    assert!(!limiter.check("a", LaneId::new(0)).unwrap().is_allowed());
+}

@@ -1,0 +1,194 @@
+//! Reservations.
+
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tollgate::{Error, ReservationId, Settlement};
+
+const TTL: Duration = Duration::from_secs(60);
+const ONE_DAY: Duration = Duration::from_secs(86_400);
+
+fn left(limiter: &Limiter) -> u64 {
+    limiter.status(AGENT, LANE).expect("a lane").remaining()
+}
+
+fn reserve(limiter: &Limiter, estimate: u64) -> ReservationId {
+    limiter.reserve(AGENT, LANE, estimate, TTL).expect("room for it").id().expect("within the limit")
+}
+
+#[test]
+fn what_is_not_used_comes_back_and_an_id_works_once() {
+    for limit in ["budget 1000/day", "window 1000/day", "1000/day"] {
+        let (limiter, _) = limiter(limit);
+        let id = reserve(&limiter, 400);
+        assert_eq!(left(&limiter), 600, "{limit}");
+        assert_eq!(limiter.commit(id, 150), Ok(Settlement { unused: 250, overspent: 0, left: 0 }));
+        assert_eq!(left(&limiter), 850, "{limit}");
+        let made_up = [id, ReservationId::from_number(id.number() + (1 << 24)), ReservationId::from_number(u64::MAX)];
+        for id in made_up {
+            assert_eq!(limiter.commit(id, 1), Err(Error::UnknownReservation));
+            assert_eq!(limiter.commit_part(id, 1), Err(Error::UnknownReservation));
+            assert_eq!(limiter.cancel(id), Err(Error::UnknownReservation));
+            assert_eq!(limiter.extend(id, TTL), Err(Error::UnknownReservation));
+        }
+        assert_eq!(left(&limiter), 850, "{limit}");
+        let id = reserve(&limiter, 850);
+        assert!(limiter.reserve(AGENT, LANE, 1, TTL).unwrap().id().is_none());
+        assert_eq!(limiter.cancel(id), Ok(Settlement { unused: 850, overspent: 0, left: 0 }));
+        assert_eq!(left(&limiter), 850, "{limit}");
+    }
+}
+
+#[test]
+fn a_stream_commits_in_pieces() {
+    let (limiter, clock) = limiter("budget 1000/day");
+    let id = reserve(&limiter, 300);
+    assert_eq!(limiter.commit_part(id, 100), Ok(Settlement { unused: 0, overspent: 0, left: 200 }));
+    clock.advance(Duration::from_secs(50));
+    limiter.extend(id, TTL).unwrap();
+    clock.advance(Duration::from_secs(50));
+    assert_eq!(limiter.commit_part(id, 150), Ok(Settlement { unused: 0, overspent: 0, left: 50 }));
+    assert_eq!(left(&limiter), 700);
+    assert_eq!(limiter.commit_part(id, 80), Ok(Settlement { unused: 0, overspent: 30, left: 0 }));
+    assert_eq!(left(&limiter), 670);
+    assert_eq!(limiter.commit(id, 5), Ok(Settlement { unused: 0, overspent: 5, left: 0 }));
+    assert_eq!(left(&limiter), 665);
+}
+
+#[test]
+fn after_its_time_the_estimate_stays_charged() {
+    let (limiter, clock) = limiter("budget 1000/day");
+    let id = reserve(&limiter, 300);
+    clock.advance(TTL - Duration::from_nanos(1));
+    assert_eq!(limiter.commit_part(id, 100).unwrap().left, 200);
+    clock.advance(Duration::from_nanos(1));
+    for used in [0, 50, 1_000] {
+        assert_eq!(limiter.commit(id, used), Err(Error::UnknownReservation));
+    }
+    assert_eq!(left(&limiter), 700);
+}
+
+#[test]
+fn overspending_goes_into_debt_and_says_so() {
+    for (limit, after) in [("budget 1000/day", ONE_DAY), ("window 1000/day", 3 * ONE_DAY), ("1000/day", 3 * ONE_DAY)] {
+        let (limiter, clock) = limiter(limit);
+        let id = reserve(&limiter, 900);
+        assert_eq!(limiter.commit(id, 2_500), Ok(Settlement { unused: 0, overspent: 1_600, left: 0 }));
+        assert_eq!(left(&limiter), 0, "{limit}");
+        assert!(!limiter.check(AGENT, LANE).unwrap().is_allowed(), "{limit}");
+        clock.advance(after);
+        assert_eq!(left(&limiter), 1_000, "{limit}");
+    }
+    // A bucket pays its debt back before anything passes.
+    let (limiter, clock) = limiter("1000/day");
+    limiter.commit(reserve(&limiter, 1_000), 2_000).unwrap();
+    assert_eq!(limiter.check(AGENT, LANE).unwrap().retry_after(), Some(ONE_DAY + ONE_DAY / 1_000));
+    clock.advance(ONE_DAY);
+    assert_eq!(left(&limiter), 0);
+}
+
+#[test]
+fn a_commit_after_midnight_settles_the_day_it_was_reserved_in() {
+    let (limiter, clock) = limiter("budget 1000/day");
+    clock.advance(ONE_DAY - Duration::from_secs(10));
+    let (first, second, third) = (reserve(&limiter, 400), reserve(&limiter, 400), reserve(&limiter, 100));
+    clock.advance(Duration::from_secs(20));
+    assert!(limiter.check_cost(AGENT, LANE, 300).unwrap().is_allowed());
+    limiter.commit(first, 100).unwrap();
+    limiter.cancel(second).unwrap();
+    assert_eq!(left(&limiter), 700, "what is unused belongs to yesterday");
+    assert_eq!(limiter.commit(third, 150).unwrap().overspent, 50);
+    assert_eq!(left(&limiter), 650, "what is overspent belongs to today");
+}
+
+/// Who reserves a bucket, waits until time has paid that back, spends it and
+/// then cancels must not get it a third time.
+#[test]
+fn a_bucket_gives_back_nothing_that_time_has_paid_already() {
+    let (limiter, clock) = limiter("60/min");
+    let id = reserve(&limiter, 60);
+    clock.advance(TTL - Duration::from_secs(1));
+    assert!(limiter.check_cost(AGENT, LANE, 59).unwrap().is_allowed());
+    limiter.cancel(id).unwrap();
+    assert!(left(&limiter) <= 1, "{} left", left(&limiter));
+    // At once, all of it comes back.
+    clock.advance(Duration::from_secs(60));
+    limiter.cancel(reserve(&limiter, 60)).unwrap();
+    assert_eq!(left(&limiter), 60);
+}
+
+#[test]
+fn the_table_is_bounded_and_slots_whose_time_has_passed_are_used_again() {
+    let policy = Policy::builder().lane("lane", "budget 1000/day").lane("held", "held 3").build().unwrap();
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(policy).agents(10).reservations(3).clock(clock.clone()).build().unwrap();
+    let old = [0; 3].map(|_| reserve(&limiter, 10));
+    assert_eq!(limiter.reserve(AGENT, LANE, 10, TTL), Err(Error::ReservationsFull));
+    assert_eq!(left(&limiter), 970, "nothing was charged for it");
+    limiter.cancel(old[1]).unwrap();
+    let _ = reserve(&limiter, 10);
+    clock.advance(TTL);
+    let new = [0; 3].map(|_| reserve(&limiter, 10));
+    for id in old {
+        assert_eq!(limiter.commit(id, 0), Err(Error::UnknownReservation));
+    }
+    for id in new {
+        assert!(limiter.commit(id, 0).is_ok());
+    }
+    assert_eq!(limiter.reserve(AGENT, LaneId::new(1), 1, TTL), Err(Error::WrongKind { lane: 1 }));
+}
+
+#[test]
+fn an_exempt_agent_reserves_for_nothing() {
+    let (limiter, _) = limiter("budget 10/day");
+    limiter.exempt(AGENT).unwrap();
+    let id = reserve(&limiter, 1_000);
+    limiter.unexempt(AGENT).unwrap();
+    assert!(limiter.commit(id, 5_000).is_ok());
+    assert_eq!(left(&limiter), 10);
+}
+
+#[test]
+fn a_record_with_an_open_reservation_is_not_given_up() {
+    let policy = Policy::builder().lane("lane", "10/min").build().unwrap();
+    let (limiter, _) = full(policy, OnFull::Evict);
+    let tenants: Vec<_> = (0..limiter.stats().records).map(|tenant| format!("tenant-{tenant}")).collect();
+    let ids: Vec<_> = tenants.iter().map(|agent| limiter.reserve(agent, LANE, 1, TTL).unwrap().id().unwrap()).collect();
+    assert_eq!(limiter.check("newcomer", LANE), Err(Error::Full));
+    for id in ids {
+        limiter.cancel(id).unwrap();
+    }
+    assert!(limiter.check("newcomer", LANE).unwrap().is_allowed());
+}
+
+/// A hundred threads on one budget: what is reserved and used never exceeds
+/// it, and in the end exactly what was used is charged.
+#[test]
+fn a_hundred_threads_never_exceed_a_budget() {
+    const BUDGET: u64 = 50_000;
+    let (limiter, _) = limiter(&format!("budget {BUDGET}/day"));
+    let (open, used, most, denied) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..100_u64 {
+            let (limiter, open, used, most, denied) = (&limiter, &open, &used, &most, &denied);
+            scope.spawn(move || {
+                for call in 0..40_u64 {
+                    let estimate = 100 + (thread * 37 + call * 101) % 900;
+                    let Some(id) = limiter.reserve(AGENT, LANE, estimate, TTL).unwrap().id() else {
+                        denied.fetch_add(1, Ordering::SeqCst);
+                        continue;
+                    };
+                    let both = open.fetch_add(estimate, Ordering::SeqCst) + estimate;
+                    most.fetch_max(both, Ordering::SeqCst);
+                    let spent = estimate * (call % 5) / 8;
+                    used.fetch_add(spent, Ordering::SeqCst);
+                    open.fetch_sub(estimate, Ordering::SeqCst);
+                    limiter.commit(id, spent).unwrap();
+                }
+            });
+        }
+    });
+    assert!(most.into_inner() <= BUDGET);
+    assert!(denied.into_inner() > 0, "the budget was never short");
+    assert_eq!(left(&limiter) + used.into_inner(), BUDGET);
+}
