@@ -4,6 +4,7 @@ use crate::auth::Keys;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::meter::Meter;
+use crate::page::feed::Feed;
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::webhook::Webhook;
@@ -21,6 +22,7 @@ pub struct App {
     control: Control,
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
+    feed: Arc<Feed>,
     is_draining: AtomicBool,
 }
 
@@ -37,7 +39,8 @@ impl App {
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         let (webhook, is_draining) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, settings, is_draining })
+        let feed = Feed::new(Arc::clone(&limiter));
+        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, feed, settings, is_draining })
     }
 
     /// The limiter.
@@ -73,6 +76,7 @@ impl App {
         if let Some(url) = &self.settings.webhook {
             self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
         }
+        self.feed.start();
     }
 
     /// Tells the webhook of sustained abuse, if there is one.
@@ -87,12 +91,18 @@ impl App {
         self.webhook.get().map_or([("delivered", 0), ("failed", 0), ("dropped", 0)], Webhook::counts)
     }
 
+    /// What open pages are told.
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Says from now on that it is not ready.
+    /// Says from now on that it is not ready, and lets open pages go.
     pub(crate) fn drain(&self) {
+        self.feed.end();
         self.is_draining.store(true, Relaxed);
     }
 
