@@ -126,12 +126,19 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn agents(&self, query: &AgentQuery) -> AgentPage {
-        self.agents_at(query, self.clock.now())
+        // Each agent by a time of its own: a long list takes longer than a
+        // short bucket takes to fill, and by the time at which it began all
+        // that were charged meanwhile would seem to be used up.
+        self.list(query, || self.clock.now())
     }
 
     /// As [`agents`](Limiter::agents), at `now`.
     #[must_use]
     pub fn agents_at(&self, query: &AgentQuery, now: Tick) -> AgentPage {
+        self.list(query, || now)
+    }
+
+    fn list(&self, query: &AgentQuery, now: impl Fn() -> Tick) -> AgentPage {
         let mut listed = 0;
         let mut found = Vec::new();
         let roster = self.watch.as_ref().and_then(|watch| watch.roster.as_ref());
@@ -144,8 +151,8 @@ impl Limiter {
             if query.matches(&id) {
                 let rank = match query.sort {
                     AgentSort::Id => 0,
-                    AgentSort::Usage => self.usage(hash, now),
-                    AgentSort::Violations => u64::from(self.conduct_of(hash, now).violations()),
+                    AgentSort::Usage => self.usage(hash, now()),
+                    AgentSort::Violations => u64::from(self.conduct_of(hash, now()).violations()),
                 };
                 found.push((Reverse(rank), id));
             }
@@ -154,7 +161,7 @@ impl Limiter {
         let matched = found.len() as u64;
         let start = query.page.saturating_mul(query.per_page);
         let page = found.into_iter().skip(start).take(query.per_page);
-        let agents = page.filter_map(|(_, id)| self.agent_at(&id, now).ok().map(|view| ListedAgent { id, view }));
+        let agents = page.filter_map(|(_, id)| self.agent_at(&id, now()).ok().map(|view| ListedAgent { id, view }));
         let not_listed = self.stats().agents.saturating_sub(listed);
         AgentPage { agents: agents.collect(), matched, listed, not_listed }
     }
@@ -337,5 +344,37 @@ impl Limiter {
         if let Some(watch) = &self.watch {
             watch.refused(self.clock.now());
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{ManualClock, Policy, Sight};
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    /// A list of a million agents took two seconds, and each agent that was
+    /// charged meanwhile seemed to have used up a bucket that fills in two.
+    #[test]
+    fn a_list_that_takes_long_shows_each_agent_as_it_is_then() {
+        let policy = Policy::builder().lane("ws", "10/second burst 20").build().unwrap();
+        let clock = ManualClock::new();
+        let builder = Limiter::builder(policy).agents(100).clock(clock.clone());
+        let limiter = builder.sight(Sight::new().roster(100)).build().unwrap();
+        let ws = limiter.lane("ws").unwrap();
+        let began = limiter.now();
+        // Charged after the list began, and before it comes to the agent.
+        clock.advance(Duration::from_secs(3));
+        assert!(limiter.check("agent-7", ws).unwrap().is_allowed());
+        let looked = Cell::new(0);
+        let page = limiter.list(&AgentQuery::new().sort(AgentSort::Usage), || {
+            looked.set(looked.get() + 1);
+            limiter.now()
+        });
+        assert_eq!(page.agents[0].view.lanes[0].used(), 1);
+        assert_eq!(looked.get(), 2, "once for its place, once for its card");
+        let late = limiter.agents_at(&AgentQuery::new(), began);
+        assert_eq!(late.agents[0].view.lanes[0].used(), 20, "by an older time it is only stricter");
     }
 }

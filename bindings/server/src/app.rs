@@ -4,6 +4,7 @@ use crate::auth::Keys;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::meter::Meter;
+use crate::page::feed::Feed;
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::webhook::Webhook;
@@ -22,6 +23,7 @@ pub struct App {
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
     log: LogThrottle,
+    feed: Arc<Feed>,
     is_draining: AtomicBool,
 }
 
@@ -43,7 +45,8 @@ impl App {
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
-        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, log, settings, is_draining })
+        let feed = Feed::new(Arc::clone(&limiter));
+        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, log, feed, settings, is_draining })
     }
 
     /// The limiter.
@@ -83,6 +86,7 @@ impl App {
         if let Some(url) = &self.settings.webhook {
             self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
         }
+        self.feed.start();
     }
 
     /// Logs a denial, unless there was a line about the agent a short while ago.
@@ -112,12 +116,18 @@ impl App {
         self.webhook.get().map_or([("delivered", 0), ("failed", 0), ("dropped", 0)], Webhook::counts)
     }
 
+    /// What open pages are told.
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Says from now on that it is not ready.
+    /// Says from now on that it is not ready, and lets open pages go.
     pub(crate) fn drain(&self) {
+        self.feed.end();
         self.is_draining.store(true, Relaxed);
     }
 

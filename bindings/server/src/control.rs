@@ -71,8 +71,9 @@ impl Control {
         };
         let defaults = file.as_deref().map_or(Ok(Defaults::new()), read_defaults)?;
         let policy = with_defaults(&base, &defaults).map_err(|error| failed(&error))?;
-        let mut builder =
-            Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).sight(Sight::new());
+        // Room for every record: no more are reserved than there are.
+        let sight = Sight::new().roster(usize::MAX);
+        let mut builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).sight(sight);
         if let Some(clock) = clock {
             builder = builder.clock(clock);
         }

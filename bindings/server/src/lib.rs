@@ -17,7 +17,7 @@
 //! ```
 //!
 //! - `net/`: listener, connections and their bounds, what every request has to pass
-//! - `routes/`: a file for each group of paths; `page/`: what a browser sees
+//! - `routes/`: a file for each group of paths; `page/`: the dashboard
 //! - `auth.rs` tokens and sessions, `control.rs` changes and where they are kept
 //! - `meter.rs` what is counted, `webhook.rs` who is told of abuse
 //! - `settings.rs` the table `[server]`, `source.rs` the policy file

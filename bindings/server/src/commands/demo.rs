@@ -2,32 +2,45 @@
 
 use super::check_config::columns;
 use super::{log_to_stderr, runtime, say, serve};
+use crate::app::App;
 use crate::client::{Client, ClientError};
 use crate::error::StartError;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use tollgate::{LaneId, Limit, Limiter, Verdict};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     serve: serve::Arguments,
-    /// How many agents behave well; there is always one more that does not
-    #[arg(long, default_value_t = 7)]
+    /// How many agents behave well; besides them one is abusive, one impatient, one exempt
+    #[arg(long, default_value_t = 30)]
     agents: u32,
     /// End after so many seconds; without it, with an interrupt
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
 }
 
+/// How an agent behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// Has used so much of its lane already, and asks a little more slowly than it refills.
+    Steady { used: u64, pace: Duration },
+    /// Waits when it is told to, but never long enough.
+    Impatient,
+    /// Never waits.
+    Abusive,
+    /// Is never limited.
+    Exempt,
+}
+
 /// What an agent has seen.
 struct Tally {
     name: String,
-    /// The time between two requests, if all is well.
-    pace: Duration,
-    /// Whether it waits when it is told to.
-    obeys: bool,
+    lane: String,
+    manner: Manner,
     allowed: AtomicU64,
     denied: AtomicU64,
 }
@@ -36,22 +49,15 @@ impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
         log_to_stderr(false);
         runtime()?.block_on(async {
-            let started = self.serve.start().await?;
+            // Room for those who take part and some more: the fewer, the faster they are listed.
+            let mut serve = self.serve;
+            serve.agents = Some(10_000);
+            let started = serve.start().await?;
             say(&started.greeting());
-            let policy = started.app.limiter().policy();
-            let lanes: Vec<_> = policy.lanes().map(|(_, name)| name.to_owned()).collect();
-            let address = started.server.address();
-            let mut tallies: Vec<_> = (1..=self.agents.min(1_000))
-                .map(|number| {
-                    let pace = Duration::from_millis(200 + 150 * u64::from(number % 10));
-                    Tally::new(format!("agent-{number}"), pace, true)
-                })
-                .collect();
-            tallies.push(Tally::new("abusive".to_owned(), Duration::from_millis(20), false));
-            let tallies: Vec<_> = tallies.into_iter().map(Arc::new).collect();
-            for (number, tally) in tallies.iter().enumerate() {
-                let lane = lanes[number % lanes.len()].clone();
-                tokio::spawn(Arc::clone(tally).live(address, lane));
+            let (app, address) = (Arc::clone(&started.app), started.server.address());
+            let tallies: Vec<_> = cast(&app, self.agents.min(1_000)).into_iter().map(Arc::new).collect();
+            for tally in &tallies {
+                tokio::spawn(Arc::clone(tally).live(address));
             }
             let seconds = self.seconds;
             let stop = async move {
@@ -74,39 +80,107 @@ impl Arguments {
     }
 }
 
+/// Who takes part: something of everything that the dashboard shows.
+fn cast(app: &App, steady: u32) -> Vec<Tally> {
+    let limiter = app.limiter();
+    let policy = limiter.policy();
+    let lanes: Vec<_> = policy.lanes().filter_map(|(lane, name)| Stage::of(limiter, lane, name)).collect();
+    let Some(smallest) = lanes.iter().min_by_key(|lane| lane.capacity) else { return Vec::new() };
+    let largest = lanes.iter().max_by_key(|lane| lane.capacity).map_or("", |lane| &lane.name);
+    let mut cast = vec![
+        Tally::new("abusive", &smallest.name, Manner::Abusive),
+        Tally::new("impatient", &smallest.name, Manner::Impatient),
+        Tally::new("exempt-monitor", largest, Manner::Exempt),
+    ];
+    cast.extend((1..=steady).zip(lanes.iter().cycle()).map(|(number, lane)| {
+        // All over the scale: 37 and 90 have no common divisor.
+        let used = lane.capacity * (u64::from(number) * 37 % 90) / 100;
+        Tally::new(&format!("agent-{number}"), &lane.name, Manner::Steady { used, pace: lane.pace })
+    }));
+    // What is decided here is not to end up in somebody's state directory.
+    if app.settings().state.is_none() {
+        // That one of these fails only makes the page a little less lively.
+        _ = limiter.exempt("exempt-monitor");
+        if let Some((plan, _)) = policy.plans().last().filter(|_| policy.plans().len() > 1) {
+            for agent in ["agent-4", "agent-9"] {
+                _ = limiter.assign(agent, plan);
+            }
+        }
+        _ = limiter.set_override("agent-2", largest, Limit::per_second(50));
+    }
+    cast
+}
+
 impl Tally {
-    fn new(name: String, pace: Duration, obeys: bool) -> Self {
-        Self { name, pace, obeys, allowed: AtomicU64::new(0), denied: AtomicU64::new(0) }
+    fn new(name: &str, lane: &str, manner: Manner) -> Self {
+        let (allowed, denied) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { name: name.to_owned(), lane: lane.to_owned(), manner, allowed, denied }
     }
 
     /// Asks for ever, over a connection of its own.
-    async fn live(self: Arc<Self>, address: SocketAddr, lane: String) {
+    async fn live(self: Arc<Self>, address: SocketAddr) {
         loop {
             // The server ends when the demonstration does.
-            if self.ask(address, &lane).await.is_err() {
+            if self.ask(address).await.is_err() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }
 
     /// Asks until the connection breaks off.
-    async fn ask(&self, address: SocketAddr, lane: &str) -> Result<(), ClientError> {
+    async fn ask(&self, address: SocketAddr) -> Result<(), ClientError> {
         let mut client = Client::connect(address).await?;
-        let body = serde_json::json!({"agent": self.name, "lane": lane}).to_string();
-        loop {
-            let answer = client.send("POST", "/v1/check", &[], body.clone()).await?;
-            let mut pause = self.pace;
-            if answer.status.is_success() {
-                self.allowed.fetch_add(1, Relaxed);
-            } else {
-                self.denied.fetch_add(1, Relaxed);
-                let told = answer.headers.get("retry-after").and_then(|told| told.to_str().ok()?.parse().ok());
-                if let (true, Some(seconds)) = (self.obeys, told) {
-                    pause = Duration::from_secs(seconds);
-                }
-            }
-            tokio::time::sleep(pause).await;
+        let pace = match self.manner {
+            Manner::Steady { pace, .. } => pace,
+            Manner::Impatient => Duration::from_millis(300),
+            Manner::Abusive => Duration::from_millis(25),
+            Manner::Exempt => Duration::from_millis(80),
+        };
+        if let Manner::Steady { used: used @ 1.., .. } = self.manner {
+            self.send(&mut client, used).await?;
         }
+        loop {
+            tokio::time::sleep(pace).await;
+            let told = self.send(&mut client, 1).await?;
+            match (self.manner, told) {
+                (Manner::Steady { .. }, Some(wait)) => tokio::time::sleep(wait).await,
+                (Manner::Impatient, Some(wait)) => tokio::time::sleep(wait / 3).await,
+                _ => {}
+            }
+        }
+    }
+
+    /// Checks once; what it is told to wait, if it is denied.
+    async fn send(&self, client: &mut Client, cost: u64) -> Result<Option<Duration>, ClientError> {
+        let body = serde_json::json!({"agent": self.name, "lane": self.lane, "cost": cost}).to_string();
+        let answer = client.send("POST", "/v1/check", &[], body).await?;
+        if answer.status.is_success() {
+            self.allowed.fetch_add(1, Relaxed);
+            return Ok(None);
+        }
+        self.denied.fetch_add(1, Relaxed);
+        let told = answer.headers.get("retry-after").and_then(|told| told.to_str().ok()?.parse().ok());
+        Ok(Some(Duration::from_secs(told.unwrap_or(1))))
+    }
+}
+
+/// A lane that somebody can ask for.
+struct Stage {
+    name: String,
+    capacity: u64,
+    /// A little longer than a token takes to come back.
+    pace: Duration,
+}
+
+impl Stage {
+    /// Tries the lane out, as an agent that is forgotten afterwards.
+    fn of(limiter: &Limiter, lane: LaneId, name: &str) -> Option<Self> {
+        let (agent, now) = ("tollgate-demo", limiter.now());
+        let first = limiter.check_at(agent, lane, 1, now).ok().filter(Verdict::is_allowed)?;
+        let token = limiter.status_at(agent, lane, now).ok()?.full_in();
+        _ = limiter.forget(agent);
+        let pace = token.mul_f64(1.05).clamp(Duration::from_millis(100), Duration::from_secs(60));
+        Some(Self { name: name.to_owned(), capacity: first.capacity(), pace })
     }
 }
 

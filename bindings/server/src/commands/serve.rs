@@ -29,6 +29,9 @@ pub(super) struct Arguments {
     /// Log lines as JSON
     #[arg(long)]
     log_json: bool,
+    /// How many agents are held, instead of what the file says.
+    #[arg(skip)]
+    pub(super) agents: Option<u64>,
 }
 
 impl Arguments {
@@ -49,6 +52,7 @@ impl Arguments {
         let (_, mut settings) = source.read()?;
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.state = self.state.or(settings.state);
+        settings.agents = self.agents.unwrap_or(settings.agents);
         token_of_environment("TOLLGATE_ADMIN_TOKEN", &mut settings.admin_token)?;
         token_of_environment("TOLLGATE_CHECK_TOKEN", &mut settings.check_token)?;
         let what = match &source {

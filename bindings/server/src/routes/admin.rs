@@ -46,7 +46,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         router = router
             .route(&base(agent), one())
             .route(&base(&format!("{agent}/reset_violations")), post(reset_violations))
-            .route(&base(&format!("{agent}/reset")), post(reset));
+            .route(&base(&format!("{agent}/reset")), post(reset))
+            .route(&base(&format!("{agent}/forget")), post(forget));
     }
     router
 }
@@ -292,6 +293,18 @@ async fn reset(
 ) -> Result<Response, Problem> {
     app.limiter().reset(&agent)?;
     tracing::info!(agent = %shown(&agent), "an agent's lanes were filled through the admin API");
+    Ok(json(&agents::document(app.limiter(), &agent, true)?))
+}
+
+/// Gives up the agent's record: its lanes are full, its violations forgotten,
+/// and it is listed no more until it comes back. What was decided stays.
+async fn forget(
+    State(app): State<Arc<App>>,
+    AgentInPath(agent): AgentInPath,
+    Change(_): Change,
+) -> Result<Response, Problem> {
+    app.limiter().forget(&agent)?;
+    tracing::info!(agent = %shown(&agent), "an agent was forgotten through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 

@@ -101,6 +101,6 @@ pub(crate) fn document(limiter: &Limiter, agent: &[u8], with_decisions: bool) ->
     Ok(document.into())
 }
 
-fn ms_up(span: Duration) -> u64 {
+pub(crate) fn ms_up(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

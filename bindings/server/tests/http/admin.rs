@@ -61,6 +61,7 @@ async fn it_needs_the_admin_token() {
         ("DELETE", "/agents/a"),
         ("POST", "/a/reset_violations"),
         ("POST", "/a/reset"),
+        ("POST", "/a/forget"),
         ("POST", "/../reload"),
     ] {
         let path = if path == "/../reload" { "/api/admin/reload".to_owned() } else { format!("{BASE}{path}") };

@@ -7,6 +7,7 @@ mod common;
 mod admin;
 mod bodies;
 mod checks;
+mod dashboard;
 mod headers;
 mod hostile;
 mod metrics;

@@ -1,0 +1,206 @@
+//! What is remembered for pages that open later.
+//!
+//! Once a second all counts are taken down, and the limiter's events are
+//! polled. Whoever opens the page sees the last ten minutes at once, and does
+//! not lose them when the connection breaks off.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
+use tollgate::{Event, EventKind, LaneCounts, Limiter, Snapshot, Tick};
+
+/// How often counts are taken down.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How many samples are remembered: ten minutes of them.
+const SAMPLES_KEPT: usize = 601;
+
+/// How many events are remembered.
+const EVENTS_KEPT: usize = 100;
+
+/// All verdicts so far, at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// Unix milliseconds.
+    pub(crate) at_ms: u64,
+    /// Allowed, warned, denied, exempt.
+    pub(crate) counts: [u64; 4],
+}
+
+/// An event, and when it was by the wall clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) number: u64,
+    /// Unix milliseconds.
+    pub(crate) at_ms: u64,
+    pub(crate) kind: EventKind,
+}
+
+/// What pages wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    /// The number that the next event will have.
+    pub(crate) next_event: u64,
+    /// Whether there will be no more.
+    pub(crate) is_over: bool,
+}
+
+/// The history.
+pub(crate) struct Feed {
+    limiter: Arc<Limiter>,
+    kept: Mutex<Kept>,
+    news: watch::Sender<News>,
+}
+
+#[derive(Default)]
+struct Kept {
+    samples: VecDeque<Sample>,
+    events: VecDeque<Told>,
+}
+
+impl Feed {
+    pub(crate) fn new(limiter: Arc<Limiter>) -> Arc<Self> {
+        let (news, _) = watch::channel(News::default());
+        Arc::new(Self { limiter, kept: Mutex::default(), news })
+    }
+
+    /// Takes down counts and events until the feed is dropped or over. Needs a runtime.
+    pub(crate) fn start(self: &Arc<Self>) {
+        let feed = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(EVERY);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            loop {
+                ticks.tick().await;
+                match feed.upgrade() {
+                    Some(feed) if !feed.news.borrow().is_over => feed.take_down(),
+                    _ => break,
+                }
+            }
+        });
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_down(&self) {
+        let sample = sample(&self.limiter.snapshot());
+        let mut kept = self.kept();
+        push(&mut kept.samples, sample, SAMPLES_KEPT);
+        // The queue of the limiter is bounded; what comes meanwhile is for the next time.
+        for _ in 0..tollgate::EVENTS_KEPT {
+            let Some(event) = self.limiter.poll_event() else { break };
+            let told = told(event, self.limiter.now());
+            let next_event = told.number + 1;
+            push(&mut kept.events, told, EVENTS_KEPT);
+            self.news.send_modify(|news| news.next_event = next_event);
+        }
+    }
+
+    /// Counts that were taken down after this time, and now's.
+    pub(crate) fn samples_after(&self, at_ms: u64, now: &Snapshot) -> Vec<Sample> {
+        let kept = self.kept();
+        let mut samples: Vec<_> = kept.samples.iter().copied().filter(|sample| sample.at_ms > at_ms).collect();
+        drop(kept);
+        if samples.is_empty() {
+            samples.push(sample(now));
+        }
+        samples
+    }
+
+    /// Events from this number on, the oldest first.
+    pub(crate) fn events_from(&self, number: u64) -> Vec<Told> {
+        self.kept().events.iter().filter(|event| event.number >= number).cloned().collect()
+    }
+
+    /// Tells of events to come, and of the end.
+    pub(crate) fn news(&self) -> watch::Receiver<News> {
+        self.news.subscribe()
+    }
+
+    /// Nobody is told anything any more.
+    pub(crate) fn end(&self) {
+        self.news.send_modify(|news| news.is_over = true);
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
+    if queue.len() >= most {
+        queue.pop_front();
+    }
+    queue.push_back(value);
+}
+
+pub(crate) fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn sample(now: &Snapshot) -> Sample {
+    let sum = |of: fn(&LaneCounts) -> u64| now.lanes.iter().map(of).fold(0, u64::wrapping_add);
+    let counts = [sum(|lane| lane.allowed), sum(|lane| lane.warned), sum(|lane| lane.denied), sum(|lane| lane.exempt)];
+    Sample { at_ms: unix_ms(), counts }
+}
+
+fn told(event: Event, now: Tick) -> Told {
+    let ago = u64::try_from(now.saturating_since(event.at).as_millis()).unwrap_or(u64::MAX);
+    Told { number: event.number, at_ms: unix_ms().saturating_sub(ago), kind: event.kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::{ManualClock, Policy, Sight};
+
+    fn feed() -> (Arc<Feed>, ManualClock) {
+        let policy = Policy::builder().lane("api", "1/minute").build().unwrap();
+        let clock = ManualClock::new();
+        let limiter = Limiter::builder(policy).agents(1_000).clock(clock.clone()).sight(Sight::new()).build().unwrap();
+        (Feed::new(Arc::new(limiter)), clock)
+    }
+
+    #[test]
+    fn counts_are_taken_down_and_the_oldest_go() {
+        let (feed, _) = feed();
+        let lane = feed.limiter.lane("api").unwrap();
+        for _ in 0..SAMPLES_KEPT + 5 {
+            feed.take_down();
+        }
+        assert_eq!(feed.kept().samples.len(), SAMPLES_KEPT);
+        for _ in 0..3 {
+            let _ = feed.limiter.check("a", lane).unwrap();
+        }
+        feed.take_down();
+        let now = feed.limiter.snapshot();
+        assert_eq!(feed.samples_after(0, &now).last().unwrap().counts, [0, 1, 2, 0]);
+        // Nothing newer was taken down: the present stands in.
+        assert_eq!(feed.samples_after(u64::MAX, &now).len(), 1);
+    }
+
+    #[test]
+    fn events_are_told_once_and_remembered() {
+        let (feed, clock) = feed();
+        let news = feed.news();
+        feed.limiter.exempt("friend").unwrap();
+        clock.advance(Duration::from_secs(5));
+        let before = unix_ms();
+        feed.take_down();
+        assert_eq!(*news.borrow(), News { next_event: 1, is_over: false });
+        let events = feed.events_from(0);
+        assert_eq!(events[0].kind, EventKind::AssignmentChanged { agent: b"friend".to_vec() });
+        // It was five seconds ago.
+        assert!((before - 5_000..=unix_ms() - 5_000).contains(&events[0].at_ms));
+        feed.take_down();
+        assert_eq!((feed.events_from(0).len(), feed.events_from(1).len()), (1, 0));
+        for number in 0..2 * EVENTS_KEPT {
+            feed.limiter.exempt(format!("friend-{number}")).unwrap();
+        }
+        feed.take_down();
+        let numbers: Vec<_> = feed.events_from(0).iter().map(|event| event.number).collect();
+        assert_eq!((numbers.len(), numbers[0], *numbers.last().unwrap()), (EVENTS_KEPT, 101, 200));
+        feed.end();
+        assert!(news.borrow().is_over);
+    }
+}

@@ -1,0 +1,193 @@
+//! What an open page is told as it happens, as server-sent events.
+//!
+//! First `hello`: what does not change while the page is open. Then `snapshot`
+//! in a cycle that the page asks for, and `happened` for each event at once.
+
+use super::feed::{Sample, Told};
+use crate::app::App;
+use crate::auth::Right;
+use crate::id;
+use crate::problem::Problem;
+use crate::routes::PeerAddress;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+use http_body_util::channel::{Channel, Sender};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::{EventKind, ShownId};
+
+/// The cycle if nothing is asked for, and the longest: a connection that says
+/// nothing for longer might be closed.
+const EVERY_MAX: u64 = 10;
+
+/// How many offenders are shown.
+const OFFENDERS: usize = 3;
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    /// Seconds from one snapshot to the next.
+    every: Option<u64>,
+}
+
+/// What is written to one page.
+struct Page {
+    app: Arc<App>,
+    sender: Sender<Bytes, Infallible>,
+    headers: HeaderMap,
+    peer: IpAddr,
+    /// The time of the last sample that it has.
+    sampled_ms: u64,
+    next_event: u64,
+}
+
+/// The page is gone, or may not see more.
+struct Gone;
+
+pub(super) async fn live(
+    State(app): State<Arc<App>>,
+    PeerAddress(peer): PeerAddress,
+    Query(asked): Query<Asked>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    app.keys().require(Right::Admin, &headers, peer)?;
+    let every = Duration::from_secs(asked.every.unwrap_or(EVERY_MAX).clamp(1, EVERY_MAX));
+    let (sender, body) = Channel::new(1);
+    let page = Page { app, sender, headers, peer, sampled_ms: 0, next_event: 0 };
+    tokio::spawn(page.tell(every));
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // A proxy that collects answers would hold them back.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+impl Page {
+    /// Tells until the page is gone, its session ends or the server does.
+    async fn tell(mut self, every: Duration) {
+        let mut news = self.app.feed().news();
+        let mut ticks = tokio::time::interval(every);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        if self.send("hello", None, &hello(&self.app)).await.is_err() {
+            return;
+        }
+        loop {
+            let told = tokio::select! {
+                biased;
+                changed = news.changed() => match changed {
+                    Ok(()) if !news.borrow_and_update().is_over => self.events().await,
+                    _ => break,
+                },
+                _ = ticks.tick() => self.cycle().await,
+            };
+            if told.is_err() {
+                break;
+            }
+        }
+    }
+
+    async fn cycle(&mut self) -> Result<(), Gone> {
+        // The session may have ended since.
+        self.app.keys().require(Right::Admin, &self.headers, self.peer).map_err(|_| Gone)?;
+        self.events().await?;
+        let snapshot = self.snapshot();
+        self.send("snapshot", None, &snapshot).await
+    }
+
+    async fn events(&mut self) -> Result<(), Gone> {
+        for event in self.app.feed().events_from(self.next_event) {
+            self.next_event = event.number + 1;
+            self.send("happened", Some(event.number), &happened(&event)).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, event: &str, id: Option<u64>, data: &Value) -> Result<(), Gone> {
+        let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+        // JSON has no line breaks but escaped ones.
+        let text = format!("event: {event}\n{id}retry: 1000\ndata: {data}\n\n");
+        self.sender.send_data(text.into()).await.map_err(|_| Gone)
+    }
+
+    fn snapshot(&mut self) -> Value {
+        let limiter = self.app.limiter();
+        let now = limiter.snapshot();
+        let samples = self.app.feed().samples_after(self.sampled_ms, &now);
+        self.sampled_ms = samples.last().map_or(self.sampled_ms, |sample| sample.at_ms);
+        let samples: Vec<_> =
+            samples.iter().map(|Sample { at_ms, counts: [a, w, d, e] }| json!([at_ms, a, w, d, e])).collect();
+        let offenders: Vec<_> = limiter
+            .top_offenders(OFFENDERS)
+            .list
+            .iter()
+            .map(|offender| {
+                json!({
+                    "key": id::to_segment(&offender.agent),
+                    "shown": ShownId::new(&offender.agent).to_string(),
+                    "violations": offender.violations,
+                    "error": offender.error,
+                })
+            })
+            .collect();
+        json!({
+            "samples": samples,
+            "checks": now.checks(),
+            "violations_last_hour": now.violations_last_hour,
+            "sustained_abuse": now.sustained_abuse,
+            "agents": now.stats.agents,
+            "exempt": now.exempt,
+            "overridden": now.overridden,
+            "offenders": offenders,
+        })
+    }
+}
+
+fn hello(app: &App) -> Value {
+    let policy = app.limiter().policy();
+    let lanes: Vec<_> = policy
+        .lanes()
+        .map(|(lane, name)| json!({"name": name, "limit": policy.limit(lane).map(|limit| limit.to_string())}))
+        .collect();
+    let plans: Vec<_> = policy.plans().skip(1).map(|(_, name)| name).collect();
+    let (violations, within) = policy.conduct().abuse_threshold();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        // Numbers of events start anew with the server.
+        "started": app.meter().started(),
+        "lanes": lanes,
+        "plans": plans,
+        "agents_max": app.settings().agents,
+        "abuse": {"violations": violations, "within_seconds": within.as_secs()},
+        "kept_in": app.settings().state.as_ref().map(|state| state.display().to_string()),
+    })
+}
+
+fn happened(Told { number, at_ms, kind }: &Told) -> Value {
+    let of = |agent: &[u8]| json!({"key": id::to_segment(agent), "shown": ShownId::new(agent).to_string()});
+    let (kind, agent, text) = match kind {
+        EventKind::SustainedAbuse { agent, consecutive } => {
+            ("sustained_abuse", Some(of(agent)), format!("{consecutive} violations in a row"))
+        }
+        EventKind::AssignmentChanged { agent } => ("assignment", Some(of(agent)), String::new()),
+        EventKind::AssignmentsChanged { agents } => ("assignments", None, format!("{agents} agents")),
+        EventKind::PolicyReplaced => ("policy", None, String::new()),
+        EventKind::Saturated { lossy_evictions, refused } => {
+            ("saturated", None, format!("{lossy_evictions} records given up, {refused} agents refused so far"))
+        }
+        EventKind::UnknownAction { channel, action } => {
+            let [channel, action] = [channel, action].map(|name| ShownId::new(name).to_string());
+            ("unknown_action", None, format!("{action} on {channel}"))
+        }
+        EventKind::ClockFellBack => ("clock", None, String::new()),
+        _ => ("other", None, String::new()),
+    };
+    json!({"number": number, "at_ms": at_ms, "kind": kind, "agent": agent, "text": text})
+}

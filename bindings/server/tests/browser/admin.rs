@@ -1,0 +1,93 @@
+//! What the page changes.
+
+use super::common::json;
+use super::{Running, card, logged_in, uses, violates};
+use tollgate::Policy;
+
+#[tokio::test]
+async fn what_the_form_says_holds_for_the_next_check() {
+    let policy = Policy::builder().lane("api", "100/minute").lane("heavy", "10/minute");
+    let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
+    let server = Running::with(policy, |_| {}).await;
+    uses(&server, "agent-7", "api", 90);
+    violates(&server, "agent-7", "api");
+    let (browser, _turn) = logged_in(&server, "admin").await;
+    let card = card("agent-7");
+    browser.until(&format!("Boolean({card})")).await;
+
+    // By keyboard alone: the card has the focus, and Enter opens it.
+    browser.run(&format!("{card}.focus()")).await;
+    browser.press("\u{E007}").await;
+    browser.until("document.getElementById('agent').open").await;
+    assert_eq!(browser.eval("document.querySelectorAll('.lane-row').length").await, 2);
+
+    // What makes no sense is told at its field, in the server's words.
+    browser.type_into("#override-0", "0/minute").await;
+    browser.press("\u{E007}").await;
+    browser.until("document.getElementById('override-0-error').textContent.includes('deny')").await;
+    assert_eq!(browser.eval("document.getElementById('override-0').getAttribute('aria-invalid')").await, "true");
+    assert_eq!(browser.eval("document.activeElement.id").await, "override-0");
+    assert_eq!(server.limiter().assignment("agent-7").expect("an id").overrides().len(), 0);
+    assert_eq!(browser.complaints().await.len(), 1, "the refusal, which the browser logs itself");
+
+    // What does holds at once, and the card behind shows it.
+    browser.type_into("#override-0", "500/minute").await;
+    browser.click("#save").await;
+    browser.until("document.getElementById('said').textContent.startsWith('Saved')").await;
+    let verdict = json(&server.check(r#"{"agent": "agent-7", "lane": "api"}"#).await);
+    assert_eq!((&verdict["allowed"], &verdict["limit"]), (&true.into(), &500.into()), "{verdict}");
+    browser.until(&format!("{card}.querySelector('.used').textContent.endsWith('of 500 used')")).await;
+    browser.until(&format!("{card}.querySelector('.badges').innerText === 'override'")).await;
+
+    browser.type_into("#override-0", " ").await;
+    browser.run("document.getElementById('plan').value = 'pro'").await;
+    browser.click("#save").await;
+    browser.until(&format!("{card}.querySelector('.used').textContent.endsWith('of 1,000 used')")).await;
+    browser.until(&format!("{card}.querySelector('.badges').innerText === 'pro'")).await;
+    assert_eq!(server.limiter().assignment("agent-7").expect("an id").plan(), Some("pro"));
+
+    browser.click("#clear").await;
+    browser.until(&format!("{card}.querySelector('.badges').innerText === ''")).await;
+    assert_eq!(browser.eval("document.getElementById('plan').value").await, "");
+
+    browser.click("#set-exempt").await;
+    browser.until(&format!("{card}.querySelector('.badges').innerText === 'exempt'")).await;
+    assert_eq!(json(&server.check(r#"{"agent": "agent-7", "lane": "api", "cost": 99}"#).await)["verdict"], "exempt");
+    browser.click("#set-exempt").await;
+    browser.until(&format!("{card}.querySelector('.badges').innerText === ''")).await;
+
+    browser.until(&format!("{card}.querySelector('.conduct').textContent.startsWith('1 violation')")).await;
+    browser.click("#forgive").await;
+    browser.until(&format!("{card}.querySelector('.conduct').textContent === ''")).await;
+    assert_eq!(server.limiter().violations("agent-7").expect("an id").violations(), 0);
+    browser.click("#reset").await;
+    browser.until(&format!("{card}.querySelector('.used').textContent === '0 of 100 used'")).await;
+    assert_eq!(
+        server
+            .limiter()
+            .status("agent-7", server.limiter().lane("api").expect("a lane"))
+            .expect("a status")
+            .remaining(),
+        100
+    );
+
+    // To forget an agent takes two clicks.
+    browser.click("#forget").await;
+    assert!(server.limiter().agent("agent-7").expect("an id").is_known);
+    browser.click("#forget").await;
+    browser.until(&format!("!({card})")).await;
+    assert!(!server.limiter().agent("agent-7").expect("an id").is_known);
+    browser.press("\u{E00C}").await;
+    browser.until("!document.getElementById('agent').open").await;
+
+    // An agent that has never asked can be decided about too.
+    browser.type_into("#search", "a.new one").await;
+    browser.until("document.getElementById('empty').innerText.includes('Open this id')").await;
+    browser.click("#empty button").await;
+    browser.until("document.getElementById('agent').open").await;
+    browser.type_into("#override-1", "deny").await;
+    browser.click("#save").await;
+    browser.until("document.getElementById('said').textContent.startsWith('Saved')").await;
+    assert_eq!(server.limiter().assignment("a.new one").expect("an id").overrides().len(), 1);
+    assert_eq!(browser.complaints().await, [""; 0]);
+}

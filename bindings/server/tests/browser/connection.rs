@@ -1,0 +1,57 @@
+//! A connection that is lost.
+
+use super::{ADMIN, Browser, Running, TURN, card, uses};
+use std::net::SocketAddr;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Passes connections on while it is open, and cuts them when it is not.
+async fn proxy(to: SocketAddr) -> (SocketAddr, watch::Sender<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (gate, is_open) = watch::channel(true);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut is_open = is_open.clone();
+            if !*is_open.borrow() {
+                continue;
+            }
+            tokio::spawn(async move {
+                let Ok(mut server) = TcpStream::connect(to).await else { return };
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => (),
+                    _ = is_open.wait_for(|is_open| !is_open) => (),
+                }
+            });
+        }
+    });
+    (address, gate)
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
+    let mut server = Running::lanes(&[("api", "100/minute")]).await;
+    let (address, gate) = proxy(server.address).await;
+    let _turn = TURN.lock().await;
+    let browser = Browser::start("connection").await;
+    browser.open(&format!("http://{address}/#token={ADMIN}")).await;
+    let state = "document.getElementById('connection').dataset.state";
+    browser.until(&format!("{state} === 'live'")).await;
+    uses(&server, "before", "api", 10);
+    browser.until(&format!("Boolean({})", card("before"))).await;
+
+    gate.send_replace(false);
+    browser.until(&format!("{state} === 'lost'")).await;
+    browser.until("document.getElementById('lost').innerText.includes('tries again by itself')").await;
+    assert_eq!(browser.eval(&format!("Boolean({})", card("before"))).await, true, "what was there stays");
+    uses(&server, "after", "api", 10);
+    gate.send_replace(true);
+    browser.until(&format!("{state} === 'live'")).await;
+    browser.until(&format!("Boolean({})", card("after"))).await;
+    assert_eq!(browser.eval("document.getElementById('lost').hidden").await, true);
+
+    // An open page does not hold up the end of the server.
+    server.stop();
+    server.ended().await;
+    browser.until(&format!("{state} === 'lost'")).await;
+}
