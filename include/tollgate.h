@@ -3827,6 +3827,47 @@ tollgate_status tollgate_limiter_poll_event(struct tollgate_limiter *limiter,
                                             bool *polled_out);
 
 /**
+ * What an operator wants to know, as JSON, NUL-terminated, and its length
+ * without the NUL: counts, worst offenders, busiest agents.
+ *
+ * It may be longer from one call to the next, so let the buffer be larger
+ * than a call with a NULL buffer of size 0 says.
+ *
+ * Status: BUFFER_TOO_SMALL.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `json_out` is NULL or
+ * writable for `json_size` bytes; `json_len_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_status_document(const struct tollgate_limiter *limiter,
+                                                 char *json_out,
+                                                 size_t json_size,
+                                                 size_t *json_len_out);
+
+/**
+ * Writes the limiter's status document to a file; see
+ * tollgate_limiter_status_document. Call it from a timer. Needs
+ * TOLLGATE_FEATURE_PERSIST.
+ *
+ * Whoever reads the file finds the old document or the new one, whole. The
+ * path is any bytes without a NUL, as the system takes them. `error_out` may
+ * be NULL.
+ *
+ * Status: FILE, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE of the error.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `path` is NULL or readable
+ * for `path_len` bytes; `error_out` is NULL, or readable and writable for as
+ * many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_write_status(const struct tollgate_limiter *limiter,
+                                              const char *path,
+                                              size_t path_len,
+                                              struct tollgate_error *error_out);
+
+/**
  * Makes a log throttle that has heard of nothing yet.
  *
  * The caller owns it and gives it back with tollgate_log_throttle_free.

@@ -1225,6 +1225,25 @@ public:
         return read;
     }
 
+    /* What an operator wants to know, as JSON. */
+    std::string status_document() const
+    {
+        std::size_t len = 0;
+        detail::require(tollgate_limiter_status_document(handle_.get(), nullptr, 0, &len));
+        std::string json(2 * len + 4096, '\0'); /* It may have grown meanwhile. */
+        detail::require(tollgate_limiter_status_document(handle_.get(), &json[0], json.size(), &len));
+        json.resize(len);
+        return json;
+    }
+
+    /* Needs TOLLGATE_FEATURE_PERSIST. */
+    void write_status(std::string_view path) const
+    {
+        detail::require_told([&](auto told) {
+            return tollgate_limiter_write_status(handle_.get(), path.data(), path.size(), told);
+        });
+    }
+
     /* The oldest event, if there is one. */
     std::optional<tollgate_event> poll_event()
     {

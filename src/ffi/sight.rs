@@ -2,11 +2,12 @@
 //! offenders, events, and lines for a log. TOLLGATE_SIGHT_ON asks for it when
 //! the limiter is made.
 
+use super::error::{Failure, guard_told};
 use super::guard::guard;
 use super::pointers::{
-    Tagged, agent, borrow, hand_over, out, put_bytes, put_text, tagged_in, tagged_out, take_back, tell,
+    Tagged, agent, borrow, bytes, hand_over, out, put_bytes, put_text, tagged_in, tagged_out, take_back, tell,
 };
-use super::{Decision, Limiter, Status, TOLLGATE_ID_BYTES_MAX, TOLLGATE_NEVER, TimeSource};
+use super::{Decision, Error, Limiter, Status, TOLLGATE_ID_BYTES_MAX, TOLLGATE_NEVER, TimeSource};
 use crate as tollgate;
 use crate::clock::nanos_saturating;
 use std::ffi::{c_char, c_void};
@@ -907,6 +908,76 @@ pub unsafe extern "C" fn tollgate_limiter_poll_event(
     };
     // SAFETY: as this function's contract has it.
     unsafe { tell(limiter.cast_const(), polled_out, poll) }
+}
+
+/// What an operator wants to know, as JSON, NUL-terminated, and its length
+/// without the NUL: counts, worst offenders, busiest agents.
+///
+/// It may be longer from one call to the next, so let the buffer be larger
+/// than a call with a NULL buffer of size 0 says.
+///
+/// Status: BUFFER_TOO_SMALL.
+///
+/// # Safety
+///
+/// `limiter` is NULL or a limiter that is not freed; `json_out` is NULL or
+/// writable for `json_size` bytes; `json_len_out` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_status_document(
+    limiter: *const Limiter,
+    json_out: *mut c_char,
+    json_size: usize,
+    json_len_out: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let document = unsafe { borrow(limiter) }?.0.status_document();
+        // SAFETY: the buffer and the length are as this function's contract has them.
+        unsafe { put_text(&document, json_out, json_size, json_len_out) }
+    })
+}
+
+/// Writes the limiter's status document to a file; see
+/// tollgate_limiter_status_document. Call it from a timer. Needs
+/// TOLLGATE_FEATURE_PERSIST.
+///
+/// Whoever reads the file finds the old document or the new one, whole. The
+/// path is any bytes without a NUL, as the system takes them. `error_out` may
+/// be NULL.
+///
+/// Status: FILE, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE of the error.
+///
+/// # Safety
+///
+/// `limiter` is NULL or a limiter that is not freed; `path` is NULL or readable
+/// for `path_len` bytes; `error_out` is NULL, or readable and writable for as
+/// many bytes as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_limiter_write_status(
+    limiter: *const Limiter,
+    path: *const c_char,
+    path_len: usize,
+    error_out: *mut Error,
+) -> Status {
+    let call = || {
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let limiter = unsafe { borrow(limiter) }?;
+        // SAFETY: NULL, or readable for `path_len` bytes, by this function's contract.
+        write_status(&limiter.0, unsafe { bytes(path, path_len) }?)
+    };
+    // SAFETY: as this function's contract has it.
+    unsafe { guard_told(error_out, call) }
+}
+
+#[cfg(feature = "persist")]
+fn write_status(limiter: &tollgate::Limiter, path: &[u8]) -> Result<(), Failure> {
+    use std::os::unix::ffi::OsStrExt as _;
+    Ok(limiter.write_status(std::ffi::OsStr::from_bytes(path)).map_err(tollgate::ControlError::from)?)
+}
+
+#[cfg(not(feature = "persist"))]
+fn write_status(_: &tollgate::Limiter, _: &[u8]) -> Result<(), Failure> {
+    Err(Status::NotBuiltIn.into())
 }
 
 /// Denials as lines of a log, few of them: the first of an agent, then how

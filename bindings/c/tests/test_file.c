@@ -50,6 +50,24 @@ static void what_is_decided_outlives_the_limiter(void)
     rig_free(&other);
 }
 
+static void a_status_document_is_written(void)
+{
+    rig made = rig_of(preset("adr"), 100, TOLLGATE_ON_FULL_DENY);
+    tollgate_error error = error_new();
+    EXPECT_OK(tollgate_limiter_write_status(made.limiter, path, strlen(path), &error));
+    FILE *file = fopen(path, "r");
+    EXPECT(file != NULL && fgetc(file) == '{');
+    if (file != NULL)
+        fclose(file);
+    remove(path);
+    EXPECT_EQ(tollgate_limiter_write_status(made.limiter, "", 0, &error), TOLLGATE_STATUS_FILE);
+    EXPECT(error.message[0] != 0);
+    EXPECT_EQ(tollgate_limiter_write_status(NULL, path, strlen(path), NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_limiter_write_status(made.limiter, NULL, 1, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_limiter_write_status(made.limiter, path, SIZE_MAX, NULL), TOLLGATE_STATUS_TEXT_TOO_LONG);
+    rig_free(&made);
+}
+
 static void misuse_keeps_nothing(void)
 {
     rig made = rig_of(preset("adr"), 100, TOLLGATE_ON_FULL_DENY);
@@ -69,6 +87,7 @@ static void what_is_not_built_in_says_so(void)
     rig made = rig_of(preset("adr"), 100, TOLLGATE_ON_FULL_DENY);
     EXPECT_EQ(tollgate_limiter_keep_assignments_in(made.limiter, path, strlen(path), NULL), TOLLGATE_STATUS_NOT_BUILT_IN);
     EXPECT_EQ(tollgate_limiter_reload_assignments(made.limiter, NULL), TOLLGATE_STATUS_NOT_BUILT_IN);
+    EXPECT_EQ(tollgate_limiter_write_status(made.limiter, path, strlen(path), NULL), TOLLGATE_STATUS_NOT_BUILT_IN);
     rig_free(&made);
 }
 
@@ -79,6 +98,7 @@ int main(void)
     snprintf(path, sizeof path, "%s/assignments.json", folder);
     if (tollgate_features() & TOLLGATE_FEATURE_PERSIST) {
         what_is_decided_outlives_the_limiter();
+        a_status_document_is_written();
         misuse_keeps_nothing();
     } else {
         what_is_not_built_in_says_so();

@@ -188,6 +188,8 @@ int main(void)
     EXPECT_PANIC(tollgate_assignments_get(all, 0, &assignment));
     EXPECT_PANIC(tollgate_limiter_acquire(limiter, "a", 1, HEAVY, &verdict));
     EXPECT_PANIC(tollgate_limiter_release(limiter, "a", 1, HEAVY, &status));
+    EXPECT_PANIC(tollgate_limiter_status_document(limiter, text, sizeof text, &len));
+    EXPECT_PANIC(tollgate_limiter_write_status(limiter, "a", 1, &error));
     EXPECT_PANIC(tollgate_limiter_snapshot(limiter, &snapshot, NULL, 0, &len));
     EXPECT_PANIC(tollgate_limiter_agent(limiter, "a", 1, &view, NULL, 0, &len));
     EXPECT_PANIC(tollgate_limiter_agent_at(limiter, "a", 1, 0, &view, NULL, 0, &len));

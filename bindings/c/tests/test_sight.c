@@ -251,6 +251,21 @@ static void agents_on_the_roster_are_listed(void)
     rig_free(&made);
 }
 
+static void an_operator_reads_a_document(void)
+{
+    rig made = watched(0, 0);
+    char json[16384] = "?";
+    size_t len = 77, same = 77;
+    EXPECT_EQ(tollgate_limiter_status_document(made.limiter, json, 2, &len), TOLLGATE_STATUS_BUFFER_TOO_SMALL);
+    EXPECT_EQ(tollgate_limiter_status_document(NULL, json, sizeof json, &len), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_limiter_status_document(made.limiter, json, sizeof json, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT(json[0] == '?' && len == 77);
+    EXPECT_OK(tollgate_limiter_status_document(made.limiter, NULL, 0, &len));
+    EXPECT_OK(tollgate_limiter_status_document(made.limiter, json, sizeof json, &same));
+    EXPECT(json[0] == '{' && strlen(json) == same && len > 100);
+    rig_free(&made);
+}
+
 static void the_worst_offenders_come_first(void)
 {
     rig made = watched(0, 0);
@@ -409,6 +424,7 @@ int main(void)
     a_snapshot_counts_verdicts_by_lane();
     an_agent_is_seen_as_it_stands();
     agents_on_the_roster_are_listed();
+    an_operator_reads_a_document();
     the_worst_offenders_come_first();
     events_are_polled_in_order();
     a_log_has_few_lines_of_many_denials();

@@ -240,7 +240,9 @@ impl World<'_> {
                 let status = call!(self, tollgate_limiter_replace_policy(to, policy, error));
                 let found = [Status::OtherLanes, Status::PlanMissing];
                 if self.judge_told(status, &faults, &found, &raw, !error.is_null()) {
-                    watched.manual = false; // All limits may be others now.
+                    // All limits may be others now.
+                    watched.manual = false;
+                    watched.lanes.fill(None);
                 }
             }
             4 => {
@@ -256,7 +258,10 @@ impl World<'_> {
                 }
                 faults.push(if cfg!(feature = "persist") { Status::File } else { Status::NotBuiltIn });
                 let error = self.error(&mut raw, &mut faults);
-                let status = call!(self, tollgate_limiter_keep_assignments_in(to, path.start(), len, error));
+                let status = match self.bytes.once_in(2) {
+                    true => call!(self, tollgate_limiter_write_status(to, path.start(), len, error)),
+                    false => call!(self, tollgate_limiter_keep_assignments_in(to, path.start(), len, error)),
+                };
                 self.judge_told(status, &faults, &[], &raw, !error.is_null());
             }
             _ => {

@@ -85,6 +85,11 @@ impl World<'_> {
                 });
                 assert_eq!(raw.is_untouched(), polled != Some(1));
             }
+            _ if self.bytes.once_in(4) => {
+                let mut len = usize::MAX;
+                let status = call!(self, tollgate_limiter_status_document(to, null_mut(), 0, &mut len));
+                assert_eq!(self.judge(status, &faults), len != usize::MAX);
+            }
             _ => self.log_and_show(),
         }
     }
