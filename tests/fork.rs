@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tollgate::{ControlError, Decision, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy};
+use tollgate::{ControlError, Decision, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Sight};
 
 const LANE: LaneId = LaneId::new(0);
 const FORKS: u32 = 400;
@@ -40,7 +40,7 @@ fn child(limiter: &Limiter) -> i32 {
 }
 
 /// Forks while two threads go on with `acts`, and lets every child report.
-fn fork_while(limiter: &Limiter, acts: [fn(&Limiter); 2], child: fn(&Limiter) -> i32) {
+fn fork_while(limiter: &Limiter, forks: u32, acts: [fn(&Limiter); 2], child: fn(&Limiter) -> i32) {
     let done = AtomicBool::new(false);
     let mut bad = Vec::new();
     std::thread::scope(|scope| {
@@ -52,7 +52,7 @@ fn fork_while(limiter: &Limiter, acts: [fn(&Limiter); 2], child: fn(&Limiter) ->
                 }
             });
         }
-        for _ in 0..FORKS {
+        for _ in 0..forks {
             // SAFETY: the child calls nothing but the limiter and `_exit`.
             match unsafe { libc::fork() } {
                 0 => {
@@ -75,15 +75,20 @@ fn fork_while(limiter: &Limiter, acts: [fn(&Limiter); 2], child: fn(&Limiter) ->
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert!(bad.is_empty(), "{} of {FORKS} children went wrong: {bad:?}", bad.len());
+    assert!(bad.is_empty(), "{} of {forks} children went wrong: {bad:?}", bad.len());
 }
 
 fn limiter() -> Limiter {
+    with_sight(None)
+}
+
+fn with_sight(sight: Option<Sight>) -> Limiter {
     let policy = Policy::builder().lane("lane", Limit::per_minute(2)).plan("pro", [("lane", "500/min")]);
     let clock = ManualClock::new();
     clock.advance(Duration::from_secs(1));
     let limiter =
         Limiter::builder(policy.build().expect("a valid policy")).agents(8).clock(clock).on_full(OnFull::Deny);
+    let limiter = if let Some(sight) = sight { limiter.sight(sight) } else { limiter };
     limiter.build().expect("a small slab")
 }
 
@@ -96,7 +101,12 @@ fn come_and_go(limiter: &Limiter, agent: &str) {
 fn a_child_goes_on_with_its_own_copy() {
     let limiter = limiter();
     assert!(limiter.check("steady", LANE).unwrap().is_allowed());
-    fork_while(&limiter, [|limiter| come_and_go(limiter, "comes"), |limiter| come_and_go(limiter, "goes")], child);
+    fork_while(
+        &limiter,
+        FORKS,
+        [|limiter| come_and_go(limiter, "comes"), |limiter| come_and_go(limiter, "goes")],
+        child,
+    );
 }
 
 /// What a child finds while its parent's operator changes assignments.
@@ -126,5 +136,42 @@ fn a_child_finds_its_assignments_whatever_the_operator_was_doing() {
         limiter.set_override("comes", "lane", Limit::per_minute(7)).unwrap();
         limiter.remove_overrides("comes").unwrap();
     };
-    fork_while(&limiter, [|limiter| come_and_go(limiter, "comes"), change], child_with_assignments);
+    fork_while(&limiter, FORKS, [|limiter| come_and_go(limiter, "comes"), change], child_with_assignments);
+}
+
+/// What a child sees that was forked in the midst of others' counting.
+fn child_that_looks(limiter: &Limiter) -> i32 {
+    let before = limiter.snapshot();
+    for agent in 0..40_u32 {
+        if !limiter.check(agent.to_le_bytes(), LANE).is_ok_and(|verdict| verdict.is_allowed()) {
+            return 1;
+        }
+        if limiter.record_violation(agent.to_le_bytes()).is_err() {
+            return 2;
+        }
+    }
+    let after = limiter.snapshot();
+    if (after.checks() - before.checks(), after.violations - before.violations) != (40, 40) {
+        return 3;
+    }
+    // Whoever was counting in the parent never ends in the child: then there
+    // are no names, and all that could not be counted is told.
+    let top = limiter.top_offenders(128);
+    if top.list.is_empty() && top.missed < 40 {
+        return 4;
+    }
+    // Ends, whatever was being written.
+    let events = std::iter::from_fn(|| limiter.poll_event()).take(1_000_000).count();
+    if events > tollgate::EVENTS_KEPT { 5 } else { OK }
+}
+
+#[test]
+fn a_child_that_is_watched_goes_on_whatever_was_being_counted() {
+    let limiter = with_sight(Some(Sight::new().roster(100).sample_every(1)));
+    assert!(limiter.check("steady", LANE).unwrap().is_allowed());
+    let violate = |limiter: &Limiter| {
+        let _ = limiter.admit("comes", LANE, 2);
+        let _ = limiter.forget("goes");
+    };
+    fork_while(&limiter, FORKS / 4, [violate, |limiter| come_and_go(limiter, "goes")], child_that_looks);
 }

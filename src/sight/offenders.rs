@@ -24,6 +24,7 @@
 use super::counters::{Shard, shard, shards};
 use crate::bounds::{ID_BYTES_MAX, OFFENDERS_KEPT};
 use crate::clock::{Tick, nanos_saturating};
+use crate::process::generation;
 use crate::sync::{Counter, Mutex, MutexGuard, Ordering, try_lock, wait};
 use crossbeam_utils::CachePadded;
 use std::collections::BTreeMap;
@@ -37,8 +38,8 @@ const PANE: Duration = Duration::from_secs(600);
 /// pause of the processor, and the holder needs some dozens of them.
 const TRIES_MAX: u32 = 64;
 
-/// How often somebody who asks tries: a few milliseconds.
-const ASKS_MAX: u32 = 100_000;
+/// How often somebody who asks tries; the holder is counting one violation.
+const ASKS_MAX: u32 = 10_000;
 
 /// Who violates limits the most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,20 +76,27 @@ pub struct Offender {
 /// Violations by agent and by minute.
 pub(crate) struct Violations {
     panes: Mutex<Panes>,
+    /// The [`generation`](crate::process::generation) of whoever is counting;
+    /// 0 if nobody is.
+    holder: Counter,
     all: Minutes,
     missed: Minutes,
 }
 
 impl Violations {
     pub(crate) fn new() -> Self {
-        Self { panes: Mutex::new(Panes::new()), all: Minutes::new(), missed: Minutes::new() }
+        Self { panes: Mutex::new(Panes::new()), holder: Counter::new(0), all: Minutes::new(), missed: Minutes::new() }
     }
 
     /// Counts a violation. Waits for nobody longer than it takes to count one.
     pub(crate) fn add(&self, agent: &[u8], now: Tick) {
         self.all.add(now);
         match self.lock(TRIES_MAX) {
-            Some(mut panes) => panes.add(agent, now),
+            Some(mut panes) => {
+                self.holder.store(generation(), Ordering::Relaxed);
+                panes.add(agent, now);
+                self.holder.store(0, Ordering::Relaxed);
+            }
             None => self.missed.add(now),
         }
     }
@@ -110,14 +118,18 @@ impl Violations {
     }
 
     fn lock(&self, tries: u32) -> Option<MutexGuard<'_, Panes>> {
-        (0..tries).find_map(|round| {
-            let panes = try_lock(&self.panes);
-            if panes.is_none() {
-                // Below the rounds after which waiting gives the processor away, unless somebody asks.
-                wait(round);
+        for round in 0..tries {
+            if let Some(panes) = try_lock(&self.panes) {
+                return Some(panes);
             }
-            panes
-        })
+            // Whoever holds it in another process, from before a fork, never ends here.
+            if ![0, generation()].contains(&self.holder.load(Ordering::Relaxed)) {
+                return None;
+            }
+            // A violation spins; only somebody who asks gives the processor away.
+            wait(round);
+        }
+        None
     }
 }
 

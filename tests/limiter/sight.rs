@@ -403,3 +403,29 @@ fn the_worst_offenders_of_the_last_hour_are_known_by_name() {
     ignore(unwatched.record_violation("a"));
     assert_eq!(unwatched.top_offenders(3), Offenders::default());
 }
+
+#[test]
+fn every_kind_of_lane_is_counted_and_seen() {
+    let policy = Policy::builder()
+        .lane("bucket", Limit::per_minute(4))
+        .lane("window", Limit::window(4, MINUTE))
+        .lane("exact", Limit::exact(4, MINUTE))
+        .lane("budget", Limit::budget(4, tollgate::Calendar::Day))
+        .lane("held", Limit::held(4));
+    let (limiter, _) = watched(policy.build().expect("a valid policy"), 10, OnFull::Deny);
+    for lane in (0..5).map(LaneId::new) {
+        let allowed = (0..6).filter(|_| limiter.check("a", lane).expect("valid").is_allowed()).count();
+        assert_eq!(allowed, 4, "{lane:?}");
+        assert!(!limiter.admit("a", lane, 1).expect("valid").is_allowed());
+    }
+    let snapshot = limiter.snapshot();
+    for lane in &snapshot.lanes {
+        assert_eq!((lane.allowed + lane.warned, lane.denied, lane.checks()), (4, 3, 7), "{}", lane.name);
+    }
+    let view = limiter.agent("a").expect("valid");
+    for lane in &view.lanes {
+        assert_eq!((lane.used(), lane.usage_percent(), lane.level()), (4, 100.0, UsageLevel::Red), "{}", lane.name);
+    }
+    assert_eq!(view.dominant().map(|lane| lane.name.as_str()), Some("bucket"));
+    assert_eq!(limiter.top_offenders(1).list[0].violations, 5);
+}
