@@ -1,10 +1,12 @@
 //! Agents as cards: found, sorted and cut into pages here, not in the page.
 
+use super::understood;
 use crate::app::App;
 use crate::auth::Right;
 use crate::id;
 use crate::problem::Problem;
 use crate::routes::{self, AgentInPath, PeerAddress, agents::ms_up};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
@@ -33,10 +35,11 @@ pub(super) struct Asked {
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     PeerAddress(peer): PeerAddress,
-    Query(asked): Query<Asked>,
+    asked: Result<Query<Asked>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     app.keys().require(Right::Admin, &headers, peer)?;
+    let asked = understood(asked)?;
     let sort = match asked.sort.as_str() {
         "" | "usage" => AgentSort::Usage,
         "violations" => AgentSort::Violations,

@@ -4,12 +4,14 @@
 //! in a cycle that the page asks for, and `happened` for each event at once.
 
 use super::feed::{Sample, Told};
+use super::understood;
 use crate::app::App;
 use crate::auth::Right;
 use crate::id;
 use crate::problem::Problem;
 use crate::routes::PeerAddress;
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use bytes::Bytes;
@@ -53,11 +55,11 @@ struct Gone;
 pub(super) async fn live(
     State(app): State<Arc<App>>,
     PeerAddress(peer): PeerAddress,
-    Query(asked): Query<Asked>,
+    asked: Result<Query<Asked>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     app.keys().require(Right::Admin, &headers, peer)?;
-    let every = Duration::from_secs(asked.every.unwrap_or(EVERY_MAX).clamp(1, EVERY_MAX));
+    let every = cycle(understood(asked)?.every);
     let (sender, body) = Channel::new(1);
     let page = Page { app, sender, headers, peer, sampled_ms: 0, next_event: 0 };
     tokio::spawn(page.tell(every));
@@ -68,6 +70,11 @@ pub(super) async fn live(
     // A proxy that collects answers would hold them back.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
+}
+
+/// The time between two snapshots.
+fn cycle(every: Option<u64>) -> Duration {
+    Duration::from_secs(every.unwrap_or(EVERY_MAX).clamp(1, EVERY_MAX))
 }
 
 impl Page {
@@ -190,4 +197,15 @@ fn happened(Told { number, at_ms, kind }: &Told) -> Value {
         _ => ("other", None, String::new()),
     };
     json!({"number": number, "at_ms": at_ms, "kind": kind, "agent": agent, "text": text})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_comes_every_ten_seconds_unless_asked_for_sooner() {
+        let cycles = [None, Some(0), Some(1), Some(5), Some(10), Some(u64::MAX)].map(|every| cycle(every).as_secs());
+        assert_eq!(cycles, [10, 1, 1, 5, 10, 10]);
+    }
 }

@@ -16,7 +16,10 @@ mod live;
 mod login;
 
 use crate::app::App;
+use crate::problem::Problem;
 use axum::Router;
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use axum::routing::{get, post};
 use std::sync::Arc;
 
@@ -30,4 +33,9 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/dashboard/live", get(live::live))
         .route("/api/dashboard/agents", get(agents::list))
         .route("/api/dashboard/agents/{agent}", get(agents::one))
+}
+
+/// What the query of a URL asks for.
+fn understood<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    asked.map(|Query(asked)| asked).map_err(|rejection| Problem::bad(rejection.body_text()))
 }

@@ -152,4 +152,15 @@ async fn ids_are_text_whatever_they_hold() {
     let is_wide = browser.eval("document.documentElement.scrollWidth > document.documentElement.clientWidth").await;
     assert_eq!(is_wide, false);
     assert_eq!(browser.complaints().await, [""; 0]);
+    // That nothing is complained about means something: text cannot become
+    // markup, nor an attribute a style, and the browser says so.
+    let refused = "(() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } })()";
+    assert_eq!(browser.eval(refused).await, "TypeError");
+    browser.run("document.body.setAttribute('style', 'color: red')").await;
+    let complaints = browser.complaints().await;
+    assert!(
+        complaints.len() >= 2
+            && complaints.iter().all(|said| said.contains("Content Security Policy") || said.contains("TrustedHTML")),
+        "{complaints:?}"
+    );
 }

@@ -1,6 +1,7 @@
 //! A connection that is lost.
 
 use super::{ADMIN, Browser, Running, TURN, card, uses};
+use serde_json::json;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -49,6 +50,21 @@ async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
     browser.until(&format!("{state} === 'live'")).await;
     browser.until(&format!("Boolean({})", card("after"))).await;
     assert_eq!(browser.eval("document.getElementById('lost').hidden").await, true);
+
+    // While nobody looks, a snapshot comes every ten seconds, and every second again after.
+    browser
+        .run(
+            "window.asked = [];
+             window.EventSource = new Proxy(EventSource, {construct: (real, [url]) => (asked.push(url), new real(url))});
+             let isHidden = true;
+             Object.defineProperty(document, 'hidden', {get: () => isHidden});
+             document.dispatchEvent(new Event('visibilitychange'));
+             isHidden = false;
+             document.dispatchEvent(new Event('visibilitychange'));",
+        )
+        .await;
+    assert_eq!(browser.eval("asked.map((url) => url.split('?')[1])").await, json!(["every=10", "every=1"]));
+    browser.until(&format!("{state} === 'live'")).await;
 
     // An open page does not hold up the end of the server.
     server.stop();

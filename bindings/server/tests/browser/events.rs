@@ -37,6 +37,6 @@ async fn sustained_abuse_is_told_once_and_notified() {
     browser.click("#events [data-kind=sustained_abuse] button").await;
     browser.until("document.getElementById('agent').open").await;
     assert_eq!(browser.text("#agent-title").await, "rude");
-    assert!(browser.text(".conduct-line").await.starts_with("14 violations"));
+    assert!(browser.text(".conduct-line").await.starts_with("14 violations in the present window, 14 in a row"));
     assert_eq!(browser.complaints().await, [""; 0]);
 }

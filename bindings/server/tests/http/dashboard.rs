@@ -112,6 +112,10 @@ async fn agents_are_found_sorted_and_cut_into_pages_by_the_server() {
         let answer = server.send("GET", &format!("/api/dashboard/agents?{query}"), &[BEARER], "").await;
         assert_problem(&answer, 400, Some(field), "");
     }
+    for path in ["agents?page=-1", "agents?per_page=many", "live?every=soon"] {
+        let answer = server.send("GET", &format!("/api/dashboard/{path}"), &[BEARER], "").await;
+        assert_problem(&answer, 400, None, "invalid digit");
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 // One agent, opened: every lane, its conduct, and what can be decided about it.
 
 import { admin, get } from "./api.js";
-import { bar, byId, count, el, exact, say, setText, span } from "./dom.js";
+import { bar, byId, el, exact, inARow, say, setText, span, violations } from "./dom.js";
 
 let hello = { lanes: [], plans: [] };
 let shown = null; // what is open: its key, and what to change in place
@@ -188,8 +188,8 @@ function update(agent) {
   const { badges, conduct, lanes, exempt } = shown;
   const names = [agent.exempt && ["exempt", "exempt"], ["plan", agent.plan ? `plan ${agent.plan}` : "no plan"], !agent.known && ["unknown", "not seen lately"]];
   badges.replaceChildren(...names.filter(Boolean).map(([kind, text]) => el("span", { class: "badge", "data-kind": kind }, text)));
-  const told = agent.violations ? count(agent.violations, "violation", "violations") + " in the present window" : "No violations in the present window";
-  const more = agent.in_a_row > 1 ? `, ${agent.in_a_row} in a row` : "";
+  const told = agent.violations ? `${violations(agent.violations)} in the present window` : "No violations in the present window";
+  const more = agent.in_a_row > 1 ? `, ${inARow(agent.in_a_row)}` : "";
   setText(conduct, agent.wait_ms ? `${told}${more}; backoff ${span(agent.wait_ms)} left.` : `${told}${more}.`);
   conduct.dataset.limited = agent.rate_limited;
   exempt.dataset.exempt = agent.exempt;

@@ -1,7 +1,7 @@
 // The agents, a page of them: one card each, changed in place.
 
 import { get } from "./api.js";
-import { bar, byId, count, el, exact, setText, span } from "./dom.js";
+import { bar, byId, count, el, exact, setText, span, violations } from "./dom.js";
 
 const cards = new Map(); // by key
 let query = { search: "", sort: "usage", page: 0, per_page: 48 };
@@ -55,6 +55,8 @@ function show(list) {
 
   const isSearch = query.search !== "";
   const total = isSearch ? `${exact(list.matched)} of ${count(list.listed, "agent", "agents")}` : count(list.listed, "agent", "agents");
+  // Read out for whoever searches, and for nobody each time an agent comes or goes.
+  byId("agents-count").setAttribute("aria-live", isSearch ? "polite" : "off");
   setText(byId("agents-count"), list.not_listed ? `${total}; ${exact(list.not_listed)} more cannot be listed` : total);
   byId("pages").hidden = pages === 1;
   setText(byId("page-number"), `Page ${exact(list.page + 1)} of ${exact(pages)}`);
@@ -120,7 +122,7 @@ function makeCard(agent) {
         [level, percent, used].forEach((element) => setText(element, ""));
       }
       const told = [];
-      if (agent.violations) told.push(count(agent.violations, "violation", "violations"));
+      if (agent.violations) told.push(violations(agent.violations));
       if (agent.wait_ms) told.push(`backoff ${span(agent.wait_ms)}`);
       setText(conduct, told.join(" · "));
     },

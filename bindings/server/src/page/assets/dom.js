@@ -28,6 +28,11 @@ export const exact = (value) => whole.format(value);
 export const rate = (value) => (value < 10 ? (Math.round(value * 10) / 10).toString() : number(Math.round(value)));
 export const count = (value, one, many) => `${exact(value)} ${value === 1 ? one : many}`;
 
+// An agent's conduct is kept in few bits: its counts stay where they are full.
+const most = (value, full) => (value >= full ? `${full} or more` : exact(value));
+export const violations = (value) => `${most(value, 63)} ${value === 1 ? "violation" : "violations"}`;
+export const inARow = (value) => `${most(value, 15)} in a row`;
+
 /** A span in words that are short and never say "now" too early. */
 export function span(ms) {
   const seconds = Math.ceil(ms / 1000);
