@@ -171,7 +171,8 @@ pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> 
     // Past the range of the clock there is nothing to refill from, and no depth.
     let limit = BucketLimit { depth: if past_range { 0 } else { limit.depth }, ..limit };
     let debt = next.wrapping_sub(now);
-    let allowed = debt <= limit.depth && cost > 0;
+    // A sum past the range says nothing of the debt: it may come to 0.
+    let allowed = !past_range && debt <= limit.depth && cost > 0;
     let next = allowed.then_some(LaneWord::from_bits(next));
     Outcome { next, answer: Charge { limit, cost, debt, allowed } }
 }

@@ -362,6 +362,23 @@ mod tests {
         Limiter::builder(policy.build().unwrap()).agents(agents).clock(clock).on_full(on_full).build().unwrap()
     }
 
+    /// A price past every range, added to a full bucket of a record's second
+    /// tenancy, came to no debt at all, and an absurd cost was let through.
+    #[test]
+    fn an_absurd_cost_is_refused_in_every_tenancy() {
+        let limiter = limiter(100, OnFull::Deny);
+        let heavy = limiter.lane("heavy").unwrap();
+        for tenancy in 0..20 {
+            assert!(limiter.check("agent", heavy).unwrap().is_allowed(), "{tenancy}");
+            limiter.reset("agent").unwrap();
+            for cost in [u64::MAX, u64::MAX - 208, u64::MAX / 2, 1 << 40] {
+                let refused = Err(Error::CostAboveCapacity { cost, capacity: 2 });
+                assert_eq!(limiter.check_cost("agent", heavy, cost), refused, "{tenancy}");
+            }
+            assert_eq!(limiter.forget("agent"), Ok(true));
+        }
+    }
+
     #[test]
     fn a_denial_leaves_every_word_of_the_slab_unchanged() {
         let limiter = limiter(100, OnFull::Deny);
