@@ -35,6 +35,9 @@ const TOKEN: u64 = 10;
 /// When one token, charged at instant 0, has been refilled: A is idle.
 const PAID: Tick = Tick::from_nanos(TOKEN);
 
+/// The stack of the thread that builds a limiter: 256 KB.
+const STACK_WORDS: usize = 1 << 15;
+
 /// A limiter so small that loom can know it all.
 #[derive(Clone)]
 struct Model(Arc<Limiter>);
@@ -60,19 +63,19 @@ impl Model {
 
     /// With a clock that stands ahead of every instant that the model uses.
     ///
-    /// Never inlined: loom's stacks are small, and building a limiter takes a good part of one.
-    #[inline(never)]
+    /// Built by a thread of its own: a limiter that is about to be moved to its
+    /// place takes more than the 32 KB of stack that loom gives the first.
     fn at(records: usize, policy: Policy, on_full: OnFull, clock_ns: u64) -> Self {
-        let kinds = policy.cell_kinds();
-        let geometry = Geometry { groups: 1, window: 1, records, lanes: kinds.len() };
-        let clock = ManualClock::new();
-        clock.set(Tick::from_nanos(clock_ns));
-        let limiter = Limiter::builder(policy)
-            .clock(clock)
-            .on_full(on_full)
-            .over(Slab::new(geometry, fixed_key(3), kinds).unwrap())
-            .unwrap();
-        Self(Arc::new(limiter))
+        let build = move || {
+            let kinds = policy.cell_kinds();
+            let geometry = Geometry { groups: 1, window: 1, records, lanes: kinds.len() };
+            let clock = ManualClock::new();
+            clock.set(Tick::from_nanos(clock_ns));
+            let slab = Slab::new(geometry, fixed_key(3), kinds).unwrap();
+            Arc::new(Limiter::builder(policy).clock(clock).on_full(on_full).over(slab).unwrap())
+        };
+        let builder = thread::Builder::new().stack_size(STACK_WORDS).spawn(build);
+        Self(builder.unwrap().join().unwrap())
     }
 
     fn check(&self, agent: &str, lane: LaneId, now: Tick) -> Result<Verdict, Error> {
