@@ -168,10 +168,8 @@ pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> 
     let (now, word) = (parts(now.as_nanos()), word.bits());
     let full_at = word.max(now | word & GENERATION_MASK);
     let (next, past_range) = full_at.overflowing_add(limit.price(cost));
-    // Past the range of the clock there is nothing to refill from, and no depth.
-    let limit = BucketLimit { depth: if past_range { 0 } else { limit.depth }, ..limit };
     let debt = next.wrapping_sub(now);
-    // A sum past the range says nothing of the debt: it may come to 0.
+    // Past the range of the clock there is nothing to refill from.
     let allowed = !past_range && debt <= limit.depth && cost > 0;
     let next = allowed.then_some(LaneWord::from_bits(next));
     Outcome { next, answer: Charge { limit, cost, debt, allowed } }
@@ -184,7 +182,7 @@ pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
     let (decision, retry_after_ns, full_in_ns) = if allowed {
         let near = limit.depth - debt < limit.warn_below;
         (if near { Decision::Warn } else { Decision::Allow }, 0, nanos(debt))
-    } else if limit.price(cost) <= limit.depth && cost > 0 {
+    } else if limit.price(cost) <= limit.depth && debt > limit.depth && cost > 0 {
         // The depth's low bits are set, and the wait is rounded up.
         (Decision::Deny, nanos(debt - limit.depth + GENERATION_MASK), nanos(debt.wrapping_sub(limit.price(cost))))
     } else {
@@ -227,11 +225,7 @@ fn odd_verdict(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Verdic
         decision: Decision::Deny,
         capacity: limit.capacity,
         ticks_per_token: nanos(limit.token),
-        // Past the range of the clock, the bucket may lack tokens as well.
-        retry_after_ns: match debt.checked_sub(limit.price(capacity) | GENERATION_MASK) {
-            Some(more) if more > 0 && capacity > 0 => nanos(more + GENERATION_MASK),
-            _ => RETRY_NEVER,
-        },
+        retry_after_ns: RETRY_NEVER,
         full_in_ns: if capacity == 0 { 0 } else { nanos(debt.saturating_sub(limit.price(cost))) },
     })
 }
