@@ -105,7 +105,7 @@ impl Reservations {
     }
 
     fn shade(&self, low_bits: u64) -> &Counter {
-        &self.shades[low_bits as usize % SHADES]
+        &self.shades[low_bits as usize % self.shades.len()]
     }
 
     /// Whether an agent with these low bits of its hash may have a reservation.
