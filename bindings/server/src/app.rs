@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::source::Source;
 use crate::webhook::Webhook;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 use tollgate::{Clock, Limiter, LogLine, LogThrottle};
 
@@ -23,6 +23,8 @@ pub struct App {
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
     log: LogThrottle,
+    /// Held while the status document is written: the last one, at the end, waits for the one before.
+    status_turn: Mutex<()>,
     feed: Arc<Feed>,
     is_draining: AtomicBool,
 }
@@ -45,8 +47,21 @@ impl App {
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
+        let status_turn = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
-        Ok(Self { limiter, keys, made_up_token, control, meter, webhook, log, feed, settings, is_draining })
+        Ok(Self {
+            limiter,
+            keys,
+            made_up_token,
+            control,
+            meter,
+            webhook,
+            log,
+            status_turn,
+            feed,
+            settings,
+            is_draining,
+        })
     }
 
     /// The limiter.
@@ -99,6 +114,7 @@ impl App {
     /// Writes the status document into the directory of the audit log, if there is one.
     pub(crate) fn write_status(&self) {
         let Some(directory) = &self.settings.audit_directory else { return };
+        let _turn = self.status_turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.limiter.write_status(directory.join(tollgate::STATUS_FILE)) {
             tracing::warn!(%error, "the status document was not written");
         }
