@@ -81,6 +81,8 @@ pub mod hub;
 mod lane;
 mod limiter;
 mod mapping;
+#[cfg(feature = "persist")]
+mod persist;
 mod policy;
 mod prefetch;
 mod process;
@@ -90,9 +92,9 @@ mod sight;
 mod slab;
 mod sync;
 
-pub use assignments::{Assignment, Assignments};
 #[cfg(feature = "persist")]
-pub use assignments::{AssignmentFile, PersistError};
+pub use assignments::AssignmentFile;
+pub use assignments::{Assignment, Assignments};
 pub use bounds::{
     ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, ACTIONS_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX,
     CURVE_STEPS_MAX, EVENTS_KEPT, EXACT_MAX, HELD_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, OFFENDERS_KEPT,
@@ -107,6 +109,10 @@ pub use limiter::{
     Acquired, ActionLane, Admission, AllVerdict, ControlError, HeldSlot, Limiter, LimiterBuilder, Request,
     ReservationId, Reserved, Settlement, Stats,
 };
+#[cfg(feature = "persist")]
+pub use limiter::{BudgetsLoaded, BudgetsSaved};
+#[cfg(feature = "persist")]
+pub use persist::PersistError;
 #[cfg(feature = "config")]
 pub use policy::ConfigError;
 pub use policy::{

@@ -3,6 +3,10 @@
 
 #![cfg(unix)]
 
+#[cfg(feature = "persist")]
+#[path = "common/directory.rs"]
+mod directory;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -174,4 +178,22 @@ fn a_child_that_is_watched_goes_on_whatever_was_being_counted() {
         let _ = limiter.forget("goes");
     };
     fork_while(&limiter, FORKS / 4, [violate, |limiter| come_and_go(limiter, "goes")], child_that_looks);
+}
+
+/// The file of used budgets is the parent's: a child that saved it would put
+/// back what it had used when it was forked.
+#[cfg(feature = "persist")]
+#[test]
+fn a_child_does_not_save_its_parents_budgets() {
+    let directory = directory::Directory::new();
+    let policy = Policy::builder().lane("lane", "budget 1000/day").build().unwrap();
+    let limiter = Limiter::builder(policy).agents(8).clock(ManualClock::new()).build().unwrap();
+    limiter.keep_budgets_in(directory.path().join("budgets.json")).unwrap();
+    assert!(limiter.check("steady", LANE).unwrap().is_allowed());
+    let save = |limiter: &Limiter| assert_eq!(limiter.save_budgets().unwrap().unsaved, 0);
+    let child = |limiter: &Limiter| match limiter.save_budgets() {
+        Err(tollgate::PersistError::NotKept) if limiter.check("steady", LANE).is_ok() => OK,
+        _ => 1,
+    };
+    fork_while(&limiter, FORKS / 8, [save, |limiter| come_and_go(limiter, "comes")], child);
 }

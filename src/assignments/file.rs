@@ -1,11 +1,7 @@
 //! The file that keeps assignments: who may write it, and when.
 
-use super::error::PersistError;
-use super::replace::{FileLock, Replaced, system};
 use super::{Assignment, Assignments, read, write};
-use std::fs::{File, Metadata};
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use crate::persist::{KeptFile, PersistError, Stamp};
 use std::path::Path;
 
 /// One readable file that keeps assignments across restarts.
@@ -63,10 +59,7 @@ use std::path::Path;
 /// ```
 #[derive(Debug)]
 pub struct AssignmentFile {
-    file: Replaced,
-    /// The file as it was last read or written; `None` if there was none.
-    seen: Option<Stamp>,
-    _lock: FileLock,
+    file: KeptFile,
 }
 
 impl AssignmentFile {
@@ -78,13 +71,7 @@ impl AssignmentFile {
     ///
     /// The file is in use, cannot be read, or makes no sense.
     pub fn open(path: impl AsRef<Path>) -> Result<(Self, Assignments), PersistError> {
-        let file = Replaced::find(path.as_ref())?;
-        let lock = file.lock()?;
-        let mut file = Self { file, seen: None, _lock: lock };
-        // Nobody else is writing it: the lock is ours.
-        file.file.clear()?;
-        // A file system on which this fails is better known now than at the first save.
-        file.file.directory.sync_all().map_err(system("sync the directory of", file.path()))?;
+        let mut file = Self { file: KeptFile::open(path.as_ref())? };
         let agents = file.reload()?;
         Ok((file, agents))
     }
@@ -103,31 +90,16 @@ impl AssignmentFile {
     /// Reads the file again, and tells which one it was. Unless that is
     /// [accepted](Self::accept), `save` does not overwrite it.
     pub(crate) fn read(&self) -> Result<(Assignments, Option<Stamp>), PersistError> {
-        if self.file.metadata()?.is_none() {
+        let Some((text, stamp)) = self.file.read()? else {
             return Ok((Vec::new(), None));
-        }
-        let mut text = Vec::new();
-        let mut read = || {
-            let mut file = File::open(self.path())?;
-            // Before the text: an edit that comes between the two is noticed by `save`.
-            let stamp = Stamp::of(&file.metadata()?);
-            file.read_to_end(&mut text)?;
-            Ok(stamp)
         };
-        let stamp = read().map_err(system("read", self.path()))?;
-        let agents = read::read(&text).map_err(|mistake| PersistError::Content {
-            path: self.path().to_owned(),
-            line: mistake.line,
-            column: mistake.column,
-            agent: mistake.agent,
-            problem: mistake.problem,
-        })?;
+        let agents = read::read(&text).map_err(|mistake| self.file.content(mistake))?;
         Ok((agents, Some(stamp)))
     }
 
     /// What was read is in use: it may be overwritten.
     pub(crate) fn accept(&mut self, stamp: Option<Stamp>) {
-        self.seen = stamp;
+        self.file.accept(stamp);
     }
 
     /// Replaces the file: these are all the agents that have assignments, in
@@ -144,45 +116,20 @@ impl AssignmentFile {
         agents: impl IntoIterator<Item = (&'a [u8], &'a Assignment)>,
     ) -> Result<(), PersistError> {
         let text = write::write(agents).map_err(|(agent, problem)| PersistError::Assignment { agent, problem })?;
-        let old = self.file.metadata()?;
-        if old.as_ref().is_some_and(|old| self.seen != Some(Stamp::of(old))) {
-            return Err(PersistError::Changed { path: self.path().to_owned() });
-        }
-        self.seen = Some(Stamp::of(&self.file.replace(text.as_bytes(), old.as_ref())?));
-        self.file.sync()
+        self.file.save(&text)
     }
 
     /// The file's path, with symbolic links followed.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.file.path
-    }
-}
-
-/// Tells a file from one that was edited or put in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    inode: u64,
-    bytes: u64,
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            inode: metadata.ino(),
-            bytes: metadata.len(),
-            seconds: metadata.mtime(),
-            nanoseconds: metadata.mtime_nsec(),
-        }
+        self.file.path()
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::fs::{self, File};
 
     #[test]
     fn a_replaced_file_that_may_not_last_is_an_error_of_its_own() {
@@ -192,12 +139,12 @@ mod tests {
         let mut exempt = Assignment::default();
         exempt.set_exempt(true);
         // A directory that cannot be synced; this device cannot.
-        let whole = std::mem::replace(&mut file.file.directory, File::open("/dev/null").unwrap());
+        let whole = std::mem::replace(file.file.directory(), File::open("/dev/null").unwrap());
         let error = file.save([(b"a".as_slice(), &exempt)]).unwrap_err();
         assert!(matches!(error, PersistError::NotSynced { .. }), "{error}");
         assert!(error.to_string().ends_with("; save again"), "{error}");
         assert_eq!(file.reload().unwrap(), [(b"a".to_vec(), exempt.clone())]);
-        file.file.directory = whole;
+        *file.file.directory() = whole;
         file.save([(b"b".as_slice(), &exempt)]).unwrap();
         fs::remove_dir_all(&directory).unwrap();
     }

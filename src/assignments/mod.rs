@@ -1,14 +1,9 @@
 //! What an operator has decided about single agents.
 //!
 //! - here: [`Assignment`], plain data
-//! - `file.rs` (feature `persist`): the file that keeps them across restarts,
-//!   and who may write it
-//! - `replace.rs`: how a file is replaced in one step
+//! - `file.rs` (feature `persist`): the file that keeps them across restarts
 //! - `write.rs` and `read.rs`: its text
-//! - `error.rs`: what goes wrong with it
 
-#[cfg(feature = "persist")]
-mod error;
 #[cfg(feature = "persist")]
 mod file;
 #[cfg(all(test, not(loom), feature = "persist"))]
@@ -16,16 +11,10 @@ mod inputs;
 #[cfg(feature = "persist")]
 mod read;
 #[cfg(feature = "persist")]
-mod replace;
-#[cfg(feature = "persist")]
 mod write;
 
 #[cfg(feature = "persist")]
-pub use error::PersistError;
-#[cfg(feature = "persist")]
 pub use file::AssignmentFile;
-#[cfg(feature = "persist")]
-pub(crate) use replace::Replaced;
 
 use crate::policy::Limit;
 

@@ -1,38 +1,10 @@
 //! The text of the file of assignments, read piece by piece, so that a mistake
 //! is told with its place and its agent.
 
-use super::write::{VERSION, check_id};
+use super::write::VERSION;
 use super::{Assignment, Assignments};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use crate::persist::json::{Fields, Mistake, Piece, only_keys, read_id};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// What is wrong with a file's text, and where.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
-    /// Counted from 1.
-    pub(super) line: usize,
-    /// In bytes, counted from 1.
-    pub(super) column: usize,
-    pub(super) agent: Option<Vec<u8>>,
-    pub(super) problem: String,
-}
-
-impl Mistake {
-    fn at(before: &[u8], problem: impl fmt::Display) -> Self {
-        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Self { line, column: 1 + before.len() - line_start, agent: None, problem: problem.to_string() }
-    }
-
-    fn of(mut self, agent: &[u8]) -> Self {
-        self.agent = Some(agent.to_vec());
-        self
-    }
-}
 
 /// The agents in a file's text, sorted by id.
 ///
@@ -40,16 +12,8 @@ impl Mistake {
 ///
 /// The first mistake, with its place.
 pub(super) fn read(text: &[u8]) -> Result<Assignments, Mistake> {
-    let text = std::str::from_utf8(text).map_err(|error| {
-        Mistake::at(&text[..error.valid_up_to()], "not UTF-8; an agent's id that is not is written {\"base64\": ...}")
-    })?;
-    let whole = Piece { file: text, text };
-    let fields = whole.object()?;
-    // First of all: another version may have other keys.
-    let version = whole.need(&fields, "version")?;
-    if version.text != VERSION {
-        return Err(version.mistake(format!("version {:.20}; this build reads version {VERSION}", version.text)));
-    }
+    let whole = Piece::whole(text)?;
+    let fields = whole.versioned(VERSION)?;
     only_keys(&fields, &["version", "agents"])?;
     let mut agents = BTreeMap::new();
     for entry in whole.need(&fields, "agents")?.list()? {
@@ -71,21 +35,6 @@ fn read_agent(entry: Piece<'_>) -> Result<(Vec<u8>, Assignment), Mistake> {
     }
 }
 
-fn read_id(piece: Piece<'_>) -> Result<Vec<u8>, Mistake> {
-    let id = if piece.text.starts_with('{') {
-        let fields = piece.object()?;
-        only_keys(&fields, &["base64"])?;
-        let encoded = piece.need(&fields, "base64")?;
-        BASE64
-            .decode(encoded.value::<String>()?)
-            .map_err(|_| encoded.mistake("an id that is not base64; write it as in \"/w==\""))?
-    } else {
-        piece.value::<String>()?.into_bytes()
-    };
-    check_id(&id).map_err(|problem| piece.mistake(problem))?;
-    Ok(id)
-}
-
 fn read_assignment(fields: &Fields<'_>) -> Result<Assignment, Mistake> {
     only_keys(fields, &["agent", "plan", "overrides", "exempt"])?;
     let mut assignment = Assignment::default();
@@ -105,115 +54,13 @@ fn read_assignment(fields: &Fields<'_>) -> Result<Assignment, Mistake> {
     Ok(assignment)
 }
 
-type Fields<'a> = BTreeMap<String, Piece<'a>>;
-
-fn only_keys(fields: &Fields<'_>, allowed: &[&str]) -> Result<(), Mistake> {
-    match fields.iter().find(|(key, _)| !allowed.contains(&key.as_str())) {
-        Some((key, value)) => Err(value.mistake(format!("unknown key {key:?}; allowed are {}", allowed.join(", ")))),
-        None => Ok(()),
-    }
-}
-
-/// A value in the file, which knows where it stands.
-#[derive(Clone, Copy)]
-struct Piece<'a> {
-    file: &'a str,
-    /// Invariant: a part of `file`.
-    text: &'a str,
-}
-
-impl<'a> Piece<'a> {
-    fn value<T: Deserialize<'a>>(self) -> Result<T, Mistake> {
-        serde_json::from_str(self.text).map_err(|error| self.reading(&error))
-    }
-
-    fn object(self) -> Result<Fields<'a>, Mistake> {
-        let Object(entries) = self.value()?;
-        let mut fields = Fields::new();
-        for (key, raw) in entries {
-            let value = self.part(raw);
-            if fields.contains_key(&key) {
-                return Err(value.mistake(format!("the key {key:?} is given twice; keep one")));
-            }
-            fields.insert(key, value);
-        }
-        Ok(fields)
-    }
-
-    fn list(self) -> Result<impl Iterator<Item = Piece<'a>>, Mistake> {
-        Ok(self.value::<Vec<&RawValue>>()?.into_iter().map(move |raw| self.part(raw)))
-    }
-
-    fn part(self, raw: &'a RawValue) -> Self {
-        Self { text: raw.get(), ..self }
-    }
-
-    fn need(self, fields: &Fields<'a>, key: &str) -> Result<Self, Mistake> {
-        fields.get(key).copied().ok_or_else(|| self.mistake(format!("the key {key:?} is missing")))
-    }
-
-    /// What comes before this piece in the file.
-    fn before(self) -> &'a [u8] {
-        &self.file.as_bytes()[..self.text.as_ptr().addr() - self.file.as_ptr().addr()]
-    }
-
-    fn mistake(self, problem: impl fmt::Display) -> Mistake {
-        Mistake::at(self.before(), problem)
-    }
-
-    /// A mistake found while reading this piece, at its place in the file.
-    fn reading(self, error: &serde_json::Error) -> Mistake {
-        let (line, column) = (error.line(), error.column());
-        let told = error.to_string();
-        let problem = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
-        let mut mistake = self.mistake(problem);
-        if error.is_eof() {
-            mistake.problem = format!("the file is cut off: {problem}");
-        }
-        // What is not JSON is told at the byte, counted from the start of the
-        // piece. What is not the right kind of value is told at its start.
-        if !error.is_data() {
-            mistake.column = if line > 1 { column } else { mistake.column + column.saturating_sub(1) };
-            mistake.line += line.saturating_sub(1);
-        }
-        mistake.column = mistake.column.max(1);
-        mistake
-    }
-}
-
-/// A JSON object whose values are yet to be read.
-struct Object<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Object<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ObjectVisitor)
-    }
-}
-
-struct ObjectVisitor;
-
-impl<'de> Visitor<'de> for ObjectVisitor {
-    type Value = Object<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut entries = Vec::new();
-        // Ends with the text at the latest.
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Object(entries))
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::inputs::{any_assignments, assignment};
     use super::super::write::write;
     use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
     use proptest::prelude::*;
     use serde_json::Value;
 

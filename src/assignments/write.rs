@@ -3,36 +3,10 @@
 //! Put together by hand, since a JSON writer breaks lines everywhere or nowhere.
 
 use super::Assignment;
-use crate::bounds::ID_BYTES_MAX;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use crate::persist::json::{check_id, id_text, quoted};
 
 /// The version this build writes, and the only one it reads.
 pub(super) const VERSION: &str = "1";
-
-/// An agent's id as JSON: a string if it is UTF-8, else `{"base64": "..."}`.
-fn id_text(id: &[u8]) -> String {
-    match std::str::from_utf8(id) {
-        Ok(id) => quoted(id),
-        Err(_) => base64_text(id),
-    }
-}
-
-/// An agent's id in a message, with nothing in it that a terminal acts upon.
-pub(super) fn id_shown(id: &[u8]) -> String {
-    match std::str::from_utf8(id) {
-        Ok(id) => format!("{id:?}"),
-        Err(_) => base64_text(id),
-    }
-}
-
-fn base64_text(id: &[u8]) -> String {
-    format!("{{\"base64\": \"{}\"}}", BASE64.encode(id))
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
 
 /// The file's text for these agents, those without an assignment left out.
 ///
@@ -72,13 +46,6 @@ fn agent_line(id: &[u8], assignment: &Assignment) -> Result<String, String> {
         line += ", \"exempt\": true";
     }
     Ok(line + "}")
-}
-
-pub(super) fn check_id(id: &[u8]) -> Result<(), String> {
-    match id.len() {
-        1..=ID_BYTES_MAX => Ok(()),
-        bytes => Err(format!("an id of {bytes} bytes; allowed are 1 to {ID_BYTES_MAX}")),
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -123,11 +123,21 @@ impl DateClock {
         Self { wall: wall.or(own), offset: Counter::new(0), compared_at: Counter::new(0) }
     }
 
+    /// The calendar does not go back behind this, in nanoseconds since 1970
+    /// UTC. Says how far it is ahead for that.
+    #[cfg(feature = "persist")]
+    pub(crate) fn raise(&self, clock: &Clock, unix_ns: i64) -> Duration {
+        let at = At { offset: self.offset(clock), now: clock.now() };
+        let offset = turned(unix_ns.saturating_sub(at.now.as_nanos() as i64) as u64);
+        self.offset.fetch_max(offset, Ordering::Relaxed);
+        Duration::from_nanos(u64::try_from(unix_ns.saturating_sub(at.unix_ns())).unwrap_or(0))
+    }
+
     pub(crate) fn offset(&self, clock: &Clock) -> Offset {
-        let Some(wall) = &self.wall else {
-            return Offset::default();
-        };
         let seen = self.offset.load(Ordering::Relaxed);
+        let Some(wall) = &self.wall else {
+            return Offset(if seen == 0 { 0 } else { (turned(seen) as i64).max(0) });
+        };
         let age = clock.now().as_nanos().saturating_sub(self.compared_at.load(Ordering::Relaxed));
         if seen != 0 && matches!(wall.0, WallSource::Os) && age < COMPARED_FOR.as_nanos() as u64 {
             return Offset(turned(seen) as i64);

@@ -21,6 +21,8 @@ use crate::bounds::CAPACITY_MAX;
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::policy::{Era, INDEX_BITS};
+#[cfg(feature = "persist")]
+use std::cmp::Ordering;
 
 const USED_BITS: u32 = 40;
 const USED_MASK: u64 = (1 << USED_BITS) - 1;
@@ -101,6 +103,27 @@ pub(crate) fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: 
     let after = Seen { used, ..before };
     let next = if used == 0 { emptied(era, word, at) } else { put(word, after) };
     Outcome { next: (after != before).then_some(next), answer: told(era, after, at, limit) }
+}
+
+/// The number of the window in which something is used at this instant, and how much.
+#[cfg(feature = "persist")]
+pub(crate) fn used(era: Era, word: LaneWord, at: At) -> Option<(u64, u64)> {
+    let Seen { index, used } = seen(era, word, at);
+    (used > 0).then_some((index, used))
+}
+
+/// Adds what was used of a window before a restart, unless another has begun since.
+#[cfg(feature = "persist")]
+pub(crate) fn restore(word: LaneWord, window: u64, used: u64) -> Outcome<()> {
+    let stored = parts(word);
+    let next = match stored.index.cmp(&window) {
+        _ if used == 0 => None,
+        Ordering::Less => Some(Seen { index: window, used }),
+        Ordering::Equal => Some(Seen { used: stored.used.saturating_add(used), ..stored }),
+        Ordering::Greater => None,
+    };
+    let next = next.map(|seen| put(word, seen)).filter(|next| *next != word);
+    Outcome { next, answer: () }
 }
 
 /// The number of the window that a charge made this word of.

@@ -9,7 +9,6 @@ use crate::lane::kind::{LaneLimit, look};
 use crate::lane::{Choice, LaneWord, Outcome, Verdict};
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
-use crate::slab::{Newcomer, OnFull};
 use std::time::Duration;
 
 /// The answer to a check that also counts violations.
@@ -249,19 +248,7 @@ impl Limiter {
         if let Some(violation) = self.update_conduct(hash, violate) {
             return Some(violation);
         }
-        let newcomer = Newcomer {
-            hash,
-            row: &|| self.row_of_newcomer(hash),
-            now,
-            quiet_since: self.quiet_since(now),
-            clock: self.clock.now(),
-            offset: self.at(now).offset,
-            on_full: OnFull::Deny,
-            ranking: &|_, _| None,
-            passes: &|_, _| true,
-        };
-        let claimed = self.slab.claim(&newcomer).ok()?;
-        self.note_claim(agent, &claimed);
+        let claimed = self.claim_free(hash, Some(agent), now)?;
         // The claim keeps the record the agent's.
         let found = claimed.found;
         found.record.update_conduct(found.tag, violate, || self.slab.count_retry())

@@ -690,15 +690,15 @@ pub enum ControlError {
     },
     /// The file of assignments could not be read or written.
     #[cfg(feature = "persist")]
-    File(crate::assignments::PersistError),
+    File(crate::persist::PersistError),
     /// Assignments are not kept in a file.
     #[cfg(feature = "persist")]
     NoFile,
 }
 
 #[cfg(feature = "persist")]
-impl From<crate::assignments::PersistError> for ControlError {
-    fn from(error: crate::assignments::PersistError) -> Self {
+impl From<crate::persist::PersistError> for ControlError {
+    fn from(error: crate::persist::PersistError) -> Self {
         ControlError::File(error)
     }
 }

@@ -5,6 +5,7 @@
 //! - `look.rs`: status, refund, reset, forget, sweep
 //! - `all.rs`: several charges, all or none
 //! - `reserve.rs`: charges that are settled later
+//! - `budgets.rs` (feature `persist`): used budgets across restarts
 //! - `held.rs`: slots that are held until they are given back
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them
@@ -13,6 +14,8 @@
 
 mod action;
 mod all;
+#[cfg(feature = "persist")]
+mod budgets;
 mod check;
 mod conduct;
 mod control;
@@ -24,6 +27,8 @@ mod sight;
 
 pub use action::ActionLane;
 pub use all::AllVerdict;
+#[cfg(feature = "persist")]
+pub use budgets::{BudgetsLoaded, BudgetsSaved};
 #[cfg(feature = "capi")]
 pub(crate) use check::AHEAD;
 pub use check::Request;
@@ -37,13 +42,14 @@ use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};
 use crate::error::{BuildError, Error};
 use crate::lane::kind::LaneLimit;
 use crate::lane::table::{LaneLimits, LimitTable};
+use crate::lane::{Choice, LaneWord};
 use crate::policy::unknown::UnknownActions;
 use crate::policy::{Kind, LaneId, PlanId, Policy};
 use crate::record::tag::Row;
 use crate::reservations::Reservations;
 use crate::sight::{Sight, Watch};
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
-use crate::slab::{Geometry, OnFull, Slab};
+use crate::slab::{Claimed, Found, Geometry, Newcomer, OnFull, Slab};
 use control::ControlLock;
 use registry::Registry;
 use std::fmt;
@@ -85,6 +91,8 @@ pub struct Limiter {
     unknown_actions: UnknownActions,
     /// In a box, so that a limiter without it is no larger for it.
     watch: Option<Box<Watch>>,
+    #[cfg(feature = "persist")]
+    budgets: std::sync::OnceLock<Box<budgets::KeptBudgets>>,
 }
 
 /// What a limiter holds and has seen.
@@ -222,6 +230,8 @@ impl LimiterBuilder {
             policy: RwLock::new(policy),
             unknown_actions: UnknownActions::default(),
             watch,
+            #[cfg(feature = "persist")]
+            budgets: std::sync::OnceLock::new(),
         })
     }
 }
@@ -310,6 +320,55 @@ impl Limiter {
     /// An instant, and its date if any lane goes by the calendar.
     fn at(&self, now: Tick) -> At {
         At { now, offset: self.dates.as_ref().map_or(Offset::default(), |dates| dates.offset(&self.clock)) }
+    }
+
+    /// The agent's record, or one that is vacant or idle: nobody loses theirs
+    /// for this. An agent whose id is not at hand is not listed.
+    fn claim_free(&self, hash: AgentHash, agent: Option<&[u8]>, now: Tick) -> Option<Claimed<'_>> {
+        let newcomer = Newcomer {
+            hash,
+            row: &|| self.row_of_newcomer(hash),
+            now,
+            quiet_since: self.quiet_since(now),
+            clock: self.clock.now(),
+            offset: self.at(now).offset,
+            on_full: OnFull::Deny,
+            ranking: &|_, _| None,
+            passes: &|_, _| true,
+        };
+        let claimed = self.slab.claim(&newcomer).ok()?;
+        if let Some(agent) = agent {
+            self.note_claim(agent, &claimed);
+        }
+        Some(claimed)
+    }
+
+    /// Applies a step that must not be lost: the agent is given a record for
+    /// it. `None` if there is none to give.
+    ///
+    /// The loop ends when the agent keeps a record for one round; each further
+    /// one is an eviction or a change of row that was completed meanwhile.
+    fn impose<A>(
+        &self,
+        hash: AgentHash,
+        agent: Option<&[u8]>,
+        lane: LaneLimits<'_>,
+        now: Tick,
+        step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
+    ) -> Option<A> {
+        let (at, cells) = (self.at(now), self.limits.cells(lane.id()));
+        let apply = |found: Found<'_>, at| {
+            let step = |words: &[LaneWord]| step(self.limits.lane_limit(lane, found.tag.row()), words, at);
+            found.record.update_lane(found.tag, cells, step, || self.slab.count_retry())
+        };
+        while let Some(found) = self.slab.find(hash) {
+            if let Some(answer) = apply(found, at) {
+                return Some(answer);
+            }
+        }
+        // The claim keeps the record the agent's, and its row.
+        let claimed = self.claim_free(hash, agent, now)?;
+        apply(claimed.found, at.with(now.max(claimed.floor)))
     }
 
     /// The limit of an agent without a record: that of its assignment, or else

@@ -256,7 +256,8 @@ impl Limiter {
             self.undo(entry.hash, lane, now, receipt, unused);
         }
         if overspent > 0 {
-            self.change(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent));
+            // Its record may be gone: a bucket is full again, or a window over.
+            self.impose(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent));
         }
         Ok(())
     }

@@ -243,7 +243,7 @@ impl Limiter {
     /// after [`NotSynced`](crate::PersistError::NotSynced) the file is as it was.
     #[cfg(feature = "persist")]
     pub fn write_status(&self, path: impl AsRef<std::path::Path>) -> Result<(), crate::PersistError> {
-        let file = crate::assignments::Replaced::find(path.as_ref())?;
+        let file = crate::persist::Replaced::find(path.as_ref())?;
         let old = file.metadata()?;
         let _lock = file.lock()?;
         file.replace(self.status_document().as_bytes(), old.as_ref())?;
@@ -334,6 +334,10 @@ impl Limiter {
 
     /// Writes down who has a record now, while the claim keeps it so.
     pub(super) fn note_claim(&self, agent: &[u8], claimed: &Claimed<'_>) {
+        #[cfg(feature = "persist")]
+        if let (Some(kept), true) = (self.budgets.get(), claimed.is_new) {
+            kept.claimed(claimed.found.position, agent);
+        }
         if let (Some(watch), true) = (&self.watch, claimed.is_new) {
             watch.claimed(claimed.found.position, agent, claimed.is_lossy, || self.clock.now());
         }

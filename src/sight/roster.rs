@@ -68,6 +68,14 @@ impl Roster {
         sequence.store(seen.wrapping_add(2), Ordering::Release);
     }
 
+    /// Who is written down for a record. `None` if nobody is, or the one who
+    /// shares its place.
+    #[cfg(feature = "persist")]
+    pub(crate) fn read(&self, position: usize) -> Option<Vec<u8>> {
+        let entry = read(&self.places[position % self.places.len()])?;
+        (entry.position == position).then_some(entry.id)
+    }
+
     /// Everything that is written down, stale or not.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         self.places.iter().filter_map(read)

@@ -308,6 +308,22 @@ impl Slab {
         position < self.geometry.records && self.record(position).tag().belongs_to(hash.tag())
     }
 
+    /// Every record that somebody holds. Without a lock: one that changes hands
+    /// meanwhile is met with its old holder, its new one or not at all.
+    #[cfg(feature = "persist")]
+    pub(crate) fn held(&self) -> impl Iterator<Item = Found<'_>> {
+        (0..self.geometry.records).filter_map(|position| {
+            // The fingerprint first: records that nobody has had are not touched.
+            let shown = Group::load(self.group_word(position / GROUP));
+            if shown.shows(position % GROUP, Fingerprint::VACANT) {
+                return None;
+            }
+            let record = self.record(position);
+            let tag = record.tag();
+            (!tag.is_vacant()).then_some(Found { record, tag, position })
+        })
+    }
+
     /// Counts an exchange that another thread won.
     #[cold]
     #[inline(never)]

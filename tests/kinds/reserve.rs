@@ -87,6 +87,20 @@ fn overspending_goes_into_debt_and_says_so() {
     assert_eq!(left(&limiter), 0);
 }
 
+/// By the time of the commit the bucket was full again, or the window over,
+/// and the record swept: what was overspent was charged to nobody.
+#[test]
+fn overspending_is_charged_also_when_the_record_is_gone() {
+    for (limit, wait) in [("1000/min", 61), ("window 1000/min", 121), ("budget 1000/hour", 3_601)] {
+        let (limiter, clock) = limiter(limit);
+        let id = limiter.reserve(AGENT, LANE, 900, 2 * ONE_DAY).unwrap().id().unwrap();
+        clock.advance(Duration::from_secs(wait));
+        assert_eq!(limiter.sweep(Duration::ZERO), 1, "{limit}");
+        assert_eq!(limiter.commit(id, 1_300).unwrap().overspent, 400);
+        assert_eq!(left(&limiter), 600, "{limit}");
+    }
+}
+
 #[test]
 fn a_commit_after_midnight_settles_the_day_it_was_reserved_in() {
     let (limiter, clock) = limiter("budget 1000/day");

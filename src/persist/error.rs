@@ -1,11 +1,11 @@
-//! What goes wrong with the file of assignments.
+//! What goes wrong with a file that is kept.
 
-use super::write::id_shown;
+use super::json::id_shown;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why assignments could not be loaded or saved.
+/// Why assignments, or used budgets, could not be loaded or saved.
 ///
 /// Except for [`NotSynced`](PersistError::NotSynced), the file is as it was.
 #[derive(Debug)]
@@ -47,6 +47,9 @@ pub enum PersistError {
         /// What is wrong with it.
         problem: String,
     },
+    /// This process keeps used budgets in no file. Nor does one that was
+    /// forked: its parent goes on.
+    NotKept,
     /// The system refused.
     System {
         /// What was attempted: `"read"`, `"write"`, ...
@@ -74,7 +77,7 @@ impl fmt::Display for PersistError {
                 if let Some(agent) = agent {
                     write!(f, "agent {}: ", id_shown(agent))?;
                 }
-                write!(f, "{problem}; correct the file, or move it away to start with no assignments")
+                write!(f, "{problem}; correct the file, or move it away to start without it")
             }
             PersistError::InUse { lock } => write!(
                 f,
@@ -92,6 +95,7 @@ impl fmt::Display for PersistError {
             PersistError::Assignment { agent, problem } => {
                 write!(f, "agent {}: {problem}; nothing was written", id_shown(agent))
             }
+            PersistError::NotKept => write!(f, "this process keeps used budgets in no file; name one first"),
             PersistError::System { doing, path, source } => {
                 write!(f, "cannot {doing} {}: {source}; {}", path.display(), advice(source.kind()))
             }
