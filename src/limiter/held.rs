@@ -74,10 +74,18 @@ impl Limiter {
         Ok(Acquired { verdict, slot })
     }
 
-    fn must_be_held(&self, lane: LaneId) -> Result<(), Error> {
+    /// Whether what the lane limits is held until it is given back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownLane`].
+    pub fn is_held(&self, lane: LaneId) -> Result<bool, Error> {
         let lane = self.limits.lane(lane)?.id();
-        let is_held = self.limits.kinds()[lane.index()] == Kind::Held;
-        if is_held { Ok(()) } else { Err(Error::WrongKind { lane: lane.number() }) }
+        Ok(self.limits.kinds()[lane.index()] == Kind::Held)
+    }
+
+    fn must_be_held(&self, lane: LaneId) -> Result<(), Error> {
+        if self.is_held(lane)? { Ok(()) } else { Err(Error::WrongKind { lane: lane.number() }) }
     }
 }
 

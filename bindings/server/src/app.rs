@@ -3,6 +3,7 @@
 use crate::auth::Keys;
 use crate::control::Control;
 use crate::error::StartError;
+use crate::leases::Leases;
 use crate::meter::Meter;
 use crate::page::feed::Feed;
 use crate::settings::Settings;
@@ -20,6 +21,7 @@ pub struct App {
     keys: Keys,
     made_up_token: Option<String>,
     control: Control,
+    leases: Leases,
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
     log: LogThrottle,
@@ -49,11 +51,13 @@ impl App {
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
         let status_turn = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
+        let leases = Leases::new(Arc::clone(&limiter), settings.leases);
         Ok(Self {
             limiter,
             keys,
             made_up_token,
             control,
+            leases,
             meter,
             webhook,
             log,
@@ -88,13 +92,18 @@ impl App {
         &self.control
     }
 
+    /// Slots that are held over HTTP.
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
     }
 
     /// Starts what runs beside the requests. Needs a runtime.
     pub(crate) fn start(self: &Arc<Self>) {
-        tokio::spawn(log_what_is_due(Arc::downgrade(self)));
+        tokio::spawn(do_what_is_due(Arc::downgrade(self)));
         if self.settings.audit_directory.is_some() {
             tokio::spawn(write_status_for_ever(Arc::downgrade(self)));
         }
@@ -157,16 +166,18 @@ impl App {
     }
 }
 
-/// How often is looked for lines that are due.
-const LOG_EVERY: Duration = Duration::from_secs(1);
+/// How often is looked for what is due.
+const DUE_EVERY: Duration = Duration::from_secs(1);
 
-/// Logs what was held back, until the server is gone.
-async fn log_what_is_due(app: Weak<App>) {
-    let mut interval = tokio::time::interval(LOG_EVERY);
+/// Logs what was held back and releases slots whose lease has run out, until the server is gone.
+async fn do_what_is_due(app: Weak<App>) {
+    let mut interval = tokio::time::interval(DUE_EVERY);
     loop {
         interval.tick().await;
         let Some(app) = app.upgrade() else { return };
-        app.log.due(app.limiter.now()).iter().for_each(log);
+        let now = app.limiter.now();
+        app.log.due(now).iter().for_each(log);
+        drop(app.leases.turn(now));
     }
 }
 

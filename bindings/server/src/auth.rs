@@ -6,16 +6,18 @@
 
 use crate::error::StartError;
 use crate::problem::Problem;
+use crate::random;
 use crate::settings::{self, Settings};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, StatusCode, header};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::hash::Hasher as _;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tollgate::{LaneId, Limiter, Policy};
+use tollgate::{LaneId, Limiter, Policy, ReservationId};
 use tollgate_tower::address::Group;
 
 /// The cookie of the page's session.
@@ -60,7 +62,7 @@ impl Keys {
         let is_loopback = settings.listen.ip().is_loopback();
         let made_up = match &settings.admin_token {
             Some(_) => None,
-            None if is_loopback => Some(random_hex(16)?),
+            None if is_loopback => Some(random::hex::<16>()?),
             None => {
                 return Err(StartError::new(format!(
                     "{} is no loopback address, and there is no admin token; set admin_token_file in [server], or the \
@@ -75,11 +77,9 @@ impl Keys {
         if settings.admin_token.is_some() && settings.admin_token == settings.check_token {
             return Err(StartError::new("the check token is the admin token as well; make them differ"));
         }
-        let mut key = [0; 16];
-        fill(&mut key)?;
-        let half = |half: &[u8]| half.iter().fold(0, |key, byte| key << 8 | u64::from(*byte));
+        let key = || random::bytes().map(u64::from_be_bytes);
         let mut keys = Self {
-            key: (half(&key[..8]), half(&key[8..])),
+            key: (key()?, key()?),
             admin: 0,
             check: None,
             open_checks: settings.open_checks.unwrap_or(is_loopback && settings.check_token.is_none()),
@@ -152,7 +152,7 @@ impl Keys {
             return Err(Problem::unauthorized("this is not the admin token; the server has told it when it started"));
         }
         let session =
-            random_hex(32).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+            random::hex::<32>().map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
         let mut sessions = self.sessions();
         while sessions.len() >= SESSIONS_MAX {
             sessions.pop_front();
@@ -186,6 +186,30 @@ impl Keys {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The id of a reservation as clients have it: with a code that only this
+    /// process can make, since the numbers alone could be guessed.
+    pub(crate) fn seal(&self, id: ReservationId, lane: LaneId) -> String {
+        let (number, lane) = (id.number().to_be_bytes(), lane.number().to_be_bytes());
+        let said = [number.as_slice(), &lane].concat();
+        URL_SAFE_NO_PAD.encode([&said, self.code(&said).to_be_bytes().as_slice()].concat())
+    }
+
+    /// What was sealed; `None` if it was made up.
+    pub(crate) fn unseal(&self, sealed: &str) -> Option<(ReservationId, LaneId)> {
+        let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (number, rest) = sealed.split_first_chunk()?;
+        let (lane, code) = rest.split_first_chunk()?;
+        let code = u128::from_be_bytes(code.try_into().ok()?);
+        let is_ours = code == self.code(sealed.get(..number.len() + lane.len())?);
+        let id = ReservationId::from_number(u64::from_be_bytes(*number));
+        is_ours.then_some((id, LaneId::new(u32::from_be_bytes(*lane))))
+    }
+
+    /// Not the digest of anything that somebody sends as a token.
+    fn code(&self, said: &[u8]) -> u128 {
+        self.digest(&[b"a reservation, not a token: ", said].concat())
+    }
+
     fn digest(&self, secret: &[u8]) -> u128 {
         let mut hasher = SipHasher24::new_with_keys(self.key.0, self.key.1);
         hasher.write(secret);
@@ -197,23 +221,6 @@ fn guesses() -> Result<Limiter, StartError> {
     let policy = Policy::builder().lane("wrong-tokens", GUESSES);
     let policy = policy.build().map_err(|error| StartError::new(error.to_string()))?;
     Limiter::builder(policy).agents(10_000).build().map_err(|error| StartError::new(error.to_string()))
-}
-
-fn fill(bytes: &mut [u8]) -> Result<(), StartError> {
-    match rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(filled) if filled == bytes.len() => Ok(()),
-        _ => Err(StartError::new("the system gives no random numbers")),
-    }
-}
-
-fn random_hex(bytes: usize) -> Result<String, StartError> {
-    let mut random = vec![0; bytes];
-    fill(&mut random)?;
-    Ok(random.iter().fold(String::with_capacity(2 * bytes), |mut hex, byte| {
-        // A `String` takes whatever is written.
-        _ = write!(hex, "{byte:02x}");
-        hex
-    }))
 }
 
 #[cfg(test)]
@@ -317,6 +324,23 @@ mod tests {
             keys.log_in(ADMIN.as_bytes(), PEER).unwrap();
         }
         assert_eq!(keys.sessions().len(), SESSIONS_MAX);
+    }
+
+    #[test]
+    fn a_sealed_reservation_cannot_be_made_up() {
+        let ((keys, _), (others, _)) = (keys(|_| {}).unwrap(), self::keys(|_| {}).unwrap());
+        let (id, lane) = (ReservationId::from_number(0x0123_4567_89ab_cdef), LaneId::new(3));
+        let sealed = keys.seal(id, lane);
+        assert_eq!(keys.unseal(&sealed), Some((id, lane)));
+        assert_eq!(others.unseal(&sealed), None);
+        for at in 0..sealed.len() {
+            for other in ["A", "B", "", "AA", "?"] {
+                let mut changed = sealed.clone();
+                changed.replace_range(at..=at, other);
+                assert!(changed == sealed || keys.unseal(&changed).is_none(), "{changed}");
+            }
+        }
+        assert_eq!(keys.unseal(""), None);
     }
 
     #[test]

@@ -73,7 +73,11 @@ impl Control {
         let policy = with_defaults(&base, &defaults).map_err(|error| failed(&error))?;
         // Room for every record: no more are reserved than there are.
         let sight = Sight::new().roster(usize::MAX);
-        let mut builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).sight(sight);
+        let mut builder = Limiter::builder(policy)
+            .agents(settings.agents)
+            .on_full(settings.on_full)
+            .sight(sight)
+            .reservations(settings.reservations);
         if let Some(clock) = clock {
             builder = builder.clock(clock);
         }

@@ -19,6 +19,7 @@
 //! - `net/`: listener, connections and their bounds, what every request has to pass
 //! - `routes/`: a file for each group of paths; `page/`: the dashboard
 //! - `auth.rs` tokens and sessions, `control.rs` changes and where they are kept
+//! - `leases.rs` slots that are held until they are released or their time is up
 //! - `meter.rs` what is counted, `webhook.rs` who is told of abuse
 //! - `settings.rs` the table `[server]`, `source.rs` the policy file
 //! - `commands/`: the command line
@@ -36,10 +37,12 @@ pub mod commands;
 mod control;
 mod error;
 mod id;
+mod leases;
 mod meter;
 mod net;
 mod page;
 mod problem;
+mod random;
 mod routes;
 mod settings;
 mod source;

@@ -79,7 +79,10 @@ impl From<Error> for Problem {
             Error::UnknownLane { .. } => Self::field("lane", error.to_string()),
             Error::UnknownPlan { .. } => Self::field("plan", error.to_string()),
             Error::ZeroCost => Self::field("cost", error.to_string()),
-            Error::Full => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_after(1),
+            Error::UnknownReservation => Self::new(StatusCode::NOT_FOUND, error.to_string()).of_field("reservation"),
+            Error::Full | Error::ReservationsFull => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_after(1)
+            }
             _ => Self::bad(error.to_string()),
         }
     }

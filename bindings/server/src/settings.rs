@@ -1,13 +1,14 @@
 //! The table `[server]` of a policy file: where the server listens, whom it
 //! trusts, and how much it lets clients take.
 
+use crate::leases::LEASES_DEFAULT;
 use crate::webhook::Url;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use tollgate::{AGENTS_DEFAULT, AGENTS_MAX, ConfigError, ID_BYTES_MAX, OnFull};
+use tollgate::{AGENTS_DEFAULT, AGENTS_MAX, ConfigError, ID_BYTES_MAX, OnFull, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
 use tollgate_tower::{Profile, Style};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -39,6 +40,10 @@ pub struct Settings {
     pub agents: u64,
     /// What happens to a new agent when no record is free.
     pub on_full: OnFull,
+    /// How many reservations may be open at once.
+    pub reservations: usize,
+    /// How many slots may be leased at once.
+    pub leases: usize,
     /// What the body of a refusal looks like.
     pub profile: Profile,
     /// Which headers tell limits; `None`: those of the profile.
@@ -73,6 +78,8 @@ impl Default for Settings {
             open_checks: None,
             agents: AGENTS_DEFAULT,
             on_full: OnFull::default(),
+            reservations: RESERVATIONS_DEFAULT,
+            leases: LEASES_DEFAULT,
             profile: Profile::default(),
             headers: None,
             metrics_agents: Vec::new(),
@@ -135,6 +142,8 @@ impl Settings {
             "open_checks" => self.open_checks = Some(entry.boolean()?),
             "agents" => self.agents = entry.integer(1..=AGENTS_MAX)?,
             "on_full" => self.on_full = entry.on_full()?,
+            "reservations" => self.reservations = entry.integer(1..=RESERVATIONS_MAX as u64)? as usize,
+            "leases" => self.leases = entry.integer(1..=1_000_000)? as usize,
             "profile" => self.profile = entry.named()?,
             "headers" => self.headers = Some(entry.named()?),
             "metrics_agents" => self.metrics_agents = entry.agents()?,
@@ -152,7 +161,7 @@ impl Settings {
 }
 
 /// The keys of the table; a test holds `set` to know each.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 23] = [
     "listen",
     "hosts",
     "state",
@@ -164,6 +173,8 @@ const KEYS: [&str; 21] = [
     "open_checks",
     "agents",
     "on_full",
+    "reservations",
+    "leases",
     "profile",
     "headers",
     "metrics_agents",

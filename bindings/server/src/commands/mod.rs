@@ -33,6 +33,10 @@ yields the first 429, and a token for the admin API.
   tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM ends
   tollgate explain agent-7                   ask the running server about an agent
 
+POST /v1/check/batch decides many at once, /v1/check/all several of which all are admitted or \
+none. POST /v1/reserve charges an estimate that /v1/commit settles; POST /v1/acquire holds a slot \
+until /v1/release. GET /v1/agents/AGENT tells how an agent stands, and charges nothing.
+
 Tokens are not given on the command line, where others could see them, but in the policy file \
 (admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN. \
 TOLLGATE_LOG sets what is logged (error, warn, info, debug), and goes to the standard error.";

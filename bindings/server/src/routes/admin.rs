@@ -8,7 +8,7 @@
 //! `/api/admin/rate-limits/agents/{agent}`, which is there for all others too.
 
 use super::verdict::{lanes, short};
-use super::{AgentInPath, agents, check, json};
+use super::{AgentInPath, agents, fields, json};
 use crate::app::App;
 use crate::auth::Right;
 use crate::control::Defaults;
@@ -81,7 +81,7 @@ impl FromRequest<Arc<App>> for Change {
         if body.is_empty() {
             return Ok(Self(Value::Null));
         }
-        serde_json::from_slice(&body).map(Self).map_err(|error| check::not_json(&error))
+        serde_json::from_slice(&body).map(Self).map_err(|error| fields::not_json(&error))
     }
 }
 
@@ -291,7 +291,7 @@ async fn reset(
     AgentInPath(agent): AgentInPath,
     Change(_): Change,
 ) -> Result<Response, Problem> {
-    app.limiter().reset(&agent)?;
+    app.leases().end_by(&agent, || app.limiter().reset(&agent))?;
     tracing::info!(agent = %shown(&agent), "an agent's lanes were filled through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
@@ -303,7 +303,7 @@ async fn forget(
     AgentInPath(agent): AgentInPath,
     Change(_): Change,
 ) -> Result<Response, Problem> {
-    app.limiter().forget(&agent)?;
+    app.leases().end_by(&agent, || app.limiter().forget(&agent))?;
     tracing::info!(agent = %shown(&agent), "an agent was forgotten through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }

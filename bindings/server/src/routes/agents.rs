@@ -24,6 +24,8 @@ pub(crate) async fn status(
 ) -> Result<Response, Problem> {
     app.keys().require_check(&headers, || peer)?;
     let is_admin = app.keys().right(&headers, peer)? == Right::Admin;
+    // Slots whose lease has run out are free.
+    drop(app.leases().turn(app.limiter().now()));
     let document = document(app.limiter(), &agent, is_admin)?;
     let mut response = super::json(&document);
     tell(&app, &agent, response.headers_mut())?;

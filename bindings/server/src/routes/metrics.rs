@@ -154,6 +154,11 @@ fn records(app: &App, page: &mut Page) {
     page.sample(name, &[("what", "any")], snapshot.assigned);
     page.sample(name, &[("what", "overrides")], snapshot.overridden);
     page.sample(name, &[("what", "exempt")], snapshot.exempt);
+    let (leases, leases_max, run_out) = app.leases().counts();
+    page.one(Kind::Gauge, "tollgate_leases", "Slots that are leased.", leases);
+    page.one(Kind::Gauge, "tollgate_leases_limit", "Slots that may be leased at once.", leases_max);
+    let help = "Leases that ran out, so that their slots were released.";
+    page.one(Kind::Counter, "tollgate_leases_run_out_total", help, run_out);
     let help = "Checks whose action the policy does not name.";
     page.one(Kind::Counter, "tollgate_unknown_actions_total", help, snapshot.unknown_actions);
     let help = "How often a clock that was trusted was given up.";

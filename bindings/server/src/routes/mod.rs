@@ -2,9 +2,13 @@
 
 mod admin;
 pub(crate) mod agents;
-pub(crate) mod check;
+mod all;
+mod check;
+pub(crate) mod fields;
 mod health;
+mod hold;
 mod metrics;
+mod reserve;
 mod verdict;
 
 use crate::app::App;
@@ -24,6 +28,13 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/check", post(check::one))
         .route("/v1/check/batch", post(check::batch))
+        .route("/v1/check/all", post(all::all))
+        .route("/v1/reserve", post(reserve::reserve))
+        .route("/v1/commit", post(reserve::commit))
+        .route("/v1/cancel", post(reserve::cancel))
+        .route("/v1/extend", post(reserve::extend))
+        .route("/v1/acquire", post(hold::acquire))
+        .route("/v1/release", post(hold::release))
         .route("/v1/agents/{agent}", get(agents::status))
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))

@@ -1,15 +1,16 @@
 //! A decision, and how it is told.
 
+use super::fields::{Fields, Shape};
 use crate::app::App;
 use crate::id::{Id, Text};
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::time::{Duration, SystemTime};
-use tollgate::{Decision, Error, LaneId, Policy, Tick};
+use tollgate::{Decision, Error, LaneId, Policy, Tick, Verdict, Violation};
 use tollgate_tower::{Form, Profile, Quota, Reason, Refusal};
 
 /// What a body asks.
@@ -17,24 +18,40 @@ use tollgate_tower::{Form, Profile, Quota, Reason, Refusal};
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask<'a> {
     #[serde(borrow, alias = "agent_id")]
-    agent: Id<'a>,
+    pub(super) agent: Id<'a>,
     #[serde(borrow)]
-    lane: Option<Text<'a>>,
+    pub(super) lane: Option<Text<'a>>,
     #[serde(borrow)]
-    channel: Option<Text<'a>>,
+    pub(super) channel: Option<Text<'a>>,
     #[serde(borrow)]
-    action: Option<Text<'a>>,
+    pub(super) action: Option<Text<'a>>,
     #[serde(borrow)]
-    plan: Option<Text<'a>>,
-    cost: Option<u64>,
+    pub(super) plan: Option<Text<'a>>,
+    pub(super) cost: Option<u64>,
+}
+
+impl Ask<'_> {
+    pub(super) const FIELDS: Fields = Fields {
+        all: &[
+            ("agent", Shape::Agent),
+            ("agent_id", Shape::Agent),
+            ("lane", Shape::Text),
+            ("channel", Shape::Text),
+            ("action", Shape::Text),
+            ("plan", Shape::Text),
+            ("cost", Shape::Count),
+        ],
+        needed: &["agent"],
+        example: "{\"agent\": \"...\", \"lane\": \"...\"}",
+    };
 }
 
 /// An ask whose names are known.
 pub(super) struct Known<'a> {
-    agent: Id<'a>,
-    lane: LaneId,
-    plan: Option<tollgate::PlanId>,
-    cost: u64,
+    pub(super) agent: Id<'a>,
+    pub(super) lane: LaneId,
+    pub(super) plan: Option<tollgate::PlanId>,
+    pub(super) cost: u64,
 }
 
 impl<'a> Ask<'a> {
@@ -63,6 +80,17 @@ impl<'a> Ask<'a> {
             return Err(Error::ZeroCost.into());
         }
         Ok(Known { agent: self.agent, lane, plan, cost })
+    }
+
+    /// The same, of a lane from which nothing is held: who took a slot without
+    /// a lease could not give it back.
+    pub(super) fn known_to_pass(self, app: &App, policy: &Policy) -> Result<Known<'a>, Problem> {
+        let known = self.known(app, policy)?;
+        if app.limiter().is_held(known.lane)? {
+            let name = lane_name(policy, known.lane);
+            return Err(Problem::field("lane", format!("slots of {name} are held; take one with /v1/acquire")));
+        }
+        Ok(known)
     }
 }
 
@@ -101,41 +129,11 @@ fn no_plan(policy: &Policy, name: &str) -> Problem {
     Problem::field("plan", format!("there is no plan \"{}\"; the plans are {plans}", short(name)))
 }
 
-/// Says what is wrong with a body that is no ask, by field.
-pub(super) fn mistake(value: &Value) -> Problem {
-    const FIELDS: [&str; 7] = ["agent", "agent_id", "lane", "channel", "action", "plan", "cost"];
-    let Value::Object(fields) = value else {
-        return Problem::bad("this is no JSON object; give {\"agent\": \"...\", \"lane\": \"...\"}");
-    };
-    for (name, value) in fields {
-        if !FIELDS.contains(&name.as_str()) {
-            let detail = "there is no such field; there are agent, lane, channel, action, plan and cost";
-            return Problem::field(short(name), detail);
-        }
-        let wrong = match (name.as_str(), value) {
-            ("agent" | "agent_id", value) => Id::from_json(value).err(),
-            ("cost", Value::Number(cost)) if cost.is_u64() => None,
-            ("cost", Value::Null) => None,
-            ("cost", _) => Some("give a whole number from 1".to_owned()),
-            (_, Value::String(_) | Value::Null) => None,
-            _ => Some("give a string".to_owned()),
-        };
-        if let Some(wrong) = wrong {
-            return Problem::field(name, wrong);
-        }
-    }
-    match (fields.contains_key("agent"), fields.contains_key("agent_id")) {
-        (false, false) => Problem::field("agent", format!("it is missing; give {}", Id::WANTED)),
-        (true, true) => Problem::field("agent", "it is named twice; give agent or agent_id"),
-        _ => Problem::bad("a field is named twice; name it once"),
-    }
-}
-
 /// A decision with all that can be told of it.
 pub(super) struct Decided {
-    decision: Decision,
-    lane: LaneId,
-    quota: Quota,
+    pub(super) decision: Decision,
+    pub(super) lane: LaneId,
+    pub(super) quota: Quota,
     reason: Reason,
     /// The wait that the lane asks for, and the one that the agent's conduct asks for.
     waits: (Option<Duration>, Option<Duration>),
@@ -149,39 +147,85 @@ impl Known<'_> {
             Some(plan) => limiter.admit_as_at(agent, plan, lane, cost, now),
             None => limiter.admit_at(agent, lane, cost, now),
         };
-        let admission = match admission {
-            Ok(admission) => admission,
-            Err(Error::CostAboveCapacity { cost, capacity }) => {
-                let status = match self.plan {
-                    Some(plan) => limiter.status_as_at(agent, plan, lane, now)?,
-                    None => limiter.status_at(agent, lane, now)?,
-                };
-                let quota = Quota { capacity, denied: true, ..Quota::from(&status) };
-                let reason = Reason::Cost(cost);
-                self.denied(app, false);
-                return Ok(Decided { decision: Decision::Deny, lane, quota, reason, waits: (None, None) });
+        match admission {
+            Ok(admission) => {
+                let violation = admission.violation();
+                let decided = self.concluded(&admission.verdict(), violation);
+                self.count(app, &decided, violation.is_some_and(|violation| violation.sustained_abuse()));
+                Ok(decided)
             }
-            Err(error) => return Err(error.into()),
-        };
-        let verdict = admission.verdict();
-        let quota = Quota { retry_after: admission.retry_after(), ..Quota::from(&verdict) };
+            Err(Error::CostAboveCapacity { .. }) => {
+                let decided = self.would_be(app, now)?;
+                self.count(app, &decided, false);
+                Ok(decided)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What follows from a verdict, and from the violation if it is a denial.
+    pub(super) fn concluded(&self, verdict: &Verdict, violation: Option<Violation>) -> Decided {
+        let waits = (verdict.retry_after(), violation.map(|violation| violation.wait()));
+        // Where no wait helps, a longer one does not either.
+        let retry_after = waits.0.map(|wait| waits.1.map_or(wait, |conduct| conduct.max(wait)));
+        let quota = Quota { retry_after, ..Quota::from(verdict) };
         // It is the agent's conduct if it has to wait longer than for its tokens.
-        let is_conduct = quota.denied && (quota.retry_after > verdict.retry_after() || quota.remaining >= cost);
+        let is_conduct = quota.denied && (quota.retry_after > verdict.retry_after() || quota.remaining >= self.cost);
         let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
-        let waits = (verdict.retry_after(), admission.violation().map(|violation| violation.wait()));
-        match verdict.decision() {
-            Decision::Allow | Decision::Warn => app.meter().charged(lane, cost),
-            Decision::Deny => {
-                self.denied(app, admission.violation().is_some_and(|violation| violation.sustained_abuse()))
-            }
+        Decided { decision: verdict.decision(), lane: self.lane, quota, reason, waits }
+    }
+
+    /// What a check would come to as the lane stands: nothing is charged, and
+    /// of a denial no wait is told.
+    pub(super) fn would_be(&self, app: &App, now: Tick) -> Result<Decided, Problem> {
+        let (limiter, agent) = (app.limiter(), self.agent.as_bytes());
+        let status = match self.plan {
+            Some(plan) => limiter.status_as_at(agent, plan, self.lane, now)?,
+            None => limiter.status_at(agent, self.lane, now)?,
+        };
+        let decision = match status.remaining() {
+            _ if status.is_exempt() => Decision::Exempt,
+            left if left < self.cost => Decision::Deny,
+            _ => Decision::Allow,
+        };
+        let quota = Quota { denied: decision == Decision::Deny, ..Quota::from(&status) };
+        let reason = if self.cost > quota.capacity { Reason::Cost(self.cost) } else { Reason::Quota };
+        Ok(Decided { decision, lane: self.lane, quota, reason, waits: (None, None) })
+    }
+
+    /// Whether the agent has to wait whatever its lanes hold. `admit` asks that
+    /// by itself; other calls do not.
+    pub(super) fn is_blocked(&self, app: &App, now: Tick) -> Result<bool, Problem> {
+        let (limiter, agent) = (app.limiter(), self.agent.as_bytes());
+        Ok(limiter.policy().conduct().enforces_wait()
+            && !limiter.violations_at(agent, now)?.wait().is_zero()
+            && !limiter.is_exempt(agent)?)
+    }
+
+    /// A denial to an agent that has to wait whatever its lanes hold.
+    pub(super) fn blocked(&self, app: &App, violation: Option<Violation>, now: Tick) -> Result<Decided, Problem> {
+        let would_be = self.would_be(app, now)?;
+        let wait = violation.map(|violation| violation.wait());
+        let quota = Quota { denied: true, retry_after: wait, ..would_be.quota };
+        Ok(Decided { decision: Decision::Deny, quota, reason: Reason::Conduct, waits: (None, wait), ..would_be })
+    }
+
+    /// Counts what was decided, and tells of sustained abuse.
+    pub(super) fn count(&self, app: &App, decided: &Decided, is_abuse: bool) {
+        match decided.decision {
+            Decision::Allow | Decision::Warn => app.meter().charged(self.lane, self.cost),
+            Decision::Deny => self.denied(app, is_abuse),
             _ => {}
         }
-        Ok(Decided { decision: verdict.decision(), lane, quota, reason, waits })
+    }
+
+    pub(super) fn request(&self) -> tollgate::Request<'_> {
+        tollgate::Request { agent: self.agent.as_bytes(), lane: self.lane, cost: self.cost }
     }
 }
 
 /// A verdict as JSON.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Told<'a> {
     allowed: bool,
     verdict: &'static str,
@@ -196,6 +240,13 @@ pub(super) struct Told<'a> {
     bucket_wait_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conduct_wait_ms: Option<u64>,
+    /// What was granted, and for how long: a reservation, or the lease of a slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reservation: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lease: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ttl_seconds: Option<u64>,
     /// Why there is no verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -217,29 +268,44 @@ impl Decided {
             retry_after_ms: quota.retry_after_ms(),
             bucket_wait_ms: self.waits.0.map(ms_up),
             conduct_wait_ms: self.waits.1.map(ms_up),
-            error: None,
+            ..Told::default()
         }
     }
 
-    /// The answer to a single check.
-    pub(super) fn response(&self, app: &App, policy: &Policy, agent: &Id<'_>) -> Response {
+    /// The answer to a request for this alone, at the path `instance`.
+    pub(super) fn response(&self, app: &App, policy: &Policy, agent: &Id<'_>, instance: &str) -> Response {
+        if self.quota.denied {
+            return self.refused(app, policy, agent, instance).map(Body::from);
+        }
+        self.allowed(app, policy, |_| {})
+    }
+
+    /// The answer to a request that was allowed, after `complete` has added to it.
+    pub(super) fn allowed(&self, app: &App, policy: &Policy, complete: impl FnOnce(&mut Told<'_>)) -> Response {
+        let now = || app.wall_clock();
+        let mut told = self.told(policy, now());
+        complete(&mut told);
+        // Plain data, so it can always be written.
+        let mut response = Response::new(Body::from(serde_json::to_vec(&told).unwrap_or_default()));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.tell(app, told.lane, headers);
+        response
+    }
+
+    /// Tells the lane in the headers of an answer.
+    pub(super) fn tell(&self, app: &App, lane: &str, headers: &mut HeaderMap) {
+        if self.decision != Decision::Exempt {
+            app.settings().style().write(headers, lane, &self.quota, &|| app.wall_clock());
+        }
+    }
+
+    /// The answer to a request that was denied, by the profile.
+    pub(super) fn refused(&self, app: &App, policy: &Policy, agent: &Id<'_>, instance: &str) -> http::Response<Bytes> {
         let (settings, now) = (app.settings(), || app.wall_clock());
         let (style, profile, lane) = (settings.style(), settings.profile, lane_name(policy, self.lane));
-        if !self.quota.denied {
-            let told = self.told(policy, now());
-            // Plain data, so it can always be written.
-            let body = serde_json::to_vec(&told).unwrap_or_default();
-            let mut response = Response::new(Body::empty());
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            if self.decision != Decision::Exempt {
-                style.write(headers, lane, &self.quota, &now);
-            }
-            *response.body_mut() = Body::from(body);
-            return response;
-        }
         let agent = Some(agent.as_bytes());
-        let refusal = Refusal { agent, lane, instance: Some("/v1/check"), reason: self.reason, quota: self.quota };
+        let refusal = Refusal { agent, lane, instance: Some(instance), reason: self.reason, quota: self.quota };
         let mut refused = refusal.response(profile, style, &Form::Http, &now);
         if profile == Profile::Standard {
             // The members of a verdict come first, so that both answers can be read alike.
@@ -254,7 +320,7 @@ impl Decided {
             refused.headers_mut().remove(CONTENT_LENGTH);
             *refused.body_mut() = body.into();
         }
-        refused.map(Body::from)
+        refused
     }
 }
 
@@ -276,30 +342,20 @@ impl Known<'_> {
     }
 }
 
-impl<'a> Known<'a> {
-    pub(super) fn agent(&self) -> &Id<'a> {
-        &self.agent
-    }
-
+impl Known<'_> {
     /// One of a batch that could not be decided: no record was free for it.
     pub(super) fn undecided<'p>(&self, policy: &'p Policy, problem: &Problem) -> Told<'p> {
         Told {
             allowed: false,
             verdict: "error",
             lane: lane_name(policy, self.lane),
-            limit: None,
-            remaining: None,
-            reset_at: None,
-            retry_after: None,
-            retry_after_ms: None,
-            bucket_wait_ms: None,
-            conduct_wait_ms: None,
             error: Some(problem.detail().to_owned()),
+            ..Told::default()
         }
     }
 }
 
-fn lane_name(policy: &Policy, lane: LaneId) -> &str {
+pub(super) fn lane_name(policy: &Policy, lane: LaneId) -> &str {
     policy.lanes().nth(lane.number() as usize).map_or("", |(_, name)| name)
 }
 

@@ -39,11 +39,38 @@ async fn every_bad_body_is_a_problem_that_names_the_field() {
     assert_problem(&server.check(&long).await, 400, Some("agent"), "257 bytes");
     for (body, field, part) in [
         ("[]", None, "requests"),
-        ("{}", Some("requests"), "no list"),
-        (r#"{"requests": {}}"#, Some("requests"), "no list"),
+        ("{}", Some("requests"), "missing; give a list"),
+        (r#"{"requests": {}}"#, Some("requests"), "give a list"),
         (r#"{"requests": [], "more": 1}"#, Some("more"), "no such field"),
     ] {
         assert_problem(&server.send("POST", "/v1/check/batch", &[], body).await, 400, field, part);
+    }
+    for (path, body, field, part) in [
+        ("/v1/reserve", r#"{"agent": "a", "lane": "api"}"#, Some("estimate"), "missing"),
+        ("/v1/reserve", r#"{"agent": "a", "lane": "api", "estimate": 0}"#, Some("estimate"), "from 1"),
+        ("/v1/reserve", r#"{"agent": "a", "lane": "api", "estimate": null}"#, Some("estimate"), "from 1"),
+        ("/v1/reserve", r#"{"lane": "api", "estimate": 1}"#, Some("agent"), "missing"),
+        ("/v1/reserve", r#"{"agent": "a", "estimate": 1, "cost": 1}"#, Some("cost"), "no such field"),
+        (
+            "/v1/reserve",
+            r#"{"agent": "a", "lane": "api", "estimate": 1, "ttl_seconds": 0}"#,
+            Some("ttl_seconds"),
+            "3600",
+        ),
+        ("/v1/acquire", r#"{"agent": "a", "lane": "api", "ttl_seconds": 3601}"#, Some("ttl_seconds"), "3600"),
+        ("/v1/acquire", r#"{"agent": "a", "lane": "api", "ttl_seconds": "1"}"#, Some("ttl_seconds"), "whole number"),
+        ("/v1/commit", r#"{"reservation": "a"}"#, Some("used"), "missing"),
+        ("/v1/commit", r#"{"reservation": "a", "used": -1}"#, Some("used"), "from 0"),
+        ("/v1/commit", r#"{"reservation": "a", "used": 1, "part": 1}"#, Some("part"), "true or false"),
+        ("/v1/commit", r#"{"reservation": 7, "used": 1}"#, Some("reservation"), "give a string"),
+        ("/v1/cancel", "{}", Some("reservation"), "missing"),
+        ("/v1/cancel", "[]", None, "no JSON object"),
+        ("/v1/release", r#"{"lease": null}"#, Some("lease"), "give a string"),
+        ("/v1/release", r#"{"lease": "a", "lease": "a"}"#, None, "twice"),
+        ("/v1/extend", r#"{"ttl_seconds": 1}"#, Some("reservation"), "a reservation or a lease"),
+        ("/v1/extend", r#"{"reservation": "a", "lease": "b"}"#, Some("reservation"), "not both"),
+    ] {
+        assert_problem(&server.send("POST", path, &[], body).await, 400, field, part);
     }
     assert_eq!(server.limiter().stats().claims, 0, "none of it has charged anybody");
 }
@@ -58,6 +85,12 @@ fn any_json() -> impl Strategy<Value = Value> {
         Just("plan"),
         Just("cost"),
         Just("requests"),
+        Just("reservation"),
+        Just("lease"),
+        Just("estimate"),
+        Just("used"),
+        Just("part"),
+        Just("ttl_seconds"),
         Just("base64"),
         Just("x"),
     ];
@@ -68,7 +101,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         (0..3_u64).prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         ".{0,8}".prop_map(Value::from),
-        prop_oneof![Just("a"), Just("api"), Just("default"), Just("/w==")].prop_map(Value::from),
+        prop_oneof![Just("a"), Just("api"), Just("ws"), Just("default"), Just("/w==")].prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 24, 6, move |inner| {
         prop_oneof![
@@ -91,28 +124,40 @@ fn any_body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+const PATHS: [&str; 9] = [
+    "/v1/check",
+    "/v1/check/batch",
+    "/v1/check/all",
+    "/v1/reserve",
+    "/v1/commit",
+    "/v1/cancel",
+    "/v1/extend",
+    "/v1/acquire",
+    "/v1/release",
+];
+
 /// Whatever is sent, the answer is one that the API has, and the connection goes on.
 #[test]
 fn no_body_breaks_the_server() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let server = runtime.block_on(Running::lanes(&[("api", "1000000/s")]));
+    let server = runtime.block_on(Running::lanes(&[("api", "1000000/s"), ("ws", "held 9")]));
     let mut client = runtime.block_on(server.client());
     let mut runner =
-        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 2_000, ..ProptestConfig::default() });
+        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 6_000, ..ProptestConfig::default() });
     let client = std::cell::RefCell::new(&mut client);
     let run = |(path, body): (&str, Vec<u8>)| {
         let answer = runtime.block_on(client.borrow_mut().send("POST", path, &[], body)).expect("an answer");
         match answer.status.as_u16() {
             200 | 429 => {}
-            400 => assert!(json(&answer)["detail"].is_string()),
+            400 | 404 => assert!(json(&answer)["detail"].is_string()),
             other => panic!("{other}: {answer:?}"),
         }
         Ok(())
     };
-    let path = prop_oneof![Just("/v1/check"), Just("/v1/check/batch")];
+    let path = proptest::sample::select(&PATHS);
     if let Err(error) = runner.run(&(path, any_body()), run) {
         panic!("{error}");
     }
-    let after = runtime.block_on(server.check(r#"{"agent": "after"}"#));
+    let after = runtime.block_on(server.check(r#"{"agent": "after", "lane": "api"}"#));
     assert_eq!((after.status.as_u16(), &json(&after)["allowed"]), (200, &json!(true)));
 }

@@ -5,9 +5,11 @@
 mod common;
 
 mod admin;
+mod all;
 mod bodies;
 mod checks;
 mod dashboard;
+mod grants;
 mod headers;
 mod hostile;
 mod metrics;

@@ -1,0 +1,176 @@
+//! Several requests of which all are admitted, or none.
+
+use super::check::{asked, each};
+use super::fields::{self, Fields, Shape};
+use super::hold::{grant, turn_with_room};
+use super::reserve::{TTL_SECONDS, ttl};
+use super::verdict::{Ask, Decided, Known, Told, lane_name};
+use crate::app::App;
+use crate::problem::Problem;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::{Error, PARTS_MAX, Policy, Tick, Verdict, Violation};
+use tollgate_tower::Profile;
+
+/// How many bytes so many parts may have.
+const BYTES_MAX: usize = PARTS_MAX * super::check::ASK_BYTES_MAX;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct All<'a> {
+    #[serde(borrow)]
+    requests: Vec<Ask<'a>>,
+    ttl_seconds: Option<u64>,
+}
+
+const ALL: Fields = Fields {
+    all: &[("requests", Shape::List(&Ask::FIELDS)), TTL_SECONDS],
+    needed: &["requests"],
+    example: "{\"requests\": [{\"agent\": \"...\", \"lane\": \"...\"}, ...]}",
+};
+
+#[derive(Serialize)]
+struct Admitted<'a> {
+    allowed: bool,
+    verdicts: Vec<Told<'a>>,
+}
+
+/// Charges all, or none: of several lanes, and of several agents. Slots that
+/// are held are leased.
+pub(crate) async fn all(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let body = asked(&app, request, BYTES_MAX).await?;
+    let All { requests, ttl_seconds } = fields::read(&body, &ALL)?;
+    let ttl = ttl(ttl_seconds)?;
+    if !(1..=PARTS_MAX).contains(&requests.len()) {
+        return Err(Problem::from(Error::Parts { parts: requests.len() }).of_field("requests"));
+    }
+    let policy = app.limiter().policy();
+    let known = each(requests, |ask| match ask.plan {
+        Some(_) => Err(Problem::field("plan", "all or none is decided under the plans that agents are assigned")),
+        None => ask.known(&app, &policy),
+    })?;
+    let now = app.limiter().now();
+    let is_held = |known: &Known<'_>| app.limiter().is_held(known.lane) == Ok(true);
+    let held = known.iter().filter(|known| is_held(known)).count();
+    let mut turn = if held > 0 { Some(turn_with_room(&app, now, held)?) } else { None };
+    let decided = decide(&app, &known, now)?;
+    if decided.iter().any(|part| part.quota.denied) {
+        drop(turn);
+        return Ok(refusal(&app, &policy, &known, &decided));
+    }
+    let wall_clock = app.wall_clock();
+    let mut verdicts: Vec<_> = decided.iter().map(|part| part.told(&policy, wall_clock)).collect();
+    for ((known, part), told) in known.iter().zip(&decided).zip(&mut verdicts) {
+        if let Some(turn) = turn.as_mut().filter(|_| is_held(known)) {
+            told.lease = Some(grant(turn, known, part.decision, ttl)?);
+            told.ttl_seconds = Some(ttl.as_secs());
+        }
+    }
+    drop(turn);
+    // Plain data, so it can always be written.
+    let body = serde_json::to_vec(&Admitted { allowed: true, verdicts }).unwrap_or_default();
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let share = |part: &&Decided| u128::from(part.quota.remaining) * 1_000_000 / u128::from(part.quota.capacity.max(1));
+    if let Some(tightest) = decided.iter().min_by_key(share) {
+        tightest.tell(&app, lane_name(&policy, tightest.lane), response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Decides about every part, and counts it.
+fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Problem> {
+    let limiter = app.limiter();
+    let mut offenders = Offenders { app, now, seen: Vec::new() };
+    let blocked = known.iter().map(|part| part.is_blocked(app, now)).collect::<Result<Vec<_>, _>>()?;
+    if blocked.contains(&true) {
+        let decide = |(part, is_blocked): (&Known<'_>, bool)| match is_blocked {
+            true => offenders.blamed(part, |violation| part.blocked(app, violation, now)),
+            false => part.would_be(app, now),
+        };
+        return known.iter().zip(blocked).map(decide).collect();
+    }
+    let parts: Vec<_> = known.iter().map(Known::request).collect();
+    let all = match limiter.check_all_at(&parts, now) {
+        Ok(all) => all,
+        Err(Error::CostAboveCapacity { .. }) => {
+            let decide = |part: &Known<'_>| {
+                let decided = part.would_be(app, now)?;
+                if decided.quota.denied {
+                    part.count(app, &decided, false);
+                }
+                Ok(decided)
+            };
+            return known.iter().map(decide).collect();
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let decide = |(part, verdict): (&Known<'_>, &Verdict)| match verdict.is_allowed() {
+        false => offenders.blamed(part, |violation| Ok(part.concluded(verdict, violation))),
+        true => {
+            let decided = part.concluded(verdict, None);
+            if all.is_allowed() {
+                part.count(app, &decided, false);
+            }
+            Ok(decided)
+        }
+    };
+    known.iter().zip(all.verdicts()).map(decide).collect()
+}
+
+/// Agents that stand in the way, each with one violation however many of its parts do.
+struct Offenders<'a> {
+    app: &'a App,
+    now: Tick,
+    seen: Vec<(Vec<u8>, Option<Violation>)>,
+}
+
+impl Offenders<'_> {
+    fn blamed(
+        &mut self,
+        part: &Known<'_>,
+        decide: impl FnOnce(Option<Violation>) -> Result<Decided, Problem>,
+    ) -> Result<Decided, Problem> {
+        let agent = part.agent.as_bytes();
+        let seen = self.seen.iter().find(|(seen, _)| seen == agent).map(|(_, violation)| *violation);
+        let violation = seen.unwrap_or_else(|| self.app.limiter().record_violation_at(agent, self.now).ok());
+        let decided = decide(violation)?;
+        let is_abuse = seen.is_none() && violation.is_some_and(|violation| violation.sustained_abuse());
+        part.count(self.app, &decided, is_abuse);
+        if seen.is_none() {
+            self.seen.push((agent.to_vec(), violation));
+        }
+        Ok(decided)
+    }
+}
+
+/// The refusal of the part that has to wait the longest; a problem tells of the others too.
+fn refusal(app: &App, policy: &Policy, known: &[Known<'_>], decided: &[Decided]) -> Response {
+    let in_the_way = || decided.iter().enumerate().filter(|(_, part)| part.quota.denied);
+    // Where no wait helps is the longest of all.
+    let wait = |(_, part): &(usize, &Decided)| part.quota.retry_after.unwrap_or(Duration::MAX);
+    let Some((place, worst)) = in_the_way().min_by_key(|part| Reverse(wait(part))) else {
+        return Response::new(Body::empty());
+    };
+    let mut response = worst.refused(app, policy, &known[place].agent, "/v1/check/all");
+    if app.settings().profile == Profile::Standard {
+        let mut problem: Map<String, Value> = serde_json::from_slice(response.body()).unwrap_or_default();
+        let wall_clock = app.wall_clock();
+        let verdicts: Vec<_> = decided.iter().map(|part| part.told(policy, wall_clock)).collect();
+        let violated: BTreeSet<_> = in_the_way().map(|(_, part)| lane_name(policy, part.lane)).collect();
+        problem.insert("verdicts".to_owned(), json!(verdicts));
+        problem.insert("blocking".to_owned(), in_the_way().map(|(place, _)| place).collect());
+        problem.insert("violated-policies".to_owned(), json!(violated));
+        response.headers_mut().remove(CONTENT_LENGTH);
+        *response.body_mut() = Value::from(problem).to_string().into();
+    }
+    response.map(Body::from)
+}

@@ -1,0 +1,218 @@
+//! Reservations: an estimate is charged now, and settled when the cost is known.
+
+use super::check::{ASK_BYTES_MAX, asked};
+use super::fields::{self, Fields, Shape};
+use super::hold::{no_lease, read_lease};
+use super::json;
+use super::verdict::{Ask, Decided, lane_name};
+use crate::app::App;
+use crate::id::{Id, Text};
+use crate::problem::Problem;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::json;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::{Error, LaneId, ReservationId, Settlement, Violation};
+
+/// How long something is granted if nothing is said.
+const TTL_SECONDS_DEFAULT: u64 = 60;
+
+/// How long something may be granted. It can be extended as often as need be;
+/// a longer time would only keep what was left behind.
+const TTL_SECONDS_ALLOWED: RangeInclusive<u64> = 1..=3_600;
+
+/// The field that says for how long.
+pub(super) const TTL_SECONDS: (&str, Shape) = ("ttl_seconds", Shape::Count);
+
+pub(super) fn ttl(seconds: Option<u64>) -> Result<Duration, Problem> {
+    let seconds = seconds.unwrap_or(TTL_SECONDS_DEFAULT);
+    if TTL_SECONDS_ALLOWED.contains(&seconds) {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let (least, most) = (TTL_SECONDS_ALLOWED.start(), TTL_SECONDS_ALLOWED.end());
+    Err(Problem::field(TTL_SECONDS.0, format!("give {least} to {most} seconds, and extend it while it is needed")))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reserve<'a> {
+    #[serde(borrow, alias = "agent_id")]
+    agent: Id<'a>,
+    #[serde(borrow)]
+    lane: Option<Text<'a>>,
+    #[serde(borrow)]
+    channel: Option<Text<'a>>,
+    #[serde(borrow)]
+    action: Option<Text<'a>>,
+    estimate: u64,
+    ttl_seconds: Option<u64>,
+}
+
+const RESERVE: Fields = Fields {
+    all: &[
+        ("agent", Shape::Agent),
+        ("agent_id", Shape::Agent),
+        ("lane", Shape::Text),
+        ("channel", Shape::Text),
+        ("action", Shape::Text),
+        ("estimate", Shape::Count),
+        TTL_SECONDS,
+    ],
+    needed: &["agent", "estimate"],
+    example: "{\"agent\": \"...\", \"lane\": \"...\", \"estimate\": 4000, \"ttl_seconds\": 120}",
+};
+
+/// Charges an estimate. A denial is a violation, as it is of a check.
+pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let Reserve { agent, lane, channel, action, estimate, ttl_seconds } = fields::read(&body, &RESERVE)?;
+    let ttl = ttl(ttl_seconds)?;
+    if estimate == 0 {
+        return Err(Problem::field("estimate", "give a whole number from 1"));
+    }
+    let (limiter, policy) = (app.limiter(), app.limiter().policy());
+    let ask = Ask { agent, lane, channel, action, plan: None, cost: Some(estimate) };
+    let known = ask.known(&app, &policy)?;
+    let (agent, now) = (known.agent.as_bytes(), limiter.now());
+    let refuse = |decided: Decided, violation: Option<Violation>| {
+        known.count(&app, &decided, violation.is_some_and(|violation| violation.sustained_abuse()));
+        Ok(decided.response(&app, &policy, &known.agent, "/v1/reserve"))
+    };
+    if known.is_blocked(&app, now)? {
+        let violation = limiter.record_violation_at(agent, now).ok();
+        return refuse(known.blocked(&app, violation, now)?, violation);
+    }
+    let reserved = match limiter.reserve_at(agent, known.lane, estimate, ttl, now) {
+        Ok(reserved) => reserved,
+        Err(Error::CostAboveCapacity { .. }) => return refuse(known.would_be(&app, now)?, None),
+        Err(Error::WrongKind { .. }) => {
+            let name = lane_name(&policy, known.lane);
+            let detail = format!("of {name} nothing can be reserved; that is for buckets, windows and budgets");
+            return Err(Problem::field("lane", detail));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let Some(id) = reserved.id() else {
+        let violation = limiter.record_violation_at(agent, now).ok();
+        return refuse(known.concluded(&reserved.verdict(), violation), violation);
+    };
+    let decided = known.concluded(&reserved.verdict(), None);
+    known.count(&app, &decided, false);
+    Ok(decided.allowed(&app, &policy, |told| {
+        told.reservation = Some(app.keys().seal(id, known.lane));
+        told.ttl_seconds = Some(ttl.as_secs());
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Commit<'a> {
+    #[serde(borrow)]
+    reservation: Text<'a>,
+    used: u64,
+    /// Whether more is to come.
+    part: Option<bool>,
+}
+
+const COMMIT: Fields = Fields {
+    all: &[("reservation", Shape::Text), ("used", Shape::Number), ("part", Shape::Flag)],
+    needed: &["reservation", "used"],
+    example: "{\"reservation\": \"...\", \"used\": 700, \"part\": false}",
+};
+
+/// Settles a reservation, or tells a part of what is used.
+pub(crate) async fn commit(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let Commit { reservation, used, part } = fields::read(&body, &COMMIT)?;
+    let (id, lane) = reserved(&app, &reservation)?;
+    let settled = match part {
+        Some(true) => app.limiter().commit_part(id, used),
+        _ => app.limiter().commit(id, used),
+    };
+    settlement(&app, lane, settled)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cancel<'a> {
+    #[serde(borrow)]
+    reservation: Text<'a>,
+}
+
+const CANCEL: Fields =
+    Fields { all: &[("reservation", Shape::Text)], needed: &["reservation"], example: "{\"reservation\": \"...\"}" };
+
+/// Gives a reservation back, but for what was told to be used.
+pub(crate) async fn cancel(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let Cancel { reservation } = fields::read(&body, &CANCEL)?;
+    let (id, lane) = reserved(&app, &reservation)?;
+    settlement(&app, lane, app.limiter().cancel(id))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Extend<'a> {
+    #[serde(borrow)]
+    reservation: Option<Text<'a>>,
+    #[serde(borrow)]
+    lease: Option<Text<'a>>,
+    ttl_seconds: Option<u64>,
+}
+
+const EXTEND: Fields = Fields {
+    all: &[("reservation", Shape::Text), ("lease", Shape::Text), TTL_SECONDS],
+    needed: &[],
+    example: "{\"reservation\": \"...\", \"ttl_seconds\": 60}",
+};
+
+/// Gives a reservation or a lease more time from now on, never less than it had.
+pub(crate) async fn extend(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let Extend { reservation, lease, ttl_seconds } = fields::read(&body, &EXTEND)?;
+    let (ttl, now) = (ttl(ttl_seconds)?, app.limiter().now());
+    let lane = match (reservation, lease) {
+        (Some(reservation), None) => {
+            let (id, lane) = reserved(&app, &reservation)?;
+            app.limiter().extend_at(id, ttl, now)?;
+            lane
+        }
+        (None, Some(Text(lease))) => {
+            read_lease(&lease).and_then(|id| app.leases().extend(id, ttl, now)).ok_or_else(no_lease)?
+        }
+        (None, None) => return Err(Problem::field("reservation", "give a reservation or a lease")),
+        _ => return Err(Problem::field("reservation", "give a reservation or a lease, not both")),
+    };
+    let policy = app.limiter().policy();
+    Ok(json(&json!({"lane": lane_name(&policy, lane), "ttl_seconds": ttl.as_secs()})))
+}
+
+fn reserved(app: &App, sealed: &Text<'_>) -> Result<(ReservationId, LaneId), Problem> {
+    app.keys().unseal(&sealed.0).ok_or_else(|| Error::UnknownReservation.into())
+}
+
+fn settlement(app: &App, lane: LaneId, settled: Result<Settlement, Error>) -> Result<Response, Problem> {
+    let Settlement { unused, overspent, left } = settled?;
+    app.meter().charged(lane, overspent);
+    let policy = app.limiter().policy();
+    let lane = lane_name(&policy, lane);
+    Ok(json(&json!({"lane": lane, "unused": unused, "overspent": overspent, "left": left})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+
+    #[test]
+    fn a_length_of_time_has_bounds() {
+        assert_eq!(ttl(None).unwrap(), Duration::from_secs(60));
+        assert_eq!((ttl(Some(1)).is_ok(), ttl(Some(3_600)).is_ok()), (true, true));
+        for seconds in [0, 3_601, u64::MAX] {
+            assert_eq!(ttl(Some(seconds)).unwrap_err().status(), StatusCode::BAD_REQUEST);
+        }
+    }
+}

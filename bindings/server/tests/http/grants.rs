@@ -1,0 +1,301 @@
+//! Reservations and leased slots: what is granted for a while.
+
+use crate::common::{ADMIN, CHECK, Running, assert_problem, header, json};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tollgate::{ConductRules, Policy};
+use tollgate_server::client::Answer;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Running {
+    async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send("POST", path, &[], &body.to_string()).await
+    }
+
+    async fn remaining(&self, agent: &str) -> Value {
+        json(&self.send("GET", &format!("/v1/agents/{agent}"), &[], "").await)["lanes"][0]["remaining"].clone()
+    }
+
+    /// The id of what was granted.
+    async fn granted(&self, path: &str, body: Value) -> String {
+        let answer = self.post(path, body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let (granted, what) = (json(&answer), if path == "/v1/reserve" { "reservation" } else { "lease" });
+        assert_eq!(granted["allowed"], true);
+        granted[what].as_str().expect("an id").to_owned()
+    }
+}
+
+fn budget(server: &str) -> [(&str, &'static str); 1] {
+    [(server, "budget 10000/day")]
+}
+
+#[tokio::test]
+async fn a_reservation_is_settled_in_pieces_and_as_a_whole() {
+    let server = Running::lanes(&budget("llm")).await;
+    let answer = server.post("/v1/reserve", json!({"agent": "a", "estimate": 4_000, "ttl_seconds": 120})).await;
+    assert_eq!((answer.status.as_u16(), header(&answer, "content-type")), (200, Some("application/json")));
+    assert!(header(&answer, "ratelimit").expect("the headers").starts_with("\"llm\";r=6000;t="));
+    let reserved = json(&answer);
+    assert_eq!((&reserved["verdict"], &reserved["ttl_seconds"]), (&json!("allow"), &json!(120)));
+    let id = &reserved["reservation"];
+    let part = server.post("/v1/commit", json!({"reservation": id, "used": 500, "part": true})).await;
+    assert_eq!(json(&part), json!({"lane": "llm", "unused": 0, "overspent": 0, "left": 3_500}));
+    assert_eq!(server.remaining("a").await, 6_000);
+    let whole = server.post("/v1/commit", json!({"reservation": id, "used": 700})).await;
+    assert_eq!(json(&whole), json!({"lane": "llm", "unused": 2_800, "overspent": 0, "left": 0}));
+    assert_eq!(server.remaining("a").await, 8_800);
+    for (path, body) in [
+        ("/v1/commit", json!({"reservation": id, "used": 1})),
+        ("/v1/commit", json!({"reservation": id, "used": 1, "part": true})),
+        ("/v1/cancel", json!({"reservation": id})),
+        ("/v1/extend", json!({"reservation": id})),
+    ] {
+        assert_problem(&server.post(path, body).await, 404, Some("reservation"), "settled already");
+    }
+    assert_eq!(server.remaining("a").await, 8_800, "an id works once");
+}
+
+#[tokio::test]
+async fn what_is_more_than_was_reserved_is_charged_and_told() {
+    let server = Running::lanes(&budget("llm")).await;
+    let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
+    let settled = server.post("/v1/commit", json!({"reservation": id, "used": 350})).await;
+    assert_eq!(json(&settled), json!({"lane": "llm", "unused": 0, "overspent": 250, "left": 0}));
+    assert_eq!(server.remaining("a").await, 9_650);
+    let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
+    let cancelled = server.post("/v1/cancel", json!({"reservation": id})).await;
+    assert_eq!(json(&cancelled), json!({"lane": "llm", "unused": 100, "overspent": 0, "left": 0}));
+    assert_eq!(server.remaining("a").await, 9_650);
+}
+
+#[tokio::test]
+async fn a_reservation_that_is_denied_is_refused_as_a_check_is() {
+    let server = Running::lanes(&budget("llm")).await;
+    server.granted("/v1/reserve", json!({"agent": "a", "estimate": 9_000})).await;
+    let denied = server.post("/v1/reserve", json!({"agent": "a", "estimate": 1_001})).await;
+    assert_eq!((denied.status.as_u16(), header(&denied, "content-type")), (429, Some("application/problem+json")));
+    let body = json(&denied);
+    assert_eq!((&body["instance"], &body["remaining"]), (&json!("/v1/reserve"), &json!(1_000)));
+    let told = header(&denied, "retry-after").expect("until midnight").parse::<u64>().expect("a number");
+    assert!((1..=86_400).contains(&told), "{told}");
+    assert!(server.limiter().rate_limited("a").expect("an id"), "it counts as a violation");
+    let never = server.post("/v1/reserve", json!({"agent": "a", "estimate": 10_001})).await;
+    assert_eq!((never.status.as_u16(), header(&never, "retry-after")), (429, None));
+    assert_eq!(server.remaining("a").await, 1_000);
+}
+
+#[tokio::test]
+async fn time_that_has_passed_keeps_the_estimate_and_an_extension_helps() {
+    let server = Running::lanes(&budget("llm")).await;
+    let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100, "ttl_seconds": 10})).await;
+    server.clock.advance(9 * SECOND);
+    let extended = server.post("/v1/extend", json!({"reservation": id, "ttl_seconds": 10})).await;
+    assert_eq!(json(&extended), json!({"lane": "llm", "ttl_seconds": 10}));
+    server.clock.advance(9 * SECOND);
+    assert_eq!(server.post("/v1/commit", json!({"reservation": id, "used": 1, "part": true})).await.status, 200);
+    server.clock.advance(SECOND);
+    let late = server.post("/v1/commit", json!({"reservation": id, "used": 1})).await;
+    assert_problem(&late, 404, Some("reservation"), "its time has passed");
+    assert_eq!(server.remaining("a").await, 9_900, "to disconnect is not free");
+}
+
+/// Ids are numbers that follow one another in the limiter. Whoever has one
+/// could commit those of others, were they not sealed.
+#[tokio::test]
+async fn nobody_can_make_up_an_id() {
+    let (server, other) = (Running::lanes(&budget("llm")).await, Running::lanes(&budget("llm")).await);
+    let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
+    let elsewhere = other.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
+    let mut made_up = vec![String::new(), "0".into(), "?".into(), elsewhere, id.to_lowercase(), format!("{id}AA")];
+    for at in [0, 5, 10, 15, 16, id.len() - 1] {
+        let mut near = id.clone().into_bytes();
+        near[at] = if near[at] == b'A' { b'B' } else { b'A' };
+        made_up.push(String::from_utf8(near).expect("letters"));
+    }
+    for id in made_up {
+        for path in ["/v1/commit", "/v1/cancel", "/v1/extend"] {
+            let mut body = json!({"reservation": id});
+            if path == "/v1/commit" {
+                body["used"] = json!(0);
+            }
+            assert_problem(&server.post(path, body).await, 404, Some("reservation"), "no such reservation");
+        }
+    }
+    assert_eq!(server.remaining("a").await, 9_900);
+    assert_eq!(server.post("/v1/cancel", json!({"reservation": id})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_full_table_says_so_and_makes_room_in_time() {
+    let policy = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 9").build().expect("a policy");
+    let server = Running::with(policy, |settings| {
+        settings.reservations = 1;
+        settings.leases = 1;
+    })
+    .await;
+    let reserve = json!({"agent": "a", "lane": "llm", "estimate": 1, "ttl_seconds": 5});
+    let acquire = json!({"agent": "a", "lane": "ws", "ttl_seconds": 5});
+    for (path, body, part) in [("/v1/reserve", reserve, "reservations"), ("/v1/acquire", acquire, "leased")] {
+        server.granted(path, body.clone()).await;
+        let full = server.post(path, body.clone()).await;
+        assert_problem(&full, 503, None, part);
+        assert_eq!(header(&full, "retry-after"), Some("1"));
+        server.clock.advance(5 * SECOND);
+        server.granted(path, body).await;
+    }
+    let ws = server.limiter().lane("ws").expect("named above");
+    assert_eq!(server.limiter().status("a", ws).expect("an id").remaining(), 8, "what was refused holds nothing");
+}
+
+#[tokio::test]
+async fn slots_are_held_until_they_are_released() {
+    let server = Running::lanes(&[("ws", "held 2")]).await;
+    let acquire = || json!({"agent": "a", "ttl_seconds": 30});
+    let answer = server.post("/v1/acquire", acquire()).await;
+    let granted = json(&answer);
+    assert_eq!((answer.status.as_u16(), header(&answer, "ratelimit")), (200, Some("\"ws\";r=1")));
+    assert_eq!((&granted["remaining"], &granted["ttl_seconds"]), (&json!(1), &json!(30)));
+    let second = server.granted("/v1/acquire", acquire()).await;
+    assert_ne!(granted["lease"], *second);
+    let denied = server.post("/v1/acquire", acquire()).await;
+    assert_eq!((denied.status.as_u16(), header(&denied, "retry-after")), (429, None), "nobody knows how long");
+    assert_eq!(json(&denied)["instance"], "/v1/acquire");
+    let released = server.post("/v1/release", json!({"lease": second})).await;
+    assert_eq!(json(&released), json!({"released": true, "lane": "ws", "limit": 2, "remaining": 1}));
+    for lease in [second.as_str(), "", "AAAAAAAAAAAAAAAAAAAAAA", "?"] {
+        let again = server.post("/v1/release", json!({"lease": lease})).await;
+        assert_problem(&again, 404, Some("lease"), "released already");
+        assert_problem(&server.post("/v1/extend", json!({"lease": lease})).await, 404, Some("lease"), "no such lease");
+    }
+    assert_eq!(server.remaining("a").await, 1, "nothing has changed");
+    server.granted("/v1/acquire", acquire()).await;
+}
+
+#[tokio::test]
+async fn a_slot_whose_lease_has_run_out_is_released() {
+    let server = Running::lanes(&[("ws", "held 1")]).await;
+    let lease = server.granted("/v1/acquire", json!({"agent": "a", "ttl_seconds": 30})).await;
+    server.clock.advance(29 * SECOND);
+    let renewed = server.post("/v1/extend", json!({"lease": lease, "ttl_seconds": 30})).await;
+    assert_eq!(json(&renewed), json!({"lane": "ws", "ttl_seconds": 30}));
+    server.clock.advance(29 * SECOND);
+    assert_eq!(server.remaining("a").await, 0);
+    assert_eq!(server.post("/v1/acquire", json!({"agent": "a"})).await.status, 429);
+    server.clock.advance(SECOND);
+    assert_eq!(server.remaining("a").await, 1);
+    let next = server.granted("/v1/acquire", json!({"agent": "a", "ttl_seconds": 30})).await;
+    assert_problem(&server.post("/v1/release", json!({"lease": lease})).await, 404, Some("lease"), "time has passed");
+    assert_eq!(server.remaining("a").await, 0, "the next one still holds");
+    assert_eq!(server.post("/v1/release", json!({"lease": next})).await.status, 200);
+    let metrics = server.send("GET", "/metrics", &[], "").await;
+    let text = String::from_utf8_lossy(&metrics.body).into_owned();
+    for line in ["tollgate_leases 0", "tollgate_leases_limit 65536", "tollgate_leases_run_out_total 1"] {
+        assert!(text.lines().any(|told| told == line), "{line} in {text}");
+    }
+}
+
+/// Leases run out by the clock also if nobody asks for anything.
+#[tokio::test]
+async fn what_has_run_out_is_released_though_nobody_asks() {
+    let server = Running::lanes(&[("ws", "held 1")]).await;
+    server.granted("/v1/acquire", json!({"agent": "a", "ttl_seconds": 30})).await;
+    server.clock.advance(30 * SECOND);
+    let ws = tollgate::LaneId::new(0);
+    // The server looks every second; this ends with it or with the test's own bound.
+    let released = async {
+        while server.limiter().status("a", ws).expect("an id").remaining() == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(60 * SECOND, released).await.expect("it is released");
+}
+
+#[tokio::test]
+async fn an_admins_reset_ends_the_leases_before_it() {
+    let server = Running::lanes(&[("ws", "held 1")]).await;
+    for change in ["reset", "forget"] {
+        let old = server.granted("/v1/acquire", json!({"agent": "a"})).await;
+        let bearer = format!("Bearer {ADMIN}");
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let path = format!("/api/admin/rate-limits/a/{change}");
+        assert_eq!(server.send("POST", &path, &headers, "").await.status, 200);
+        let new = server.granted("/v1/acquire", json!({"agent": "a"})).await;
+        assert_problem(&server.post("/v1/release", json!({"lease": old})).await, 404, Some("lease"), "");
+        assert_eq!(server.remaining("a").await, 0, "the slot that was acquired later is held");
+        assert_eq!(server.post("/v1/release", json!({"lease": new})).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn an_exempt_agent_is_granted_everything_and_takes_nothing() {
+    let policy = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 1").build().expect("a policy");
+    let server = Running::with(policy, |_| {}).await;
+    server.limiter().exempt("vip").expect("an id");
+    let id = server.granted("/v1/reserve", json!({"agent": "vip", "lane": "llm", "estimate": 1_000_000})).await;
+    assert_eq!(server.post("/v1/commit", json!({"reservation": id, "used": 2_000_000})).await.status, 200);
+    let leases = [
+        server.granted("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await,
+        server.granted("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await,
+    ];
+    server.limiter().unexempt("vip").expect("an id");
+    let held = server.granted("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await;
+    for lease in leases {
+        let released = server.post("/v1/release", json!({"lease": lease})).await;
+        assert_eq!((released.status.as_u16(), &json(&released)["remaining"]), (200, &json!(null)));
+    }
+    assert_eq!(server.post("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await.status, 429, "{held} holds");
+}
+
+#[tokio::test]
+async fn lanes_of_another_kind_say_where_to_ask() {
+    let lanes = [("api", "10/min"), ("ws", "held 1"), ("login", "exact 5/5min")];
+    let server = Running::lanes(&lanes).await;
+    for (path, body, field, part) in [
+        ("/v1/check", json!({"agent": "a", "lane": "ws"}), "lane", "/v1/acquire"),
+        ("/v1/check/batch", json!({"requests": [{"agent": "a", "lane": "ws"}]}), "requests[0].lane", "/v1/acquire"),
+        ("/v1/acquire", json!({"agent": "a", "lane": "api"}), "lane", "/v1/check"),
+        ("/v1/reserve", json!({"agent": "a", "lane": "ws", "estimate": 1}), "lane", "nothing can be reserved"),
+        ("/v1/reserve", json!({"agent": "a", "lane": "login", "estimate": 1}), "lane", "nothing can be reserved"),
+    ] {
+        assert_problem(&server.post(path, body).await, 400, Some(field), part);
+    }
+    assert_eq!(server.limiter().stats().claims, 0);
+}
+
+#[tokio::test]
+async fn an_enforced_wait_holds_for_everything_that_is_granted() {
+    let conduct = ConductRules::default().with_enforced_wait(true);
+    let lanes = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 1");
+    let server = Running::with(lanes.conduct(conduct).build().expect("a policy"), |_| {}).await;
+    server.limiter().record_violation("a").expect("an id");
+    for (path, body) in [
+        ("/v1/reserve", json!({"agent": "a", "lane": "llm", "estimate": 1})),
+        ("/v1/acquire", json!({"agent": "a", "lane": "ws"})),
+        ("/v1/check/all", json!({"requests": [{"agent": "b", "lane": "llm"}, {"agent": "a", "lane": "llm"}]})),
+    ] {
+        let denied = server.post(path, body).await;
+        assert_eq!(denied.status, 429, "{denied:?}");
+        assert!(json(&denied)["type"].as_str().expect("a type").ends_with("#abnormal-usage-detected"), "{denied:?}");
+    }
+    let llm = server.limiter().lane("llm").expect("named above");
+    for agent in ["a", "b"] {
+        assert_eq!(server.limiter().status(agent, llm).expect("an id").remaining(), 100);
+    }
+}
+
+#[tokio::test]
+async fn grants_need_the_right_to_check() {
+    let policy = Policy::builder().lane("llm", "budget 100/day").build().expect("a policy");
+    let server = Running::with(policy, |settings| settings.check_token = Some(CHECK.to_owned())).await;
+    let bearer = format!("Bearer {CHECK}");
+    for path in ["/v1/reserve", "/v1/commit", "/v1/cancel", "/v1/extend", "/v1/acquire", "/v1/release", "/v1/check/all"]
+    {
+        assert_problem(&server.post(path, json!({})).await, 401, None, "token");
+        let known = server.send("POST", path, &[("authorization", &bearer)], "{}").await;
+        assert_eq!(known.status, 400, "{known:?}");
+        let foreign = server.send("POST", path, &[("origin", "http://evil.example")], "{}").await;
+        assert_problem(&foreign, 403, None, "other origins");
+    }
+}
