@@ -154,7 +154,7 @@ fn a_clock_that_starts_anew_goes_on_from_the_file() {
 fn what_cannot_be_loaded_or_saved_is_counted() {
     let (_directory, path) = place();
     let wall = || ManualWallClock::new(MORNING);
-    let many = builder(&[("llm", "budget 1_000/day"), ("images", "budget 50/day")]).agents(1_000);
+    let many = builder(&[("llm", "budget 1_000/day"), ("images", "budget 50/day")]).agents(4_000);
     let limiter = many.wall_clock(wall()).build().unwrap();
     spend(&limiter, "before the file", LLM, 1);
     limiter.keep_budgets_in(&path).unwrap();
@@ -173,12 +173,12 @@ fn what_cannot_be_loaded_or_saved_is_counted() {
         (loaded.loaded, loaded.ended, loaded.unknown, loaded.full)
     };
     assert_eq!(load(1, "llm", "budget 1_000/day"), (96, 0, 1, 904));
-    assert_eq!(load(1_000, "llm", "budget 1_000/hour"), (0, 0, 1_001, 0));
-    assert_eq!(load(1_000, "llm", "budget 1_000/day zone +01:00"), (0, 0, 1_001, 0));
-    assert_eq!(load(1_000, "llm", "10/min"), (0, 0, 1_001, 0));
-    assert_eq!(load(1_000, "llm/tokens", "budget 1_000/day"), (0, 0, 1_001, 0));
+    assert_eq!(load(4_000, "llm", "budget 1_000/hour"), (0, 0, 1_001, 0));
+    assert_eq!(load(4_000, "llm", "budget 1_000/day zone +01:00"), (0, 0, 1_001, 0));
+    assert_eq!(load(4_000, "llm", "10/min"), (0, 0, 1_001, 0));
+    assert_eq!(load(4_000, "llm/tokens", "budget 1_000/day"), (0, 0, 1_001, 0));
     // A smaller limit than what was used is none left.
-    assert_eq!(load(1_000, "llm", "budget 1/day"), (1_000, 0, 1, 0));
+    assert_eq!(load(4_000, "llm", "budget 1/day"), (1_000, 0, 1, 0));
 }
 
 #[test]
@@ -240,11 +240,22 @@ fn a_file_has_one_keeper_and_no_edit_is_overwritten() {
 /// and goes beside it; one that is forgotten is saved no more.
 #[test]
 fn ids_follow_their_records() {
+    // A roster of some agents, or of all.
+    follow_records(10);
+    follow_records(1_000);
+}
+
+fn follow_records(roster: usize) {
     let (_directory, path) = place();
     let clock = ManualClock::new();
     let lanes = [("llm", "budget 1_000/day"), ("http", "10/min")];
-    let limiter = builder(&lanes).agents(1).clock(clock.clone()).sight(Sight::new().roster(10)).build().unwrap();
-    limiter.keep_budgets_in(&path).unwrap();
+    let limiter = builder(&lanes)
+        .agents(1)
+        .clock(clock.clone())
+        .sight(Sight::new().roster(roster))
+        .build()
+        .expect("no mistake in it");
+    limiter.keep_budgets_in(&path).expect("no mistake in it");
     for agent in 0..40 {
         spend(&limiter, format!("keeps-{agent}"), LLM, agent + 1);
     }
@@ -254,10 +265,10 @@ fn ids_follow_their_records() {
         clock.advance(Duration::from_secs(1));
     }
     assert_eq!(limiter.forget("keeps-0"), Ok(true));
-    assert_eq!(limiter.save_budgets().unwrap().saved, 39);
+    assert_eq!(limiter.save_budgets().expect("no mistake in it").saved, 39);
     drop(limiter);
-    let limiter = builder(&lanes).build().unwrap();
-    assert_eq!(limiter.keep_budgets_in(&path).unwrap().loaded, 39);
+    let limiter = builder(&lanes).build().expect("no mistake in it");
+    assert_eq!(limiter.keep_budgets_in(&path).expect("no mistake in it").loaded, 39);
     for agent in 0..40 {
         assert_eq!(used(&limiter, format!("keeps-{agent}"), LLM), if agent == 0 { 0 } else { agent + 1 });
     }

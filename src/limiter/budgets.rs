@@ -75,8 +75,8 @@ pub struct BudgetsSaved {
 
 /// Where used budgets are kept.
 pub(super) struct KeptBudgets {
-    /// Who holds which record.
-    ids: Roster,
+    /// Who holds which record; `None` if [`Sight`](crate::Sight) has it written down.
+    ids: Option<Roster>,
     /// The process that keeps the file. One that was forked from it does not,
     /// and may find the lock held by nobody.
     process: u64,
@@ -94,7 +94,9 @@ struct Kept {
 impl KeptBudgets {
     /// Writes down who holds a record now. The caller holds the record's lock.
     pub(super) fn claimed(&self, position: usize, agent: &[u8]) {
-        self.ids.write(position, agent);
+        if let Some(ids) = &self.ids {
+            ids.write(position, agent);
+        }
     }
 
     fn of_this_process(&self) -> Result<&Self, PersistError> {
@@ -115,8 +117,9 @@ impl Limiter {
     ///
     /// The file is JSON, an agent a line, and is replaced in one step, as
     /// [`AssignmentFile`](crate::AssignmentFile) is; it can be edited while no
-    /// limiter uses it. It takes 272 bytes of memory for each agent that is
-    /// given a record, to remember its id.
+    /// limiter uses it. To remember ids takes 272 bytes of memory for each
+    /// agent that is given a record, unless there is a
+    /// [roster](crate::Sight::roster) of all of them already.
     ///
     /// A wall clock that was put back while no limiter ran opens no window
     /// again: the calendar goes on from what the file says.
@@ -178,13 +181,20 @@ impl Limiter {
             return kept.of_this_process();
         }
         let records = usize::try_from(self.slab.records()).unwrap_or(usize::MAX);
-        let ids = Roster::new(records, records).map_err(|_| PersistError::System {
+        let ids = self.complete_roster().is_none().then(|| Roster::new(records, records)).transpose();
+        let ids = ids.map_err(|_| PersistError::System {
             doing: "reserve memory for the ids of",
             path: path.to_owned(),
             source: std::io::ErrorKind::OutOfMemory.into(),
         })?;
         let process = process::mark();
         Ok(self.budgets.get_or_init(|| Box::new(KeptBudgets { ids, process, file: Mutex::default() })))
+    }
+
+    /// The roster that lists are made of, if it has a place for every record.
+    fn complete_roster(&self) -> Option<&Roster> {
+        let roster = self.watch.as_ref()?.roster.as_ref()?;
+        (roster.places() as u64 >= self.slab.records()).then_some(roster)
     }
 
     /// Charges what was used, and says as what it is to be counted.
@@ -219,6 +229,7 @@ impl Limiter {
     pub fn save_budgets(&self) -> Result<BudgetsSaved, PersistError> {
         let KeptBudgets { ids, file: kept, .. } = self.budgets.get().ok_or(PersistError::NotKept)?.of_this_process()?;
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids = ids.as_ref().or_else(|| self.complete_roster()).ok_or(PersistError::NotKept)?;
         let (lines, saved) = self.used_budgets(ids);
         let calendar = self.at(self.clock.now()).unix_ns();
         let written = kept.random.hash_one(lines.text());

@@ -44,6 +44,11 @@ impl Roster {
         Ok(Self { places: Words::reserve(places).ok_or(bytes)? })
     }
 
+    #[cfg(feature = "persist")]
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+
     pub(crate) fn reserved_bytes(&self) -> u64 {
         size_of_val(&*self.places) as u64
     }

@@ -107,6 +107,9 @@ impl App {
         if self.settings.audit_directory.is_some() {
             tokio::spawn(write_status_for_ever(Arc::downgrade(self)));
         }
+        if self.settings.state.is_some() {
+            tokio::spawn(save_budgets_for_ever(Arc::downgrade(self)));
+        }
         if let Some(url) = &self.settings.webhook {
             self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
         }
@@ -192,6 +195,19 @@ async fn write_status_for_ever(app: Weak<App>) {
         let Some(app) = app.upgrade() else { return };
         // It waits for the disk.
         _ = tokio::task::spawn_blocking(move || app.write_status()).await;
+    }
+}
+
+/// How often used budgets are saved: what a killed server loses of them.
+const BUDGETS_EVERY: Duration = Duration::from_secs(5);
+
+/// Saves used budgets, until the server is gone.
+async fn save_budgets_for_ever(app: Weak<App>) {
+    let mut interval = tokio::time::interval(BUDGETS_EVERY);
+    loop {
+        interval.tick().await;
+        let Some(app) = app.upgrade() else { return };
+        _ = tokio::task::spawn_blocking(move || app.control.save_budgets()).await;
     }
 }
 

@@ -1,9 +1,10 @@
 //! What an operator changes at run time, one change at a time, and where it is kept.
 //!
-//! The state directory has two files: `assignments.json`, plans, overrides
-//! and exemptions, which the limiter itself keeps; and `defaults.json`, the
-//! lanes' own limits that were changed through the admin API. These stand over
-//! the policy file, and so survive its reload, until they are taken back.
+//! The state directory has three files: `assignments.json`, plans, overrides
+//! and exemptions, and `budgets.json`, what is used of budgets, which the
+//! limiter itself keeps; and `defaults.json`, the lanes' own limits that were
+//! changed through the admin API. These stand over the policy file, and so
+//! survive its reload, until they are taken back.
 
 use crate::error::StartError;
 use crate::meter::Meter;
@@ -16,7 +17,9 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tollgate::{Assignment, Clock, ControlError, Limit, Limiter, Policy, PolicyError, Sight};
+use tollgate::{
+    Assignment, BudgetsLoaded, Clock, ControlError, Limit, Limiter, PersistError, Policy, PolicyError, Sight,
+};
 
 /// Limits by lane that stand over those of the policy.
 pub type Defaults = BTreeMap<String, Limit>;
@@ -84,10 +87,23 @@ impl Control {
         let limiter = Arc::new(builder.build().map_err(|error| failed(&error))?);
         if let Some(directory) = &settings.state {
             limiter.keep_assignments_in(directory.join("assignments.json")).map_err(|error| failed(&error))?;
+            let budgets = limiter.keep_budgets_in(directory.join("budgets.json")).map_err(|error| failed(&error))?;
+            tell_of(&budgets);
         }
         let changed = Mutex::new(Changed { base, defaults, file });
         let control = Self { limiter: Arc::clone(&limiter), meter, source, settings: of_source, changed };
         Ok((control, limiter))
+    }
+
+    /// Writes what is used of budgets into the state directory, if there is one.
+    pub(crate) fn save_budgets(&self) {
+        match self.limiter.save_budgets() {
+            Ok(saved) if saved.unsaved > 0 => {
+                tracing::warn!(unsaved = saved.unsaved, "used budgets of agents whose id is not known were not saved");
+            }
+            Ok(_) | Err(PersistError::NotKept) => {}
+            Err(error) => tracing::warn!(%error, "used budgets were not saved"),
+        }
     }
 
     fn changed(&self) -> MutexGuard<'_, Changed> {
@@ -196,6 +212,24 @@ impl Control {
             Err(error) => tracing::error!(%error, "the policy was not read again; the old one stays in force"),
         }
         reloaded
+    }
+}
+
+/// Tells of used budgets that could not be loaded as they were.
+fn tell_of(budgets: &BudgetsLoaded) {
+    let BudgetsLoaded { unknown, full, ahead, .. } = *budgets;
+    if unknown > 0 || full > 0 {
+        tracing::warn!(
+            unknown,
+            full,
+            "used budgets are lost: of lanes that are gone or have another window, or of agents for whom there is no room"
+        );
+    }
+    if !ahead.is_zero() {
+        tracing::warn!(
+            ?ahead,
+            "the wall clock is behind what it was when budgets were saved: their windows end so much later"
+        );
     }
 }
 

@@ -278,6 +278,27 @@ fn init_writes_a_file_that_can_be_served_and_reloaded() {
 }
 
 #[test]
+fn used_budgets_survive_a_restart() {
+    let directory = Directory::new("budgets");
+    // A month, so that midnight does not pass between the two runs.
+    let path =
+        directory.file("tollgate.toml", "[server]\nstate = \"tollgate-state\"\n[lanes]\nllm = \"budget 1000/month\"\n");
+    let body = r#"{"agent": "a", "lane": "llm", "cost": 300}"#;
+    for remaining in [700, 400] {
+        let server = Running::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+        let answer = server.post("/v1/check", body);
+        assert!(answer.contains(&format!("\"remaining\":{remaining}")), "{answer}");
+        server.end();
+    }
+    // One that makes no sense is told, and not overwritten.
+    let file = directory.path().join("tollgate-state/budgets.json");
+    std::fs::write(&file, "{").unwrap();
+    let told = error(&output(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+    assert!(told.contains("budgets.json:1:1: the file is cut off"), "{told}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{");
+}
+
+#[test]
 fn explain_asks_the_running_server() {
     let token = "an-admin-token-of-mine";
     let mut command = tollgate(&["--listen", "127.0.0.1:0"]);

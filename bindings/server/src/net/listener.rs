@@ -111,7 +111,12 @@ impl Server {
             _ = tokio::time::timeout(Duration::from_secs(1), watch.emptied()).await;
         }
         watchman.abort();
-        _ = tokio::task::spawn_blocking(move || app.write_status()).await;
+        // The last act, when nobody can be charged any more.
+        let last = move || {
+            app.control().save_budgets();
+            app.write_status();
+        };
+        _ = tokio::task::spawn_blocking(last).await;
     }
 }
 
