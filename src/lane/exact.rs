@@ -18,6 +18,7 @@
 
 use super::counted::CountLimit;
 use super::{Choice, Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use crate::bounds::EXACT_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
 use std::time::Duration;
@@ -82,9 +83,11 @@ pub(crate) fn refund(words: &[LaneWord], now: Tick, limit: CountLimit) -> Choice
     let Some((cell, word)) = resting.max_by_key(|(_, word)| word.time()) else {
         return Choice::of(Outcome { next: None, answer: status(words, now, limit) });
     };
-    let Status { remaining, next_in_ns, full_in_ns, .. } = status(words, now, limit);
-    let answer = Status::counted(limit.count(), (remaining + 1).min(limit.count()), next_in_ns, full_in_ns);
-    Choice { cell, outcome: Outcome { next: Some(word.at(now)), answer } }
+    let rested = word.at(now);
+    let mut after = [LaneWord::default(); EXACT_MAX as usize];
+    after[..words.len()].copy_from_slice(words);
+    after[cell] = rested;
+    Choice { cell, outcome: Outcome { next: Some(rested), answer: status(&after[..words.len()], now, limit) } }
 }
 
 /// Takes back a charge: the permit that rests until then has rested.
