@@ -14,7 +14,7 @@ mod header {
     use std::path::Path;
 
     /// The files of `src/ffi` that have something to say to C, in the order of the header.
-    const FILES: [&str; 16] = [
+    const FILES: [&str; 18] = [
         "status.rs",
         "error.rs",
         "version.rs",
@@ -24,7 +24,9 @@ mod header {
         "limiter.rs",
         "check.rs",
         "agent.rs",
+        "all.rs",
         "held.rs",
+        "reservation.rs",
         "conduct.rs",
         "control.rs",
         "assignment.rs",

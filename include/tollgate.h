@@ -8,6 +8,9 @@
  *     tollgate_limiter_new                         the memory for so many agents
  *     tollgate_limiter_check                       the question
  *     tollgate_limiter_admit                       the same, and denials are violations
+ *     tollgate_limiter_check_all                   several at once, all or none
+ *     tollgate_limiter_acquire, _release           what is held: connections, say
+ *     tollgate_limiter_reserve, _commit            what costs what it costs only at the end
  *     tollgate_limiter_assign, _set_override, ...  what an operator decides about agents
  *
  * Rules that hold for every function:
@@ -122,6 +125,21 @@
  * A span that never ends: the wait of a denial that no wait will lift.
  */
 #define TOLLGATE_NEVER UINT64_MAX
+
+/**
+ * The most parts of one tollgate_limiter_check_all.
+ */
+#define TOLLGATE_PARTS_MAX 16
+
+/**
+ * The most reservations that a limiter may be made for.
+ */
+#define TOLLGATE_RESERVATIONS_MAX 16777216
+
+/**
+ * How many may be open at once when nothing is said.
+ */
+#define TOLLGATE_RESERVATIONS_DEFAULT 16384
 
 /**
  * The most agents that may have overrides at once.
@@ -846,6 +864,12 @@ typedef struct tollgate_limiter_options {
    * hold records, so that they can be listed; 0 for none.
    */
   uint64_t roster;
+  /**
+   * How many reservations may be open at once, up to
+   * TOLLGATE_RESERVATIONS_MAX; 0 for TOLLGATE_RESERVATIONS_DEFAULT. Each
+   * takes 56 bytes.
+   */
+  uint64_t reservations;
 } tollgate_limiter_options;
 
 /**
@@ -1009,6 +1033,64 @@ typedef struct tollgate_lane_status {
    */
   uint64_t full_in_ns;
 } tollgate_lane_status;
+
+/**
+ * The answer to several charges at once: all were made, or none.
+ */
+typedef struct tollgate_all_verdict {
+  /**
+   * Set it to sizeof(tollgate_all_verdict) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * TOLLGATE_DECISION_DENY if a part stands in the way, and then nothing was
+   * charged; else WARN if an agent is near its limit, EXEMPT if none of the
+   * agents is ever limited, ALLOW otherwise.
+   */
+  tollgate_decision decision;
+  /**
+   * The longest wait of the parts that stand in the way; TOLLGATE_NEVER if
+   * no wait helps, 0 if it was allowed.
+   */
+  uint64_t retry_after_ns;
+  /**
+   * The parts that stand in the way: bit 0 is set for the first, bit 1 for
+   * the second, and so on; 0 if it was allowed.
+   */
+  uint32_t blocking;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+} tollgate_all_verdict;
+
+/**
+ * What became of a reservation.
+ */
+typedef struct tollgate_settlement {
+  /**
+   * Set it to sizeof(tollgate_settlement) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+  /**
+   * What was reserved and is not needed: given back, to the window that it
+   * was charged in if that is not over.
+   */
+  uint64_t unused;
+  /**
+   * What was used beyond what was reserved: charged to the present window,
+   * into debt if need be.
+   */
+  uint64_t overspent;
+  /**
+   * What is still reserved; 0 once the reservation is settled.
+   */
+  uint64_t left;
+} tollgate_settlement;
 
 /**
  * The answer to a check that counts violations. Its first members are those
@@ -2654,6 +2736,88 @@ tollgate_status tollgate_limiter_forget_at(struct tollgate_limiter *limiter,
                                            bool *known_out);
 
 /**
+ * May all of this be done now? Charges every part or none: one request
+ * against several lanes of an agent, or of several agents, such as a user, a
+ * team and an organisation. There are 1 to TOLLGATE_PARTS_MAX parts.
+ *
+ * `answers_out` has room for an answer to each part, in the same place, or is
+ * NULL. If a part stands in the way, nothing was charged, and the answers to
+ * the others say what would have been. Parts and answers must not overlap.
+ *
+ * A caller that is alone is denied only if a part stands in the way; of
+ * callers that cross, each may meet what the other is about to take back, and
+ * both may be denied once.
+ *
+ * Status: PARTS if there are none, or too many; if a part cannot be answered,
+ * what tollgate_limiter_check would have returned; STRUCT_SIZE. With any of
+ * them nothing was charged.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `parts` is NULL or
+ * readable for `count` requests, each with an id that is NULL or readable for
+ * its id_len bytes; `answers_out` is NULL or writable for `count` answers;
+ * `verdict_out` is NULL, or readable and writable for as many bytes as its
+ * struct_size says.
+ */
+tollgate_status tollgate_limiter_check_all(struct tollgate_limiter *limiter,
+                                           const struct tollgate_request *parts,
+                                           size_t count,
+                                           struct tollgate_answer *answers_out,
+                                           struct tollgate_all_verdict *verdict_out);
+
+/**
+ * As tollgate_limiter_check_all, at an instant of the caller's, as if no time
+ * passed meanwhile; see tollgate_limiter_check_at.
+ *
+ * Status: as tollgate_limiter_check_all.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_check_all.
+ */
+tollgate_status tollgate_limiter_check_all_at(struct tollgate_limiter *limiter,
+                                              const struct tollgate_request *parts,
+                                              size_t count,
+                                              uint64_t now_ns,
+                                              struct tollgate_answer *answers_out,
+                                              struct tollgate_all_verdict *verdict_out);
+
+/**
+ * As tollgate_limiter_check_all, and a denial is recorded as a violation of
+ * each agent that stands in the way; the longest wait takes that into account.
+ * See tollgate_limiter_admit.
+ *
+ * Status: as tollgate_limiter_check_all.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_check_all.
+ */
+tollgate_status tollgate_limiter_admit_all(struct tollgate_limiter *limiter,
+                                           const struct tollgate_request *parts,
+                                           size_t count,
+                                           struct tollgate_answer *answers_out,
+                                           struct tollgate_all_verdict *verdict_out);
+
+/**
+ * As tollgate_limiter_admit_all, at an instant of the caller's, as if no time
+ * passed meanwhile.
+ *
+ * Status: as tollgate_limiter_check_all.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_check_all.
+ */
+tollgate_status tollgate_limiter_admit_all_at(struct tollgate_limiter *limiter,
+                                              const struct tollgate_request *parts,
+                                              size_t count,
+                                              uint64_t now_ns,
+                                              struct tollgate_answer *answers_out,
+                                              struct tollgate_all_verdict *verdict_out);
+
+/**
  * Takes a slot of a lane whose limit is "held 3" or the like, for a
  * connection, say, until tollgate_limiter_release gives it back.
  *
@@ -2687,6 +2851,176 @@ tollgate_status tollgate_limiter_release(struct tollgate_limiter *limiter,
                                          size_t id_len,
                                          uint32_t lane,
                                          struct tollgate_lane_status *status_out);
+
+/**
+ * Charges an estimate now, to be settled when the cost is known: by
+ * tollgate_limiter_commit, or by tollgate_limiter_cancel if nothing came of
+ * it. For LLM calls and whatever else costs what it costs only at the end.
+ *
+ * If neither happens within `ttl_ns`, the estimate stays charged: to
+ * disconnect is not free. `reservation_out` gets the number of the
+ * reservation, to be kept until it is settled; it means nothing if the
+ * decision is TOLLGATE_DECISION_DENY, and then nothing was charged. For lanes
+ * that are buckets, windows or budgets.
+ *
+ * Status: as tollgate_limiter_check; WRONG_KIND for a lane that is held or an
+ * exact window; RESERVATIONS_FULL if as many are open as the limiter was made
+ * for. With any of them nothing was charged.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_check, and `reservation_out` is NULL or writable.
+ */
+tollgate_status tollgate_limiter_reserve(struct tollgate_limiter *limiter,
+                                         const void *id,
+                                         size_t id_len,
+                                         uint32_t lane,
+                                         uint64_t estimate,
+                                         uint64_t ttl_ns,
+                                         struct tollgate_verdict *verdict_out,
+                                         uint64_t *reservation_out);
+
+/**
+ * As tollgate_limiter_reserve, at an instant of the caller's; see
+ * tollgate_limiter_check_at.
+ *
+ * Status: as tollgate_limiter_reserve.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_reserve.
+ */
+tollgate_status tollgate_limiter_reserve_at(struct tollgate_limiter *limiter,
+                                            const void *id,
+                                            size_t id_len,
+                                            uint32_t lane,
+                                            uint64_t estimate,
+                                            uint64_t ttl_ns,
+                                            uint64_t now_ns,
+                                            struct tollgate_verdict *verdict_out,
+                                            uint64_t *reservation_out);
+
+/**
+ * Settles a reservation: `used` is what it came to, beyond what
+ * tollgate_limiter_commit_part has told already. The rest is given back; what
+ * is more than was reserved is charged, into debt if need be, and told.
+ *
+ * Of a bucket, what time has paid back since the reservation is not given back
+ * again: others may have spent it. A number works until it is settled, and
+ * never again.
+ *
+ * Status: UNKNOWN_RESERVATION if it was settled already, its time has passed,
+ * or the number is made up; STRUCT_SIZE. With any of them nothing has changed.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `settlement_out` is NULL,
+ * or readable and writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_commit(struct tollgate_limiter *limiter,
+                                        uint64_t reservation,
+                                        uint64_t used,
+                                        struct tollgate_settlement *settlement_out);
+
+/**
+ * As tollgate_limiter_commit, at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_commit.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_commit.
+ */
+tollgate_status tollgate_limiter_commit_at(struct tollgate_limiter *limiter,
+                                           uint64_t reservation,
+                                           uint64_t used,
+                                           uint64_t now_ns,
+                                           struct tollgate_settlement *settlement_out);
+
+/**
+ * Tells that so much of a reservation was used, and keeps the rest reserved:
+ * for answers that stream. What is more than was reserved is charged at once.
+ *
+ * Status: as tollgate_limiter_commit.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_commit.
+ */
+tollgate_status tollgate_limiter_commit_part(struct tollgate_limiter *limiter,
+                                             uint64_t reservation,
+                                             uint64_t used,
+                                             struct tollgate_settlement *settlement_out);
+
+/**
+ * As tollgate_limiter_commit_part, at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_commit.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_commit.
+ */
+tollgate_status tollgate_limiter_commit_part_at(struct tollgate_limiter *limiter,
+                                                uint64_t reservation,
+                                                uint64_t used,
+                                                uint64_t now_ns,
+                                                struct tollgate_settlement *settlement_out);
+
+/**
+ * Gives a reservation back, but for what tollgate_limiter_commit_part has told
+ * already.
+ *
+ * Status: as tollgate_limiter_commit.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_commit.
+ */
+tollgate_status tollgate_limiter_cancel(struct tollgate_limiter *limiter,
+                                        uint64_t reservation,
+                                        struct tollgate_settlement *settlement_out);
+
+/**
+ * As tollgate_limiter_cancel, at an instant of the caller's.
+ *
+ * Status: as tollgate_limiter_commit.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_commit.
+ */
+tollgate_status tollgate_limiter_cancel_at(struct tollgate_limiter *limiter,
+                                           uint64_t reservation,
+                                           uint64_t now_ns,
+                                           struct tollgate_settlement *settlement_out);
+
+/**
+ * Gives a reservation `ttl_ns` from now, if that is later than it had.
+ *
+ * Status: UNKNOWN_RESERVATION; see tollgate_limiter_commit.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed.
+ */
+tollgate_status tollgate_limiter_extend(struct tollgate_limiter *limiter,
+                                        uint64_t reservation,
+                                        uint64_t ttl_ns);
+
+/**
+ * As tollgate_limiter_extend, from an instant of the caller's.
+ *
+ * Status: UNKNOWN_RESERVATION.
+ *
+ * # Safety
+ *
+ * As tollgate_limiter_extend.
+ */
+tollgate_status tollgate_limiter_extend_at(struct tollgate_limiter *limiter,
+                                           uint64_t reservation,
+                                           uint64_t ttl_ns,
+                                           uint64_t now_ns);
 
 /**
  * Whole tokens left in the lane after this request; 0 for NULL, and for an

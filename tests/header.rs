@@ -55,15 +55,8 @@ fn every_function_and_every_status_has_a_test_in_c() {
 
 /// Statuses that a test cannot bring about: for memory to run out, the machine
 /// has to be small; two agents have the same hash once in 2^64; and a child that
-/// is forked at that very moment is the subject of `tests/fork.rs`. The last
-/// two belong to all-or-none and to reservations, which have no function in C yet.
-const UNREACHABLE: [&str; 5] = [
-    "TOLLGATE_STATUS_OUT_OF_MEMORY",
-    "TOLLGATE_STATUS_SAME_HASH",
-    "TOLLGATE_STATUS_FORKED",
-    "TOLLGATE_STATUS_PARTS",
-    "TOLLGATE_STATUS_RESERVATIONS_FULL",
-];
+/// is forked at that very moment is the subject of `tests/fork.rs`.
+const UNREACHABLE: [&str; 3] = ["TOLLGATE_STATUS_OUT_OF_MEMORY", "TOLLGATE_STATUS_SAME_HASH", "TOLLGATE_STATUS_FORKED"];
 
 /// What takes a panic to a status is tested function by function.
 #[test]

@@ -504,6 +504,48 @@ private:
     tollgate_admission raw_;
 };
 
+/* The answer to several charges at once: all were made, or none. */
+class [[nodiscard]] all_verdict {
+public:
+    tollgate_decision decision() const noexcept { return raw_.decision; }
+    bool allowed() const noexcept { return raw_.decision != TOLLGATE_DECISION_DENY; }
+    explicit operator bool() const noexcept { return allowed(); }
+
+    /* Whether the part stands in the way, by its place. */
+    bool blocks(std::size_t part) const noexcept { return part < answers_.size() && (raw_.blocking >> part & 1) != 0; }
+
+    /* The longest wait of the parts in the way; nothing if it was allowed, or if no wait helps. */
+    std::optional<span> retry_after() const noexcept
+    {
+        return allowed() ? std::nullopt : detail::unless_never(raw_.retry_after_ns);
+    }
+
+    /* An answer to each part; of a denial, the others say what would have been. */
+    const std::vector<tollgate_answer> &answers() const noexcept { return answers_; }
+
+private:
+    friend class limiter;
+    explicit all_verdict(std::size_t parts) : raw_(), answers_(parts) { raw_.struct_size = sizeof raw_; }
+
+    tollgate_all_verdict raw_;
+    std::vector<tollgate_answer> answers_;
+};
+
+/* What became of a reservation. */
+struct settlement {
+    std::uint64_t unused;
+    std::uint64_t overspent;
+    std::uint64_t left;
+};
+
+/* The answer to reserve: a verdict, and the number of the reservation, which means nothing if it was denied. */
+struct [[nodiscard]] reserved {
+    tollgate::verdict verdict;
+    std::uint64_t reservation;
+
+    explicit operator bool() const noexcept { return verdict.allowed(); }
+};
+
 /* A violation as it was recorded. */
 struct violation {
     std::uint32_t consecutive;
@@ -689,9 +731,10 @@ struct options {
     tollgate_sight sight = TOLLGATE_SIGHT_OFF;
     std::uint32_t sample_every = 0;
     std::uint64_t roster = 0;
+    std::uint64_t reservations = TOLLGATE_RESERVATIONS_DEFAULT;
 };
 
-/* One request of a batch. The id has to live until the batch is checked. */
+/* One request of a batch, or a part of check_all. The id has to live until it is checked. */
 inline tollgate_request request(std::string_view id, std::uint32_t lane, std::uint64_t cost = 1) noexcept
 {
     return {id.data(), id.size(), cost, lane, 0};
@@ -711,6 +754,7 @@ public:
         raw.sight = options.sight;
         raw.sample_every = options.sample_every;
         raw.roster = options.roster;
+        raw.reservations = options.reservations;
         handle_ = detail::take<tollgate_limiter>([&](auto out) { return tollgate_limiter_new(policy.get(), &raw, out); });
     }
 
@@ -813,6 +857,94 @@ public:
         lane_status status;
         detail::require(tollgate_limiter_release(handle_.get(), id.data(), id.size(), lane, &status.raw_));
         return status;
+    }
+
+    /* Charges every part, or none. */
+    all_verdict check_all(const std::vector<tollgate_request> &parts)
+    {
+        return all(parts, [&](auto... to) { return tollgate_limiter_check_all(handle_.get(), to...); });
+    }
+
+    all_verdict check_all_at(const std::vector<tollgate_request> &parts, instant now)
+    {
+        return all(parts, [&](auto requests, auto count, auto... to) {
+            return tollgate_limiter_check_all_at(handle_.get(), requests, count, now, to...);
+        });
+    }
+
+    /* As check_all, and a denial is recorded as a violation of each agent that stands in the way. */
+    all_verdict admit_all(const std::vector<tollgate_request> &parts)
+    {
+        return all(parts, [&](auto... to) { return tollgate_limiter_admit_all(handle_.get(), to...); });
+    }
+
+    all_verdict admit_all_at(const std::vector<tollgate_request> &parts, instant now)
+    {
+        return all(parts, [&](auto requests, auto count, auto... to) {
+            return tollgate_limiter_admit_all_at(handle_.get(), requests, count, now, to...);
+        });
+    }
+
+    /* Charges an estimate, to be settled by commit or cancel within this time. */
+    reserved reserve(std::string_view id, std::uint32_t lane, std::uint64_t estimate, span ttl)
+    {
+        verdict verdict;
+        std::uint64_t reservation = 0;
+        detail::require(tollgate_limiter_reserve(handle_.get(), id.data(), id.size(), lane, estimate,
+                                                 detail::nanoseconds(ttl), &verdict.raw_, &reservation));
+        return {verdict, reservation};
+    }
+
+    reserved reserve_at(std::string_view id, std::uint32_t lane, std::uint64_t estimate, span ttl, instant now)
+    {
+        verdict verdict;
+        std::uint64_t reservation = 0;
+        detail::require(tollgate_limiter_reserve_at(handle_.get(), id.data(), id.size(), lane, estimate,
+                                                    detail::nanoseconds(ttl), now, &verdict.raw_, &reservation));
+        return {verdict, reservation};
+    }
+
+    settlement commit(std::uint64_t reservation, std::uint64_t used)
+    {
+        return settled([&](auto out) { return tollgate_limiter_commit(handle_.get(), reservation, used, out); });
+    }
+
+    settlement commit_at(std::uint64_t reservation, std::uint64_t used, instant now)
+    {
+        return settled(
+            [&](auto out) { return tollgate_limiter_commit_at(handle_.get(), reservation, used, now, out); });
+    }
+
+    /* While an answer streams: so much was used, the rest stays reserved. */
+    settlement commit_part(std::uint64_t reservation, std::uint64_t used)
+    {
+        return settled([&](auto out) { return tollgate_limiter_commit_part(handle_.get(), reservation, used, out); });
+    }
+
+    settlement commit_part_at(std::uint64_t reservation, std::uint64_t used, instant now)
+    {
+        return settled(
+            [&](auto out) { return tollgate_limiter_commit_part_at(handle_.get(), reservation, used, now, out); });
+    }
+
+    settlement cancel(std::uint64_t reservation)
+    {
+        return settled([&](auto out) { return tollgate_limiter_cancel(handle_.get(), reservation, out); });
+    }
+
+    settlement cancel_at(std::uint64_t reservation, instant now)
+    {
+        return settled([&](auto out) { return tollgate_limiter_cancel_at(handle_.get(), reservation, now, out); });
+    }
+
+    void extend(std::uint64_t reservation, span ttl)
+    {
+        detail::require(tollgate_limiter_extend(handle_.get(), reservation, detail::nanoseconds(ttl)));
+    }
+
+    void extend_at(std::uint64_t reservation, span ttl, instant now)
+    {
+        detail::require(tollgate_limiter_extend_at(handle_.get(), reservation, detail::nanoseconds(ttl), now));
     }
 
     /* Under this plan, if the agent has no assignment of its own. */
@@ -1257,6 +1389,21 @@ public:
     tollgate_limiter *get() noexcept { return handle_.get(); }
 
 private:
+    template <class Ask> static all_verdict all(const std::vector<tollgate_request> &parts, Ask ask)
+    {
+        if (parts.empty())
+            throw error(TOLLGATE_STATUS_PARTS);
+        all_verdict verdict(parts.size());
+        detail::require(ask(parts.data(), parts.size(), verdict.answers_.data(), &verdict.raw_));
+        return verdict;
+    }
+
+    template <class Ask> static settlement settled(Ask ask)
+    {
+        const auto raw = detail::tagged<tollgate_settlement>(ask);
+        return {raw.unused, raw.overspent, raw.left};
+    }
+
     static tollgate::violation told(const tollgate_violation &raw) noexcept
     {
         return {raw.consecutive, detail::to_span(raw.wait_ns), detail::to_span(raw.step_ns), raw.sustained_abuse != 0};

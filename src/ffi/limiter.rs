@@ -2,7 +2,7 @@
 
 use super::guard::guard;
 use super::pointers::{Tagged, borrow, hand_over, out, tagged_in, tagged_out, take_back, tell, text};
-use super::{Clock, Policy, Sight, Status, default};
+use super::{Clock, Policy, Sight, Status, TOLLGATE_RESERVATIONS_DEFAULT, default};
 use crate as tollgate;
 use std::ffi::c_char;
 use std::time::Duration;
@@ -74,9 +74,13 @@ pub struct LimiterOptions {
     /// With TOLLGATE_SIGHT_ON: writes down the ids of up to so many agents that
     /// hold records, so that they can be listed; 0 for none.
     pub roster: u64,
+    /// How many reservations may be open at once, up to
+    /// TOLLGATE_RESERVATIONS_MAX; 0 for TOLLGATE_RESERVATIONS_DEFAULT. Each
+    /// takes 56 bytes.
+    pub reservations: u64,
 }
 
-const _: () = assert!(size_of::<LimiterOptions>() == 48);
+const _: () = assert!(size_of::<LimiterOptions>() == 56);
 
 // SAFETY: `repr(C)`, and `struct_size` comes first.
 unsafe impl Tagged for LimiterOptions {
@@ -104,7 +108,9 @@ impl LimiterOptions {
             return Err(Status::InvalidOption);
         }
         let agents = if self.agents == 0 { TOLLGATE_AGENTS_DEFAULT } else { self.agents };
-        let mut builder = builder.agents(agents).on_full(on_full).hash(hash);
+        let reservations = if self.reservations == 0 { TOLLGATE_RESERVATIONS_DEFAULT } else { self.reservations };
+        let reservations = usize::try_from(reservations).unwrap_or(usize::MAX);
+        let mut builder = builder.agents(agents).on_full(on_full).hash(hash).reservations(reservations);
         if watched {
             let roster = usize::try_from(self.roster).unwrap_or(usize::MAX);
             builder = builder.sight(tollgate::Sight::new().roster(roster).sample_every(self.sample_every));

@@ -15,7 +15,9 @@
 //! | `clock.rs`, `policy_builder.rs`, `policy.rs`, `limiter.rs` | one handle each |
 //! | `check.rs` | verdicts: single checks and batches |
 //! | `agent.rs` | what is known of an agent: status, refund, reset, forget |
+//! | `all.rs` | several charges, all or none |
 //! | `held.rs` | slots that are held |
+//! | `reservation.rs` | an estimate, settled when the cost is known |
 //! | `conduct.rs` | checks that count violations, and what follows from those |
 //! | `control.rs` | what an operator decides: plans, overrides, exemptions, a new policy |
 //! | `assignment.rs` | the same as data: one handle for an agent's, one for a list |
@@ -28,6 +30,7 @@ compile_error!("the C ABI turns panics into a status, which panic = \"abort\" wo
 
 mod action;
 mod agent;
+mod all;
 mod assignment;
 mod check;
 mod clock;
@@ -41,12 +44,14 @@ mod limiter;
 mod pointers;
 mod policy;
 mod policy_builder;
+mod reservation;
 mod sight;
 mod status;
 mod version;
 
 pub use action::*;
 pub use agent::*;
+pub use all::*;
 pub use assignment::*;
 pub use check::*;
 pub use clock::*;
@@ -60,6 +65,7 @@ pub use held::*;
 pub use limiter::*;
 pub use policy::*;
 pub use policy_builder::*;
+pub use reservation::*;
 pub use sight::*;
 pub use status::*;
 pub use version::*;

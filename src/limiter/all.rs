@@ -21,7 +21,7 @@ use crate::clock::{Tick, nanos_saturating};
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, Receipt, look};
 use crate::lane::table::LaneLimits;
-use crate::lane::{Choice, LaneWord, Verdict};
+use crate::lane::{Choice, Decision, LaneWord, Verdict};
 use crate::limiter::Request;
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
@@ -41,6 +41,16 @@ impl AllVerdict {
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.verdicts().iter().all(Verdict::is_allowed)
+    }
+
+    /// The decision on the whole: `Deny` if a part is denied, else `Warn` if an
+    /// agent is near its limit, `Exempt` if none of them is ever limited,
+    /// `Allow` otherwise.
+    #[must_use]
+    pub fn decision(&self) -> Decision {
+        let is_any = |decision| self.verdicts().iter().any(|verdict| verdict.decision() == decision);
+        let worst = [Decision::Deny, Decision::Warn, Decision::Allow].into_iter().find(|decision| is_any(*decision));
+        worst.unwrap_or(Decision::Exempt)
     }
 
     /// The verdict on each part, in the order in which they were given. If any

@@ -269,9 +269,65 @@ static void a_slot_is_held()
     EXPECT_EQ(limiter.release("a", 0).remaining(), 1);
 }
 
+static void parts_are_charged_all_or_none()
+{
+    auto clock = tollgate::clock::manual();
+    tollgate::options options;
+    options.agents = 100;
+    options.clock = &clock;
+    tollgate::limiter limiter(lanes(), options);
+    const auto parts = {tollgate::request("a", 0, 2), tollgate::request("b", 0)};
+    const auto allowed = limiter.check_all(parts);
+    EXPECT(allowed && !allowed.blocks(0) && !allowed.retry_after() && allowed.answers().size() == 2);
+    const auto denied = limiter.check_all_at(parts, limiter.now());
+    EXPECT(!denied && denied.decision() == TOLLGATE_DECISION_DENY);
+    EXPECT(denied.blocks(0) && !denied.blocks(1) && !denied.blocks(99) && denied.retry_after() == 6s);
+    EXPECT(!limiter.admit_all(parts) && !limiter.admit_all_at(parts, limiter.now()));
+    EXPECT(limiter.violations("a").consecutive == 2 && limiter.violations("b").consecutive == 0);
+    EXPECT_EQ(limiter.status("b", 0).remaining(), 2);
+    try {
+        (void)limiter.check_all({});
+        EXPECT(false); // It should have thrown.
+    } catch (const tollgate::error &error) {
+        EXPECT_EQ(error.status(), TOLLGATE_STATUS_PARTS);
+    }
+}
+
+static void an_estimate_is_settled()
+{
+    auto clock = tollgate::clock::manual();
+    tollgate::options options;
+    options.agents = 100;
+    options.clock = &clock;
+    options.reservations = 2;
+    tollgate::limiter limiter(tollgate::policy::builder().lane("llm", "budget 100/day").build(), options);
+    const auto first = limiter.reserve("a", 0, 60, 60s);
+    EXPECT(first && first.verdict.remaining() == 40);
+    EXPECT(!limiter.reserve_at("a", 0, 60, 60s, limiter.now()));
+    limiter.extend(first.reservation, 120s);
+    limiter.extend_at(first.reservation, 240s, limiter.now());
+    clock.advance(200s);
+    EXPECT_EQ(limiter.commit_part(first.reservation, 10).left, 50);
+    EXPECT_EQ(limiter.commit_part_at(first.reservation, 10, limiter.now()).left, 40);
+    const auto settled = limiter.commit(first.reservation, 45);
+    EXPECT(settled.unused == 0 && settled.overspent == 5 && settled.left == 0);
+    EXPECT_EQ(limiter.commit_at(limiter.reserve("a", 0, 30, 60s).reservation, 5, limiter.now()).unused, 25);
+    EXPECT_EQ(limiter.cancel(limiter.reserve("a", 0, 30, 60s).reservation).unused, 30);
+    EXPECT_EQ(limiter.cancel_at(limiter.reserve("a", 0, 30, 60s).reservation, limiter.now()).unused, 30);
+    EXPECT_EQ(limiter.status("a", 0).remaining(), 30);
+    try {
+        (void)limiter.commit(first.reservation, 1);
+        EXPECT(false); // It should have thrown.
+    } catch (const tollgate::error &error) {
+        EXPECT_EQ(error.status(), TOLLGATE_STATUS_UNKNOWN_RESERVATION);
+    }
+}
+
 int main()
 {
     a_slot_is_held();
+    parts_are_charged_all_or_none();
+    an_estimate_is_settled();
     what_happens_is_seen();
     plans_and_overrides_are_decided();
     denials_are_violations();

@@ -23,6 +23,7 @@ impl World<'_> {
             sight: 0,
             sample_every: 0,
             roster: 0,
+            reservations: u64::from(self.bytes.below(4)), // 0 for as many as usual.
         };
         if self.bytes.once_in(8) {
             options.sight = 1;
@@ -31,7 +32,8 @@ impl World<'_> {
         }
         let mut manual = true;
         if self.bytes.once_in(4) {
-            match self.bytes.below(7) {
+            match self.bytes.below(8) {
+                7 => options.reservations = TOLLGATE_RESERVATIONS_MAX + 1 + self.bytes.number() % (1 << 40),
                 6 => options.sight = self.bytes.number() as i32,
                 0 => options.struct_size = self.bytes.number() as u32 % 33,
                 1 => options.struct_size = u32::MAX - u32::from(self.bytes.byte()),
@@ -49,7 +51,8 @@ impl World<'_> {
         let sight = if has_sight { options.sight } else { 0 };
         let off_but_wanted = has_sight && sight == 0 && (options.sample_every, options.roster) != (0, 0);
         let known = [options.on_full, options.id_hash, sight].iter().all(|option| (0..=1).contains(option));
-        if !known || off_but_wanted {
+        let reservations = if has_sight { options.reservations } else { 0 };
+        if !known || off_but_wanted || reservations > TOLLGATE_RESERVATIONS_MAX {
             faults.push(Status::InvalidOption);
         }
         if options.agents > TOLLGATE_AGENTS_MAX {
@@ -77,6 +80,8 @@ impl World<'_> {
             latest,
             exact,
             ahead,
+            open: Vec::new(),
+            reservations_max: if reservations == 0 { TOLLGATE_RESERVATIONS_DEFAULT } else { reservations } as usize,
         });
         if self.limiters.len() > 2 {
             let oldest = self.limiters.remove(0);
@@ -377,13 +382,22 @@ impl World<'_> {
         assert!(!watched.is_exact() || told == expected, "{told:?}, expected {expected:?}");
     }
 
-    /// No lane of the oracle's is a slot to hold.
+    /// No lane of the oracle's is a slot to hold; others may be.
     pub(super) fn hold(&mut self, watched: &mut Watched) {
-        let mut faults = vec![Status::WrongKind, Status::UnknownLane];
+        let mut faults = Vec::new();
         let limiter = self.handle(watched.limiter, &mut faults);
         let agent = Agent::draw(&mut self.bytes);
         faults.extend(agent.fault());
         let lane = u32::from(self.bytes.below(5));
+        let is_unknown = watched.lanes.get(lane as usize).is_some_and(Option::is_none);
+        faults.extend(match watched.lanes.get(lane as usize) {
+            None => Some(Status::UnknownLane),
+            Some(Some(_)) => Some(Status::WrongKind),
+            Some(None) => None,
+        });
+        if is_unknown && agent.fault().is_none() {
+            Self::note(watched, agent.key());
+        }
         let mut raw = Raw::<40>::new(40);
         let status = if self.bytes.once_in(2) {
             let place = self.handle((&raw mut raw).cast::<Verdict>(), &mut faults);
@@ -392,8 +406,13 @@ impl World<'_> {
             let place = self.handle((&raw mut raw).cast::<LaneStatus>(), &mut faults);
             call!(self, tollgate_limiter_release(limiter, agent.id(), agent.len, lane, place))
         };
-        self.judge(status, &faults);
-        assert!(raw.is_untouched());
+        if is_unknown && faults.is_empty() {
+            *self.report.statuses.entry(status as i32).or_default() += 1;
+            watched.at(self.now, self.now);
+        } else {
+            self.judge(status, &faults);
+        }
+        assert_eq!(raw.is_untouched(), status != Status::Ok);
     }
 
     /// Reset, of one lane or all, and forget.
@@ -413,6 +432,7 @@ impl World<'_> {
                     false => call!(world, tollgate_limiter_forget(limiter, id, len, place.cast())),
                 });
                 if known.is_some() {
+                    watched.forget_reservations(agent.key());
                     (0..lanes).for_each(|lane| watched.set(agent.key(), lane, 0));
                     watched.at(now, self.now);
                 }

@@ -17,6 +17,8 @@ mod control;
 mod limiters;
 mod oracle;
 mod policies;
+mod reservations;
+mod several;
 mod sight;
 
 use arguments::{Bytes, Raw, fresh};
@@ -163,6 +165,8 @@ impl<'a> World<'a> {
                     let status = call!(self, tollgate_limiter_check(limiter, b"a".as_ptr().cast(), 1, 0, 1, place));
                     self.judge(status, &[]);
                 }
+                let mut made = null_mut();
+                assert_eq!(call!(self, tollgate_default(&mut made)), Status::Ok);
                 let policy = self.policies.last().map_or(null(), |known| known.policy.cast_const());
                 let status = call!(self, tollgate_default_configure(policy, null()));
                 self.judge(status, &[Status::AlreadyMade]);
@@ -212,6 +216,8 @@ impl<'a> World<'a> {
                     9 | 10 => self.look_or_refund(&mut watched),
                     11 => self.check_many(&mut watched),
                     12 | 13 if self.crowded => self.check_many(&mut watched),
+                    14 => self.check_all(&mut watched),
+                    15 => self.reserve_or_settle(&mut watched),
                     _ => self.check(&mut watched),
                 }
                 self.limiters.push(watched);

@@ -2,6 +2,7 @@
 //! instant at which it is full.
 
 use super::arguments::Agent;
+use super::reservations::Open;
 use std::collections::{BTreeMap, BTreeSet};
 use tollgate::ffi::{Decision, LaneStatus, Limiter, Status, TOLLGATE_NEVER, Verdict};
 
@@ -97,6 +98,9 @@ pub(super) struct Watched {
     /// Whether anybody brought an instant ahead of the clock: to whom it is
     /// late, others look idle, and in a crowd that costs them their records.
     pub(super) ahead: bool,
+    /// Reservations that were made and not settled, and how many may be open at once.
+    pub(super) open: Vec<Open>,
+    pub(super) reservations_max: usize,
 }
 
 impl Watched {
@@ -154,6 +158,9 @@ pub(super) const KNOWN_LIMITS: [(&str, (u64, u64, u64)); 6] = [
     ("1_000_000_000/s burst 9", (1_000_000_000, 1_000_000_000, 9)),
     ("deny", (1, 1, 0)),
 ];
+
+/// Limits that are no buckets: the oracle knows nothing of their lanes.
+pub(super) const OTHER_LIMITS: [&str; 4] = ["window 5/min", "exact 3/min", "budget 9/hour", "held 2"];
 
 /// The numbers of a limit's text, if it is one of these.
 pub(super) fn known_limit(text: &[u8]) -> Option<Lane> {

@@ -1,7 +1,7 @@
 //! Calls on builders, policies and clocks.
 
 use super::arguments::{Raw, Text, UNTOUCHED};
-use super::oracle::{KNOWN_LIMITS, Lane, TIME_MAX, known_limit};
+use super::oracle::{KNOWN_LIMITS, Lane, OTHER_LIMITS, TIME_MAX, known_limit};
 use super::{Known, World, call};
 use std::ptr::null_mut;
 use tollgate::ffi::*;
@@ -19,7 +19,10 @@ impl World<'_> {
     }
 
     pub(super) fn add_lane(&mut self) {
-        let usual = KNOWN_LIMITS[usize::from(self.bytes.below(KNOWN_LIMITS.len() as u8))].0;
+        let usual = match self.bytes.once_in(4) {
+            true => OTHER_LIMITS[usize::from(self.bytes.below(OTHER_LIMITS.len() as u8))],
+            false => KNOWN_LIMITS[usize::from(self.bytes.below(KNOWN_LIMITS.len() as u8))].0,
+        };
         let name = ["a", "b", "c", "d/e", "a b", "\u{e9}"][usize::from(self.bytes.below(6))];
         let mut faults = Vec::new();
         let builder = self.handle(self.builder, &mut faults);

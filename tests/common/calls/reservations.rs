@@ -1,0 +1,203 @@
+//! Calls about reservations.
+
+use super::arguments::{Agent, Raw};
+use super::oracle::{Lane, TIME_MAX, Watched};
+use super::{World, call};
+use tollgate::ffi::*;
+
+/// A reservation that was made.
+pub(super) struct Open {
+    number: u64,
+    agent: Vec<u8>,
+    lane: u32,
+    /// What it is charged by; `None` if the oracle does not know.
+    limit: Option<Lane>,
+    left: u64,
+    charged_at: u64,
+    expires: u64,
+    /// Whether its place may have gone to another since its time had passed to somebody.
+    perhaps_gone: bool,
+}
+
+impl World<'_> {
+    pub(super) fn reserve_or_settle(&mut self, watched: &mut Watched) {
+        if watched.open.is_empty() || self.bytes.once_in(3) {
+            self.reserve(watched);
+        } else {
+            self.settle(watched);
+        }
+    }
+
+    fn reserve(&mut self, watched: &mut Watched) {
+        let mut faults = Vec::new();
+        let to = self.handle(watched.limiter, &mut faults);
+        let agent = Agent::draw(&mut self.bytes);
+        let lanes = if self.bytes.once_in(8) { 5 } else { 2 };
+        let lane = u32::from(self.bytes.below(lanes));
+        let estimate = if self.bytes.once_in(8) { self.bytes.number() } else { 1 + u64::from(self.bytes.below(3)) };
+        let ttl =
+            if self.bytes.once_in(4) { self.bytes.number() } else { 1 + u64::from(self.bytes.byte()) * 1_000_000 };
+        let (own, now) = self.instant();
+        let mut raw = Raw::<40>::new(if self.bytes.once_in(32) { 39 } else { 40 });
+        if raw.0[0] < 40 {
+            faults.push(Status::StructSize);
+        }
+        let place = self.handle((&raw mut raw).cast::<Verdict>(), &mut faults);
+        let mut number = u64::MAX;
+        let number_out = self.handle(&raw mut number, &mut faults);
+        faults.extend(agent.fault());
+        if faults.is_empty() {
+            Self::note(watched, agent.key());
+        }
+        let price = Self::price(watched, &agent, lane, estimate, &mut faults);
+        let unknown = faults.is_empty() && price.is_none();
+        let room = watched.reservations_max;
+        let is_open = |open: &&Open| !watched.manual || open.expires > now;
+        let most = watched.open.iter().filter(is_open).count();
+        let least = watched.open.iter().filter(is_open).filter(|open| watched.manual && !open.perhaps_gone).count();
+        if least >= room {
+            faults.push(Status::ReservationsFull);
+        }
+        let (id, len) = (agent.id(), agent.len);
+        let status = match own {
+            true => call!(self, tollgate_limiter_reserve_at(to, id, len, lane, estimate, ttl, now, place, number_out)),
+            false => call!(self, tollgate_limiter_reserve(to, id, len, lane, estimate, ttl, place, number_out)),
+        };
+        for open in &mut watched.open {
+            open.perhaps_gone |= open.expires <= now;
+        }
+        if status != Status::Ok {
+            assert!(raw.is_untouched() && number == u64::MAX, "written in spite of {status:?}");
+            let may_be_full = status == Status::ReservationsFull && most >= room;
+            if unknown || may_be_full || Self::may_be_full(watched, status) {
+                *self.report.statuses.entry(status as i32).or_default() += 1;
+                return watched.at(now, self.now);
+            }
+        }
+        if !self.judge(status, &faults) {
+            return;
+        }
+        watched.at(now, self.now);
+        let verdict = raw.read::<Verdict>();
+        if let Some(price) = price {
+            self.judge_verdict(watched, agent.key(), lane, price, now, &verdict);
+        }
+        if verdict.decision == Decision::Deny {
+            return assert_eq!(number, 0);
+        }
+        assert!(watched.open.iter().all(|open| open.number != number || open.perhaps_gone), "two of one number");
+        watched.open.push(Open {
+            number,
+            agent: agent.key().to_vec(),
+            lane,
+            limit: price.map(|(limit, _)| limit),
+            left: estimate,
+            charged_at: now,
+            expires: now.saturating_add(ttl).min(TIME_MAX),
+            perhaps_gone: !watched.manual,
+        });
+    }
+
+    /// Commits, cancels or extends what was reserved, what was settled already, or what never was.
+    fn settle(&mut self, watched: &mut Watched) {
+        let mut faults = Vec::new();
+        let to = self.handle(watched.limiter, &mut faults);
+        let index = usize::from(self.bytes.below(watched.open.len().min(255) as u8));
+        let mut open = watched.open.swap_remove(index);
+        let (own, now) = self.instant();
+        let choice = self.bytes.below(4);
+        let used = match choice {
+            0 => 0,
+            _ if self.bytes.once_in(8) => self.bytes.number(),
+            _ => u64::from(self.bytes.below(4)),
+        };
+        let made_up = self.bytes.once_in(12);
+        let number = if made_up { self.bytes.word() } else { open.number };
+        if made_up || watched.manual && open.expires <= now {
+            faults.push(Status::UnknownReservation);
+        }
+        let mut raw = Raw::<32>::new(if self.bytes.once_in(32) { 31 } else { 32 });
+        let status = if choice == 3 {
+            match own {
+                true => call!(self, tollgate_limiter_extend_at(to, number, used, now)),
+                false => call!(self, tollgate_limiter_extend(to, number, used)),
+            }
+        } else {
+            if raw.0[0] < 32 {
+                faults.push(Status::StructSize);
+            }
+            let place = self.handle((&raw mut raw).cast::<Settlement>(), &mut faults);
+            match (choice, own) {
+                (0, true) => call!(self, tollgate_limiter_cancel_at(to, number, now, place)),
+                (0, false) => call!(self, tollgate_limiter_cancel(to, number, place)),
+                (1, true) => call!(self, tollgate_limiter_commit_at(to, number, used, now, place)),
+                (1, false) => call!(self, tollgate_limiter_commit(to, number, used, place)),
+                (_, true) => call!(self, tollgate_limiter_commit_part_at(to, number, used, now, place)),
+                (_, false) => call!(self, tollgate_limiter_commit_part(to, number, used, place)),
+            }
+        };
+        if status == Status::UnknownReservation && (open.perhaps_gone || !watched.manual) {
+            faults.push(status);
+        }
+        if !self.judge(status, &faults) {
+            assert!(raw.is_untouched());
+            return watched.open.push(open);
+        }
+        watched.at(now, self.now);
+        if choice == 3 {
+            assert!(raw.is_untouched());
+            open.expires = open.expires.max(now.saturating_add(used).min(TIME_MAX));
+            return watched.open.push(open);
+        }
+        let told = raw.read::<Settlement>();
+        let is_part = choice == 2;
+        let (rest, overspent) = (open.left.saturating_sub(used), used.saturating_sub(open.left));
+        assert_eq!((told.struct_size, told.reserved, told.overspent), (32, 0, overspent));
+        assert_eq!((told.unused, told.left), if is_part { (0, rest) } else { (rest, 0) });
+        Self::settle_along(watched, &open, told.unused, overspent, now);
+        if is_part {
+            open.left = rest;
+            watched.open.push(open);
+            return;
+        }
+        // It works once.
+        let mut again = Raw::<32>::new(32);
+        let place = (&raw mut again).cast::<Settlement>();
+        let status = match own {
+            true => call!(self, tollgate_limiter_commit_at(watched.limiter, number, used, now, place)),
+            false => call!(self, tollgate_limiter_commit(watched.limiter, number, used, place)),
+        };
+        self.judge(status, &[Status::UnknownReservation]);
+        assert!(again.is_untouched());
+    }
+
+    /// What a settlement does to the oracle's bucket.
+    fn settle_along(watched: &mut Watched, open: &Open, unused: u64, overspent: u64, now: u64) {
+        let Some(limit) = open.limit.filter(|_| !watched.decided.contains(&open.agent)) else {
+            watched.decided.insert(open.agent.clone());
+            return;
+        };
+        let price = |cost: u64| cost.saturating_mul(limit.token_ns);
+        if unused > 0 && watched.is_exact() {
+            let paid_back = now.saturating_sub(open.charged_at);
+            watched.give_back(&open.agent, open.lane, price(unused).saturating_sub(paid_back), now);
+        } else if unused > 0 {
+            // Never less than the limiter gives back, whatever its instants.
+            let full_at = watched.full_at(&open.agent, open.lane).saturating_sub(price(unused));
+            watched.set(&open.agent, open.lane, full_at);
+        }
+        if overspent > 0 {
+            let full_at = watched.full_at(&open.agent, open.lane).max(now);
+            watched.set(&open.agent, open.lane, full_at.saturating_add(price(overspent)).min(TIME_MAX));
+        }
+    }
+}
+
+impl Watched {
+    /// Lets go of the reservations of an agent that was forgotten.
+    pub(super) fn forget_reservations(&mut self, agent: &[u8]) {
+        for open in self.open.iter_mut().filter(|open| open.agent == agent) {
+            open.limit = None;
+        }
+    }
+}
