@@ -3,7 +3,43 @@
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use std::time::Duration;
-use tollgate::{ConductRules, Limit, OnChange, Policy};
+use tollgate::{Calendar, ConductRules, Limit, OnChange, Policy};
+
+/// What is the same for a lane in every plan.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Bucket,
+    Window(Duration),
+    Exact(Duration),
+    Budget(Calendar, i16),
+    Held,
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    let length = || prop_oneof![1_000_000..=100_000_000_000_u64, Just(60_000_000_000)].prop_map(Duration::from_nanos);
+    let calendar = prop::sample::select(vec![Calendar::Hour, Calendar::Day, Calendar::Week, Calendar::Month]);
+    prop_oneof![
+        4 => Just(Kind::Bucket),
+        1 => length().prop_map(Kind::Window),
+        1 => length().prop_map(Kind::Exact),
+        1 => (calendar, prop_oneof![Just(0), -840..=840_i16]).prop_map(|(calendar, zone)| Kind::Budget(calendar, zone)),
+        1 => Just(Kind::Held),
+    ]
+}
+
+/// A limit of this kind, with the numbers of a bucket's.
+fn of_kind(kind: Kind, bucket: Limit) -> Limit {
+    let count = bucket.capacity();
+    match kind {
+        _ if count == 0 => Limit::deny_all(),
+        Kind::Bucket => bucket,
+        Kind::Window(length) => Limit::window(count, length),
+        // A record has no room for many.
+        Kind::Exact(length) => Limit::exact(1 + count % 3, length),
+        Kind::Budget(calendar, zone) => Limit::budget(count * 1_000_003, calendar).zone_minutes(zone),
+        Kind::Held => Limit::held(count),
+    }
+}
 
 fn limits() -> impl Strategy<Value = Limit> {
     let bucket = (1..=1_000_000_u64, 1_000_000..=100_000_000_000_u64, 1..=1_000_u64)
@@ -43,7 +79,7 @@ prop_compose! {
         channels in btree_set(names(), 1..4),
         tiers in btree_set(names(), 0..4),
         alone in btree_set("[a-z]{9,10}", 0..3),
-        of_lanes in vec(limits(), 20),
+        of_lanes in vec((kinds(), limits()), 20),
         plans in btree_map(names(), vec((0..20_usize, limits()), 0..5), 0..4),
         actions in btree_map(names(), 0..20_usize, 0..10),
         rules in rules(),
@@ -57,13 +93,14 @@ prop_compose! {
         }
         let on_change = if reset { OnChange::Reset } else { OnChange::KeepDebt };
         let mut policy = Policy::builder().conduct(rules).warn_below_percent(percent).on_change(on_change);
-        for (lane, limit) in lanes.iter().zip(of_lanes.iter().cycle()) {
-            policy = policy.lane(lane, *limit);
+        for (lane, (kind, limit)) in lanes.iter().zip(&of_lanes) {
+            policy = policy.lane(lane, of_kind(*kind, *limit));
         }
         for (plan, changes) in plans {
             let mut named = Vec::new();
             for (lane, limit) in changes {
-                let lane = lanes[lane % lanes.len()].clone();
+                let (lane, (kind, _)) = (lanes[lane % lanes.len()].clone(), of_lanes[lane % lanes.len()]);
+                let limit = of_kind(kind, limit);
                 if named.iter().all(|(known, _)| *known != lane) {
                     named.push((lane, limit));
                 }
