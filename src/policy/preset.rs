@@ -60,9 +60,9 @@
 //! | `http/executions` | `20/minute burst 40` | M66 |
 //! | `http/webhooks` | `1000/minute burst 2000` | M62 |
 //! | `http/admin` | `20/minute burst 40` | M62 |
-//! | `http/login`: `post_auth_login` | `5/minute` | M71 |
-//! | `http/register`: `post_auth_register` | `3/minute` | M71 |
-//! | `http/forgot_password`: `post_auth_forgot_password` | `3/5min` | M71 |
+//! | `http/login`: `post_auth_login` | `exact 5/minute` | M71 |
+//! | `http/register`: `post_auth_register` | `exact 3/minute` | M71 |
+//! | `http/forgot_password`: `post_auth_forgot_password` | `exact 3/5min` | M71 |
 //! | `http/refresh`: `post_auth_refresh` | `30/minute` | M71 |
 //! | `http/list_agents`: `get_agents` | `100/minute` | M72 |
 //! | `http/create_agent`: `post_agents` | `10/minute` | M72 |
@@ -76,6 +76,10 @@
 //! | `llm/tokens` in `free`, `starter`, `pro`, `team` | a budget of 10,000, 100,000, 1,000,000, 5,000,000 a day, UTC | M60 |
 //! | `ws/connections` in `free`, `starter`, `pro`, `team` | 1, 3, 10, 50 held at once | M61 |
 //! | `llm/tokens`, `ws/connections` without a plan | those of `free` | M60, M61 |
+//!
+//! Who guesses passwords, or makes others send mail, must not get the count
+//! twice in a window, so these lanes are exact windows. An agent is a record of
+//! 256 bytes, with them or without.
 //!
 //! # `adr`: limits by how a client proves who it is
 //!
@@ -202,12 +206,12 @@ fn platform() -> PolicyBuilder {
         .lane("http/executions", "20/minute burst 40")
         .lane("http/webhooks", "1000/minute burst 2000")
         .lane("http/admin", "20/minute burst 40")
-        .lane("http/login", "5/minute")
-        .lane("http/register", "3/minute")
-        .lane("http/forgot_password", "3/5min")
         .lane("http/refresh", "30/minute")
         .lane("http/list_agents", "100/minute")
         .lane("http/create_agent", "10/minute")
+        .lane("http/login", "exact 5/minute")
+        .lane("http/register", "exact 3/minute")
+        .lane("http/forgot_password", "exact 3/5min")
         .lane("llm/tokens", "budget 10_000/day")
         .lane("ws/connections", "held 1")
         .plan("free", plan("20/minute", "5/minute burst 10", "budget 10_000/day", "held 1"))
