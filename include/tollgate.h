@@ -1059,9 +1059,10 @@ typedef struct tollgate_all_verdict {
    */
   uint32_t blocking;
   /**
-   * 0.
+   * The parts with whose denial the conduct of their agent became sustained
+   * abuse, as bits; of tollgate_limiter_admit_all alone.
    */
-  uint32_t reserved;
+  uint32_t sustained_abuse;
 } tollgate_all_verdict;
 
 /**
@@ -3477,8 +3478,9 @@ tollgate_status tollgate_limiter_set_assignments(struct tollgate_limiter *limite
  * Plans keep their numbers, so they can be added but not taken away.
  * `error_out` may be NULL.
  *
- * Status: OTHER_LANES, PLAN_MISSING, FORKED, STRUCT_SIZE of the error. With
- * any of them nothing has changed.
+ * Status: OTHER_LANES; INVALID_LIMIT if a lane is of another kind than it was,
+ * or keeps its window in another zone; PLAN_MISSING, FORKED, STRUCT_SIZE of the
+ * error. With any of them nothing has changed.
  *
  * # Safety
  *

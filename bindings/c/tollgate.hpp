@@ -514,6 +514,12 @@ public:
     /* Whether the part stands in the way, by its place. */
     bool blocks(std::size_t part) const noexcept { return part < answers_.size() && (raw_.blocking >> part & 1) != 0; }
 
+    /* Whether with this denial of admit_all the conduct of the part's agent became sustained abuse. */
+    bool sustained_abuse(std::size_t part) const noexcept
+    {
+        return part < answers_.size() && (raw_.sustained_abuse >> part & 1) != 0;
+    }
+
     /* The longest wait of the parts in the way; nothing if it was allowed, or if no wait helps. */
     std::optional<span> retry_after() const noexcept
     {

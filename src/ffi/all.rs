@@ -30,8 +30,9 @@ pub struct AllVerdict {
     /// The parts that stand in the way: bit 0 is set for the first, bit 1 for
     /// the second, and so on; 0 if it was allowed.
     pub blocking: u32,
-    /// 0.
-    pub reserved: u32,
+    /// The parts with whose denial the conduct of their agent became sustained
+    /// abuse, as bits; of tollgate_limiter_admit_all alone.
+    pub sustained_abuse: u32,
 }
 
 const _: () = assert!(size_of::<AllVerdict>() == 24);
@@ -39,6 +40,10 @@ const _: () = assert!(size_of::<AllVerdict>() == 24);
 // SAFETY: `repr(C)`, and `struct_size` comes first.
 unsafe impl Tagged for AllVerdict {
     const SIZE_MIN: u32 = 24;
+}
+
+fn bits(parts: impl Iterator<Item = usize>) -> u32 {
+    parts.fold(0, |bits, part| bits | 1 << part)
 }
 
 impl AllVerdict {
@@ -51,8 +56,8 @@ impl AllVerdict {
             struct_size,
             decision: verdict.decision().into(),
             retry_after_ns,
-            blocking: verdict.blocking().fold(0, |bits, part| bits | 1 << part),
-            reserved: 0,
+            blocking: bits(verdict.blocking()),
+            sustained_abuse: bits(verdict.sustained_abuse()),
         }
     }
 }

@@ -388,8 +388,9 @@ pub unsafe extern "C" fn tollgate_limiter_set_assignments(
 /// Plans keep their numbers, so they can be added but not taken away.
 /// `error_out` may be NULL.
 ///
-/// Status: OTHER_LANES, PLAN_MISSING, FORKED, STRUCT_SIZE of the error. With
-/// any of them nothing has changed.
+/// Status: OTHER_LANES; INVALID_LIMIT if a lane is of another kind than it was,
+/// or keeps its window in another zone; PLAN_MISSING, FORKED, STRUCT_SIZE of the
+/// error. With any of them nothing has changed.
 ///
 /// # Safety
 ///

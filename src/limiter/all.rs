@@ -34,7 +34,11 @@ pub struct AllVerdict {
     parts: usize,
     /// The longest wait that conduct asks for.
     conduct_wait: Duration,
+    /// The parts with which an agent's conduct became sustained abuse, as bits.
+    sustained_abuse: u32,
 }
+
+const _: () = assert!(PARTS_MAX <= u32::BITS as usize);
 
 impl AllVerdict {
     /// Whether all parts were charged.
@@ -62,6 +66,12 @@ impl AllVerdict {
     /// The parts that stand in the way, by their place; none if it was allowed.
     pub fn blocking(&self) -> impl Iterator<Item = usize> + '_ {
         self.verdicts().iter().enumerate().filter(|(_, verdict)| !verdict.is_allowed()).map(|(part, _)| part)
+    }
+
+    /// The parts with whose denial the conduct of their agent became sustained
+    /// abuse, by their place; of [`admit_all`](Limiter::admit_all) alone.
+    pub fn sustained_abuse(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.parts).filter(|part| self.sustained_abuse >> part & 1 == 1)
     }
 
     /// The longest wait of the parts that stand in the way. `None` if it was
@@ -173,8 +183,9 @@ impl Limiter {
             // An agent's parts stand together.
             if !verdict.verdicts[part.place].is_allowed() && part.hash != last {
                 last = part.hash;
-                let wait = self.violation_of(part.ask.agent, part.hash, start, &rules).wait();
-                verdict.conduct_wait = verdict.conduct_wait.max(wait);
+                let violation = self.violation_of(part.ask.agent, part.hash, start, &rules);
+                verdict.conduct_wait = verdict.conduct_wait.max(violation.wait());
+                verdict.sustained_abuse |= u32::from(violation.sustained_abuse()) << part.place;
             }
         }
         Ok(verdict)
@@ -274,6 +285,6 @@ impl Limiter {
 
 impl AllVerdict {
     fn new(parts: usize) -> Self {
-        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts, conduct_wait: Duration::ZERO }
+        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts, conduct_wait: Duration::ZERO, sustained_abuse: 0 }
     }
 }

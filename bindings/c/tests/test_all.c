@@ -24,7 +24,7 @@ static void all_are_charged_or_none(void)
     EXPECT_OK(tollgate_limiter_check_all(made.limiter, parts, 3, answers, &verdict));
     EXPECT_EQ(verdict.struct_size, sizeof verdict);
     EXPECT_EQ(verdict.decision, TOLLGATE_DECISION_ALLOW);
-    EXPECT_EQ(verdict.retry_after_ns | verdict.blocking | verdict.reserved, 0);
+    EXPECT_EQ(verdict.retry_after_ns | verdict.blocking | verdict.sustained_abuse, 0);
     EXPECT_EQ(tollgate_answer_remaining(&answers[0]), 119);
     EXPECT_EQ(tollgate_answer_remaining(&answers[1]), 1);
     EXPECT_EQ(tollgate_answer_remaining(&answers[2]), 2);
@@ -78,6 +78,11 @@ static void a_denial_is_a_violation_of_who_stands_in_the_way(void)
     EXPECT_EQ(conduct.consecutive, 2);
     EXPECT_OK(tollgate_limiter_violations(made.limiter, "user:42", 7, &conduct));
     EXPECT_EQ(conduct.consecutive, 0);
+    /* The tenth within five minutes is sustained abuse, and is told once. */
+    for (int violations = 3; violations <= 11; violations++) {
+        EXPECT_OK(tollgate_limiter_admit_all(made.limiter, parts, 2, NULL, &verdict));
+        EXPECT_EQ(verdict.sustained_abuse, violations == 10 ? 2 : 0);
+    }
     rig_free(&made);
 }
 

@@ -282,7 +282,7 @@ static void parts_are_charged_all_or_none()
     const auto denied = limiter.check_all_at(parts, limiter.now());
     EXPECT(!denied && denied.decision() == TOLLGATE_DECISION_DENY);
     EXPECT(denied.blocks(0) && !denied.blocks(1) && !denied.blocks(99) && denied.retry_after() == 6s);
-    EXPECT(!limiter.admit_all(parts) && !limiter.admit_all_at(parts, limiter.now()));
+    EXPECT(!limiter.admit_all(parts) && !limiter.admit_all_at(parts, limiter.now()).sustained_abuse(0));
     EXPECT(limiter.violations("a").consecutive == 2 && limiter.violations("b").consecutive == 0);
     EXPECT_EQ(limiter.status("b", 0).remaining(), 2);
     try {

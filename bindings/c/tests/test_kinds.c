@@ -72,8 +72,30 @@ static void a_slot_is_held_until_it_is_released(void)
     rig_free(&made);
 }
 
+static void a_lane_keeps_its_kind(void)
+{
+    rig made = rig_of(kinds(), 100, TOLLGATE_ON_FULL_DENY);
+    tollgate_error error = error_new();
+    tollgate_policy_builder *builder = NULL;
+    tollgate_policy *another = NULL;
+    static const char *const names[] = { "window", "exact", "budget", "held", "bucket" };
+    REQUIRE_OK(tollgate_policy_builder_new(&builder));
+    for (uint32_t lane = 0; lane <= BUCKET; lane++)
+        REQUIRE_OK(tollgate_policy_builder_lane(builder, names[lane], strlen(names[lane]), TOLLGATE_LITERAL("5/minute")));
+    REQUIRE_OK(tollgate_policy_builder_build(builder, &another, NULL));
+    tollgate_policy_builder_free(builder);
+    EXPECT_EQ(tollgate_limiter_replace_policy(made.limiter, another, &error), TOLLGATE_STATUS_INVALID_LIMIT);
+    EXPECT(strstr(error.message, "window") != NULL);
+    EXPECT_EQ(tollgate_limiter_set_override(made.limiter, ID, ID_LEN, TOLLGATE_LITERAL("held"), TOLLGATE_LITERAL("5/minute"), NULL),
+              TOLLGATE_STATUS_INVALID_LIMIT);
+    EXPECT_EQ(tokens_left(made.limiter, ID, ID_LEN, HELD), 3);
+    tollgate_policy_free(another);
+    rig_free(&made);
+}
+
 int main(void)
 {
+    a_lane_keeps_its_kind();
     every_kind_lets_three_through();
     a_slot_is_held_until_it_is_released();
     return expectations_end("test_kinds");

@@ -52,6 +52,7 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(sizeof(tollgate_all_verdict), 24);
     EXPECT_EQ(offsetof(tollgate_all_verdict, retry_after_ns), 8);
     EXPECT_EQ(offsetof(tollgate_all_verdict, blocking), 16);
+    EXPECT_EQ(offsetof(tollgate_all_verdict, sustained_abuse), 20);
     EXPECT_EQ(sizeof(tollgate_settlement), 32);
     EXPECT_EQ(offsetof(tollgate_settlement, unused), 8);
     EXPECT_EQ(offsetof(tollgate_settlement, overspent), 16);

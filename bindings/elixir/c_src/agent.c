@@ -2,7 +2,7 @@
 
 #include "nif.h"
 
-static term make_status(ErlNifEnv *env, const tollgate_lane_status *lane)
+term make_status(ErlNifEnv *env, const tollgate_lane_status *lane)
 {
     if (lane->exempt != 0) {
         return atom_exempt;

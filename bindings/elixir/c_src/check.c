@@ -28,6 +28,13 @@ static term make_answer(ErlNifEnv *env, const instance *limiter, tollgate_decisi
     }
 }
 
+term make_verdict(ErlNifEnv *env, const instance *limiter, const tollgate_verdict *verdict)
+{
+    uint64_t remaining = verdict->decision == TOLLGATE_DECISION_ALLOW || verdict->decision == TOLLGATE_DECISION_WARN
+        ? tollgate_verdict_remaining(verdict) : 0;
+    return make_answer(env, limiter, verdict->decision, remaining, verdict->retry_after_ns);
+}
+
 /* (reference, agent, channel, tier[, plan | nil, cost]) -> {:allow | :warn, remaining} | {:deny, ms} | {:allow, :exempt} */
 NIF(nif_check)
 {
@@ -54,9 +61,7 @@ NIF(nif_check)
     if (status != TOLLGATE_STATUS_OK) {
         return not_answered(env, status, argv[1]);
     }
-    uint64_t remaining = verdict.decision == TOLLGATE_DECISION_ALLOW || verdict.decision == TOLLGATE_DECISION_WARN
-        ? tollgate_verdict_remaining(&verdict) : 0;
-    return make_answer(env, limiter, verdict.decision, remaining, verdict.retry_after_ns);
+    return make_verdict(env, limiter, &verdict);
 }
 
 term make_decision(tollgate_decision decision)
@@ -209,4 +214,55 @@ NIF(nif_check_many)
     }
     count_time(env, count);
     return all;
+}
+
+static term make_places(ErlNifEnv *env, uint32_t bits)
+{
+    term places = enif_make_list(env, 0);
+    for (unsigned part = TOLLGATE_PARTS_MAX; part-- > 0;) {
+        if ((bits >> part & 1) != 0) {
+            places = enif_make_list_cell(env, enif_make_uint(env, part), places);
+        }
+    }
+    return places;
+}
+
+/*
+ * (reference, requests, admit?) -> {decision, answers, wait, retry_after_ns, blocking, sustained_abuse}: all are
+ * charged or none; the last two are the places of parts, counted from 0
+ */
+NIF(nif_check_all)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_request requests[BATCH_MAX];
+    tollgate_answer answers[TOLLGATE_PARTS_MAX];
+    unsigned count;
+    term raised;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!read_requests(env, limiter, argv[1], requests, &count, &raised)) {
+        return raised;
+    }
+    if (count == 0 || count > TOLLGATE_PARTS_MAX) {
+        return bad_argument(env, "all or none takes 1 to %d parts, got %u", TOLLGATE_PARTS_MAX, count);
+    }
+    tollgate_all_verdict verdict = {.struct_size = sizeof verdict};
+    tollgate_status status = argv[2] == atom_true
+        ? tollgate_limiter_admit_all(limiter->limiter, requests, count, answers, &verdict)
+        : tollgate_limiter_check_all(limiter->limiter, requests, count, answers, &verdict);
+    if (status != TOLLGATE_STATUS_OK) {
+        return failed(env, status, NULL);
+    }
+    term all = enif_make_list(env, 0);
+    for (unsigned at = count; at-- > 0;) {
+        const tollgate_answer *answer = &answers[at];
+        all = enif_make_list_cell(env, make_answer(env, limiter, answer->decision, tollgate_answer_remaining(answer),
+            answer->retry_after_ns), all);
+    }
+    count_time(env, count);
+    return enif_make_tuple6(env, make_decision(verdict.decision), all, make_wait(env, limiter, verdict.retry_after_ns),
+        make_span(env, verdict.retry_after_ns), make_places(env, verdict.blocking),
+        make_places(env, verdict.sustained_abuse));
 }

@@ -139,20 +139,29 @@ static bool read_clock(term given, int32_t *source)
     return false;
 }
 
-/* (policy, %{agents, on_full, id_hash, clock, whole_seconds, sight}) -> reference */
+/* (policy, %{agents, on_full, id_hash, clock, whole_seconds, sight, roster, reservations}) -> reference */
 NIF(nif_new)
 {
     (void)argc;
     tollgate_limiter_options options = {.struct_size = sizeof options};
-    term agents, on_full, id_hash, clock_name, whole_seconds, sight, raised;
+    term agents, on_full, id_hash, clock_name, whole_seconds, sight, roster, reservations, raised;
     int32_t source;
     if (!option(env, argv[1], "agents", &agents) || !option(env, argv[1], "on_full", &on_full)
         || !option(env, argv[1], "id_hash", &id_hash) || !option(env, argv[1], "clock", &clock_name)
-        || !option(env, argv[1], "whole_seconds", &whole_seconds) || !option(env, argv[1], "sight", &sight)) {
+        || !option(env, argv[1], "whole_seconds", &whole_seconds) || !option(env, argv[1], "sight", &sight)
+        || !option(env, argv[1], "roster", &roster) || !option(env, argv[1], "reservations", &reservations)) {
         return bad_argument(env, "an option is missing in %.200T", argv[1]);
     }
     if (!get_u64(env, agents, &options.agents) || options.agents == 0 || options.agents > TOLLGATE_AGENTS_MAX) {
         return bad_argument(env, "agents has to be a whole number from 1 to %d, got: %.60T", TOLLGATE_AGENTS_MAX, agents);
+    }
+    if (!get_u64(env, roster, &options.roster) || (options.roster != 0 && sight != atom_true)) {
+        return bad_argument(env, "roster has to be a whole number, and 0 without sight: true, got: %.60T", roster);
+    }
+    if (!get_u64(env, reservations, &options.reservations) || options.reservations == 0
+        || options.reservations > TOLLGATE_RESERVATIONS_MAX) {
+        return bad_argument(env, "reservations has to be a whole number from 1 to %d, got: %.60T",
+            TOLLGATE_RESERVATIONS_MAX, reservations);
     }
     if (!read_clock(clock_name, &source)) {
         return bad_argument(env, "clock has to be :automatic, :os, :coarse, :boottime or :manual, got: %.60T", clock_name);

@@ -46,7 +46,8 @@ typedef struct {
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
     X(other_lanes) X(plan_missing) \
     X(sustained_abuse) X(unknown_action) X(saturated) X(policy_replaced) X(assignment_changed) X(assignments_changed) \
-    X(clock_fell_back) X(other) X(not_held)
+    X(clock_fell_back) X(other) X(not_held) X(reservations_full) X(unknown_reservation) \
+    X(id) X(usage) X(violations) X(text) X(html) X(label) X(url) X(json)
 
 #define DECLARE_ATOM(name) extern term atom_##name;
 ATOMS(DECLARE_ATOM)
@@ -100,8 +101,13 @@ bool read_cost(ErlNifEnv *env, term given, uint64_t *cost, term *raised);
 term make_decision(tollgate_decision decision);
 /* The wait of a denial in milliseconds, as the instance tells it; never rounded down. */
 term make_wait(ErlNifEnv *env, const instance *limiter, uint64_t wait_ns);
+/* {:allow | :warn, remaining} | {:deny, ms} | {:allow, :exempt} */
+term make_verdict(ErlNifEnv *env, const instance *limiter, const tollgate_verdict *verdict);
 /* Gives back the time that so many requests took. */
 void count_time(ErlNifEnv *env, unsigned requests);
+
+/* agent.c: {remaining, capacity, next_in_ns, full_in_ns} | :exempt */
+term make_status(ErlNifEnv *env, const tollgate_lane_status *lane);
 
 /* policy.c: a policy from what Tollgate.Policy made of the options. */
 bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy, term *raised);
@@ -123,6 +129,13 @@ NIF(nif_nothing);
 NIF(nif_check);
 NIF(nif_check_many);
 NIF(nif_readable);
+NIF(nif_check_all);
+NIF(nif_acquire);
+NIF(nif_release);
+NIF(nif_reserve);
+NIF(nif_commit);
+NIF(nif_commit_part);
+NIF(nif_extend);
 NIF(nif_verdict);
 NIF(nif_status);
 NIF(nif_refund);
@@ -148,7 +161,10 @@ NIF(nif_assignments);
 NIF(nif_set_assignments);
 NIF(nif_replace_policy);
 NIF(nif_snapshot);
+NIF(nif_agents);
 NIF(nif_top_offenders);
+NIF(nif_status_document);
+NIF(nif_shown);
 NIF(nif_poll_events);
 NIF(nif_log_denied);
 NIF(nif_log_due);

@@ -43,6 +43,121 @@ NIF(nif_snapshot)
     return enif_make_tuple3(env, make_bool(seen.counting != 0), numbers, verdicts);
 }
 
+static bool read_part(ErlNifEnv *env, term given, const void **start, size_t *length, term *raised)
+{
+    ErlNifBinary part;
+    if (!enif_inspect_binary(env, given, &part) || part.size > TOLLGATE_ID_BYTES_MAX) {
+        return refuse(raised, bad_argument(env, "a part of an id is a binary of up to %d bytes, got: %.60T",
+            TOLLGATE_ID_BYTES_MAX, given));
+    }
+    *start = part.data;
+    *length = part.size;
+    return true;
+}
+
+/* (reference, prefix, part, sort, page, per_page) -> {[agent], matched, not_listed} */
+NIF(nif_agents)
+{
+    (void)argc;
+    instance *limiter;
+    tollgate_agent_query query = {.struct_size = sizeof query};
+    term raised;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    if (!read_part(env, argv[1], &query.prefix, &query.prefix_len, &raised)
+        || !read_part(env, argv[2], &query.part, &query.part_len, &raised)) {
+        return raised;
+    }
+    if (argv[3] != atom_id && argv[3] != atom_usage && argv[3] != atom_violations) {
+        return bad_argument(env, "agents are sorted by :id, :usage or :violations, got: %.60T", argv[3]);
+    }
+    if (!get_u64(env, argv[4], &query.page) || !get_u64(env, argv[5], &query.per_page) || query.per_page == 0) {
+        return bad_argument(env, "page is a whole number from 0, and per_page one from 1, got: %.60T and %.60T", argv[4],
+            argv[5]);
+    }
+    query.sort = argv[3] == atom_usage ? TOLLGATE_AGENT_SORT_USAGE
+        : argv[3] == atom_violations ? TOLLGATE_AGENT_SORT_VIOLATIONS : TOLLGATE_AGENT_SORT_ID;
+    tollgate_agent_page *page = NULL;
+    size_t count = 0;
+    uint64_t matched = 0, not_listed = 0;
+    tollgate_status status = tollgate_limiter_agents(limiter->limiter, &query, &page);
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_agent_page_count(page, &count);
+    }
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_agent_page_matched(page, &matched);
+    }
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_agent_page_not_listed(page, &not_listed);
+    }
+    term agents = enif_make_list(env, 0);
+    for (size_t at = count; status == TOLLGATE_STATUS_OK && at-- > 0;) {
+        char id[TOLLGATE_ID_BYTES_MAX];
+        size_t length;
+        status = tollgate_agent_page_id(page, at, id, sizeof id, &length);
+        if (status == TOLLGATE_STATUS_OK) {
+            agents = enif_make_list_cell(env, make_text(env, id, length), agents);
+        }
+    }
+    tollgate_agent_page_free(page);
+    return status == TOLLGATE_STATUS_OK ? enif_make_tuple3(env, agents, number(env, matched), number(env, not_listed))
+                                        : failed(env, status, NULL);
+}
+
+/* (reference) -> the status document, JSON */
+NIF(nif_status_document)
+{
+    (void)argc;
+    instance *limiter;
+    ErlNifBinary json;
+    size_t length = 0;
+    if (!get_instance(env, argv[0], &limiter)) {
+        return bad_instance(env, argv[0]);
+    }
+    tollgate_status status = tollgate_limiter_status_document(limiter->limiter, NULL, 0, &length);
+    /* It may grow from one call to the next; with twice the room, not three times in a row. */
+    for (int tries = 0; tries < 3; tries++) {
+        if ((status != TOLLGATE_STATUS_OK && status != TOLLGATE_STATUS_BUFFER_TOO_SMALL)
+            || !enif_alloc_binary(2 * length + LINE_BYTES, &json)) {
+            break;
+        }
+        status = tollgate_limiter_status_document(limiter->limiter, (char *)json.data, json.size, &length);
+        if (status == TOLLGATE_STATUS_OK && enif_realloc_binary(&json, length)) {
+            return enif_make_binary(env, &json);
+        }
+        enif_release_binary(&json);
+        length *= 2;
+    }
+    return failed(env, status == TOLLGATE_STATUS_OK ? TOLLGATE_STATUS_OUT_OF_MEMORY : status, NULL);
+}
+
+/* (agent, where) -> the id as it is safely shown there */
+NIF(nif_shown)
+{
+    (void)argc;
+    const struct {
+        term name;
+        int32_t shown;
+    } known[] = {
+        {atom_text, TOLLGATE_SHOWN_TEXT}, {atom_html, TOLLGATE_SHOWN_HTML}, {atom_label, TOLLGATE_SHOWN_LABEL},
+        {atom_url, TOLLGATE_SHOWN_URL}, {atom_json, TOLLGATE_SHOWN_JSON},
+    };
+    ErlNifBinary id;
+    char text[LINE_BYTES];
+    size_t length;
+    if (!enif_inspect_binary(env, argv[0], &id)) {
+        return bad_agent(env, argv[0]);
+    }
+    for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
+        if (known[at].name == argv[1]) {
+            tollgate_status status = tollgate_id_shown(id.data, id.size, known[at].shown, text, sizeof text, &length);
+            return status == TOLLGATE_STATUS_OK ? make_text(env, text, length) : not_answered(env, status, argv[0]);
+        }
+    }
+    return bad_argument(env, "an id is shown in :text, :html, a :label, a :url or :json, got: %.60T", argv[1]);
+}
+
 /* (reference, most) -> {violations of all, [{agent, violations, error}]}, the worst first */
 NIF(nif_top_offenders)
 {

@@ -119,6 +119,10 @@ term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error)
         return enif_make_tuple2(env, atom_error, atom_full);
     case TOLLGATE_STATUS_NOT_HELD:
         return enif_make_tuple2(env, atom_error, atom_not_held);
+    case TOLLGATE_STATUS_RESERVATIONS_FULL:
+        return enif_make_tuple2(env, atom_error, atom_reservations_full);
+    case TOLLGATE_STATUS_UNKNOWN_RESERVATION:
+        return enif_make_tuple2(env, atom_error, atom_unknown_reservation);
     case TOLLGATE_STATUS_COST_ABOVE_CAPACITY:
         return enif_make_tuple2(env, atom_error, atom_cost_above_capacity);
     default:

@@ -27,6 +27,9 @@ defmodule Tollgate do
     * `:always_exempt` - agents that are never limited, whatever `update_whitelist/1` says: `["dashboard"]` for the hub;
     * `:sight` - `true` to count verdicts by lane and worst offenders, for `snapshot/0` and `top_offenders/1`; costs each
       check some nanoseconds, and 700 kB;
+    * `:roster` - with `sight: true`: the ids of up to so many agents are written down, for `agents/1`, 272 bytes each; 0 if
+      nothing is said;
+    * `:reservations` - how many may be open at once: see `reserve/5`; 16,384 if nothing is said, 56 bytes each;
     * `:log` - `true` to log denials, few lines of them: the first of an agent, then how many there were in a minute, and a
       summary every five minutes;
     * `:telemetry`, `:telemetry_prefix` - which events go to `:telemetry`: see `Tollgate.Telemetry`;
@@ -40,7 +43,7 @@ defmodule Tollgate do
   others are registered), and `{:error, :cost_above_capacity}` (no wait will ever let that much through).
   """
 
-  alias Tollgate.{Events, Instance, Native, Telemetry}
+  alias Tollgate.{Events, Holds, Instance, Native, Telemetry}
 
   @typedoc "The name of an instance."
   @type instance :: atom
@@ -59,6 +62,21 @@ defmodule Tollgate do
           | {:error, :full | :cost_above_capacity}
   @typedoc "A request of a batch."
   @type request :: {agent, channel, tier} | {agent, channel, tier, cost :: pos_integer}
+  @typedoc """
+  All was charged, with a verdict on each part; or nothing, with the longest wait and the parts that stand in the way, as
+  they were given.
+  """
+  @type all_verdict ::
+          {:allow | :warn, [verdict]}
+          | {:deny, pos_integer | :infinity, [request]}
+          | {:error, :full | :cost_above_capacity}
+  @typedoc "What `reserve/5` gave: it works until it is settled or its time has passed, and never again."
+  @type reservation :: non_neg_integer
+  @typedoc """
+  What became of a reservation: `unused` was given back, `overspent` was used beyond it and charged, `left` is still
+  reserved.
+  """
+  @type settlement :: %{unused: non_neg_integer, overspent: non_neg_integer, left: non_neg_integer}
   @typedoc "A lane as it stands; times in milliseconds, rounded up. `:exempt` if the agent is never limited."
   @type status ::
           %{
@@ -199,6 +217,238 @@ defmodule Tollgate do
 
   defp parts(requests) when is_list(requests) and length(requests) > @batch, do: Enum.chunk_every(requests, @batch)
   defp parts(requests), do: [requests]
+
+  @doc """
+  May all of this be done now? Charges every part, or none: several lanes of an agent, or of a user, a team and an
+  organisation; up to 16 parts.
+
+  A caller that is alone is denied only if a part stands in the way. Of callers that cross, each may meet what the other is
+  about to take back, and both may be denied once.
+
+      iex> Tollgate.check_all([{"agent-7", :ws, :light}, {"team-1", :http, :heavy, 8}])
+      {:allow, [{:allow, 119}, {:allow, 2}]}
+      iex> Tollgate.check_all([{"agent-7", :ws, :light}, {"team-1", :http, :heavy, 8}])
+      {:deny, 36000, [{"team-1", :http, :heavy, 8}]}
+      iex> Tollgate.status("agent-7", :ws, :light).remaining
+      119
+  """
+  @spec check_all(instance, [request]) :: all_verdict
+  def check_all(instance \\ Tollgate, parts), do: all(instance, parts, false)
+
+  @doc """
+  As `check_all/1`, and a denial is recorded as a violation of each agent that stands in the way: see `admit/3`.
+
+      iex> Tollgate.admit_all([{"agent-7", :ws, :heavy, 10}, {"agent-8", :ws, :heavy}])
+      iex> Tollgate.admit_all([{"agent-7", :ws, :heavy, 1}, {"agent-8", :ws, :heavy}])
+      {:deny, 6000, [{"agent-7", :ws, :heavy, 1}]}
+      iex> {Tollgate.rate_limited?("agent-7"), Tollgate.rate_limited?("agent-8")}
+      {true, false}
+  """
+  @spec admit_all(instance, [request]) :: all_verdict
+  def admit_all(instance \\ Tollgate, parts), do: all(instance, parts, true)
+
+  defp all(instance, parts, admit) do
+    {reference, reporter} = Instance.find(instance)
+
+    case Native.check_all(reference, parts, admit) do
+      {:deny, answers, wait, _retry_after, blocking, abusive} ->
+        told = fn places -> for at <- places, do: Enum.at(parts, at) end
+        if reporter, do: for(at <- blocking, do: report_one(reporter, {Enum.at(parts, at), Enum.at(answers, at)}))
+        if admit, do: violated_all(instance, reference, reporter, told.(blocking), told.(abusive), wait)
+        {:deny, wait, told.(blocking)}
+
+      {decision, answers, _wait, _retry_after, [], []} ->
+        if reporter, do: Enum.each(Enum.zip(parts, answers), &report_one(reporter, &1))
+        {if(decision == :warn, do: :warn, else: :allow), answers}
+
+      error ->
+        error
+    end
+  end
+
+  # One violation an agent, however many of its parts stand in the way.
+  defp violated_all(instance, reference, reporter, blocking, abusive, wait) do
+    abusive = Enum.map(abusive, &elem(&1, 0))
+
+    for part <- Enum.uniq_by(blocking, &elem(&1, 0)) do
+      agent = elem(part, 0)
+      {_violations, consecutive, _, _, _} = Native.violations(reference, agent)
+      told = %{retry_after_ms: wait, consecutive: consecutive}
+      violated(instance, reporter, agent, told, agent in abusive, %{channel: elem(part, 1), tier: elem(part, 2)})
+    end
+  end
+
+  @doc """
+  Takes a slot of a lane whose limit is `"held 3"` or the like, until `release/3` gives it back: for what outlives the
+  calling process. `hold/3` gives it back by itself.
+
+  Time gives nothing back, so no wait is told: somebody has to release a slot. An agent that holds one keeps its record.
+
+      iex> Tollgate.start_link(name: Acquired, policy: [lanes: [{"ws/connections", "held 1"}]])
+      iex> Tollgate.acquire(Acquired, "agent-7", :ws, :connections)
+      {:warn, 0}
+      iex> Tollgate.acquire(Acquired, "agent-7", :ws, :connections)
+      {:deny, :infinity}
+      iex> Tollgate.release(Acquired, "agent-7", :ws, :connections).remaining
+      1
+      iex> Tollgate.release(Acquired, "agent-7", :ws, :connections)
+      {:error, :not_held}
+  """
+  @spec acquire(instance, agent, channel, tier) :: verdict
+  def acquire(instance \\ Tollgate, agent, channel, tier) do
+    {reference, reporter} = Instance.find(instance)
+    answer = Native.acquire(reference, agent, {channel, tier})
+    if reporter, do: Telemetry.checked(reporter, answer, agent, channel, tier), else: answer
+  end
+
+  @doc "Gives a slot back, once for each that was acquired, and tells how the lane then stands."
+  @spec release(instance, agent, channel, tier) :: status | {:error, :not_held}
+  def release(instance \\ Tollgate, agent, channel, tier) do
+    {reference, _} = Instance.find(instance)
+    to_status(Native.release(reference, agent, {channel, tier}))
+  end
+
+  @doc """
+  Takes a slot for the calling process, which is given back when the process ends, however it ends, or by `let_go/3`.
+
+      iex> Tollgate.start_link(name: Held, policy: [lanes: [{"ws/connections", "held 1"}]])
+      iex> Task.await(Task.async(fn -> Tollgate.hold(Held, "agent-7", :ws, :connections) end))
+      {:warn, 0}
+      iex> Tollgate.hold(Held, "agent-7", :ws, :connections)
+      {:warn, 0}
+      iex> Tollgate.hold(Held, "agent-7", :ws, :connections)
+      {:deny, :infinity}
+      iex> Tollgate.let_go(Held, "agent-7", :ws, :connections).remaining
+      1
+  """
+  @spec hold(agent, channel, tier) :: verdict
+  def hold(agent, channel, tier), do: hold(Tollgate, agent, channel, tier, [])
+
+  @doc """
+  As `hold/3`, of an instance; or with the option `owner:`, a process of this node that the slot belongs to instead: for
+  those who accept connections on behalf of others.
+  """
+  @spec hold(instance, agent, channel, tier) :: verdict
+  @spec hold(agent, channel, tier, owner: pid) :: verdict
+  def hold(agent, channel, tier, options) when is_list(options), do: hold(Tollgate, agent, channel, tier, options)
+  def hold(instance, agent, channel, tier), do: hold(instance, agent, channel, tier, [])
+
+  @doc "As `hold/4`, of an instance and with the option `owner:`."
+  @spec hold(instance, agent, channel, tier, owner: pid) :: verdict
+  def hold(instance, agent, channel, tier, options) do
+    {_, reporter} = Instance.find(instance)
+    answer = Holds.hold(instance, agent, {channel, tier}, owner(options))
+    if reporter, do: Telemetry.checked(reporter, answer, agent, channel, tier), else: answer
+  end
+
+  @doc """
+  Gives back a slot that the calling process, or the `owner:`, got by `hold/3`, and tells how the lane then stands.
+  """
+  @spec let_go(instance, agent, channel, tier, owner: pid) :: status | {:error, :not_held}
+  def let_go(instance, agent, channel, tier, options) do
+    to_status(Holds.let_go(instance, agent, {channel, tier}, owner(options)))
+  end
+
+  @doc "As `let_go/5`."
+  @spec let_go(instance, agent, channel, tier) :: status | {:error, :not_held}
+  @spec let_go(agent, channel, tier, owner: pid) :: status | {:error, :not_held}
+  def let_go(agent, channel, tier, options) when is_list(options), do: let_go(Tollgate, agent, channel, tier, options)
+  def let_go(instance, agent, channel, tier), do: let_go(instance, agent, channel, tier, [])
+
+  @doc "As `let_go/5`."
+  @spec let_go(agent, channel, tier) :: status | {:error, :not_held}
+  def let_go(agent, channel, tier), do: let_go(Tollgate, agent, channel, tier, [])
+
+  # One of another node could not be told from one that lost its connection.
+  defp owner([]), do: self()
+  defp owner(owner: pid) when is_pid(pid) and node(pid) == node(), do: pid
+
+  defp owner(other),
+    do: raise(ArgumentError, "the option is owner:, a process of this node, got: #{inspect(other)}")
+
+  @doc """
+  Charges an estimate now, to be settled by `commit/2` when the cost is known, or by `cancel/1` if nothing came of it: for
+  calls to language models and whatever else costs what it costs only at the end.
+
+  If neither happens within `ttl_ms`, the estimate stays charged: to disconnect is not free. For lanes that are buckets,
+  windows or budgets.
+
+      iex> Tollgate.start_link(name: Reserved, clock: :manual, policy: [lanes: [{"llm/tokens", "budget 10_000/day"}]])
+      iex> {:allow, 6_000, reservation} = Tollgate.reserve(Reserved, "user:42", :llm, :tokens, 4_000, 60_000)
+      iex> Tollgate.commit_part(Reserved, reservation, 500)
+      {:ok, %{unused: 0, overspent: 0, left: 3500}}
+      iex> Tollgate.commit(Reserved, reservation, 700)
+      {:ok, %{unused: 2800, overspent: 0, left: 0}}
+      iex> Tollgate.status(Reserved, "user:42", :llm, :tokens).remaining
+      8800
+      iex> Tollgate.commit(Reserved, reservation, 700)
+      {:error, :unknown_reservation}
+  """
+  @spec reserve(instance, agent, channel, tier, estimate :: pos_integer, ttl_ms :: pos_integer) ::
+          {:allow | :warn, non_neg_integer, reservation}
+          | {:allow, :exempt, reservation}
+          | {:deny, pos_integer | :infinity}
+          | {:error, :full | :cost_above_capacity | :reservations_full}
+  def reserve(instance \\ Tollgate, agent, channel, tier, estimate, ttl_ms) do
+    {reference, reporter} = Instance.find(instance)
+
+    case Native.reserve(reference, agent, {channel, tier}, estimate, nanoseconds(ttl_ms)) do
+      {decision, remaining, _, _, _, wait, reservation} ->
+        verdict = short(%{decision: decision, remaining: remaining, retry_after_ms: wait})
+        if reporter, do: Telemetry.checked(reporter, verdict, agent, channel, tier)
+        if reservation, do: Tuple.append(verdict, reservation), else: verdict
+
+      error ->
+        error
+    end
+  end
+
+  @doc """
+  Settles a reservation: `used` is what it came to, beyond what `commit_part/2` has told already. The rest is given back;
+  what is more than was reserved is charged, into debt if need be, and told as `overspent`.
+
+  Of a bucket, what time has paid back since the reservation is not given back again: others may have spent it.
+  """
+  @spec commit(instance, reservation, used :: non_neg_integer) :: {:ok, settlement} | {:error, :unknown_reservation}
+  def commit(instance \\ Tollgate, reservation, used), do: settle(&Native.commit/3, instance, reservation, used)
+
+  @doc """
+  Tells that so much of a reservation was used, and keeps the rest reserved: for answers that stream. What is more than was
+  reserved is charged at once.
+  """
+  @spec commit_part(instance, reservation, used :: non_neg_integer) ::
+          {:ok, settlement} | {:error, :unknown_reservation}
+  def commit_part(instance \\ Tollgate, reservation, used),
+    do: settle(&Native.commit_part/3, instance, reservation, used)
+
+  @doc "Gives a reservation back, but for what `commit_part/2` has told already."
+  @spec cancel(instance, reservation) :: {:ok, settlement} | {:error, :unknown_reservation}
+  def cancel(instance \\ Tollgate, reservation), do: settle(&Native.commit/3, instance, reservation, 0)
+
+  @doc "Gives a reservation `ttl_ms` from now, if that is later than it had."
+  @spec extend(instance, reservation, ttl_ms :: pos_integer) :: :ok | {:error, :unknown_reservation}
+  def extend(instance \\ Tollgate, reservation, ttl_ms) do
+    {reference, _} = Instance.find(instance)
+    Native.extend(reference, reservation, nanoseconds(ttl_ms))
+  end
+
+  defp settle(native, instance, reservation, used) do
+    {reference, _} = Instance.find(instance)
+
+    with {unused, overspent, left} <- native.(reference, reservation, used) do
+      {:ok, %{unused: unused, overspent: overspent, left: left}}
+    end
+  end
+
+  # Longer than any clock runs, and still a number of nanoseconds.
+  @ttl_ms_max 1_000_000_000_000
+
+  defp nanoseconds(ttl_ms) when is_integer(ttl_ms) and ttl_ms in 1..@ttl_ms_max, do: ttl_ms * 1_000_000
+
+  defp nanoseconds(other) do
+    raise ArgumentError,
+          "the time to live is a whole number of milliseconds from 1 to #{@ttl_ms_max}, got: #{inspect(other)}"
+  end
 
   @doc """
   Looks at a lane of an agent, without charging it or making the agent known.
@@ -643,6 +893,83 @@ defmodule Tollgate do
 
     Map.new([{:counting, counting}, {:lanes, lanes} | Enum.zip(@snapshot, numbers)])
   end
+
+  @doc "As `agents/2`, of the instance `Tollgate`, or without options."
+  @spec agents(instance | keyword) :: map
+  def agents(instance_or_options \\ [])
+  def agents(options) when is_list(options), do: agents(Tollgate, options)
+  def agents(instance), do: agents(instance, [])
+
+  @doc """
+  A page of the agents that hold a record, each as `agent/1` shows it; needs `sight: true` and a `roster:`.
+
+    * `prefix:`, `contains:` - only those whose id begins so, or has this in it;
+    * `sort:` - `:id` (the default), `:usage` (those first whose dominant lane is nearest to its limit) or `:violations`;
+    * `page:`, `per_page:` - 0 is the first; 100 on a page if nothing is said, at most 1,000.
+
+  `matched` says how many there are on all pages, `not_listed` how many hold a record and are not on the roster. It reads
+  the whole roster: for people, and not for requests.
+
+      iex> Tollgate.start_link(name: Listed, sight: true, roster: 1_000)
+      iex> for agent <- ["user:1", "user:2", "bot:1"], do: Tollgate.check(Listed, agent, :ws, :light)
+      iex> %{agents: [%{agent: "user:1"}, %{agent: "user:2"}], matched: 2, not_listed: 0} =
+      ...>   Tollgate.agents(Listed, prefix: "user:")
+  """
+  @spec agents(instance, keyword) :: %{
+          agents: [Tollgate.AgentView.t()],
+          matched: non_neg_integer,
+          not_listed: non_neg_integer
+        }
+  def agents(instance, options) do
+    {reference, _} = Instance.find(instance)
+    defaults = [prefix: "", contains: "", sort: :id, page: 0, per_page: 100]
+
+    unless Keyword.keyword?(options) and Keyword.keys(options) -- Keyword.keys(defaults) == [] do
+      raise ArgumentError, "the options are #{inspect(Keyword.keys(defaults))}, got: #{inspect(options)}"
+    end
+
+    [prefix, part, sort, page, per_page] = for {key, default} <- defaults, do: Keyword.get(options, key, default)
+    {agents, matched, not_listed} = Native.agents(reference, prefix, part, sort, page, per_page)
+    %{agents: Enum.map(agents, &agent(instance, &1)), matched: matched, not_listed: not_listed}
+  end
+
+  @doc """
+  What an operator wants to know, as JSON: counts, worst offenders, busiest agents. Needs `sight: true` for most of it.
+
+      iex> Tollgate.start_link(name: Told, sight: true)
+      iex> Tollgate.status_document(Told) =~ ~s("agents")
+      true
+  """
+  @spec status_document(instance) :: String.t()
+  def status_document(instance \\ Tollgate) do
+    {reference, _} = Instance.find(instance)
+    Native.status_document(reference)
+  end
+
+  @doc """
+  Replaces a file by the `status_document/0`, in one step: whoever reads it finds the old one or the new one. Call it from a
+  timer.
+  """
+  @spec write_status(instance, Path.t()) :: :ok | {:error, File.posix()}
+  def write_status(instance \\ Tollgate, path) do
+    temporary = "#{path}.#{System.unique_integer([:positive])}.new"
+
+    with :ok <- File.write(temporary, status_document(instance), [:sync]),
+         {:error, _} = error <- File.rename(temporary, path) do
+      File.rm(temporary)
+      error
+    end
+  end
+
+  @doc """
+  An agent's id as it is safely shown: in a log (`:text`), in `:html`, as the `:label` of a metric, in a `:url` or in
+  `:json`. Ids are any bytes, and whoever chose one may have chosen it for what it does there.
+
+      iex> {Tollgate.shown("<b>\\n", :html), Tollgate.shown("a b/c", :url), Tollgate.shown(<<255>>, :json)}
+      {"&lt;b&gt;\\\\n", "a%20b%2Fc", ~s({"base64": "/w=="})}
+  """
+  @spec shown(agent, :text | :html | :label | :url | :json) :: String.t()
+  def shown(agent, where \\ :text), do: Native.shown(agent, where)
 
   @doc """
   The agents with the most violations in the last hour, the worst first; needs `sight: true`.

@@ -28,7 +28,7 @@ defmodule Tollgate.CrashTest do
         lane = {:ws, :light}
 
         calls = [
-          fn -> Native.new(Tollgate.Policy.lines(:hub), %{agents: 1, on_full: :deny, id_hash: :multilinear, clock: :os, whole_seconds: true, sight: false}) end,
+          fn -> Native.new(Tollgate.Policy.lines(:hub), %{agents: 1, on_full: :deny, id_hash: :multilinear, clock: :os, whole_seconds: true, sight: false, roster: 0, reservations: 1}) end,
           fn -> Native.lanes(reference) end,
           fn -> Native.plans(reference) end,
           fn -> Native.plan(reference, "default") end,
@@ -39,6 +39,15 @@ defmodule Tollgate.CrashTest do
           fn -> Native.check(reference, "a", :ws, :light, nil, 2) end,
           fn -> Native.check_many(reference, [{"a", :ws, :light}], 0) end,
           fn -> Native.verdict(reference, "a", lane, nil, 1, nil) end,
+          fn -> Native.check_all(reference, [{"a", :ws, :light}], false) end,
+          fn -> Native.check_all(reference, [{"a", :ws, :light}], true) end,
+          fn -> Native.acquire(reference, "a", lane) end,
+          fn -> Native.release(reference, "a", lane) end,
+          fn -> Native.reserve(reference, "a", lane, 1, 1) end,
+          fn -> Native.commit(reference, 1, 1) end,
+          fn -> Native.commit_part(reference, 1, 1) end,
+          fn -> Native.extend(reference, 1, 1) end,
+          fn -> Native.shown("a", :text) end,
           fn -> Native.status(reference, "a", lane, nil) end,
           fn -> Native.refund(reference, "a", lane, nil, 1) end,
           fn -> Native.reset(reference, "a") end,
@@ -77,7 +86,7 @@ defmodule Tollgate.CrashTest do
         """
       ])
 
-    assert length(Regex.scan(~r/raised: /, told)) == 27
+    assert length(Regex.scan(~r/raised: /, told)) == 36
     assert length(Regex.scan(~r/raised: a bug in tollgate/i, told)) >= 25
   end
 
@@ -96,13 +105,16 @@ defmodule Tollgate.CrashTest do
     seed = #{:rand.uniform(1_000_000)}
     IO.puts("seed \#{seed}")
     :rand.seed(:exsss, {1, 2, seed})
-    options = %{agents: 10, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: true, sight: true}
+    options = %{agents: 10, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: true, sight: true,
+                roster: 10, reservations: 2}
     named = Native.new(Policy.lines(:hub), options)
     :ok = Native.name_lanes(named, for({name, _} <- Native.lanes(named), do: Policy.pair(name)))
+    kinds = Native.new(Policy.lines(lanes: [{"ws/light", "held 2"}, {"ws/heavy", "budget 9/day"}]), options)
+    :ok = Native.name_lanes(kinds, [{:ws, :light}, {:ws, :heavy}])
     bare = Native.new(Policy.lines(lanes: [{"a", "1/s"}]), %{options | clock: :os})
 
     pool = [
-      named, named, named, bare, make_ref(), self(), nil, true, false, :ws, :http, :light, :heavy, :manual, :infinity,
+      named, named, named, kinds, bare, :id, :usage, :violations, :text, :json, make_ref(), self(), nil, true, false, :ws, :http, :light, :heavy, :manual, :infinity,
       0, 1, 2, 5, 512, -1, 1.5, 18_446_744_073_709_551_615, 18_446_744_073_709_551_616, -9_223_372_036_854_775_809,
       "", "a", "agent-7", <<255>>, <<1::3>>, String.duplicate("x", 256), String.duplicate("x", 257),
       String.duplicate("x", 2_000_000), "heavy", "ws/light", "10/minute", "0/minute", "deny", "default", "ping",
@@ -118,13 +130,14 @@ defmodule Tollgate.CrashTest do
     pool = List.to_tuple(pool)
     functions = for {name, arity} <- Native.module_info(:exports),
                     name not in [:load, :module_info, :__info__, :panic_next], do: {name, arity}
-    true = length(functions) > 40
+    true = length(functions) > 55
 
     for _ <- 1..#{times} do
       {name, arity} = Enum.random(functions)
       arguments = for _ <- 1..arity//1, do: elem(pool, :rand.uniform(tuple_size(pool)) - 1)
       # Most calls need an instance to come any further.
-      arguments = if arity > 0 and name != :new and :rand.uniform(4) > 1, do: [named | tl(arguments)], else: arguments
+      arguments = if arity > 0 and name not in [:new, :shown] and :rand.uniform(4) > 1,
+                     do: [Enum.random([named, kinds]) | tl(arguments)], else: arguments
 
       try do
         apply(Native, name, arguments)

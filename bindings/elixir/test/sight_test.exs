@@ -82,7 +82,72 @@ defmodule Tollgate.SightTest do
     assert Native.log_due(reference, Native.now(reference)) == []
   end
 
+  test "agents are listed, searched and sorted, a page at a time" do
+    name = start(sight: true, roster: 1_000)
+    for at <- 1..5, _ <- 1..at, do: Tollgate.check(name, "user:#{at}", :ws, :heavy)
+    Tollgate.check(name, <<"bot:", 255>>, :ws, :light)
+    for _ <- 1..2, do: Tollgate.record_violation(name, "user:2")
+    ids = fn options -> for view <- Tollgate.agents(name, options).agents, do: view.agent end
+    assert ids.([]) == [<<"bot:", 255>>, "user:1", "user:2", "user:3", "user:4", "user:5"]
+    assert ids.(prefix: "user:", sort: :usage, per_page: 2) == ["user:5", "user:4"]
+    assert ids.(prefix: "user:", sort: :usage, per_page: 2, page: 2) == ["user:1"]
+    assert ids.(page: 1) == []
+    assert ids.(contains: <<255>>) == [<<"bot:", 255>>]
+    assert hd(ids.(sort: :violations)) == "user:2"
+    assert %{matched: 5, not_listed: 0} = Tollgate.agents(name, prefix: "user:", per_page: 1)
+    [view] = Tollgate.agents(name, prefix: "user:5").agents
+    assert view == Tollgate.agent(name, "user:5")
+    assert_raise ArgumentError, ~r/sorted/, fn -> ids.(sort: :size) end
+    assert_raise ArgumentError, ~r/per_page/, fn -> ids.(per_page: 0) end
+    assert_raise ArgumentError, ~r/the options are/, fn -> ids.(limit: 1) end
+    assert_raise ArgumentError, ~r/a part of an id/, fn -> ids.(prefix: String.duplicate("a", 257)) end
+  end
+
+  test "those who are not on the roster are counted" do
+    name = start(sight: true)
+    for at <- 1..5, do: Tollgate.check(name, "user:#{at}", :ws, :light)
+    assert %{agents: [], matched: 0, not_listed: 5} = Tollgate.agents(name)
+  end
+
+  @tag :tmp_dir
+  test "the status document is JSON, and replaces a file in one step", %{tmp_dir: directory} do
+    name = start(sight: true, roster: 100)
+    for _ <- 1..3, do: Tollgate.record_violation(name, "agent\n<7>")
+    document = Tollgate.status_document(name)
+    assert [%{"agent" => "agent\n<7>", "violations" => 3}] = Tollgate.TestJSON.decode!(document)["top_offenders"]
+    path = Path.join(directory, "status.json")
+    File.write!(path, "old")
+    assert Tollgate.write_status(name, path) == :ok
+    assert %{} = Tollgate.TestJSON.decode!(File.read!(path))
+    assert File.ls!(directory) == ["status.json"]
+    assert Tollgate.write_status(name, Path.join(directory, "no/such/folder")) == {:error, :enoent}
+    # A folder cannot be replaced, and nothing is left beside it.
+    File.mkdir!(Path.join(directory, "folder"))
+    assert {:error, _} = Tollgate.write_status(name, Path.join(directory, "folder"))
+    assert Enum.sort(File.ls!(directory)) == ["folder", "status.json"]
+  end
+
+  test "an id is shown safely wherever it is shown" do
+    id = <<"<a \"b\"&\n/", 0, 255>>
+
+    for where <- [:text, :html, :label, :url, :json], shown = Tollgate.shown(id, where) do
+      assert String.valid?(shown)
+      refute shown =~ ~r/[\x00-\x1f]/
+    end
+
+    refute Tollgate.shown(id, :html) =~ ~r/[<>"]/
+    assert Tollgate.shown(id, :url) =~ ~r/^[A-Za-z0-9._~%-]+$/
+    assert Base.decode64!(Tollgate.TestJSON.decode!(Tollgate.shown(id, :json))["base64"]) == id
+    assert Tollgate.TestJSON.decode!(Tollgate.shown("a\"\n", :json)) == "a\"\n"
+    assert_raise ArgumentError, fn -> Tollgate.shown("a", :xml) end
+    assert_raise ArgumentError, fn -> Tollgate.shown(:a) end
+    assert_raise ArgumentError, fn -> Tollgate.shown(String.duplicate("a", 257)) end
+  end
+
   test "options that make no sense are refused" do
+    Process.flag(:trap_exit, true)
+    assert {:error, %ArgumentError{}} = Tollgate.start_link(name: :no, roster: 10)
+    assert {:error, %ArgumentError{}} = Tollgate.start_link(name: :no, sight: true, roster: -1)
     assert_raise ArgumentError, fn -> Tollgate.start_link(sight: :yes) end
     assert_raise ArgumentError, fn -> Tollgate.start_link(log: 1) end
   end

@@ -25,7 +25,17 @@ defmodule Tollgate.VectorsTest do
   end
 
   defp new(policy) do
-    options = %{agents: 100, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: false, sight: false}
+    options = %{
+      agents: 100,
+      on_full: :deny,
+      id_hash: :multilinear,
+      clock: :manual,
+      whole_seconds: false,
+      sight: false,
+      roster: 0,
+      reservations: 16
+    }
+
     limiter = Native.new(policy(policy), options)
     :ok = Native.name_lanes(limiter, for({name, _} <- Native.lanes(limiter), do: Policy.pair(name)))
     limiter

@@ -238,7 +238,8 @@ impl World<'_> {
                 let policy = self.handle(policy, &mut faults);
                 let error = self.error(&mut raw, &mut faults);
                 let status = call!(self, tollgate_limiter_replace_policy(to, policy, error));
-                let found = [Status::OtherLanes, Status::PlanMissing];
+                // A lane of another kind is no limit for what the records hold.
+                let found = [Status::OtherLanes, Status::PlanMissing, Status::InvalidLimit];
                 if self.judge_told(status, &faults, &found, &raw, !error.is_null()) {
                     // All limits may be others now.
                     watched.manual = false;

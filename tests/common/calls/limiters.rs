@@ -406,6 +406,9 @@ impl World<'_> {
             let place = self.handle((&raw mut raw).cast::<LaneStatus>(), &mut faults);
             call!(self, tollgate_limiter_release(limiter, agent.id(), agent.len, lane, place))
         };
+        if is_unknown && !faults.is_empty() {
+            faults.push(Status::WrongKind); // Whichever is looked at first.
+        }
         if is_unknown && faults.is_empty() {
             *self.report.statuses.entry(status as i32).or_default() += 1;
             watched.at(self.now, self.now);

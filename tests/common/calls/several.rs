@@ -84,7 +84,9 @@ impl World<'_> {
             return;
         }
         let verdict = raw.read::<AllVerdict>();
-        assert_eq!((verdict.struct_size, verdict.reserved), (24, 0));
+        assert_eq!(verdict.struct_size, 24);
+        assert_eq!(verdict.sustained_abuse & !verdict.blocking, 0, "{verdict:?}");
+        assert!(admit || verdict.sustained_abuse == 0, "{verdict:?}");
         let answers: Vec<Answer> = if told { answers.iter().map(Raw::read).collect() } else { Vec::new() };
         Self::hold_together(&verdict, &answers, admit);
         self.judge_all(watched, &parts, unknown, now, &verdict, &answers);

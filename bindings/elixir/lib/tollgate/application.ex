@@ -7,6 +7,11 @@ defmodule Tollgate.Application do
   def start(_type, _arguments) do
     default = Application.get_env(:tollgate, :default, [])
     instance = if default, do: [{Tollgate, Keyword.put(default, :name, Tollgate)}], else: []
-    Supervisor.start_link([Tollgate.Events | instance], strategy: :one_for_one, name: Tollgate.Supervisor)
+    Tollgate.Holds.make_table()
+
+    Supervisor.start_link([Tollgate.Events, Tollgate.Holds | instance],
+      strategy: :one_for_one,
+      name: Tollgate.Supervisor
+    )
   end
 end

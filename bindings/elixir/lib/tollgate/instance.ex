@@ -15,7 +15,7 @@ defmodule Tollgate.Instance do
 
   require Logger
 
-  alias Tollgate.{Error, Events, Native, Policy, Store, Telemetry}
+  alias Tollgate.{Error, Events, Holds, Native, Policy, Store, Telemetry}
 
   @options [
     name: Tollgate,
@@ -28,6 +28,8 @@ defmodule Tollgate.Instance do
     store: nil,
     always_exempt: nil,
     sight: false,
+    roster: 0,
+    reservations: 16_384,
     log: false,
     telemetry: nil,
     telemetry_prefix: [:tollgate],
@@ -184,7 +186,9 @@ defmodule Tollgate.Instance do
         id_hash: options.id_hash,
         clock: options.clock,
         whole_seconds: options.retry_after == :whole_seconds,
-        sight: options.sight
+        sight: options.sight,
+        roster: options.roster,
+        reservations: options.reservations
       })
 
     :ok = Native.name_lanes(reference, for({name, _limit} <- Native.lanes(reference), do: Policy.pair(name)))
@@ -337,6 +341,7 @@ defmodule Tollgate.Instance do
 
     if reason in [:normal, :shutdown] or match?({:shutdown, _}, reason) do
       :persistent_term.erase(state.options.name)
+      Holds.forget(state.options.name)
     end
   end
 end

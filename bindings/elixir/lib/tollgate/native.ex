@@ -33,6 +33,14 @@ defmodule Tollgate.Native do
   def check_many(_reference, _requests, _now_ns), do: :erlang.nif_error(:not_loaded)
   def readable(_reference, _requests), do: :erlang.nif_error(:not_loaded)
   def verdict(_reference, _agent, _lane, _plan, _cost, _now_ns), do: :erlang.nif_error(:not_loaded)
+  def check_all(_reference, _requests, _admit), do: :erlang.nif_error(:not_loaded)
+
+  def acquire(_reference, _agent, _lane), do: :erlang.nif_error(:not_loaded)
+  def release(_reference, _agent, _lane), do: :erlang.nif_error(:not_loaded)
+  def reserve(_reference, _agent, _lane, _estimate, _ttl_ns), do: :erlang.nif_error(:not_loaded)
+  def commit(_reference, _reservation, _used), do: :erlang.nif_error(:not_loaded)
+  def commit_part(_reference, _reservation, _used), do: :erlang.nif_error(:not_loaded)
+  def extend(_reference, _reservation, _ttl_ns), do: :erlang.nif_error(:not_loaded)
 
   def status(_reference, _agent, _lane, _plan), do: :erlang.nif_error(:not_loaded)
   def refund(_reference, _agent, _lane, _plan, _cost), do: :erlang.nif_error(:not_loaded)
@@ -62,6 +70,9 @@ defmodule Tollgate.Native do
   def replace_policy(_reference, _policy), do: :erlang.nif_error(:not_loaded)
 
   def snapshot(_reference), do: :erlang.nif_error(:not_loaded)
+  def agents(_reference, _prefix, _part, _sort, _page, _per_page), do: :erlang.nif_error(:not_loaded)
+  def status_document(_reference), do: :erlang.nif_error(:not_loaded)
+  def shown(_agent, _where), do: :erlang.nif_error(:not_loaded)
   def top_offenders(_reference, _most), do: :erlang.nif_error(:not_loaded)
   def poll_events(_reference), do: :erlang.nif_error(:not_loaded)
   def log_denied(_reference, _agent, _now_ns), do: :erlang.nif_error(:not_loaded)

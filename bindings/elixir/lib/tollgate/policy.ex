@@ -17,9 +17,19 @@ defmodule Tollgate.Policy do
           ]
 
   A lane is named `channel/tier`; `Tollgate.check/3` takes both as atoms. A lane without a slash has the channel `nil`.
-  A limit is a text such as `"10/second burst 20"`, `"5 per 5 minutes"` or `"deny"`. Only `lanes` is needed. `on_change`
-  says what becomes of an agent's debt when its limits change: `:keep`, or `:reset`, which fills its lanes. `conduct` also
-  knows `coalesce: true` (denials within a wait that was told count once) and `enforce_wait: true` (until it is over,
+  A limit is a text:
+
+  | text | promises |
+  |---|---|
+  | `"10/second burst 20"`, `"5 per 5 minutes"` | a bucket: 20 at once, 10 a second in the long run |
+  | `"window 100/minute"` | about 100 in a trailing minute; 199 in the worst, for who asks for all at its end |
+  | `"exact 5/5min"` | never more than 5 in any 5 minutes; up to 24 |
+  | `"budget 10_000/day"`, `"budget 5_000/month zone +02:00"` | so many an hour, day, week or month of the calendar |
+  | `"held 3"` | 3 at once, until they are given back: see `Tollgate.hold/3` |
+  | `"deny"` | nothing |
+
+  A lane keeps its kind in every plan and override. Only `lanes` is needed. `on_change` says what becomes of an agent's
+  debt when its limits change: `:keep`, or `:reset`, which fills its lanes. `conduct` also knows `coalesce: true` (denials within a wait that was told count once) and `enforce_wait: true` (until it is over,
   `Tollgate.admit/3` denies on every lane).
   """
 
@@ -124,6 +134,9 @@ defmodule Tollgate.Policy do
   def name({channel, tier}), do: "#{channel}/#{tier}"
 
   @units %{
+    # A month of a budget is as long as the calendar says; told as a rate, it has 30 days.
+    "month" => 2_592_000_000_000_000,
+    "week" => 604_800_000_000_000,
     "day" => 86_400_000_000_000,
     "d" => 86_400_000_000_000,
     "hour" => 3_600_000_000_000,
