@@ -21,7 +21,7 @@
 use crate::clock::Tick;
 use crate::policy::LaneId;
 use crate::slab::hash::AgentHash;
-use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken, wait};
+use crate::sync::{AtomicU64, Counter, Fault, Ordering, QuietU64, broken, wait};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
@@ -78,7 +78,7 @@ pub(crate) struct Held<'a> {
 
 pub(crate) struct Reservations {
     slots: Box<[Slot]>,
-    shades: Box<[Counter]>,
+    shades: Box<[QuietU64]>,
     /// Where the next search begins.
     hint: Counter,
 }
@@ -99,16 +99,19 @@ impl Reservations {
         };
         Self {
             slots: (0..slots).map(slot).collect(),
-            shades: (0..SHADES).map(|_| Counter::new(0)).collect(),
+            shades: (0..SHADES).map(|_| QuietU64::new(0)).collect(),
             hint: Counter::new(0),
         }
     }
 
-    fn shade(&self, low_bits: u64) -> &Counter {
+    fn shade(&self, low_bits: u64) -> &QuietU64 {
         &self.shades[low_bits as usize % self.shades.len()]
     }
 
     /// Whether an agent with these low bits of its hash may have a reservation.
+    ///
+    /// Relaxed: who must not miss one has read a word that the reservation's
+    /// charge released, and it was announced before that.
     pub(crate) fn may_have(&self, low_bits: u64) -> bool {
         self.shade(low_bits).load(Ordering::Relaxed) > 0
     }

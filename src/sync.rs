@@ -155,6 +155,8 @@ pub(crate) enum Fault {
     NothingInherited,
     /// A record is given up without asking, once its tag is closed, whether a slot is held.
     KeptUnchecked,
+    /// A record is given up without asking, once its lanes have moved on, whether something is reserved.
+    ReservedUnchecked,
     /// A denial of a lane of several words does not look at them all again.
     NoLastScan,
     /// Of several charges, all or none, those before a denial stay.

@@ -243,15 +243,23 @@ pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -
     Outcome { next, answer: Ok(answer) }
 }
 
-/// Takes back a charge of `cost` tokens that was made `elapsed` nanoseconds
-/// ago. Time may have paid back so much of it meanwhile, and that must not
-/// come back twice: others may have spent it.
-pub(crate) fn undo(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64, elapsed: u64) -> Outcome<()> {
+/// Takes back `cost` tokens of a charge after which the bucket was to be full
+/// at `after`.
+///
+/// Without them it was to be full at `base`, their price before that. If that
+/// is still to come, the bucket was not full since, and all of them come back.
+/// Otherwise it may have been full for up to the time from `base` until now,
+/// which brings a full bucket nothing: if somebody else charged it meanwhile,
+/// so much does not come back, for they may have spent it. If nobody did, all
+/// of it does.
+pub(crate) fn undo(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64, after: Tick) -> Outcome<()> {
     if limit.is_exempt() || limit.capacity == 0 {
         return Outcome { next: None, answer: () };
     }
-    let price = nanos(limit.price(cost)).saturating_sub(elapsed);
-    let full_at = word.time().as_nanos().saturating_sub(price).max(now.as_nanos());
+    let price = nanos(limit.price(cost));
+    let base = after.as_nanos().saturating_sub(price);
+    let spent = if word.time() == after { 0 } else { now.as_nanos().saturating_sub(base) };
+    let full_at = word.time().as_nanos().saturating_sub(price.saturating_sub(spent)).max(now.as_nanos());
     let next = put(word, now, limit, Tick::from_nanos(full_at)).next;
     Outcome { next, answer: () }
 }
@@ -293,5 +301,56 @@ pub(crate) fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
         ticks_per_token: token,
         next_in_ns: debt.wrapping_add(next_left).saturating_sub(depth),
         full_in_ns: debt,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::policy::{LaneId, PlanId, Policy};
+    use proptest::prelude::*;
+
+    fn limit(text: &str) -> BucketLimit {
+        let policy = Policy::builder().lane("lane", text).build().unwrap();
+        assert_eq!(policy.lane("lane"), Some(LaneId::new(0)));
+        BucketLimit::new(policy.numbers(PlanId::DEFAULT).next().unwrap(), 20)
+    }
+
+    proptest! {
+        /// What is left after a charge was made and taken back is what would be
+        /// left without it; or, if others charged a bucket that would have been
+        /// full, at most the time between more debt. It is never less.
+        #[test]
+        fn a_charge_that_is_taken_back_leaves_no_more_than_without_it(
+            debt in 0..30_u64,
+            (cost, back) in (1..5_u64).prop_flat_map(|cost| (Just(cost), 1..=cost)),
+            others in prop::collection::vec((0..20_u64, 1..4_u64), 0..4),
+            wait in 0..40_u64,
+        ) {
+            let limit = limit("1/10ns burst 20");
+            let start = 1_000;
+            let word = LaneWord::default().at(Tick::from_nanos(start + debt));
+            let charge = |word: LaneWord, now, cost| step(word, Tick::from_nanos(now), limit, cost).next.unwrap_or(word);
+            let (mut with, mut without) = (charge(word, start, cost), word);
+            let after = with.time();
+            without = if cost > back { charge(without, start, cost - back) } else { without };
+            let mut now = start;
+            for (wait, cost) in &others {
+                now += wait;
+                // Only what passes in both: others are not let through by what is to come back.
+                if step(with, Tick::from_nanos(now), limit, *cost).next.is_some() {
+                    (with, without) = (charge(with, now, *cost), charge(without, now, *cost));
+                }
+            }
+            now += wait;
+            let undone = undo(with, Tick::from_nanos(now), limit, back, after).next.unwrap_or(with);
+            let debt = |word: LaneWord| word.time().as_nanos().saturating_sub(now);
+            prop_assert!(debt(undone) >= debt(without), "{} of {}", debt(undone), debt(without));
+            prop_assert!(debt(undone) <= debt(without) + (now - start), "{} of {}", debt(undone), debt(without));
+            let base = after.as_nanos() - 10 * back;
+            if with.time() == after || base >= now {
+                prop_assert_eq!(debt(undone), debt(without));
+            }
+        }
     }
 }

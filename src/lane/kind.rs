@@ -49,7 +49,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Receipt {
     pub(crate) at: Tick,
-    /// The window that it was made in, or the instant until which a permit rests.
+    /// The window that it was made in, or the instant that it put into the word.
     pub(crate) place: u64,
 }
 
@@ -57,8 +57,8 @@ impl Kind {
     /// The receipt of the charge that made this word.
     pub(crate) fn receipt(self, next: LaneWord, at: Tick) -> Receipt {
         let place = match self {
-            Kind::Bucket | Kind::Held => 0,
-            Kind::Exact { .. } => next.time().as_nanos(),
+            Kind::Held => 0,
+            Kind::Bucket | Kind::Exact { .. } => next.time().as_nanos(),
             Kind::Window(frame) => window::receipt(frame, next),
             Kind::Budget(_) => budget::receipt(next),
         };
@@ -171,9 +171,8 @@ impl LaneLimit {
     /// and nothing comes back twice.
     pub(crate) fn undo(&self, words: &[LaneWord], at: At, receipt: Receipt, cost: u64) -> Choice<()> {
         let (word, place) = (first(words), receipt.place);
-        let elapsed = at.now.as_nanos().saturating_sub(receipt.at.as_nanos());
         Choice::of(match self.kind {
-            Kind::Bucket => bucket::undo(word, at.now, self.limit, cost, elapsed),
+            Kind::Bucket => bucket::undo(word, at.now, self.limit, cost, Tick::from_nanos(place)),
             Kind::Exact { .. } => return exact::undo(words, at.now, Tick::from_nanos(place)),
             Kind::Window(frame) => window::undo(frame, word, place, cost),
             Kind::Budget(era) => budget::undo(era, word, at, place, cost),

@@ -3,12 +3,12 @@
 //! The parts are charged one after the other, in an order that is the same for
 //! every caller. The first that is denied ends that, and what was charged is
 //! taken back, each charge by its receipt: a count is taken off the window that
-//! it was made in, a slot is released, a permit has rested. Of a bucket what
-//! time may have paid back since the charge is not given back again, since
-//! somebody else may have spent it. So at no moment is more charged than
-//! admitted sets and those in flight come to, and in the end exactly what the
-//! admitted ones do; while the clock goes on, a rollback leaves on a bucket at
-//! most the time that the call took.
+//! it was made in, a slot is released, a permit has rested, a bucket is to be
+//! full when it was before. So in the end exactly what the admitted sets come
+//! to is charged. One case is stricter: if somebody else charged a bucket
+//! during the call that would have been full without it, then what time would
+//! not have brought to a full bucket stays charged, at most as much as the call
+//! took, since the other may have spent it. A call at a given instant takes no time.
 //!
 //! A caller that is alone meets only its own charges, and is denied only if a
 //! part is. Of callers that cross, each may meet what the other is about to
@@ -262,16 +262,20 @@ impl Limiter {
     fn take_back(&self, parts: &[Part<'_>], receipts: &[Option<Receipt>], now: Option<Tick>) {
         for (part, receipt) in parts.iter().zip(receipts) {
             if let Some(receipt) = receipt {
-                let now = now.unwrap_or_else(|| self.clock.now());
                 self.undo(part.hash, part.ask.lane, now, *receipt, part.ask.cost);
             }
         }
     }
 
-    /// Takes back a charge, or `cost` of it.
-    pub(super) fn undo(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick, receipt: Receipt, cost: u64) {
+    /// Takes back a charge, or `cost` of it, at `now` or else at the clock's time.
+    pub(super) fn undo(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Option<Tick>, receipt: Receipt, cost: u64) {
         // A claim may have charged as of a later instant than the caller's.
-        self.change(hash, None, lane, now.max(receipt.at), |limit, words, at| limit.undo(words, at, receipt, cost));
+        let start = now.unwrap_or_else(|| self.clock.now()).max(receipt.at);
+        self.change(hash, None, lane, start, |limit, words, at| {
+            // Read after the words: whoever charged them read the clock before.
+            let latest = if now.is_some() { start } else { self.clock.now().max(start) };
+            limit.undo(words, at.with(latest), receipt, cost)
+        });
     }
 
     /// What a part would come to.

@@ -356,6 +356,7 @@ impl Limiter {
             // Nobody loses a record for an agent that will not use its lanes.
             on_full: if limit.is_exempt() { OnFull::Deny } else { self.on_full },
             ranking: &ranking,
+            reserved: &|tag| self.reservations.may_have(tag.low_bits()),
             passes: &passes,
         };
         loop {

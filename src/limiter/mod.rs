@@ -334,6 +334,7 @@ impl Limiter {
             offset: self.at(now).offset,
             on_full: OnFull::Deny,
             ranking: &|_, _| None,
+            reserved: &|_| false,
             passes: &|_, _| true,
         };
         let claimed = self.slab.claim(&newcomer).ok()?;

@@ -149,15 +149,15 @@ impl Limiter {
     /// given back; what is more than was reserved is charged, into debt if need
     /// be, and told.
     ///
-    /// Of a bucket, what time has paid back since the reservation is not given
-    /// back again: others may have spent it.
+    /// A bucket that would have been full again since the reservation gets back
+    /// only what others cannot have spent meanwhile.
     ///
     /// # Errors
     ///
     /// [`Error::UnknownReservation`] if the id was settled already, its time
     /// has passed, or it is none. Then nothing has changed.
     pub fn commit(&self, id: ReservationId, used: u64) -> Result<Settlement, Error> {
-        self.commit_at(id, used, self.clock.now())
+        self.commit_with(id, used, None)
     }
 
     /// As [`commit`](Limiter::commit), at `now`.
@@ -166,7 +166,11 @@ impl Limiter {
     ///
     /// As [`commit`](Limiter::commit).
     pub fn commit_at(&self, id: ReservationId, used: u64, now: Tick) -> Result<Settlement, Error> {
-        let (slot, entry) = self.reservation(id, now)?;
+        self.commit_with(id, used, Some(now))
+    }
+
+    fn commit_with(&self, id: ReservationId, used: u64, now: Option<Tick>) -> Result<Settlement, Error> {
+        let (slot, entry) = self.reservation(id, now.unwrap_or_else(|| self.clock.now()))?;
         let (unused, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
         self.settle(&entry, unused, overspent, now)?;
         if broken(Fault::StaleId) {
@@ -196,7 +200,7 @@ impl Limiter {
     pub fn commit_part_at(&self, id: ReservationId, used: u64, now: Tick) -> Result<Settlement, Error> {
         let (slot, entry) = self.reservation(id, now)?;
         let (left, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
-        self.settle(&entry, 0, overspent, now)?;
+        self.settle(&entry, 0, overspent, Some(now))?;
         slot.keep(Entry { left, ..entry });
         Ok(Settlement { unused: 0, overspent, left })
     }
@@ -246,7 +250,7 @@ impl Limiter {
         Ok((slot, entry))
     }
 
-    fn settle(&self, entry: &Entry, unused: u64, overspent: u64, now: Tick) -> Result<(), Error> {
+    fn settle(&self, entry: &Entry, unused: u64, overspent: u64, now: Option<Tick>) -> Result<(), Error> {
         if !entry.is_charged {
             return Ok(());
         }
@@ -256,6 +260,7 @@ impl Limiter {
             self.undo(entry.hash, lane, now, receipt, unused);
         }
         if overspent > 0 {
+            let now = now.unwrap_or_else(|| self.clock.now());
             // Its record may be gone: a bucket is full again, or a window over.
             self.impose(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent));
         }

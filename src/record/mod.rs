@@ -345,14 +345,15 @@ impl<'a> Record<'a> {
     /// Puts `next` in the place of the tenant `seen`, or of nobody.
     ///
     /// The caller holds the lock of the record's region. `false` means that the
-    /// tenant came back, or (with [`Succession::Idle`]) was not idle, and
-    /// keeps the record.
+    /// tenant came back, or (with [`Succession::Idle`]) was not idle, or that
+    /// `stays` says so once its lanes have moved on, and it keeps the record.
     pub(crate) fn replace_tenant(
         &self,
         seen: TagWord,
         next: TagWord,
         succession: Succession,
         moment: Moment<'_>,
+        stays: &dyn Fn() -> bool,
     ) -> bool {
         if seen.is_vacant() {
             self.settle(moment);
@@ -368,7 +369,9 @@ impl<'a> Record<'a> {
             .lanes()
             .zip(moment.kinds)
             .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, succession, moment)));
-        if !left || !self.bump_conduct(succession, moment) {
+        // `stays` is asked after the lanes: a charge that was made before they
+        // moved on is seen by then, with all that its caller did before it.
+        if !left || stays() || !self.bump_conduct(succession, moment) {
             // Not idle: the tenant gets its tag back, unless it took it.
             self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
             return false;

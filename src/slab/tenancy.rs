@@ -93,6 +93,9 @@ pub(crate) struct Newcomer<'a> {
     /// How much a record would lose if it were given up: its largest share of
     /// debt over all lanes. `None` if it may not be.
     pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> Option<u64>,
+    /// Whether the tenant of a record that is to be given up has a reservation.
+    /// Asked once its lanes have moved on, whatever the ranking has seen.
+    pub(crate) reserved: &'a dyn Fn(TagWord) -> bool,
     /// Whether the request would pass if the newcomer, with its row, inherited
     /// this record. Asked under the locks, which keep the row.
     pub(crate) passes: &'a dyn Fn(Row, Record<'_>) -> bool,
@@ -237,6 +240,7 @@ impl Slab {
             position,
             TagWord::VACANT,
             Succession::Idle,
+            &|| false,
         );
         debug_assert!(found.is_some(), "under the lock a vacant fingerprint is a vacant record");
         locks.of(self.region_of(position)).count_claim();
@@ -254,7 +258,7 @@ impl Slab {
             }
             let region = locks.of(self.region_of(position));
             region.raise_evicted_at(newcomer.now.min(newcomer.clock));
-            let found = self.settle(moment, tag, position, seen, Succession::Idle)?;
+            let found = self.settle(moment, tag, position, seen, Succession::Idle, &|| false)?;
             region.count_idle_eviction(true);
             Some(found)
         })
@@ -262,7 +266,7 @@ impl Slab {
 
     /// Gives up the record with the least debt, if the newcomer's request
     /// then passes; never that of an agent with an assignment, or of one that
-    /// holds a slot or has used a budget. A try fails if
+    /// holds a slot, has used a budget or has a reservation. A try fails if
     /// the tenant returned at that very moment; such a tenant is busy, so the
     /// next best is tried, each record once.
     fn take_least_in_debt(
@@ -286,7 +290,8 @@ impl Slab {
                 return Err(Refusal::Denied);
             }
             let moment = newcomer.moment(&self.kinds, locks.evicted_at());
-            if let Some(found) = self.settle(moment, tag, position, seen, Succession::Inherit) {
+            let stays = || (newcomer.reserved)(seen) && !broken(Fault::ReservedUnchecked);
+            if let Some(found) = self.settle(moment, tag, position, seen, Succession::Inherit, &stays) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
                 return Ok(found);
             }
@@ -303,9 +308,10 @@ impl Slab {
         position: Position,
         seen: TagWord,
         succession: Succession,
+        stays: &dyn Fn() -> bool,
     ) -> Option<Found<'_>> {
         let record = self.record(position);
-        record.replace_tenant(seen, tag, succession, moment).then(|| {
+        record.replace_tenant(seen, tag, succession, moment, stays).then(|| {
             self.show(position, Fingerprint::of_tag(tag));
             Found { record, tag, position }
         })
@@ -355,7 +361,7 @@ impl Slab {
             floor: locks.evicted_at(),
             offset: at.offset,
         };
-        if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment) {
+        if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment, &|| false) {
             self.show(found.position, Fingerprint::VACANT);
             locks.of(self.region_of(found.position)).count_forgotten();
         }
@@ -385,7 +391,7 @@ impl Slab {
                     continue;
                 }
                 guard.raise_evicted_at(since.min(clock));
-                if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, moment) {
+                if record.replace_tenant(seen, TagWord::VACANT, Succession::Idle, moment, &|| false) {
                     self.show(position, Fingerprint::VACANT);
                     guard.count_idle_eviction(false);
                     swept += 1;

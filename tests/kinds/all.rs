@@ -172,3 +172,26 @@ fn a_rollback_does_not_lift_above_full() {
     assert!(limiter.check_cost("a", LaneId::new(0), 20).unwrap().is_allowed());
     assert!(!limiter.check("a", LaneId::new(0)).unwrap().is_allowed());
 }
+
+/// A rollback left the time that the call took as debt, so that a caller that
+/// was denied again and again, at no cost, came to have less than it had.
+#[test]
+fn a_rollback_on_a_running_clock_leaves_nothing() {
+    let policy = Policy::builder().lane("bucket", "60/min").lane("held", "held 1").build().unwrap();
+    let limiter = Limiter::builder(policy).agents(10).build().unwrap();
+    let (bucket, held) = (LaneId::new(0), LaneId::new(1));
+    assert!(limiter.acquire("b", held).unwrap().is_allowed());
+    assert!(limiter.check_cost("a", bucket, 30).unwrap().is_allowed());
+    let then = limiter.now();
+    let full_in = || limiter.status_at("a", bucket, then).unwrap().full_in();
+    let before = full_in();
+    for _ in 0..1_000 {
+        assert!(!limiter.check_all(&[part("a", 0, 20), part("b", 1, 1)]).unwrap().is_allowed());
+        assert_eq!(full_in(), before);
+    }
+    // A full one is full again.
+    for _ in 0..1_000 {
+        assert!(!limiter.check_all(&[part("c", 0, 60), part("b", 1, 1)]).unwrap().is_allowed());
+    }
+    assert!(limiter.check_cost("c", bucket, 60).unwrap().is_allowed());
+}

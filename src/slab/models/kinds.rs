@@ -168,6 +168,20 @@ model! {
 }
 
 model! {
+    /// The only record is given up for a newcomer while its tenant reserves:
+    /// whoever has a reservation has a record, with what it charged in it.
+    reservation_against_lossy_eviction, Some(3), breaks with [ReservedUnchecked], || {
+        let model = model("4/ms", OnFull::Evict);
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
+        let reserved = model.0.reserve_at(A, FIRST, 1, Duration::from_secs(1), Tick::ZERO);
+        let _ = newcomer.join().unwrap();
+        if reserved.is_ok_and(|reserved| reserved.id().is_some()) {
+            assert!(model.remaining(A, FIRST, Tick::ZERO) < 3, "its record is gone, or what it reserved");
+        }
+    }
+}
+
+model! {
     /// One reservation is committed by two callers: one of them settles it.
     reservation_is_settled_once, Some(3), breaks with [StaleId], || {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
