@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 use tollgate::{LANES_MAX, LaneId};
 
@@ -14,8 +14,8 @@ const BOUNDS_NS: [u64; 12] =
 pub(crate) struct Meter {
     /// Tokens that were charged, by lane.
     costs: Vec<AtomicU64>,
-    /// Denials by lane and plan. A denial is rare enough for a lock.
-    denials: Mutex<BTreeMap<(LaneId, String), u64>>,
+    /// Denials by lane and plan; it is written when one is the first of its kind.
+    denials: RwLock<BTreeMap<LaneId, BTreeMap<String, AtomicU64>>>,
     durations: [AtomicU64; BOUNDS_NS.len() + 1],
     durations_ns: AtomicU64,
     reloads: [AtomicU64; 2],
@@ -36,7 +36,7 @@ impl Meter {
     pub(crate) fn new() -> Self {
         let meter = Self {
             costs: (0..LANES_MAX).map(|_| AtomicU64::new(0)).collect(),
-            denials: Mutex::default(),
+            denials: RwLock::default(),
             durations: [const { AtomicU64::new(0) }; BOUNDS_NS.len() + 1],
             durations_ns: AtomicU64::new(0),
             reloads: [const { AtomicU64::new(0) }; 2],
@@ -56,8 +56,14 @@ impl Meter {
 
     /// A check was denied to an agent of this plan.
     pub(crate) fn denied(&self, lane: LaneId, plan: &str) {
-        let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-        *denials.entry((lane, plan.to_owned())).or_default() += 1;
+        let known = self.denials.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = known.get(&lane).and_then(|plans| plans.get(plan)) {
+            count.fetch_add(1, Relaxed);
+            return;
+        }
+        drop(known);
+        let mut denials = self.denials.write().unwrap_or_else(PoisonError::into_inner);
+        *denials.entry(lane).or_default().entry(plan.to_owned()).or_default().get_mut() += 1;
     }
 
     /// A check took this long.
@@ -87,8 +93,9 @@ impl Meter {
 
     /// Denials by lane and plan, in order.
     pub(crate) fn denials(&self) -> Vec<(LaneId, String, u64)> {
-        let denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-        denials.iter().map(|((lane, plan), count)| (*lane, plan.clone(), *count)).collect()
+        let denials = self.denials.read().unwrap_or_else(PoisonError::into_inner);
+        let plans = denials.iter().flat_map(|(lane, plans)| plans.iter().map(|(plan, count)| (*lane, plan, count)));
+        plans.map(|(lane, plan, count)| (lane, plan.clone(), count.load(Relaxed))).collect()
     }
 
     pub(crate) fn durations(&self) -> Histogram {

@@ -62,7 +62,8 @@ type Value = Inline<{ 3 * LANE_NAME_BYTES_MAX + 2 + 2 * 18 }>;
 
 /// What a value is made of.
 struct Told<'a> {
-    lane: &'a str,
+    /// The lane's name as a String of RFC 9651.
+    name: &'a [u8],
     quota: &'a Quota,
     now: &'a dyn Fn() -> SystemTime,
 }
@@ -115,7 +116,11 @@ impl Style {
     /// `draft-10` tell both. The fields of `legacy` have room for one, and the
     /// one with less left stays.
     pub fn write(self, headers: &mut HeaderMap, lane: &str, quota: &Quota, now: &dyn Fn() -> SystemTime) {
-        let told = Told { lane, quota, now };
+        let mut name = Value::new();
+        if self == Self::Draft10 {
+            string(&mut name, lane);
+        }
+        let told = Told { name: name.as_bytes(), quota, now };
         if self != Self::Legacy || has_least_left(headers, quota) {
             for field in self.row().fields {
                 let mut value = Value::new();
@@ -147,7 +152,7 @@ fn has_least_left(headers: &HeaderMap, quota: &Quota) -> bool {
 }
 
 fn draft_policy(value: &mut Value, told: &Told<'_>) {
-    string(value, told.lane);
+    value.push(told.name);
     parameter(value, b";q=", told.quota.capacity);
     if let Some(window) = told.quota.window {
         parameter(value, b";w=", seconds_up(window).max(1));
@@ -155,7 +160,7 @@ fn draft_policy(value: &mut Value, told: &Told<'_>) {
 }
 
 fn draft_limit(value: &mut Value, told: &Told<'_>) {
-    string(value, told.lane);
+    value.push(told.name);
     parameter(value, b";r=", remaining(told.quota));
     let more_in = match told.quota.denied {
         true => told.quota.retry_after_seconds(),

@@ -1,12 +1,13 @@
 //! Writes the few JSON objects there are, members in the order in which they are named.
 
+use crate::inline::push_number;
 use std::fmt::Write;
 
 /// An object being written. Names are ours and need no escaping.
 pub(crate) struct Object(String);
 
 /// Room for a problem with all its members, so that a refusal does not move its body about.
-const ROOM: usize = 512;
+const ROOM: usize = 640;
 
 impl Object {
     pub(crate) fn new() -> Self {
@@ -23,8 +24,7 @@ impl Object {
 
     pub(crate) fn number(mut self, name: &str, value: u64) -> Self {
         self.name(name);
-        // A `String` takes whatever is written.
-        _ = write!(self.0, "{value}");
+        push_number(&mut self.0, value);
         self
     }
 
@@ -81,11 +81,19 @@ impl Object {
 
 fn string(json: &mut String, text: &str) {
     json.push('"');
+    let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    // Without a way out of the loop many bytes are looked at in one step, and
+    // hardly a text has anything to escape.
+    if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
+        json.push_str(text);
+        json.push('"');
+        return;
+    }
     // Where what is yet to be copied begins. All that is escaped is ASCII, so
     // the text is never cut within a character.
     let mut plain = 0;
     for (at, byte) in text.bytes().enumerate() {
-        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+        if !is_special(byte) {
             continue;
         }
         json.push_str(&text[plain..at]);

@@ -1,6 +1,7 @@
 //! Responses that do not come from the service behind: refusals and errors.
 
 use crate::headers::Style;
+use crate::inline::push_number;
 use crate::profile::{self, PROBLEM_JSON, Profile};
 use crate::quota::Quota;
 use bytes::Bytes;
@@ -105,22 +106,41 @@ impl Refusal<'_> {
     #[must_use]
     pub fn detail(&self) -> String {
         let Quota { remaining, capacity, .. } = self.quota;
-        let (lane, mut detail) = (self.lane, String::with_capacity(128));
-        // A `String` takes whatever is written.
-        _ = match self.reason {
-            Reason::Quota => write!(detail, "{lane} has {remaining} of {capacity} left, too few for this request."),
-            Reason::Cost(cost) => {
-                write!(detail, "The request costs {cost}, and {lane} never holds more than {capacity}.")
+        let mut detail = String::with_capacity(192);
+        match self.reason {
+            Reason::Quota => {
+                push(&mut detail, [self.lane, " has "], remaining);
+                push(&mut detail, [" of ", ""], capacity);
+                detail.push_str(" left, too few for this request.");
             }
-            Reason::Conduct => write!(detail, "Too many requests were sent after refusals on {lane}."),
-        };
-        _ = match self.quota.retry_after_seconds() {
-            Some(1) => write!(detail, " Retry after 1 second."),
-            Some(seconds) => write!(detail, " Retry after {seconds} seconds."),
-            None => write!(detail, " No wait will help."),
-        };
+            Reason::Cost(cost) => {
+                push(&mut detail, ["The request costs ", ""], cost);
+                detail.push_str(", and ");
+                push(&mut detail, [self.lane, " never holds more than "], capacity);
+                detail.push('.');
+            }
+            Reason::Conduct => {
+                detail.push_str("Too many requests were sent after refusals on ");
+                detail.push_str(self.lane);
+                detail.push('.');
+            }
+        }
+        match self.quota.retry_after_seconds() {
+            Some(1) => detail.push_str(" Retry after 1 second."),
+            Some(seconds) => {
+                push(&mut detail, [" Retry after ", ""], seconds);
+                detail.push_str(" seconds.");
+            }
+            None => detail.push_str(" No wait will help."),
+        }
         detail
     }
+}
+
+/// Two texts and a number, without the machinery of `write!`: every refusal has some.
+fn push(text: &mut String, words: [&str; 2], number: u64) {
+    words.iter().for_each(|word| text.push_str(word));
+    push_number(text, number);
 }
 
 /// The answer to a request that could not be decided: a problem that says what

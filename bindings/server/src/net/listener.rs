@@ -1,11 +1,14 @@
 //! Accepts connections, up to a bound, and ends gracefully.
 
 use super::watch::{Line, Patience, Place, Watch, Watched};
+use super::workers::{Arrival, Workers};
 use crate::app::App;
 use crate::error::StartError;
-use crate::routes;
+use crate::problem::Problem;
+use crate::routes::{self, check};
 use axum::Router;
 use axum::body::Body;
+use http::Method;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,9 +26,6 @@ use tower_service::Service as _;
 /// How many bytes the head of a request may have.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// How many headers a request may have.
-const HEADERS_MAX: usize = 64;
-
 /// How long a connection may be served beyond the time for its body: whatever
 /// else a request does is a matter of milliseconds.
 const WORK: Duration = Duration::from_secs(20);
@@ -38,6 +38,7 @@ pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
     address: SocketAddr,
+    workers: Workers,
 }
 
 impl Server {
@@ -61,7 +62,7 @@ impl Server {
         };
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { app, listener, address })
+        Ok(Self { app, listener, address, workers: Workers::start()? })
     }
 
     /// Where it listens; the port is a real one also if port 0 was asked for.
@@ -73,7 +74,7 @@ impl Server {
     /// Answers until `stop` is ready; then finishes what is being served, up
     /// to the settings' grace, and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { app, listener, .. } = self;
+        let Self { app, listener, workers, .. } = self;
         app.start();
         let settings = app.settings();
         let patience = Patience {
@@ -92,10 +93,11 @@ impl Server {
                 () = &mut stop => break,
                 accepted = accept(&listener, &watch) => accepted,
             };
-            if let Some((stream, peer)) = accepted {
+            // A stream that cannot be handed over is closed.
+            if let Some((Ok(stream), peer)) = accepted.map(|(stream, peer)| (stream.into_std(), peer)) {
                 let connection =
                     Connection { app: Arc::clone(&app), router: router.clone(), peer, stopped: stopped.clone() };
-                tokio::spawn(connection.serve(stream, watch.place()));
+                workers.take(Arrival { connection, stream, place: watch.place() });
             }
         }
         app.drain();
@@ -161,7 +163,7 @@ fn connections_max(wanted: usize) -> usize {
 }
 
 /// What a connection needs to be served.
-struct Connection {
+pub(super) struct Connection {
     app: Arc<App>,
     router: Router,
     peer: SocketAddr,
@@ -169,7 +171,7 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(self, stream: TcpStream, place: Place) {
+    pub(super) async fn serve(self, stream: TcpStream, place: Place) {
         let Self { app, router, peer, mut stopped } = self;
         // Answers are short; to hold one back for more is to be late.
         _ = stream.set_nodelay(true);
@@ -186,7 +188,8 @@ impl Connection {
         });
         let stream = TokioIo::new(Watched { stream, line: Arc::clone(line) });
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX).max_header_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+        // An answer is a head and some hundred bytes: to copy these costs less than to tell the system of both.
+        builder.max_buf_size(HEAD_BYTES_MAX).max_header_size(HEAD_BYTES_MAX).writev(false);
         let mut connection = pin!(builder.serve_connection(stream, service));
         let mut ended = pin!(line.ended());
         let mut is_stopping = false;
@@ -215,6 +218,9 @@ async fn answer(
     let passed = super::front::check(request.method(), request.headers(), &app.settings().hosts);
     if let Err(problem) = passed {
         return problem.into_response();
+    }
+    if request.method() == Method::POST && request.uri().path() == "/v1/check" {
+        return check::decide(app, peer.ip(), request).await.unwrap_or_else(Problem::into_response);
     }
     request.extensions_mut().insert(Peer(peer));
     match router.clone().call(request.map(Body::new)).await {

@@ -5,11 +5,13 @@ use super::verdict::{Ask, Known, Told};
 use crate::app::App;
 use crate::net::body;
 use crate::problem::Problem;
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,14 +24,30 @@ const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// How many checks a batch may have: some milliseconds of work.
 const BATCH_MAX: usize = 10_000;
 
+/// How many of a batch are decided before others have their turn: a fraction of a millisecond.
+const AT_A_TIME: usize = 500;
+
 pub(crate) async fn one(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let peer = super::peer(request.extensions());
+    decide(&app, peer, request).await
+}
+
+/// As [`one`], for those who know the way: most requests are checks, and for
+/// them the search for a route would cost as much as the check.
+pub(crate) async fn decide(
+    app: &App,
+    peer: IpAddr,
+    request: http::Request<impl HttpBody<Data = Bytes> + Unpin>,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    app.keys().require_check(&parts.headers, || peer)?;
+    let body = body::read(&parts.headers, body, ASK_BYTES_MAX, app.settings().body_timeout).await?;
     let begun = Instant::now();
     let ask: Ask<'_> = fields::read(&body, &Ask::FIELDS)?;
     let policy = app.limiter().policy();
-    let known = ask.known_to_pass(&app, &policy)?;
-    let decided = known.decide(&app, app.limiter().now())?;
-    let response = decided.response(&app, &policy, &known.agent, "/v1/check");
+    let known = ask.known_to_pass(app, &policy)?;
+    let decided = known.decide(app, app.limiter().now())?;
+    let response = decided.response(app, &policy, &known.agent, "/v1/check");
     app.meter().took(begun.elapsed());
     Ok(response)
 }
@@ -71,11 +89,16 @@ pub(crate) async fn batch(State(app): State<Arc<App>>, request: Request) -> Resu
     let policy = app.limiter().policy();
     let known = each(requests, |ask| ask.known_to_pass(&app, &policy))?;
     let (now, wall_clock) = (app.limiter().now(), app.wall_clock());
-    let told = known.iter().map(|known| match known.decide(&app, now) {
-        Ok(decided) => decided.told(&policy, wall_clock),
-        Err(problem) => known.undecided(&policy, &problem),
-    });
-    let body = serde_json::to_vec(&Verdicts { verdicts: told.collect() }).unwrap_or_default();
+    let mut verdicts = Vec::with_capacity(known.len());
+    for some in known.chunks(AT_A_TIME) {
+        verdicts.extend(some.iter().map(|known| match known.decide(&app, now) {
+            Ok(decided) => decided.told(&policy, wall_clock),
+            Err(problem) => known.undecided(&policy, &problem),
+        }));
+        // Others are served by this thread too.
+        tokio::task::yield_now().await;
+    }
+    let body = serde_json::to_vec(&Verdicts { verdicts }).unwrap_or_default();
     let mut response = Response::new(body.into());
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, json);

@@ -3,7 +3,7 @@
 mod admin;
 pub(crate) mod agents;
 mod all;
-mod check;
+pub(crate) mod check;
 pub(crate) mod fields;
 mod health;
 mod hold;

@@ -7,11 +7,12 @@ use crate::problem::Problem;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 use tollgate::{Decision, Error, LaneId, Policy, Tick, Verdict, Violation};
-use tollgate_tower::{Form, Profile, Quota, Reason, Refusal};
+use tollgate_tower::{Profile, Quota, Reason, Refusal};
 
 /// What a body asks.
 #[derive(Debug, Deserialize)]
@@ -306,20 +307,24 @@ impl Decided {
         let (style, profile, lane) = (settings.style(), settings.profile, lane_name(policy, self.lane));
         let agent = Some(agent.as_bytes());
         let refusal = Refusal { agent, lane, instance: Some(instance), reason: self.reason, quota: self.quota };
-        let mut refused = refusal.response(profile, style, &Form::Http, &now);
+        let mut body = profile.body(&refusal);
         if profile == Profile::Standard {
             // The members of a verdict come first, so that both answers can be read alike.
-            let mut body = r#"{"allowed":false,"verdict":"deny","#.to_owned();
-            if let Some(ms) = self.waits.0.map(ms_up) {
-                body.push_str(&format!(r#""bucket_wait_ms":{ms},"#));
+            let mut start = String::with_capacity(96);
+            start.push_str(r#""allowed":false,"verdict":"deny","#);
+            for (name, wait) in [("bucket_wait_ms", self.waits.0), ("conduct_wait_ms", self.waits.1)] {
+                if let Some(ms) = wait.map(ms_up) {
+                    for part in ["\"", name, "\":", &ms.to_string(), ","] {
+                        start.push_str(part);
+                    }
+                }
             }
-            if let Some(ms) = self.waits.1.map(ms_up) {
-                body.push_str(&format!(r#""conduct_wait_ms":{ms},"#));
-            }
-            body.push_str(std::str::from_utf8(refused.body()).unwrap_or("{}").trim_start_matches('{'));
-            refused.headers_mut().remove(CONTENT_LENGTH);
-            *refused.body_mut() = body.into();
+            body.insert_str(1, &start);
         }
+        let mut refused = http::Response::new(Bytes::from(body));
+        *refused.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        refused.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(profile.content_type()));
+        style.write(refused.headers_mut(), lane, &self.quota, &now);
         refused
     }
 }
