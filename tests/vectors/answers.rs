@@ -3,20 +3,34 @@
 use crate::fields::{Fields, agent_id, id_value, whole_number};
 use crate::policies;
 use serde_json::{Map, Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tollgate::{
-    Admission, Assignment, Conduct, ControlError, Decision, Error, LaneId, Limiter, PlanId, Status, Tick, Verdict,
-    Violation, hub,
+    Admission, AllVerdict, Assignment, Conduct, ControlError, Decision, Error, LaneId, Limiter, PlanId, Request,
+    ReservationId, Settlement, Status, Tick, Verdict, Violation, hub,
 };
+
+/// Reservations by the names that a case gives them.
+pub(crate) type Reservations = RefCell<BTreeMap<String, ReservationId>>;
+
+/// An id that nobody was given: slots are taken from the first on.
+const MADE_UP: ReservationId = ReservationId::from_number(u64::MAX);
 
 /// What the call of a step answers: fields, or the name of an error. The outer
 /// error is a step that makes no sense.
-pub(crate) fn of(limiter: &Limiter, step: &Fields) -> Result<Result<Value, String>, String> {
+pub(crate) fn of(
+    limiter: &Limiter,
+    reservations: &Reservations,
+    step: &Fields,
+) -> Result<Result<Value, String>, String> {
     let agent = || step.agent("agent");
-    let lane = || match step.get("lane")? {
-        Value::String(name) => limiter.lane(name).ok_or_else(|| format!("there is no lane {name:?}")),
-        number => whole_number(number).map(LaneId::new),
+    let lane = || lane_of(limiter, step);
+    let reservation = || {
+        let name = step.text("reservation")?;
+        Ok::<_, String>(reservations.borrow().get(name).copied().unwrap_or(MADE_UP))
     };
+    let ttl = || step.number("ttl_ms").map(Duration::from_millis);
     let plan = || match step.get("plan")? {
         Value::String(name) => limiter.plan(name).ok_or_else(|| format!("there is no plan {name:?}")),
         number => whole_number(number).map(PlanId::new),
@@ -30,6 +44,22 @@ pub(crate) fn of(limiter: &Limiter, step: &Fields) -> Result<Result<Value, Strin
         "admit_as" => of_call(limiter.admit_as(agent()?, plan()?, lane()?, cost()?), admission),
         "status" => of_call(limiter.status(agent()?, lane()?), status),
         "refund" => of_call(limiter.refund(agent()?, lane()?, cost()?), status),
+        "acquire" => of_call(limiter.acquire(agent()?, lane()?), verdict),
+        "release" => of_call(limiter.release(agent()?, lane()?), status),
+        "check_all" => of_call(with_parts(limiter, step, Limiter::check_all)?, |told| all_verdict(&told)),
+        "admit_all" => of_call(with_parts(limiter, step, Limiter::admit_all)?, |told| all_verdict(&told)),
+        "reserve" => {
+            let reserved = limiter.reserve(agent()?, lane()?, step.number("estimate")?, ttl()?);
+            let name = step.text("reservation")?;
+            if let Some(id) = reserved.ok().and_then(|reserved| reserved.id()) {
+                reservations.borrow_mut().insert(name.to_owned(), id);
+            }
+            of_call(reserved, |reserved| verdict(reserved.verdict()))
+        }
+        "commit" => of_call(limiter.commit(reservation()?, step.number("used")?), settlement),
+        "commit_part" => of_call(limiter.commit_part(reservation()?, step.number("used")?), settlement),
+        "cancel" => of_call(limiter.cancel(reservation()?), settlement),
+        "extend" => of_call(limiter.extend(reservation()?, ttl()?), |()| json!({})),
         "reset" => of_call(limiter.reset(agent()?), |()| json!({})),
         "reset_lane" => of_call(limiter.reset_lane(agent()?, lane()?), |()| json!({})),
         "forget" => of_call(limiter.forget(agent()?), |known| json!({ "known": known })),
@@ -81,6 +111,29 @@ pub(crate) fn of(limiter: &Limiter, step: &Fields) -> Result<Result<Value, Strin
     })
 }
 
+fn lane_of(limiter: &Limiter, fields: &Fields) -> Result<LaneId, String> {
+    match fields.get("lane")? {
+        Value::String(name) => limiter.lane(name).ok_or_else(|| format!("there is no lane {name:?}")),
+        number => whole_number(number).map(LaneId::new),
+    }
+}
+
+/// Makes a call with the parts of a step.
+fn with_parts<T>(
+    limiter: &Limiter,
+    step: &Fields,
+    call: impl FnOnce(&Limiter, &[Request<'_>]) -> T,
+) -> Result<T, String> {
+    let read = |part: &Value| {
+        let part = Fields::of(part);
+        let read = (part.agent("agent")?, lane_of(limiter, &part)?, part.optional_number("cost")?.unwrap_or(1));
+        part.all_used().map(|()| read)
+    };
+    let parts = step.optional_list("parts")?.iter().map(read).collect::<Result<Vec<_>, String>>()?;
+    let parts: Vec<_> = parts.iter().map(|(agent, lane, cost)| Request { agent, lane: *lane, cost: *cost }).collect();
+    Ok(call(limiter, &parts))
+}
+
 fn of_call<T>(answer: Result<T, Error>, fields: impl FnOnce(T) -> Value) -> Result<Value, String> {
     answer.map(fields).map_err(|error| error_name(error).to_owned())
 }
@@ -90,15 +143,11 @@ fn nanos(span: Duration) -> u64 {
 }
 
 fn verdict(verdict: Verdict) -> Value {
-    let decision = match verdict.decision() {
-        Decision::Allow => "allow",
-        Decision::Warn => "warn",
-        Decision::Deny => "deny",
-        Decision::Exempt => return json!({ "decision": "exempt" }),
-        other => panic!("{other:?} is a new decision; say what a vector calls it"),
-    };
+    if verdict.decision() == Decision::Exempt {
+        return json!({ "decision": "exempt" });
+    }
     let mut fields = json!({
-        "decision": decision,
+        "decision": decision(verdict.decision()),
         "remaining": verdict.remaining(),
         "capacity": verdict.capacity(),
         "full_in_ns": nanos(verdict.full_in()),
@@ -108,6 +157,32 @@ fn verdict(verdict: Verdict) -> Value {
         fields["hub_retry_after_ms"] = json!(hub::retry_after_ms(verdict.retry_after()));
     }
     fields
+}
+
+fn decision(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Allow => "allow",
+        Decision::Warn => "warn",
+        Decision::Deny => "deny",
+        Decision::Exempt => "exempt",
+        other => panic!("{other:?} is a new decision; say what a vector calls it"),
+    }
+}
+
+fn all_verdict(told: &AllVerdict) -> Value {
+    let mut fields = json!({
+        "decision": decision(told.decision()),
+        "decisions": told.verdicts().iter().map(|verdict| decision(verdict.decision())).collect::<Vec<_>>(),
+        "blocking": told.blocking().collect::<Vec<_>>(),
+    });
+    if !told.is_allowed() {
+        fields["retry_after_ns"] = json!(told.retry_after().map(nanos));
+    }
+    fields
+}
+
+fn settlement(settled: Settlement) -> Value {
+    json!({ "unused": settled.unused, "overspent": settled.overspent, "left": settled.left })
 }
 
 fn admission(admission: Admission) -> Value {
@@ -167,6 +242,11 @@ fn error_name(error: Error) -> &'static str {
         Error::ZeroCost => "zero_cost",
         Error::CostAboveCapacity { .. } => "cost_above_capacity",
         Error::Full => "full",
+        Error::NotHeld { .. } => "not_held",
+        Error::WrongKind { .. } => "wrong_kind",
+        Error::Parts { .. } => "parts",
+        Error::ReservationsFull => "reservations_full",
+        Error::UnknownReservation => "unknown_reservation",
         other => panic!("{other:?} is a new error; say what a vector calls it"),
     }
 }

@@ -7,6 +7,7 @@ mod answers;
 mod fields;
 mod policies;
 
+use answers::Reservations;
 use fields::Fields;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ macro_rules! files {
 
 files! {
     abuse,
+    all_or_none,
     changed_limits,
     conduct,
     errors,
@@ -32,6 +34,7 @@ files! {
     hub_contract,
     kind_budget,
     kind_exact,
+    kind_held,
     kind_window,
     lanes,
     overrides,
@@ -43,6 +46,7 @@ files! {
     preset_hub,
     preset_platform,
     preset_standard,
+    reservations,
     time,
 }
 
@@ -95,18 +99,19 @@ fn run_file(file: &Fields) -> Result<(), String> {
 fn run_case(case: &Fields) -> Result<(), String> {
     let policy = policies::read(&case.object("policy")?)??;
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(policy).agents(100).clock(clock.clone()).on_full(OnFull::Deny);
+    let limiter = Limiter::builder(policy).agents(100).reservations(16).clock(clock.clone()).on_full(OnFull::Deny);
     let limiter = limiter.build().map_err(|error| error.to_string())?;
     let steps = case.list("steps")?;
     case.all_used()?;
+    let reservations = Reservations::default();
     for (index, step) in steps.iter().enumerate() {
         let place = |problem| format!("step {}: {problem}\n  {step}", index + 1);
-        run_step(&limiter, &clock, &Fields::of(step)).map_err(place)?;
+        run_step(&limiter, &clock, &reservations, &Fields::of(step)).map_err(place)?;
     }
     Ok(())
 }
 
-fn run_step(limiter: &Limiter, clock: &ManualClock, step: &Fields) -> Result<(), String> {
+fn run_step(limiter: &Limiter, clock: &ManualClock, reservations: &Reservations, step: &Fields) -> Result<(), String> {
     match (step.optional_number("at_ms")?, step.optional_number("at_ns")?) {
         (Some(ms), None) => clock.set(Tick::from_nanos(ms.saturating_mul(1_000_000))),
         (None, Some(ns)) => clock.set(Tick::from_nanos(ns)),
@@ -122,7 +127,7 @@ fn run_step(limiter: &Limiter, clock: &ManualClock, step: &Fields) -> Result<(),
         if time > 0 {
             clock.advance(every);
         }
-        let answer = answers::of(limiter, step)?;
+        let answer = answers::of(limiter, reservations, step)?;
         if let Some(decision) = answer.as_ref().ok().and_then(|answer| answer["decision"].as_str()) {
             let count = counts.get(decision).and_then(Value::as_u64).unwrap_or(0);
             counts.insert(decision.to_owned(), json!(count + 1));

@@ -328,6 +328,11 @@ static const char *error_name(tollgate_status status)
         { TOLLGATE_STATUS_UNKNOWN_PRESET, "bad_policy" },
         { TOLLGATE_STATUS_OTHER_LANES, "other_lanes" },
         { TOLLGATE_STATUS_PLAN_MISSING, "plan_missing" },
+        { TOLLGATE_STATUS_NOT_HELD, "not_held" },
+        { TOLLGATE_STATUS_WRONG_KIND, "wrong_kind" },
+        { TOLLGATE_STATUS_PARTS, "parts" },
+        { TOLLGATE_STATUS_RESERVATIONS_FULL, "reservations_full" },
+        { TOLLGATE_STATUS_UNKNOWN_RESERVATION, "unknown_reservation" },
     };
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         if (errors[i].status == status)
@@ -373,6 +378,86 @@ static tollgate_status assignable(tollgate_limiter *limiter, fields *step, json_
         if (status == TOLLGATE_STATUS_OK && may[i])
             json_array_append_new(list, id_value(ids[i].bytes, ids[i].len));
     set(answer, "agents", list);
+    return status;
+}
+
+/* Reservations by the names that the case gives them. */
+static json_t *reservations;
+
+/* The number of a reservation; one that nobody was given if it has no name. */
+static uint64_t reservation(fields *step)
+{
+    const json_t *known = json_object_get(reservations, json_string_value(text(step, "reservation")));
+    return known != NULL ? (uint64_t)json_integer_value(known) : UINT64_MAX;
+}
+
+static tollgate_status reserve(tollgate_limiter *limiter, fields *step, json_t *answer)
+{
+    const id_bytes id = agent(step);
+    tollgate_verdict verdict = verdict_new();
+    uint64_t made = 0, estimate = number_of(get(step, "estimate"), "estimate");
+    uint64_t ttl = number_of(get(step, "ttl_ms"), "ttl_ms") * 1000000;
+    json_t *name = text(step, "reservation");
+    tollgate_status status =
+        tollgate_limiter_reserve(limiter, id.bytes, id.len, LANE, estimate, ttl, &verdict, &made);
+    if (status != TOLLGATE_STATUS_OK)
+        return status;
+    set_verdict(answer, &verdict);
+    if (verdict.decision != TOLLGATE_DECISION_DENY)
+        set(reservations, json_string_value(name), integer(made));
+    return status;
+}
+
+static tollgate_status settle(tollgate_limiter *limiter, fields *step, json_t *answer,
+                              tollgate_status (*call)(tollgate_limiter *, uint64_t, uint64_t, tollgate_settlement *))
+{
+    tollgate_settlement settled;
+    memset(&settled, 0, sizeof settled);
+    settled.struct_size = sizeof settled;
+    tollgate_status status = call != NULL
+        ? call(limiter, reservation(step), number_of(get(step, "used"), "used"), &settled)
+        : tollgate_limiter_cancel(limiter, reservation(step), &settled);
+    set(answer, "unused", integer(settled.unused));
+    set(answer, "overspent", integer(settled.overspent));
+    set(answer, "left", integer(settled.left));
+    return status;
+}
+
+static tollgate_status all_or_none(tollgate_limiter *limiter, fields *step, json_t *answer, bool admit)
+{
+    static id_bytes ids[TOLLGATE_PARTS_MAX];
+    tollgate_request requests[TOLLGATE_PARTS_MAX];
+    tollgate_answer answers[TOLLGATE_PARTS_MAX];
+    tollgate_all_verdict verdict;
+    memset(&verdict, 0, sizeof verdict);
+    verdict.struct_size = sizeof verdict;
+    size_t index, count = 0;
+    json_t *value, *parts = get(step, "parts"), *decisions = json_array(), *blocking = json_array();
+    json_array_foreach(parts, index, value) {
+        if (index >= TOLLGATE_PARTS_MAX)
+            fail("more parts than any vector needs");
+        fields part = { value, 0 };
+        ids[index] = agent(&part);
+        requests[index].id = ids[index].bytes;
+        requests[index].id_len = ids[index].len;
+        requests[index].lane = numbered(&part, "lane", limiter, tollgate_limiter_lane);
+        requests[index].cost = number(&part, "cost", 1);
+        all_used(&part);
+        count++;
+    }
+    tollgate_status status = admit ? tollgate_limiter_admit_all(limiter, requests, count, answers, &verdict)
+                                   : tollgate_limiter_check_all(limiter, requests, count, answers, &verdict);
+    for (size_t i = 0; status == TOLLGATE_STATUS_OK && i < count; i++) {
+        json_array_append_new(decisions, json_string(DECISIONS[answers[i].decision]));
+        if ((verdict.blocking >> i & 1) != 0)
+            json_array_append_new(blocking, integer(i));
+    }
+    set(answer, "decisions", decisions);
+    set(answer, "blocking", blocking);
+    if (status == TOLLGATE_STATUS_OK)
+        set(answer, "decision", json_string(DECISIONS[verdict.decision]));
+    if (verdict.decision == TOLLGATE_DECISION_DENY)
+        set(answer, "retry_after_ns", unless_never(verdict.retry_after_ns));
     return status;
 }
 
@@ -456,6 +541,16 @@ static tollgate_status run_call(tollgate_limiter *limiter, const char *op, field
         return assignable(limiter, step, answer);
     if (IS("lane_for"))
         return lane_for(limiter, step, answer);
+    if (IS("check_all") || IS("admit_all"))
+        return all_or_none(limiter, step, answer, IS("admit_all"));
+    if (IS("reserve"))
+        return reserve(limiter, step, answer);
+    if (IS("commit") || IS("commit_part"))
+        return settle(limiter, step, answer, IS("commit") ? tollgate_limiter_commit : tollgate_limiter_commit_part);
+    if (IS("cancel"))
+        return settle(limiter, step, answer, NULL);
+    if (IS("extend"))
+        return tollgate_limiter_extend(limiter, reservation(step), number_of(get(step, "ttl_ms"), "ttl_ms") * 1000000);
     if (IS("sweep")) {
         uint64_t swept = 0;
         status = tollgate_limiter_sweep(limiter, number_of(get(step, "idle_for_ms"), "idle_for_ms") * 1000000, &swept);
@@ -494,9 +589,16 @@ static tollgate_status run_call(tollgate_limiter *limiter, const char *op, field
             set_admission(answer, &admission);
         return status;
     }
-    if (IS("status") || IS("refund")) {
-        status = IS("status") ? tollgate_limiter_status(limiter, id, len, LANE, &lane_status)
-                              : tollgate_limiter_refund(limiter, id, len, LANE, COST, &lane_status);
+    if (IS("acquire")) {
+        status = tollgate_limiter_acquire(limiter, id, len, LANE, &verdict);
+        if (status == TOLLGATE_STATUS_OK)
+            set_verdict(answer, &verdict);
+        return status;
+    }
+    if (IS("status") || IS("refund") || IS("release")) {
+        status = IS("status")   ? tollgate_limiter_status(limiter, id, len, LANE, &lane_status)
+                 : IS("refund") ? tollgate_limiter_refund(limiter, id, len, LANE, COST, &lane_status)
+                                : tollgate_limiter_release(limiter, id, len, LANE, &lane_status);
         if (status == TOLLGATE_STATUS_OK)
             set_status(answer, &lane_status);
         return status;
@@ -646,6 +748,8 @@ static size_t run_file(const char *path)
         tollgate_limiter *limiter = NULL;
         REQUIRE_OK(tollgate_clock_new(TOLLGATE_TIME_SOURCE_MANUAL, &clock));
         tollgate_limiter_options options = rig_options(100, TOLLGATE_ON_FULL_DENY, clock);
+        options.reservations = 16;
+        reservations = json_object();
         REQUIRE_OK(tollgate_limiter_new(policy, &options, &limiter));
         json_t *all = get(&made, "steps");
         json_array_foreach(all, number, step) {
@@ -654,6 +758,7 @@ static size_t run_file(const char *path)
             steps++;
         }
         all_used(&made);
+        json_decref(reservations);
         tollgate_limiter_free(limiter);
         tollgate_clock_free(clock);
         tollgate_policy_free(policy);

@@ -7,7 +7,7 @@ defmodule Tollgate.VectorsTest do
 
   @folder Path.expand("../../../tests/vectors", __DIR__)
   @files Path.wildcard(Path.join(@folder, "*.json"))
-  if length(@files) < 17, do: raise("the vectors are missing in #{@folder}")
+  if length(@files) < 23, do: raise("the vectors are missing in #{@folder}")
 
   for file <- @files do
     test Path.basename(file) do
@@ -107,6 +107,26 @@ defmodule Tollgate.VectorsTest do
   defp call("admit_as", l, a), do: admission(Native.admit(l, id(a), lane(a), a.plan, cost(a)))
   defp call("status", l, a), do: status(Native.status(l, id(a), lane(a), nil))
   defp call("refund", l, a), do: status(Native.refund(l, id(a), lane(a), nil, cost(a)))
+  defp call("acquire", l, a), do: short(Native.acquire(l, id(a), lane(a)))
+  defp call("release", l, a), do: status(Native.release(l, id(a), lane(a)))
+  defp call("check_all", l, a), do: all(Native.check_all(l, Enum.map(a.parts, &part/1), false))
+  defp call("admit_all", l, a), do: all(Native.check_all(l, Enum.map(a.parts, &part/1), true))
+  defp call("commit", l, a), do: settlement(Native.commit(l, reservation(l, a), a.used))
+  defp call("commit_part", l, a), do: settlement(Native.commit_part(l, reservation(l, a), a.used))
+  defp call("cancel", l, a), do: settlement(Native.commit(l, reservation(l, a), 0))
+  defp call("extend", l, a), do: settlement(Native.extend(l, reservation(l, a), a.ttl_ms * 1_000_000))
+
+  defp call("reserve", l, a) do
+    case Native.reserve(l, id(a), lane(a), a.estimate, a.ttl_ms * 1_000_000) do
+      {decision, remaining, capacity, retry_after, full_in, _ms, reservation} ->
+        if reservation, do: Process.put({l, a.reservation}, reservation)
+        verdict({decision, remaining, capacity, retry_after, full_in})
+
+      {:error, name} ->
+        {:error, Atom.to_string(name)}
+    end
+  end
+
   defp call("reset", l, a), do: nothing(Native.reset(l, id(a)))
   defp call("reset_lane", l, a), do: nothing(Native.reset_lane(l, id(a), lane(a)))
   defp call("forget", l, a), do: %{"known" => Native.forget(l, id(a))}
@@ -183,6 +203,35 @@ defmodule Tollgate.VectorsTest do
 
   defp cost(arguments), do: Map.get(arguments, :cost, 1)
 
+  defp part(%{"agent" => agent, "lane" => lane} = fields) do
+    {channel, tier} = Policy.pair(lane)
+    {id(agent), channel, tier, Map.get(fields, "cost", 1)}
+  end
+
+  defp short({:error, name}), do: {:error, Atom.to_string(name)}
+  defp short({:allow, :exempt}), do: %{"decision" => "exempt"}
+  defp short({:deny, _}), do: %{"decision" => "deny"}
+  defp short({decision, remaining}), do: %{"decision" => Atom.to_string(decision), "remaining" => remaining}
+
+  defp all({:error, name}), do: {:error, Atom.to_string(name)}
+
+  defp all({decision, answers, _wait, retry_after, blocking, _abusive}) do
+    told = %{
+      "decision" => Atom.to_string(decision),
+      "decisions" => Enum.map(answers, &short(&1)["decision"]),
+      "blocking" => blocking
+    }
+
+    if decision == :deny, do: Map.put(told, "retry_after_ns", span(retry_after)), else: told
+  end
+
+  defp settlement(:ok), do: %{}
+  defp settlement({:error, name}), do: {:error, Atom.to_string(name)}
+  defp settlement({unused, overspent, left}), do: %{"unused" => unused, "overspent" => overspent, "left" => left}
+
+  # One that has no name is an id that somebody made up.
+  defp reservation(l, a), do: Process.get({l, a.reservation}, 0xFFFF_FFFF_FFFF_FFFF)
+
   defp nothing(:ok), do: %{}
   defp nothing({:error, {reason, _message}}), do: {:error, Atom.to_string(reason)}
 
@@ -251,6 +300,8 @@ defmodule Tollgate.VectorsTest do
       message =~ "no such plan" -> "unknown_plan"
       message =~ "has no plan" -> "unknown_plan"
       message =~ "the cost has to be" -> "zero_cost"
+      message =~ "all or none takes" -> "parts"
+      message =~ "a lane of this kind" -> "wrong_kind"
     end
   end
 end
