@@ -26,6 +26,9 @@ const READS_MAX: usize = 8;
 /// Ids of agents that hold a record.
 pub(crate) struct Roster {
     places: Words<[QuietU64; WORDS]>,
+    /// A bit for each place that was ever written to. So whoever lists a few
+    /// agents does not read, page by page, all the memory there is for many.
+    used: Words<QuietU64>,
 }
 
 /// An id that was written down for a record.
@@ -41,7 +44,8 @@ impl Roster {
     pub(crate) fn new(agents: usize, records: usize) -> Result<Self, u64> {
         let places = agents.clamp(1, records.max(1));
         let bytes = (places as u64).saturating_mul(8 * WORDS as u64);
-        Ok(Self { places: Words::reserve(places).ok_or(bytes)? })
+        let used = Words::reserve(places.div_ceil(64)).ok_or(bytes)?;
+        Ok(Self { places: Words::reserve(places).ok_or(bytes)?, used })
     }
 
     #[cfg(feature = "persist")]
@@ -50,14 +54,16 @@ impl Roster {
     }
 
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        size_of_val(&*self.places) as u64
+        (size_of_val(&*self.places) + size_of_val(&*self.used)) as u64
     }
 
     /// Writes down who holds a record now. The caller holds the record's lock,
     /// so only a record that shares the place can be in the way; then whoever
     /// came first stays, and this agent is not listed.
     pub(crate) fn write(&self, position: usize, id: &[u8]) {
-        let [sequence, what, text @ ..] = &self.places[position % self.places.len()];
+        let place = position % self.places.len();
+        self.mark(place);
+        let [sequence, what, text @ ..] = &self.places[place];
         let seen = sequence.load(Ordering::Relaxed);
         let is_free = seen & 1 == 0;
         if !is_free || sequence.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -81,9 +87,26 @@ impl Roster {
         (entry.position == position).then_some(entry.id)
     }
 
+    /// Relaxed: the place itself says whether there is anything to read, and a
+    /// list may lack who came while it was made.
+    fn mark(&self, place: usize) {
+        let (word, bit) = (&self.used[place / 64], 1 << (place % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
     /// Everything that is written down, stale or not.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        self.places.iter().filter_map(read)
+        let places = self.used.iter().enumerate().flat_map(|(index, word)| {
+            let mut bits = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(64 * index + bit)
+            })
+        });
+        places.filter_map(|place| read(&self.places[place]))
     }
 }
 
@@ -135,8 +158,19 @@ mod tests {
     fn there_is_a_place_for_every_record_and_no_more() {
         assert_eq!(Roster::new(1_000, 96).unwrap().places.len(), 96);
         assert_eq!(Roster::new(0, 96).unwrap().places.len(), 1);
-        assert_eq!(Roster::new(10, 96).unwrap().reserved_bytes(), 10 * 34 * 8);
+        assert_eq!(Roster::new(10, 96).unwrap().reserved_bytes(), 10 * 34 * 8 + 8);
         assert!(Roster::new(usize::MAX / 4096, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn every_place_that_was_written_to_is_read_and_no_other() {
+        let roster = Roster::new(200, 200).unwrap();
+        assert_eq!(roster.entries().count(), 0);
+        for position in [199, 0, 63, 64, 127, 0] {
+            roster.write(position, b"a");
+        }
+        let read: Vec<_> = roster.entries().map(|entry| entry.position).collect();
+        assert_eq!(read, [0, 63, 64, 127, 199]);
     }
 
     #[test]

@@ -6,22 +6,20 @@ use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes connections on while it is open, and cuts them when it is not.
-async fn proxy(to: SocketAddr) -> (SocketAddr, watch::Sender<bool>) {
+/// Passes connections on to whom it is told, and cuts them when that changes.
+async fn proxy(to: SocketAddr) -> (SocketAddr, watch::Sender<Option<SocketAddr>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let (gate, is_open) = watch::channel(true);
+    let (gate, to) = watch::channel(Some(to));
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            let mut is_open = is_open.clone();
-            if !*is_open.borrow() {
-                continue;
-            }
+            let mut to = to.clone();
+            let Some(address) = *to.borrow_and_update() else { continue };
             tokio::spawn(async move {
-                let Ok(mut server) = TcpStream::connect(to).await else { return };
+                let Ok(mut server) = TcpStream::connect(address).await else { return };
                 tokio::select! {
                     _ = tokio::io::copy_bidirectional(&mut client, &mut server) => (),
-                    _ = is_open.wait_for(|is_open| !is_open) => (),
+                    _ = to.changed() => (),
                 }
             });
         }
@@ -41,12 +39,12 @@ async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
     uses(&server, "before", "api", 10);
     browser.until(&format!("Boolean({})", card("before"))).await;
 
-    gate.send_replace(false);
+    gate.send_replace(None);
     browser.until(&format!("{state} === 'lost'")).await;
     browser.until("document.getElementById('lost').innerText.includes('tries again by itself')").await;
     assert_eq!(browser.eval(&format!("Boolean({})", card("before"))).await, true, "what was there stays");
     uses(&server, "after", "api", 10);
-    gate.send_replace(true);
+    gate.send_replace(Some(server.address));
     browser.until(&format!("{state} === 'live'")).await;
     browser.until(&format!("Boolean({})", card("after"))).await;
     assert_eq!(browser.eval("document.getElementById('lost').hidden").await, true);
@@ -70,4 +68,28 @@ async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
     server.stop();
     server.ended().await;
     browser.until(&format!("{state} === 'lost'")).await;
+}
+
+/// Sessions end with the server, and the token that was configured does not.
+#[tokio::test]
+async fn after_a_restart_the_page_asks_for_the_token_and_goes_on() {
+    let mut old = Running::lanes(&[("api", "100/minute")]).await;
+    let (address, gate) = proxy(old.address).await;
+    let _turn = TURN.lock().await;
+    let browser = Browser::start("restart").await;
+    browser.open(&format!("http://{address}/#token={ADMIN}")).await;
+    let state = "document.getElementById('connection').dataset.state";
+    browser.until(&format!("{state} === 'live'")).await;
+
+    old.stop();
+    old.ended().await;
+    let new = Running::lanes(&[("api", "100/minute")]).await;
+    uses(&new, "after", "api", 10);
+    gate.send_replace(Some(new.address));
+    browser.until("!document.getElementById('login-view').hidden").await;
+    assert!(browser.text("#login-view").await.contains("Your session has ended; log in again."));
+    assert_eq!(browser.eval("document.getElementById('dashboard').hidden").await, true, "nothing stale is shown");
+    browser.type_into("#login input", ADMIN).await;
+    browser.press("\u{e007}").await;
+    browser.until(&format!("{state} === 'live' && Boolean({})", card("after"))).await;
 }

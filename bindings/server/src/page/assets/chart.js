@@ -75,7 +75,7 @@ function build() {
   const options = {
     width: holder.clientWidth,
     height: holder.clientHeight,
-    padding: [10, 12, 0, 0],
+    padding: [10, 26, 0, 0],
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
     scales: {
