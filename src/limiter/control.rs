@@ -173,6 +173,11 @@ impl Limiter {
     /// Gives the agent a limit of its own for a lane, or for a tier in every
     /// channel: `heavy` stands for `ws/heavy` and `http/heavy`.
     ///
+    /// A check that runs meanwhile is answered by the old limits or by the new
+    /// ones. One that stalls in its midst while its agent's limits change
+    /// sixteen times over may still charge a window, a budget or a held slot by
+    /// those it began with, if the lane then holds exactly what it held before.
+    ///
     /// # Errors
     ///
     /// If there is no such lane or tier, the limit makes no sense, or
@@ -217,6 +222,11 @@ impl Limiter {
 
     /// Never limits the agent from now on: every check of it is answered with
     /// [`Decision::Exempt`](crate::Decision::Exempt) and charges nothing.
+    ///
+    /// The agent has no bucket: its lanes are never written. Where a record is
+    /// vacant or idle it takes one all the same, which says that it is exempt,
+    /// so that its checks take no lock and cost what any other's do. Nobody
+    /// loses a record for it, and without one it is as exempt.
     ///
     /// # Errors
     ///

@@ -451,6 +451,29 @@ mod tests {
         assert_eq!(limiter.slab.snapshot(), before);
     }
 
+    /// An exempt agent has no bucket: a hundred thousand calls write nothing,
+    /// and nobody loses a record for it.
+    #[test]
+    fn an_exempt_agent_has_no_bucket() {
+        let limiter = limiter(1, OnFull::Evict);
+        let heavy = limiter.lane("heavy").unwrap();
+        limiter.exempt("exempt").unwrap();
+        let is_exempt = || limiter.check("exempt", heavy).unwrap().decision() == crate::Decision::Exempt;
+        assert!(is_exempt());
+        let before = limiter.slab.snapshot();
+        assert!((0..100_000).all(|_| is_exempt()));
+        assert!(limiter.check_cost("exempt", heavy, 1_000_000).unwrap().is_allowed());
+        assert_eq!(limiter.slab.snapshot(), before);
+        // Every record is taken, and in debt.
+        limiter.forget("exempt").unwrap();
+        for agent in 0..limiter.stats().records {
+            assert!(limiter.check(format!("agent-{agent}"), heavy).unwrap().is_allowed());
+        }
+        let before = limiter.slab.snapshot();
+        assert!((0..1_000).all(|_| is_exempt()));
+        assert_eq!(limiter.slab.snapshot(), before);
+    }
+
     #[test]
     fn looking_and_errors_leave_every_word_of_the_slab_unchanged() {
         let limiter = limiter(100, OnFull::Deny);
