@@ -203,3 +203,34 @@ fn finding_the_lane_of_an_action_allocates_nothing() {
     });
     assert_eq!(allocated, 0);
 }
+
+/// Every kind of lane, all or none, reservations and held slots, allowed and denied.
+#[test]
+fn kinds_all_or_none_and_reservations_allocate_nothing() {
+    let limits = ["10/min", "window 10/min", "exact 10/min", "budget 10/day", "held 10"];
+    let policy = limits.iter().fold(Policy::builder(), |policy, limit| policy.lane(limit.replace(' ', "-"), *limit));
+    let limiter = Limiter::builder(policy.build().expect("valid")).agents(1).clock(ManualClock::new()).build();
+    let limiter = limiter.expect("a small slab");
+    let lanes = [0, 1, 2, 3, 4].map(LaneId::new);
+    let mut verdicts = [0, 0];
+    let allocated = allocations(|| {
+        for round in 0..20_u64 {
+            for lane in lanes {
+                verdicts[usize::from(limiter.check("agent-7", lane).unwrap().is_allowed())] += 1;
+            }
+            let all = lanes.map(|lane| Request { agent: b"agent-8", lane, cost: 1 });
+            verdicts[usize::from(limiter.check_all(&all).unwrap().is_allowed())] += 1;
+            verdicts[usize::from(limiter.admit_all(&all).unwrap().is_allowed())] += 1;
+            let reserved = limiter.reserve("agent-9", lanes[3], 3, Duration::from_secs(1)).unwrap();
+            if let Some(id) = reserved.id() {
+                black_box(limiter.commit_part(id, 1).unwrap());
+                limiter.extend(id, Duration::from_secs(9)).unwrap();
+                black_box(limiter.commit(id, round % 4).unwrap());
+            }
+            verdicts[usize::from(reserved.verdict().is_allowed())] += 1;
+            drop(black_box(Limiter::hold(&limiter, "agent-9", lanes[4]).unwrap()));
+        }
+    });
+    assert!(verdicts[0] > 0 && verdicts[1] > 0, "both kinds of verdict: {verdicts:?}");
+    assert_eq!(allocated, 0);
+}

@@ -195,3 +195,44 @@ fn a_rollback_on_a_running_clock_leaves_nothing() {
     }
     assert!(limiter.check_cost("c", bucket, 60).unwrap().is_allowed());
 }
+
+/// The same while the clock runs: the bucket is never near full, so time
+/// brings nothing that could be lost, and its debt is that of the admitted
+/// sets to the nanosecond.
+#[test]
+fn crossing_callers_on_a_running_clock_leave_exactly_what_was_admitted() {
+    const TOKEN: Duration = Duration::from_secs(60);
+    let policy = Policy::builder().lane("a", "4000/4000min").lane("b", "held 1").build().unwrap();
+    let limiter = Limiter::builder(policy).agents(10).build().unwrap();
+    let lane = LaneId::new(0);
+    for agent in ["x", "y"] {
+        assert!(limiter.check_cost(agent, lane, 1_000).unwrap().is_allowed());
+    }
+    let then = limiter.now();
+    let debt = |agent: &str| limiter.status_at(agent, lane, then).unwrap().full_in();
+    let before = [debt("x"), debt("y")];
+    let (admitted, denied) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (limiter, admitted, denied) = (&limiter, &admitted, &denied);
+            scope.spawn(move || {
+                for call in 0..1_000 {
+                    // Every other one needs the slot, which one of them may have.
+                    let agents = if (call + thread) % 2 == 0 { ["x", "y"] } else { ["y", "x"] };
+                    let slot = part("z", 1, 1);
+                    let two = [part(agents[0], 0, 1), part(agents[1], 0, 1), slot];
+                    if limiter.check_all(&two).unwrap().is_allowed() {
+                        admitted.fetch_add(1, Ordering::Relaxed);
+                        std::thread::yield_now();
+                        limiter.release("z", LaneId::new(1)).unwrap();
+                    } else {
+                        denied.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let admitted = u32::try_from(admitted.into_inner()).unwrap();
+    assert!(admitted > 0 && denied.into_inner() > 0, "{admitted} admitted");
+    assert_eq!([debt("x"), debt("y")], before.map(|before| before + TOKEN * admitted));
+}

@@ -1,10 +1,42 @@
 //! At most so many at once.
 
 use super::*;
+use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate::{Decision, Error, OnChange};
+
+proptest! {
+    /// Any order of taking and giving back, one or several at once, equals a count.
+    #[test]
+    fn held_slots_equal_a_count(
+        slots in 1..=50_u64,
+        calls in prop::collection::vec((any::<bool>(), 1..=60_u64, 0..1_000_000_000_u64), 1..80),
+    ) {
+        let (limiter, clock) = limiter(&format!("held {slots}"));
+        let mut held = 0;
+        for (take, count, wait) in calls {
+            clock.advance(Duration::from_nanos(wait));
+            if take {
+                match limiter.check_cost(AGENT, LANE, count) {
+                    Err(error) => prop_assert_eq!(error, Error::CostAboveCapacity { cost: count, capacity: slots }),
+                    Ok(verdict) => {
+                        prop_assert_eq!(verdict.is_allowed(), held + count <= slots);
+                        held += if verdict.is_allowed() { count } else { 0 };
+                        prop_assert_eq!((verdict.remaining(), verdict.retry_after()), (slots - held, None));
+                    }
+                }
+            } else if count <= held {
+                held -= count;
+                prop_assert_eq!(limiter.refund(AGENT, LANE, count).unwrap().remaining(), slots - held);
+            } else {
+                prop_assert_eq!(limiter.refund(AGENT, LANE, count), Err(Error::NotHeld { held, released: count }));
+            }
+            prop_assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), slots - held);
+        }
+    }
+}
 
 #[test]
 fn the_next_is_refused_until_one_is_given_back() {

@@ -38,3 +38,20 @@ fn full(policy: Policy, on_full: OnFull) -> (Limiter, ManualClock) {
 fn check_at(limiter: &Limiter, now: u64, cost: u64) -> Verdict {
     limiter.check_at(AGENT, LANE, cost, Tick::from_nanos(now)).expect("a cost within the limit")
 }
+
+/// Fresh memory is a fresh lane, and an agent that has used nothing is idle.
+#[test]
+fn a_fresh_lane_of_every_kind_is_full_and_idle() {
+    for limit in ["5/min", "window 5/min", "exact 5/min", "budget 5/day", "held 5"] {
+        let (limiter, clock) = limiter(limit);
+        let status = limiter.status(AGENT, LANE).unwrap();
+        assert_eq!((status.remaining(), status.full_in().as_nanos()), (5, 0), "{limit}");
+        assert_eq!(limiter.stats().agents, 0, "looking makes nobody known");
+        assert_eq!(check_at(&limiter, 0, 1).remaining(), 4, "{limit}");
+        assert_eq!(limiter.sweep(std::time::Duration::ZERO), 0, "{limit}: it is not idle now");
+        limiter.refund(AGENT, LANE, 1).unwrap();
+        assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 5, "{limit}");
+        clock.advance(std::time::Duration::from_nanos(1));
+        assert_eq!(limiter.sweep(std::time::Duration::ZERO), 1, "{limit}: what came back leaves it idle");
+    }
+}

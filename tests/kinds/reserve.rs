@@ -1,6 +1,7 @@
 //! Reservations.
 
 use super::*;
+use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate::{Error, ReservationId, Settlement};
@@ -205,4 +206,74 @@ fn a_hundred_threads_never_exceed_a_budget() {
     assert!(most.into_inner() <= BUDGET);
     assert!(denied.into_inner() > 0, "the budget was never short");
     assert_eq!(left(&limiter) + used.into_inner(), BUDGET);
+}
+
+/// What a reservation is, kept as plainly as can be.
+struct Open {
+    id: ReservationId,
+    day: u64,
+    left: u64,
+    expires: u64,
+}
+
+proptest! {
+    /// Any order of reserving, telling, settling, extending and waiting, over
+    /// days: what is used of each day is what a ledger says.
+    #[test]
+    fn reservations_equal_a_ledger(
+        acts in prop::collection::vec((0..7_u8, 1..600_u64, 0..8_usize, 0..30_u64), 1..80),
+    ) {
+        const BUDGET: u64 = 1_000;
+        let (limiter, clock) = limiter("budget 1000/day");
+        let (mut used, mut open, mut closed) = (std::collections::BTreeMap::new(), Vec::<Open>::new(), Vec::new());
+        for (act, amount, which, hours) in acts {
+            clock.advance(Duration::from_secs(hours * 600));
+            let now = clock.now().as_nanos() / 1_000_000_000;
+            let today = now / 86_400;
+            // Those whose time has passed stay charged, and their ids are none.
+            closed.extend(open.iter().filter(|open| open.expires <= now).map(|open| open.id));
+            open.retain(|open| open.expires > now);
+            let place = (!open.is_empty()).then(|| which % open.len().max(1));
+            match (act, place) {
+                (0..=2, _) => {
+                    let reserved = limiter.reserve(AGENT, LANE, amount, Duration::from_secs(7_200)).unwrap();
+                    let used = used.entry(today).or_insert(0);
+                    prop_assert_eq!(reserved.id().is_some(), *used + amount <= BUDGET);
+                    if let Some(id) = reserved.id() {
+                        *used += amount;
+                        open.push(Open { id, day: today, left: amount, expires: now + 7_200 });
+                    }
+                }
+                (3 | 4, Some(place)) => {
+                    let Open { id, day, left, .. } = open.swap_remove(place);
+                    let (spent, unused) = if act == 3 { (amount, left.saturating_sub(amount)) } else { (0, left) };
+                    let overspent = spent.saturating_sub(left);
+                    let settled = if act == 3 { limiter.commit(id, spent) } else { limiter.cancel(id) };
+                    prop_assert_eq!(settled, Ok(Settlement { unused, overspent, left: 0 }));
+                    *used.entry(day).or_insert(0) -= unused;
+                    *used.entry(today).or_insert(0) += overspent;
+                    closed.push(id);
+                }
+                (5, Some(place)) => {
+                    let open = &mut open[place];
+                    let overspent = amount.saturating_sub(open.left);
+                    open.left = open.left.saturating_sub(amount);
+                    let expected = Settlement { unused: 0, overspent, left: open.left };
+                    prop_assert_eq!(limiter.commit_part(open.id, amount), Ok(expected));
+                    *used.entry(today).or_insert(0) += overspent;
+                }
+                (_, Some(place)) => {
+                    let open = &mut open[place];
+                    limiter.extend(open.id, Duration::from_secs(amount * 60)).unwrap();
+                    open.expires = open.expires.max(now + amount * 60);
+                }
+                (_, None) => {}
+            }
+            for id in &closed {
+                prop_assert_eq!(limiter.commit(*id, 1), Err(Error::UnknownReservation));
+            }
+            let used = used.get(&today).copied().unwrap_or(0);
+            prop_assert_eq!(left(&limiter), BUDGET.saturating_sub(used));
+        }
+    }
 }
