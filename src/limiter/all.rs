@@ -184,6 +184,7 @@ impl Limiter {
             if !verdict.verdicts[part.place].is_allowed() && part.hash != last {
                 last = part.hash;
                 let violation = self.violation_of(part.ask.agent, part.hash, start, &rules);
+                self.note_violation(part.ask.agent, &violation, start);
                 verdict.conduct_wait = verdict.conduct_wait.max(violation.wait());
                 verdict.sustained_abuse |= u32::from(violation.sustained_abuse()) << part.place;
             }

@@ -381,4 +381,19 @@ mod tests {
         let late = limiter.agents_at(&AgentQuery::new(), began);
         assert_eq!(late.agents[0].view.lanes[0].used(), 20, "by an older time it is only stricter");
     }
+
+    /// Denials of several charges at once were violations of their agents, and
+    /// nobody was told: no count, no offender, no event.
+    #[test]
+    fn violations_by_all_or_none_are_seen_too() {
+        let policy = Policy::builder().lane("a", "1/hour").lane("b", "1/hour").build().unwrap();
+        let builder = Limiter::builder(policy).agents(100).clock(ManualClock::new());
+        let limiter = builder.sight(Sight::new()).build().unwrap();
+        let [a, b] = ["a", "b"].map(|name| limiter.lane(name).unwrap());
+        let parts = [a, b].map(|lane| crate::Request { agent: b"agent-7", lane, cost: 1 });
+        let allowed = (0..11).filter(|_| limiter.admit_all(&parts).unwrap().is_allowed()).count();
+        let seen = limiter.snapshot();
+        assert_eq!((allowed, seen.violations, seen.sustained_abuse), (1, 10, 1), "one for both lanes");
+        assert_eq!(limiter.top_offenders(3).list[0].violations, 10);
+    }
 }

@@ -16,6 +16,11 @@ pub enum BuildError {
         /// The lanes there are.
         known: Vec<String>,
     },
+    /// A rule names a lane whose slots are held, and the layer releases none.
+    HeldLane {
+        /// The name.
+        lane: String,
+    },
     /// A rule names a plan that the policy does not have.
     UnknownPlan {
         /// The name.
@@ -51,6 +56,11 @@ impl fmt::Display for BuildError {
             Self::UnknownLane { lane, known } => {
                 write!(f, "there is no lane {lane:?}; the limiter's policy has {}", known.join(", "))
             }
+            Self::HeldLane { lane } => write!(
+                f,
+                "slots of the lane {lane:?} are held until they are released, which this layer does not do; hold them \
+                 in the handler, with Limiter::hold"
+            ),
             Self::UnknownPlan { plan, known } => {
                 write!(f, "there is no plan {plan:?}; the limiter's policy has {}", known.join(", "))
             }

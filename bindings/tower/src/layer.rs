@@ -294,10 +294,17 @@ impl TollgateLayerBuilder {
             return Err(BuildError::TrustedEverybody { network });
         }
         let policy: &Policy = &self.limiter.policy();
+        let lane = |name: &str| {
+            let lane = lane(policy, name)?;
+            match self.limiter.is_held(lane) {
+                Ok(true) => Err(BuildError::HeldLane { lane: name.to_owned() }),
+                _ => Ok(lane),
+            }
+        };
         let others = match (self.lane, policy.lanes().len()) {
-            (Some(name), _) => Some(lane(policy, &name)?),
+            (Some(name), _) => Some(lane(&name)?),
             (None, _) if self.pass_others => None,
-            (None, 1) => policy.lanes().next().map(|(lane, _)| lane),
+            (None, 1) => policy.lanes().next().map(|(_, name)| lane(name)).transpose()?,
             (None, _) => return Err(BuildError::NoLane),
         };
         let mut plans = Vec::with_capacity(self.plans.len());
@@ -306,11 +313,11 @@ impl TollgateLayerBuilder {
         }
         let mut routes = Routes::default();
         for (rule, name) in &self.routes {
-            routes.insert(rule, lane(policy, name)?)?;
+            routes.insert(rule, lane(name)?)?;
         }
         let mut parts = Vec::with_capacity(self.parts.len());
         for (part, name) in self.parts {
-            let lane = lane(policy, &name)?;
+            let lane = lane(&name)?;
             parts.push((in_path(part)?, lane));
         }
         let mut allowed_routes = Routes::default();

@@ -335,6 +335,10 @@ fn what_cannot_work_is_refused_when_it_is_built() {
         assert_eq!(error(layer), unknown);
     }
     assert_eq!(error(two()), BuildError::NoLane);
+    let held = || by_header(&[("ws", "held 3"), ("a", "1/min")]).0;
+    for layer in [held().lane("ws"), held().lane("a").route("/x", "ws"), by_header(&[("ws", "held 3")]).0] {
+        assert_eq!(error(layer), BuildError::HeldLane { lane: "ws".into() });
+    }
     assert!(BuildError::NoLane.to_string().contains(".pass_others()"));
 
     let bare = || TollgateLayer::builder(limiter(&[("a", "1/min")]).0);
