@@ -17,7 +17,7 @@
 use super::json::{Mistake, Piece, id_text, only_keys, quoted, read_id};
 use crate::bounds::CAPACITY_MAX;
 use crate::policy::{Era, Kind, Limit};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// The version this build writes, and the only one it reads.
@@ -43,8 +43,8 @@ pub(crate) struct UsedBudget {
 pub(crate) struct UsedBudgets {
     /// What the calendar showed, in nanoseconds since 1970 UTC.
     pub(crate) calendar: i64,
-    /// Each agent once, in the order of ids.
-    pub(crate) agents: Vec<(Vec<u8>, Vec<UsedBudget>)>,
+    /// By id.
+    pub(crate) agents: HashMap<Vec<u8>, Vec<UsedBudget>>,
 }
 
 /// The lines of agents.
@@ -88,7 +88,7 @@ pub(crate) fn read(text: &[u8]) -> Result<UsedBudgets, Mistake> {
     let fields = whole.versioned(VERSION)?;
     only_keys(&fields, &["version", "calendar", "agents"])?;
     let calendar = read_seconds(whole.need(&fields, "calendar")?)? * SECOND;
-    let mut agents = BTreeMap::new();
+    let mut agents = HashMap::new();
     for entry in whole.need(&fields, "agents")?.list()? {
         let fields = entry.object()?;
         let id = read_id(entry.need(&fields, "agent")?)?;
@@ -99,7 +99,7 @@ pub(crate) fn read(text: &[u8]) -> Result<UsedBudgets, Mistake> {
         }
         agents.insert(id, budgets);
     }
-    Ok(UsedBudgets { calendar, agents: agents.into_iter().collect() })
+    Ok(UsedBudgets { calendar, agents })
 }
 
 fn read_seconds(piece: Piece<'_>) -> Result<i64, Mistake> {
@@ -147,6 +147,7 @@ mod tests {
     use super::*;
     use crate::policy::Calendar;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn era(calendar: Calendar, zone_minutes: i16) -> Era {
         Era { calendar, zone_minutes }
@@ -155,9 +156,13 @@ mod tests {
     fn written(budgets: &UsedBudgets) -> String {
         let mut lines = Lines::default();
         for (id, used) in &budgets.agents {
-            lines.push(id, used.iter().map(|budget| (budget.lane.as_str(), budget.era, budget.window, budget.used)));
+            push(&mut lines, id, used);
         }
         lines.file(budgets.calendar)
+    }
+
+    fn push(lines: &mut Lines, id: &[u8], used: &[UsedBudget]) {
+        lines.push(id, used.iter().map(|budget| (budget.lane.as_str(), budget.era, budget.window, budget.used)));
     }
 
     fn any_budget() -> impl Strategy<Value = UsedBudget> {
@@ -180,19 +185,19 @@ mod tests {
             let by_lane: BTreeMap<_, _> = budgets.into_iter().map(|budget| (budget.lane.clone(), budget)).collect();
             by_lane.into_values().collect::<Vec<_>>()
         });
-        (0..=SECONDS_MAX, prop::collection::btree_map(id, budgets, 0..8)).prop_map(|(seconds, agents)| UsedBudgets {
-            calendar: seconds * SECOND,
-            agents: agents.into_iter().collect(),
-        })
+        (0..=SECONDS_MAX, prop::collection::hash_map(id, budgets, 0..8))
+            .prop_map(|(seconds, agents)| UsedBudgets { calendar: seconds * SECOND, agents })
     }
 
     #[test]
     fn an_agent_is_a_line() {
         let day = UsedBudget { lane: "llm".into(), era: era(Calendar::Day, 60), window: 20_773, used: 7 };
         let hour = UsedBudget { lane: "a \"b\"".into(), era: era(Calendar::Hour, 0), window: 498_564, used: 0 };
-        let agents = vec![(b"user:42".to_vec(), vec![day, hour]), (b"\xff".to_vec(), vec![])];
+        let mut lines = Lines::default();
+        push(&mut lines, b"user:42", &[day, hour]);
+        push(&mut lines, b"\xff", &[]);
         assert_eq!(
-            written(&UsedBudgets { calendar: 1_794_832_205_999_999_999, agents }),
+            lines.file(1_794_832_205_999_999_999),
             r#"{
   "version": 1,
   "calendar": 1794832205,
