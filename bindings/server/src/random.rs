@@ -21,7 +21,7 @@ pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], StartError> {
 ///
 /// # Errors
 ///
-/// As [`bytes`].
+/// As [`bytes()`].
 pub(crate) fn hex<const N: usize>() -> Result<String, StartError> {
     Ok(bytes::<N>()?.iter().fold(String::with_capacity(2 * N), |mut hex, byte| {
         // A `String` takes whatever is written.

@@ -70,10 +70,7 @@ impl Object {
     }
 
     fn name(&mut self, name: &str) {
-        if self.0.len() > 1 {
-            self.0.push(',');
-        }
-        self.0.push('"');
+        self.0.push_str(if self.0.len() > 1 { ",\"" } else { "\"" });
         self.0.push_str(name);
         self.0.push_str("\":");
     }

@@ -137,7 +137,7 @@ async fn every_alert_is_made_of_what_is_there() {
             metrics += 1;
         }
     }
-    assert_eq!(metrics, 5);
+    assert_eq!(metrics, 7);
     let rule: Vec<_> =
         ALERTS.lines().skip_while(|line| !line.contains("HighRateLimitHits")).map(str::trim).take(5).collect();
     let expected = [
