@@ -250,12 +250,17 @@ impl Parts {
     /// The block of this number, which exists.
     #[inline]
     fn existing_block(&self, number: usize) -> Block<'_> {
-        let start = number << self.block_shift;
+        self.block_at((number * 8) << self.block_shift)
+    }
+
+    /// The block so many bytes behind the start of the first, which exists.
+    #[inline]
+    fn block_at(&self, bytes: usize) -> Block<'_> {
         #[cfg(loom)]
-        return Block { words: &self.words, start: self.first_block + start, last: self.block_last };
+        return Block { words: &self.words, start: self.first_block + bytes / 8, last: self.block_last };
         // SAFETY: the callers made sure that it is one of those that are there by the invariant.
         #[cfg(not(loom))]
-        Block { words: PhantomData, start: unsafe { self.first_block.add(start) }, last: self.block_last }
+        Block { words: PhantomData, start: unsafe { self.first_block.byte_add(bytes) }, last: self.block_last }
     }
 }
 
@@ -286,11 +291,14 @@ impl<'a> Home<'a> {
         self.word
     }
 
-    /// One of its own blocks; they start over behind the last.
+    /// That of its own blocks to whose byte of the word this bit belongs; the
+    /// bits start over behind the last.
     #[inline]
-    pub(crate) fn block(&self, number: usize) -> Block<'a> {
-        // It exists: each home has that many.
-        self.parts.existing_block(self.number * HOME_BLOCKS + number % HOME_BLOCKS)
+    pub(crate) fn block_of_bit(&self, bit: u32) -> Block<'a> {
+        // It exists: each home has that many. An eighth of a block has as many
+        // bytes as the block has words.
+        let eighths = (self.number * HOME_BLOCKS * 8) | (bit as usize & ((HOME_BLOCKS - 1) * 8));
+        self.parts.block_at(eighths << self.parts.block_shift)
     }
 }
 
@@ -352,7 +360,7 @@ mod tests {
         let values: Vec<u64> = parts.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
         assert_eq!(values[..11], [0, 8, 9, 0, 1, 2, 3, 10, 11, 12, 13]);
         assert_eq!(parts.block(4).word(4 + 3).load(Ordering::Relaxed), 43);
-        assert_eq!(parts.home(u64::MAX).block(8 + 7).word(1).load(Ordering::Relaxed), 151);
+        assert_eq!(parts.home(u64::MAX).block_of_bit(64 + 63).word(1).load(Ordering::Relaxed), 151);
         assert!(std::panic::catch_unwind(|| parts.block(17).word(0).load(Ordering::Relaxed)).is_err());
         assert!(Parts::reserve(0, 0, 0, usize::MAX, 1).is_none());
     }

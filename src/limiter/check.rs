@@ -175,9 +175,10 @@ impl Limiter {
         self.check_with(agent.as_ref(), lane, cost, Some(plan), Some(now))
     }
 
-    /// Checks at `now`, or else at the clock's time. That is read once the
-    /// record is found: a counter register may keep the processor from looking
-    /// ahead, and then it is best read with everything else at hand.
+    /// Checks at `now`, or else at the clock's time. That is read before the
+    /// record is looked for: a reading takes as long as the rest of a check, and
+    /// the processor goes on meanwhile; and no other thread can take the cache
+    /// line away between the look at the tag and the exchange of the lane.
     ///
     /// One comparison tells whether the lane exists, whether it is a bucket and
     /// whether anybody watches, so a bucket that is not watched pays for nothing else.
@@ -217,11 +218,41 @@ impl Limiter {
     /// The check of a lane that is a bucket.
     #[inline(always)]
     fn check_hashed(&self, hash: AgentHash, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
-        let now = || now.unwrap_or_else(|| self.clock.now());
-        let Some((record, tag, row)) = self.slab.find_at_home(hash) else {
-            return self.check_slowly(hash, ask, now());
-        };
-        let now = now();
+        let now = now.unwrap_or_else(|| self.clock.now());
+        match self.slab.find_at_home(hash) {
+            Some(found) => self.charge_bucket(found, ask, now),
+            None => self.check_elsewhere(hash, ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now),
+        }
+    }
+
+    /// The check of a lane that is a bucket, of an agent that is not where it
+    /// is looked for first: one in fifteen at the assumed load. It takes the
+    /// question in pieces, or they would be put together for every check.
+    #[inline(never)]
+    fn check_elsewhere(
+        &self,
+        hash: AgentHash,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Tick,
+    ) -> Result<Verdict, Error> {
+        let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in };
+        match self.slab.find_open(hash) {
+            Some(found) => self.charge_bucket(found, ask, now),
+            None => self.check_slowly(hash, ask, now),
+        }
+    }
+
+    /// Charges a bucket of a record that was found open.
+    #[inline(always)]
+    fn charge_bucket(
+        &self,
+        (record, tag, row): (Record<'_>, TagWord, Row),
+        ask: Ask<'_>,
+        now: Tick,
+    ) -> Result<Verdict, Error> {
         let row = stand_in_row(row, ask.stand_in);
         match record.try_update_lane(tag, ask.lane.id(), |word| self.bucket_step(word, row, ask, now)) {
             Attempt::Done(charge) => bucket::verdict(charge),
@@ -310,9 +341,9 @@ impl Limiter {
         Some(Made { answer: charged.verdict(), receipt })
     }
 
-    /// The check of an agent that is not in its favourite place: perhaps it is
-    /// elsewhere in its neighbourhood, perhaps it has no record yet. And every
-    /// check of a lane that is no bucket.
+    /// The check of an agent that was not found open: perhaps somebody is about
+    /// to evict it, perhaps it has no record yet. And every check of a lane that
+    /// is no bucket.
     ///
     /// The loop ends when the agent keeps a record for one round; each further
     /// one is an eviction or a change of row that was completed meanwhile.

@@ -1,11 +1,14 @@
 //! Who a record belongs to, and which row of limits applies to it.
 //!
 //! ```text
-//!  63                       17    16    15         0
-//! ┌───────────────────────────┬────────┬────────────┐
-//! │       tag, 47 bits        │ closed │    row     │
-//! └───────────────────────────┴────────┴────────────┘
+//!  63                 18   17     16    15         0
+//! ┌─────────────────────┬──────┬────────┬────────────┐
+//! │  of the hash, 46 b. │  1   │ closed │    row     │
+//! └─────────────────────┴──────┴────────┴────────────┘
 //! ```
+//!
+//! The first two are the tag: the low bits of the hash, and a bit that is set
+//! whenever somebody holds the record.
 //!
 //! All of it shares a word so that one load answers "is this my agent, what
 //! are its limits, and is anybody trying to evict it?", and a change of plan
@@ -19,6 +22,7 @@ use std::fmt;
 const ROW_BITS: u32 = 16;
 const CLOSED: u64 = 1 << ROW_BITS;
 const TAG_SHIFT: u32 = ROW_BITS + 1;
+const HASH_SHIFT: u32 = TAG_SHIFT + 1;
 const ROW_MASK: u64 = (1 << ROW_BITS) - 1;
 
 /// The part of an agent's hash that tells it from its neighbours, where a tag
@@ -30,8 +34,14 @@ impl Tag {
     /// The low bits of a hash; they are not all zero.
     #[inline]
     pub(crate) const fn of_hash(hash: u64) -> Self {
-        debug_assert!(hash << TAG_SHIFT != 0);
-        Self(hash << TAG_SHIFT)
+        Self((hash << HASH_SHIFT) | (1 << TAG_SHIFT))
+    }
+
+    /// Seven bits of the hash, from the middle: those that choose the home are
+    /// the same for neighbours, and the lowest are mixed least.
+    #[inline]
+    pub(crate) const fn middle(self) -> u64 {
+        (self.0 >> (HASH_SHIFT + 25)) & 0x7f
     }
 }
 
@@ -133,14 +143,14 @@ impl TagWord {
         self.0 == 0
     }
 
-    /// The lowest eight bits of the agent's hash; 0 if the record is vacant.
-    pub(crate) const fn low_byte(self) -> u8 {
-        (self.0 >> TAG_SHIFT) as u8
+    /// Its tenant's tag; `None` if it is vacant.
+    pub(crate) fn tenant(self) -> Option<Tag> {
+        (!self.is_vacant()).then_some(Tag(self.0 >> TAG_SHIFT << TAG_SHIFT))
     }
 
     /// The lowest sixteen bits of the agent's hash.
     pub(crate) const fn low_bits(self) -> u64 {
-        self.0 >> TAG_SHIFT & 0xffff
+        self.0 >> HASH_SHIFT & 0xffff
     }
 
     pub(crate) const fn is_closed(self) -> bool {
@@ -185,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_round_trip(hash in 1..1_u64 << 47, other in 1..1_u64 << 47, row: u16, next: u16) {
+        fn words_round_trip(hash: u64, other: u64, row: u16, next: u16) {
             let (tag, other) = (Tag::of_hash(hash), Tag::of_hash(other));
             let word = TagWord::new(tag, Row(row));
             prop_assert!(word.belongs_to(tag) && word.closed().belongs_to(tag));
@@ -197,6 +207,8 @@ mod tests {
             prop_assert!(!word.is_vacant() && !word.is_closed() && word.closed().is_closed());
             prop_assert_eq!(word.closed().opened(), word);
             prop_assert_eq!(TagWord::from_bits(word.bits()), word);
+            prop_assert_eq!((word.tenant(), word.closed().tenant()), (Some(tag), Some(tag)));
+            prop_assert_eq!((tag.middle(), word.low_bits()), (hash >> 25 & 0x7f, hash & 0xffff));
         }
     }
 

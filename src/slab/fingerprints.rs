@@ -4,15 +4,15 @@
 //! | byte | meaning |
 //! |---|---|
 //! | 0 | the record is vacant |
-//! | 1 to 255 | eight bits of its tenant's hash |
+//! | 1 to 127 | seven bits of its tenant's hash; 1 also stands for seven zeros |
 //!
 //! A reader without the region's lock takes a fingerprint as a hint: the tag
 //! decides. All writers hold the lock, so under it the bytes are exact, and
 //! concluding that an agent is absent takes no look at any tag.
 
-use super::hash::AgentHash;
-use crate::record::tag::TagWord;
+use crate::record::tag::{Tag, TagWord};
 use crate::sync::{AtomicU64, Ordering, peek};
+use std::num::NonZero;
 
 /// Records whose fingerprints share a word.
 pub(crate) const GROUP: usize = size_of::<u64>();
@@ -22,19 +22,19 @@ const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; GROUP]);
 
 /// What the record of an agent shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fingerprint(u8);
+pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
     pub(crate) const VACANT: Self = Self(0);
 
     #[inline]
-    pub(crate) fn of(hash: AgentHash) -> Self {
-        Self(hash.low_byte())
+    pub(crate) fn of(tag: Tag) -> Self {
+        Self(tag.middle().max(1))
     }
 
-    /// What a record with this tag shows.
-    pub(crate) fn of_tag(tag: TagWord) -> Self {
-        Self(tag.low_byte())
+    /// What a record with this tag word shows.
+    pub(crate) fn of_word(word: TagWord) -> Self {
+        word.tenant().map_or(Self::VACANT, Self::of)
     }
 }
 
@@ -48,26 +48,18 @@ impl Group {
         Self(peek(word))
     }
 
-    /// The slots that show `wanted`: each that does, and now and then one that
-    /// does not.
+    /// The slots that show `wanted`.
     #[inline]
     pub(crate) fn slots(self, wanted: Fingerprint) -> Slots {
-        // A byte of zero in `different` is a match. The subtraction borrows
-        // only past such a byte, so the first hit is always right.
-        let different = self.0 ^ (LOW_BITS * u64::from(wanted.0));
-        Slots(different.wrapping_sub(LOW_BITS) & !different & HIGH_BITS)
-    }
-
-    /// The first slot that shows `wanted`, or any if none does.
-    #[inline]
-    pub(crate) fn likely_slot(self, wanted: Fingerprint) -> usize {
-        self.slots(wanted).0.trailing_zeros() as usize / GROUP % GROUP
+        // A byte of zero in `different` is a match, and none is above 127: the
+        // subtraction never borrows, and leaves a high bit only there.
+        let different = self.0 ^ (LOW_BITS * wanted.0);
+        Slots(HIGH_BITS.wrapping_sub(different) & HIGH_BITS)
     }
 
     /// Whether this slot shows `wanted`.
-    #[inline]
     pub(crate) fn shows(self, slot: usize, wanted: Fingerprint) -> bool {
-        (self.0 >> (slot % GROUP * GROUP)) as u8 == wanted.0
+        u64::from(self.0.to_le_bytes()[slot]) == wanted.0
     }
 
     /// The first vacant slot.
@@ -79,6 +71,20 @@ impl Group {
 /// Slots of a group, in order: the high bit of each one's byte.
 #[derive(Clone, Copy)]
 pub(crate) struct Slots(u64);
+
+impl Slots {
+    /// A bit of the first slot's byte, if there is a slot.
+    #[inline]
+    pub(crate) fn first_bit(self) -> Option<u32> {
+        NonZero::new(self.0).map(NonZero::<u64>::trailing_zeros)
+    }
+
+    /// A bit of the first slot's byte, or of any if there is none.
+    #[inline]
+    pub(crate) fn likely_bit(self) -> u32 {
+        self.0.trailing_zeros()
+    }
+}
 
 impl Iterator for Slots {
     type Item = usize;
@@ -99,25 +105,39 @@ impl Iterator for Slots {
 pub(crate) fn set(word: &AtomicU64, slot: usize, fingerprint: Fingerprint) {
     debug_assert!(slot < GROUP);
     let mut bytes = peek(word).to_le_bytes();
-    bytes[slot] = fingerprint.0;
+    bytes[slot] = fingerprint.0 as u8;
     word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::record::tag::Row;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn every_match_is_found_and_the_first_is_exact(bytes: [u8; GROUP], wanted: u8) {
+        fn every_match_is_found_and_no_other(bytes in proptest::array::uniform8(0_u8..0x80), wanted in 0_u8..0x80) {
             let group = Group(u64::from_le_bytes(bytes));
-            let found: Vec<usize> = group.slots(Fingerprint(wanted)).collect();
+            let fingerprint = Fingerprint(wanted.into());
             let exact: Vec<usize> = (0..GROUP).filter(|slot| bytes[*slot] == wanted).collect();
-            prop_assert!(exact.iter().all(|slot| found.contains(slot)), "{found:?} lacks some of {exact:?}");
-            prop_assert_eq!(found.first(), exact.first());
-            prop_assert!((0..GROUP).all(|slot| group.shows(slot, Fingerprint(wanted)) == exact.contains(&slot)));
+            prop_assert_eq!(&group.slots(fingerprint).collect::<Vec<_>>(), &exact);
+            let first_bit = group.slots(fingerprint).first_bit();
+            prop_assert_eq!(first_bit.map(|bit| bit as usize / 8), exact.first().copied());
+            prop_assert!(first_bit.is_none_or(|bit| group.slots(fingerprint).likely_bit() == bit));
+            prop_assert!((0..GROUP).all(|slot| group.shows(slot, fingerprint) == exact.contains(&slot)));
             prop_assert_eq!(group.vacant(), bytes.iter().position(|byte| *byte == 0));
+        }
+
+        /// No agent looks like a vacant record.
+        #[test]
+        fn a_fingerprint_is_never_zero_and_has_seven_bits(hash: u64, row in 0..10_u64) {
+            for hash in [hash, hash & !(0x7f << 25), 0] {
+                let fingerprint = Fingerprint::of(Tag::of_hash(hash));
+                prop_assert!((1..0x80).contains(&fingerprint.0));
+                let word = TagWord::new(Tag::of_hash(hash), Row::unassigned(row));
+                prop_assert_eq!(Fingerprint::of_word(word), fingerprint);
+            }
         }
     }
 

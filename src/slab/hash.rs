@@ -18,7 +18,8 @@
 //! The sum is linear, and linear structure in the ids (counting up, say)
 //! would show in the homes. So it passes through a fixed bijection of 64-bit
 //! numbers, which leaves the bound as it is, because a bijection maps uniform
-//! pairs to uniform pairs, and scatters arithmetic progressions.
+//! pairs to uniform pairs. It scatters arithmetic progressions over the high
+//! bits, which choose the home; the low ones need only differ.
 //!
 //! **Against whom.** The bound holds for ids that were chosen without
 //! knowledge of the key: all that any client can do who has not read this
@@ -31,15 +32,12 @@
 //! anybody knows: it promises nothing provable, but holds also against those
 //! who observe something of its output, such as timing. It costs more.
 //!
-//! **Odds.** Two agents are taken for one if their tags (47 bits) agree and
-//! their homes are so near that each lies in the other's neighbourhood. Among
-//! N agents at the documented load that is about N * 96 * 0.75 / 2^47, and
-//! N^2 / 2^65 from some ten million agents on, where tag and home cover the
-//! whole hash: for one million agents 5 in ten million that any two of them
-//! share a record, for 10 million 3 in a million. (Turning a low byte of 0
-//! into 1 adds less than a hundredth to that.)
+//! **Odds.** Two agents are taken for one if their tags (46 bits of the hash)
+//! agree and their homes are so near that each lies in the other's
+//! neighbourhood. Among N agents at the documented load that is at most about
+//! N * 96 * 0.75 / 2^46: for one million agents 1 in a million that any two of
+//! them share a record, for 10 million 1 in a hundred thousand.
 
-use super::fingerprints::GROUP;
 use crate::bounds::ID_BYTES_MAX;
 use crate::record::tag::Tag;
 use siphasher::sip::SipHasher13;
@@ -107,7 +105,7 @@ impl HashKey {
     /// Where the agent belongs. `id` has 1 to [`ID_BYTES_MAX`] bytes.
     pub(crate) fn hash(&self, id: &[u8]) -> AgentHash {
         debug_assert!((1..=ID_BYTES_MAX).contains(&id.len()));
-        self.hash_short(id).unwrap_or_else(|| AgentHash::new(scatter((self.sum(id) >> 64) as u64)))
+        self.hash_short(id).unwrap_or_else(|| AgentHash(scatter((self.sum(id) >> 64) as u64)))
     }
 
     /// The hash of an id of 8 to 16 bytes, the most common: its first eight
@@ -120,7 +118,7 @@ impl HashKey {
             .get(id.len())?
             .wrapping_add(product(self.characters[0], u64::from_le_bytes(*first)))
             .wrapping_add(product(self.characters[1], u64::from_le_bytes(*last)));
-        Some(AgentHash::new(scatter((sum >> 64) as u64)))
+        Some(AgentHash(scatter((sum >> 64) as u64)))
     }
 
     /// All but the last one to eight bytes in whole characters, then the last
@@ -161,11 +159,11 @@ fn last_character(id: &[u8]) -> u64 {
     id.iter().fold(0, |character, byte| character << 8 | u64::from(*byte))
 }
 
-/// A fixed bijection that breaks linear structure.
+/// A fixed bijection that breaks linear structure in the high bits, on which
+/// every bit of the sum has a say.
 #[inline]
 const fn scatter(sum: u64) -> u64 {
-    let mixed = (sum ^ sum >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25); // Odd, so it has an inverse.
-    mixed ^ mixed >> 32
+    (sum ^ sum >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) // Odd, so it has an inverse.
 }
 
 impl fmt::Debug for HashKey {
@@ -191,23 +189,10 @@ impl AgentHash {
         self.0 & 0xffff
     }
 
-    /// A low byte of 0 is taken by 1, so that no agent looks like a vacant
-    /// record: neither its fingerprint, which is that byte, nor its tag.
-    #[inline]
-    const fn new(hash: u64) -> Self {
-        Self(hash + (hash as u8 == 0) as u64)
-    }
-
     /// All of it, to choose the home group by its high bits.
     #[inline]
     pub(crate) fn bits(self) -> u64 {
         self.0
-    }
-
-    /// The favourite slot in the home group.
-    #[inline]
-    pub(crate) fn slot(self) -> usize {
-        (self.0 >> 8) as usize % GROUP
     }
 
     /// What the record stores: the low bits.
@@ -219,12 +204,6 @@ impl AgentHash {
     /// One of `shards` shares of all agents.
     pub(crate) fn shard(self, shards: usize) -> usize {
         (self.0 >> 16) as usize % shards
-    }
-
-    /// Eight bits of the tag, for the array of fingerprints. Never 0.
-    #[inline]
-    pub(crate) fn low_byte(self) -> u8 {
-        self.0 as u8
     }
 }
 
@@ -268,7 +247,7 @@ mod tests {
                 key.starts[id.len()],
                 |sum, (c, k)| sum.wrapping_add(k.wrapping_mul(u128::from(*c))),
             );
-            prop_assert!(key.hash(&id) == AgentHash::new(scatter((sum >> 64) as u64)));
+            prop_assert!(key.hash(&id) == AgentHash(scatter((sum >> 64) as u64)));
         }
     }
 
@@ -279,7 +258,7 @@ mod tests {
         let [first, second, ..] = key.characters.map(|number| number as u64);
         for id in [&b"a"[..], b"agent-0000000001", &[9; ID_BYTES_MAX]] {
             let reference = SipHasher13::new_with_keys(first, second).hash(id);
-            assert!(key.hash(id) == AgentHash::new(scatter(reference)));
+            assert!(key.hash(id) == AgentHash(scatter(reference)));
             assert!(key.hash(id) != fixed_key(5).hash(id));
         }
     }
@@ -309,7 +288,7 @@ mod tests {
         }
         for x in [0, 1, 0xdead_beef, u64::MAX, 1 << 63, 0x0123_4567_89ab_cdef] {
             let mixed = scatter(x);
-            let back = (mixed ^ mixed >> 32).wrapping_mul(inverse);
+            let back = mixed.wrapping_mul(inverse);
             assert_eq!(back ^ back >> 32, x);
         }
     }

@@ -226,27 +226,37 @@ impl Slab {
         home..home + self.geometry.window
     }
 
-    /// The agent's record, if it is in its home group and nobody is about to
-    /// evict it.
+    /// The agent's record, if it is the first of its home group that shows the
+    /// agent's fingerprint, as it nearly always is, and nobody is about to evict it.
     ///
-    /// In the favourite slot, the record's address follows from the hash
-    /// alone: the fingerprint, loaded beside it, only confirms it.
+    /// Which of the eight it is does not branch: for many agents no guess would be good.
     #[inline]
     pub(crate) fn find_at_home(&self, hash: AgentHash) -> Option<(Record<'_>, TagWord, Row)> {
-        let home = self.memory.home(hash.bits());
-        let group = Group::load(home.word());
-        let favourite = hash.slot();
-        let slot = if group.shows(favourite, Fingerprint::of(hash)) { favourite } else { self.slot_at_home(hash)? };
-        let record = Record::new(home.block(slot), self.geometry.lanes);
-        let tag = record.tag();
-        Some((record, tag, tag.row_of(hash.tag())?))
+        let (home, tag) = (self.memory.home(hash.bits()), hash.tag());
+        let bit = Group::load(home.word()).slots(Fingerprint::of(tag)).first_bit()?;
+        let record = Record::new(home.block_of_bit(bit), self.geometry.lanes);
+        let word = record.tag();
+        Some((record, word, word.row_of(tag)?))
     }
 
-    /// The slot of the home group that shows the agent. Not inlined: the
-    /// favourite slot is looked at in line, and this is for the others.
-    #[inline(never)]
-    fn slot_at_home(&self, hash: AgentHash) -> Option<usize> {
-        Group::load(self.memory.home(hash.bits()).word()).slots(Fingerprint::of(hash)).next()
+    /// The agent's record, if nobody is about to evict it.
+    #[inline]
+    pub(crate) fn find_open(&self, hash: AgentHash) -> Option<(Record<'_>, TagWord, Row)> {
+        let tag = hash.tag();
+        self.likely(hash).find_map(|position| {
+            let record = self.record(position);
+            let word = record.tag();
+            Some((record, word, word.row_of(tag)?))
+        })
+    }
+
+    /// The records that show the agent's fingerprint, in its neighbourhood.
+    #[inline]
+    fn likely(&self, hash: AgentHash) -> impl Iterator<Item = Position> {
+        let fingerprint = Fingerprint::of(hash.tag());
+        self.neighbourhood(hash).flat_map(move |group| {
+            Group::load(self.group_word(group)).slots(fingerprint).map(move |slot| group * GROUP + slot)
+        })
     }
 
     /// Asks for the fingerprints of the agent's home group.
@@ -260,7 +270,8 @@ impl Slab {
     #[inline]
     pub(crate) fn prefetch_record(&self, hash: AgentHash) {
         let home = self.memory.home(hash.bits());
-        prefetch(home.block(Group::load(home.word()).likely_slot(Fingerprint::of(hash))).word(0));
+        let shown = Group::load(home.word()).slots(Fingerprint::of(hash.tag()));
+        prefetch(home.block_of_bit(shown.likely_bit()).word(0));
     }
 
     /// The agent's record, opened if somebody was about to evict it.
@@ -268,15 +279,7 @@ impl Slab {
     /// Without the lock of the region, `None` means that the agent had no
     /// record at some moment during the call.
     pub(crate) fn find(&self, hash: AgentHash) -> Option<Found<'_>> {
-        let fingerprint = Fingerprint::of(hash);
-        for group in self.neighbourhood(hash) {
-            for slot in Group::load(self.group_word(group)).slots(fingerprint) {
-                if let Some(found) = self.look(hash, group * GROUP + slot) {
-                    return Some(found);
-                }
-            }
-        }
-        None
+        self.likely(hash).find_map(|position| self.look(hash, position))
     }
 
     /// The record at `position` if it is the agent's.

@@ -198,7 +198,7 @@ impl Slab {
             if tag.is_closed() {
                 record.reopen(tag); // Or its tenant did.
             }
-            self.show(position, Fingerprint::of_tag(tag));
+            self.show(position, Fingerprint::of_word(tag));
             held += u64::from(!tag.is_vacant());
         }
         guard.recount(held);
@@ -226,13 +226,9 @@ impl Slab {
     }
 
     fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
-        // Its favourite place if that is vacant, else the first that is.
-        let favourite = newcomer.hash.slot();
         let position = self.neighbourhood(newcomer.hash).find_map(|group| {
-            let shown = Group::load(self.group_word(group));
-            let at_home = shown.shows(favourite, Fingerprint::VACANT).then_some(favourite);
-            let position = |slot| Some(group * GROUP + slot).filter(|position| *position < self.geometry.records);
-            at_home.and_then(position).or_else(|| shown.vacant().and_then(position))
+            let slot = Group::load(self.group_word(group)).vacant()?;
+            Some(group * GROUP + slot).filter(|position| *position < self.geometry.records)
         })?;
         let found = self.settle(
             newcomer.moment(&self.kinds, locks.evicted_at()),
@@ -312,7 +308,7 @@ impl Slab {
     ) -> Option<Found<'_>> {
         let record = self.record(position);
         record.replace_tenant(seen, tag, succession, moment, stays).then(|| {
-            self.show(position, Fingerprint::of_tag(tag));
+            self.show(position, Fingerprint::of_word(tag));
             Found { record, tag, position }
         })
     }
