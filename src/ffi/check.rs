@@ -4,7 +4,7 @@ use super::guard::guard;
 use super::pointers::{Tagged, agent, borrow, out, plan_id, tagged_out};
 use super::{Limiter, Status};
 use crate as tollgate;
-use crate::limiter::AHEAD;
+use crate::limiter::{AHEAD, Asked};
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -221,7 +221,24 @@ pub unsafe extern "C" fn tollgate_answer_remaining(answer: *const Answer) -> u64
     unsafe { remaining(answer.cast()) }
 }
 
-/// A whole check.
+/// Where a verdict goes.
+pub(super) struct VerdictOut(
+    /// Invariant: writable.
+    NonNull<Verdict>,
+);
+
+impl VerdictOut {
+    /// Writes the verdict, if there is one.
+    #[inline(always)]
+    pub(super) fn tell(self, answer: Result<tollgate::Verdict, tollgate::Error>) -> Result<(), Status> {
+        // SAFETY: writable, by the invariant.
+        unsafe { Verdict::put(self.0, &answer?) };
+        Ok(())
+    }
+}
+
+/// A whole call that answers with a verdict, which it writes where it is found:
+/// of a check it is in registers there, as a rule.
 ///
 /// # Safety
 ///
@@ -232,7 +249,7 @@ pub(super) unsafe fn check(
     id: *const c_void,
     id_len: usize,
     verdict_out: *mut Verdict,
-    ask: impl FnOnce(&tollgate::Limiter, &[u8]) -> Result<tollgate::Verdict, Status>,
+    ask: impl FnOnce(&tollgate::Limiter, &[u8], VerdictOut) -> Result<(), Status>,
 ) -> Status {
     guard(|| {
         // SAFETY: NULL, or valid for as many bytes as its tag says, as the caller guarantees.
@@ -241,10 +258,8 @@ pub(super) unsafe fn check(
         let limiter = unsafe { borrow(limiter) }?;
         // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
         let id = unsafe { agent(id, id_len) }?;
-        let verdict = ask(&limiter.0, id)?;
-        // SAFETY: not NULL and large enough, so writable as the caller guarantees.
-        unsafe { Verdict::put(verdict_out, &verdict) };
-        Ok(())
+        // Not NULL and large enough, so writable as the caller guarantees.
+        ask(&limiter.0, id, VerdictOut(verdict_out))
     })
 }
 
@@ -270,7 +285,9 @@ pub unsafe extern "C" fn tollgate_limiter_check(
     cost: u64,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.check_cost(id, LaneId::new(lane), cost)?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
+        limiter.check_told(id, LaneId::new(lane), cost, None, None, |answer| verdict_out.tell(answer))
+    };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
 }
@@ -297,8 +314,11 @@ pub unsafe extern "C" fn tollgate_limiter_check_at(
     now_ns: u64,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.check_at(id, LaneId::new(lane), cost, now)?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
+        limiter.check_told(id, LaneId::new(lane), cost, None, Some(Tick::from_nanos(now_ns)), |answer| {
+            verdict_out.tell(answer)
+        })
+    };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
 }
@@ -326,8 +346,9 @@ pub unsafe extern "C" fn tollgate_limiter_check_as(
     cost: u64,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let ask =
-        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.check_as(id, plan_id(plan)?, LaneId::new(lane), cost)?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
+        limiter.check_told(id, LaneId::new(lane), cost, Some(plan_id(plan)?), None, |answer| verdict_out.tell(answer))
+    };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
 }
@@ -351,12 +372,47 @@ pub unsafe extern "C" fn tollgate_limiter_check_as_at(
     now_ns: u64,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.check_as_at(id, plan_id(plan)?, LaneId::new(lane), cost, now)?)
+    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
+        limiter.check_told(
+            id,
+            LaneId::new(lane),
+            cost,
+            Some(plan_id(plan)?),
+            Some(Tick::from_nanos(now_ns)),
+            |answer| verdict_out.tell(answer),
+        )
     };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
+}
+
+/// A request as the limiter reads it.
+struct Asking<'a>(
+    /// Invariant: its id is NULL, or readable for as many bytes as stated.
+    &'a Request,
+);
+
+impl Asked for Asking<'_> {
+    /// What cannot be an id is asked for as an empty one, which nobody has.
+    #[inline(always)]
+    fn agent(&self) -> &[u8] {
+        let (id, len) = (self.0.id, self.0.id_len);
+        if id.is_null() || len > TOLLGATE_ID_BYTES_MAX {
+            return &[];
+        }
+        // SAFETY: not NULL, so readable for `len` bytes by the invariant.
+        unsafe { std::slice::from_raw_parts(id.cast(), len) }
+    }
+
+    #[inline(always)]
+    fn lane(&self) -> LaneId {
+        LaneId::new(self.0.lane)
+    }
+
+    #[inline(always)]
+    fn cost(&self) -> u64 {
+        self.0.cost
+    }
 }
 
 /// As many requests as a batch looks ahead, read where they are and answered
@@ -371,12 +427,7 @@ unsafe fn check_chunk(
     answers_out: &mut [MaybeUninit<Answer>],
     now: Tick,
 ) {
-    let asked = requests.iter().map(|request| {
-        // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
-        // What cannot be an id is asked for as an empty one, which nobody has.
-        let agent = unsafe { agent(request.id, request.id_len) }.unwrap_or_default();
-        tollgate::Request { agent, lane: LaneId::new(request.lane), cost: request.cost }
-    });
+    let asked = requests.iter().map(Asking);
     limiter.check_chunk(asked, requests.iter().zip(answers_out), now, |(request, place), answer| {
         // SAFETY: as above.
         place.write(unsafe { Answer::new(request, &answer) });

@@ -1,7 +1,7 @@
 //! Slots that are held: lanes of the kind "held 3".
 
 use super::agent::lane_status;
-use super::check::check;
+use super::check::{VerdictOut, check};
 use super::{LaneStatus, Limiter, Status, Verdict};
 use crate as tollgate;
 use std::ffi::c_void;
@@ -24,7 +24,9 @@ pub unsafe extern "C" fn tollgate_limiter_acquire(
     lane: u32,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.acquire(id, LaneId::new(lane))?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
+        verdict_out.tell(limiter.acquire(id, LaneId::new(lane)))
+    };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
 }

@@ -1,6 +1,6 @@
 //! Reservations: an estimate is charged, and settled when the cost is known.
 
-use super::check::check;
+use super::check::{VerdictOut, check};
 use super::guard::guard;
 use super::pointers::{Tagged, borrow, out, tagged_out};
 use super::{Limiter, Status, Verdict};
@@ -62,10 +62,10 @@ unsafe fn reserve(
         Err(status) => return status,
     };
     let number = Cell::new(0);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
+    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
         let reserved = ask(limiter, id)?;
         number.set(reserved.id().map_or(0, ReservationId::number));
-        Ok(reserved.verdict())
+        verdict_out.tell(Ok(reserved.verdict()))
     };
     // SAFETY: as the caller guarantees.
     let status = unsafe { check(limiter, id, id_len, verdict_out, ask) };

@@ -175,9 +175,14 @@ pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> 
     Outcome { next, answer: Charge { limit, cost, debt, allowed } }
 }
 
-/// Tells what a charge came to.
-#[inline(always)]
+/// What a charge came to.
 pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
+    usual_verdict(charge).map_or_else(|| odd_verdict(charge), Ok)
+}
+
+/// What a charge came to, if it was allowed, or short of tokens.
+#[inline(always)]
+pub(crate) fn usual_verdict(charge: Charge) -> Option<Verdict> {
     let Charge { limit, cost, debt, allowed } = charge;
     let (decision, retry_after_ns, full_in_ns) = if allowed {
         let near = limit.depth - debt < limit.warn_below;
@@ -186,9 +191,19 @@ pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
         // The depth's low bits are set, and the wait is rounded up.
         (Decision::Deny, nanos(debt - limit.depth + GENERATION_MASK), nanos(debt.wrapping_sub(limit.price(cost))))
     } else {
-        return odd_verdict(limit.capacity, limit.token, cost, debt);
+        return None;
     };
-    Ok(Verdict { decision, capacity: limit.capacity, ticks_per_token: nanos(limit.token), retry_after_ns, full_in_ns })
+    let ticks_per_token = nanos(limit.token);
+    Some(Verdict { decision, capacity: limit.capacity, ticks_per_token, retry_after_ns, full_in_ns })
+}
+
+/// What a charge that is neither came to; nothing was charged.
+///
+/// In line, since the limit in memory would be written there by every check.
+#[inline(always)]
+pub(crate) fn odd_verdict(charge: Charge) -> Result<Verdict, Error> {
+    let Charge { limit, cost, debt, .. } = charge;
+    odd_verdict_of(limit.capacity, limit.token, cost, debt)
 }
 
 /// Tells what a charge that was not made comes to, for an agent that has to
@@ -208,12 +223,10 @@ pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
 }
 
 /// What is neither allowed nor short of tokens: an error, an exemption, a lane
-/// that denies everything, an instant past the range of the clock. Takes the
-/// limit in parts, which fit into registers: a limit in memory would be
-/// written there by every check.
+/// that denies everything, an instant past the range of the clock.
 #[cold]
 #[inline(never)]
-fn odd_verdict(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {
+fn odd_verdict_of(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {
     let limit = BucketLimit { token, capacity, ..BucketLimit::EXEMPT };
     if let Some(error) = limit.error(cost) {
         return Err(error);

@@ -14,6 +14,7 @@ use crate::record::{Attempt, Record};
 use crate::slab::hash::AgentHash;
 use crate::slab::{Found, Newcomer, OnFull, Refusal};
 use std::cell::Cell;
+use std::convert::identity;
 
 /// How far a batch looks ahead: enough requests to keep the memory busy, few
 /// enough that their records stay in the first cache.
@@ -30,6 +31,31 @@ pub struct Request<'a> {
     pub cost: u64,
 }
 
+/// A request of a batch in whatever form: another language's too. Each part is
+/// read when it is wanted.
+pub(crate) trait Asked {
+    fn agent(&self) -> &[u8];
+    fn lane(&self) -> LaneId;
+    fn cost(&self) -> u64;
+}
+
+impl Asked for Request<'_> {
+    #[inline(always)]
+    fn agent(&self) -> &[u8] {
+        self.agent
+    }
+
+    #[inline(always)]
+    fn lane(&self) -> LaneId {
+        self.lane
+    }
+
+    #[inline(always)]
+    fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
 /// What is asked: by whom, of which lane.
 #[derive(Clone, Copy)]
 pub(super) struct Ask<'a> {
@@ -38,6 +64,17 @@ pub(super) struct Ask<'a> {
     pub(super) cost: u64,
     /// The plan that stands in for an assignment.
     pub(super) stand_in: Option<PlanId>,
+}
+
+/// The answer to a check.
+pub(crate) type Answer = Result<Verdict, Error>;
+
+/// Why a check takes more than the charge of a bucket of a record in its home group.
+enum Unusual {
+    /// What was not made comes to no denial.
+    Charge(Charge),
+    /// The agent was not found there, or another thread was faster.
+    Place,
 }
 
 /// The answer to a charge, and a receipt if something was charged.
@@ -54,7 +91,7 @@ impl Limiter {
     /// See [`check_at`](Limiter::check_at).
     #[inline(always)]
     pub fn check(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, 1, None, None)
+        self.check_told(agent.as_ref(), lane, 1, None, None, identity)
     }
 
     /// May the agent spend `cost` tokens now? Charges all of them or none.
@@ -64,7 +101,7 @@ impl Limiter {
     /// See [`check_at`](Limiter::check_at).
     #[inline(always)]
     pub fn check_cost(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, cost, None, None)
+        self.check_told(agent.as_ref(), lane, cost, None, None, identity)
     }
 
     /// May the agent spend `cost` tokens at `now`?
@@ -81,7 +118,7 @@ impl Limiter {
     /// the agent is new and no record is free for it. An error charges nothing.
     #[inline(always)]
     pub fn check_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, cost, None, Some(now))
+        self.check_told(agent.as_ref(), lane, cost, None, Some(now), identity)
     }
 
     /// Answers a batch as if its requests were checked one by one, in order,
@@ -155,7 +192,7 @@ impl Limiter {
     /// ```
     #[inline(always)]
     pub fn check_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, cost, Some(plan), None)
+        self.check_told(agent.as_ref(), lane, cost, Some(plan), None, identity)
     }
 
     /// As [`check_as`](Limiter::check_as), at `now`.
@@ -172,7 +209,7 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Verdict, Error> {
-        self.check_with(agent.as_ref(), lane, cost, Some(plan), Some(now))
+        self.check_told(agent.as_ref(), lane, cost, Some(plan), Some(now), identity)
     }
 
     /// Checks at `now`, or else at the clock's time. That is read before the
@@ -182,20 +219,33 @@ impl Limiter {
     ///
     /// One comparison tells whether the lane exists, whether it is a bucket and
     /// whether anybody watches, so a bucket that is not watched pays for nothing else.
+    ///
+    /// The answer goes to `tell`, wherever it was found: there it may still be
+    /// in registers, and what wants it elsewhere need not fetch it from memory.
     #[inline(always)]
-    fn check_with(
+    pub(crate) fn check_told<R>(
         &self,
         agent: &[u8],
         lane: LaneId,
         cost: u64,
         stand_in: Option<PlanId>,
         now: Option<Tick>,
-    ) -> Result<Verdict, Error> {
-        let Some(lane) = self.limits.unwatched_lane(lane) else {
-            return self.check_watched(agent, lane, cost, stand_in, now);
+        tell: impl FnOnce(Answer) -> R,
+    ) -> R {
+        let Some(limits) = self.limits.unwatched_lane(lane) else {
+            return tell(self.check_watched(agent, lane, cost, stand_in, now));
         };
-        let ask = Ask { agent, lane, cost, stand_in };
-        self.check_hashed(self.hash_ask(&ask)?, ask, now)
+        let ask = Ask { agent, lane: limits, cost, stand_in };
+        let hash = match self.hash_ask(&ask) {
+            Ok(hash) => hash,
+            Err(error) => return tell(Err(error)),
+        };
+        let now = now.unwrap_or_else(|| self.clock.now());
+        match self.check_at_home(hash, limits, cost, stand_in, now) {
+            Ok(verdict) => tell(Ok(verdict)),
+            Err(Unusual::Charge(charge)) => tell(bucket::odd_verdict(charge)),
+            Err(Unusual::Place) => tell(self.check_elsewhere(hash, agent, lane, cost, stand_in, now)),
+        }
     }
 
     /// Checks the id and the plan, and finds the agent's place.
@@ -207,27 +257,57 @@ impl Limiter {
     }
 
     /// The check of a lane of whichever kind.
-    #[inline(always)]
-    pub(super) fn check_lane(&self, hash: AgentHash, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
-        if self.limits.is_fast(ask.lane.id()) {
-            return self.check_hashed(hash, ask, now);
-        }
-        self.check_slowly(hash, ask, now.unwrap_or_else(|| self.clock.now()))
-    }
-
-    /// The check of a lane that is a bucket.
-    #[inline(always)]
-    fn check_hashed(&self, hash: AgentHash, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
-        let now = now.unwrap_or_else(|| self.clock.now());
-        match self.slab.find_at_home(hash) {
-            Some(found) => self.charge_bucket(found, ask, now),
-            None => self.check_elsewhere(hash, ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now),
+    pub(super) fn check_lane(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Answer {
+        let is_fast = self.limits.is_fast(ask.lane.id());
+        let usual =
+            if is_fast { self.check_at_home(hash, ask.lane, ask.cost, ask.stand_in, now) } else { Err(Unusual::Place) };
+        match usual {
+            Ok(verdict) => Ok(verdict),
+            Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
+            Err(Unusual::Place) => self.check_elsewhere(hash, ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now),
         }
     }
 
-    /// The check of a lane that is a bucket, of an agent that is not where it
-    /// is looked for first: one in fifteen at the assumed load. It takes the
-    /// question in pieces, or they would be put together for every check.
+    /// The check of a lane that is a bucket, of an agent in its home group.
+    #[inline(always)]
+    fn check_at_home(
+        &self,
+        hash: AgentHash,
+        lane: LaneLimits<'_>,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Tick,
+    ) -> Result<Verdict, Unusual> {
+        let found = self.slab.find_at_home(hash).ok_or(Unusual::Place)?;
+        self.charge_bucket(found, lane, cost, stand_in, now)
+    }
+
+    /// Charges a bucket of a record that was found open.
+    #[inline(always)]
+    fn charge_bucket(
+        &self,
+        (record, tag, row): (Record<'_>, TagWord, Row),
+        lane: LaneLimits<'_>,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Tick,
+    ) -> Result<Verdict, Unusual> {
+        let row = stand_in_row(row, stand_in);
+        match record.try_update_lane(tag, lane.id(), |word| bucket::step(word, now, lane.limit(row), cost)) {
+            Attempt::Done(charge) => bucket::usual_verdict(charge).ok_or(Unusual::Charge(charge)),
+            Attempt::Lost => {
+                self.slab.count_retry();
+                Err(Unusual::Place)
+            }
+            Attempt::Moved => Err(Unusual::Place),
+        }
+    }
+
+    /// The check of an agent that is not where it is looked for first, or for
+    /// which another thread was faster: one in fifteen at the assumed load. And
+    /// every check of a lane that is no bucket.
+    ///
+    /// It takes the question in pieces, or they would be put together for every check.
     #[inline(never)]
     fn check_elsewhere(
         &self,
@@ -237,33 +317,15 @@ impl Limiter {
         cost: u64,
         stand_in: Option<PlanId>,
         now: Tick,
-    ) -> Result<Verdict, Error> {
+    ) -> Answer {
         let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in };
-        match self.slab.find_open(hash) {
-            Some(found) => self.charge_bucket(found, ask, now),
-            None => self.check_slowly(hash, ask, now),
+        let found = if self.limits.is_fast(lane) { self.slab.find_open(hash) } else { None };
+        let charge = |found| self.charge_bucket(found, ask.lane, cost, stand_in, now);
+        match found.ok_or(Unusual::Place).and_then(charge) {
+            Ok(verdict) => Ok(verdict),
+            Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
+            Err(Unusual::Place) => self.check_slowly(hash, ask, now),
         }
-    }
-
-    /// Charges a bucket of a record that was found open.
-    #[inline(always)]
-    fn charge_bucket(
-        &self,
-        (record, tag, row): (Record<'_>, TagWord, Row),
-        ask: Ask<'_>,
-        now: Tick,
-    ) -> Result<Verdict, Error> {
-        let row = stand_in_row(row, ask.stand_in);
-        match record.try_update_lane(tag, ask.lane.id(), |word| self.bucket_step(word, row, ask, now)) {
-            Attempt::Done(charge) => bucket::verdict(charge),
-            Attempt::Lost => self.check_again(ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now, true),
-            Attempt::Moved => self.check_again(ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now, false),
-        }
-    }
-
-    #[inline(always)]
-    fn bucket_step(&self, word: LaneWord, row: Row, ask: Ask<'_>, now: Tick) -> Outcome<Charge> {
-        bucket::step(word, now, ask.lane.limit(row), ask.cost)
     }
 
     /// The step of whichever kind the lane is.
@@ -271,45 +333,22 @@ impl Limiter {
         self.limits.lane_limit(ask.lane, row).step(words, at, ask.cost)
     }
 
-    /// The check of an agent for which another thread was faster, by an
-    /// exchange of the lane (`lost`) or of the tag. It starts from the
-    /// arguments: handing on what was found from them would cost registers
-    /// where nobody was faster.
-    #[cold]
-    #[inline(never)]
-    fn check_again(
-        &self,
-        agent: &[u8],
-        lane: LaneId,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        now: Tick,
-        lost: bool,
-    ) -> Result<Verdict, Error> {
-        if lost {
-            self.slab.count_retry();
-        }
-        let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in };
-        self.check_slowly(self.hash(agent)?, ask, now)
-    }
-
     /// Checks up to [`AHEAD`] requests in three rounds, each of which asks for
     /// the cache lines of the next, so that cache misses overlap: the hashes,
     /// the places, the charges.
     ///
-    /// Requests are read and answers written where the caller has them, in
-    /// whatever form: another language's too.
+    /// Requests are read and answers written where the caller has them.
     #[inline(always)]
-    pub(crate) fn check_chunk<'a, P>(
+    pub(crate) fn check_chunk<R: Asked, P>(
         &self,
-        requests: impl ExactSizeIterator<Item = Request<'a>> + Clone,
+        requests: impl ExactSizeIterator<Item = R> + Clone,
         places: impl IntoIterator<Item = P>,
         now: Tick,
-        answer: impl Fn(P, Result<Verdict, Error>),
+        answer: impl Fn(P, Answer),
     ) {
         let mut hashes = [AgentHash::NOBODY; AHEAD];
         for (request, hash) in requests.clone().zip(&mut hashes) {
-            if let Ok(known) = self.limits.lane(request.lane).and_then(|_| self.hash(request.agent)) {
+            if let Ok(known) = self.limits.lane(request.lane()).and_then(|_| self.hash(request.agent())) {
                 self.slab.prefetch_group(known);
                 *hash = known;
             }
@@ -317,15 +356,40 @@ impl Limiter {
         for hash in hashes.iter().take(requests.len()) {
             self.slab.prefetch_record(*hash);
         }
-        for ((request, hash), place) in requests.zip(hashes).zip(places) {
-            let Request { agent, lane, cost } = request;
-            let told = match (hash != AgentHash::NOBODY, self.limits.lane(lane)) {
-                (true, Ok(lane)) => self.check_lane(hash, Ask { agent, lane, cost, stand_in: None }, Some(now)),
-                _ => self.check_again(agent, lane, cost, None, now, false), // It finds what is wrong.
+        for ((request, hash), place) in requests.zip(&hashes).zip(places) {
+            let (lane, cost) = (request.lane(), request.cost());
+            let usual = match self.limits.fast_lane(lane) {
+                Some(lane) if *hash != AgentHash::NOBODY => self.check_at_home(*hash, lane, cost, None, now),
+                _ => Err(Unusual::Place),
             };
-            self.note_answer(agent, lane, &told);
+            let told = match usual {
+                Ok(verdict) if self.watch.is_none() => {
+                    answer(place, Ok(verdict));
+                    continue;
+                }
+                Ok(verdict) => Ok(verdict),
+                Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
+                Err(Unusual::Place) => self.check_anywhere(*hash, &request, now),
+            };
+            self.note_request(&request, &told);
             answer(place, told);
         }
+    }
+
+    /// The check of a request of a batch that is not a usual one. If it has no
+    /// hash, this finds out why.
+    #[inline(never)]
+    fn check_anywhere(&self, hash: AgentHash, request: &impl Asked, now: Tick) -> Answer {
+        let (agent, lane) = (request.agent(), request.lane());
+        self.limits.lane(lane)?;
+        let hash = if hash == AgentHash::NOBODY { self.hash(agent)? } else { hash };
+        self.check_elsewhere(hash, agent, lane, request.cost(), None, now)
+    }
+
+    /// Counts the answer to a request of a batch, if anybody watches.
+    #[inline(never)]
+    fn note_request(&self, request: &impl Asked, answer: &Answer) {
+        self.note_answer(request.agent(), request.lane(), answer);
     }
 
     /// Charges a record. `None` if it is no longer the agent's.

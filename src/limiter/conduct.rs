@@ -130,7 +130,7 @@ impl Limiter {
         let rules = self.limits.conduct();
         let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
         let verdict = if block.is_zero() {
-            self.check_lane(hash, ask, Some(now))?
+            self.check_lane(hash, ask, now)?
         } else {
             let blocked =
                 |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, ask.cost)));

@@ -29,9 +29,9 @@ pub use action::ActionLane;
 pub use all::AllVerdict;
 #[cfg(feature = "persist")]
 pub use budgets::{BudgetsLoaded, BudgetsSaved};
-#[cfg(feature = "capi")]
-pub(crate) use check::AHEAD;
 pub use check::Request;
+#[cfg(feature = "capi")]
+pub(crate) use check::{AHEAD, Asked};
 pub use conduct::Admission;
 pub use control::ControlError;
 pub use held::{Acquired, HeldSlot};

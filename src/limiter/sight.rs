@@ -293,7 +293,10 @@ impl Limiter {
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
         let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
-        let answer = ask.and_then(|ask| self.check_lane(self.hash_ask(&ask)?, ask, now));
+        let answer = ask.and_then(|ask| {
+            let hash = self.hash_ask(&ask)?;
+            self.check_lane(hash, ask, now.unwrap_or_else(|| self.clock.now()))
+        });
         self.note_answer(agent, lane, &answer);
         answer
     }
@@ -303,14 +306,14 @@ impl Limiter {
     pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
         if let Some(watch) = &self.watch {
             if watch.answered(lane, answer) {
-                self.note_sample(agent, lane, answer);
+                self.note_sample(agent, lane, *answer);
             }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn note_sample(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
+    fn note_sample(&self, agent: &[u8], lane: LaneId, answer: Result<Verdict, Error>) {
         if let Ok(verdict) = answer {
             let (decision, remaining) = (verdict.decision(), verdict.remaining());
             self.note(|| Note::Checked { agent, lane, decision, remaining });
