@@ -257,6 +257,7 @@ impl Limiter {
     }
 
     /// The check of a lane of whichever kind.
+    #[inline(always)]
     pub(super) fn check_lane(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Answer {
         let is_fast = self.limits.is_fast(ask.lane.id());
         let usual =
