@@ -14,7 +14,7 @@ mod header {
     use std::path::Path;
 
     /// The files of `src/ffi` that have something to say to C, in the order of the header.
-    const FILES: [&str; 18] = [
+    const FILES: [&str; 19] = [
         "status.rs",
         "error.rs",
         "version.rs",
@@ -27,6 +27,7 @@ mod header {
         "all.rs",
         "held.rs",
         "reservation.rs",
+        "budgets.rs",
         "conduct.rs",
         "control.rs",
         "assignment.rs",

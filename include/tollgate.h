@@ -1094,6 +1094,66 @@ typedef struct tollgate_settlement {
 } tollgate_settlement;
 
 /**
+ * What came of a file of used budgets.
+ */
+typedef struct tollgate_budgets_loaded {
+  /**
+   * Set it to sizeof(tollgate_budgets_loaded) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+  /**
+   * Budgets that are as used as they were.
+   */
+  uint64_t loaded;
+  /**
+   * Budgets whose window is over: nothing of them counts any more.
+   */
+  uint64_t ended;
+  /**
+   * Budgets of lanes that the policy does not have, or whose window is
+   * another now. They count no more, and the next save leaves them out.
+   */
+  uint64_t unknown;
+  /**
+   * Budgets of agents for whom there was no record: the limiter is too
+   * small. They count no more, and the next save leaves them out.
+   */
+  uint64_t full;
+  /**
+   * How far the calendar is ahead of the wall clock, which was put back
+   * since the file was written, or ran ahead before. Windows end so much later.
+   */
+  uint64_t ahead_ns;
+} tollgate_budgets_loaded;
+
+/**
+ * What came of saving used budgets.
+ */
+typedef struct tollgate_budgets_saved {
+  /**
+   * Set it to sizeof(tollgate_budgets_saved) before the call; it stays as it is.
+   */
+  uint32_t struct_size;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+  /**
+   * Budgets in the file.
+   */
+  uint64_t saved;
+  /**
+   * Budgets that were used by agents whose id is not known, since they had
+   * a record before the file was named. A restart loses what they used.
+   */
+  uint64_t unsaved;
+} tollgate_budgets_saved;
+
+/**
  * The answer to a check that counts violations. Its first members are those
  * of a tollgate_verdict; tollgate_admission_remaining tells what is left.
  */
@@ -3022,6 +3082,57 @@ tollgate_status tollgate_limiter_extend_at(struct tollgate_limiter *limiter,
                                            uint64_t reservation,
                                            uint64_t ttl_ns,
                                            uint64_t now_ns);
+
+/**
+ * Keeps used budgets in a file, and charges what it says was used of windows
+ * that are not over. Needs TOLLGATE_FEATURE_PERSIST.
+ *
+ * Call it once, before the first check, and after
+ * tollgate_limiter_keep_assignments_in; then call tollgate_limiter_save_budgets
+ * every few seconds and as the last thing before the process ends. What was
+ * charged since the last save is lost if the process is killed. The path is
+ * any bytes without a NUL, as the system takes them. `error_out` may be NULL;
+ * its line and column are those of the file.
+ *
+ * To remember ids takes 272 bytes of memory for each agent that is given a
+ * record, unless there is a roster of all of them already.
+ *
+ * Status: FILE if it cannot be read or written, is in use, or makes no sense,
+ * and then nothing was charged; TEXT_TOO_LONG; NOT_BUILT_IN; STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `path` is NULL or readable
+ * for `path_len` bytes; `loaded_out` is NULL, and `error_out` may be, or each
+ * is readable and writable for as many bytes as its struct_size says.
+ */
+tollgate_status tollgate_limiter_keep_budgets_in(struct tollgate_limiter *limiter,
+                                                 const char *path,
+                                                 size_t path_len,
+                                                 struct tollgate_budgets_loaded *loaded_out,
+                                                 struct tollgate_error *error_out);
+
+/**
+ * Writes to the file what is used of every budget, unless that is what it says
+ * already. When this returns, it is on the disk. Holds up no check. Needs
+ * TOLLGATE_FEATURE_PERSIST.
+ *
+ * Each budget is saved as it is at some moment during the call. A million
+ * agents take about a second. `error_out` may be NULL.
+ *
+ * Status: NO_FILE without tollgate_limiter_keep_budgets_in, or in a process
+ * that was forked since; FILE if the system refuses, or somebody else wrote to
+ * it; NOT_BUILT_IN; STRUCT_SIZE.
+ *
+ * # Safety
+ *
+ * `limiter` is NULL or a limiter that is not freed; `saved_out` is NULL, and
+ * `error_out` may be, or each is readable and writable for as many bytes as
+ * its struct_size says.
+ */
+tollgate_status tollgate_limiter_save_budgets(struct tollgate_limiter *limiter,
+                                              struct tollgate_budgets_saved *saved_out,
+                                              struct tollgate_error *error_out);
 
 /**
  * Whole tokens left in the lane after this request; 0 for NULL, and for an

@@ -1182,6 +1182,26 @@ public:
         });
     }
 
+    /* Needs TOLLGATE_FEATURE_PERSIST, like save_budgets. */
+    tollgate_budgets_loaded keep_budgets_in(std::string_view path)
+    {
+        tollgate_budgets_loaded loaded = {};
+        loaded.struct_size = sizeof loaded;
+        detail::require_told([&](auto told) {
+            return tollgate_limiter_keep_budgets_in(handle_.get(), path.data(), path.size(), &loaded, told);
+        });
+        return loaded;
+    }
+
+    /* Every few seconds, and last of all. */
+    tollgate_budgets_saved save_budgets()
+    {
+        tollgate_budgets_saved saved = {};
+        saved.struct_size = sizeof saved;
+        detail::require_told([&](auto told) { return tollgate_limiter_save_budgets(handle_.get(), &saved, told); });
+        return saved;
+    }
+
     void reload_assignments()
     {
         detail::require_told([&](auto told) { return tollgate_limiter_reload_assignments(handle_.get(), told); });

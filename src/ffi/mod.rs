@@ -17,6 +17,7 @@
 //! | `agent.rs` | what is known of an agent: status, refund, reset, forget |
 //! | `all.rs` | several charges, all or none |
 //! | `held.rs` | slots that are held |
+//! | `budgets.rs` | used budgets, kept across restarts |
 //! | `reservation.rs` | an estimate, settled when the cost is known |
 //! | `conduct.rs` | checks that count violations, and what follows from those |
 //! | `control.rs` | what an operator decides: plans, overrides, exemptions, a new policy |
@@ -32,6 +33,7 @@ mod action;
 mod agent;
 mod all;
 mod assignment;
+mod budgets;
 mod check;
 mod clock;
 mod conduct;
@@ -53,6 +55,7 @@ pub use action::*;
 pub use agent::*;
 pub use all::*;
 pub use assignment::*;
+pub use budgets::*;
 pub use check::*;
 pub use clock::*;
 pub use conduct::*;

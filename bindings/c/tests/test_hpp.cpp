@@ -193,6 +193,18 @@ static void plans_and_overrides_are_decided()
         EXPECT(error.status() == TOLLGATE_STATUS_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
     }
     try {
+        (void)limiter.save_budgets();
+        EXPECT(false); // It should have thrown.
+    } catch (const tollgate::error &error) {
+        EXPECT(error.status() == TOLLGATE_STATUS_NO_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
+    }
+    try {
+        (void)limiter.keep_budgets_in("");
+        EXPECT(false); // It should have thrown.
+    } catch (const tollgate::error &error) {
+        EXPECT(error.status() == TOLLGATE_STATUS_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
+    }
+    try {
         limiter.reload_assignments();
         EXPECT(false); // It should have thrown.
     } catch (const tollgate::error &error) {

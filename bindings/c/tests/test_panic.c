@@ -65,6 +65,12 @@ int main(void)
     tollgate_settlement settlement;
     memset(&settlement, 0, sizeof settlement);
     settlement.struct_size = sizeof settlement;
+    tollgate_budgets_loaded loaded;
+    memset(&loaded, 0, sizeof loaded);
+    loaded.struct_size = sizeof loaded;
+    tollgate_budgets_saved saved;
+    memset(&saved, 0, sizeof saved);
+    saved.struct_size = sizeof saved;
     tollgate_agent_page *page = NULL, *listed = NULL;
     tollgate_offenders *offenders = NULL, *worst = NULL;
     tollgate_log_throttle *log = NULL, *throttle = NULL;
@@ -206,6 +212,8 @@ int main(void)
     EXPECT_PANIC(tollgate_limiter_commit_part_at(limiter, 1, 1, 0, &settlement));
     EXPECT_PANIC(tollgate_limiter_cancel(limiter, 1, &settlement));
     EXPECT_PANIC(tollgate_limiter_cancel_at(limiter, 1, 0, &settlement));
+    EXPECT_PANIC(tollgate_limiter_keep_budgets_in(limiter, "a", 1, &loaded, &error));
+    EXPECT_PANIC(tollgate_limiter_save_budgets(limiter, &saved, &error));
     EXPECT_PANIC(tollgate_limiter_extend(limiter, 1, 1));
     EXPECT_PANIC(tollgate_limiter_extend_at(limiter, 1, 1, 0));
     EXPECT_PANIC(tollgate_limiter_status_document(limiter, text, sizeof text, &len));
@@ -240,6 +248,7 @@ int main(void)
     EXPECT(actions == NULL && assignment == NULL && assignments == NULL);
     EXPECT(page == NULL && offenders == NULL && log == NULL);
     EXPECT_EQ(snapshot.records | view.at_ns | event.at_ns, 0);
+    EXPECT_EQ(loaded.loaded | saved.saved, 0);
     EXPECT_EQ(all_verdict.retry_after_ns | settlement.unused | settlement.left, 0);
     EXPECT_EQ(admission.capacity | violation.step_ns | conduct.wait_ns | rules.quiet_ns | lane.known, 0);
     EXPECT_EQ(verdict.capacity | status.capacity | stats.records, 0);

@@ -54,6 +54,10 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_all_verdict, blocking), 16);
     EXPECT_EQ(offsetof(tollgate_all_verdict, sustained_abuse), 20);
     EXPECT_EQ(sizeof(tollgate_settlement), 32);
+    EXPECT_EQ(sizeof(tollgate_budgets_loaded), 48);
+    EXPECT_EQ(offsetof(tollgate_budgets_loaded, ahead_ns), 40);
+    EXPECT_EQ(sizeof(tollgate_budgets_saved), 24);
+    EXPECT_EQ(offsetof(tollgate_budgets_saved, unsaved), 16);
     EXPECT_EQ(offsetof(tollgate_settlement, unused), 8);
     EXPECT_EQ(offsetof(tollgate_settlement, overspent), 16);
     EXPECT_EQ(offsetof(tollgate_settlement, left), 24);

@@ -259,16 +259,30 @@ impl World<'_> {
                 }
                 faults.push(if cfg!(feature = "persist") { Status::File } else { Status::NotBuiltIn });
                 let error = self.error(&mut raw, &mut faults);
-                let status = match self.bytes.once_in(2) {
-                    true => call!(self, tollgate_limiter_write_status(to, path.start(), len, error)),
-                    false => call!(self, tollgate_limiter_keep_assignments_in(to, path.start(), len, error)),
+                let mut loaded = Raw::<48>::new(48);
+                let status = match self.bytes.below(3) {
+                    0 => call!(self, tollgate_limiter_write_status(to, path.start(), len, error)),
+                    1 => call!(self, tollgate_limiter_keep_assignments_in(to, path.start(), len, error)),
+                    _ => {
+                        let place = self.handle((&raw mut loaded).cast::<BudgetsLoaded>(), &mut faults);
+                        call!(self, tollgate_limiter_keep_budgets_in(to, path.start(), len, place, error))
+                    }
                 };
+                assert!(loaded.is_untouched());
                 self.judge_told(status, &faults, &[], &raw, !error.is_null());
             }
             _ => {
                 faults.push(if cfg!(feature = "persist") { Status::NoFile } else { Status::NotBuiltIn });
                 let error = self.error(&mut raw, &mut faults);
-                let status = call!(self, tollgate_limiter_reload_assignments(to, error));
+                let mut saved = Raw::<24>::new(24);
+                let status = match self.bytes.once_in(2) {
+                    true => call!(self, tollgate_limiter_reload_assignments(to, error)),
+                    false => {
+                        let place = self.handle((&raw mut saved).cast::<BudgetsSaved>(), &mut faults);
+                        call!(self, tollgate_limiter_save_budgets(to, place, error))
+                    }
+                };
+                assert!(saved.is_untouched());
                 self.judge_told(status, &faults, &[], &raw, !error.is_null());
             }
         }

@@ -51,6 +51,9 @@ impl World<'_> {
         }
         let price = Self::price(watched, &agent, lane, estimate, &mut faults);
         let unknown = faults.is_empty() && price.is_none();
+        if !faults.is_empty() && watched.lanes.get(lane as usize).is_some_and(Option::is_none) {
+            faults.push(Status::WrongKind); // Whichever is looked at first.
+        }
         let room = watched.reservations_max;
         let is_open = |open: &&Open| !watched.manual || open.expires > now;
         let most = watched.open.iter().filter(is_open).count();
