@@ -224,9 +224,11 @@ c-asan: capi ## Runs the C tests with AddressSanitizer in C and in Rust, if ther
 FUZZ_SECONDS ?= 600
 c-fuzz: ## Fuzzes the C ABI under AddressSanitizer, if there is cargo-fuzz and a nightly toolchain
 	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
-		mkdir -p $(TARGET)/fuzz/corpus && \
-		CARGO_TARGET_DIR=$(abspath $(TARGET))/fuzz $(STAGE) "C, cargo-fuzz" cargo +nightly fuzz run \
-			--fuzz-dir bindings/c/fuzz calls $(abspath $(TARGET))/fuzz/corpus -- -max_total_time=$(FUZZ_SECONDS) -max_len=2048; \
+		set -e; for target in calls shown; do \
+			corpus=$(abspath $(TARGET))/fuzz/corpus-$$target; mkdir -p $$corpus; \
+			CARGO_TARGET_DIR=$(abspath $(TARGET))/fuzz $(STAGE) "C, cargo-fuzz of $$target" cargo +nightly fuzz run \
+				--fuzz-dir bindings/c/fuzz $$target $$corpus -- -max_total_time=$(FUZZ_SECONDS) -max_len=2048; \
+		done; \
 	else \
 		echo "== stage C, cargo-fuzz NOT RUN: there is no cargo-fuzz, or no nightly toolchain (cargo install cargo-fuzz)"; \
 	fi

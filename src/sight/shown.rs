@@ -169,10 +169,13 @@ fn base64(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
 }
 
 #[cfg(all(test, not(loom)))]
+#[path = "../../tests/common/shown.rs"]
+mod reading;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::bounds::ID_BYTES_MAX;
-    use ::base64::Engine as _;
     use proptest::prelude::*;
 
     /// Ids with much in them that means something somewhere.
@@ -218,115 +221,19 @@ mod tests {
         })
     }
 
-    /// The id that was shown in a log.
-    fn unescaped(shown: &str) -> Vec<u8> {
-        let mut id = Vec::new();
-        let mut rest = shown.chars();
-        while let Some(character) = rest.next() {
-            if character != '\\' {
-                id.extend(character.to_string().bytes());
-                continue;
-            }
-            match rest.next().unwrap() {
-                'n' => id.push(b'\n'),
-                'r' => id.push(b'\r'),
-                't' => id.push(b'\t'),
-                '0' => id.push(0),
-                'x' => id.push(u8::from_str_radix(&rest.by_ref().take(2).collect::<String>(), 16).unwrap()),
-                'u' => {
-                    let digits: String = rest.by_ref().skip(1).take_while(|digit| *digit != '}').collect();
-                    let character = char::from_u32(u32::from_str_radix(&digits, 16).unwrap()).unwrap();
-                    id.extend(character.to_string().bytes());
-                }
-                quoted => {
-                    assert!(quoted == '"' || quoted == '\\', "{shown}");
-                    id.push(quoted as u8);
-                }
-            }
-        }
-        id
-    }
-
-    /// Nothing that a terminal or a reader of lines acts upon, or that changes
-    /// how what stands around it looks.
-    fn is_harmless(text: &str) -> bool {
-        let is_odd = |c: char| {
-            c.is_control()
-                || (c.is_whitespace() && c != ' ')
-                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        };
-        !text.contains(is_odd)
-    }
-
-    fn unreplaced(text: &str, pairs: &[(&str, &str)]) -> String {
-        let mut out = String::new();
-        let mut rest = text;
-        while let Some(character) = rest.chars().next() {
-            let (skip, shown) = match pairs.iter().find(|(from, _)| rest.starts_with(from)) {
-                Some((from, to)) => (from.len(), (*to).to_owned()),
-                None => (character.len_utf8(), character.to_string()),
-            };
-            out += &shown;
-            rest = &rest[skip..];
-        }
-        out
-    }
-
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(500))]
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn in_logs_nothing_acts_and_the_id_can_be_told(id in any_id()) {
-            let text = ShownId::new(&id).to_string();
-            prop_assert!(is_harmless(&text), "{:?}", text);
-            prop_assert_eq!(unescaped(&text), id);
-        }
-
-        #[test]
-        fn on_a_page_it_is_text_and_nothing_else(id in any_id()) {
-            let html = ShownId::new(&id).html().to_string();
-            prop_assert!(is_harmless(&html) && !html.contains(['<', '>', '"', '\'']), "{}", html);
-            let entities = [("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'")];
-            prop_assert_eq!(unreplaced(&html, &entities), ShownId::new(&id).to_string());
-        }
-
-        #[test]
-        fn in_a_label_it_ends_neither_the_value_nor_the_line(id in any_id()) {
-            let label = ShownId::new(&id).label().to_string();
-            prop_assert!(is_harmless(&label), "{}", label);
-            let plain = unreplaced(&label, &[("\\\\", "\\"), ("\\\"", "\""), ("\\n", "\n")]);
-            prop_assert_eq!(&plain, &ShownId::new(&id).to_string());
-            // Every quote has an odd number of backslashes before it, and the end has none left over.
-            let mut escaped = false;
-            for character in label.chars() {
-                prop_assert!(character != '"' || escaped, "{}", label);
-                escaped = character == '\\' && !escaped;
-            }
-            prop_assert!(!escaped, "{}", label);
-        }
-
-        #[test]
-        fn in_a_url_it_is_percent_encoded(id in any_id()) {
-            let url = ShownId::new(&id).url().to_string();
-            prop_assert!(url.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte)), "{}", url);
-            let mut bytes = Vec::new();
-            let mut rest = url.bytes();
-            while let Some(byte) = rest.next() {
-                let hex = |bytes: [u8; 2]| u8::from_str_radix(std::str::from_utf8(&bytes).unwrap(), 16).unwrap();
-                bytes.push(if byte == b'%' { hex([rest.next().unwrap(), rest.next().unwrap()]) } else { byte });
-            }
-            prop_assert_eq!(bytes, id);
-        }
-
-        #[test]
-        fn in_json_it_is_a_string_or_base64(id in any_id()) {
-            let json = ShownId::new(&id).json().to_string();
-            prop_assert!(!json.contains(['<', '>', '&', '\n', '\u{2028}']), "{}", json);
-            let bytes = match serde_json::from_str::<serde_json::Value>(&json).unwrap() {
-                serde_json::Value::String(text) => text.into_bytes(),
-                other => ::base64::engine::general_purpose::STANDARD.decode(other["base64"].as_str().unwrap()).unwrap(),
-            };
-            prop_assert_eq!(bytes, id);
+        fn wherever_it_is_shown_it_is_text_and_can_be_told(id in any_id()) {
+            let id = ShownId::new(&id);
+            reading::read_back(id.0, &reading::Shown {
+                text: id.to_string(),
+                html: id.html().to_string(),
+                label: id.label().to_string(),
+                url: id.url().to_string(),
+                json: id.json().to_string(),
+            });
         }
     }
 }
