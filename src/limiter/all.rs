@@ -227,7 +227,13 @@ impl Limiter {
         }
         // The same order for everybody, so that callers meet at the first part
         // they share, and not each with what the other still needs.
-        found.parts[..parts.len()].sort_unstable_by_key(|part| (part.hash, part.ask.lane.id(), part.place));
+        let order = |part: &Part<'_>| (part.hash, part.ask.lane.id(), part.place);
+        // They are few: by insertion, each behind those that come before it.
+        for end in 1..found.count {
+            let (sorted, rest) = found.parts.split_at_mut(end);
+            let place = sorted.partition_point(|part| order(part) < order(&rest[0]));
+            found.parts[place..=end].rotate_right(1);
+        }
         Ok(found)
     }
 

@@ -358,7 +358,9 @@ impl Limiter {
     pub fn reload_assignments(&self) -> Result<(), ControlError> {
         let mut control = self.control.lock()?;
         let (mut assignments, stamp) = control.file.as_ref().ok_or(ControlError::NoFile)?.read()?;
-        let named: BTreeSet<_> = assignments.iter().map(|(id, _)| id.clone()).collect();
+        // One by one, here and below: to collect takes a sort of its own, and that is a lot of code.
+        let mut named = BTreeSet::new();
+        named.extend(assignments.iter().map(|(id, _)| id.clone()));
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
         assignments.extend(gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default())));
         let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (&**id, assignment)))?;
@@ -508,18 +510,20 @@ impl Limiter {
     #[cfg(feature = "persist")]
     fn assignments_after(&self, edits: &[Edit], policy: &Policy) -> Assignments {
         let now = self.registry.list().into_iter().map(|(_, registered)| (registered.id, registered.entry));
-        let mut all: BTreeMap<_, _> = now.collect();
+        let mut all = BTreeMap::new();
+        all.extend(now);
         all.extend(edits.iter().map(|edit| (edit.id.clone(), edit.after.clone())));
         let named = all.into_iter().map(|(id, entry)| (id.into_vec(), named(&entry, policy)));
         named.filter(|(_, assignment)| !assignment.is_empty()).collect()
     }
 
     /// Puts edits in force that were counted.
-    fn put_all_in_force(&self, control: &mut Control, mut edits: Vec<Edit>) {
+    fn put_all_in_force(&self, control: &mut Control, edits: Vec<Edit>) {
         // Those that free a row come first: one spare row is enough for all.
-        edits.sort_by_key(|edit| !edit.after.overrides.is_empty());
-        let (agents, first) = (edits.len(), edits.first().map(|edit| edit.id.clone()));
-        for edit in edits {
+        let (freeing, others): (Vec<_>, Vec<_>) = edits.into_iter().partition(|edit| edit.after.overrides.is_empty());
+        let agents = freeing.len() + others.len();
+        let first = freeing.first().or(others.first()).map(|edit| edit.id.clone());
+        for edit in freeing.into_iter().chain(others) {
             self.put_in_force(control, edit);
         }
         match first {

@@ -151,7 +151,7 @@ impl Registry {
                 unforked(|| copy(&lock(shard)))
             })
             .collect();
-        all.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
+        all.sort_unstable_by(|(_, a), (_, b)| a.id.cmp(&b.id));
         all
     }
 }

@@ -205,10 +205,9 @@ impl Policy {
 
     /// The same policy with these plans first, in this order.
     pub(crate) fn with_plans_first(mut self, first: &[PlanId]) -> Self {
-        let place = |plan: PlanId| first.iter().position(|known| *known == plan).unwrap_or(first.len());
-        let mut plans: Vec<_> = (0..).map(PlanId::new).zip(self.plans).collect();
-        plans.sort_by_key(|(plan, _)| place(*plan)); // Stable: the others stay in their order.
-        self.plans = plans.into_iter().map(|(_, plan)| plan).collect();
+        let mut plans: Vec<_> = self.plans.into_iter().map(Some).collect();
+        let first: Vec<_> = first.iter().filter_map(|plan| plans.get_mut(plan.index())?.take()).collect();
+        self.plans = first.into_iter().chain(plans.into_iter().flatten()).collect(); // The others stay in their order.
         self
     }
 

@@ -238,7 +238,7 @@ impl Throttle {
         let agents = self.agents.iter_mut();
         let mut lines: Vec<_> = agents.filter_map(|(agent, heard)| heard.throttled(Some(agent), now)).collect();
         lines.extend(self.others.throttled(None, now));
-        lines.sort_by_key(|line| std::cmp::Reverse(suppressed(line)));
+        lines.sort_unstable_by_key(|line| std::cmp::Reverse(suppressed(line)));
         if self.since.is_some_and(|since| now.saturating_since(since) >= SUMMARY) {
             lines.extend(self.summary(now));
         }
@@ -250,7 +250,7 @@ impl Throttle {
         let known = self.agents.iter().map(|(agent, heard)| (Some(agent.to_vec()), heard.in_summary));
         let unknown = (None, self.others.in_summary + self.forgotten);
         let mut sources: Vec<_> = known.chain([unknown]).filter(|(_, count)| *count > 0).collect();
-        sources.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
+        sources.sort_unstable_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
         sources.truncate(SOURCES);
         let suppressed = std::mem::take(&mut self.suppressed);
         self.since = Some(now);

@@ -112,7 +112,7 @@ impl Violations {
     /// nobody will ever finish there.
     pub(crate) fn top(&self, most: usize, now: Tick) -> Offenders {
         let (mut list, error_max) = self.lock(ASKS_MAX).map(|panes| panes.sum(now)).unwrap_or_default();
-        list.sort_by(|a, b| b.violations.cmp(&a.violations).then_with(|| a.agent.cmp(&b.agent)));
+        list.sort_unstable_by(|a, b| b.violations.cmp(&a.violations).then_with(|| a.agent.cmp(&b.agent)));
         list.truncate(most.min(OFFENDERS_KEPT));
         Offenders { list, violations: self.all.sum(now), error_max, missed: self.missed.sum(now) }
     }

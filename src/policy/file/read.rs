@@ -308,7 +308,7 @@ fn names<T>(named: &[(String, T)]) -> Vec<String> {
 /// The entries of a table as the file has them: a lane's number is its place.
 pub(super) fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v Key<'t>, &'v Value<'t>)> {
     let mut entries: Vec<_> = table.iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
+    entries.sort_unstable_by_key(|(key, _)| key.span().start);
     entries
 }
 
