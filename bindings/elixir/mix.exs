@@ -56,12 +56,12 @@ defmodule Tollgate.Build do
   @doc "The folder for what was built."
   def priv(name), do: Path.join([Mix.Project.app_path(), "priv", name])
 
-  # The features are those that the package offers: policies from TOML text among them.
+  # The features are those that the package offers: policies from TOML text, and budgets that are kept in a file.
   defp cargo(profile, flags) do
     manifest = Path.join(@root, "Cargo.toml")
 
     arguments =
-      ~w(rustc --package tollgate --lib --crate-type staticlib --features capi,config --manifest-path) ++
+      ~w(rustc --package tollgate --lib --crate-type staticlib --features capi,config,persist --manifest-path) ++
         [manifest | profile]
 
     artifact(arguments, ~r{"([^"]*libtollgate\.a)"}, flags)

@@ -56,6 +56,8 @@ static ErlNifFunc functions[] = {
     {"commit", 3, nif_commit, 0},
     {"commit_part", 3, nif_commit_part, 0},
     {"extend", 3, nif_extend, 0},
+    {"keep_budgets_in", 2, nif_keep_budgets_in, ERL_NIF_DIRTY_JOB_IO_BOUND},
+    {"save_budgets", 1, nif_save_budgets, ERL_NIF_DIRTY_JOB_IO_BOUND},
     {"verdict", 6, nif_verdict, 0},
     {"status", 4, nif_status, 0},
     {"refund", 5, nif_refund, 0},

@@ -136,6 +136,8 @@ NIF(nif_reserve);
 NIF(nif_commit);
 NIF(nif_commit_part);
 NIF(nif_extend);
+NIF(nif_keep_budgets_in);
+NIF(nif_save_budgets);
 NIF(nif_verdict);
 NIF(nif_status);
 NIF(nif_refund);

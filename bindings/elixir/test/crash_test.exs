@@ -129,7 +129,8 @@ defmodule Tollgate.CrashTest do
 
     pool = List.to_tuple(pool)
     functions = for {name, arity} <- Native.module_info(:exports),
-                    name not in [:load, :module_info, :__info__, :panic_next], do: {name, arity}
+                    # What keeps files would make some wherever a text is a path: test/budgets_test.exs.
+                    name not in [:load, :module_info, :__info__, :panic_next, :keep_budgets_in], do: {name, arity}
     true = length(functions) > 55
 
     for _ <- 1..#{times} do

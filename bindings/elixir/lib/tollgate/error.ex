@@ -10,7 +10,8 @@ defmodule Tollgate.Error do
     * `:same_hash`: another agent with an assignment has the same hash, a chance of 1 in 2^64;
     * `:other_lanes`, `:plan_missing`: of a new policy, which must have the lanes and plans of the old one;
     * `:always_exempt`: the instance was started with this agent in `always_exempt:`;
-    * `:store`: the file could not be written.
+    * `:store`: the file could not be written;
+    * `:budgets`: of `Tollgate.save_budgets/0`: the file could not be written, or there is none.
   """
 
   defexception [:reason, :message]

@@ -30,6 +30,8 @@ defmodule Tollgate.Instance do
     sight: false,
     roster: 0,
     reservations: 16_384,
+    budgets: nil,
+    save_budgets_every_ms: 5_000,
     log: false,
     telemetry: nil,
     telemetry_prefix: [:tollgate],
@@ -38,6 +40,9 @@ defmodule Tollgate.Instance do
   ]
 
   @nothing {nil, [], false}
+
+  @file_tries 250
+  @file_wait_ms 20
 
   # What a check finds.
   @spec find(atom) :: {reference, tuple | nil}
@@ -95,8 +100,14 @@ defmodule Tollgate.Instance do
       raise ArgumentError, "the name of an instance has to be an atom, got: #{inspect(options.name)}"
     end
 
-    for key <- [:sweep_every_ms, :sweep_idle_ms], value = options[key], not (is_integer(value) and value > 0) do
+    for key <- [:sweep_every_ms, :sweep_idle_ms, :save_budgets_every_ms],
+        value = options[key],
+        not (is_integer(value) and value > 0) do
       raise ArgumentError, "#{key} has to be a positive whole number, or nil, got: #{inspect(value)}"
+    end
+
+    unless is_nil(options.budgets) or is_binary(options.budgets) do
+      raise ArgumentError, "budgets has to be the path of a file, or nil, got: #{inspect(options.budgets)}"
     end
 
     for key <- [:sight, :log], not is_boolean(options[key]) do
@@ -146,19 +157,40 @@ defmodule Tollgate.Instance do
     Process.flag(:trap_exit, true)
 
     with {:ok, store} <- Store.open(options.name, options.store) do
-      reference = take_over(options) || new(options)
-      state = %{reference: reference, store: store, options: options}
+      left_behind = take_over(options)
+      reference = left_behind || new(options)
+      state = %{reference: reference, store: store, options: options, unsaved: nil}
       load(state)
+      # A limiter that was left behind has its file, and knows more than that.
+      if options.budgets && !left_behind, do: keep_budgets(reference, options.budgets, @file_tries)
       # Only now does anybody find it: what was decided is in force before the first check.
       reporter = Telemetry.reporter(options.telemetry, options.telemetry_prefix)
       :persistent_term.put(options.name, {reference, reporter, options})
       if options.log, do: Events.subscribe(options.name, [:violation])
-      {:ok, state |> sweep_later() |> look_later()}
+      {:ok, state |> sweep_later() |> look_later() |> save_later()}
     else
       {:error, message} -> {:stop, ArgumentError.exception(message)}
     end
   rescue
     error in ArgumentError -> {:stop, error}
+  end
+
+  # The limiter of an instance that was stopped a moment ago gives its file up
+  # when its memory is collected, so this may have to wait for it. It ends after
+  # five seconds.
+  defp keep_budgets(reference, path, tries) do
+    case Native.keep_budgets_in(reference, path) do
+      {:error, message} ->
+        if tries == 0 or not (message =~ "is held by"), do: raise(ArgumentError, message)
+        Process.sleep(@file_wait_ms)
+        keep_budgets(reference, path, tries - 1)
+
+      {_loaded, _ended, unknown, full, _ahead} when unknown + full > 0 ->
+        Logger.warning("#{unknown} used budgets are of lanes that the policy does not have, #{full} found no room")
+
+      _ ->
+        :ok
+    end
   end
 
   # What a crashed owner has left behind. A reference from before the NIF was
@@ -294,6 +326,8 @@ defmodule Tollgate.Instance do
     {:noreply, sweep_later(state)}
   end
 
+  def handle_info(:save_budgets, state), do: {:noreply, state |> save() |> save_later()}
+
   # What the limiter itself has to tell, to those who subscribe, and lines that are due, to the log.
   def handle_info(:look, %{reference: reference, options: options} = state) do
     if options.sight, do: Enum.each(Native.poll_events(reference), &tell(options.name, &1))
@@ -330,6 +364,23 @@ defmodule Tollgate.Instance do
     state
   end
 
+  # What goes wrong is logged when it begins, and not every few seconds.
+  defp save(%{reference: reference, unsaved: before} = state) do
+    case Native.save_budgets(reference) do
+      {:error, message} ->
+        if message != before, do: Logger.error("used budgets are not saved: #{message}")
+        %{state | unsaved: message}
+
+      {_saved, _unsaved} ->
+        %{state | unsaved: nil}
+    end
+  end
+
+  defp save_later(%{options: %{budgets: path, save_budgets_every_ms: every}} = state) do
+    if path && every, do: Process.send_after(self(), :save_budgets, every)
+    state
+  end
+
   defp sweep_later(%{options: %{sweep_every_ms: every, sweep_idle_ms: idle}} = state) do
     if every && idle, do: Process.send_after(self(), :sweep, every)
     state
@@ -338,6 +389,7 @@ defmodule Tollgate.Instance do
   @impl GenServer
   def terminate(reason, state) do
     Store.close(state.store)
+    if state.options.budgets, do: save(state)
 
     if reason in [:normal, :shutdown] or match?({:shutdown, _}, reason) do
       :persistent_term.erase(state.options.name)

@@ -41,6 +41,8 @@ defmodule Tollgate.Native do
   def commit(_reference, _reservation, _used), do: :erlang.nif_error(:not_loaded)
   def commit_part(_reference, _reservation, _used), do: :erlang.nif_error(:not_loaded)
   def extend(_reference, _reservation, _ttl_ns), do: :erlang.nif_error(:not_loaded)
+  def keep_budgets_in(_reference, _path), do: :erlang.nif_error(:not_loaded)
+  def save_budgets(_reference), do: :erlang.nif_error(:not_loaded)
 
   def status(_reference, _agent, _lane, _plan), do: :erlang.nif_error(:not_loaded)
   def refund(_reference, _agent, _lane, _plan, _cost), do: :erlang.nif_error(:not_loaded)
