@@ -255,7 +255,11 @@ fn follow_records(roster: usize) {
         .sight(Sight::new().roster(roster))
         .build()
         .expect("no mistake in it");
+    let before = limiter.memory();
     limiter.keep_budgets_in(&path).expect("no mistake in it");
+    // Unless there is room for all of them already, 272 bytes for each record and a bit.
+    let more = if (roster as u64) < limiter.stats().records { 96 * 272 + 2 * 8 } else { 0 };
+    assert_eq!(limiter.memory() - before, more);
     for agent in 0..40 {
         spend(&limiter, format!("keeps-{agent}"), LLM, agent + 1);
     }

@@ -99,6 +99,10 @@ impl KeptBudgets {
         }
     }
 
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.ids.as_ref().map_or(0, Roster::reserved_bytes)
+    }
+
     fn of_this_process(&self) -> Result<&Self, PersistError> {
         if self.process == process::mark() { Ok(self) } else { Err(PersistError::NotKept) }
     }

@@ -275,12 +275,15 @@ impl Limiter {
         self.clock.now()
     }
 
-    /// Bytes of address space it has reserved for records and limits, and for
-    /// a roster if there is one. No stream of ids makes it more. Assignments
-    /// take memory beside it, as many as an operator makes.
+    /// Bytes of address space it has reserved for records and limits, for a
+    /// roster if there is one, and for ids if used budgets are kept. No stream
+    /// of ids makes it more. Assignments take memory beside it, as many as an
+    /// operator makes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let roster = self.watch.as_ref().map_or(0, |watch| watch.roster_bytes());
+        #[cfg(feature = "persist")]
+        let roster = roster + self.budgets.get().map_or(0, |kept| kept.reserved_bytes());
         self.slab.reserved_bytes() + self.limits.reserved_bytes() + roster
     }
 
