@@ -41,10 +41,10 @@ enum Way {
 const WAYS: [(Way, &str); 6] = [
     (Way::Baseline, "baseline: the favourite slot, whosever it is"),
     (Way::Tags, "tags one by one from the favourite slot on (linear probing)"),
-    (Way::Group, "fingerprints of the home group at once"),
+    (Way::Group, "fingerprints of the home group at once (chosen)"),
     (Way::FavouriteTag, "tag in the favourite slot, then a full search"),
     (Way::FavouriteSearch, "fingerprint of the favourite slot, then a full search"),
-    (Way::FavouriteGroup, "fingerprint of the favourite slot, then of the home group (chosen)"),
+    (Way::FavouriteGroup, "fingerprint of the favourite slot, then of the home group"),
 ];
 
 struct Sketch {
