@@ -13,7 +13,8 @@ pub(super) struct Open {
     /// What it is charged by; `None` if the oracle does not know.
     limit: Option<Lane>,
     left: u64,
-    charged_at: u64,
+    /// When the bucket was to be full after it was charged.
+    after: u64,
     expires: u64,
     /// Whether its place may have gone to another since its time had passed to somebody.
     perhaps_gone: bool,
@@ -95,7 +96,7 @@ impl World<'_> {
             lane,
             limit: price.map(|(limit, _)| limit),
             left: estimate,
-            charged_at: now,
+            after: watched.full_at(agent.key(), lane),
             expires: now.saturating_add(ttl).min(TIME_MAX),
             perhaps_gone: !watched.manual,
         });
@@ -182,8 +183,11 @@ impl World<'_> {
         };
         let price = |cost: u64| cost.saturating_mul(limit.token_ns);
         if unused > 0 && watched.is_exact() {
-            let paid_back = now.saturating_sub(open.charged_at);
-            watched.give_back(&open.agent, open.lane, price(unused).saturating_sub(paid_back), now);
+            // What time may have paid back of a bucket that others charged since is theirs.
+            let base = open.after.saturating_sub(price(unused));
+            let is_ours = watched.full_at(&open.agent, open.lane) == open.after;
+            let spent = if is_ours { 0 } else { now.saturating_sub(base) };
+            watched.give_back(&open.agent, open.lane, price(unused).saturating_sub(spent), now);
         } else if unused > 0 {
             // Never less than the limiter gives back, whatever its instants.
             let full_at = watched.full_at(&open.agent, open.lane).saturating_sub(price(unused));
