@@ -19,7 +19,10 @@ pub(super) fn guard(call: impl FnOnce() -> Result<(), Status>) -> Status {
     match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok(Ok(())) => Status::Ok,
         Ok(Err(status)) => status,
-        Err(_) => Status::Panic,
+        Err(payload) => {
+            drop(payload);
+            Status::Panic
+        }
     }
 }
 

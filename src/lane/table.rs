@@ -239,7 +239,8 @@ impl LaneLimits<'_> {
     #[inline]
     pub(crate) fn limit(&self, row: Row) -> BucketLimit {
         let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
-        let words = &self.rows[row.index()];
-        BucketLimit::from_words(std::array::from_fn(|word| words[word].load(order)))
+        // One by one: no loop where the library is built to be small.
+        let [token, depth, capacity, warn_below] = &self.rows[row.index()];
+        BucketLimit::from_words([token.load(order), depth.load(order), capacity.load(order), warn_below.load(order)])
     }
 }
