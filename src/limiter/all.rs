@@ -93,17 +93,20 @@ struct Part<'a> {
     place: usize,
 }
 
-/// The parts in the order in which they are charged.
-struct Found<'a> {
-    parts: [Part<'a>; PARTS_MAX],
-    count: usize,
+/// The parts in the order in which they are charged: the same for everybody,
+/// so that callers meet at the first part they share, and not each with what
+/// the other still needs.
+struct Order<'a> {
+    parts: &'a [Request<'a>],
+    /// By place.
+    hashes: [AgentHash; PARTS_MAX],
+    /// First those of the first `parts.len()`.
+    places: [u8; PARTS_MAX],
 }
 
-impl<'a> std::ops::Deref for Found<'a> {
-    type Target = [Part<'a>];
-
-    fn deref(&self) -> &[Part<'a>] {
-        &self.parts[..self.count]
+impl Order<'_> {
+    fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        self.places[..self.parts.len()].iter().map(|place| usize::from(*place))
     }
 }
 
@@ -172,14 +175,14 @@ impl Limiter {
     fn admit_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
         let rules = self.limits.conduct();
         let start = now.unwrap_or_else(|| self.clock.now());
-        let found = self.find_parts(parts)?;
-        let blocked = if rules.enforces_wait() { self.blocked_by_conduct(&found, start)? } else { None };
+        let order = self.order(parts)?;
+        let blocked = if rules.enforces_wait() { self.blocked_by_conduct(&order, start)? } else { None };
         let mut verdict = match blocked {
             Some(blocked) => blocked,
             None => self.check_all_with(parts, now)?,
         };
         let mut last = AgentHash::NOBODY;
-        for part in found.iter() {
+        for part in self.parts(&order) {
             // An agent's parts stand together.
             if !verdict.verdicts[part.place].is_allowed() && part.hash != last {
                 last = part.hash;
@@ -193,13 +196,13 @@ impl Limiter {
     }
 
     /// The answer if an agent has to wait, whatever its lanes hold.
-    fn blocked_by_conduct(&self, parts: &[Part<'_>], now: Tick) -> Result<Option<AllVerdict>, Error> {
+    fn blocked_by_conduct(&self, order: &Order<'_>, now: Tick) -> Result<Option<AllVerdict>, Error> {
         let rules = self.limits.conduct();
-        let mut verdict = AllVerdict::new(parts.len());
-        for part in parts {
+        let mut verdict = AllVerdict::new(order.parts.len());
+        for part in self.parts(order) {
             let block = self.look_at_conduct(part.hash, now, &rules).wait();
             verdict.verdicts[part.place] = match block.is_zero() {
-                true => self.look_at(part, now)?,
+                true => self.look_at(&part, now)?,
                 false => {
                     let Ask { lane, cost, .. } = part.ask;
                     let blocked =
@@ -210,67 +213,75 @@ impl Limiter {
         }
         // If no agent has to wait, or only those that are exempt, lanes decide.
         let is_blocked = |part: &Part<'_>| !self.look_at_conduct(part.hash, now, &rules).wait().is_zero();
-        let in_the_way = parts.iter().any(|part| !verdict.verdicts[part.place].is_allowed() && is_blocked(part));
+        let in_the_way = self.parts(order).any(|part| !verdict.verdicts[part.place].is_allowed() && is_blocked(&part));
         Ok(in_the_way.then_some(verdict))
     }
 
-    fn find_parts<'a>(&'a self, parts: &[Request<'a>]) -> Result<Found<'a>, Error> {
-        let refused = Error::Parts { parts: parts.len() };
-        let find = |place: usize| {
-            let Request { agent, lane, cost } = *parts.get(place).ok_or(refused)?;
-            let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in: None };
-            Ok(Part { hash: self.hash(agent)?, ask, place })
-        };
-        let mut found = Found { parts: [find(0)?; PARTS_MAX], count: parts.len() };
-        for (place, part) in found.parts.get_mut(..parts.len()).ok_or(refused)?.iter_mut().enumerate() {
-            *part = find(place)?;
+    fn order<'a>(&self, parts: &'a [Request<'a>]) -> Result<Order<'a>, Error> {
+        let mut order = Order { parts, hashes: [AgentHash::NOBODY; PARTS_MAX], places: [0; PARTS_MAX] };
+        if !(1..=PARTS_MAX).contains(&parts.len()) {
+            return Err(Error::Parts { parts: parts.len() });
         }
-        // The same order for everybody, so that callers meet at the first part
-        // they share, and not each with what the other still needs.
-        let order = |part: &Part<'_>| (part.hash, part.ask.lane.id(), part.place);
-        // They are few: by insertion, each behind those that come before it.
-        for end in 1..found.count {
-            let (sorted, rest) = found.parts.split_at_mut(end);
-            let place = sorted.partition_point(|part| order(part) < order(&rest[0]));
-            found.parts[place..=end].rotate_right(1);
+        for (place, Request { agent, lane, .. }) in parts.iter().enumerate() {
+            self.limits.lane(*lane)?;
+            order.hashes[place] = self.hash(agent)?;
+            // They are few: by insertion, each behind those that come before it.
+            let rank = |place: usize| (order.hashes[place], parts[place].lane, place);
+            let sorted = &order.places[..place];
+            let index = sorted.partition_point(|other| rank(usize::from(*other)) < rank(place));
+            order.places.copy_within(index..place, index + 1);
+            order.places[index] = place as u8;
         }
-        Ok(found)
+        Ok(order)
+    }
+
+    /// The parts in order, whose lanes exist: that was found out with the order.
+    fn parts<'a>(&'a self, order: &'a Order<'a>) -> impl Iterator<Item = Part<'a>> + 'a {
+        order.places().filter_map(|place| self.part(order, place))
+    }
+
+    fn part<'a>(&'a self, order: &Order<'a>, place: usize) -> Option<Part<'a>> {
+        let Request { agent, lane, cost } = order.parts[place];
+        let ask = Ask { agent, lane: self.limits.lane(lane).ok()?, cost, stand_in: None };
+        Some(Part { hash: order.hashes[place], ask, place })
     }
 
     fn check_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
-        let found = self.find_parts(parts)?;
+        let order = self.order(parts)?;
         let start = now.unwrap_or_else(|| self.clock.now());
-        let mut verdict = AllVerdict::new(found.len());
+        let mut verdict = AllVerdict::new(parts.len());
         let mut receipts = [None; PARTS_MAX];
-        for (index, part) in found.iter().enumerate() {
+        let mut rest = self.parts(&order);
+        while let Some(part) = rest.next() {
             let Made { answer, receipt } = self.make(part.hash, part.ask, start);
-            receipts[index] = receipt;
+            receipts[part.place] = receipt;
             let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
             if is_in_the_way && !crate::sync::broken(crate::sync::Fault::NoRollback) {
-                self.take_back(&found[..index], &receipts, now);
+                let charged = self.parts(&order).take_while(|other| other.place != part.place);
+                charged.for_each(|part| self.take_back(&part, receipts[part.place], now));
             }
             verdict.verdicts[part.place] = answer?;
             if is_in_the_way {
-                for rest in &found[index + 1..] {
-                    verdict.verdicts[rest.place] = self.look_at(rest, start)?;
+                for part in rest {
+                    verdict.verdicts[part.place] = self.look_at(&part, start)?;
                 }
                 break;
             }
         }
-        for part in found.iter() {
-            let told = verdict.verdicts[part.place];
-            if verdict.is_allowed() || !told.is_allowed() {
-                self.note_answer(part.ask.agent, part.ask.lane.id(), &Ok(told));
+        if self.watch.is_some() {
+            for part in self.parts(&order) {
+                let told = verdict.verdicts[part.place];
+                if verdict.is_allowed() || !told.is_allowed() {
+                    self.note_answer(part.ask.agent, part.ask.lane.id(), &Ok(told));
+                }
             }
         }
         Ok(verdict)
     }
 
-    fn take_back(&self, parts: &[Part<'_>], receipts: &[Option<Receipt>], now: Option<Tick>) {
-        for (part, receipt) in parts.iter().zip(receipts) {
-            if let Some(receipt) = receipt {
-                self.undo(part.hash, part.ask.lane, now, *receipt, part.ask.cost);
-            }
+    fn take_back(&self, part: &Part<'_>, receipt: Option<Receipt>, now: Option<Tick>) {
+        if let Some(receipt) = receipt {
+            self.undo(part.hash, part.ask.lane, now, receipt, part.ask.cost);
         }
     }
 

@@ -2,13 +2,13 @@
 
 use super::{Limiter, stand_in_row};
 use crate::bounds::{BATCH_MAX, EXACT_MAX};
-use crate::clock::{At, Tick};
+use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
 use crate::lane::bucket::{self, Charge};
 use crate::lane::kind::{Charged, Receipt};
 use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, LaneWord, Outcome, Verdict};
-use crate::policy::{LaneId, PlanId};
+use crate::policy::{Kind, LaneId, PlanId};
 use crate::record::tag::{Row, TagWord};
 use crate::record::{Attempt, Record};
 use crate::slab::hash::AgentHash;
@@ -417,8 +417,45 @@ impl Limiter {
         self.make(hash, ask, now).answer
     }
 
+    /// Charges a lane of one word of a record that is found open: most lanes
+    /// have one, and most records are. `None` if not, or if another thread was faster.
+    fn make_simply(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Option<Made> {
+        let (lane, kind) = (ask.lane.id(), self.limits.kinds()[ask.lane.id().index()]);
+        if let Kind::Exact { .. } = kind {
+            return None;
+        }
+        let (record, tag, row) = self.slab.find_open(hash)?;
+        let row = stand_in_row(row, ask.stand_in);
+        let attempt = if kind == Kind::Bucket {
+            record.try_update_lane(tag, lane, |word| {
+                let Outcome { next, answer } = bucket::step(word, now, ask.lane.limit(row), ask.cost);
+                Outcome { next, answer: (Charged::Bucket(answer), next) }
+            })
+        } else {
+            // Only budgets ask for the date.
+            let at = if let Kind::Budget(_) = kind { self.at(now) } else { At { now, offset: Offset::default() } };
+            record.try_update_lane(tag, lane, |word| {
+                let Outcome { next, answer } = self.step(&[word], row, ask, at).outcome;
+                Outcome { next, answer: (answer, next) }
+            })
+        };
+        match attempt {
+            Attempt::Done((charged, next)) => {
+                Some(Made { answer: charged.verdict(), receipt: next.map(|next| kind.receipt(next, now)) })
+            }
+            Attempt::Lost => {
+                self.slab.count_retry();
+                None
+            }
+            Attempt::Moved => None,
+        }
+    }
+
     /// As [`check_slowly`](Self::check_slowly), with a receipt for what was charged.
     pub(super) fn make(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Made {
+        if let Some(made) = self.make_simply(hash, ask, now) {
+            return made;
+        }
         let unmade = |answer| Made { answer, receipt: None };
         let (at, cells) = (self.at(now), self.limits.cells(ask.lane.id()));
         while let Some(found) = self.slab.find(hash) {
