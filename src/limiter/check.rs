@@ -240,8 +240,9 @@ impl Limiter {
             Ok(hash) => hash,
             Err(error) => return tell(Err(error)),
         };
+        let likely = self.slab.likely_at_home(hash);
         let now = now.unwrap_or_else(|| self.clock.now());
-        match self.check_at_home(hash, limits, cost, stand_in, now) {
+        match self.check_likely(likely, hash, limits, cost, stand_in, now) {
             Ok(verdict) => tell(Ok(verdict)),
             Err(Unusual::Charge(charge)) => tell(bucket::odd_verdict(charge)),
             Err(Unusual::Place) => tell(self.check_elsewhere(hash, agent, lane, cost, stand_in, now)),
@@ -279,8 +280,23 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Tick,
     ) -> Result<Verdict, Unusual> {
-        let found = self.slab.find_at_home(hash).ok_or(Unusual::Place)?;
-        self.charge_bucket(found, lane, cost, stand_in, now)
+        self.check_likely(self.slab.likely_at_home(hash), hash, lane, cost, stand_in, now)
+    }
+
+    #[inline(always)]
+    fn check_likely(
+        &self,
+        likely: Option<Record<'_>>,
+        hash: AgentHash,
+        lane: LaneLimits<'_>,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Tick,
+    ) -> Result<Verdict, Unusual> {
+        let record = likely.ok_or(Unusual::Place)?;
+        let word = record.tag();
+        let row = word.row_of(hash.tag()).ok_or(Unusual::Place)?;
+        self.charge_bucket((record, word, row), lane, cost, stand_in, now)
     }
 
     /// Charges a bucket of a record that was found open.

@@ -226,17 +226,18 @@ impl Slab {
         home..home + self.geometry.window
     }
 
-    /// The agent's record, if it is the first of its home group that shows the
-    /// agent's fingerprint, as it nearly always is, and nobody is about to evict it.
+    /// The record that is the agent's, if it is the first of its home group that
+    /// shows the agent's fingerprint, as it nearly always is. Its tag decides:
+    /// see [`Record::open`]. The record itself is asked for, not waited for.
     ///
     /// Which of the eight it is does not branch: for many agents no guess would be good.
     #[inline]
-    pub(crate) fn find_at_home(&self, hash: AgentHash) -> Option<(Record<'_>, TagWord, Row)> {
-        let (home, tag) = (self.memory.home(hash.bits()), hash.tag());
-        let bit = Group::load(home.word()).slots(Fingerprint::of(tag)).first_bit()?;
-        let record = Record::new(home.block_of_bit(bit), self.geometry.lanes);
-        let word = record.tag();
-        Some((record, word, word.row_of(tag)?))
+    pub(crate) fn likely_at_home(&self, hash: AgentHash) -> Option<Record<'_>> {
+        let home = self.memory.home(hash.bits());
+        let bit = Group::load(home.word()).slots(Fingerprint::of(hash.tag())).first_bit()?;
+        let block = home.block_of_bit(bit);
+        prefetch(block.word(0));
+        Some(Record::new(block, self.geometry.lanes))
     }
 
     /// The agent's record, if nobody is about to evict it.
