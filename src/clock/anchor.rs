@@ -12,6 +12,7 @@
 //! ever: one that was stopped between `begin` and `publish` (or whose thread
 //! did not come along through a fork) is closed over, and its `publish` fails.
 
+use super::Tick;
 use super::sources::Rate;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -24,6 +25,13 @@ pub(super) struct Anchor {
     pub(super) nanos: u64,
     /// and how fast time goes from there on.
     pub(super) rate: Rate,
+}
+
+impl Anchor {
+    /// Whether its line can be told to its end, so that no reading has to ask.
+    pub(super) fn is_within_range(&self, line_ticks: u64) -> bool {
+        self.nanos.saturating_add(self.rate.nanos(line_ticks)) <= Tick::MAX.as_nanos()
+    }
 }
 
 /// A sequence number as it was read.

@@ -60,6 +60,13 @@ impl Tick {
         if nanos > Self::MAX.0 { Self::MAX } else { Self(nanos) }
     }
 
+    /// The instant `nanos` nanoseconds after the origin, which is not after [`Tick::MAX`].
+    #[inline]
+    const fn within_range(nanos: u64) -> Self {
+        debug_assert!(nanos <= Self::MAX.0);
+        Self(nanos)
+    }
+
     /// Nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
@@ -224,7 +231,7 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Tick {
         match &self.0 {
-            Source::Counter(clock) => Tick::from_nanos(clock.now()),
+            Source::Counter(clock) => Tick::within_range(clock.now()),
             Source::Os(clock) => Tick::from_nanos(clock.nanos()),
             Source::Manual(clock) => clock.now(),
         }

@@ -4,6 +4,7 @@
 //! Here it must pass four checks, and it is held against the OS clock for as
 //! long as it is used ([`super::tsc`]).
 
+use super::Tick;
 use super::sources::{Machine, Rate, Sample, Sources};
 use super::tsc::CounterClock;
 use std::sync::OnceLock;
@@ -28,6 +29,8 @@ pub(super) enum Distrust {
     NotInvariant,
     /// Its rate against the OS clock was not the same twice, or not plausible.
     Unsteady,
+    /// The machine has run for nearly as long as time can be told.
+    OutOfRange,
 }
 
 /// What the system says of the counter.
@@ -84,6 +87,9 @@ const WINDOWS_MAX: u32 = 4;
 /// than the tolerance of the later comparisons leaves room for.
 const RATES_AGREE: u64 = 5_000;
 
+/// More than the length of a line: how far from the end of the range a clock may start.
+const MARGIN: Duration = Duration::from_secs(60);
+
 /// A clock on a counter that passes every check.
 pub(super) fn start<S: Sources>(sources: S, facts: Facts) -> Result<CounterClock<S>, Distrust> {
     facts.judge()?;
@@ -95,7 +101,8 @@ pub(super) fn start<S: Sources>(sources: S, facts: Facts) -> Result<CounterClock
         let rate = Rate::of(end.os.saturating_sub(start.os), end.after.wrapping_sub(start.after));
         let agree = last.is_some_and(|last| last.0.abs_diff(rate.0) <= rate.0 / RATES_AGREE);
         if agree && rate.is_plausible() {
-            return Ok(CounterClock::start(sources, rate, end));
+            let fits = end.os < (Tick::MAX.as_nanos() - MARGIN.as_nanos() as u64);
+            return if fits { Ok(CounterClock::start(sources, rate, end)) } else { Err(Distrust::OutOfRange) };
         }
         (start, last) = (end, Some(rate));
     }
@@ -113,6 +120,14 @@ mod tests {
 
     fn distrust(sources: Fake, facts: Facts) -> Option<Distrust> {
         start(sources, facts).err()
+    }
+
+    #[test]
+    fn no_counter_is_trusted_when_time_runs_out() {
+        let fake = Fake::new();
+        let rest = Duration::from_nanos(Tick::MAX.as_nanos() - fake.true_nanos());
+        fake.advance(rest - MARGIN);
+        assert_eq!(start(fake, good()).err(), Some(Distrust::OutOfRange));
     }
 
     #[test]

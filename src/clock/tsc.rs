@@ -41,6 +41,7 @@
 //! comparison, and the OS clock it is from then on. What no comparison finds
 //! is a counter that stops: the OS clock, which is made of it, stops as well.
 
+use super::Tick;
 use super::anchor::{Anchor, AnchorCell, Sequence};
 use super::sources::{Rate, Sample, Sources};
 use crate::sync::{AtomicU64, Counter, Ordering, wait};
@@ -79,7 +80,8 @@ pub(super) struct CounterClock<S> {
 }
 
 impl<S: Sources> CounterClock<S> {
-    /// A clock that shows the OS clock's time of `sample`.
+    /// A clock that shows the OS clock's time of `sample`, which is more than a
+    /// second before the last instant that can be told.
     pub(super) fn start(sources: S, rate: Rate, sample: Sample) -> Self {
         let anchor = Anchor { counter: sample.after, nanos: sample.os, rate };
         Self {
@@ -92,7 +94,8 @@ impl<S: Sources> CounterClock<S> {
         }
     }
 
-    /// Nanoseconds since the OS clock's origin.
+    /// Nanoseconds since the OS clock's origin, no more than can be told: a line
+    /// ends before that, so the usual reading need not ask.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         if let Some(anchor) = self.anchor.read() {
@@ -102,7 +105,7 @@ impl<S: Sources> CounterClock<S> {
                 return anchor.nanos + anchor.rate.nanos(ticks);
             }
         }
-        self.now_slowly()
+        self.now_slowly().min(Tick::MAX.as_nanos())
     }
 
     /// How often it fell back: never or once.
@@ -160,7 +163,11 @@ impl<S: Sources> CounterClock<S> {
         let nanos = cap.max(sample.os);
         let rate = Rate::of(sample.os.saturating_sub(os), sample.after.wrapping_sub(anchor.counter));
         let rate = rate.slowed(nanos - sample.os, self.line_ticks);
-        self.anchor.replace(sequence, Anchor { counter: sample.after, nanos, rate }, sample.os);
+        let next = Anchor { counter: sample.after, nanos, rate };
+        if !next.is_within_range(self.line_ticks) {
+            return self.fall_back(sequence);
+        }
+        self.anchor.replace(sequence, next, sample.os);
     }
 
     /// Relaxed, since the sequence then moves with release. The loop ends: each
@@ -295,6 +302,20 @@ mod tests {
         clock.sources.run_at(0);
         assert_eq!(witness.follow(&clock, 10 * SECOND), (0, 0));
         assert_fallen_back(&clock);
+    }
+
+    /// At the end of the range there is no room for another line.
+    #[test]
+    fn no_reading_is_past_what_can_be_told() {
+        let (clock, mut witness) = (clock(), Witness::default());
+        let rest = Duration::from_nanos(Tick::MAX.as_nanos() - clock.sources.true_nanos());
+        clock.sources.advance(rest - 3 * SECOND - MILLISECOND);
+        for _ in 0..10_000 {
+            clock.sources.advance(MILLISECOND);
+            assert!(witness.read(&clock) <= Tick::MAX.as_nanos());
+        }
+        assert_fallen_back(&clock);
+        assert_eq!(witness.0, Tick::MAX.as_nanos());
     }
 
     /// As after a suspend that resets it. Time waits at the line's cap, for a
