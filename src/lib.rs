@@ -84,8 +84,8 @@ mod mapping;
 #[cfg(feature = "persist")]
 mod persist;
 mod policy;
-mod prefetch;
 mod process;
+mod processor;
 mod record;
 mod reservations;
 mod sight;

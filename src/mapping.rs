@@ -170,7 +170,10 @@ impl<W> Deref for Words<W> {
 }
 
 /// Blocks that belong to a home.
-pub(crate) const HOME_BLOCKS: usize = 8;
+const HOME_BLOCKS: usize = 8;
+
+/// Blocks of a home and of the next.
+const PAIR_BLOCKS: usize = 2 * HOME_BLOCKS;
 
 /// Words in three parts: plain ones, then *homes* and what belongs to them,
 /// then blocks of equal size, a power of two words.
@@ -181,10 +184,11 @@ pub(crate) struct Parts {
     words: Words,
     homes: usize,
     blocks: usize,
+    /// The size of a block in bytes is two to the power of this.
     block_shift: u32,
     /// The number of the last word of a block.
     block_last: usize,
-    /// Invariant: `homes` words follow from here on.
+    /// Invariant: `homes` words and one more follow from here on.
     first_home: Place,
     /// Invariant: `blocks` blocks follow from here on.
     first_block: Place,
@@ -209,14 +213,22 @@ impl Parts {
     ) -> Option<Self> {
         let block_size = 1_usize.checked_shl(block_shift)?;
         let words = Words::reserve(blocks.checked_mul(block_size)?.checked_add(blocks_at)?)?;
-        assert!(homes_at + homes <= blocks_at, "homes and blocks do not overlap");
-        assert!(cfg!(loom) || homes * HOME_BLOCKS <= blocks, "each home has its blocks");
+        assert!(homes_at + homes < blocks_at, "homes, one word behind them, and blocks do not overlap");
+        assert!(cfg!(loom) || (homes + 1) * HOME_BLOCKS <= blocks, "each home has its blocks, and so has a next one");
         #[cfg(not(loom))]
         let place = |index: usize| Place::from(&words[index]);
         #[cfg(loom)]
         let place = |index: usize| index;
         let (first_home, first_block) = (place(homes_at), place(blocks_at));
-        Some(Self { words, homes, blocks, block_shift, block_last: block_size - 1, first_home, first_block })
+        Some(Self {
+            words,
+            homes,
+            blocks,
+            block_shift: block_shift + 3,
+            block_last: block_size - 1,
+            first_home,
+            first_block,
+        })
     }
 
     /// All of them as plain words.
@@ -229,15 +241,7 @@ impl Parts {
     pub(crate) fn home(&self, hash: u64) -> Home<'_> {
         // Below the number of homes, since the hash is below 2^64.
         let number = ((u128::from(hash) * self.homes as u128) >> 64) as usize;
-        #[cfg(loom)]
-        let word = &self.words[self.first_home + number];
-        // SAFETY: one of the homes, which are there by the invariant.
-        #[cfg(not(loom))]
-        let word = unsafe { self.first_home.add(number) };
-        // SAFETY: a word of the mapping, which lives as long as `self`.
-        #[cfg(not(loom))]
-        let word = unsafe { word.as_ref() };
-        Home { number, word, parts: self }
+        Home { number, parts: self }
     }
 
     /// The block of this number. Like an index, it has to exist.
@@ -250,12 +254,8 @@ impl Parts {
     /// The block of this number, which exists.
     #[inline]
     fn existing_block(&self, number: usize) -> Block<'_> {
-        self.block_at((number * 8) << self.block_shift)
-    }
-
-    /// The block so many bytes behind the start of the first, which exists.
-    #[inline]
-    fn block_at(&self, bytes: usize) -> Block<'_> {
+        // Half as long as a multiplication, which every check would wait for.
+        let bytes = number << self.block_shift;
         #[cfg(loom)]
         return Block { words: &self.words, start: self.first_block + bytes / 8, last: self.block_last };
         // SAFETY: the callers made sure that it is one of those that are there by the invariant.
@@ -278,7 +278,6 @@ pub(crate) struct Home<'a> {
     parts: &'a Parts,
     /// Invariant: less than the number of homes.
     number: usize,
-    word: &'a AtomicU64,
 }
 
 impl<'a> Home<'a> {
@@ -286,19 +285,27 @@ impl<'a> Home<'a> {
         self.number
     }
 
+    /// Its word and that of the next home; behind the last home is a word too.
     #[inline]
-    pub(crate) fn word(&self) -> &'a AtomicU64 {
-        self.word
+    pub(crate) fn pair(&self) -> &'a [AtomicU64; 2] {
+        #[cfg(loom)]
+        return self.parts.words[self.parts.first_home + self.number..].first_chunk().expect("a word behind each home");
+        // SAFETY: of one of the homes, which are there by the invariant.
+        #[cfg(not(loom))]
+        let word = unsafe { self.parts.first_home.add(self.number) };
+        // SAFETY: two words of the mapping, by the invariant; it lives as long as `parts`.
+        #[cfg(not(loom))]
+        unsafe {
+            word.cast().as_ref()
+        }
     }
 
-    /// That of its own blocks to whose byte of the word this bit belongs; the
-    /// bits start over behind the last.
+    /// One of its own blocks, or from [`HOME_BLOCKS`] on of the next home's;
+    /// the numbers start over behind those.
     #[inline]
-    pub(crate) fn block_of_bit(&self, bit: u32) -> Block<'a> {
-        // It exists: each home has that many. An eighth of a block has as many
-        // bytes as the block has words.
-        let eighths = (self.number * HOME_BLOCKS * 8) | (bit as usize & ((HOME_BLOCKS - 1) * 8));
-        self.parts.block_at(eighths << self.parts.block_shift)
+    pub(crate) fn block(&self, number: u32) -> Block<'a> {
+        // It exists: each home has that many, and behind the last home are as many.
+        self.parts.existing_block(self.number * HOME_BLOCKS + number as usize % PAIR_BLOCKS)
     }
 }
 
@@ -349,19 +356,19 @@ mod tests {
 
     #[test]
     fn parts_do_not_overlap_and_the_words_of_a_block_start_over() {
-        let parts = Parts::reserve(1, 2, 3, 17, 2).expect("a page");
-        assert_eq!(parts.words().len(), 3 + 17 * 4);
+        let parts = Parts::reserve(1, 2, 4, 25, 2).expect("a page");
+        assert_eq!(parts.words().len(), 4 + 25 * 4);
         for (hash, value) in [(0, 7), (u64::MAX / 2, 8), (u64::MAX, 9)] {
-            parts.home(hash).word().store(value, Ordering::Relaxed);
+            parts.home(hash).pair()[0].store(value, Ordering::Relaxed);
         }
-        for (block, word) in (0..17).flat_map(|block| (0..4).map(move |word| (block, word))) {
+        for (block, word) in (0..25).flat_map(|block| (0..4).map(move |word| (block, word))) {
             parts.block(block).word(word).store((10 * block + word) as u64, Ordering::Relaxed);
         }
         let values: Vec<u64> = parts.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        assert_eq!(values[..11], [0, 8, 9, 0, 1, 2, 3, 10, 11, 12, 13]);
+        assert_eq!(values[..12], [0, 8, 9, 0, 0, 1, 2, 3, 10, 11, 12, 13]);
         assert_eq!(parts.block(4).word(4 + 3).load(Ordering::Relaxed), 43);
-        assert_eq!(parts.home(u64::MAX).block_of_bit(64 + 63).word(1).load(Ordering::Relaxed), 151);
-        assert!(std::panic::catch_unwind(|| parts.block(17).word(0).load(Ordering::Relaxed)).is_err());
+        assert_eq!(parts.home(u64::MAX).block(16 + 15).word(1).load(Ordering::Relaxed), 231);
+        assert!(std::panic::catch_unwind(|| parts.block(25).word(0).load(Ordering::Relaxed)).is_err());
         assert!(Parts::reserve(0, 0, 0, usize::MAX, 1).is_none());
     }
 

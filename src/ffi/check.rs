@@ -4,7 +4,7 @@ use super::guard::guard;
 use super::pointers::{Tagged, agent, borrow, out, plan_id, tagged_out};
 use super::{Limiter, Status};
 use crate as tollgate;
-use crate::limiter::{AHEAD, Asked};
+use crate::limiter::Asked;
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -387,6 +387,7 @@ pub unsafe extern "C" fn tollgate_limiter_check_as_at(
 }
 
 /// A request as the limiter reads it.
+#[derive(Clone, Copy)]
 struct Asking<'a>(
     /// Invariant: its id is NULL, or readable for as many bytes as stated.
     &'a Request,
@@ -413,25 +414,6 @@ impl Asked for Asking<'_> {
     fn cost(&self) -> u64 {
         self.0.cost
     }
-}
-
-/// As many requests as a batch looks ahead, read where they are and answered
-/// in their places.
-///
-/// # Safety
-///
-/// The ids of the requests are NULL, or readable for as many bytes as stated.
-unsafe fn check_chunk(
-    limiter: &tollgate::Limiter,
-    requests: &[Request],
-    answers_out: &mut [MaybeUninit<Answer>],
-    now: Tick,
-) {
-    let asked = requests.iter().map(Asking);
-    limiter.check_chunk(asked, requests.iter().zip(answers_out), now, |(request, place), answer| {
-        // SAFETY: as above.
-        place.write(unsafe { Answer::new(request, &answer) });
-    });
 }
 
 /// A whole batch at the instant that `now` tells.
@@ -461,10 +443,12 @@ unsafe fn check_many(
         // SAFETY: not NULL, so writable for `count` answers as the caller guarantees, and no part of the requests.
         let answers = unsafe { std::slice::from_raw_parts_mut(answers_out, count) };
         let now = now(limiter);
-        for (requests, answers) in requests.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
-            // SAFETY: the ids are NULL or readable, as the caller guarantees.
-            unsafe { check_chunk(limiter, requests, answers, now) };
-        }
+        // The ids are NULL or readable, as the caller guarantees.
+        let asked = requests.iter().map(Asking);
+        limiter.check_batch(asked, requests.iter().zip(answers), now, |(request, place), answer| {
+            // SAFETY: as above.
+            place.write(unsafe { Answer::new(request, &answer) });
+        });
         Ok(())
     })
 }

@@ -87,12 +87,6 @@ impl LimitTable {
         self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
     }
 
-    /// The lane of this number, if there is one that [is fast](Self::is_fast).
-    #[inline]
-    pub(crate) fn fast_lane(&self, id: LaneId) -> Option<LaneLimits<'_>> {
-        if self.is_fast(id) { self.lane(id).ok() } else { None }
-    }
-
     /// From now on all lanes are watched.
     pub(crate) fn watch(&mut self) {
         self.lanes.show(0);

@@ -1,7 +1,7 @@
 //! May the agent do this?
 
 use super::{Limiter, stand_in_row};
-use crate::bounds::{BATCH_MAX, EXACT_MAX};
+use crate::bounds::EXACT_MAX;
 use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
 use crate::lane::bucket::{self, Charge};
@@ -15,46 +15,6 @@ use crate::slab::hash::AgentHash;
 use crate::slab::{Found, Newcomer, OnFull, Refusal};
 use std::cell::Cell;
 use std::convert::identity;
-
-/// How far a batch looks ahead: enough requests to keep the memory busy, few
-/// enough that their records stay in the first cache.
-pub(crate) const AHEAD: usize = 32;
-
-/// One request of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// Who asks.
-    pub agent: &'a [u8],
-    /// For what.
-    pub lane: LaneId,
-    /// How much.
-    pub cost: u64,
-}
-
-/// A request of a batch in whatever form: another language's too. Each part is
-/// read when it is wanted.
-pub(crate) trait Asked {
-    fn agent(&self) -> &[u8];
-    fn lane(&self) -> LaneId;
-    fn cost(&self) -> u64;
-}
-
-impl Asked for Request<'_> {
-    #[inline(always)]
-    fn agent(&self) -> &[u8] {
-        self.agent
-    }
-
-    #[inline(always)]
-    fn lane(&self) -> LaneId {
-        self.lane
-    }
-
-    #[inline(always)]
-    fn cost(&self) -> u64 {
-        self.cost
-    }
-}
 
 /// What is asked: by whom, of which lane.
 #[derive(Clone, Copy)]
@@ -70,7 +30,7 @@ pub(super) struct Ask<'a> {
 pub(crate) type Answer = Result<Verdict, Error>;
 
 /// Why a check takes more than the charge of a bucket of a record in its home group.
-enum Unusual {
+pub(super) enum Unusual {
     /// What was not made comes to no denial.
     Charge(Charge),
     /// The agent was not found there, or another thread was faster.
@@ -121,55 +81,6 @@ impl Limiter {
         self.check_told(agent.as_ref(), lane, cost, None, Some(now), identity)
     }
 
-    /// Answers a batch as if its requests were checked one by one, in order,
-    /// at one reading of the clock.
-    ///
-    /// A request that cannot be answered gets its own error and the others
-    /// proceed. `answers` takes one answer for each request.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::BatchSize`] if the two slices differ in length or are longer
-    /// than [`BATCH_MAX`]; then nothing was charged.
-    ///
-    /// ```
-    /// use tollgate::{Error, Limit, Limiter, ManualClock, Policy, Request};
-    ///
-    /// let policy = Policy::builder().lane("http", Limit::per_minute(1)).build()?;
-    /// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
-    /// let lane = limiter.lane("http").expect("named above");
-    /// let ask = |agent: &'static str| Request { agent: agent.as_bytes(), lane, cost: 1 };
-    ///
-    /// let mut answers = [Err(Error::EmptyId); 4];
-    /// limiter.check_many(&[ask("a"), ask(""), ask("a"), ask("b")], &mut answers)?;
-    /// let allowed = answers.map(|answer| answer.map(|verdict| verdict.is_allowed()));
-    /// assert_eq!(allowed, [Ok(true), Err(Error::EmptyId), Ok(false), Ok(true)]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn check_many(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>]) -> Result<(), Error> {
-        self.check_many_at(requests, answers, self.clock.now())
-    }
-
-    /// Answers a batch at `now`; see [`check_many`](Limiter::check_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`check_many`](Limiter::check_many).
-    pub fn check_many_at(
-        &self,
-        requests: &[Request<'_>],
-        answers: &mut [Result<Verdict, Error>],
-        now: Tick,
-    ) -> Result<(), Error> {
-        if requests.len() != answers.len() || requests.len() > BATCH_MAX {
-            return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
-        }
-        for (requests, answers) in requests.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
-            self.check_chunk(requests.iter().copied(), answers, now, |place, answer| *place = answer);
-        }
-        Ok(())
-    }
-
     /// May the agent spend `cost` tokens now, under this plan if it has no
     /// assignment of its own?
     ///
@@ -212,10 +123,15 @@ impl Limiter {
         self.check_told(agent.as_ref(), lane, cost, Some(plan), Some(now), identity)
     }
 
-    /// Checks at `now`, or else at the clock's time. That is read before the
-    /// record is looked for: a reading takes as long as the rest of a check, and
-    /// the processor goes on meanwhile; and no other thread can take the cache
-    /// line away between the look at the tag and the exchange of the lane.
+    /// Checks at `now`, or else at the clock's time.
+    ///
+    /// A processor may let a reading of its counter wait for all that comes
+    /// before it, and what follows for the reading. So the record is asked for
+    /// before, without being waited for: in a favourite slot as soon as the hash
+    /// is known, elsewhere once it is found. Its memory then comes while the
+    /// check before this one, and the reading, are still under way. And no other
+    /// thread has time to take the cache line away between the look at the tag
+    /// and the exchange of the lane.
     ///
     /// One comparison tells whether the lane exists, whether it is a bucket and
     /// whether anybody watches, so a bucket that is not watched pays for nothing else.
@@ -240,13 +156,29 @@ impl Limiter {
             Ok(hash) => hash,
             Err(error) => return tell(Err(error)),
         };
-        let likely = self.slab.likely_at_home(hash);
-        let now = now.unwrap_or_else(|| self.clock.now());
+        if now.is_none() {
+            self.slab.prefetch_favourite(hash);
+        }
+        let Some(likely) = self.slab.likely_record(hash) else {
+            let now = now.unwrap_or_else(|| self.now_out_of_line());
+            return tell(self.check_elsewhere(hash, agent, lane, cost, stand_in, now));
+        };
+        let now = now.unwrap_or_else(|| {
+            likely.prefetch();
+            self.clock.now()
+        });
         match self.check_likely(likely, hash, limits, cost, stand_in, now) {
             Ok(verdict) => tell(Ok(verdict)),
             Err(Unusual::Charge(charge)) => tell(bucket::odd_verdict(charge)),
             Err(Unusual::Place) => tell(self.check_elsewhere(hash, agent, lane, cost, stand_in, now)),
         }
+    }
+
+    /// The clock's time, where it is not worth being in line.
+    #[cold]
+    #[inline(never)]
+    fn now_out_of_line(&self) -> Tick {
+        self.clock.now()
     }
 
     /// Checks the id and the plan, and finds the agent's place.
@@ -280,20 +212,21 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Tick,
     ) -> Result<Verdict, Unusual> {
-        self.check_likely(self.slab.likely_at_home(hash), hash, lane, cost, stand_in, now)
+        let likely = self.slab.likely_record(hash).ok_or(Unusual::Place)?;
+        self.check_likely(likely, hash, lane, cost, stand_in, now)
     }
 
+    /// The check of a lane that is a bucket, in the record that is likely the agent's.
     #[inline(always)]
-    fn check_likely(
+    pub(super) fn check_likely(
         &self,
-        likely: Option<Record<'_>>,
+        record: Record<'_>,
         hash: AgentHash,
         lane: LaneLimits<'_>,
         cost: u64,
         stand_in: Option<PlanId>,
         now: Tick,
     ) -> Result<Verdict, Unusual> {
-        let record = likely.ok_or(Unusual::Place)?;
         let word = record.tag();
         let row = word.row_of(hash.tag()).ok_or(Unusual::Place)?;
         self.charge_bucket((record, word, row), lane, cost, stand_in, now)
@@ -348,65 +281,6 @@ impl Limiter {
     /// The step of whichever kind the lane is.
     fn step(&self, words: &[LaneWord], row: Row, ask: Ask<'_>, at: At) -> Choice<Charged> {
         self.limits.lane_limit(ask.lane, row).step(words, at, ask.cost)
-    }
-
-    /// Checks up to [`AHEAD`] requests in three rounds, each of which asks for
-    /// the cache lines of the next, so that cache misses overlap: the hashes,
-    /// the places, the charges.
-    ///
-    /// Requests are read and answers written where the caller has them.
-    #[inline(always)]
-    pub(crate) fn check_chunk<R: Asked, P>(
-        &self,
-        requests: impl ExactSizeIterator<Item = R> + Clone,
-        places: impl IntoIterator<Item = P>,
-        now: Tick,
-        answer: impl Fn(P, Answer),
-    ) {
-        let mut hashes = [AgentHash::NOBODY; AHEAD];
-        for (request, hash) in requests.clone().zip(&mut hashes) {
-            if let Ok(known) = self.limits.lane(request.lane()).and_then(|_| self.hash(request.agent())) {
-                self.slab.prefetch_group(known);
-                *hash = known;
-            }
-        }
-        for hash in hashes.iter().take(requests.len()) {
-            self.slab.prefetch_record(*hash);
-        }
-        for ((request, hash), place) in requests.zip(&hashes).zip(places) {
-            let (lane, cost) = (request.lane(), request.cost());
-            let usual = match self.limits.fast_lane(lane) {
-                Some(lane) if *hash != AgentHash::NOBODY => self.check_at_home(*hash, lane, cost, None, now),
-                _ => Err(Unusual::Place),
-            };
-            let told = match usual {
-                Ok(verdict) if self.watch.is_none() => {
-                    answer(place, Ok(verdict));
-                    continue;
-                }
-                Ok(verdict) => Ok(verdict),
-                Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
-                Err(Unusual::Place) => self.check_anywhere(*hash, &request, now),
-            };
-            self.note_request(&request, &told);
-            answer(place, told);
-        }
-    }
-
-    /// The check of a request of a batch that is not a usual one. If it has no
-    /// hash, this finds out why.
-    #[inline(never)]
-    fn check_anywhere(&self, hash: AgentHash, request: &impl Asked, now: Tick) -> Answer {
-        let (agent, lane) = (request.agent(), request.lane());
-        self.limits.lane(lane)?;
-        let hash = if hash == AgentHash::NOBODY { self.hash(agent)? } else { hash };
-        self.check_elsewhere(hash, agent, lane, request.cost(), None, now)
-    }
-
-    /// Counts the answer to a request of a batch, if anybody watches.
-    #[inline(never)]
-    fn note_request(&self, request: &impl Asked, answer: &Answer) {
-        self.note_answer(request.agent(), request.lane(), answer);
     }
 
     /// Charges a record. `None` if it is no longer the agent's.

@@ -14,6 +14,7 @@
 
 mod action;
 mod all;
+mod batch;
 #[cfg(feature = "persist")]
 mod budgets;
 mod check;
@@ -27,11 +28,11 @@ mod sight;
 
 pub use action::ActionLane;
 pub use all::AllVerdict;
+#[cfg(feature = "capi")]
+pub(crate) use batch::Asked;
+pub use batch::Request;
 #[cfg(feature = "persist")]
 pub use budgets::{BudgetsLoaded, BudgetsSaved};
-pub use check::Request;
-#[cfg(feature = "capi")]
-pub(crate) use check::{AHEAD, Asked};
 pub use conduct::Admission;
 pub use control::ControlError;
 pub use held::{Acquired, HeldSlot};
@@ -423,6 +424,29 @@ mod tests {
             .fold(Policy::builder(), |policy, lane| policy.lane(lane, Limit::per_minute(2)));
         let clock = ManualClock::new();
         Limiter::builder(policy.build().unwrap()).agents(agents).clock(clock).on_full(on_full).build().unwrap()
+    }
+
+    /// What makes most checks fast: of agents at the assumed load, which are
+    /// found at the first look, and which have been asked for before it.
+    #[test]
+    fn most_agents_are_where_they_are_looked_for_first() {
+        const AGENTS: u64 = 60_000;
+        let limiter = limiter(AGENTS, OnFull::Evict);
+        let heavy = limiter.lane("heavy").unwrap();
+        let ids: Vec<String> = (0..AGENTS).map(|agent| format!("agent-{agent}")).collect();
+        ids.iter().for_each(|id| assert!(limiter.check(id, heavy).unwrap().is_allowed()));
+        let share_of = |is_one: &dyn Fn(AgentHash) -> bool| {
+            ids.iter().filter(|id| is_one(limiter.slab.hash(id.as_bytes()))).count() as f64 / AGENTS as f64
+        };
+        let at_first = share_of(&|hash| {
+            limiter.slab.likely_record(hash).is_some_and(|record| record.tag().belongs_to(hash.tag()))
+        });
+        let favourite = share_of(&|hash| {
+            limiter.slab.find(hash).is_some_and(|found| found.position == limiter.slab.favourite(hash))
+        });
+        println!("{at_first:.4} at the first look, {favourite:.4} in their favourite slot");
+        assert!(at_first > 0.955, "{at_first}");
+        assert!(favourite > 0.60, "{favourite}");
     }
 
     /// A price past every range, added to a full bucket of a record's second

@@ -105,6 +105,7 @@ use crate::conduct::ConductWord;
 use crate::lane::{Choice, LaneWord, Outcome};
 use crate::mapping::Block;
 use crate::policy::{Cells, Kind, LaneId, OnChange};
+use crate::processor::prefetch;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
 use tag::{Row, TagWord};
@@ -137,6 +138,12 @@ impl<'a> Record<'a> {
     #[inline]
     pub(crate) fn new(words: Block<'a>, lanes: usize) -> Self {
         Self { words, lanes }
+    }
+
+    /// Asks for the first words of it; see [`prefetch`].
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(self.tag_word());
     }
 
     #[inline]

@@ -195,6 +195,12 @@ impl AgentHash {
         self.0
     }
 
+    /// The slot of its home group that it takes if it can.
+    #[inline]
+    pub(crate) fn favourite(self) -> u32 {
+        (self.0 >> 33) as u32 & 7
+    }
+
     /// What the record stores: the low bits.
     #[inline]
     pub(crate) fn tag(self) -> Tag {

@@ -10,9 +10,12 @@
 //!
 //! Records stand in groups of eight. An agent's hash names its home group; its
 //! record is somewhere in the *neighbourhood*, the [`Geometry::window`]
-//! groups from there on. A lookup compares the group's eight fingerprints at
-//! once and reads the tag of those that match, so it touches one or two cache
-//! lines of fingerprints and, nearly always, exactly one record.
+//! groups from there on, and if possible in a favourite slot of that group. A
+//! lookup compares the sixteen fingerprints of two groups at once and reads the
+//! tag of the first that matches, so it touches one or two cache lines of
+//! fingerprints and, nearly always, exactly one record. (Which line that will
+//! be is known before the fingerprints are read, if it is the favourite one:
+//! then the two misses overlap.)
 //!
 //! Six lanes take 64 bytes for the record and 1 for the fingerprint; at the
 //! assumed load of 3/4 that is 87 bytes per agent.
@@ -29,20 +32,20 @@ pub use tenancy::OnFull;
 pub(crate) use tenancy::{Claimed, Newcomer, Refusal, RowChange};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
-use crate::mapping::Parts;
+use crate::mapping::{Home, Parts};
 use crate::policy::Kind;
-use crate::prefetch::prefetch;
+use crate::processor::prefetch;
 use crate::record::Record;
 use crate::record::tag::{Row, TagWord};
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
-use fingerprints::{Fingerprint, GROUP, Group};
+use fingerprints::{Fingerprint, GROUP, Group, Slots, slots_of_pair};
 use hash::{AgentHash, HashKey};
 use region::{REGION_WORDS, Region};
 
 /// "tollgate" read as a number, so that a stray mapping can be told for what it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-const LAYOUT_VERSION: u64 = 1;
+const LAYOUT_VERSION: u64 = 2;
 
 /// The header describes the slab; two pages, most of it the key.
 const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 1_024 };
@@ -94,9 +97,10 @@ impl Geometry {
         HEADER_WORDS + self.regions() * REGION_WORDS
     }
 
-    /// Records start on a cache line.
+    /// Records start on a cache line. Before it is at least one more word of
+    /// fingerprints, of nobody: lookups read the groups in pairs.
     fn records_start(&self) -> usize {
-        (self.fingerprints_start() + self.all_groups()).next_multiple_of(REGION_WORDS)
+        (self.fingerprints_start() + self.all_groups() + 1).next_multiple_of(REGION_WORDS)
     }
 
     fn words(&self) -> usize {
@@ -226,18 +230,22 @@ impl Slab {
         home..home + self.geometry.window
     }
 
-    /// The record that is the agent's, if it is the first of its home group that
-    /// shows the agent's fingerprint, as it nearly always is. Its tag decides:
-    /// see [`Record::open`]. The record itself is asked for, not waited for.
-    ///
-    /// Which of the eight it is does not branch: for many agents no guess would be good.
+    /// The slots of the agent's home group and the next that show its fingerprint.
     #[inline]
-    pub(crate) fn likely_at_home(&self, hash: AgentHash) -> Option<Record<'_>> {
+    fn likely_slots(&self, hash: AgentHash) -> (Home<'_>, Slots) {
         let home = self.memory.home(hash.bits());
-        let bit = Group::load(home.word()).slots(Fingerprint::of(hash.tag())).first_bit()?;
-        let block = home.block_of_bit(bit);
-        prefetch(block.word(0));
-        Some(Record::new(block, self.geometry.lanes))
+        (home, slots_of_pair(home.pair(), Fingerprint::of(hash.tag())))
+    }
+
+    /// The record that is the agent's, if it is the first of its home group and
+    /// the next to show the agent's fingerprint, as it nearly always is. Its tag
+    /// decides.
+    ///
+    /// Which of the sixteen it is does not branch: for many agents no guess would be good.
+    #[inline]
+    pub(crate) fn likely_record(&self, hash: AgentHash) -> Option<Record<'_>> {
+        let (home, slots) = self.likely_slots(hash);
+        Some(Record::new(home.block(slots.first()?), self.geometry.lanes))
     }
 
     /// The agent's record, if nobody is about to evict it.
@@ -260,19 +268,17 @@ impl Slab {
         })
     }
 
+    /// Asks for the record in the agent's favourite slot: most agents are in
+    /// theirs, and its place is known before any fingerprint is.
+    #[inline]
+    pub(crate) fn prefetch_favourite(&self, hash: AgentHash) {
+        prefetch(self.memory.home(hash.bits()).block(hash.favourite()).word(0));
+    }
+
     /// Asks for the fingerprints of the agent's home group.
     #[inline]
     pub(crate) fn prefetch_group(&self, hash: AgentHash) {
-        prefetch(self.memory.home(hash.bits()).word());
-    }
-
-    /// Asks for the agent's record, if it is in its home group; if not, for
-    /// another one, since a branch that guesses wrong costs more.
-    #[inline]
-    pub(crate) fn prefetch_record(&self, hash: AgentHash) {
-        let home = self.memory.home(hash.bits());
-        let shown = Group::load(home.word()).slots(Fingerprint::of(hash.tag()));
-        prefetch(home.block_of_bit(shown.likely_bit()).word(0));
+        prefetch(&self.memory.home(hash.bits()).pair()[0]);
     }
 
     /// The agent's record, opened if somebody was about to evict it.
@@ -352,6 +358,12 @@ impl Slab {
         })
     }
 
+    /// Where the agent would like to be.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn favourite(&self, hash: AgentHash) -> Position {
+        self.neighbourhood(hash).start * GROUP + hash.favourite() as usize
+    }
+
     /// Every word as it stands.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn snapshot(&self) -> Vec<u64> {
@@ -387,7 +399,7 @@ mod tests {
         let slab = buckets(Geometry::for_agents(300, 6), fixed_key(1));
         let words = slab.snapshot();
         assert_eq!(words[0].to_le_bytes(), *b"tollgate");
-        assert_eq!(words[1..7], [1, 50, 12, 488, 6, 8]);
+        assert_eq!(words[1..7], [2, 50, 12, 488, 6, 8]);
         let mut key = words[7..].iter().copied();
         let copy = HashKey::from_words(IdHash::Multilinear, || key.next().unwrap());
         for id in [&b"agent"[..], &[7; 256]] {

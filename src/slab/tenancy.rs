@@ -226,9 +226,12 @@ impl Slab {
     }
 
     fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
+        let favourite = newcomer.hash.favourite() as usize;
         let position = self.neighbourhood(newcomer.hash).find_map(|group| {
-            let slot = Group::load(self.group_word(group)).vacant()?;
-            Some(group * GROUP + slot).filter(|position| *position < self.geometry.records)
+            let shown = Group::load(self.group_word(group));
+            let favourite = Some(favourite).filter(|slot| shown.shows(*slot, Fingerprint::VACANT));
+            let mut slots = favourite.into_iter().chain(shown.vacant()).map(|slot| group * GROUP + slot);
+            slots.find(|position| *position < self.geometry.records)
         })?;
         let found = self.settle(
             newcomer.moment(&self.kinds, locks.evicted_at()),

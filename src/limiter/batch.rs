@@ -1,0 +1,184 @@
+//! Many checks at once: while one is charged, the memory of the next ones is on
+//! its way.
+
+use super::Limiter;
+use super::check::{Answer, Ask, Unusual};
+use crate::bounds::BATCH_MAX;
+use crate::clock::Tick;
+use crate::error::Error;
+use crate::lane::{Verdict, bucket};
+use crate::policy::LaneId;
+use crate::record::Record;
+use crate::slab::hash::AgentHash;
+
+/// How many requests ahead of the one that is charged an agent's fingerprints
+/// are asked for,
+const HASHED_AHEAD: usize = 32;
+
+/// and its record: what comes in the meantime takes longer than the memory does.
+const FOUND_AHEAD: usize = HASHED_AHEAD / 2;
+
+/// One request of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Who asks.
+    pub agent: &'a [u8],
+    /// For what.
+    pub lane: LaneId,
+    /// How much.
+    pub cost: u64,
+}
+
+/// A request of a batch in whatever form: another language's too. Each part is
+/// read when it is wanted.
+pub(crate) trait Asked: Copy {
+    fn agent(&self) -> &[u8];
+    fn lane(&self) -> LaneId;
+    fn cost(&self) -> u64;
+}
+
+impl Asked for &Request<'_> {
+    #[inline(always)]
+    fn agent(&self) -> &[u8] {
+        self.agent
+    }
+
+    #[inline(always)]
+    fn lane(&self) -> LaneId {
+        self.lane
+    }
+
+    #[inline(always)]
+    fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+/// What is known of a request that is still to be charged.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    /// [`AgentHash::NOBODY`] if its id has none.
+    hash: AgentHash,
+    /// The agent's record, if it was found at once.
+    record: Option<Record<'a>>,
+}
+
+impl Limiter {
+    /// Answers a batch as if its requests were checked one by one, in order,
+    /// at one reading of the clock.
+    ///
+    /// A request that cannot be answered gets its own error and the others
+    /// proceed. `answers` takes one answer for each request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BatchSize`] if the two slices differ in length or are longer
+    /// than [`BATCH_MAX`]; then nothing was charged.
+    ///
+    /// ```
+    /// use tollgate::{Error, Limit, Limiter, ManualClock, Policy, Request};
+    ///
+    /// let policy = Policy::builder().lane("http", Limit::per_minute(1)).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
+    /// let lane = limiter.lane("http").expect("named above");
+    /// let ask = |agent: &'static str| Request { agent: agent.as_bytes(), lane, cost: 1 };
+    ///
+    /// let mut answers = [Err(Error::EmptyId); 4];
+    /// limiter.check_many(&[ask("a"), ask(""), ask("a"), ask("b")], &mut answers)?;
+    /// let allowed = answers.map(|answer| answer.map(|verdict| verdict.is_allowed()));
+    /// assert_eq!(allowed, [Ok(true), Err(Error::EmptyId), Ok(false), Ok(true)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_many(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>]) -> Result<(), Error> {
+        self.check_many_at(requests, answers, self.clock.now())
+    }
+
+    /// Answers a batch at `now`; see [`check_many`](Limiter::check_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`check_many`](Limiter::check_many).
+    pub fn check_many_at(
+        &self,
+        requests: &[Request<'_>],
+        answers: &mut [Result<Verdict, Error>],
+        now: Tick,
+    ) -> Result<(), Error> {
+        if requests.len() != answers.len() || requests.len() > BATCH_MAX {
+            return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
+        }
+        self.check_batch(requests.iter(), answers, now, |place, answer| *place = answer);
+        Ok(())
+    }
+
+    /// Checks requests in order, each in three steps that come at different
+    /// times: its hash, its record, its charge. Each step asks for the cache
+    /// line that the next one needs, so misses overlap with each other and with
+    /// the work on other requests.
+    ///
+    /// Requests are read and answers written where the caller has them.
+    #[inline(always)]
+    pub(crate) fn check_batch<R: Asked, P>(
+        &self,
+        requests: impl ExactSizeIterator<Item = R> + Clone,
+        places: impl IntoIterator<Item = P>,
+        now: Tick,
+        answer: impl Fn(P, Answer),
+    ) {
+        let mut ring = [Known { hash: AgentHash::NOBODY, record: None }; HASHED_AHEAD];
+        let mut ahead = requests.clone();
+        for (known, request) in ring.iter_mut().zip(&mut ahead) {
+            known.hash = self.hash_ahead(request);
+        }
+        for known in ring.iter_mut().take(FOUND_AHEAD.min(requests.len())) {
+            known.record = self.record_ahead(known.hash);
+        }
+        for (index, (request, place)) in requests.zip(places).enumerate() {
+            let known = &mut ring[index % HASHED_AHEAD];
+            let Known { hash, record } = *known;
+            known.hash = ahead.next().map_or(AgentHash::NOBODY, |request| self.hash_ahead(request));
+            let next = &mut ring[(index + FOUND_AHEAD) % HASHED_AHEAD];
+            next.record = self.record_ahead(next.hash);
+            let usual = match (self.limits.unwatched_lane(request.lane()), record) {
+                (Some(lane), Some(record)) => self.check_likely(record, hash, lane, request.cost(), None, now),
+                _ => Err(Unusual::Place),
+            };
+            match usual {
+                Ok(verdict) => answer(place, Ok(verdict)),
+                Err(Unusual::Charge(charge)) => answer(place, bucket::odd_verdict(charge)),
+                Err(Unusual::Place) => answer(place, self.check_anywhere(hash, request, now)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn hash_ahead(&self, request: impl Asked) -> AgentHash {
+        let Ok(hash) = self.hash(request.agent()) else { return AgentHash::NOBODY };
+        self.slab.prefetch_group(hash);
+        hash
+    }
+
+    /// Nobody has no record, whatever the slab shows.
+    #[inline(always)]
+    fn record_ahead(&self, hash: AgentHash) -> Option<Record<'_>> {
+        if hash == AgentHash::NOBODY {
+            return None;
+        }
+        self.slab.likely_record(hash).inspect(Record::prefetch)
+    }
+
+    /// The check of a request that is not a usual one. If it has no hash, this
+    /// finds out why.
+    #[inline(never)]
+    fn check_anywhere(&self, hash: AgentHash, request: impl Asked, now: Tick) -> Answer {
+        let (agent, lane, cost) = (request.agent(), request.lane(), request.cost());
+        let check = || {
+            let lane = self.limits.lane(lane)?;
+            let hash = if hash == AgentHash::NOBODY { self.hash(agent)? } else { hash };
+            self.check_lane(hash, Ask { agent, lane, cost, stand_in: None }, now)
+        };
+        let answer = check();
+        self.note_answer(agent, lane, &answer);
+        answer
+    }
+}
