@@ -12,15 +12,26 @@ use std::ops::Deref;
 ///
 /// All bytes zero must be a valid value, and shared access from any thread must be sound.
 #[cfg(not(loom))]
-pub(crate) unsafe trait Atomics: Sync {}
+pub(crate) unsafe trait Atomics: Sync {
+    /// Writes to it what is there.
+    fn touch(&self);
+}
 
 // SAFETY: an atomic number may be zero, and is made to be shared.
 #[cfg(not(loom))]
-unsafe impl Atomics for AtomicU64 {}
+unsafe impl Atomics for AtomicU64 {
+    fn touch(&self) {
+        self.fetch_add(0, crate::sync::Ordering::Relaxed);
+    }
+}
 
 // SAFETY: as for each of them.
 #[cfg(not(loom))]
-unsafe impl<W: Atomics, const N: usize> Atomics for [W; N] {}
+unsafe impl<W: Atomics, const N: usize> Atomics for [W; N] {
+    fn touch(&self) {
+        self.iter().step_by((PAGE_BYTES / size_of::<W>()).max(1)).for_each(W::touch);
+    }
+}
 
 /// A fixed number of words, or of arrays of words, all zero at first.
 #[cfg(not(loom))]
@@ -61,6 +72,28 @@ impl<W: Atomics> Words<W> {
         self.shown = count.min(self.len);
     }
 
+    /// Takes all of it from the system now, so that no first touch has to wait
+    /// for it later. `false` if there is not enough.
+    pub(crate) fn commit(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            // SAFETY: of this value's own mapping; the call changes no content.
+            let status =
+                unsafe { libc::madvise(self.start.as_ptr().cast(), size_of_val(&**self), libc::MADV_POPULATE_WRITE) };
+            // Linux before 5.14 does not know the advice.
+            if status == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+                return status == 0;
+            }
+        }
+        self.touch();
+        true
+    }
+
+    /// Writes to every page what is there.
+    fn touch(&self) {
+        self.iter().step_by((PAGE_BYTES / size_of::<W>()).max(1)).for_each(W::touch);
+    }
+
     /// Asks for pages of 2 MB, which save most of the address translation for
     /// a slab larger than the processor can keep in mind. Where the system has
     /// none to give, nothing changes.
@@ -73,6 +106,10 @@ impl<W: Atomics> Words<W> {
         }
     }
 }
+
+/// What [`Words::commit`] steps by: no system has smaller pages.
+#[cfg(not(loom))]
+const PAGE_BYTES: usize = 4096;
 
 /// Below this, ordinary pages do: a processor translates some 1,500 of them
 /// without a walk, and small slabs stay as small as what is touched.
@@ -128,6 +165,10 @@ impl<W: Zero> Words<W> {
 
     pub(crate) fn show(&mut self, count: usize) {
         self.shown = count.min(self.values.len());
+    }
+
+    pub(crate) fn commit(&self) -> bool {
+        true
     }
 
     pub(crate) fn ask_for_huge_pages(&self) {}
@@ -370,6 +411,28 @@ mod tests {
         assert_eq!(parts.home(u64::MAX).block(16 + 15).word(1).load(Ordering::Relaxed), 231);
         assert!(std::panic::catch_unwind(|| parts.block(25).word(0).load(Ordering::Relaxed)).is_err());
         assert!(Parts::reserve(0, 0, 0, usize::MAX, 1).is_none());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_committed_is_resident_and_unchanged() {
+        let resident = |words: &Words<[AtomicU64; 4]>| {
+            let mut pages = vec![0_u8; size_of_val(&**words) / PAGE_BYTES];
+            // SAFETY: the mapping is live, and there is a byte for each of its pages.
+            let status =
+                unsafe { libc::mincore(words.start.as_ptr().cast(), size_of_val(&**words), pages.as_mut_ptr()) };
+            assert_eq!(status, 0);
+            pages.iter().filter(|page| **page & 1 == 1).count()
+        };
+        // As the system does it, and where it does not know how.
+        for commit in [|words: &Words<_>| assert!(words.commit()), |words: &Words<_>| words.touch()] {
+            let words: Words<[AtomicU64; 4]> = Words::reserve(1 << 18).expect("8 MB");
+            words[77][3].store(7, Ordering::Relaxed);
+            assert_eq!(resident(&words), 1, "one page was touched");
+            commit(&words);
+            assert_eq!(resident(&words), 2_048);
+            assert_eq!(words[77][3].load(Ordering::Relaxed), 7);
+        }
     }
 
     #[test]

@@ -110,3 +110,23 @@ fn fifty_million_ids_change_nothing() {
     an_abuser_gains_nothing(LONG);
     the_default_has_a_price(LONG);
 }
+
+/// A limiter that has all of its memory from the start does not grow when agents come.
+#[test]
+fn committed_memory_does_not_grow() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let grown = |committed: bool| {
+        let policy = Policy::builder().lane("lane", Limit::per_minute(10)).build().expect("valid");
+        let builder = Limiter::builder(policy).agents(AGENTS).clock(ManualClock::new());
+        let limiter = builder.commit_memory(committed).build().expect("some megabytes");
+        let before = resident_bytes();
+        for id in 0..AGENTS {
+            assert!(limiter.check(id.to_le_bytes(), LANE).expect("room").is_allowed());
+        }
+        resident_bytes().saturating_sub(before)
+    };
+    let (committed, as_used) = (grown(true), grown(false));
+    println!("{AGENTS} first contacts: {committed} bytes more if committed, {as_used} if not");
+    assert!(committed < 512 << 10, "{committed} bytes");
+    assert!(as_used > 2 << 20, "{as_used} bytes: there is nothing to commit");
+}

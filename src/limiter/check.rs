@@ -269,9 +269,13 @@ impl Limiter {
         now: Tick,
     ) -> Answer {
         let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in };
-        let found = if self.limits.is_fast(lane) { self.slab.find_open(hash) } else { None };
-        let charge = |found| self.charge_bucket(found, ask.lane, cost, stand_in, now);
-        match found.ok_or(Unusual::Place).and_then(charge) {
+        if !self.limits.is_fast(lane) {
+            return self.check_slowly(hash, ask, now);
+        }
+        let Some(found) = self.slab.find(hash) else {
+            return self.make_for_newcomer(hash, ask, self.at(now)).answer;
+        };
+        match self.charge_bucket((found.record, found.tag, found.tag.row()), ask.lane, cost, stand_in, now) {
             Ok(verdict) => Ok(verdict),
             Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
             Err(Unusual::Place) => self.check_slowly(hash, ask, now),
@@ -346,13 +350,22 @@ impl Limiter {
         if let Some(made) = self.make_simply(hash, ask, now) {
             return made;
         }
-        let unmade = |answer| Made { answer, receipt: None };
-        let (at, cells) = (self.at(now), self.limits.cells(ask.lane.id()));
+        let at = self.at(now);
         while let Some(found) = self.slab.find(hash) {
             if let Some(made) = self.charge(found, ask, at) {
                 return made;
             }
         }
+        self.make_for_newcomer(hash, ask, at)
+    }
+
+    /// The charge of an agent that had no record a moment ago.
+    ///
+    /// The loop ends with its first round, unless the agent was there after all
+    /// and lost its record meanwhile.
+    fn make_for_newcomer(&self, hash: AgentHash, ask: Ask<'_>, at: At) -> Made {
+        let unmade = |answer| Made { answer, receipt: None };
+        let (now, cells) = (at.now, self.limits.cells(ask.lane.id()));
         let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
         let words = [LaneWord::default(); EXACT_MAX as usize];
         let fresh = limit.step(&words[..cells.count], at, ask.cost).outcome;

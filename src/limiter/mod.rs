@@ -127,6 +127,7 @@ pub struct LimiterBuilder {
     reservations: usize,
     on_full: OnFull,
     hash: IdHash,
+    commit_memory: bool,
     sight: Option<Sight>,
 }
 
@@ -134,7 +135,7 @@ impl LimiterBuilder {
     /// How many agents it must hold; 1 million if nothing is said.
     ///
     /// With three to six lanes it reserves 87 bytes for each, of which the system
-    /// commits what is touched: room for a third more agents than stated, so
+    /// commits what is touched (unless [all of it](Self::commit_memory) is asked for): room for a third more agents than stated, so
     /// that a newcomer nearly always finds a vacant record near its home. The
     /// table of limits takes address space for 65,536 rows beside that, 13 MB
     /// with six lanes, and commits the rows in use.
@@ -176,6 +177,27 @@ impl LimiterBuilder {
         self
     }
 
+    /// Whether the records' memory is taken from the system when the limiter is
+    /// built; no if nothing is said.
+    ///
+    /// Otherwise the system commits a page when the first agent comes to live
+    /// there, which lets that one check wait: for up to half a millisecond and
+    /// more, since pages are large. And a flood of new ids makes the process
+    /// grow, up to [`memory`](Limiter::memory) and no further. With this the
+    /// process has its size from the start, or does not start.
+    ///
+    /// ```
+    /// use tollgate::{Limit, Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("http", Limit::per_minute(60)).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10_000).commit_memory(true).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn commit_memory(mut self, at_once: bool) -> Self {
+        self.commit_memory = at_once;
+        self
+    }
+
     /// Remembers what it does; nothing of it if this is not called. See
     /// [`snapshot`](Limiter::snapshot), [`poll_event`](Limiter::poll_event)
     /// and, with a roster, [`agents`](Limiter::agents).
@@ -204,6 +226,9 @@ impl LimiterBuilder {
         let geometry = Geometry::for_agents(self.agents, kinds.len());
         let slab =
             Slab::new(geometry, HashKey::random(self.hash), kinds).map_err(|bytes| BuildError::Memory { bytes })?;
+        if self.commit_memory {
+            slab.commit().map_err(|bytes| BuildError::Memory { bytes })?;
+        }
         self.over(slab)
     }
 
@@ -248,6 +273,7 @@ impl Limiter {
             reservations: RESERVATIONS_DEFAULT,
             on_full: OnFull::default(),
             hash: IdHash::default(),
+            commit_memory: false,
             sight: None,
         }
     }

@@ -54,8 +54,9 @@ const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 1_024 };
 /// few claims take two locks; few enough that claims seldom meet.
 const REGION_GROUPS: usize = 128;
 
-/// Groups in a neighbourhood: 96 records.
+/// Groups in a neighbourhood: 96 records. Even, since they are looked at in pairs.
 pub(crate) const WINDOW: usize = 12;
+const _: () = assert!(WINDOW % 2 == 0);
 
 /// How often an exchange was lost, in a few places by thread so that the
 /// count does not become the contended word itself.
@@ -176,6 +177,11 @@ impl Slab {
         Ok(slab)
     }
 
+    /// Takes all of it from the system now. On refusal, says how many bytes were asked for.
+    pub(crate) fn commit(&self) -> Result<(), u64> {
+        if self.memory.words().commit() { Ok(()) } else { Err(self.reserved_bytes()) }
+    }
+
     /// Describes the slab in its first words: whoever maps it later knows what it is.
     fn write_header(&self) {
         let geometry = &self.geometry;
@@ -207,6 +213,13 @@ impl Slab {
     #[inline]
     fn group_word(&self, group: usize) -> &AtomicU64 {
         &self.memory.words()[self.fingerprints_start + group]
+    }
+
+    /// The words of a group and of the next.
+    #[inline]
+    fn group_pair(&self, group: usize) -> &[AtomicU64; 2] {
+        let words = &self.memory.words()[self.fingerprints_start + group..];
+        words.first_chunk().expect("records follow the fingerprints")
     }
 
     #[inline]
@@ -263,8 +276,8 @@ impl Slab {
     #[inline]
     fn likely(&self, hash: AgentHash) -> impl Iterator<Item = Position> {
         let fingerprint = Fingerprint::of(hash.tag());
-        self.neighbourhood(hash).flat_map(move |group| {
-            Group::load(self.group_word(group)).slots(fingerprint).map(move |slot| group * GROUP + slot)
+        self.neighbourhood(hash).step_by(2).flat_map(move |group| {
+            slots_of_pair(self.group_pair(group), fingerprint).map(move |slot| group * GROUP + slot)
         })
     }
 
