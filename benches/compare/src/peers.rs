@@ -101,6 +101,13 @@ pub fn limiter_with(hash: IdHash, agents: usize) -> Limiter {
     builder.build().expect("memory for the slab")
 }
 
+/// Our limiter for so many agents, which has all of its memory from the start.
+#[must_use]
+pub fn committed_limiter(agents: usize) -> Limiter {
+    let builder = Limiter::builder(policy()).agents(agents as u64).clock(our_clock()).commit_memory(true);
+    builder.build().expect("memory for the slab")
+}
+
 /// Something that can be run over a stream of ids.
 pub trait Contestant: Sync {
     /// Checks each id once, in order.

@@ -11,7 +11,7 @@ use super::{Bar, Figures, Row, Session, Who, progress, times};
 use crate::floor::Tsc;
 use crate::ids::{Id, Pattern, Random, draws};
 use crate::measure::{GAP_NS, Laps, Stopwatch, interruptions};
-use crate::peers::{Contestant, Governor, Lane, Ours, SixLanes, limiter};
+use crate::peers::{Contestant, Governor, Lane, Ours, SixLanes, committed_limiter, limiter};
 use std::sync::Arc;
 
 const RUNS: usize = 3;
@@ -60,7 +60,8 @@ fn fresh(who: Who, tsc: Tsc) -> Box<dyn Contestant> {
     match who {
         Who::Governor => Box::new(Governor::new(Lane::Allowed)),
         Who::DashMap => Box::new(SixLanes::new(MILLION, Lane::Allowed, tsc)),
-        _ => Box::new(Ours::new(Arc::new(limiter(MILLION)), Lane::Allowed)),
+        Who::OursAsUsed => Box::new(Ours::new(Arc::new(limiter(MILLION)), Lane::Allowed)),
+        _ => Box::new(Ours::new(Arc::new(committed_limiter(MILLION)), Lane::Allowed)),
     }
 }
 
@@ -72,7 +73,7 @@ fn latencies(session: &mut Session) -> Latencies {
     let mut ids = Pattern::Random.ids(MILLION);
     random.shuffle(&mut ids);
     let checks = draws(&ids, MILLION, &mut random);
-    let names = [Who::Ours, Who::Governor, Who::DashMap];
+    let names = [Who::Ours, Who::OursAsUsed, Who::Governor, Who::DashMap];
     let mut seen: Vec<(Who, Tails)> = names.map(|who| (who, Tails::default())).into();
     for run in 0..RUNS {
         for turn in 0..names.len() {

@@ -33,6 +33,8 @@ pub enum Who {
     OursSip,
     /// Ours with SipHash-1-3, in batches.
     OursSipBatch,
+    /// Ours whose memory is committed as it is used.
+    OursAsUsed,
     /// Ours on one thread, where the row is about two.
     OursAlone,
     /// Counter, load and exchange.
