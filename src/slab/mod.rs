@@ -39,7 +39,7 @@ use crate::record::Record;
 use crate::record::tag::{Row, TagWord};
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
-use fingerprints::{Fingerprint, GROUP, Group, Slots, slots_of_pair};
+use fingerprints::{Fingerprint, GROUP, Slots, slots_of_pair};
 use hash::{AgentHash, HashKey};
 use region::{REGION_WORDS, Region};
 
@@ -337,7 +337,7 @@ impl Slab {
     pub(crate) fn held(&self) -> impl Iterator<Item = Found<'_>> {
         (0..self.geometry.records).filter_map(|position| {
             // The fingerprint first: records that nobody has had are not touched.
-            let shown = Group::load(self.group_word(position / GROUP));
+            let shown = fingerprints::Group::load(self.group_word(position / GROUP));
             if shown.shows(position % GROUP, Fingerprint::VACANT) {
                 return None;
             }

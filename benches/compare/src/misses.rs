@@ -10,6 +10,7 @@
 use crate::floor::{Tsc, consume, exchange};
 use crate::ids::{Id, Random};
 use crate::peers::Contestant;
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What each turn does besides the load.
@@ -19,7 +20,8 @@ pub enum Beside {
     Nothing,
     /// Reads the counter first.
     Tsc,
-    /// Reads the counter first, and exchanges the word it loaded: the floor of a check.
+    /// Asks for the line, reads the counter, and exchanges the word it loaded:
+    /// the floor of a check.
     TscAndExchange,
 }
 
@@ -46,6 +48,13 @@ impl Misses {
     }
 }
 
+/// Starts to fetch the line of `word`.
+#[inline(always)]
+pub(crate) fn prefetch(word: &AtomicU64) {
+    // SAFETY: a prefetch reads nothing and cannot fault, and SSE is part of every x86-64.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) };
+}
+
 /// Asks for huge pages; no matter if refused.
 pub(crate) fn advise_huge(start: *mut u8, bytes: usize) {
     const PAGE: usize = 4096;
@@ -69,8 +78,9 @@ impl Contestant for Misses {
                 consume(line(turn).load(Ordering::Acquire));
             }),
             Beside::TscAndExchange => turns.for_each(|turn| {
-                let now = self.tsc.now();
                 let word = line(turn);
+                prefetch(word);
+                let now = self.tsc.now();
                 exchange(word, word.load(Ordering::Acquire), now);
             }),
         }

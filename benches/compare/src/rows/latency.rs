@@ -3,14 +3,19 @@
 //! Each call is timed by itself between two fenced reads of the counter; see
 //! [`Stopwatch`] for what that includes and how time off the core is taken
 //! out. A fresh limiter meets a million agents (first contacts), then is
-//! checked a million times at random (checks). Three runs in rotation. The
-//! DashMap has its capacity reserved, which governor's default store has not.
+//! checked a million times at random (checks). Three runs in rotation. Ours has
+//! its memory committed when it is built (`commit_memory`), and another one as
+//! it is used; the DashMap has its capacity reserved, which governor's default
+//! store has not.
+//!
+//! What the machine adds is shown beside: calls of nothing, for as long as ours
+//! take together.
 
 use super::population::MILLION;
 use super::{Bar, Figures, Row, Session, Who, progress, times};
 use crate::floor::Tsc;
 use crate::ids::{Id, Pattern, Random, draws};
-use crate::measure::{GAP_NS, Laps, Stopwatch, interruptions};
+use crate::measure::{GAP_NS, Laps, Stopwatch, interruptions, thread_cpu_ns};
 use crate::peers::{Contestant, Governor, Lane, Ours, SixLanes, committed_limiter, limiter};
 use std::sync::Arc;
 
@@ -20,12 +25,17 @@ const TAIL: f64 = 0.9999;
 /// Calls beyond the tail.
 const SLOWEST: f64 = 100.0;
 
+/// Calls of nothing, at most, and between two looks at the time.
+const NOTHING_MAX: usize = 1 << 25;
+const NOTHING_CHUNK: usize = 1 << 10;
+
 /// Least maximum and median tails over the runs.
 #[derive(Clone, Debug, Default)]
 struct Tails {
     first_max: Vec<f64>,
     first_raw_max: Vec<f64>,
     first_tail: Vec<f64>,
+    first_sum: Vec<f64>,
     check_tail: Vec<f64>,
     check_sum: Vec<f64>,
 }
@@ -54,6 +64,18 @@ fn laps(tsc: &Tsc, contestant: &dyn Contestant, ids: &[Id]) -> Laps {
     let mut stopwatch = Stopwatch::new(tsc, ids.len());
     contestant.time_each(ids, &mut stopwatch);
     stopwatch.finish()
+}
+
+/// The slowest of calls of nothing that take as long together as ours did, and
+/// the one as far from the end as p99.99 is of a million.
+fn nothing(tsc: &Tsc, long_ns: f64) -> (f64, f64) {
+    let mut stopwatch = Stopwatch::new(tsc, NOTHING_MAX);
+    let end = thread_cpu_ns() + long_ns as u64;
+    while thread_cpu_ns() < end && stopwatch.has_room(NOTHING_CHUNK) {
+        (0..NOTHING_CHUNK).for_each(|_| stopwatch.lap(|| {}));
+    }
+    let laps = stopwatch.finish();
+    (laps.max(), laps.slowest(SLOWEST as usize))
 }
 
 fn fresh(who: Who, tsc: Tsc) -> Box<dyn Contestant> {
@@ -93,6 +115,7 @@ fn latencies(session: &mut Session) -> Latencies {
             tails.first_max.push(first.max());
             tails.first_raw_max.push(first.raw_max as f64);
             tails.first_tail.push(first.quantile(TAIL));
+            tails.first_sum.push(first.sum());
             tails.check_tail.push(check.quantile(TAIL));
             tails.check_sum.push(check.sum());
         }
@@ -106,8 +129,16 @@ pub(super) fn worst_first_contact(session: &mut Session) -> Row {
     let figures = latencies.figures(|tails| least(&tails.first_max));
     let wall = latencies.figures(|tails| least(&tails.first_raw_max));
     let bars = vec![Bar::at_least(300.0, "x below governor", times(&figures, Who::Governor, Who::Ours))];
-    let notes =
-        vec![format!("by the wall clock: ours {:.0} ns, governor {:.0} ns", wall[&Who::Ours], wall[&Who::Governor])];
+    let sum = latencies.figures(|tails| median(&tails.first_sum))[&Who::Ours];
+    let worst = least(&[(); RUNS].map(|()| nothing(&session.tsc, sum).0));
+    let notes = vec![
+        format!("memory as it is used: {:.0} ns", figures[&Who::OursAsUsed]),
+        format!(
+            "calls of nothing for as long: {worst:.0} ns, least of 3 runs; that is {:.0} x below governor",
+            figures[&Who::Governor] / worst
+        ),
+        format!("by the wall clock: ours {:.0} ns, governor {:.0} ns", wall[&Who::Ours], wall[&Who::Governor]),
+    ];
     let what = "worst of 1 M first contacts in a fresh slab, least of 3 runs".into();
     Row { name: "P11", what, unit: "ns", figures, bars, notes, doubts: Vec::new() }
 }
@@ -127,8 +158,11 @@ pub(super) fn tails(session: &mut Session) -> Row {
     let noise = interruptions(&session.tsc);
     let sums = latencies.figures(|tails| median(&tails.check_sum));
     let expected = noise.per_second * sums[&Who::Ours] / 1e9;
+    let first_sums = latencies.figures(|tails| median(&tails.first_sum));
+    let idle = [first_sums, sums].map(|sums| median(&[(); RUNS].map(|()| nothing(&session.tsc, sums[&Who::Ours]).1)));
     let notes = vec![
-        format!("p99.99 of checks: {}", list(&checks)),
+        format!("p99.99 of first contacts: {}; of calls of nothing for as long: {:.0} ns", list(&first), idle[0]),
+        format!("p99.99 of checks: {}; of calls of nothing for as long: {:.0} ns", list(&checks), idle[1]),
         format!(
             "the machine interrupts an empty loop {:.0} times a second for more than {GAP_NS} ns (median {:.0} ns): \
              about {expected:.0} of the {SLOWEST:.0} slowest of our checks",

@@ -51,7 +51,7 @@ pub enum Who {
     Miss,
     /// A cache miss behind a read of the counter.
     MissTsc,
-    /// Counter, a cache miss, and an exchange of what was loaded.
+    /// A line that is asked for, the counter, and an exchange of what was loaded.
     MissFloor,
     /// Two threads exchanging one word.
     BareLoop,

@@ -149,8 +149,8 @@ pub(super) fn ten_million(session: &mut Session) -> Row {
 fn misses(figures: &Figures) -> String {
     let floor = figures[&Who::MissFloor];
     format!(
-        "a cache miss costs {:.0} ns where misses overlap, {:.0} ns behind a TSC read; TSC, one miss and a CAS: {floor:.0} ns, \
-         which is {:.1} x below governor and {:.1} x below ours",
+        "a cache miss costs {:.0} ns where misses overlap, {:.0} ns behind a TSC read; a line asked for, a TSC read, then the \
+         miss and a CAS: {floor:.0} ns, which is {:.1} x below governor and {:.1} x below ours",
         figures[&Who::Miss],
         figures[&Who::MissTsc],
         figures[&Who::Governor] / floor,

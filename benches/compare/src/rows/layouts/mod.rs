@@ -7,8 +7,8 @@
 //! meanwhile.
 //!
 //! Each way is measured alone, where cache misses may overlap, and inside what
-//! a check does besides: a TSC read when the record is found, and the exchange
-//! of a lane. The baseline takes the record in the favourite slot, whosever it
+//! a check does besides: a TSC read when the record is found (in one of the
+//! ways, before it is touched), and the exchange of a lane. The baseline takes the record in the favourite slot, whosever it
 //! is: no search beats it.
 
 mod table;
@@ -19,6 +19,7 @@ use super::{Session, progress};
 use crate::floor::{Tsc, consume, exchange};
 use crate::ids::{Id, Pattern, Random};
 use crate::measure::{interleaved, one_thread};
+use crate::misses::prefetch;
 use crate::peers::{Contestant, Lane, Ours, limiter};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -33,15 +34,19 @@ enum Way {
     Baseline,
     Tags,
     Group,
+    Pair,
+    Ahead,
     FavouriteTag,
     FavouriteSearch,
     FavouriteGroup,
 }
 
-const WAYS: [(Way, &str); 6] = [
+const WAYS: [(Way, &str); 8] = [
     (Way::Baseline, "baseline: the favourite slot, whosever it is"),
     (Way::Tags, "tags one by one from the favourite slot on (linear probing)"),
-    (Way::Group, "fingerprints of the home group at once (chosen)"),
+    (Way::Group, "fingerprints of the home group at once"),
+    (Way::Pair, "fingerprints of the home group and the next at once"),
+    (Way::Ahead, "the same, and both the favourite slot and what is found asked for before the TSC is read (chosen)"),
     (Way::FavouriteTag, "tag in the favourite slot, then a full search"),
     (Way::FavouriteSearch, "fingerprint of the favourite slot, then a full search"),
     (Way::FavouriteGroup, "fingerprint of the favourite slot, then of the home group"),
@@ -64,6 +69,8 @@ impl Contestant for Sketch {
             }),
             Way::Tags => self.turns(ids, Table::probe),
             Way::Group => self.turns(ids, |table, hash| table.confirm(hash, table.first_at_home(hash))),
+            Way::Pair => self.turns(ids, |table, hash| table.confirm(hash, table.first_of_pair(hash))),
+            Way::Ahead => self.turns_ahead(ids),
             Way::FavouriteTag => self.turns(ids, |table, hash| table.confirm(hash, Some(table.favourite(hash)))),
             Way::FavouriteSearch => self.turns(ids, |table, hash| {
                 table.confirm(hash, table.shows_favourite(hash).then(|| table.favourite(hash)))
@@ -83,6 +90,26 @@ fn apart(table: &Table, hash: u64) -> Option<usize> {
 }
 
 impl Sketch {
+    /// The tag is looked at when the clock has been read.
+    #[inline(always)]
+    fn turns_ahead(&self, ids: &[Id]) {
+        let table = &*self.table;
+        for hash in ids.iter().map(|id| table.hash(id)) {
+            prefetch(table.lane(table.favourite(hash)));
+            let found = table.first_of_pair(hash);
+            found.iter().for_each(|position| prefetch(table.lane(*position)));
+            let now = self.check.map(|tsc| tsc.now());
+            let position = table.confirm(hash, found);
+            match (position, now) {
+                (Some(position), Some(now)) => {
+                    let lane = table.lane(position);
+                    exchange(lane, lane.load(Ordering::Acquire), now);
+                }
+                _ => consume(position.map_or(0, |position| position as u64)),
+            }
+        }
+    }
+
     #[inline(always)]
     fn turns(&self, ids: &[Id], find: impl Fn(&Table, u64) -> Option<usize>) {
         let find = |id| find(&self.table, self.table.hash(id));
@@ -126,10 +153,12 @@ fn places(groups: &Table, linear: &Table, ids: &[Id]) -> String {
     let hashes = ids.iter().map(|id| linear.hash(id));
     let probes: Vec<usize> = hashes.filter_map(|hash| Some(linear.probe(hash)? - linear.favourite(hash) + 1)).collect();
     format!(
-        "In groups, {:.1} % of the agents are in their favourite slot, {:.1} % in their home group, and {:.4} % found no \
-         room. Tags one by one: {:.1} on average, and {:.4} % found no room.\n",
+        "In groups, {:.1} % of the agents are in their favourite slot, {:.1} % in their home group, {:.1} % in that or the \
+         next, {:.1} % are the first there to show their fingerprint, and {:.4} % found no room. Tags one by one: {:.1} on average, and {:.4} % found no room.\n",
         count(&|hash| groups.search(hash) == Some(groups.favourite(hash))),
         count(&|hash| groups.search(hash).is_some_and(|position| position / GROUP == groups.home(hash))),
+        count(&|hash| groups.search(hash).is_some_and(|position| position / GROUP <= groups.home(hash) + 1)),
+        count(&|hash| groups.search(hash).is_some_and(|position| groups.first_of_pair(hash) == Some(position))),
         count(&|hash| groups.search(hash).is_none()),
         probes.iter().sum::<usize>() as f64 / probes.len() as f64,
         percent(ids.len() - probes.len()),

@@ -3,6 +3,7 @@
 
 use crate::ids::{Id, Random};
 use crate::misses::advise_huge;
+use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -122,6 +123,16 @@ impl Table {
         (matches != 0).then(|| self.home(hash) * GROUP + matches.trailing_zeros() as usize / 8)
     }
 
+    /// The first record of the home group and the next that shows the fingerprint.
+    #[inline(always)]
+    pub(super) fn first_of_pair(&self, hash: u64) -> Option<usize> {
+        let home = self.home(hash);
+        let [first, second] = [home, home + 1].map(|group| self.fingerprints[group].load(Ordering::Relaxed) as i64);
+        // SAFETY: every x86-64 processor has SSE2.
+        let matches = unsafe { same_bytes(first, second, hash as i8) };
+        (matches != 0).then(|| home * GROUP + matches.trailing_zeros() as usize)
+    }
+
     /// The record at `position` if it is the agent's, else what a full search finds.
     #[inline(always)]
     pub(super) fn confirm(&self, hash: u64, position: Option<usize>) -> Option<usize> {
@@ -150,6 +161,13 @@ impl Table {
     pub(super) fn probe(&self, hash: u64) -> Option<usize> {
         self.window(hash).find(|position| self.tag(*position) == hash)
     }
+}
+
+/// A bit for each byte of the two words that is `wanted`.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn same_bytes(first: i64, second: i64, wanted: i8) -> i32 {
+    _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_set_epi64x(second, first), _mm_set1_epi8(wanted)))
 }
 
 /// The favourite slot in a group.
