@@ -43,8 +43,9 @@
 //!   loop applies any step to a lane: load the lane, look at the tag again,
 //!   exchange. There the proof stands, and loom models explore it.
 //! - *The slab* (`slab/`): a preallocated mapping of records. A keyed hash of
-//!   the id names a home; the agent lives within 96 records of it. Tenants
-//!   change under a lock per 1,024 records that no charge ever takes.
+//!   the id names a home; the agent lives within 96 records of it, and is
+//!   nearly always found by one look at sixteen fingerprints. Tenants change
+//!   under a lock per 1,024 records that no charge ever takes.
 //! - *Time* (`clock/`): `now` is an argument everywhere below [`Limiter`].
 //!
 //! | promise | shown by |
