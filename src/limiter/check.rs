@@ -254,7 +254,7 @@ impl Limiter {
     }
 
     /// The check of an agent that is not where it is looked for first, or for
-    /// which another thread was faster: one in fifteen at the assumed load. And
+    /// which another thread was faster: one in thirty at the assumed load. And
     /// every check of a lane that is no bucket.
     ///
     /// It takes the question in pieces, or they would be put together for every check.
@@ -361,8 +361,8 @@ impl Limiter {
 
     /// The charge of an agent that had no record a moment ago.
     ///
-    /// The loop ends with its first round, unless the agent was there after all
-    /// and lost its record meanwhile.
+    /// The loop ends with its first round: a claim keeps the record the agent's
+    /// until it is charged.
     fn make_for_newcomer(&self, hash: AgentHash, ask: Ask<'_>, at: At) -> Made {
         let unmade = |answer| Made { answer, receipt: None };
         let (now, cells) = (at.now, self.limits.cells(ask.lane.id()));
@@ -399,7 +399,6 @@ impl Limiter {
             match self.slab.claim(&newcomer) {
                 Ok(claimed) => {
                     self.note_claim(ask.agent, &claimed);
-                    // The claim keeps the record the agent's, so the first round ends this.
                     if let Some(made) = self.charge(claimed.found, ask, at.with(now.max(claimed.floor))) {
                         return made;
                     }
