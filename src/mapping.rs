@@ -21,7 +21,8 @@ pub(crate) unsafe trait Atomics: Sync {
 #[cfg(not(loom))]
 unsafe impl Atomics for AtomicU64 {
     fn touch(&self) {
-        self.fetch_add(0, crate::sync::Ordering::Relaxed);
+        // Nothing is added that the compiler knows to be nothing: it would leave that out.
+        self.fetch_add(std::hint::black_box(0), crate::sync::Ordering::Relaxed);
     }
 }
 
@@ -60,6 +61,13 @@ impl<W: Atomics> Words<W> {
         Some(Self { start: std::ptr::NonNull::new(start.cast())?, len, shown: len })
     }
 
+    /// Where the value of this number stands. Like an index, it has to exist.
+    fn place(&self, index: usize) -> std::ptr::NonNull<W> {
+        assert!(index < self.len, "there is no such word");
+        // SAFETY: one of the `len` values of the mapping.
+        unsafe { self.start.add(index) }
+    }
+
     /// The first of them, as many as are shown: all, if nothing was said.
     #[inline]
     pub(crate) fn shown(&self) -> &[W] {
@@ -80,10 +88,14 @@ impl<W: Atomics> Words<W> {
             // SAFETY: of this value's own mapping; the call changes no content.
             let status =
                 unsafe { libc::madvise(self.start.as_ptr().cast(), size_of_val(&**self), libc::MADV_POPULATE_WRITE) };
-            // Linux before 5.14 does not know the advice.
-            if status == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
-                return status == 0;
+            if status == 0 {
+                return true;
             }
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            if matches!(errno, Some(libc::ENOMEM | libc::EFAULT | libc::EHWPOISON)) {
+                return false;
+            }
+            // Linux before 5.14 does not know the advice, and a sandbox may not allow it.
         }
         self.touch();
         true
@@ -157,6 +169,10 @@ pub(crate) struct Words<W = AtomicU64> {
 impl<W: Zero> Words<W> {
     pub(crate) fn reserve(len: usize) -> Option<Self> {
         Some(Self { values: (0..len).map(|_| W::zero()).collect(), shown: len })
+    }
+
+    fn place(&self, index: usize) -> usize {
+        index
     }
 
     pub(crate) fn shown(&self) -> &[W] {
@@ -256,10 +272,7 @@ impl Parts {
         let words = Words::reserve(blocks.checked_mul(block_size)?.checked_add(blocks_at)?)?;
         assert!(homes_at + homes < blocks_at, "homes, one word behind them, and blocks do not overlap");
         assert!(cfg!(loom) || (homes + 1) * HOME_BLOCKS <= blocks, "each home has its blocks, and so has a next one");
-        #[cfg(not(loom))]
-        let place = |index: usize| Place::from(&words[index]);
-        #[cfg(loom)]
-        let place = |index: usize| index;
+        let place = |index| words.place(index);
         let (first_home, first_block) = (place(homes_at), place(blocks_at));
         Some(Self {
             words,

@@ -36,10 +36,12 @@ pub(crate) fn mark() -> u64 {
 
 /// The process number, which the system is asked for once in each process: a
 /// word that every child finds wiped tells whether it has been, in a child
-/// that was made past the C library too.
+/// that was made past the C library too. Forks are watched by now.
 fn number() -> u32 {
     static KNOWN: OnceLock<Option<&AtomicU32>> = OnceLock::new();
-    let Some(known) = KNOWN.get_or_init(wiped_in_children) else { return std::process::id() };
+    // No fork in the midst of the first call: a child would wait for it for ever.
+    let known = KNOWN.get().unwrap_or_else(|| unforked(|| KNOWN.get_or_init(wiped_in_children)));
+    let Some(known) = known else { return std::process::id() };
     // Relaxed: whoever finds nothing asks for itself.
     match known.load(Ordering::Relaxed) {
         0 => {
@@ -63,7 +65,9 @@ fn wiped_in_children() -> Option<&'static AtomicU32> {
             return None;
         }
         // SAFETY: advice about the page just mapped, which nobody else knows.
-        if unsafe { libc::madvise(page, PAGE_BYTES, libc::MADV_WIPEONFORK) } == 0 {
+        let advise = |advice| unsafe { libc::madvise(page, PAGE_BYTES, advice) } == 0;
+        // A system that takes any advice (some emulators do) heeds none.
+        if advise(libc::MADV_WIPEONFORK) && !advise(-1) {
             // SAFETY: zeroed memory is an atomic of zero, and the page is never unmapped.
             return Some(unsafe { &*page.cast() });
         }

@@ -19,15 +19,16 @@ pub(crate) fn prefetch(word: &AtomicU64) {
 }
 
 /// A bit for each byte of the two words that is the same in `wanted`, the
-/// lowest for the lowest byte of the first. The words are loaded relaxed.
+/// lowest for the lowest byte of the first. Each byte is as a relaxed load finds
+/// it, and need not be from the same moment as the next.
 #[inline]
 pub(crate) fn same_bytes(words: &[AtomicU64; 2], wanted: u64) -> u16 {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     {
         use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi64x};
         let shown: __m128i;
-        // SAFETY: both words are live, and the instruction only reads them, as two
-        // relaxed loads would: it never tears a byte, and what is compared are bytes.
+        // SAFETY: both words are live, and the instruction only reads them. It
+        // never tears a byte, and bytes are all that is compared.
         unsafe {
             std::arch::asm!(
                 "movdqu {}, xmmword ptr [{}]",

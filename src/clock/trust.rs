@@ -7,6 +7,7 @@
 use super::Tick;
 use super::sources::{Machine, Rate, Sample, Sources};
 use super::tsc::CounterClock;
+use crate::process::unforked;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use std::time::Duration;
 pub(super) fn machine_clock() -> Option<&'static CounterClock<Machine>> {
     static CLOCK: OnceLock<Option<CounterClock<Machine>>> = OnceLock::new();
     // Loom's atomics live no longer than one run of a model, so models have none.
-    CLOCK.get_or_init(|| if cfg!(loom) { None } else { start(Machine, Facts::read()).ok() }).as_ref()
+    let start = || if cfg!(loom) { None } else { start(Machine, Facts::read()).ok() };
+    // A fork waits for the first call: a child would otherwise wait for its end for ever.
+    CLOCK.get().unwrap_or_else(|| unforked(|| CLOCK.get_or_init(start))).as_ref()
 }
 
 /// Why the counter is not trusted.

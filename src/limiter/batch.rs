@@ -182,3 +182,100 @@ impl Limiter {
         answer
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::slab::hash::{HashKey, fixed_key};
+    use crate::slab::{Geometry, IdHash, OnFull, Slab};
+    use crate::{ManualClock, Policy, Sight, Snapshot};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    /// One of two that have the same key: nothing may differ between them, not
+    /// even a word of the slab.
+    fn twin(agents: u64, on_full: OnFull, watched: bool, hash: IdHash) -> (Limiter, ManualClock) {
+        let lanes =
+            ["10/min", "7/s burst 11", "held 3", "exact 3/min", "window 5/min", "budget 9/day", "4/min", "deny"];
+        let lanes = lanes.into_iter().enumerate();
+        let policy = lanes.fold(Policy::builder(), |policy, (lane, limit)| policy.lane(format!("lane-{lane}"), limit));
+        let policy = policy.build().unwrap();
+        let mut words = fixed_key(3).words().collect::<Vec<_>>().into_iter();
+        let key = HashKey::from_words(hash, || words.next().unwrap());
+        let kinds = policy.cell_kinds();
+        let slab = Slab::new(Geometry::for_agents(agents, kinds.len()), key, kinds).unwrap();
+        let clock = ManualClock::new();
+        let mut builder = Limiter::builder(policy).clock(clock.clone()).on_full(on_full);
+        if watched {
+            builder = builder.sight(Sight::new().roster(200).sample_every(3));
+        }
+        (builder.over(slab).unwrap(), clock)
+    }
+
+    /// Ids of every length that is read in a way of its own, some that are none, and plenty.
+    fn id(number: usize) -> Vec<u8> {
+        const LENGTHS: [usize; 8] = [0, 257, 256, 1, 7, 8, 16, 17];
+        LENGTHS.get(number).map_or_else(|| format!("agent-{number}").into_bytes(), |length| vec![7; *length])
+    }
+
+    /// Verdicts by lane, and what could not be answered.
+    fn counts(snapshot: &Snapshot) -> (Vec<[u64; 4]>, u64, u64) {
+        let lanes = snapshot.lanes.iter().map(|lane| [lane.allowed, lane.warned, lane.denied, lane.exempt]);
+        (lanes.collect(), snapshot.errors, snapshot.full)
+    }
+
+    /// Around how far a batch looks ahead, and beyond.
+    const LENGTHS: [usize; 12] = [0, 1, 15, 16, 17, 31, 32, 33, 47, 64, 65, 300];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn a_batch_leaves_every_word_as_single_checks_do(
+            batches in prop::collection::vec(
+                (
+                    prop::sample::select(LENGTHS.to_vec()),
+                    prop::collection::vec((0..400_usize, 0..30_u32, 0..13_u64), 300),
+                    0..2_000_000_000_u64,
+                    prop::sample::select(vec![0_u64, 5]),
+                ),
+                1..6,
+            ),
+            agents in prop::sample::select(vec![1_u64, 7, 50]),
+            ids in prop::sample::select(vec![12_usize, 110, 400]),
+            on_full in prop::sample::select(vec![OnFull::Deny, OnFull::Evict]),
+            hash in prop::sample::select(vec![IdHash::Multilinear, IdHash::SipHash13]),
+            watched: bool,
+        ) {
+            let [(together, one_clock), (single, other_clock)] = [(); 2].map(|()| twin(agents, on_full, watched, hash));
+            let mut asked = 0;
+            for (length, asks, wait, ahead) in &batches {
+                for clock in [&one_clock, &other_clock] {
+                    clock.advance(Duration::from_nanos(*wait));
+                }
+                let asks = &asks[..*length];
+                let agents: Vec<Vec<u8>> = asks.iter().map(|(agent, ..)| id(agent % ids)).collect();
+                let requests: Vec<Request<'_>> = asks
+                    .iter()
+                    .zip(&agents)
+                    // Most of the first lane; two numbers are no lane's.
+                    .map(|((_, lane, cost), agent)| Request { agent, lane: LaneId::new(if *lane < 10 { *lane } else { 0 }), cost: *cost })
+                    .collect();
+                let now = together.now().saturating_add(Duration::from_secs(*ahead));
+                let mut answers = vec![Err(Error::Full); requests.len()];
+                together.check_many_at(&requests, &mut answers, now).unwrap();
+                for (index, (request, answer)) in requests.iter().zip(answers).enumerate() {
+                    let alone = single.check_at(request.agent, request.lane, request.cost, now);
+                    prop_assert_eq!(alone, answer, "request {} of {}", index, requests.len());
+                }
+                asked += requests.len() as u64;
+                prop_assert_eq!(together.stats(), single.stats());
+                prop_assert!(together.slab.snapshot() == single.slab.snapshot());
+            }
+            let (lanes, errors, full) = counts(&together.snapshot());
+            if watched {
+                prop_assert_eq!(lanes.iter().flatten().sum::<u64>() + errors + full, asked);
+            }
+            prop_assert_eq!((lanes, errors, full), counts(&single.snapshot()));
+        }
+    }
+}

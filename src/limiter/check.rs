@@ -29,7 +29,7 @@ pub(super) struct Ask<'a> {
 /// The answer to a check.
 pub(crate) type Answer = Result<Verdict, Error>;
 
-/// Why a check takes more than the charge of a bucket of a record in its home group.
+/// Why a check takes more than the charge of a bucket of a record that is found at the first look.
 pub(super) enum Unusual {
     /// What was not made comes to no denial.
     Charge(Charge),
@@ -202,7 +202,7 @@ impl Limiter {
         }
     }
 
-    /// The check of a lane that is a bucket, of an agent in its home group.
+    /// The check of a lane that is a bucket, of an agent that is found at the first look.
     #[inline(always)]
     fn check_at_home(
         &self,

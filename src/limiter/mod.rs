@@ -177,14 +177,15 @@ impl LimiterBuilder {
         self
     }
 
-    /// Whether the records' memory is taken from the system when the limiter is
-    /// built; no if nothing is said.
+    /// Whether the memory of the records, and of a roster if there is one, is
+    /// taken from the system when the limiter is built; no if nothing is said.
     ///
     /// Otherwise the system commits a page when the first agent comes to live
     /// there, which lets that one check wait: for up to half a millisecond and
     /// more, since pages are large. And a flood of new ids makes the process
-    /// grow, up to [`memory`](Limiter::memory) and no further. With this the
-    /// process has its size from the start, or does not start.
+    /// grow, up to [`memory`](Limiter::memory) and no further. With this, no
+    /// stream of ids makes it grow: it has that size from the start, or does
+    /// not start.
     ///
     /// ```
     /// use tollgate::{Limit, Limiter, Policy};
@@ -226,9 +227,6 @@ impl LimiterBuilder {
         let geometry = Geometry::for_agents(self.agents, kinds.len());
         let slab =
             Slab::new(geometry, HashKey::random(self.hash), kinds).map_err(|bytes| BuildError::Memory { bytes })?;
-        if self.commit_memory {
-            slab.commit().map_err(|bytes| BuildError::Memory { bytes })?;
-        }
         self.over(slab)
     }
 
@@ -244,6 +242,10 @@ impl LimiterBuilder {
         }
         let watch = self.sight.as_ref().map(|sight| Watch::new(sight, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
+        if self.commit_memory {
+            let committed = slab.commit().and_then(|()| watch.as_ref().map_or(Ok(()), |watch| watch.commit()));
+            committed.map_err(|bytes| BuildError::Memory { bytes })?;
+        }
         Ok(Limiter {
             slab,
             dates: has_dates.then(|| DateClock::new(self.wall_clock, &clock)),

@@ -150,6 +150,11 @@ impl Watch {
         self.roster.as_ref().map_or(0, Roster::reserved_bytes)
     }
 
+    /// See [`Roster::commit`].
+    pub(crate) fn commit(&self) -> Result<(), u64> {
+        self.roster.as_ref().map_or(Ok(()), Roster::commit)
+    }
+
     /// Counts the answer to a check. `true` if it shall be told as well.
     #[inline]
     pub(crate) fn answered(&self, lane: LaneId, answer: &Result<Verdict, Error>) -> bool {

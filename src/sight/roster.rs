@@ -57,6 +57,12 @@ impl Roster {
         (size_of_val(&*self.places) + size_of_val(&*self.used)) as u64
     }
 
+    /// Takes all of its memory from the system now. On refusal, says how many
+    /// bytes were asked for.
+    pub(crate) fn commit(&self) -> Result<(), u64> {
+        if self.places.commit() && self.used.commit() { Ok(()) } else { Err(self.reserved_bytes()) }
+    }
+
     /// Writes down who holds a record now. The caller holds the record's lock,
     /// so only a record that shares the place can be in the way; then whoever
     /// came first stays, and this agent is not listed.
