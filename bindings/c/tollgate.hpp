@@ -738,6 +738,7 @@ struct options {
     std::uint32_t sample_every = 0;
     std::uint64_t roster = 0;
     std::uint64_t reservations = TOLLGATE_RESERVATIONS_DEFAULT;
+    bool commit_memory = false;
 };
 
 /* One request of a batch, or a part of check_all. The id has to live until it is checked. */
@@ -761,6 +762,7 @@ public:
         raw.sample_every = options.sample_every;
         raw.roster = options.roster;
         raw.reservations = options.reservations;
+        raw.commit_memory = options.commit_memory ? 1 : 0;
         handle_ = detail::take<tollgate_limiter>([&](auto out) { return tollgate_limiter_new(policy.get(), &raw, out); });
     }
 

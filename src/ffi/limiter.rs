@@ -78,9 +78,19 @@ pub struct LimiterOptions {
     /// TOLLGATE_RESERVATIONS_MAX; 0 for TOLLGATE_RESERVATIONS_DEFAULT. Each
     /// takes 56 bytes.
     pub reservations: u64,
+    /// 1 if all of the records' memory is taken from the system when the
+    /// limiter is made; if there is not enough, it is not made:
+    /// TOLLGATE_STATUS_OUT_OF_MEMORY. 0 if the system commits a page when the
+    /// first agent comes to live there, which lets that one check wait, for up to
+    /// half a millisecond and more. What a roster and kept budgets take is
+    /// committed as it is used either way, so with those the process still grows,
+    /// up to tollgate_limiter_memory and no further.
+    pub commit_memory: u32,
+    /// Must be 0.
+    pub reserved2: u32,
 }
 
-const _: () = assert!(size_of::<LimiterOptions>() == 56);
+const _: () = assert!(size_of::<LimiterOptions>() == 64);
 
 // SAFETY: `repr(C)`, and `struct_size` comes first.
 unsafe impl Tagged for LimiterOptions {
@@ -104,13 +114,19 @@ impl LimiterOptions {
             sight if sight == Sight::On as i32 => true,
             _ => return Err(Status::InvalidOption),
         };
-        if self.reserved != 0 || (!watched && (self.sample_every, self.roster) != (0, 0)) {
+        let commit_memory = match self.commit_memory {
+            0 => false,
+            1 => true,
+            _ => return Err(Status::InvalidOption),
+        };
+        if (self.reserved, self.reserved2) != (0, 0) || (!watched && (self.sample_every, self.roster) != (0, 0)) {
             return Err(Status::InvalidOption);
         }
         let agents = if self.agents == 0 { TOLLGATE_AGENTS_DEFAULT } else { self.agents };
         let reservations = if self.reservations == 0 { TOLLGATE_RESERVATIONS_DEFAULT } else { self.reservations };
         let reservations = usize::try_from(reservations).unwrap_or(usize::MAX);
-        let mut builder = builder.agents(agents).on_full(on_full).hash(hash).reservations(reservations);
+        let builder = builder.agents(agents).on_full(on_full).hash(hash).reservations(reservations);
+        let mut builder = builder.commit_memory(commit_memory);
         if watched {
             let roster = usize::try_from(self.roster).unwrap_or(usize::MAX);
             builder = builder.sight(tollgate::Sight::new().roster(roster).sample_every(self.sample_every));

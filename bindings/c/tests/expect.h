@@ -209,6 +209,21 @@ static inline uint64_t tokens_left(const tollgate_limiter *limiter, const void *
     return status.remaining;
 }
 
+/* What the process holds of the machine's memory, in bytes. */
+static inline uint64_t resident_bytes(void)
+{
+    char line[128];
+    uint64_t kilobytes = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        if (strncmp(line, "VmRSS:", 6) == 0)
+            kilobytes = strtoull(line + 6, NULL, 10);
+    if (status != NULL)
+        fclose(status);
+    EXPECT(kilobytes != 0);
+    return kilobytes * 1024;
+}
+
 /* A number from the environment, so that slow tools run shorter tests. */
 static inline unsigned long setting(const char *name, unsigned long otherwise)
 {

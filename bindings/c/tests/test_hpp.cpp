@@ -335,8 +335,22 @@ static void an_estimate_is_settled()
     }
 }
 
+static void memory_is_committed_if_asked_for()
+{
+    tollgate::options options;
+    options.agents = 200000;
+    for (const bool commit : {false, true}) {
+        options.commit_memory = commit;
+        const auto before = resident_bytes();
+        tollgate::limiter limiter(lanes(), options);
+        EXPECT_EQ(resident_bytes() > before + options.agents * 48, commit);
+        EXPECT(limiter.check("agent-7", 0));
+    }
+}
+
 int main()
 {
+    memory_is_committed_if_asked_for();
     a_slot_is_held();
     parts_are_charged_all_or_none();
     an_estimate_is_settled();

@@ -32,6 +32,39 @@ static void either_hash_and_any_number_of_agents_will_do(void)
     tollgate_policy_free(policy);
 }
 
+/* Without it a few pages are touched, and those may be large. */
+static void memory_is_committed_at_the_start_if_asked_for(void)
+{
+    const uint64_t agents = 200000;
+    tollgate_policy *policy = rig_policy();
+    for (uint32_t commit = 0; commit <= 1; commit++) {
+        tollgate_limiter_options options = rig_options(agents, TOLLGATE_ON_FULL_DENY, NULL);
+        options.commit_memory = commit;
+        tollgate_limiter *limiter = NULL;
+        uint64_t before = resident_bytes();
+        REQUIRE_OK(tollgate_limiter_new(policy, &options, &limiter));
+        uint64_t after = resident_bytes();
+        EXPECT_EQ(after > before + agents * 48, commit);
+        EXPECT_EQ(tokens_left(limiter, "agent", 5, HEAVY), HEAVY_CAPACITY);
+        tollgate_limiter_free(limiter);
+    }
+    tollgate_policy_free(policy);
+}
+
+/* What was compiled before memory could be committed has smaller options. */
+static void options_from_before_commit_memory_are_understood(void)
+{
+    tollgate_policy *policy = rig_policy();
+    tollgate_limiter *limiter = NULL;
+    tollgate_limiter_options options = rig_options(1, 0, NULL);
+    options.struct_size = offsetof(tollgate_limiter_options, commit_memory);
+    options.commit_memory = 77; /* Not looked at. */
+    options.reserved2 = 77;
+    EXPECT_OK(tollgate_limiter_new(policy, &options, &limiter));
+    tollgate_limiter_free(limiter);
+    tollgate_policy_free(policy);
+}
+
 /* Larger than this version knows: fine if the rest is zero. */
 static void options_from_the_future_are_understood_if_they_ask_for_nothing_new(void)
 {
@@ -71,6 +104,12 @@ static void bad_options_are_refused(void)
     EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
     options.id_hash = 0;
     options.reserved = 1;
+    EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
+    options.reserved = 0;
+    options.commit_memory = 2;
+    EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
+    options.commit_memory = 0;
+    options.reserved2 = 1;
     EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
     options = rig_options(UINT64_C(1) << 31, 0, NULL);
     EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE);
@@ -170,6 +209,8 @@ int main(void)
 {
     zero_options_are_the_defaults();
     either_hash_and_any_number_of_agents_will_do();
+    memory_is_committed_at_the_start_if_asked_for();
+    options_from_before_commit_memory_are_understood();
     options_from_the_future_are_understood_if_they_ask_for_nothing_new();
     bad_options_are_refused();
     a_limiter_knows_its_lanes_its_time_and_its_policy();

@@ -45,10 +45,11 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(sizeof(tollgate_stats), 56);
     EXPECT_EQ(offsetof(tollgate_stats, agents), 8);
     EXPECT_EQ(offsetof(tollgate_stats, retries), 48);
-    EXPECT_EQ(sizeof(tollgate_limiter_options), 56);
+    EXPECT_EQ(sizeof(tollgate_limiter_options), 64);
     EXPECT_EQ(offsetof(tollgate_limiter_options, sight), 32);
     EXPECT_EQ(offsetof(tollgate_limiter_options, roster), 40);
     EXPECT_EQ(offsetof(tollgate_limiter_options, reservations), 48);
+    EXPECT_EQ(offsetof(tollgate_limiter_options, commit_memory), 56);
     EXPECT_EQ(sizeof(tollgate_all_verdict), 24);
     EXPECT_EQ(offsetof(tollgate_all_verdict, retry_after_ns), 8);
     EXPECT_EQ(offsetof(tollgate_all_verdict, blocking), 16);

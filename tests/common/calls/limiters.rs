@@ -24,6 +24,8 @@ impl World<'_> {
             sample_every: 0,
             roster: 0,
             reservations: u64::from(self.bytes.below(4)), // 0 for as many as usual.
+            commit_memory: u32::from(self.bytes.below(2)),
+            reserved2: 0,
         };
         if self.bytes.once_in(8) {
             options.sight = 1;
@@ -32,7 +34,13 @@ impl World<'_> {
         }
         let mut manual = true;
         if self.bytes.once_in(4) {
-            match self.bytes.below(8) {
+            match self.bytes.below(11) {
+                10 => {
+                    options.struct_size = 56; // From before memory could be committed: not looked at.
+                    options.commit_memory = self.bytes.number() as u32;
+                }
+                9 => options.reserved2 = self.bytes.number() as u32,
+                8 => options.commit_memory = self.bytes.number() as u32,
                 7 => options.reservations = TOLLGATE_RESERVATIONS_MAX + 1 + self.bytes.number() % (1 << 40),
                 6 => options.sight = self.bytes.number() as i32,
                 0 => options.struct_size = self.bytes.number() as u32 % 33,
@@ -52,7 +60,9 @@ impl World<'_> {
         let off_but_wanted = has_sight && sight == 0 && (options.sample_every, options.roster) != (0, 0);
         let known = [options.on_full, options.id_hash, sight].iter().all(|option| (0..=1).contains(option));
         let reservations = if has_sight { options.reservations } else { 0 };
-        if !known || off_but_wanted || reservations > TOLLGATE_RESERVATIONS_MAX {
+        let commit_memory = if options.struct_size > 56 { (options.commit_memory, options.reserved2) } else { (0, 0) };
+        let committed_or_not = matches!(commit_memory, (0 | 1, 0));
+        if !known || off_but_wanted || !committed_or_not || reservations > TOLLGATE_RESERVATIONS_MAX {
             faults.push(Status::InvalidOption);
         }
         if options.agents > TOLLGATE_AGENTS_MAX {
