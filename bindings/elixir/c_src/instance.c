@@ -139,17 +139,19 @@ static bool read_clock(term given, int32_t *source)
     return false;
 }
 
-/* (policy, %{agents, on_full, id_hash, clock, whole_seconds, sight, roster, reservations}) -> reference */
+/* (policy, %{agents, on_full, id_hash, clock, whole_seconds, sight, roster, reservations,
+   commit_memory}) -> reference */
 NIF(nif_new)
 {
     (void)argc;
     tollgate_limiter_options options = {.struct_size = sizeof options};
-    term agents, on_full, id_hash, clock_name, whole_seconds, sight, roster, reservations, raised;
+    term agents, on_full, id_hash, clock_name, whole_seconds, sight, roster, reservations, commit_memory, raised;
     int32_t source;
     if (!option(env, argv[1], "agents", &agents) || !option(env, argv[1], "on_full", &on_full)
         || !option(env, argv[1], "id_hash", &id_hash) || !option(env, argv[1], "clock", &clock_name)
         || !option(env, argv[1], "whole_seconds", &whole_seconds) || !option(env, argv[1], "sight", &sight)
-        || !option(env, argv[1], "roster", &roster) || !option(env, argv[1], "reservations", &reservations)) {
+        || !option(env, argv[1], "roster", &roster) || !option(env, argv[1], "reservations", &reservations)
+        || !option(env, argv[1], "commit_memory", &commit_memory)) {
         return bad_argument(env, "an option is missing in %.200T", argv[1]);
     }
     if (!get_u64(env, agents, &options.agents) || options.agents == 0 || options.agents > TOLLGATE_AGENTS_MAX) {
@@ -172,9 +174,13 @@ NIF(nif_new)
     if (id_hash != atom_multilinear && id_hash != atom_siphash13) {
         return bad_argument(env, "id_hash has to be :multilinear or :siphash13, got: %.60T", id_hash);
     }
+    if (commit_memory != atom_true && commit_memory != atom_false) {
+        return bad_argument(env, "commit_memory has to be true or false, got: %.60T", commit_memory);
+    }
     options.on_full = on_full == atom_deny ? TOLLGATE_ON_FULL_DENY : TOLLGATE_ON_FULL_EVICT;
     options.id_hash = id_hash == atom_siphash13 ? TOLLGATE_ID_HASH_SIPHASH13 : TOLLGATE_ID_HASH_MULTILINEAR;
 
+    options.commit_memory = commit_memory == atom_true;
     options.sight = sight == atom_true ? TOLLGATE_SIGHT_ON : TOLLGATE_SIGHT_OFF;
 
     tollgate_policy *policy = NULL;

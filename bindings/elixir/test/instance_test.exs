@@ -62,6 +62,8 @@ defmodule Tollgate.InstanceTest do
           {[clock: :sun], "clock has to be :automatic"},
           {[on_full: :explode], "on_full has to be"},
           {[id_hash: :md5], "id_hash has to be"},
+          {[commit_memory: 1], "commit_memory has to be true or false, got: 1"},
+          {[commit_memory: nil], "commit_memory has to be true or false, got: nil"},
           {[policy: [lanes: [{"a", "9/fortnight"}]]], "fortnight"},
           {[policy: [lanes: []]], "lane"},
           {[policy: [lanes: [{"a", 3}]]], "a lane is a pair"},
@@ -111,6 +113,31 @@ defmodule Tollgate.InstanceTest do
     for _ <- 1..20, do: grown.()
     # Twenty of them would be 1.7 GB.
     eventually(fn -> mapped() - before < 400_000_000 end)
+  end
+
+  # In a VM of its own, where nobody else takes memory or gives it back.
+  test "the memory of an instance is committed when it starts, if asked for" do
+    {told, 0} =
+      Tollgate.Child.run("""
+      {:ok, _} = Application.ensure_all_started(:tollgate)
+
+      resident = fn ->
+        [_, pages | _] = File.read!("/proc/self/statm") |> String.split()
+        String.to_integer(pages) * 4096
+      end
+
+      for commit <- [false, true] do
+        before = resident.()
+        name = :"committed_\#{commit}"
+        {:ok, _} = Tollgate.start_link(name: name, agents: 1_000_000, commit_memory: commit)
+        grown = resident.() - before
+        {:allow, 119} = Tollgate.check(name, "agent-7", :ws, :light)
+        IO.puts("\#{commit}: \#{grown > 60_000_000}")
+      end
+      """)
+
+    assert told =~ "false: false"
+    assert told =~ "true: true"
   end
 
   # Of all address space of this VM, in bytes.

@@ -33,7 +33,8 @@ defmodule Tollgate.VectorsTest do
       whole_seconds: false,
       sight: false,
       roster: 0,
-      reservations: 16
+      reservations: 16,
+      commit_memory: false
     }
 
     limiter = Native.new(policy(policy), options)

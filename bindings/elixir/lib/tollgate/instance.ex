@@ -30,6 +30,7 @@ defmodule Tollgate.Instance do
     sight: false,
     roster: 0,
     reservations: 16_384,
+    commit_memory: false,
     budgets: nil,
     save_budgets_every_ms: 5_000,
     log: false,
@@ -220,7 +221,8 @@ defmodule Tollgate.Instance do
         whole_seconds: options.retry_after == :whole_seconds,
         sight: options.sight,
         roster: options.roster,
-        reservations: options.reservations
+        reservations: options.reservations,
+        commit_memory: options.commit_memory
       })
 
     :ok = Native.name_lanes(reference, for({name, _limit} <- Native.lanes(reference), do: Policy.pair(name)))
