@@ -78,6 +78,7 @@ impl Control {
         let sight = Sight::new().roster(usize::MAX);
         let mut builder = Limiter::builder(policy)
             .agents(settings.agents)
+            .commit_memory(settings.commit_memory)
             .on_full(settings.on_full)
             .sight(sight)
             .reservations(settings.reservations);

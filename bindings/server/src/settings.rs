@@ -38,6 +38,8 @@ pub struct Settings {
     pub open_checks: Option<bool>,
     /// How many agents are held.
     pub agents: u64,
+    /// Whether the memory of their records is taken from the system at the start.
+    pub commit_memory: bool,
     /// What happens to a new agent when no record is free.
     pub on_full: OnFull,
     /// How many reservations may be open at once.
@@ -77,6 +79,7 @@ impl Default for Settings {
             check_token: None,
             open_checks: None,
             agents: AGENTS_DEFAULT,
+            commit_memory: false,
             on_full: OnFull::default(),
             reservations: RESERVATIONS_DEFAULT,
             leases: LEASES_DEFAULT,
@@ -141,6 +144,7 @@ impl Settings {
             "check_token_file" => self.check_token = Some(entry.token_in_file()?),
             "open_checks" => self.open_checks = Some(entry.boolean()?),
             "agents" => self.agents = entry.integer(1..=AGENTS_MAX)?,
+            "commit_memory" => self.commit_memory = entry.boolean()?,
             "on_full" => self.on_full = entry.on_full()?,
             "reservations" => self.reservations = entry.integer(1..=RESERVATIONS_MAX as u64)? as usize,
             "leases" => self.leases = entry.integer(1..=1_000_000)? as usize,
@@ -161,7 +165,7 @@ impl Settings {
 }
 
 /// The keys of the table; a test holds `set` to know each.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "listen",
     "hosts",
     "state",
@@ -172,6 +176,7 @@ const KEYS: [&str; 23] = [
     "check_token_file",
     "open_checks",
     "agents",
+    "commit_memory",
     "on_full",
     "reservations",
     "leases",
@@ -350,6 +355,7 @@ mod tests {
             admin_token = "0123456789abcdef"
             open_checks = true
             agents = 1_000
+            commit_memory = true
             on_full = "deny"
             profile = "hub"
             max_connections = 50
@@ -363,6 +369,7 @@ mod tests {
             admin_token: Some("0123456789abcdef".into()),
             open_checks: Some(true),
             agents: 1_000,
+            commit_memory: true,
             on_full: OnFull::Deny,
             profile: Profile::Hub,
             max_connections: 50,
@@ -380,6 +387,7 @@ mod tests {
             ("listen = \"8787\"", "line 2, column 10: server.listen: \"8787\" is none; give an address with a port"),
             ("agents = 0", "out of range; give a whole number, 1 to"),
             ("agents = -1", "out of range"),
+            ("commit_memory = 1", "server.commit_memory: this is of type integer; give true or false"),
             ("profile = \"hubs\"", "there is no profile \"hubs\"; there are standard, hub"),
             ("headers = \"draft\"", "there is no header style"),
             ("admin_token = \"short\"", "server.admin_token: a token of 5 bytes; give a token of 16 to 256"),

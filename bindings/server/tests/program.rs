@@ -277,6 +277,32 @@ fn init_writes_a_file_that_can_be_served_and_reloaded() {
     assert!(directory.path().join("tollgate-state/assignments.json.lock").exists(), "the state is beside the file");
 }
 
+/// How much of a running server is in memory.
+#[cfg(target_os = "linux")]
+fn resident_bytes(server: &Running) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_committed_at_the_start_if_the_file_says_so() {
+    let directory = Directory::new("memory");
+    let resident = [false, true].map(|commit| {
+        let text = format!("[server]\ncommit_memory = {commit}\n[lanes]\napi = \"1/min\"\n");
+        let path = directory.file("tollgate.toml", &text);
+        let server = Running::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+        let resident = resident_bytes(&server);
+        let answer = server.post("/v1/check", r#"{"agent": "a", "lane": "api"}"#);
+        assert!(answer.contains("\"remaining\":0"), "{answer}");
+        server.end();
+        resident
+    });
+    // A record of one lane has 32 bytes, and there are more of them than a million agents.
+    assert!(resident[1] > resident[0] + 32_000_000, "{resident:?} bytes, without and with it");
+}
+
 #[test]
 fn used_budgets_survive_a_restart() {
     let directory = Directory::new("budgets");
