@@ -78,13 +78,12 @@ pub struct LimiterOptions {
     /// TOLLGATE_RESERVATIONS_MAX; 0 for TOLLGATE_RESERVATIONS_DEFAULT. Each
     /// takes 56 bytes.
     pub reservations: u64,
-    /// 1 if all of the records' memory is taken from the system when the
-    /// limiter is made; if there is not enough, it is not made:
-    /// TOLLGATE_STATUS_OUT_OF_MEMORY. 0 if the system commits a page when the
-    /// first agent comes to live there, which lets that one check wait, for up to
-    /// half a millisecond and more. What a roster and kept budgets take is
-    /// committed as it is used either way, so with those the process still grows,
-    /// up to tollgate_limiter_memory and no further.
+    /// 1 if all of the memory of the records, and of a roster if there is one,
+    /// is taken from the system when the limiter is made; if there is not
+    /// enough, it is not made: TOLLGATE_STATUS_OUT_OF_MEMORY. 0 if the system
+    /// commits a page when the first agent comes to live there, which lets that
+    /// one check wait, for up to half a millisecond and more. What kept budgets
+    /// take is committed as it is used either way.
     pub commit_memory: u32,
     /// Must be 0.
     pub reserved2: u32,

@@ -135,10 +135,11 @@ impl LimiterBuilder {
     /// How many agents it must hold; 1 million if nothing is said.
     ///
     /// With three to six lanes it reserves 87 bytes for each, of which the system
-    /// commits what is touched (unless [all of it](Self::commit_memory) is asked for): room for a third more agents than stated, so
-    /// that a newcomer nearly always finds a vacant record near its home. The
-    /// table of limits takes address space for 65,536 rows beside that, 13 MB
-    /// with six lanes, and commits the rows in use.
+    /// commits what is touched, unless [all of it](Self::commit_memory) is asked
+    /// for: room for a third more agents than stated, so that a newcomer nearly
+    /// always finds a vacant record near its home. The table of limits takes
+    /// address space for 65,536 rows beside that, 13 MB with six lanes, and
+    /// commits the rows in use.
     pub fn agents(mut self, agents: u64) -> Self {
         self.agents = agents;
         self
@@ -185,7 +186,7 @@ impl LimiterBuilder {
     /// more, since pages are large. And a flood of new ids makes the process
     /// grow, up to [`memory`](Limiter::memory) and no further. With this, no
     /// stream of ids makes it grow: it has that size from the start, or does
-    /// not start.
+    /// not start. (The ids of kept budgets alone are committed as they come.)
     ///
     /// ```
     /// use tollgate::{Limit, Limiter, Policy};

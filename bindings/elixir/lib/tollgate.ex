@@ -18,9 +18,9 @@ defmodule Tollgate do
     * `:policy` - what is limited, and to what: see `Tollgate.Policy`; `:hub` if nothing is said;
     * `:agents` - how many are active at the same time; 100,000 if nothing is said. The memory is reserved when the
       instance starts, 87 bytes an agent for up to 6 lanes, and is never exceeded;
-    * `:commit_memory` - `true` to take all of that from the system when the instance starts, which fails if there is not
-      enough. If nothing is said the VM grows as agents come, and the first one on a page waits for it, for up to half a
-      millisecond and more. What `:roster` and `:budgets` take is committed as it is used, with or without this;
+    * `:commit_memory` - `true` to take all of that, and the memory of a `:roster`, from the system when the instance
+      starts, which fails if there is not enough. If nothing is said the VM grows as agents come, and the first one on a
+      page waits for it, for up to half a millisecond and more. What `:budgets` take is committed as it is used;
     * `:on_full` - `:evict` (the default) or `:deny`: what happens to a newcomer when there is no room for it;
     * `:retry_after` - `:whole_seconds`, as the hub tells waits, or `:milliseconds`, which every other policy defaults to;
     * `:clock` - `:automatic` (the default), `:os`, `:coarse`, `:boottime`, or `:manual` for tests: see `advance_clock/2`;
