@@ -284,12 +284,6 @@ impl<'a> Stopwatch<'a> {
         if ns > SLOW_NS { ns.saturating_sub(off_core).max(1) } else { ns }
     }
 
-    /// Whether there is room for so many more.
-    #[must_use]
-    pub fn has_room(&self, laps: usize) -> bool {
-        self.laps.capacity() - self.laps.len() >= laps
-    }
-
     /// Everything it saw.
     #[must_use]
     pub fn finish(mut self) -> Laps {
@@ -325,12 +319,6 @@ impl Laps {
     #[must_use]
     pub fn max(&self) -> f64 {
         self.sorted.last().copied().map_or(0.0, f64::from)
-    }
-
-    /// The call that so many others were slower than.
-    #[must_use]
-    pub fn slowest(&self, others: usize) -> f64 {
-        self.sorted.iter().rev().nth(others).copied().map_or(0.0, f64::from)
     }
 
     /// The time of all calls together.

@@ -8,14 +8,14 @@
 //! it is used; the DashMap has its capacity reserved, which governor's default
 //! store has not.
 //!
-//! What the machine adds is shown beside: calls of nothing, for as long as ours
-//! take together.
+//! What the machine adds is shown beside: as many calls of nothing, each as long
+//! as the median of ours.
 
 use super::population::MILLION;
 use super::{Bar, Figures, Row, Session, Who, progress, times};
 use crate::floor::Tsc;
 use crate::ids::{Id, Pattern, Random, draws};
-use crate::measure::{GAP_NS, Laps, Stopwatch, interruptions, thread_cpu_ns};
+use crate::measure::{GAP_NS, Laps, Stopwatch, interruptions};
 use crate::peers::{Contestant, Governor, Lane, Ours, SixLanes, committed_limiter, limiter};
 use std::sync::Arc;
 
@@ -25,18 +25,15 @@ const TAIL: f64 = 0.9999;
 /// Calls beyond the tail.
 const SLOWEST: f64 = 100.0;
 
-/// Calls of nothing, at most, and between two looks at the time.
-const NOTHING_MAX: usize = 1 << 25;
-const NOTHING_CHUNK: usize = 1 << 10;
-
 /// Least maximum and median tails over the runs.
 #[derive(Clone, Debug, Default)]
 struct Tails {
     first_max: Vec<f64>,
     first_raw_max: Vec<f64>,
     first_tail: Vec<f64>,
-    first_sum: Vec<f64>,
+    first_median: Vec<f64>,
     check_tail: Vec<f64>,
+    check_median: Vec<f64>,
     check_sum: Vec<f64>,
 }
 
@@ -66,16 +63,17 @@ fn laps(tsc: &Tsc, contestant: &dyn Contestant, ids: &[Id]) -> Laps {
     stopwatch.finish()
 }
 
-/// The slowest of calls of nothing that take as long together as ours did, and
-/// the one as far from the end as p99.99 is of a million.
-fn nothing(tsc: &Tsc, long_ns: f64) -> (f64, f64) {
-    let mut stopwatch = Stopwatch::new(tsc, NOTHING_MAX);
-    let end = thread_cpu_ns() + long_ns as u64;
-    while thread_cpu_ns() < end && stopwatch.has_room(NOTHING_CHUNK) {
-        (0..NOTHING_CHUNK).for_each(|_| stopwatch.lap(|| {}));
+/// As many calls, each of which waits for as long as half of ours take: no
+/// memory, no system, nothing but what the machine does to whoever runs.
+fn nothing(tsc: &Tsc, each_ns: f64) -> Laps {
+    let mut stopwatch = Stopwatch::new(tsc, MILLION);
+    for _ in 0..MILLION {
+        stopwatch.lap(|| {
+            let end = tsc.now() + each_ns as u64;
+            while tsc.now() < end {}
+        });
     }
-    let laps = stopwatch.finish();
-    (laps.max(), laps.slowest(SLOWEST as usize))
+    stopwatch.finish()
 }
 
 fn fresh(who: Who, tsc: Tsc) -> Box<dyn Contestant> {
@@ -115,8 +113,9 @@ fn latencies(session: &mut Session) -> Latencies {
             tails.first_max.push(first.max());
             tails.first_raw_max.push(first.raw_max as f64);
             tails.first_tail.push(first.quantile(TAIL));
-            tails.first_sum.push(first.sum());
+            tails.first_median.push(first.quantile(0.5));
             tails.check_tail.push(check.quantile(TAIL));
+            tails.check_median.push(check.quantile(0.5));
             tails.check_sum.push(check.sum());
         }
     }
@@ -129,12 +128,12 @@ pub(super) fn worst_first_contact(session: &mut Session) -> Row {
     let figures = latencies.figures(|tails| least(&tails.first_max));
     let wall = latencies.figures(|tails| least(&tails.first_raw_max));
     let bars = vec![Bar::at_least(300.0, "x below governor", times(&figures, Who::Governor, Who::Ours))];
-    let sum = latencies.figures(|tails| median(&tails.first_sum))[&Who::Ours];
-    let worst = least(&[(); RUNS].map(|()| nothing(&session.tsc, sum).0));
+    let each = latencies.figures(|tails| median(&tails.first_median))[&Who::Ours];
+    let worst = least(&[(); RUNS].map(|()| nothing(&session.tsc, each).max()));
     let notes = vec![
         format!("memory as it is used: {:.0} ns", figures[&Who::OursAsUsed]),
         format!(
-            "calls of nothing for as long: {worst:.0} ns, least of 3 runs; that is {:.0} x below governor",
+            "as many calls of nothing: {worst:.0} ns, least of 3 runs; that is {:.0} x below governor",
             figures[&Who::Governor] / worst
         ),
         format!("by the wall clock: ours {:.0} ns, governor {:.0} ns", wall[&Who::Ours], wall[&Who::Governor]),
@@ -158,11 +157,14 @@ pub(super) fn tails(session: &mut Session) -> Row {
     let noise = interruptions(&session.tsc);
     let sums = latencies.figures(|tails| median(&tails.check_sum));
     let expected = noise.per_second * sums[&Who::Ours] / 1e9;
-    let first_sums = latencies.figures(|tails| median(&tails.first_sum));
-    let idle = [first_sums, sums].map(|sums| median(&[(); RUNS].map(|()| nothing(&session.tsc, sums[&Who::Ours]).1)));
+    let each = [
+        latencies.figures(|tails| median(&tails.first_median))[&Who::Ours],
+        latencies.figures(|tails| median(&tails.check_median))[&Who::Ours],
+    ];
+    let idle = each.map(|each| median(&[(); RUNS].map(|()| nothing(&session.tsc, each).quantile(TAIL))));
     let notes = vec![
-        format!("p99.99 of first contacts: {}; of calls of nothing for as long: {:.0} ns", list(&first), idle[0]),
-        format!("p99.99 of checks: {}; of calls of nothing for as long: {:.0} ns", list(&checks), idle[1]),
+        format!("p99.99 of first contacts: {}; of calls of nothing: {:.0} ns", list(&first), idle[0]),
+        format!("p99.99 of checks: {}; of calls of nothing: {:.0} ns", list(&checks), idle[1]),
         format!(
             "the machine interrupts an empty loop {:.0} times a second for more than {GAP_NS} ns (median {:.0} ns): \
              about {expected:.0} of the {SLOWEST:.0} slowest of our checks",
