@@ -441,7 +441,7 @@ mod tests {
         for commit in [|words: &Words<_>| assert!(words.commit()), |words: &Words<_>| words.touch()] {
             let words: Words<[AtomicU64; 4]> = Words::reserve(1 << 18).expect("8 MB");
             words[77][3].store(7, Ordering::Relaxed);
-            assert_eq!(resident(&words), 1, "one page was touched");
+            assert!(resident(&words) < 2_048, "one page was touched, perhaps a large one");
             commit(&words);
             assert_eq!(resident(&words), 2_048);
             assert_eq!(words[77][3].load(Ordering::Relaxed), 7);
