@@ -192,28 +192,13 @@ impl Limiter {
     /// The check of a lane of whichever kind.
     #[inline(always)]
     pub(super) fn check_lane(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Answer {
-        let is_fast = self.limits.is_fast(ask.lane.id());
-        let usual =
-            if is_fast { self.check_at_home(hash, ask.lane, ask.cost, ask.stand_in, now) } else { Err(Unusual::Place) };
-        match usual {
+        let likely = if self.limits.is_fast(ask.lane.id()) { self.slab.likely_record(hash) } else { None };
+        let check = |record| self.check_likely(record, hash, ask.lane, ask.cost, ask.stand_in, now);
+        match likely.ok_or(Unusual::Place).and_then(check) {
             Ok(verdict) => Ok(verdict),
             Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
             Err(Unusual::Place) => self.check_elsewhere(hash, ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now),
         }
-    }
-
-    /// The check of a lane that is a bucket, of an agent that is found at the first look.
-    #[inline(always)]
-    fn check_at_home(
-        &self,
-        hash: AgentHash,
-        lane: LaneLimits<'_>,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        now: Tick,
-    ) -> Result<Verdict, Unusual> {
-        let likely = self.slab.likely_record(hash).ok_or(Unusual::Place)?;
-        self.check_likely(likely, hash, lane, cost, stand_in, now)
     }
 
     /// The check of a lane that is a bucket, in the record that is likely the agent's.
