@@ -186,7 +186,7 @@ impl Connection {
                 Ok::<_, Infallible>(answer)
             }
         });
-        let stream = TokioIo::new(Watched { stream, line: Arc::clone(line) });
+        let stream = TokioIo::new(Watched::new(stream, Arc::clone(line)));
         let mut builder = http1::Builder::new();
         // An answer is a head and some hundred bytes: to copy these costs less than to tell the system of both.
         builder.max_buf_size(HEAD_BYTES_MAX).max_header_size(HEAD_BYTES_MAX).writev(false);
@@ -201,6 +201,7 @@ impl Connection {
                 () = &mut ended => break,
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
+                    line.hurry();
                     connection.as_mut().graceful_shutdown();
                 }
             }

@@ -1,15 +1,21 @@
 //! Watches what connections are at, and ends those that take too long.
 //!
-//! A connection is *waiting* for a request, is sending the *head* of one, or
-//! is being *served*. One word says which, and since when; only the
-//! connection's own task writes it. The watchman walks all of them once a
+//! A connection is *waiting* for a request, is sending the *head* of one, is
+//! being *served*, or is *leaving*. One word says which, and since when; only
+//! the connection's own task writes it. The watchman walks all of them once a
 //! second. So requests set up no timer and read no clock.
+//!
+//! A request may be answered before all of it has come: its body is too long,
+//! its token wrong. Were the connection closed with that, the system would
+//! throw away the answer together with what nobody had read, and the client
+//! would see a reset. So a connection that leaves says that it will write no
+//! more, and reads until its client has closed it too.
 
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -27,6 +33,9 @@ const VICTIMS: usize = 64;
 /// its answer may be on the way.
 const FRESH_TICKS: u64 = TICKS_PER_SECOND;
 
+/// How much of what nobody wants is read at once.
+const UNREAD_BYTES: usize = 8 * 1024;
+
 /// How long each phase may last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -40,6 +49,7 @@ enum Phase {
     Waiting,
     Head,
     Served,
+    Leaving,
 }
 
 /// One connection.
@@ -49,6 +59,8 @@ pub(super) struct Line {
     clock: Arc<AtomicU64>,
     /// Tells the connection's task to drop it.
     end: Notify,
+    /// Whether the server stops: then nobody's leaving is waited for.
+    hurries: AtomicBool,
 }
 
 impl Line {
@@ -60,6 +72,11 @@ impl Line {
     /// Its response is made.
     pub(super) fn answered(&self) {
         self.enter(Phase::Waiting);
+    }
+
+    /// Leaves without waiting for the client.
+    pub(super) fn hurry(&self) {
+        self.hurries.store(true, Relaxed);
     }
 
     /// Waits until the connection has to end.
@@ -76,7 +93,8 @@ impl Line {
         let phase = match word & 3 {
             0 => Phase::Waiting,
             1 => Phase::Head,
-            _ => Phase::Served,
+            2 => Phase::Served,
+            _ => Phase::Leaving,
         };
         (phase, word >> 2)
     }
@@ -183,7 +201,12 @@ impl Watch {
 
     /// Takes a new connection in.
     pub(super) fn place(self: &Arc<Self>) -> Place {
-        let line = Arc::new(Line { word: AtomicU64::new(0), clock: Arc::clone(&self.clock), end: Notify::new() });
+        let line = Arc::new(Line {
+            word: AtomicU64::new(0),
+            clock: Arc::clone(&self.clock),
+            end: Notify::new(),
+            hurries: AtomicBool::new(false),
+        });
         line.enter(Phase::Waiting);
         let number = self.next.fetch_add(1, Relaxed);
         self.lines().insert(number, Arc::clone(&line));
@@ -215,7 +238,7 @@ impl Watch {
             let (phase, since) = line.state();
             let patience = match phase {
                 Phase::Waiting => waiting,
-                Phase::Head => head,
+                Phase::Head | Phase::Leaving => head,
                 Phase::Served => served,
             };
             if now.saturating_sub(since) > patience {
@@ -240,8 +263,16 @@ impl Drop for Place {
 
 /// A stream whose connection is watched.
 pub(super) struct Watched<S> {
-    pub(super) stream: S,
-    pub(super) line: Arc<Line>,
+    stream: S,
+    line: Arc<Line>,
+    /// Whether the client will write no more.
+    is_over: bool,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, line: Arc<Line>) -> Self {
+        Self { stream, line, is_over: false }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -254,6 +285,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
             self.line.heard();
+        } else if polled.is_ready() && buffer.remaining() > 0 {
+            self.is_over = true;
         }
         polled
     }
@@ -268,7 +301,7 @@ impl<S: AsyncWrite + Unpin> Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note(polled)
@@ -292,7 +325,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if self.line.state().0 != Phase::Leaving {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            self.line.enter(Phase::Leaving);
+        }
+        let mut unread = [0; UNREAD_BYTES];
+        // Ends with what the client writes; between two reads that wait, tokio bounds how many there are.
+        while !self.is_over && !self.line.hurries.load(Relaxed) {
+            _ = ready!(self.as_mut().poll_read(cx, &mut ReadBuf::new(&mut unread)));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -313,7 +355,7 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_patience() {
-        for (phase, seconds) in [(Phase::Waiting, 8), (Phase::Head, 2), (Phase::Served, 4)] {
+        for (phase, seconds) in [(Phase::Waiting, 8), (Phase::Head, 2), (Phase::Served, 4), (Phase::Leaving, 2)] {
             let watch = watch(10);
             let place = watch.place();
             place.line().enter(phase);

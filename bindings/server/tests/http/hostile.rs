@@ -87,6 +87,48 @@ async fn what_is_too_large_is_refused() {
     assert_eq!(server.check(CHECK).await.status, 200);
 }
 
+/// A client that reads no answer before it has sent everything, as most do,
+/// would see a reset instead, if the server closed the connection at once.
+#[tokio::test]
+async fn an_answer_that_comes_early_is_not_lost_while_the_body_is_sent() {
+    let server = server(|settings| settings.head_timeout = Duration::from_secs(60)).await;
+    let body = " ".repeat(16 << 20);
+    for (path, status) in [("/v1/check", 413), ("/nowhere", 404), ("/api/admin/rate-limits/allowlist", 401)] {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n", body.len());
+        let answer = rest(&mut raw(&server, &(head + &body)).await).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+    }
+}
+
+/// One that never ends is waited for no longer than a head.
+#[tokio::test]
+async fn a_client_that_does_not_close_is_cut_off() {
+    let server = server(|settings| settings.head_timeout = Duration::from_secs(1)).await;
+    let announced = "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10000000\r\n\r\n";
+    let mut endless = raw(&server, announced).await;
+    assert!(rest(&mut endless).await.starts_with("HTTP/1.1 413 "));
+    let cut_off = async {
+        while endless.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), cut_off).await.expect("nobody reads any more");
+    assert_eq!(server.check(CHECK).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_close_holds_up_no_stop() {
+    let mut server = server(|settings| {
+        settings.head_timeout = Duration::from_secs(600);
+        settings.grace = Duration::from_secs(600);
+    })
+    .await;
+    let mut open = raw(&server, "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").await;
+    assert!(rest(&mut open).await.starts_with("HTTP/1.1 200 "));
+    server.stop();
+    tokio::time::timeout(Duration::from_secs(30), server.ended()).await.expect("it stops");
+}
+
 #[tokio::test]
 async fn beyond_the_bound_the_idlest_make_room() {
     let server = server(|settings| settings.max_connections = 20).await;
