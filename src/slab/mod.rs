@@ -45,7 +45,7 @@ use region::{REGION_WORDS, Region};
 
 /// "tollgate" read as a number, so that a stray mapping can be told for what it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-const LAYOUT_VERSION: u64 = 2;
+const LAYOUT_VERSION: u64 = 3;
 
 /// The header describes the slab; two pages, most of it the key.
 const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 1_024 };
@@ -412,7 +412,7 @@ mod tests {
         let slab = buckets(Geometry::for_agents(300, 6), fixed_key(1));
         let words = slab.snapshot();
         assert_eq!(words[0].to_le_bytes(), *b"tollgate");
-        assert_eq!(words[1..7], [2, 50, 12, 488, 6, 8]);
+        assert_eq!(words[1..7], [3, 50, 12, 488, 6, 8]);
         let mut key = words[7..].iter().copied();
         let copy = HashKey::from_words(IdHash::Multilinear, || key.next().unwrap());
         for id in [&b"agent"[..], &[7; 256]] {
