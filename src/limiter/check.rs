@@ -201,7 +201,8 @@ impl Limiter {
         }
     }
 
-    /// The check of a lane that is a bucket, in the record that is likely the agent's.
+    /// The check of a lane that is a bucket, in the record that is likely the agent's:
+    /// the one look that the charge takes at its tag tells.
     #[inline(always)]
     pub(super) fn check_likely(
         &self,
@@ -212,23 +213,8 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Tick,
     ) -> Result<Verdict, Unusual> {
-        let word = record.tag();
-        let row = word.row_of(hash.tag()).ok_or(Unusual::Place)?;
-        self.charge_bucket((record, word, row), lane, cost, stand_in, now)
-    }
-
-    /// Charges a bucket of a record that was found open.
-    #[inline(always)]
-    fn charge_bucket(
-        &self,
-        (record, tag, row): (Record<'_>, TagWord, Row),
-        lane: LaneLimits<'_>,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        now: Tick,
-    ) -> Result<Verdict, Unusual> {
-        let row = stand_in_row(row, stand_in);
-        match record.try_update_lane(tag, lane.id(), |word| bucket::step(word, now, lane.limit(row), cost)) {
+        let charge = |word, row| bucket::step(word, now, lane.limit(stand_in_row(row, stand_in)), cost);
+        match record.try_update_lane_of(hash.tag(), lane.id(), charge) {
             Attempt::Done(charge) => bucket::usual_verdict(charge).ok_or(Unusual::Charge(charge)),
             Attempt::Lost => {
                 self.slab.count_retry();
@@ -260,7 +246,7 @@ impl Limiter {
         let Some(found) = self.slab.find(hash) else {
             return self.make_for_newcomer(hash, ask, self.at(now)).answer;
         };
-        match self.charge_bucket((found.record, found.tag, found.tag.row()), ask.lane, cost, stand_in, now) {
+        match self.check_likely(found.record, hash, ask.lane, cost, stand_in, now) {
             Ok(verdict) => Ok(verdict),
             Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
             Err(Unusual::Place) => self.check_slowly(hash, ask, now),

@@ -25,8 +25,8 @@
 //!    but that some generations moved on.
 //!
 //! [`update`](Record::update) charges: it loads the lane (a), reads the tag
-//! again (b), computes, and exchanges the lane word (c), or if there is
-//! nothing to exchange looks at it once more (d).
+//! (b), whether or not it has seen it before, computes, and exchanges the lane
+//! word (c), or if there is nothing to exchange looks at it once more (d).
 //!
 //! *Claim*: if (b) sees the caller's open tag and (c) succeeds, then (c)
 //! happens in the tenancy that (b) saw, and the eviction that ends this
@@ -108,7 +108,7 @@ use crate::policy::{Cells, Kind, LaneId, OnChange};
 use crate::processor::prefetch;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
-use tag::{Row, TagWord};
+use tag::{Row, Tag, TagWord};
 
 /// What a word of a record stands for.
 pub(crate) trait Word: Copy {
@@ -302,6 +302,27 @@ impl<'a> Record<'a> {
         self.try_update(seen, self.lane_word(lane), step)
     }
 
+    /// The same for a tenant whose tag nobody has looked at yet. The step is
+    /// told which row is the tenant's.
+    ///
+    /// [`Attempt::Moved`] if the record is another's, or somebody tries to evict the tenant.
+    #[inline]
+    pub(crate) fn try_update_lane_of<A>(
+        &self,
+        tenant: Tag,
+        lane: LaneId,
+        step: impl FnOnce(LaneWord, Row) -> Outcome<A>,
+    ) -> Attempt<A> {
+        let place = self.lane_word(lane);
+        let too_early = broken(Fault::NoSecondLook).then(|| self.tag());
+        let word = Self::load(place);
+        // (b)
+        match too_early.unwrap_or_else(|| self.tag()).row_of(tenant) {
+            Some(row) => Self::put(place, word, step(word, row)),
+            None => Attempt::Moved,
+        }
+    }
+
     #[inline]
     fn try_update<W: Word, A>(
         &self,
@@ -309,15 +330,25 @@ impl<'a> Record<'a> {
         place: &AtomicU64,
         step: impl Fn(W) -> Outcome<A, W>,
     ) -> Attempt<A> {
-        // (a) Acquire, paired with the Release of the bump in
-        // `replace_tenant`: whoever reads a bumped word sees the tag closed.
-        let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };
-        let word = W::from_bits(place.load(order));
+        let word = Self::load(place);
         // (b) The proof rests on this second look.
         if self.tag() != seen && !broken(Fault::NoSecondLook) {
             return Attempt::Moved;
         }
-        let Outcome { next, answer } = step(word);
+        Self::put(place, word, step(word))
+    }
+
+    /// (a) Acquire, paired with the Release of the bump in
+    /// [`replace_tenant`](Self::replace_tenant): whoever reads a bumped word sees the tag closed.
+    #[inline]
+    fn load<W: Word>(place: &AtomicU64) -> W {
+        let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };
+        W::from_bits(place.load(order))
+    }
+
+    /// The end of an update: (c) or (d).
+    #[inline]
+    fn put<W: Word, A>(place: &AtomicU64, word: W, Outcome { next, answer }: Outcome<A, W>) -> Attempt<A> {
         let Some(next) = next else {
             // (d) Nothing to exchange, so look instead whether the word is still there.
             let same = place.load(Ordering::Relaxed) == word.bits() || broken(Fault::NoLastLook);
