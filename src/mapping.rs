@@ -239,13 +239,14 @@ const PAIR_BLOCKS: usize = 2 * HOME_BLOCKS;
 /// without a check where none can fail.
 pub(crate) struct Parts {
     words: Words,
-    homes: usize,
+    /// Invariant: [`HOME_BLOCKS`] for each home.
+    blocks_of_homes: usize,
     blocks: usize,
     /// The size of a block in bytes is two to the power of this.
     block_shift: u32,
     /// The number of the last word of a block.
     block_last: usize,
-    /// Invariant: `homes` words and one more follow from here on.
+    /// Invariant: a word for each home and one more follow from here on.
     first_home: Place,
     /// Invariant: `blocks` blocks follow from here on.
     first_block: Place,
@@ -276,7 +277,7 @@ impl Parts {
         let (first_home, first_block) = (place(homes_at), place(blocks_at));
         Some(Self {
             words,
-            homes,
+            blocks_of_homes: homes.checked_mul(HOME_BLOCKS)?,
             blocks,
             block_shift: block_shift + 3,
             block_last: block_size - 1,
@@ -290,12 +291,12 @@ impl Parts {
         &self.words
     }
 
-    /// The home of a hash: the high bits, scaled.
+    /// The home of a hash, and its favourite block there: the high bits, scaled.
     #[inline]
     pub(crate) fn home(&self, hash: u64) -> Home<'_> {
-        // Below the number of homes, since the hash is below 2^64.
-        let number = ((u128::from(hash) * self.homes as u128) >> 64) as usize;
-        Home { number, parts: self }
+        // Below the number of those blocks, since the hash is below 2^64.
+        let favourite = ((u128::from(hash) * self.blocks_of_homes as u128) >> 64) as usize;
+        Home { favourite, parts: self }
     }
 
     /// The block of this number. Like an index, it has to exist.
@@ -330,23 +331,37 @@ unsafe impl Sync for Parts {}
 #[derive(Clone, Copy)]
 pub(crate) struct Home<'a> {
     parts: &'a Parts,
-    /// Invariant: less than the number of homes.
-    number: usize,
+    /// The number of a block. Invariant: it belongs to a home, this one.
+    favourite: usize,
 }
 
 impl<'a> Home<'a> {
+    #[inline]
     pub(crate) fn number(&self) -> usize {
-        self.number
+        self.favourite / HOME_BLOCKS
+    }
+
+    /// Which of its own blocks is the favourite.
+    pub(crate) fn favourite_number(&self) -> usize {
+        self.favourite % HOME_BLOCKS
+    }
+
+    /// The favourite one of its own blocks.
+    #[inline]
+    pub(crate) fn favourite(&self) -> Block<'a> {
+        self.parts.existing_block(self.favourite)
     }
 
     /// Its word and that of the next home; behind the last home is a word too.
     #[inline]
     pub(crate) fn pair(&self) -> &'a [AtomicU64; 2] {
         #[cfg(loom)]
-        return self.parts.words[self.parts.first_home + self.number..].first_chunk().expect("a word behind each home");
+        return self.parts.words[self.parts.first_home + self.number()..]
+            .first_chunk()
+            .expect("a word behind each home");
         // SAFETY: of one of the homes, which are there by the invariant.
         #[cfg(not(loom))]
-        let word = unsafe { self.parts.first_home.add(self.number) };
+        let word = unsafe { self.parts.first_home.add(self.number()) };
         // SAFETY: two words of the mapping, by the invariant; it lives as long as `parts`.
         #[cfg(not(loom))]
         unsafe {
@@ -359,7 +374,7 @@ impl<'a> Home<'a> {
     #[inline]
     pub(crate) fn block(&self, number: u32) -> Block<'a> {
         // It exists: each home has that many, and behind the last home are as many.
-        self.parts.existing_block(self.number * HOME_BLOCKS + number as usize % PAIR_BLOCKS)
+        self.parts.existing_block(self.number() * HOME_BLOCKS + number as usize % PAIR_BLOCKS)
     }
 }
 

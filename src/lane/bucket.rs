@@ -169,8 +169,8 @@ pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> 
     let full_at = word.max(now | word & GENERATION_MASK);
     let (next, past_range) = full_at.overflowing_add(limit.price(cost));
     let debt = next.wrapping_sub(now);
-    // Past the range of the clock there is nothing to refill from.
-    let allowed = !past_range && debt <= limit.depth && cost > 0;
+    // Past the range of the clock there is nothing to refill from. Asked last, for those who pay.
+    let allowed = debt <= limit.depth && !past_range && cost > 0;
     let next = allowed.then_some(LaneWord::from_bits(next));
     Outcome { next, answer: Charge { limit, cost, debt, allowed } }
 }

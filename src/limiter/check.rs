@@ -125,14 +125,6 @@ impl Limiter {
 
     /// Checks at `now`, or else at the clock's time.
     ///
-    /// A processor may let a reading of its counter wait for all that comes
-    /// before it, and what follows for the reading. So the record is asked for
-    /// before, without being waited for: in a favourite slot as soon as the hash
-    /// is known, elsewhere once it is found. Its memory then comes while the
-    /// check before this one, and the reading, are still under way. And no other
-    /// thread has time to take the cache line away between the look at the tag
-    /// and the exchange of the lane.
-    ///
     /// One comparison tells whether the lane exists, whether it is a bucket and
     /// whether anybody watches, so a bucket that is not watched pays for nothing else.
     ///
@@ -148,10 +140,24 @@ impl Limiter {
         now: Option<Tick>,
         tell: impl FnOnce(Answer) -> R,
     ) -> R {
-        let Some(limits) = self.limits.unwatched_lane(lane) else {
+        let Some(lane) = self.limits.unwatched_lane(lane) else {
             return tell(self.check_watched(agent, lane, cost, stand_in, now));
         };
-        let ask = Ask { agent, lane: limits, cost, stand_in };
+        self.check_bucket(Ask { agent, lane, cost, stand_in }, now, tell)
+    }
+
+    /// The check of a lane that is a bucket.
+    ///
+    /// A processor may let a reading of its counter wait for all that comes
+    /// before it, and what follows for the reading. So the record is asked for
+    /// before, without being waited for: in a favourite slot as soon as the hash
+    /// is known, elsewhere once it is found. Its memory then comes while the
+    /// check before this one, and the reading, are still under way. And no other
+    /// thread has time to take the cache line away between the look at the tag
+    /// and the exchange of the lane.
+    #[inline(always)]
+    pub(super) fn check_bucket<R>(&self, ask: Ask<'_>, now: Option<Tick>, tell: impl FnOnce(Answer) -> R) -> R {
+        let Ask { agent, lane, cost, stand_in } = ask;
         let hash = match self.hash_ask(&ask) {
             Ok(hash) => hash,
             Err(error) => return tell(Err(error)),
@@ -161,16 +167,16 @@ impl Limiter {
         }
         let Some(likely) = self.slab.likely_record(hash) else {
             let now = now.unwrap_or_else(|| self.now_out_of_line());
-            return tell(self.check_elsewhere(hash, agent, lane, cost, stand_in, now));
+            return tell(self.check_elsewhere(hash, agent, lane.id(), cost, stand_in, now));
         };
         let now = now.unwrap_or_else(|| {
             likely.prefetch();
             self.clock.now()
         });
-        match self.check_likely(likely, hash, limits, cost, stand_in, now) {
+        match self.check_likely(likely, hash, lane, cost, stand_in, now) {
             Ok(verdict) => tell(Ok(verdict)),
             Err(Unusual::Charge(charge)) => tell(bucket::odd_verdict(charge)),
-            Err(Unusual::Place) => tell(self.check_elsewhere(hash, agent, lane, cost, stand_in, now)),
+            Err(Unusual::Place) => tell(self.check_elsewhere(hash, agent, lane.id(), cost, stand_in, now)),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::sight::{
 use crate::slab::Claimed;
 use crate::slab::hash::AgentHash;
 use std::cmp::Reverse;
+use std::convert::identity;
 use std::time::SystemTime;
 
 impl Limiter {
@@ -292,13 +293,20 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
-        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
-        let answer = ask.and_then(|ask| {
-            let hash = self.hash_ask(&ask)?;
-            self.check_lane(hash, ask, now.unwrap_or_else(|| self.clock.now()))
-        });
+        let answer = match self.limits.lane(lane) {
+            Ok(limits) if self.limits.is_fast(lane) => {
+                self.check_bucket(Ask { agent, lane: limits, cost, stand_in }, now, identity)
+            }
+            Ok(limits) => self.check_no_bucket(Ask { agent, lane: limits, cost, stand_in }, now),
+            Err(error) => Err(error),
+        };
         self.note_answer(agent, lane, &answer);
         answer
+    }
+
+    fn check_no_bucket(&self, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
+        let hash = self.hash_ask(&ask)?;
+        self.check_lane(hash, ask, now.unwrap_or_else(|| self.clock.now()))
     }
 
     /// Counts the answer to a check, if anybody watches.

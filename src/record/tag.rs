@@ -51,11 +51,13 @@ impl Tag {
 /// Each plan has a pair of rows, one for each parity of the policy's epoch:
 /// the policy in force uses one, and the policy that replaces it is written
 /// to the other. The first pair is of agents without an assignment.
+///
+/// Wider than it need be: what a look at the tag leaves of it is then taken as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row(u16);
+pub(crate) struct Row(u32);
 
 /// How many plans have rows: under loom just enough for the models.
-const PLAN_PAIRS: u16 = if cfg!(loom) { 2 } else { PLANS_MAX as u16 };
+const PLAN_PAIRS: u32 = if cfg!(loom) { 2 } else { PLANS_MAX as u32 };
 
 /// Rows in all: what the plan bits of a tag word can number.
 pub(crate) const ROWS: usize = if cfg!(loom) { 10 } else { 1 << ROW_BITS };
@@ -66,17 +68,17 @@ impl Row {
 
     /// The row of agents without an assignment.
     pub(crate) const fn unassigned(epoch: u64) -> Self {
-        Self((epoch & 1) as u16)
+        Self((epoch & 1) as u32)
     }
 
     /// The row of agents that are assigned to a plan.
     pub(crate) const fn of_plan(plan: PlanId, epoch: u64) -> Self {
-        Self(2 * (plan.number() + 1) + (epoch & 1) as u16)
+        Self(2 * (plan.number() as u32 + 1) + (epoch & 1) as u32)
     }
 
     /// Every row that an override may have.
     pub(crate) fn of_overrides() -> impl Iterator<Item = Self> {
-        (Self::EXEMPT.0 + 1..=(ROWS - 1) as u16).map(Self)
+        (Self::EXEMPT.0 + 1..ROWS as u32).map(Self)
     }
 
     pub(crate) const fn index(self) -> usize {
@@ -96,7 +98,7 @@ impl Row {
     /// The row of the same plan under the policy of this epoch.
     pub(crate) const fn in_epoch(self, epoch: u64) -> Self {
         debug_assert!(self.is_of_plan());
-        Self(self.0 & !1 | (epoch & 1) as u16)
+        Self(self.0 & !1 | (epoch & 1) as u32)
     }
 
     /// The row of the same policy for another plan. This one is of a plan, or
@@ -137,7 +139,7 @@ impl TagWord {
     #[inline]
     pub(crate) const fn row_of(self, tag: Tag) -> Option<Row> {
         let row = self.0 ^ tag.0;
-        if row <= ROW_MASK { Some(Row(row as u16)) } else { None }
+        if row <= ROW_MASK { Some(Row(row as u32)) } else { None }
     }
 
     pub(crate) const fn is_vacant(self) -> bool {
@@ -167,7 +169,7 @@ impl TagWord {
     }
 
     pub(crate) const fn row(self) -> Row {
-        Row((self.0 & ROW_MASK) as u16)
+        Row((self.0 & ROW_MASK) as u32)
     }
 
     /// The same tenant with another row.
@@ -198,6 +200,7 @@ mod tests {
         #[test]
         fn words_round_trip(hash: u64, other: u64, row: u16, next: u16) {
             let (tag, other) = (Tag::of_hash(hash), Tag::of_hash(other));
+            let (row, next) = (u32::from(row), u32::from(next));
             let word = TagWord::new(tag, Row(row));
             prop_assert!(word.belongs_to(tag) && word.closed().belongs_to(tag));
             prop_assert_eq!((word.row_of(tag), word.closed().row_of(tag)), (Some(Row(row)), None));

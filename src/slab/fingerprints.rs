@@ -14,6 +14,7 @@
 //! decides. All writers hold the lock, so under it the bytes are exact, and
 //! concluding that an agent is absent takes no look at any tag.
 
+use super::hash::AgentHash;
 use crate::processor::{same_bytes, same_bytes_of_word};
 use crate::record::tag::{Tag, TagWord};
 use crate::sync::{AtomicU64, Ordering, peek};
@@ -75,10 +76,11 @@ impl Group {
     }
 }
 
-/// The slots of two groups that show `wanted`; those of the second are 8 to 15.
+/// The slots of two groups that show the fingerprint of this hash; those of the
+/// second are 8 to 15.
 #[inline]
-pub(crate) fn slots_of_pair(words: &[AtomicU64; 2], wanted: Fingerprint) -> Slots {
-    Slots(same_bytes(words, wanted.everywhere()))
+pub(crate) fn slots_of_pair(words: &[AtomicU64; 2], hash: AgentHash) -> Slots {
+    Slots(same_bytes(words, hash.shown()))
 }
 
 /// Slots of a group or of a pair, in order: a bit for each.
@@ -121,7 +123,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_match_is_found_and_no_other(bytes: [[u8; GROUP]; 2], wanted: u8) {
+        fn every_match_is_found_and_no_other(bytes: [[u8; GROUP]; 2], wanted: u8, other: u64) {
+            let other = other & !(0xff << 24);
             // At least one match, most of the time.
             let wanted = if wanted < 200 { bytes[usize::from(wanted) / 100][usize::from(wanted) % GROUP] } else { wanted };
             let groups = bytes.map(|bytes| Group(u64::from_le_bytes(bytes)));
@@ -134,9 +137,13 @@ mod tests {
             prop_assert_eq!(groups[0].vacant(), bytes[0].iter().position(|byte| *byte == 0));
             let [first, second] = exact;
             let both: Vec<usize> = first.into_iter().chain(second.into_iter().map(|slot| GROUP + slot)).collect();
-            let slots = slots_of_pair(&groups.map(|group| AtomicU64::new(group.0)), fingerprint);
-            prop_assert_eq!(slots.first().map(|slot| slot as usize), both.first().copied());
-            prop_assert_eq!(slots.collect::<Vec<_>>(), both);
+            if wanted > 0 {
+                let hash = AgentHash::from_bits(u64::from(wanted) << 24 | other);
+                prop_assert_eq!(Fingerprint::of(hash.tag()), fingerprint);
+                let slots = slots_of_pair(&groups.map(|group| AtomicU64::new(group.0)), hash);
+                prop_assert_eq!(slots.first().map(|slot| slot as usize), both.first().copied());
+                prop_assert_eq!(slots.collect::<Vec<_>>(), both);
+            }
         }
 
         /// No agent looks like a vacant record.

@@ -202,16 +202,16 @@ impl AgentHash {
         self.0 & 0xffff
     }
 
-    /// All of it, to choose the home group by its high bits.
+    /// All of it, to choose the home group and the favourite slot by its high bits.
     #[inline]
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
-    /// The slot of its home group that it takes if it can.
+    /// Its fingerprint in the highest byte.
     #[inline]
-    pub(crate) fn favourite(self) -> u32 {
-        (self.0 >> 33) as u32 & 7
+    pub(crate) fn shown(self) -> u32 {
+        self.0 as u32
     }
 
     /// What the record stores: the low bits.

@@ -39,7 +39,7 @@ use crate::record::Record;
 use crate::record::tag::{Row, TagWord};
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
-use fingerprints::{Fingerprint, GROUP, Slots, slots_of_pair};
+use fingerprints::{GROUP, Slots, slots_of_pair};
 use hash::{AgentHash, HashKey};
 use region::{REGION_WORDS, Region};
 
@@ -247,7 +247,7 @@ impl Slab {
     #[inline]
     fn likely_slots(&self, hash: AgentHash) -> (Home<'_>, Slots) {
         let home = self.memory.home(hash.bits());
-        (home, slots_of_pair(home.pair(), Fingerprint::of(hash.tag())))
+        (home, slots_of_pair(home.pair(), hash))
     }
 
     /// The record that is the agent's, if it is the first of its home group and
@@ -275,17 +275,16 @@ impl Slab {
     /// The records that show the agent's fingerprint, in its neighbourhood.
     #[inline]
     fn likely(&self, hash: AgentHash) -> impl Iterator<Item = Position> {
-        let fingerprint = Fingerprint::of(hash.tag());
-        self.neighbourhood(hash).step_by(2).flat_map(move |group| {
-            slots_of_pair(self.group_pair(group), fingerprint).map(move |slot| group * GROUP + slot)
-        })
+        self.neighbourhood(hash)
+            .step_by(2)
+            .flat_map(move |group| slots_of_pair(self.group_pair(group), hash).map(move |slot| group * GROUP + slot))
     }
 
     /// Asks for the record in the agent's favourite slot: most agents are in
     /// theirs, and its place is known before any fingerprint is.
     #[inline]
     pub(crate) fn prefetch_favourite(&self, hash: AgentHash) {
-        prefetch(self.memory.home(hash.bits()).block(hash.favourite()).word(0));
+        prefetch(self.memory.home(hash.bits()).favourite().word(0));
     }
 
     /// Asks for the fingerprints of the agent's home group.
@@ -338,7 +337,7 @@ impl Slab {
         (0..self.geometry.records).filter_map(|position| {
             // The fingerprint first: records that nobody has had are not touched.
             let shown = fingerprints::Group::load(self.group_word(position / GROUP));
-            if shown.shows(position % GROUP, Fingerprint::VACANT) {
+            if shown.shows(position % GROUP, fingerprints::Fingerprint::VACANT) {
                 return None;
             }
             let record = self.record(position);
@@ -374,7 +373,7 @@ impl Slab {
     /// Where the agent would like to be.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn favourite(&self, hash: AgentHash) -> Position {
-        self.neighbourhood(hash).start * GROUP + hash.favourite() as usize
+        self.neighbourhood(hash).start * GROUP + self.memory.home(hash.bits()).favourite_number()
     }
 
     /// Every word as it stands.

@@ -226,7 +226,7 @@ impl Slab {
     }
 
     fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
-        let favourite = newcomer.hash.favourite() as usize;
+        let favourite = self.memory.home(newcomer.hash.bits()).favourite_number();
         let position = self.neighbourhood(newcomer.hash).find_map(|group| {
             let shown = Group::load(self.group_word(group));
             let favourite = Some(favourite).filter(|slot| shown.shows(*slot, Fingerprint::VACANT));

@@ -144,26 +144,30 @@ model! {
     }
 }
 
-/// One of A and one of B, all or none.
+/// One of each, all or none.
 fn both(model: &Model, first: &'static str, second: &'static str) -> bool {
     let part = |agent: &'static str| crate::Request { agent: agent.as_bytes(), lane: FIRST, cost: 1 };
     model.0.check_all_at(&[part(first), part(second)], Tick::ZERO).unwrap().is_allowed()
 }
 
 model! {
-    /// Two callers want one of A and one of B each, of which B has only one:
-    /// at most one gets both, and in the end exactly what it got is charged.
+    /// Two callers want one of each of two agents, of which one has only one:
+    /// at most one caller gets both, and in the end exactly what it got is charged.
     all_or_none, Some(2), breaks with [NoRollback], || {
         let policy = Policy::builder().lane("lane-0", "2/ms").build().unwrap();
         let model = Model::at(2, policy, OnFull::Deny, 10 * WINDOW);
-        assert!(model.allows(B, FIRST, Tick::ZERO) && model.allows(A, FIRST, Tick::ZERO));
-        model.0.reset_at(A, Tick::ZERO).unwrap();
-        let rival = model.spawn(|model| both(model, B, A));
-        let mine = both(&model, A, B);
+        // Charged in the order of their hashes: the one that is short comes last.
+        let mut agents = [A, B];
+        agents.sort_by_key(|agent| fixed_key(KEY).hash(agent.as_bytes()));
+        let [plenty, short] = agents;
+        assert!(model.allows(short, FIRST, Tick::ZERO) && model.allows(plenty, FIRST, Tick::ZERO));
+        model.0.reset_at(plenty, Tick::ZERO).unwrap();
+        let rival = model.spawn(move |model| both(model, short, plenty));
+        let mine = both(&model, plenty, short);
         let admitted = u64::from(mine) + u64::from(rival.join().unwrap());
         assert!(admitted <= 1);
-        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2 - admitted);
-        assert_eq!(model.remaining(B, FIRST, Tick::ZERO), 1 - admitted);
+        assert_eq!(model.remaining(plenty, FIRST, Tick::ZERO), 2 - admitted);
+        assert_eq!(model.remaining(short, FIRST, Tick::ZERO), 1 - admitted);
     }
 }
 

@@ -35,6 +35,9 @@ const TOKEN: u64 = 10;
 /// When one token, charged at instant 0, has been refilled: A is idle.
 const PAID: Tick = Tick::from_nanos(TOKEN);
 
+/// The seed of the key.
+const KEY: u64 = 3;
+
 /// The stack of the thread that builds a limiter: 256 KB.
 const STACK_WORDS: usize = 1 << 15;
 
@@ -71,7 +74,7 @@ impl Model {
             let geometry = Geometry { groups: 1, window: 1, records, lanes: kinds.len() };
             let clock = ManualClock::new();
             clock.set(Tick::from_nanos(clock_ns));
-            let slab = Slab::new(geometry, fixed_key(3), kinds).unwrap();
+            let slab = Slab::new(geometry, fixed_key(KEY), kinds).unwrap();
             Arc::new(Limiter::builder(policy).clock(clock).on_full(on_full).over(slab).unwrap())
         };
         let builder = thread::Builder::new().stack_size(STACK_WORDS).spawn(build);
