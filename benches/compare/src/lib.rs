@@ -5,7 +5,8 @@
 //! |---|---|
 //! | [`measure`] | CPU time, interleaved rounds, medians, two threads, single calls |
 //! | [`floor`] | what the machine itself charges: counter, load, exchange |
-//! | [`misses`] | the floor of a large table: a cache miss |
+//! | [`misses`] | what a cache miss costs |
+//! | [`least`] | the least check by id that there can be |
 //! | [`peers`] | ours, governor and the tuned DashMap behind one trait |
 //! | [`ids`] | random and chosen ids |
 //! | [`counting`] | the allocator that counts |
@@ -15,6 +16,7 @@
 pub mod counting;
 pub mod floor;
 pub mod ids;
+pub mod least;
 pub mod measure;
 pub mod misses;
 pub mod peers;

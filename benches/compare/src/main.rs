@@ -92,11 +92,12 @@ fn main() -> ExitCode {
     if !rows.is_empty() {
         let _ = write!(
             text,
-            "{}\n## Ours on other clocks and in batches, ns\n\n{}\n## Ours with the other hash\n\n{}\n## The floor\n\n{}\n## Notes\n\n{}\n",
+            "{}\n## Ours on other clocks and in batches, ns\n\n{}\n## Ours with the other hash\n\n{}\n## The floor\n\n{}\n## The least check\n\n{}\n## Notes\n\n{}\n",
             report::table(&rows),
             report::forms(&rows),
             report::hashes(&rows),
             report::pieces(&rows),
+            report::least(&rows),
             report::notes(&rows),
         );
     }

@@ -1,5 +1,4 @@
-//! The floor of a large table: what a cache miss costs, alone and behind a
-//! read of the counter.
+//! What a cache miss costs, alone and behind a read of the counter.
 //!
 //! Each turn loads one random line of a table with a line per agent, on huge
 //! pages where the system grants them. Lines are chosen by mixing a counter, so
@@ -7,7 +6,7 @@
 //! as it can, unless something between the turns makes it wait. Included is
 //! that mixing, about 2 ns; no ids are read and no answers written.
 
-use crate::floor::{Tsc, consume, exchange};
+use crate::floor::{Tsc, consume};
 use crate::ids::{Id, Random};
 use crate::peers::Contestant;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -20,14 +19,19 @@ pub enum Beside {
     Nothing,
     /// Reads the counter first.
     Tsc,
-    /// Asks for the line, reads the counter, and exchanges the word it loaded:
-    /// the floor of a check.
-    TscAndExchange,
 }
 
 /// A cache line.
 #[repr(align(64))]
-struct Line(AtomicU64);
+pub(crate) struct Line(pub(crate) AtomicU64);
+
+/// So many lines on huge pages, with this word in each.
+pub(crate) fn lines(count: usize, word: u64) -> Vec<Line> {
+    let mut table: Vec<Line> = Vec::with_capacity(count);
+    advise_huge(table.as_mut_ptr().cast(), count * size_of::<Line>());
+    table.extend((0..count).map(|_| Line(AtomicU64::new(word))));
+    table
+}
 
 /// Measures a miss as if it were a limiter.
 pub struct Misses {
@@ -41,10 +45,7 @@ impl Misses {
     /// A table of so many lines.
     #[must_use]
     pub fn new(lines: usize, beside: Beside, tsc: Tsc) -> Self {
-        let mut table: Vec<Line> = Vec::with_capacity(lines);
-        advise_huge(table.as_mut_ptr().cast(), lines * size_of::<Line>());
-        table.extend((0..lines).map(|_| Line(AtomicU64::new(1))));
-        Self { beside, tsc, lines: table, turn: AtomicU64::new(0) }
+        Self { beside, tsc, lines: self::lines(lines, 1), turn: AtomicU64::new(0) }
     }
 }
 
@@ -76,12 +77,6 @@ impl Contestant for Misses {
             Beside::Tsc => turns.for_each(|turn| {
                 consume(self.tsc.now());
                 consume(line(turn).load(Ordering::Acquire));
-            }),
-            Beside::TscAndExchange => turns.for_each(|turn| {
-                let word = line(turn);
-                prefetch(word);
-                let now = self.tsc.now();
-                exchange(word, word.load(Ordering::Acquire), now);
             }),
         }
     }

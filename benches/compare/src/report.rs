@@ -85,6 +85,22 @@ pub fn pieces(rows: &[Row]) -> String {
     text
 }
 
+/// Where a row's figures end whatever the limiter: see [`least`](crate::least).
+#[must_use]
+pub fn least(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| # | the least check, ns | ours, of that | governor, of that | DashMap, of that |\n|---|---:|---:|---:|---:|\n",
+    );
+    let single = |row: &&Row| row.figures.contains_key(&Who::Least) && !matches!(row.name, "P3" | "P6");
+    for row in rows.iter().filter(single) {
+        let least = row.figures[&Who::Least];
+        let times = [Who::Ours, Who::Governor, Who::DashMap]
+            .map(|who| row.figures.get(&who).map_or(String::new(), |figure| format!("{:.2}", figure / least)));
+        let _ = writeln!(text, "| {} | {} | {} |", row.name, number(least), times.join(" | "));
+    }
+    text
+}
+
 /// What the rows have to say besides.
 #[must_use]
 pub fn notes(rows: &[Row]) -> String {

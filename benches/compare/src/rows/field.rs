@@ -7,6 +7,7 @@
 use super::Who;
 use crate::floor::{Floor, Piece, Tsc};
 use crate::ids::{Id, Random, draws};
+use crate::least::Least;
 use crate::measure::{Samples, Work, interleaved, one_thread};
 use crate::peers::{
     Contestant, Governor, Lane, OneLane, Ours, OursBatch, OursNow, OursOs, SixLanes, limiter, limiter_with,
@@ -32,7 +33,7 @@ impl Field {
         self.with(who, Floor::new(piece, tsc))
     }
 
-    /// All forms of ours, and the peers, for so many agents.
+    /// All forms of ours, the peers and the least check, for so many agents.
     pub(super) fn limiters(agents: usize, lane: Lane, tsc: Tsc, batch: usize) -> Self {
         let limiter = Arc::new(limiter(agents));
         Self::default()
@@ -43,6 +44,7 @@ impl Field {
             .with(Who::Governor, Governor::new(lane))
             .with(Who::DashMap, SixLanes::new(agents, lane, tsc))
             .with(Who::DashMapOneLane, OneLane::new(agents, lane, tsc))
+            .with(Who::Least, Least::new(agents, lane, tsc))
     }
 
     /// Ours with SipHash-1-3, single calls and batches.

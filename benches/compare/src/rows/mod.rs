@@ -51,8 +51,8 @@ pub enum Who {
     Miss,
     /// A cache miss behind a read of the counter.
     MissTsc,
-    /// A line that is asked for, the counter, and an exchange of what was loaded.
-    MissFloor,
+    /// The [least check](crate::least).
+    Least,
     /// Two threads exchanging one word.
     BareLoop,
     /// governor.
@@ -88,7 +88,6 @@ impl Who {
                 | Self::BareLoop
                 | Self::Miss
                 | Self::MissTsc
-                | Self::MissFloor
         )
     }
 }

@@ -59,8 +59,7 @@ fn measure(session: &Session, agents: usize, lane: Lane) -> Figures {
     if agents >= MILLION {
         field = field
             .with(Who::Miss, Misses::new(agents, Beside::Nothing, session.tsc))
-            .with(Who::MissTsc, Misses::new(agents, Beside::Tsc, session.tsc))
-            .with(Who::MissFloor, Misses::new(agents, Beside::TscAndExchange, session.tsc));
+            .with(Who::MissTsc, Misses::new(agents, Beside::Tsc, session.tsc));
     }
     field.meet(&ids);
     field.verify(&ids[0], lane);
@@ -145,16 +144,12 @@ pub(super) fn ten_million(session: &mut Session) -> Row {
     row
 }
 
-/// The floor of a table of this size, in words.
+/// What a cache miss costs in a table of this size, in words.
 fn misses(figures: &Figures) -> String {
-    let floor = figures[&Who::MissFloor];
     format!(
-        "a cache miss costs {:.0} ns where misses overlap, {:.0} ns behind a TSC read; a line asked for, a TSC read, then the \
-         miss and a CAS: {floor:.0} ns, which is {:.1} x below governor and {:.1} x below ours",
+        "a cache miss costs {:.0} ns where misses overlap, {:.0} ns behind a TSC read",
         figures[&Who::Miss],
         figures[&Who::MissTsc],
-        figures[&Who::Governor] / floor,
-        figures[&Who::Ours] / floor
     )
 }
 
