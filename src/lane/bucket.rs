@@ -165,9 +165,10 @@ pub(crate) struct Charge {
 /// Takes `cost` tokens from the bucket at `now`, if the bucket has them.
 #[inline]
 pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Charge> {
-    let (now, word) = (parts(now.as_nanos()), word.bits());
-    let full_at = word.max(now | word & GENERATION_MASK);
-    let (next, past_range) = full_at.overflowing_add(limit.price(cost));
+    let (now, word, price) = (parts(now.as_nanos()), word.bits(), limit.price(cost));
+    let full_at = if word >= now { word } else { now | word & GENERATION_MASK };
+    let next = full_at.wrapping_add(price);
+    let past_range = next < price;
     let debt = next.wrapping_sub(now);
     // Past the range of the clock there is nothing to refill from. Asked last, for those who pay.
     let allowed = debt <= limit.depth && !past_range && cost > 0;
