@@ -31,8 +31,8 @@
 //!
 //! The sum is linear, and linear structure in the ids (counting up, say)
 //! would show in the homes. So it passes through a fixed bijection of 64-bit
-//! numbers, which leaves the bound as it is, because a bijection maps uniform
-//! pairs to uniform pairs. It scatters arithmetic progressions over the high
+//! numbers, which leaves the bound as it is, because different pairs stay
+//! different pairs. It scatters arithmetic progressions over the high
 //! bits, which choose the home; the low ones need only differ.
 //!
 //! **Against whom.** The bound holds for ids that were chosen without
@@ -68,8 +68,8 @@ const SHORT_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHash {
-    /// Multilinear hashing, which is strongly universal: ids chosen without
-    /// knowledge of the key collide no more often than chance. The fastest.
+    /// Multilinear hashing, with a proven bound: ids chosen without knowledge of
+    /// the key collide at most twice as often as by chance. The fastest.
     #[default]
     Multilinear,
     /// SipHash-1-3, a pseudo-random function: for those who fear that clients
