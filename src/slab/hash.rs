@@ -10,8 +10,8 @@
 //! in bytes one of 64, and top(x) are the high 64 bits of x mod 2^128. This is
 //! multilinear hashing (Lemire and Kaser, "Strongly universal string hashing is
 //! fast", 2014, with K = 128 and L = 64), but each product is cut to its top
-//! before the sum: no carries, a third fewer instructions, and a bound that is
-//! at most twice theirs.
+//! before the sum: no carries, fewer instructions, and a bound that is at most
+//! twice theirs.
 //!
 //! *Claim*: any two different ids get any given pair of values with a
 //! probability of at most 2^-127. So they collide with at most 2^-63, and in
@@ -19,13 +19,12 @@
 //!
 //! The first value is uniform because of s, whatever the k are, so only the
 //! difference of the two values matters. If the lengths differ, it is uniform
-//! because of the other s. Otherwise some characters c and c' differ; let all
+//! because of the other s. Otherwise some characters differ, say c > c'; let all
 //! other k be given. It remains to bound the probability that
-//! top(k*c) - top(k*c') is one given number. With d = c - c' mod 2^64, it is
-//! top(k*d), or that and one for a borrow. d is 2^t times an odd number with
-//! t < 64, so k*d mod 2^128 is uniform over the multiples of 2^t, and its top
+//! top(k*c) - top(k*c') is one given number. With d = c - c', it is top(k*d), or
+//! that and one for a carry. d is 2^t times an odd number with t < 64, so k*d mod 2^128 is uniform over the multiples of 2^t, and its top
 //! 64 bits are uniform: each of the two cases has at most 2^-64. (If d is
-//! odd, the borrow depends on the low bits of k*d alone, and the sum of both is
+//! odd, the carry depends on the low bits of k*d alone, and the sum of both is
 //! 2^-64 exactly.) An id of eight bytes is read as its one character twice, of
 //! which the first is enough for this.
 //!
