@@ -22,11 +22,12 @@
 //! because of the other s. Otherwise some characters differ, say c > c'; let all
 //! other k be given. It remains to bound the probability that
 //! top(k*c) - top(k*c') is one given number. With d = c - c', it is top(k*d), or
-//! that and one for a carry. d is 2^t times an odd number with t < 64, so k*d mod 2^128 is uniform over the multiples of 2^t, and its top
-//! 64 bits are uniform: each of the two cases has at most 2^-64. (If d is
-//! odd, the carry depends on the low bits of k*d alone, and the sum of both is
-//! 2^-64 exactly.) An id of eight bytes is read as its one character twice, of
-//! which the first is enough for this.
+//! that and one for a carry. d is 2^t times an odd number with t < 64, so k*d
+//! mod 2^128 is uniform over the multiples of 2^t, and its top 64 bits are
+//! uniform: each of the two cases has at most 2^-64. (If d is odd, the carry
+//! depends on the low bits of k*d alone, and the sum of both is 2^-64 exactly.)
+//! An id of eight bytes is read as its one character twice, of which the first
+//! is enough for this.
 //!
 //! The sum is linear, and linear structure in the ids (counting up, say)
 //! would show in the homes. So it passes through a fixed bijection of 64-bit
@@ -267,6 +268,28 @@ mod tests {
             );
             prop_assert!(key.hash(&id) == AgentHash(scatter(sum)));
         }
+    }
+
+    /// The argument for the bound, with characters of six bits and every key of twelve.
+    #[test]
+    fn no_difference_is_more_than_twice_as_likely_as_chance() {
+        const BITS: u32 = 6;
+        let top = |key: u32, character: u32| key * character >> BITS & ((1 << BITS) - 1);
+        let mut most = 0;
+        for (larger, smaller) in (0..1 << BITS).flat_map(|larger| (0..larger).map(move |smaller| (larger, smaller))) {
+            let mut seen = [0; 1 << BITS];
+            for key in 0..1 << (2 * BITS) {
+                seen[(top(key, larger).wrapping_sub(top(key, smaller)) & ((1 << BITS) - 1)) as usize] += 1;
+            }
+            // By chance, each is seen once for every half of a key.
+            let likeliest = seen.into_iter().max().unwrap();
+            if (larger - smaller) % 2 == 1 {
+                assert_eq!(likeliest, 1 << BITS, "{larger} {smaller}");
+            }
+            most = most.max(likeliest);
+        }
+        assert!(most <= 2 << BITS, "{most}");
+        println!("at most {most} of {}, by chance {}", 1 << (2 * BITS), 1 << BITS);
     }
 
     #[test]
