@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn no_difference_is_more_than_twice_as_likely_as_chance() {
         const BITS: u32 = 6;
-        let top = |key: u32, character: u32| key * character >> BITS & ((1 << BITS) - 1);
+        let top = |key: u32, character: u32| (key * character) >> BITS & ((1 << BITS) - 1);
         let mut most = 0;
         for (larger, smaller) in (0..1 << BITS).flat_map(|larger| (0..larger).map(move |smaller| (larger, smaller))) {
             let mut seen = [0; 1 << BITS];
