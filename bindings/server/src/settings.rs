@@ -58,7 +58,7 @@ pub struct Settings {
     pub webhook_pause: Duration,
     /// How many connections are held at once.
     pub max_connections: usize,
-    /// How long a client may take to send the head of a request.
+    /// How long a client may take to send the head of a request; and to close the connection after the last answer.
     pub head_timeout: Duration,
     /// How long a client may take to send the body of a request.
     pub body_timeout: Duration,

@@ -9,7 +9,8 @@
 //! its token wrong. Were the connection closed with that, the system would
 //! throw away the answer together with what nobody had read, and the client
 //! would see a reset. So a connection that leaves says that it will write no
-//! more, and reads until its client has closed it too.
+//! more, and reads until its client has closed it too, within bounds. When the
+//! server stops, it does not wait for that.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -33,8 +34,11 @@ const VICTIMS: usize = 64;
 /// its answer may be on the way.
 const FRESH_TICKS: u64 = TICKS_PER_SECOND;
 
-/// How much of what nobody wants is read at once.
+/// How much of what nobody wants is read at once, how often in a row before others have their
+/// turn, and how much of it in all.
 const UNREAD_BYTES: usize = 8 * 1024;
+const UNREAD_READS: usize = 4;
+const UNREAD_BYTES_MAX: usize = 64 << 20;
 
 /// How long each phase may last.
 #[derive(Clone, Copy, Debug)]
@@ -267,11 +271,13 @@ pub(super) struct Watched<S> {
     line: Arc<Line>,
     /// Whether the client will write no more.
     is_over: bool,
+    /// How much was read since the connection leaves.
+    unread: usize,
 }
 
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, line: Arc<Line>) -> Self {
-        Self { stream, line, is_over: false }
+        Self { stream, line, is_over: false, unread: 0 }
     }
 }
 
@@ -330,11 +336,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
             self.line.enter(Phase::Leaving);
         }
         let mut unread = [0; UNREAD_BYTES];
-        // Ends with what the client writes; between two reads that wait, tokio bounds how many there are.
-        while !self.is_over && !self.line.hurries.load(Relaxed) {
-            _ = ready!(self.as_mut().poll_read(cx, &mut ReadBuf::new(&mut unread)));
+        for _ in 0..UNREAD_READS {
+            if self.is_over || self.unread > UNREAD_BYTES_MAX || self.line.hurries.load(Relaxed) {
+                return Poll::Ready(Ok(()));
+            }
+            let mut buffer = ReadBuf::new(&mut unread);
+            _ = ready!(self.as_mut().poll_read(cx, &mut buffer));
+            self.unread += buffer.filled().len();
         }
-        Poll::Ready(Ok(()))
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -405,5 +416,54 @@ mod tests {
         assert!(!places.iter().any(|place| has_to_end(place.line())));
         drop(places);
         assert_eq!(watch.count(), 0);
+    }
+
+    /// Writes all the time. Counts what is read of it.
+    struct Endless(usize);
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            self.0 += buffer.remaining();
+            buffer.advance(buffer.remaining());
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Else the task would not come to hear that the server stops.
+    #[test]
+    fn a_client_that_writes_all_the_time_gets_a_few_turns_at_once_and_an_end() {
+        let watch = watch(10);
+        let place = watch.place();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut leaving = Watched::new(Endless(0), Arc::clone(place.line()));
+        let mut polls = 0;
+        while Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending() {
+            polls += 1;
+            assert_eq!(leaving.stream.0, polls * UNREAD_READS * UNREAD_BYTES);
+            assert_eq!(place.line().state().0, Phase::Leaving);
+        }
+        assert_eq!(polls, UNREAD_BYTES_MAX / (UNREAD_READS * UNREAD_BYTES));
+        let mut leaving = Watched::new(Endless(0), Arc::clone(place.line()));
+        assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending());
+        place.line().hurry();
+        assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_ready());
     }
 }

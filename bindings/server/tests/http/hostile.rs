@@ -116,6 +116,21 @@ async fn a_client_that_does_not_close_is_cut_off() {
     assert_eq!(server.check(CHECK).await.status, 200);
 }
 
+/// And is not read for ever, however fast it writes.
+#[tokio::test]
+async fn a_client_that_floods_is_cut_off() {
+    let server = server(|settings| settings.head_timeout = Duration::from_secs(600)).await;
+    let announced = "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10000000000\r\n\r\n";
+    let mut flood = raw(&server, announced).await;
+    let chunk = vec![b' '; 1 << 20];
+    let mut written = 0;
+    while written < 1_000 && flood.write_all(&chunk).await.is_ok() {
+        written += 1;
+    }
+    assert!((64..1_000).contains(&written), "{written} MB");
+    assert_eq!(server.check(CHECK).await.status, 200);
+}
+
 #[tokio::test]
 async fn a_client_that_does_not_close_holds_up_no_stop() {
     let mut server = server(|settings| {
