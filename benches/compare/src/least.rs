@@ -2,12 +2,13 @@
 //! that can be.
 //!
 //! The id is hashed by one multiplication, which anybody can make collide; it
-//! names a line of a table that has one for each agent and asks nobody whose
-//! it is; the line is asked for, the counter read, and the word there either
-//! exchanged or found to lie ahead. No tag, no limits of its own, no eviction,
-//! no look at whether the counter can be trusted, and no answer but yes or no,
-//! in a register. What a limiter takes beyond this is its own; what this takes
-//! beyond a bar is the machine's.
+//! names a line of a table that has as many as there are agents, or up to twice
+//! that, and nobody asks whose it is, so some agents share one; the line is asked
+//! for, the counter read, and the word there either exchanged or found to lie
+//! ahead of all time. No tag, no limits of its own, no eviction, no look at
+//! whether the counter can be trusted, and no answer but yes or no, in a
+//! register. What a limiter takes beyond this is its own; what this takes beyond
+//! a bar is the machine's.
 //!
 //! Reading the ids from the stream is included, as for the contestants.
 
@@ -16,6 +17,9 @@ use crate::ids::Id;
 use crate::misses::{Line, lines, prefetch};
 use crate::peers::{Contestant, Lane};
 use std::sync::atomic::Ordering;
+
+/// Ahead of all time.
+const DENIED: u64 = u64::MAX;
 
 /// Measures the least check as if it were a limiter.
 pub struct Least {
@@ -28,8 +32,7 @@ impl Least {
     /// For so many agents.
     #[must_use]
     pub fn new(agents: usize, lane: Lane, tsc: Tsc) -> Self {
-        // What lies ahead of every reading is denied.
-        let word = if lane == Lane::Denied { u64::MAX } else { 1 };
+        let word = if lane == Lane::Denied { DENIED } else { 1 };
         Self { tsc, table: lines(agents.next_power_of_two(), word) }
     }
 
@@ -51,11 +54,12 @@ impl Contestant for Least {
             // Ends with the first exchange that no other thread forestalls.
             loop {
                 let seen = word.load(Ordering::Acquire);
-                if seen > now {
-                    consume(0);
+                if seen == DENIED {
+                    consume(now);
                     break;
                 }
-                if exchange(word, seen, now) {
+                // Ahead of what another thread may have written since.
+                if exchange(word, seen, seen.max(now) + 1) {
                     break;
                 }
             }
@@ -63,6 +67,6 @@ impl Contestant for Least {
     }
 
     fn allows(&self, id: &Id) -> bool {
-        self.line(id).0.load(Ordering::Acquire) <= self.tsc.now()
+        self.line(id).0.load(Ordering::Acquire) != DENIED
     }
 }

@@ -6,7 +6,7 @@
 //! | [`measure`] | CPU time, interleaved rounds, medians, two threads, single calls |
 //! | [`floor`] | what the machine itself charges: counter, load, exchange |
 //! | [`misses`] | what a cache miss costs |
-//! | [`least`] | the least check by id that there can be |
+//! | [`least`] | a check by id with everything left out that can be |
 //! | [`peers`] | ours, governor and the tuned DashMap behind one trait |
 //! | [`ids`] | random and chosen ids |
 //! | [`counting`] | the allocator that counts |

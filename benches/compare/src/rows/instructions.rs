@@ -134,12 +134,18 @@ pub(super) fn per_check(_: &mut Session) -> Row {
     };
     match measure(empty.clone()) {
         Ok(row) => row,
-        Err(why) => Row {
-            bars: vec![Bar::at_most(120.0, "allowed", f64::NAN), Bar::at_most(110.0, "denied", f64::NAN)],
-            notes: vec![why],
-            ..empty
-        },
+        Err(why) => Row { bars: bars([f64::NAN; 4]), notes: vec![why], ..empty },
     }
+}
+
+/// Without and with the clock, which the bar does not say.
+fn bars([allowed_now, denied_now, allowed, denied]: [f64; 4]) -> Vec<Bar> {
+    vec![
+        Bar::at_most(120.0, "allowed, own `now`", allowed_now),
+        Bar::at_most(110.0, "denied, own `now`", denied_now),
+        Bar::at_most(120.0, "allowed, with the clock", allowed),
+        Bar::at_most(110.0, "denied, with the clock", denied),
+    ]
 }
 
 fn measure(mut row: Row) -> Result<Row, String> {
@@ -155,12 +161,7 @@ fn measure(mut row: Row) -> Result<Row, String> {
     let (sip, sip_now) = (count(&program, "sip")?, count(&program, "sip-now")?);
     row.figures =
         Figures::from([(Who::Ours, allowed.total), (Who::OursNow, allowed_now.total), (Who::OursSip, sip.total)]);
-    row.bars = vec![
-        Bar::at_most(120.0, "allowed, own `now`", allowed_now.total),
-        Bar::at_most(110.0, "denied, own `now`", denied_now.total),
-        Bar::at_most(120.0, "allowed, with the clock", allowed.total),
-        Bar::at_most(110.0, "denied, with the clock", denied.total),
-    ];
+    row.bars = bars([&allowed_now, &denied_now, &allowed, &denied].map(|count| count.total));
     row.notes = vec![
         format!("the loop alone: {bare:.1}, taken off; our clock under valgrind: {}", clock(&program)),
         format!("1,000 agents at the caller's own `now`: allowed {:.1}", thousand.total),

@@ -76,8 +76,8 @@ fn measure(field: Field, rounds: usize, stream: &[Id], checks: usize) -> Measure
         if counted.count() >= ROUNDS_MIN.min(rounds) {
             return counted;
         }
-        // A doubt about somebody in no bar is none about the row.
-        if matches!(who, Who::Ours | Who::OursBatch | Who::OursAlone | Who::Governor | Who::BareLoop) {
+        // A doubt about somebody in no bar and no other table is none about the row.
+        if matches!(who, Who::Ours | Who::OursBatch | Who::OursAlone | Who::Governor | Who::BareLoop | Who::Least) {
             apart.push(format!("{who:?} {} of {}", counted.count(), seen.len()));
         }
         seen.iter().map(|round| round.ns).collect()

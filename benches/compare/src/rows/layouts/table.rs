@@ -170,7 +170,7 @@ fn same_bytes(first: i64, second: i64, wanted: i8) -> i32 {
     _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_set_epi64x(second, first), _mm_set1_epi8(wanted)))
 }
 
-/// The favourite slot in a group.
+/// The favourite slot in a group. Ours comes with the home; it is as good as random either way.
 #[inline(always)]
 fn slot(hash: u64) -> usize {
     (hash >> 8) as usize % GROUP
