@@ -40,7 +40,7 @@
 //!   full again. A step on it is pure: no atomics, no clock, no allocation.
 //!   Property tests hold it against exact rational arithmetic.
 //! - *Records* (`record/`): a tag word, a word per lane and a conduct word. One
-//!   loop applies any step to a lane: load the lane, look at the tag again,
+//!   loop applies any step to a lane: load the lane, then look at the tag,
 //!   exchange. There the proof stands, and loom models explore it.
 //! - *The slab* (`slab/`): a preallocated mapping of records. A keyed hash of
 //!   the id names a home; the agent lives within 96 records of it, and is

@@ -269,6 +269,7 @@ impl Parts {
         blocks: usize,
         block_shift: u32,
     ) -> Option<Self> {
+        assert!(homes > 0, "a hash has a home");
         let block_size = 1_usize.checked_shl(block_shift)?;
         let words = Words::reserve(blocks.checked_mul(block_size)?.checked_add(blocks_at)?)?;
         assert!(homes_at + homes < blocks_at, "homes, one word behind them, and blocks do not overlap");
@@ -438,7 +439,7 @@ mod tests {
         assert_eq!(parts.block(4).word(4 + 3).load(Ordering::Relaxed), 43);
         assert_eq!(parts.home(u64::MAX).block(16 + 15).word(1).load(Ordering::Relaxed), 231);
         assert!(std::panic::catch_unwind(|| parts.block(25).word(0).load(Ordering::Relaxed)).is_err());
-        assert!(Parts::reserve(0, 0, 0, usize::MAX, 1).is_none());
+        assert!(Parts::reserve(0, 1, 2, usize::MAX, 1).is_none());
     }
 
     #[cfg(target_os = "linux")]

@@ -131,8 +131,8 @@ const SPIN_ROUNDS: u32 = 64;
 pub(crate) enum Fault {
     /// A charge is stored over whatever is there, not exchanged.
     ChargeByStore,
-    /// A charge does not look at the tag again after loading the lane.
-    NoSecondLook,
+    /// A charge does not look at the tag after loading the lane.
+    NoLookAfterLoad,
     /// An answer that writes nothing does not look at the lane again.
     NoLastLook,
     /// A claim writes the lanes of a vacant record without Release.

@@ -212,7 +212,7 @@ impl<'a> Record<'a> {
     /// Applies a step to a lane, which may have several words; see
     /// [`update`](Self::update). The step says which of them is to change.
     ///
-    /// All are loaded before the second look at the tag, so the argument for
+    /// All are loaded before the look at the tag, so the argument for
     /// (c) holds for the one that is exchanged. An answer that changes none
     /// holds if all are the same when they are looked at again: then they were
     /// so all at once, between the two looks.
@@ -243,7 +243,7 @@ impl<'a> Record<'a> {
             *word = LaneWord::from_bits(place.load(Ordering::Acquire));
         }
         // (b)
-        if self.tag() != seen && !broken(Fault::NoSecondLook) {
+        if self.tag() != seen && !broken(Fault::NoLookAfterLoad) {
             return Attempt::Moved;
         }
         let Choice { cell, outcome: Outcome { next, answer } } = step(words);
@@ -314,7 +314,7 @@ impl<'a> Record<'a> {
         step: impl FnOnce(LaneWord, Row) -> Outcome<A>,
     ) -> Attempt<A> {
         let place = self.lane_word(lane);
-        let too_early = broken(Fault::NoSecondLook).then(|| self.tag());
+        let too_early = broken(Fault::NoLookAfterLoad).then(|| self.tag());
         let word = Self::load(place);
         // (b)
         match too_early.unwrap_or_else(|| self.tag()).row_of(tenant) {
@@ -331,8 +331,8 @@ impl<'a> Record<'a> {
         step: impl Fn(W) -> Outcome<A, W>,
     ) -> Attempt<A> {
         let word = Self::load(place);
-        // (b) The proof rests on this second look.
-        if self.tag() != seen && !broken(Fault::NoSecondLook) {
+        // (b) The proof rests on this look, which comes after the load.
+        if self.tag() != seen && !broken(Fault::NoLookAfterLoad) {
             return Attempt::Moved;
         }
         Self::put(place, word, step(word))
@@ -489,7 +489,7 @@ impl<'a> Record<'a> {
 /// Moves a word on by an exchange. `false` if `next` says that it must stay.
 ///
 /// The loop ends: each lost round is a success of one of the callers that had
-/// passed the second look at the tag before it changed, or of one that came
+/// passed their look at the tag before it changed, or of one that came
 /// after a change of row.
 fn bump<W: Word>(place: &AtomicU64, next: impl Fn(W) -> Option<W>) -> bool {
     // A guess; the exchange decides.

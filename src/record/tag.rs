@@ -118,6 +118,7 @@ impl TagWord {
     pub(crate) const VACANT: Self = Self(0);
 
     pub(crate) const fn new(tag: Tag, row: Row) -> Self {
+        debug_assert!(row.0 as u64 <= ROW_MASK);
         Self(tag.0 | row.0 as u64)
     }
 
@@ -174,6 +175,7 @@ impl TagWord {
 
     /// The same tenant with another row.
     pub(crate) const fn with_row(self, row: Row) -> Self {
+        debug_assert!(row.0 as u64 <= ROW_MASK);
         Self(self.0 & !ROW_MASK | row.0 as u64)
     }
 }

@@ -29,7 +29,7 @@
 //! An id of eight bytes is read as its one character twice, of which the first
 //! is enough for this.
 //!
-//! The sum is linear, and linear structure in the ids (counting up, say)
+//! The sum is linear but for carries, and linear structure in the ids (counting up, say)
 //! would show in the homes. So it passes through a fixed bijection of 64-bit
 //! numbers, which leaves the bound as it is, because different pairs stay
 //! different pairs. It scatters arithmetic progressions over the high
@@ -50,7 +50,9 @@
 //! agree and their homes are so near that each lies in the other's
 //! neighbourhood. Among N agents at the documented load that is at most about
 //! N * 96 * 0.75 / 2^45: for one million agents 2 in a million that any two of
-//! them share a record, for 10 million 2 in a hundred thousand.
+//! them share a record, for 10 million 2 in a hundred thousand. From some 30
+//! million on, tag and home say all that the hash does, and it is N^2 / 2^64: for
+//! 100 million 5 in ten thousand.
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::record::tag::Tag;
@@ -252,7 +254,9 @@ mod tests {
     proptest! {
         /// The fast reading of an id agrees with the definition, character by character.
         #[test]
-        fn the_hash_is_the_documented_sum(id in proptest::collection::vec(any::<u8>(), 1..=ID_BYTES_MAX)) {
+        fn the_hash_is_the_documented_sum(
+            id in prop_oneof![1..=ID_BYTES_MAX, 6..=18_usize].prop_flat_map(|bytes| proptest::collection::vec(any::<u8>(), bytes)),
+        ) {
             let key = fixed_key(7);
             let mut characters: Vec<u64> = Vec::new();
             for i in 0..(id.len() - 1) / 8 {

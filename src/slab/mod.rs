@@ -47,8 +47,8 @@ use region::{REGION_WORDS, Region};
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
 const LAYOUT_VERSION: u64 = 3;
 
-/// The header describes the slab; two pages, most of it the key.
-const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 1_024 };
+/// The header describes the slab; a page, most of it the key.
+const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 512 };
 
 /// Groups in a region: 1,024 records. Many more than a neighbourhood, so that
 /// few claims take two locks; few enough that claims seldom meet.

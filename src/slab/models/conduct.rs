@@ -42,7 +42,7 @@ model! {
 model! {
     /// A violation of A stalls while A is forgotten and its record passes to
     /// B: B is not marked.
-    violation_against_next_tenant, Some(3), breaks with [NoSecondLook, ConductNotBumped], || {
+    violation_against_next_tenant, Some(3), breaks with [NoLookAfterLoad, ConductNotBumped], || {
         let model = model(10, 1, OnFull::Deny);
         assert!(model.allows(A, FIRST, Tick::ZERO));
         let others = model.spawn(|model| {

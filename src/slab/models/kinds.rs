@@ -29,7 +29,7 @@ model! {
 
 model! {
     /// An idle window is taken for a newcomer while its tenant returns.
-    window_against_eviction, Some(3), breaks with [NoSecondLook, NoClose, IdleUnchecked], || {
+    window_against_eviction, Some(3), breaks with [NoLookAfterLoad, NoClose, IdleUnchecked], || {
         let model = model("window 2/ms", OnFull::Deny);
         let newcomer = model.spawn(|model| model.check(B, FIRST, QUIET));
         let tenant = model.check(A, FIRST, QUIET);
@@ -98,7 +98,7 @@ model! {
 
 model! {
     /// A record whose permits have all rested is taken while its tenant returns.
-    permits_against_eviction, Some(3), breaks with [NoSecondLook, IdleUnchecked], || {
+    permits_against_eviction, Some(3), breaks with [NoLookAfterLoad, IdleUnchecked], || {
         let model = model("exact 2/ms", OnFull::Deny);
         let newcomer = model.spawn(|model| model.check(B, FIRST, RESTED));
         let tenant = model.check(A, FIRST, RESTED);

@@ -240,7 +240,7 @@ model! {
     /// The eviction gives up on the only lane there is. Bounded, since all of
     /// its 1,469,346 executions take minutes; they hold as well.
     check_against_eviction_of_one_lane, Some(5),
-    breaks with [NoSecondLook, NoClose, IdleUnchecked, StayClosed, RelaxedLane],
+    breaks with [NoLookAfterLoad, NoClose, IdleUnchecked, StayClosed, RelaxedLane],
     check_against_eviction(1, FIRST)
 }
 
@@ -248,7 +248,7 @@ model! {
     /// The eviction gives up halfway: one lane has moved on, the other was
     /// charged. Bounded; all of its 177,647 executions hold as well.
     check_against_eviction_of_two_lanes, Some(5),
-    breaks with [NoSecondLook, NoClose, IdleUnchecked, StayClosed],
+    breaks with [NoLookAfterLoad, NoClose, IdleUnchecked, StayClosed],
     check_against_eviction(2, SECOND)
 }
 
@@ -256,7 +256,7 @@ model! {
     /// A check stalls while its agent is forgotten and the record passes to C
     /// with the very word that the check has loaded. Without generations its
     /// exchange would land on C.
-    check_stalled_across_two_tenancies, Some(3), breaks with [NoSecondLook, SameGeneration], || {
+    check_stalled_across_two_tenancies, Some(3), breaks with [NoLookAfterLoad, SameGeneration], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
         model.0.reset_at(A, Tick::ZERO).unwrap();
         let others = model.spawn(|model| {
@@ -284,7 +284,7 @@ fn giving_back_against_eviction(give_back: fn(&Limiter)) -> impl Fn() + Sync + S
 model! {
     /// A refund stalls while a newcomer takes the record. Bounded, since all
     /// of its 349,610 executions take a minute; they hold as well.
-    refund_against_eviction, Some(4), breaks with [NoSecondLook, ChargeByStore],
+    refund_against_eviction, Some(4), breaks with [NoLookAfterLoad, ChargeByStore],
     giving_back_against_eviction(|limiter| {
         assert_eq!(limiter.refund_at(A, FIRST, 1, Tick::ZERO).unwrap().remaining(), 2);
     })
@@ -292,7 +292,7 @@ model! {
 
 model! {
     /// A reset stalls while a newcomer takes the record; as for a refund.
-    reset_against_eviction, Some(4), breaks with [NoSecondLook, ChargeByStore],
+    reset_against_eviction, Some(4), breaks with [NoLookAfterLoad, ChargeByStore],
     giving_back_against_eviction(|limiter| limiter.reset_at(A, Tick::ZERO).unwrap())
 }
 
@@ -345,7 +345,7 @@ model! {
 
 model! {
     /// A check comes before forgetting and is wiped out, or after and stays.
-    forget_against_check, UNBOUNDED, breaks with [NoSecondLook, NoClose], || {
+    forget_against_check, UNBOUNDED, breaks with [NoLookAfterLoad, NoClose], || {
         let model = Model::new(2, 1, 2, OnFull::Deny);
         let rival = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap().remaining());
         model.0.forget_at(A, Tick::ZERO).unwrap();
@@ -356,7 +356,7 @@ model! {
 
 model! {
     /// A sweep takes an idle record while its tenant returns: the charge stays.
-    sweep_against_check, UNBOUNDED, breaks with [NoSecondLook, NoClose, IdleUnchecked], || {
+    sweep_against_check, UNBOUNDED, breaks with [NoLookAfterLoad, NoClose, IdleUnchecked], || {
         let model = Model::new(2, 1, 2, OnFull::Deny);
         let tenant = model.spawn(|model| model.allows(A, FIRST, PAID));
         let _ = model.0.sweep_at(Duration::ZERO, PAID);
@@ -443,7 +443,7 @@ model! {
     /// A returns while two newcomers look for a record: whoever is let in has
     /// exactly its own charge. Two preemptions: with three, the two that wait
     /// for the lock give way to each other until loom's branches run out.
-    check_against_two_claims, Some(2), breaks with [NoSecondLook, NoClose], || {
+    check_against_two_claims, Some(2), breaks with [NoLookAfterLoad, NoClose], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
         let newcomers = [B, C].map(|agent| model.spawn(move |model| model.check(agent, FIRST, PAID).is_ok()));
         let tenant = model.check(A, FIRST, PAID).is_ok();
