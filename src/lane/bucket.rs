@@ -170,7 +170,7 @@ pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> 
     let next = full_at.wrapping_add(price);
     let past_range = next < price;
     let debt = next.wrapping_sub(now);
-    // Past the range of the clock there is nothing to refill from. Asked last, for those who pay.
+    // Past the range of the clock there is nothing to refill from.
     let allowed = debt <= limit.depth && !past_range && cost > 0;
     let next = allowed.then_some(LaneWord::from_bits(next));
     Outcome { next, answer: Charge { limit, cost, debt, allowed } }
