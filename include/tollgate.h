@@ -142,6 +142,12 @@
 #define TOLLGATE_RESERVATIONS_DEFAULT 16384
 
 /**
+ * A commit may use at most so many times the lane's capacity beyond what was
+ * reserved.
+ */
+#define TOLLGATE_OVERSPEND_MAX 100
+
+/**
  * The most agents that may have overrides at once.
  */
 #define TOLLGATE_OVERRIDES_MAX 65000
@@ -328,6 +334,15 @@ enum tollgate_status
    * The reservation was settled, its time has passed, or it never was.
    */
   TOLLGATE_STATUS_UNKNOWN_RESERVATION = 36,
+  /**
+   * The agent has as many reservations open as one agent may.
+   */
+  TOLLGATE_STATUS_TOO_MANY_RESERVATIONS = 37,
+  /**
+   * A commit used so much more than was reserved that it must be a mistake:
+   * more than TOLLGATE_OVERSPEND_MAX times the lane's capacity.
+   */
+  TOLLGATE_STATUS_USED_TOO_LARGE = 38,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -746,8 +761,8 @@ typedef struct tollgate_policy_builder tollgate_policy_builder;
 typedef struct tollgate_unknown_actions tollgate_unknown_actions;
 
 /**
- * What follows from violations. All zero, but for struct_size, is the
- * default, and so is each member that is zero.
+ * What a violation is, and what follows from it. All zero, but for
+ * struct_size, is the default, and so is each member that is zero.
  */
 typedef struct tollgate_conduct_rules {
   /**
@@ -755,12 +770,13 @@ typedef struct tollgate_conduct_rules {
    */
   uint32_t struct_size;
   /**
-   * How many waits the curve has, up to TOLLGATE_CURVE_STEPS_MAX.
+   * How many waits the curve has, up to TOLLGATE_CURVE_STEPS_MAX. By default
+   * none: waits are those of the lanes.
    */
   uint32_t curve_steps;
   /**
    * The wait after the first, second, ... violation in a row; the last one
-   * stands for all that follow. By default 1, 2, 5, 10 and 30 seconds.
+   * stands for all that follow. No wait that is told is shorter than the first.
    */
   uint64_t curve_ns[TOLLGATE_CURVE_STEPS_MAX];
   /**
@@ -778,13 +794,14 @@ typedef struct tollgate_conduct_rules {
    */
   uint32_t abuse_violations;
   /**
-   * 1 if denials within a wait that the agent was told count as one
-   * violation with the denial before.
+   * 1 if every denial is a violation. By default it is one to come back
+   * before a wait is over, and be denied again; parallel requests of one
+   * moment count once, and up to 15 that may have been under way not at all.
    */
-  uint32_t coalesce;
+  uint32_t every_denial;
   /**
-   * 1 if the wait is a block: until it is over, tollgate_limiter_admit
-   * denies on every lane.
+   * 1 if the wait of a violation is a block: until it is over,
+   * tollgate_limiter_admit denies on every lane.
    */
   uint32_t enforce_wait;
   /**
@@ -867,7 +884,7 @@ typedef struct tollgate_limiter_options {
   /**
    * How many reservations may be open at once, up to
    * TOLLGATE_RESERVATIONS_MAX; 0 for TOLLGATE_RESERVATIONS_DEFAULT. Each
-   * takes 56 bytes.
+   * takes 64 bytes.
    */
   uint64_t reservations;
   /**
@@ -880,9 +897,10 @@ typedef struct tollgate_limiter_options {
    */
   uint32_t commit_memory;
   /**
-   * Must be 0.
+   * How many reservations one agent may have open at once; 0 for one in 64
+   * of all, but at least 16. (Was reserved, and 0.)
    */
-  uint32_t reserved2;
+  uint32_t reservations_per_agent;
 } tollgate_limiter_options;
 
 /**
@@ -1201,16 +1219,17 @@ typedef struct tollgate_admission {
    */
   uint64_t lane_retry_after_ns;
   /**
-   * Of a denial: what the agent is told to wait for this violation. The
-   * step; or until the block is over, if the policy enforces waits.
+   * Of a denial: what the agent has to wait for its conduct. The step; or
+   * until the block is over, if the policy enforces waits.
    */
   uint64_t wait_ns;
   /**
-   * Of a denial: the wait that the curve of the policy names.
+   * Of a denial: the wait that the curve of the policy names; 0 without a curve.
    */
   uint64_t step_ns;
   /**
-   * Of a denial: how many violations in a row this makes, up to 15; else 0.
+   * Of a denial that is a violation: how many in a row this makes, up to 15;
+   * else 0.
    */
   uint32_t consecutive;
   /**
@@ -2721,7 +2740,8 @@ tollgate_status tollgate_limiter_refund_as_at(struct tollgate_limiter *limiter,
                                               struct tollgate_lane_status *status_out);
 
 /**
- * Fills every lane of the agent, one after the other.
+ * Fills every lane of the agent, one after the other. What is reserved has
+ * nothing to give back any more. Slots that are held stay held.
  *
  * Status: EMPTY_ID, ID_TOO_LONG.
  *
@@ -2749,7 +2769,7 @@ tollgate_status tollgate_limiter_reset_at(struct tollgate_limiter *limiter,
                                           uint64_t now_ns);
 
 /**
- * Fills one lane of the agent.
+ * Fills one lane of the agent; as tollgate_limiter_reset.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE.
  *
@@ -2779,8 +2799,9 @@ tollgate_status tollgate_limiter_reset_lane_at(struct tollgate_limiter *limiter,
 
 /**
  * Forgets the agent: its record is vacant again, and its next check is its
- * first. Tells whether anything was known of it. An agent that is checked in
- * the same moment may keep its record, with its lanes filled.
+ * first. Its reservations are closed. Tells whether anything was known of it.
+ * Slots that are held stay held, so an agent that holds one keeps its record,
+ * with all other lanes filled; as may one that is checked in the same moment.
  *
  * Status: EMPTY_ID, ID_TOO_LONG.
  *
@@ -2823,8 +2844,9 @@ tollgate_status tollgate_limiter_forget_at(struct tollgate_limiter *limiter,
  * both may be denied once.
  *
  * Status: PARTS if there are none, or too many; if a part cannot be answered,
- * what tollgate_limiter_check would have returned; STRUCT_SIZE. With any of
- * them nothing was charged.
+ * what tollgate_limiter_check would have returned, and COST_ABOVE_CAPACITY if
+ * parts of one lane together are more than it ever holds; STRUCT_SIZE. With
+ * any of them nothing was charged.
  *
  * # Safety
  *
@@ -2841,8 +2863,8 @@ tollgate_status tollgate_limiter_check_all(struct tollgate_limiter *limiter,
                                            struct tollgate_all_verdict *verdict_out);
 
 /**
- * As tollgate_limiter_check_all, at an instant of the caller's, as if no time
- * passed meanwhile; see tollgate_limiter_check_at.
+ * As tollgate_limiter_check_all, at an instant of the caller's; see
+ * tollgate_limiter_check_at.
  *
  * Status: as tollgate_limiter_check_all.
  *
@@ -2875,8 +2897,7 @@ tollgate_status tollgate_limiter_admit_all(struct tollgate_limiter *limiter,
                                            struct tollgate_all_verdict *verdict_out);
 
 /**
- * As tollgate_limiter_admit_all, at an instant of the caller's, as if no time
- * passed meanwhile.
+ * As tollgate_limiter_admit_all, at an instant of the caller's.
  *
  * Status: as tollgate_limiter_check_all.
  *
@@ -2937,8 +2958,13 @@ tollgate_status tollgate_limiter_release(struct tollgate_limiter *limiter,
  * decision is TOLLGATE_DECISION_DENY, and then nothing was charged. For lanes
  * that are buckets, windows or budgets.
  *
+ * A reservation belongs to the charge that it makes. A reset forgives that
+ * charge, and leaves nothing to give back; a change of limits leaves it its
+ * worth; tollgate_limiter_forget closes it.
+ *
  * Status: as tollgate_limiter_check; WRONG_KIND for a lane that is held or an
- * exact window; RESERVATIONS_FULL if as many are open as the limiter was made
+ * exact window; TOO_MANY_RESERVATIONS if the agent has as many open as one
+ * agent may; RESERVATIONS_FULL if as many are open as the limiter was made
  * for. With any of them nothing was charged.
  *
  * # Safety
@@ -2984,7 +3010,10 @@ tollgate_status tollgate_limiter_reserve_at(struct tollgate_limiter *limiter,
  * never again.
  *
  * Status: UNKNOWN_RESERVATION if it was settled already, its time has passed,
- * or the number is made up; STRUCT_SIZE. With any of them nothing has changed.
+ * or the number is made up; USED_TOO_LARGE if more than a hundred times the
+ * lane's capacity would be overspent; FULL if something is overspent
+ * and there is no record to charge it to: commit again later; STRUCT_SIZE.
+ * With any of them nothing has changed, and a reservation that is open stays open.
  *
  * # Safety
  *
@@ -2997,7 +3026,8 @@ tollgate_status tollgate_limiter_commit(struct tollgate_limiter *limiter,
                                         struct tollgate_settlement *settlement_out);
 
 /**
- * As tollgate_limiter_commit, at an instant of the caller's.
+ * As tollgate_limiter_commit, at an instant of the caller's, or at the clock's
+ * time if that is later.
  *
  * Status: as tollgate_limiter_commit.
  *
@@ -3108,7 +3138,8 @@ tollgate_status tollgate_limiter_extend_at(struct tollgate_limiter *limiter,
  * its line and column are those of the file.
  *
  * To remember ids takes 272 bytes of memory for each agent that is given a
- * record, unless there is a roster of all of them already.
+ * record, unless there is a roster of all of them already; what the file says
+ * of an agent takes 16, and 8 for each lane with a budget.
  *
  * Status: FILE if it cannot be read or written, is in use, or makes no sense,
  * and then nothing was charged; TEXT_TOO_LONG; NOT_BUILT_IN; STRUCT_SIZE.
@@ -3126,12 +3157,13 @@ tollgate_status tollgate_limiter_keep_budgets_in(struct tollgate_limiter *limite
                                                  struct tollgate_error *error_out);
 
 /**
- * Writes to the file what is used of every budget, unless that is what it says
- * already. When this returns, it is on the disk. Holds up no check. Needs
+ * Writes to the file what has been used of budgets since the last save. When
+ * this returns, it is on the disk. Holds up no check. Needs
  * TOLLGATE_FEATURE_PERSIST.
  *
- * Each budget is saved as it is at some moment during the call. A million
- * agents take about a second. `error_out` may be NULL.
+ * Each budget is saved as it is at some moment during the call. Looking at a
+ * million agents takes some 40 ms; what is written follows what has changed.
+ * `error_out` may be NULL.
  *
  * Status: NO_FILE without tollgate_limiter_keep_budgets_in, or in a process
  * that was forked since; FILE if the system refuses, or somebody else wrote to
@@ -3159,8 +3191,7 @@ uint64_t tollgate_admission_remaining(const struct tollgate_admission *admission
 
 /**
  * May the agent spend `cost` tokens of a lane now? As tollgate_limiter_check,
- * and a denial is recorded as a violation, which makes the wait longer from
- * one to the next.
+ * and a denial may be a violation: see tollgate_conduct_rules.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, ZERO_COST, COST_ABOVE_CAPACITY,
  * FULL, STRUCT_SIZE. With any of them nothing was charged or recorded.

@@ -47,6 +47,17 @@ pub const PAGE_MAX: usize = 200;
 /// with four bits.
 pub const CURVE_STEPS_MAX: usize = 15;
 
+/// How many denials of an agent at one moment are taken for those of parallel
+/// workers, each of which will wait as it was told. A word counts them with four bits.
+pub(crate) const PARALLEL_MAX: u64 = 15;
+
+/// The same in the second half of a wait of a second or more.
+pub(crate) const PARALLEL_LATE_MAX: u64 = 8;
+
+/// How many told waits are remembered: 64 kB. An agent whose wait was
+/// overwritten is judged as if it had not been told.
+pub(crate) const TOLD_KEPT: usize = if cfg!(loom) { 1 } else { 8_192 };
+
 /// The longest quiet period, and the longest wait of a curve.
 pub const QUIET_MAX: Duration = Duration::from_secs(86_400);
 
@@ -101,8 +112,23 @@ pub const PARTS_MAX: usize = 16;
 /// The most reservations that may be open at once; an id numbers them with 24 bits.
 pub const RESERVATIONS_MAX: usize = 1 << 24;
 
-/// How many may be open when nothing is said: 0.9 MB.
+/// How many may be open by default: 1 MB.
 pub const RESERVATIONS_DEFAULT: usize = if cfg!(loom) { 2 } else { 16_384 };
+
+/// What an open reservation takes.
+pub(crate) const RESERVATION_BYTES: usize = 64;
+
+/// By default one agent may have this part of all reservations open: 256 of
+/// 16,384. One agent within its limit must not use up what all agents need.
+pub(crate) const RESERVATIONS_SHARE: usize = 64;
+
+/// So many an agent may have open in a small table, too.
+pub(crate) const RESERVATIONS_PER_AGENT_MIN: usize = 16;
+
+/// A commit may use at most so many times the lane's capacity beyond what was
+/// reserved. More is no overspending but a mistake, of units say, and would
+/// leave a bucket in debt for years.
+pub const OVERSPEND_MAX: u64 = 100;
 
 /// The share of records that are held when a limiter has the number of agents
 /// it was built for. At 3/4, with a neighbourhood of 96 records, about one

@@ -22,6 +22,11 @@
 //! Once both counts are at their maximum, *last* is rounded up to a whole
 //! second: an agent that is denied a million times a second writes its word
 //! 63 times in each window, and else once a second.
+//!
+//! Whether a denial is a violation is asked first: every one is, or those are
+//! that come before the wait is over which the agent was told ([`told`]).
+
+pub(crate) mod told;
 
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
 use crate::clock::{Tick, nanos_saturating};
@@ -145,7 +150,7 @@ pub(crate) struct ConductNumbers {
     quiet: u64,
     threshold: u64,
     window: u64,
-    coalesce: bool,
+    every_denial: bool,
     enforce: bool,
     curve: [u64; CURVE_STEPS_MAX],
 }
@@ -164,24 +169,24 @@ impl ConductNumbers {
             quiet: nanos_saturating(rules.quiet_period()),
             threshold: u64::from(threshold),
             window: nanos_saturating(window),
-            coalesce: rules.coalesces(),
+            every_denial: rules.counts_every_denial(),
             enforce: rules.enforces_wait(),
             curve,
         }
     }
 
     pub(crate) fn to_words(self) -> impl Iterator<Item = u64> {
-        let flags = u64::from(self.coalesce) | u64::from(self.enforce) << 1;
+        let flags = u64::from(self.every_denial) | u64::from(self.enforce) << 1;
         [self.steps, self.quiet, self.threshold, self.window, flags].into_iter().chain(self.curve)
     }
 
     pub(crate) fn from_words(words: [u64; Self::WORDS]) -> Self {
         let [steps, quiet, threshold, window, flags, ref curve @ ..] = words;
-        let (coalesce, enforce) = (flags & 1 != 0, flags & 2 != 0);
-        Self { steps, quiet, threshold, window, coalesce, enforce, curve: *curve }
+        let (every_denial, enforce) = (flags & 1 != 0, flags & 2 != 0);
+        Self { steps, quiet, threshold, window, every_denial, enforce, curve: *curve }
     }
 
-    /// The wait after so many violations in a row.
+    /// The wait after so many violations in a row; 0 without a curve.
     fn step(&self, in_a_row: u64) -> u64 {
         let index = in_a_row.min(self.steps).saturating_sub(1);
         self.curve[(index as usize).min(CURVE_STEPS_MAX - 1)]
@@ -194,6 +199,19 @@ impl ConductNumbers {
 
     pub(crate) const fn enforces_wait(&self) -> bool {
         self.enforce
+    }
+
+    pub(crate) const fn counts_every_denial(&self) -> bool {
+        self.every_denial
+    }
+
+    /// What an agent that stands so is told to wait for a denial, in
+    /// nanoseconds, where the lane asks for `lane`.
+    pub(crate) fn waits(&self, seen: &Conduct, lane: u64) -> told::Waits {
+        let in_a_row = u64::from(seen.in_a_row);
+        // During a block nobody is told less, and nobody needs to wait longer.
+        let step = |in_a_row: u64| if self.enforce && seen.wait_ns > 0 { seen.wait_ns } else { self.step(in_a_row) };
+        told::Waits { lane, told: step(1), counted: step(in_a_row.max(1)), early: self.step(in_a_row + 1) }
     }
 }
 
@@ -308,12 +326,6 @@ impl Conduct {
 /// Records a violation at `now`.
 pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Outcome<Violation, ConductWord> {
     let before = look(word, now, rules);
-    if rules.coalesce && before.wait_ns > 0 {
-        return Outcome {
-            next: None,
-            answer: Violation::new(u64::from(before.in_a_row), before.wait_ns, false, rules),
-        };
-    }
     let parts = word.parts();
     let in_a_row = (u64::from(before.in_a_row) + 1).min(IN_A_ROW_MAX);
     let count = (u64::from(before.count) + 1).min(COUNT_MAX);

@@ -58,8 +58,21 @@ pub enum Error {
     },
     /// As many reservations are open as the limiter was built for.
     ReservationsFull,
+    /// The agent has as many reservations open as one agent may.
+    TooManyReservations {
+        /// How many that is.
+        most: u64,
+    },
     /// The reservation was settled, its time has passed, or it never was.
     UnknownReservation,
+    /// A commit used so much more than was reserved that it must be a mistake.
+    UsedTooLarge {
+        /// What was used, as given.
+        used: u64,
+        /// The most it can be: what is reserved, and
+        /// [`OVERSPEND_MAX`](crate::OVERSPEND_MAX) times the lane's capacity.
+        most: u64,
+    },
     /// `check_many` was given a different number of requests and answers, or
     /// more than [`BATCH_MAX`](crate::BATCH_MAX) of them.
     BatchSize {
@@ -104,6 +117,15 @@ impl fmt::Display for Error {
                     "no more reservations can be open at once; commit or cancel some, or build the limiter for more"
                 )
             }
+            Error::TooManyReservations { most } => write!(
+                f,
+                "the agent has {most} reservations open, as many as one agent may; commit or cancel some, or build the limiter with more per agent"
+            ),
+            Error::UsedTooLarge { used, most } => write!(
+                f,
+                "{used} used, but at most {most} can be: what is reserved, and {} times the lane's capacity; nothing was settled",
+                crate::OVERSPEND_MAX
+            ),
             Error::UnknownReservation => {
                 write!(f, "there is no such reservation: it was settled already, its time has passed, or it never was")
             }

@@ -18,6 +18,18 @@ pub(crate) fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
+/// Waits until every load before this one is complete. A processor may read its
+/// counter before loads that come first in the program: a reading of the clock
+/// that must be later than what was loaded comes after this.
+#[inline]
+pub(crate) fn finish_loads() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: every x86-64 processor has the instruction; it touches no memory, stack or flags.
+    unsafe {
+        std::arch::asm!("lfence", options(nostack, preserves_flags));
+    }
+}
+
 /// A bit for each byte of the two words that is the highest byte of `wanted`,
 /// or 1 where that is 0; the lowest bit for the lowest byte of the first. Each
 /// byte is as a relaxed load finds it, and need not be from the same moment as

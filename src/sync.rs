@@ -151,6 +151,8 @@ pub(crate) enum Fault {
     NoLock,
     /// A claim takes no heed of when idle records were evicted.
     NoFloor,
+    /// A claim that comes after an eviction does not read the clock again.
+    ClockNotReadAgain,
     /// A newcomer starts afresh in a record that was given up.
     NothingInherited,
     /// A record is given up without asking, once its tag is closed, whether a slot is held.
@@ -161,8 +163,14 @@ pub(crate) enum Fault {
     NoLastScan,
     /// Of several charges, all or none, those before a denial stay.
     NoRollback,
+    /// A charge is taken back as if no time had passed since it was made.
+    RollbackAtCharge,
     /// An id of a reservation is taken for that of whichever has its slot.
     StaleId,
+    /// A reservation is given back to whatever its lane holds, not only to the charge that it made.
+    OtherCharge,
+    /// Whoever gives back to a bucket does not say so to its reservations.
+    NotLowered,
     /// A change to a lane of several words is stored over whatever is there.
     PermitByStore,
     /// A check reads its row of limits without Acquire.
@@ -179,6 +187,8 @@ pub(crate) enum Fault {
     RowsInPlace,
     /// A change of tenant leaves the conduct word as it is.
     ConductNotBumped,
+    /// A tenant that is to be given up loses its violations before its record.
+    ConductGivenUpEarly,
     /// An event is written without Release.
     RelaxedEvent,
     /// An event is written over one that is being written.

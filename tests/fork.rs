@@ -143,6 +143,25 @@ fn a_child_finds_its_assignments_whatever_the_operator_was_doing() {
     fork_while(&limiter, FORKS, [|limiter| come_and_go(limiter, "comes"), change], child_with_assignments);
 }
 
+/// Whoever reads the policy, or an action's lane, takes a lock. A child that
+/// found it taken could never take it for writing: `replace_policy` hung in 7
+/// of 84 children.
+#[test]
+fn a_child_can_replace_a_policy_that_others_were_reading() {
+    let hub = Policy::preset("hub").expect("a preset");
+    let limiter = Limiter::builder(hub).agents(8).clock(ManualClock::new()).build().expect("a small slab");
+    let read = |limiter: &Limiter| (0..1_000).for_each(|_| assert!(limiter.lane("ws/light").is_some()));
+    let classify = |limiter: &Limiter| (0..1_000).for_each(|_| assert!(limiter.lane_for("ws", "dance").is_some()));
+    let child = |limiter: &Limiter| {
+        if limiter.replace_policy(Policy::preset("hub").expect("a preset")).is_err() {
+            return 1;
+        }
+        let _ = limiter.unknown_actions();
+        if limiter.check("steady", LANE).is_ok_and(|verdict| verdict.is_allowed()) { OK } else { 2 }
+    };
+    fork_while(&limiter, FORKS, [read, classify], child);
+}
+
 /// What a child sees that was forked in the midst of others' counting.
 fn child_that_looks(limiter: &Limiter) -> i32 {
     let before = limiter.snapshot();

@@ -2,11 +2,14 @@
 
 #![cfg(feature = "persist")]
 
+#[path = "common/child.rs"]
+mod child;
 #[path = "common/directory.rs"]
 mod directory;
 
 use directory::Directory;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use tollgate::{Assignment, AssignmentFile, ControlError, Limiter, ManualClock, PersistError, Policy};
 
@@ -124,4 +127,107 @@ fn assignments_may_be_made_by_calling_the_limiter() {
     });
     limiter.set_assignments(assignments).unwrap();
     assert_eq!(limiter.assignments(), []);
+}
+
+/// A limiter that keeps so many assignments that changes are added to their file.
+fn large(path: &Path) -> Limiter {
+    let limiter = limiter();
+    let mut exempt = Assignment::default();
+    exempt.set_exempt(true);
+    limiter.set_assignments((0..2_000).map(|agent| (format!("agent-{agent:04}"), exempt.clone()))).expect("valid ids");
+    limiter.keep_assignments_in(path).expect("a directory of its own");
+    limiter
+}
+
+/// Every change wrote every assignment: 160 ms beside 100,000.
+#[test]
+fn a_change_is_added_to_a_large_file() {
+    let directory = Directory::new();
+    let path = directory.path().join("assignments.json");
+    let first = large(&path);
+    let look = || fs::metadata(&path).map(|file| (file.ino(), file.len())).unwrap();
+    let (inode, bytes) = look();
+    let pro = first.plan("pro").unwrap();
+    first.assign("a", pro).unwrap();
+    first.set_override("a", "api", "7/min").unwrap();
+    first.unexempt("agent-0007").unwrap();
+    let (same, more) = look();
+    assert_eq!(same, inode, "not replaced");
+    assert!((150..400).contains(&(more - bytes)), "{bytes} and then {more}");
+    let expected = first.assignments();
+    first.reload_assignments().unwrap();
+    assert_eq!(first.assignments(), expected);
+    drop(first);
+
+    let second = limiter();
+    second.keep_assignments_in(&path).unwrap();
+    assert_eq!(second.assignments(), expected);
+    assert_eq!(look(), (inode, more), "what is in force already need not be written");
+    // The file does not grow without end.
+    for round in 0..3_000_u64 {
+        second.set_override("a", "api", format!("{}/min", 1 + round % 50).as_str()).unwrap();
+        assert!(look().1 <= 2 * bytes + 1_000, "{round}");
+    }
+    assert_ne!(look().0, inode);
+    let expected = second.assignments();
+    drop(second);
+    assert_eq!(AssignmentFile::open(&path).unwrap().1, expected);
+}
+
+#[test]
+fn a_large_file_that_was_edited_is_not_added_to() {
+    let directory = Directory::new();
+    let path = directory.path().join("assignments.json");
+    let limiter = large(&path);
+    limiter.exempt("a").unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.clone() + "{\"agents\": [{\"agent\": \"by hand\", \"plan\": \"pro\"}]}\n").unwrap();
+    let error = limiter.exempt("b").unwrap_err();
+    assert!(matches!(error, ControlError::File(PersistError::Changed { .. })), "{error}");
+    assert!(!is_exempt(&limiter, "b"));
+    limiter.reload_assignments().unwrap();
+    assert_eq!(limiter.assignment("by hand").unwrap().plan(), Some("pro"));
+    limiter.exempt("b").unwrap();
+    fs::remove_file(&path).unwrap();
+    limiter.exempt("c").unwrap();
+    drop(limiter);
+    assert!(["agent-0000", "a", "b", "by hand", "c"].iter().all(|id| ids(&path).contains(&(*id).to_owned())));
+}
+
+/// A limit on the size of files stands for a full disk. It is a limit on a
+/// process, hence the child.
+#[test]
+fn a_change_for_which_there_is_no_room_leaves_the_file_as_it_was() {
+    let Some(path) = child::argument() else {
+        let directory = Directory::new();
+        let path = directory.path().join("assignments.json");
+        let name = "a_change_for_which_there_is_no_room_leaves_the_file_as_it_was";
+        let child = child::command(name, &path).output().unwrap();
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+        return;
+    };
+    let limiter = large(&path);
+    let text = fs::read(&path).unwrap();
+    limit_file_size(text.len() as libc::rlim_t + 20);
+    let error = limiter.exempt("a").unwrap_err();
+    assert!(error.to_string().contains("make room there and try again; the file is as it was"), "{error}");
+    assert!(!is_exempt(&limiter, "a"));
+    assert_eq!(fs::read(&path).unwrap(), text);
+    limit_file_size(libc::RLIM_INFINITY);
+    let inode = fs::metadata(&path).unwrap().ino();
+    limiter.exempt("a").unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().ino(), inode, "added");
+    drop(limiter);
+    assert!(ids(&path).contains(&"a".to_owned()));
+}
+
+fn limit_file_size(bytes: libc::rlim_t) {
+    // SAFETY: a write past the limit is to be an error, not the end of the process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: there is room for the answer.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) }, 0);
+    limit.rlim_cur = bytes.min(limit.rlim_max);
+    // SAFETY: the limit lives as long as the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
 }

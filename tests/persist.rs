@@ -166,6 +166,16 @@ fn permissions_and_owner_are_kept() {
     assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
 }
 
+/// They were 0644 and told everybody on the machine who the agents are.
+#[test]
+fn a_new_file_is_its_owners_alone() {
+    let (directory, path) = place();
+    let (mut file, _) = AssignmentFile::open(&path).unwrap();
+    save(&mut file, &agents("pro")).unwrap();
+    let mode = |name: &str| fs::metadata(directory.path().join(name)).unwrap().mode() & 0o7777;
+    assert_eq!(["assignments.json", "assignments.json.lock"].map(mode), [0o600, 0o600]);
+}
+
 #[test]
 fn a_symbolic_link_stays_and_its_target_is_replaced() {
     let directory = Directory::new();

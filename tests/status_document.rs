@@ -9,13 +9,14 @@ use directory::Directory;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
-use tollgate::{LaneId, Limiter, ManualClock, PersistError, Policy, STATUS_FILE, Sight};
+use tollgate::{ConductRules, LaneId, Limiter, ManualClock, PersistError, Policy, STATUS_FILE, Sight};
 
 const WS: LaneId = LaneId::new(0);
 const HTTP: LaneId = LaneId::new(1);
 
 fn limiter(sight: Sight) -> Limiter {
     let policy = Policy::builder().lane("ws", "10/min").lane("http", "2/min").plan("pro", [("ws", "20/min")]);
+    let policy = policy.conduct(ConductRules::default().with_every_denial(true));
     let builder = Limiter::builder(policy.build().expect("a valid policy")).agents(100).clock(ManualClock::new());
     builder.sight(sight).build().expect("a small slab")
 }

@@ -7,10 +7,14 @@
 mod changes;
 #[path = "common/duel.rs"]
 mod duel;
+#[path = "common/interval.rs"]
+mod interval;
 #[path = "common/random.rs"]
 mod random;
 #[path = "common/real_time.rs"]
 mod real_time;
+#[path = "common/rollbacks.rs"]
+mod rollbacks;
 #[path = "common/rounds.rs"]
 mod rounds;
 
@@ -99,12 +103,40 @@ fn limits_change_all_at_once_for_every_thread() {
     a_check_meets_the_old_limits_or_the_new_ones_and_after_a_change_the_new_ones(SHORT * 5);
 }
 
+fn no_agent_exceeds_its_rate_between_any_two_instants(calls: u64) {
+    let report = interval::stress(calls);
+    eprintln!("stale instants: {report:?}");
+    assert_eq!((report.excess, report.stats.lossy_evictions), (0, 0), "{report:?}");
+    assert!(report.stats.idle_evictions > report.stats.records * 10 && report.admitted > calls / 20, "{report:?}");
+}
+
+/// A claim at an instant before the last eviction was charged as of that
+/// eviction: between the instants that callers gave, up to two tokens too much.
+#[test]
+fn no_agent_exceeds_its_rate_between_stale_instants() {
+    no_agent_exceeds_its_rate_between_any_two_instants(SHORT);
+}
+
 #[test]
 fn no_agent_exceeds_its_rate_in_real_time() {
     let report = real_time::stress(Duration::from_millis(200));
     eprintln!("real time: {report:?}");
     assert!(report.admitted <= report.entitled, "{report:?}");
     assert!(report.stats.idle_evictions > report.stats.records, "{report:?}");
+}
+
+fn a_denied_call_gives_nobody_else_a_token(length: Duration) {
+    let report = rollbacks::stress(length);
+    eprintln!("rollbacks: {report:?}");
+    assert_eq!(report.excess, 0, "{report:?}");
+    assert!(report.admitted > 0 && report.denied > 0, "{report:?}");
+}
+
+/// Two threads whose calls were denied once let a third have 77 tokens more
+/// than a burst of 1,000: what they gave back, time had paid in part.
+#[test]
+fn calls_that_are_denied_at_the_last_moment_mint_no_tokens() {
+    a_denied_call_gives_nobody_else_a_token(Duration::from_secs(1));
 }
 
 #[test]
@@ -116,4 +148,6 @@ fn a_hundred_million_calls_are_charged_exactly() {
     giving_records_up_has_a_price(LONG);
     a_returning_tenant_and_a_newcomer_never_share_a_charge(LONG);
     a_check_meets_the_old_limits_or_the_new_ones_and_after_a_change_the_new_ones(LONG * 3);
+    no_agent_exceeds_its_rate_between_any_two_instants(LONG);
+    a_denied_call_gives_nobody_else_a_token(Duration::from_secs(30));
 }

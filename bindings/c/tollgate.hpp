@@ -491,7 +491,7 @@ public:
         return allowed() ? std::nullopt : detail::unless_never(raw_.lane_retry_after_ns);
     }
 
-    /* Of a denial: the violation that it was. */
+    /* Of a denial: what follows from it; consecutive is 0 if it is not a violation. */
     std::uint32_t consecutive() const noexcept { return raw_.consecutive; }
     span wait() const noexcept { return detail::to_span(raw_.wait_ns); }
     span step() const noexcept { return detail::to_span(raw_.step_ns); }
@@ -880,7 +880,7 @@ public:
         });
     }
 
-    /* As check_all, and a denial is recorded as a violation of each agent that stands in the way. */
+    /* As check_all, and a denial may be a violation of each agent that stands in the way. */
     all_verdict admit_all(const std::vector<tollgate_request> &parts)
     {
         return all(parts, [&](auto... to) { return tollgate_limiter_admit_all(handle_.get(), to...); });

@@ -1,7 +1,7 @@
 //! The file that keeps assignments: who may write it, and when.
 
 use super::{Assignment, Assignments, read, write};
-use crate::persist::{KeptFile, PersistError, Stamp};
+use crate::persist::{KeptFile, PersistError, Seen};
 use std::path::Path;
 
 /// One readable file that keeps assignments across restarts.
@@ -24,6 +24,18 @@ use std::path::Path;
 /// `exempt` may be left out. A limit is its text. Whatever is not understood
 /// is an error that names the line, and the file is left as it is.
 ///
+/// **Large files grow.** A limiter does not rewrite a file of more than 64 KiB
+/// for each change. It adds a line of what has changed, until the lines take
+/// as much room as the rest; then they are merged into it. The last line about
+/// an agent counts, and an agent with nothing beside its id has no assignment:
+///
+/// ```json
+/// {"agents": [{"agent": "agent-7", "plan": "free"}, {"agent": "agent-8"}], "sum": "0c3a9b7f"}
+/// ```
+///
+/// `sum` is the CRC-32 of the line up to it, so that a line cut short by a
+/// crash is known and left out. Take it away if you edit such a line.
+///
 /// **One writer.** The file `NAME.lock` beside it is locked as long as this
 /// value lives, and set free by the system if the process dies. It is never
 /// removed: whoever removes it lets a second writer in. A process that was
@@ -32,8 +44,9 @@ use std::path::Path;
 /// **All or nothing.** [`save`](Self::save) writes `NAME.tmp`, syncs it, puts
 /// it in the file's place and syncs the directory. A writer that is killed at
 /// any moment leaves the old file or the new one, and what it left of
-/// `NAME.tmp` is removed by the next [`open`](Self::open). The file keeps its
-/// permissions, and its owner where the system permits.
+/// `NAME.tmp` is removed by the next [`open`](Self::open). A new file is
+/// readable by its owner alone; after that it keeps its permissions, and its
+/// owner where the system permits.
 ///
 /// If the path is a symbolic link, the file it points to is replaced, and
 /// `NAME` is that file's.
@@ -82,24 +95,39 @@ impl AssignmentFile {
     ///
     /// The file cannot be read, or makes no sense.
     pub fn reload(&mut self) -> Result<Assignments, PersistError> {
-        let (agents, stamp) = self.read()?;
-        self.accept(stamp);
+        let (agents, seen) = self.read()?;
+        self.accept(seen);
         Ok(agents)
     }
 
     /// Reads the file again, and tells which one it was. Unless that is
-    /// [accepted](Self::accept), `save` does not overwrite it.
-    pub(crate) fn read(&self) -> Result<(Assignments, Option<Stamp>), PersistError> {
-        let Some((text, stamp)) = self.file.read()? else {
-            return Ok((Vec::new(), None));
-        };
-        let agents = read::read(&text).map_err(|mistake| self.file.content(mistake))?;
-        Ok((agents, Some(stamp)))
+    /// [accepted](Self::accept), nothing is written to it.
+    pub(crate) fn read(&self) -> Result<(Assignments, Option<Seen>), PersistError> {
+        self.file.read(read::read)
     }
 
     /// What was read is in use: it may be overwritten.
-    pub(crate) fn accept(&mut self, stamp: Option<Stamp>) {
-        self.file.accept(stamp);
+    pub(crate) fn accept(&mut self, seen: Option<Seen>) {
+        self.file.accept(seen);
+    }
+
+    /// Puts changes into the file: what these agents are assigned now, or that
+    /// they are assigned nothing. `all` tells about every agent, if the file is
+    /// to be replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](Self::save).
+    pub(crate) fn change(
+        &mut self,
+        agents: &Assignments,
+        all: impl FnOnce() -> Assignments,
+    ) -> Result<(), PersistError> {
+        let line = write::change(agents).map_err(refused)?;
+        if self.file.takes(line.len())? {
+            return self.file.append(&line);
+        }
+        self.save(all().iter().map(|(id, assignment)| (&**id, assignment)))
     }
 
     /// Replaces the file: these are all the agents that have assignments, in
@@ -115,8 +143,7 @@ impl AssignmentFile {
         &mut self,
         agents: impl IntoIterator<Item = (&'a [u8], &'a Assignment)>,
     ) -> Result<(), PersistError> {
-        let text = write::write(agents).map_err(|(agent, problem)| PersistError::Assignment { agent, problem })?;
-        self.file.save(&text)
+        self.file.save(&write::write(agents).map_err(refused)?)
     }
 
     /// The file's path, with symbolic links followed.
@@ -124,6 +151,11 @@ impl AssignmentFile {
     pub fn path(&self) -> &Path {
         self.file.path()
     }
+}
+
+/// The error of an assignment that could not be read back.
+fn refused((agent, problem): (Vec<u8>, String)) -> PersistError {
+    PersistError::Assignment { agent, problem }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,6 +3,7 @@
 
 use super::write::VERSION;
 use super::{Assignment, Assignments};
+use crate::persist::changes::{Extent, Split, split};
 use crate::persist::json::{Fields, Mistake, Piece, only_keys, read_id};
 use std::collections::BTreeMap;
 
@@ -11,19 +12,28 @@ use std::collections::BTreeMap;
 /// # Errors
 ///
 /// The first mistake, with its place.
-pub(super) fn read(text: &[u8]) -> Result<Assignments, Mistake> {
-    let whole = Piece::whole(text)?;
-    let fields = whole.versioned(VERSION)?;
+pub(super) fn read(text: &[u8]) -> Result<(Assignments, Extent), Mistake> {
+    let Split { document, fields, changes, extent } = split(text)?;
+    document.has_version(&fields, VERSION)?;
     only_keys(&fields, &["version", "agents"])?;
+    let mut agents = read_agents(document, &fields)?;
+    for (line, fields) in changes {
+        only_keys(&fields, &["agents"])?;
+        agents.extend(read_agents(line, &fields)?);
+    }
+    Ok((agents.into_iter().filter(|(_, assignment)| !assignment.is_empty()).collect(), extent))
+}
+
+fn read_agents(piece: Piece<'_>, fields: &Fields<'_>) -> Result<BTreeMap<Vec<u8>, Assignment>, Mistake> {
     let mut agents = BTreeMap::new();
-    for entry in whole.need(&fields, "agents")?.list()? {
+    for entry in piece.need(fields, "agents")?.list()? {
         let (id, assignment) = read_agent(entry)?;
         if agents.contains_key(&id) {
             return Err(entry.mistake("it is given twice; make one entry of the two").of(&id));
         }
         agents.insert(id, assignment);
     }
-    Ok(agents.into_iter().filter(|(_, assignment)| !assignment.is_empty()).collect())
+    Ok(agents)
 }
 
 fn read_agent(entry: Piece<'_>) -> Result<(Vec<u8>, Assignment), Mistake> {
@@ -57,12 +67,18 @@ fn read_assignment(fields: &Fields<'_>) -> Result<Assignment, Mistake> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::inputs::{any_assignments, assignment};
-    use super::super::write::write;
-    use super::*;
+    use super::super::write::{change, write};
+    use super::super::{Assignment, Assignments};
+    use super::{Mistake, read as read_with_extent};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD as BASE64;
     use proptest::prelude::*;
     use serde_json::Value;
+    use std::collections::BTreeMap;
+
+    fn read(text: &[u8]) -> Result<Assignments, Mistake> {
+        read_with_extent(text).map(|(agents, _)| agents)
+    }
 
     /// The place, the agent and the problem of the only mistake in `text`.
     fn told(text: &str) -> String {
@@ -159,7 +175,12 @@ mod tests {
                 "1:41: unknown key \"comment\"; allowed are version, agents",
             ),
             ("{\"version\": 1, \"agents\": [], \"agents\": []}", "1:40: the key \"agents\" is given twice; keep one"),
-            ("{\"version\": 1, \"agents\": []}\n{}", "2:1: trailing characters"),
+            ("{\"version\": 1, \"agents\": []}\n{}", "2:1: the key \"agents\" is missing"),
+            ("{\"version\": 1, \"agents\": []}\n[]\n", "2:1: invalid type: sequence, expected an object"),
+            (
+                "{\"version\": 1, \"agents\": []}\n{\"agents\": [{\"agent\": \"a\"}, {\"agent\": \"a\"}]}\n",
+                "2:29: a: it is given twice; make one entry of the two",
+            ),
         ] {
             assert_eq!(told(text), expected, "{text:?}");
         }
@@ -181,10 +202,12 @@ mod tests {
 
     /// What a file says, read without any of the code above.
     fn meaning(text: &[u8]) -> Assignments {
-        let file: Value = serde_json::from_slice(text).unwrap();
-        assert_eq!(file["version"], 1);
-        let mut agents = Assignments::new();
-        for entry in file["agents"].as_array().unwrap() {
+        let mut agents = BTreeMap::new();
+        let mut parts =
+            serde_json::Deserializer::from_slice(text).into_iter::<Value>().map_while(Result::ok).peekable();
+        assert_eq!(parts.peek().unwrap()["version"], 1);
+        let entries = parts.flat_map(|part| part["agents"].as_array().unwrap().clone());
+        for entry in entries {
             let id = match &entry["agent"] {
                 Value::String(id) => id.clone().into_bytes(),
                 other => BASE64.decode(other["base64"].as_str().unwrap()).unwrap(),
@@ -195,11 +218,9 @@ mod tests {
                 assignment.set_override(lane, limit.as_str().unwrap().parse().unwrap());
             }
             assignment.set_exempt(entry.get("exempt").is_some_and(|exempt| exempt.as_bool().unwrap()));
-            agents.push((id, assignment));
+            agents.insert(id, assignment);
         }
-        agents.sort_by(|(a, _), (b, _)| a.cmp(b));
-        agents.retain(|(_, assignment)| !assignment.is_empty());
-        agents
+        agents.into_iter().filter(|(_, assignment)| !assignment.is_empty()).collect()
     }
 
     /// How a file may be broken by hand or by a disk.
@@ -246,6 +267,33 @@ mod tests {
     }
 
     proptest! {
+        /// The last word about an agent counts; a change that is cut short does not.
+        #[test]
+        fn changes_are_read_in_turn(
+            agents in any_assignments(),
+            turns in prop::collection::vec(any_assignments(), 0..4),
+            gone in any::<prop::sample::Index>(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut text = written(&agents);
+            let mut expected: BTreeMap<_, _> = agents.into_iter().collect();
+            for mut turn in turns {
+                // Some have no assignment any more.
+                if let Some(id) = expected.keys().nth(gone.index(expected.len() + 1)).cloned() {
+                    turn.retain(|(other, _)| *other != id);
+                    turn.push((id, Assignment::default()));
+                }
+                text += &change(&turn).unwrap();
+                expected.extend(turn);
+                expected.retain(|_, assignment| !assignment.is_empty());
+            }
+            let expected: Assignments = expected.into_iter().collect();
+            prop_assert_eq!(read(text.as_bytes()), Ok(expected.clone()));
+            let torn = change(&vec![(b"torn".to_vec(), assignment(Some("pro"), &[], false))]).unwrap();
+            let torn = &torn.as_bytes()[..cut.index(torn.len() - 1)];
+            prop_assert_eq!(read(&[text.as_bytes(), torn].concat()), Ok(expected));
+        }
+
         /// A file that is cut off anywhere before its last brace is an error.
         #[test]
         fn a_cut_file_is_never_read(agents in any_assignments(), cut in any::<prop::sample::Index>()) {

@@ -2,7 +2,8 @@
 //!
 //! Put together by hand, since a JSON writer breaks lines everywhere or nowhere.
 
-use super::Assignment;
+use super::{Assignment, Assignments};
+use crate::persist::changes;
 use crate::persist::json::{check_id, id_text, quoted};
 
 /// The version this build writes, and the only one it reads.
@@ -23,14 +24,28 @@ pub(super) fn write<'a>(
     }
     let mut lines = Vec::with_capacity(sorted.len());
     for (id, assignment) in sorted {
-        lines.push(agent_line(id, assignment).map_err(|problem| (id.to_vec(), problem))?);
+        let text = agent_text(id, assignment).map_err(|problem| (id.to_vec(), problem))?;
+        lines.push(format!("    {text}"));
     }
     Ok(format!("{{\n  \"version\": {VERSION},\n  \"agents\": [\n{}\n  ]\n}}\n", lines.join(",\n")))
 }
 
-fn agent_line(id: &[u8], assignment: &Assignment) -> Result<String, String> {
+/// A line that says what these agents are assigned now.
+///
+/// # Errors
+///
+/// As [`write`].
+pub(super) fn change(agents: &Assignments) -> Result<String, (Vec<u8>, String)> {
+    let mut texts = Vec::with_capacity(agents.len());
+    for (id, assignment) in agents {
+        texts.push(agent_text(id, assignment).map_err(|problem| (id.clone(), problem))?);
+    }
+    Ok(changes::line(&format!("\"agents\": [{}]", texts.join(", "))))
+}
+
+fn agent_text(id: &[u8], assignment: &Assignment) -> Result<String, String> {
     check_id(id)?;
-    let mut line = format!("    {{\"agent\": {}", id_text(id));
+    let mut line = format!("{{\"agent\": {}", id_text(id));
     if let Some(plan) = assignment.plan() {
         line += &format!(", \"plan\": {}", quoted(plan));
     }
@@ -81,7 +96,7 @@ mod tests {
 "#
         );
         assert_eq!(written(&[]).unwrap(), "{\n  \"version\": 1,\n  \"agents\": [\n\n  ]\n}\n");
-        assert_eq!(read(written(&[]).unwrap().as_bytes()), Ok(vec![]));
+        assert_eq!(read(written(&[]).unwrap().as_bytes()).map(|(agents, _)| agents), Ok(vec![]));
     }
 
     #[test]
@@ -104,7 +119,7 @@ mod tests {
         fn what_is_written_is_read_back(agents in any_assignments()) {
             let text = written(&agents).unwrap();
             prop_assert_eq!(text.lines().count(), 5 + agents.len().max(1), "an agent a line: {}", text);
-            prop_assert_eq!(read(text.as_bytes()).unwrap(), agents);
+            prop_assert_eq!(read(text.as_bytes()).unwrap().0, agents);
         }
 
         /// The order in which agents are given makes no difference.

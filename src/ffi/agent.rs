@@ -273,7 +273,8 @@ pub unsafe extern "C" fn tollgate_limiter_refund_as_at(
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
 
-/// Fills every lane of the agent, one after the other.
+/// Fills every lane of the agent, one after the other. What is reserved has
+/// nothing to give back any more. Slots that are held stay held.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG.
 ///
@@ -305,7 +306,7 @@ pub unsafe extern "C" fn tollgate_limiter_reset_at(
     unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset_at(id, Tick::from_nanos(now_ns))) }
 }
 
-/// Fills one lane of the agent.
+/// Fills one lane of the agent; as tollgate_limiter_reset.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE.
 ///
@@ -344,8 +345,9 @@ pub unsafe extern "C" fn tollgate_limiter_reset_lane_at(
 }
 
 /// Forgets the agent: its record is vacant again, and its next check is its
-/// first. Tells whether anything was known of it. An agent that is checked in
-/// the same moment may keep its record, with its lanes filled.
+/// first. Its reservations are closed. Tells whether anything was known of it.
+/// Slots that are held stay held, so an agent that holds one keeps its record,
+/// with all other lanes filled; as may one that is checked in the same moment.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG.
 ///

@@ -134,8 +134,9 @@ unsafe fn all(
 /// both may be denied once.
 ///
 /// Status: PARTS if there are none, or too many; if a part cannot be answered,
-/// what tollgate_limiter_check would have returned; STRUCT_SIZE. With any of
-/// them nothing was charged.
+/// what tollgate_limiter_check would have returned, and COST_ABOVE_CAPACITY if
+/// parts of one lane together are more than it ever holds; STRUCT_SIZE. With
+/// any of them nothing was charged.
 ///
 /// # Safety
 ///
@@ -156,8 +157,8 @@ pub unsafe extern "C" fn tollgate_limiter_check_all(
     unsafe { all(limiter, parts, count, answers_out, verdict_out, tollgate::Limiter::check_all) }
 }
 
-/// As tollgate_limiter_check_all, at an instant of the caller's, as if no time
-/// passed meanwhile; see tollgate_limiter_check_at.
+/// As tollgate_limiter_check_all, at an instant of the caller's; see
+/// tollgate_limiter_check_at.
 ///
 /// Status: as tollgate_limiter_check_all.
 ///
@@ -199,8 +200,7 @@ pub unsafe extern "C" fn tollgate_limiter_admit_all(
     unsafe { all(limiter, parts, count, answers_out, verdict_out, tollgate::Limiter::admit_all) }
 }
 
-/// As tollgate_limiter_admit_all, at an instant of the caller's, as if no time
-/// passed meanwhile.
+/// As tollgate_limiter_admit_all, at an instant of the caller's.
 ///
 /// Status: as tollgate_limiter_check_all.
 ///

@@ -416,7 +416,7 @@ impl Asked for Asking<'_> {
     }
 }
 
-/// A whole batch at the instant that `now` tells.
+/// A whole batch, at the instant `now` or else at the clock's.
 ///
 /// # Safety
 ///
@@ -426,7 +426,7 @@ unsafe fn check_many(
     requests: *const Request,
     count: usize,
     answers_out: *mut Answer,
-    now: impl FnOnce(&tollgate::Limiter) -> Tick,
+    now: Option<Tick>,
 ) -> Status {
     guard(|| {
         let answers_out = out(answers_out)?.as_ptr().cast::<MaybeUninit<Answer>>();
@@ -442,7 +442,6 @@ unsafe fn check_many(
         let requests = unsafe { std::slice::from_raw_parts(requests, count) };
         // SAFETY: not NULL, so writable for `count` answers as the caller guarantees, and no part of the requests.
         let answers = unsafe { std::slice::from_raw_parts_mut(answers_out, count) };
-        let now = now(limiter);
         // The ids are NULL or readable, as the caller guarantees.
         let asked = requests.iter().map(Asking);
         limiter.check_batch(asked, requests.iter().zip(answers), now, |(request, place), answer| {
@@ -476,7 +475,7 @@ pub unsafe extern "C" fn tollgate_limiter_check_many(
     answers_out: *mut Answer,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { check_many(limiter, requests, count, answers_out, tollgate::Limiter::now) }
+    unsafe { check_many(limiter, requests, count, answers_out, None) }
 }
 
 /// Answers a batch at an instant of the caller's; see
@@ -496,5 +495,5 @@ pub unsafe extern "C" fn tollgate_limiter_check_many_at(
     answers_out: *mut Answer,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { check_many(limiter, requests, count, answers_out, |_| Tick::from_nanos(now_ns)) }
+    unsafe { check_many(limiter, requests, count, answers_out, Some(Tick::from_nanos(now_ns))) }
 }

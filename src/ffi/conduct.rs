@@ -30,12 +30,13 @@ pub struct Admission {
     pub token_ns: u64,
     /// The wait of the lane by itself: retry_after_ns of a tollgate_verdict.
     pub lane_retry_after_ns: u64,
-    /// Of a denial: what the agent is told to wait for this violation. The
-    /// step; or until the block is over, if the policy enforces waits.
+    /// Of a denial: what the agent has to wait for its conduct. The step; or
+    /// until the block is over, if the policy enforces waits.
     pub wait_ns: u64,
-    /// Of a denial: the wait that the curve of the policy names.
+    /// Of a denial: the wait that the curve of the policy names; 0 without a curve.
     pub step_ns: u64,
-    /// Of a denial: how many violations in a row this makes, up to 15; else 0.
+    /// Of a denial that is a violation: how many in a row this makes, up to 15;
+    /// else 0.
     pub consecutive: u32,
     /// 1 if with this denial the agent's conduct became sustained abuse, else
     /// 0. Told once, and again only after a window without a violation.
@@ -55,10 +56,11 @@ impl Admission {
     fn new(struct_size: u32, admission: &tollgate::Admission) -> Self {
         let verdict = admission.verdict();
         let violation = admission.violation();
-        let retry_after_ns = match violation {
-            None => 0,
-            Some(_) => admission.retry_after().map_or(TOLLGATE_NEVER, nanos_saturating),
+        let retry_after_ns = match verdict.is_allowed() {
+            true => 0,
+            false => admission.retry_after().map_or(TOLLGATE_NEVER, nanos_saturating),
         };
+        let wait_ns = nanos_saturating(admission.wait());
         Self {
             struct_size,
             decision: verdict.decision().into(),
@@ -67,8 +69,8 @@ impl Admission {
             full_in_ns: verdict.full_in_ns,
             token_ns: verdict.ticks_per_token,
             lane_retry_after_ns: verdict.retry_after_ns,
-            wait_ns: violation.map_or(0, |violation| nanos_saturating(violation.wait())),
-            step_ns: violation.map_or(0, |violation| nanos_saturating(violation.step())),
+            wait_ns,
+            step_ns: violation.map_or(wait_ns, |violation| nanos_saturating(violation.step())),
             consecutive: violation.map_or(0, |violation| violation.consecutive()),
             sustained_abuse: violation.is_some_and(|violation| violation.sustained_abuse()).into(),
         }
@@ -180,8 +182,7 @@ unsafe fn ask<T: Tagged, A>(
 }
 
 /// May the agent spend `cost` tokens of a lane now? As tollgate_limiter_check,
-/// and a denial is recorded as a violation, which makes the wait longer from
-/// one to the next.
+/// and a denial may be a violation: see tollgate_conduct_rules.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, ZERO_COST, COST_ABOVE_CAPACITY,
 /// FULL, STRUCT_SIZE. With any of them nothing was charged or recorded.

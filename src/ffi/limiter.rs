@@ -76,7 +76,7 @@ pub struct LimiterOptions {
     pub roster: u64,
     /// How many reservations may be open at once, up to
     /// TOLLGATE_RESERVATIONS_MAX; 0 for TOLLGATE_RESERVATIONS_DEFAULT. Each
-    /// takes 56 bytes.
+    /// takes 64 bytes.
     pub reservations: u64,
     /// 1 if all of the memory of the records, and of a roster if there is one,
     /// is taken from the system when the limiter is made; if there is not
@@ -85,8 +85,9 @@ pub struct LimiterOptions {
     /// one check wait, for up to half a millisecond and more. What kept budgets
     /// take is committed as it is used either way.
     pub commit_memory: u32,
-    /// Must be 0.
-    pub reserved2: u32,
+    /// How many reservations one agent may have open at once; 0 for one in 64
+    /// of all, but at least 16. (Was reserved, and 0.)
+    pub reservations_per_agent: u32,
 }
 
 const _: () = assert!(size_of::<LimiterOptions>() == 64);
@@ -118,7 +119,7 @@ impl LimiterOptions {
             1 => true,
             _ => return Err(Status::InvalidOption),
         };
-        if (self.reserved, self.reserved2) != (0, 0) || (!watched && (self.sample_every, self.roster) != (0, 0)) {
+        if self.reserved != 0 || (!watched && (self.sample_every, self.roster) != (0, 0)) {
             return Err(Status::InvalidOption);
         }
         let agents = if self.agents == 0 { TOLLGATE_AGENTS_DEFAULT } else { self.agents };
@@ -126,6 +127,9 @@ impl LimiterOptions {
         let reservations = usize::try_from(reservations).unwrap_or(usize::MAX);
         let builder = builder.agents(agents).on_full(on_full).hash(hash).reservations(reservations);
         let mut builder = builder.commit_memory(commit_memory);
+        if self.reservations_per_agent > 0 {
+            builder = builder.reservations_per_agent(self.reservations_per_agent as usize);
+        }
         if watched {
             let roster = usize::try_from(self.roster).unwrap_or(usize::MAX);
             builder = builder.sight(tollgate::Sight::new().roster(roster).sample_every(self.sample_every));

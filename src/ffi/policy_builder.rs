@@ -76,17 +76,18 @@ pub enum OnChange {
     Reset = 1,
 }
 
-/// What follows from violations. All zero, but for struct_size, is the
-/// default, and so is each member that is zero.
+/// What a violation is, and what follows from it. All zero, but for
+/// struct_size, is the default, and so is each member that is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ConductRules {
     /// Set it to sizeof(tollgate_conduct_rules).
     pub struct_size: u32,
-    /// How many waits the curve has, up to TOLLGATE_CURVE_STEPS_MAX.
+    /// How many waits the curve has, up to TOLLGATE_CURVE_STEPS_MAX. By default
+    /// none: waits are those of the lanes.
     pub curve_steps: u32,
     /// The wait after the first, second, ... violation in a row; the last one
-    /// stands for all that follow. By default 1, 2, 5, 10 and 30 seconds.
+    /// stands for all that follow. No wait that is told is shorter than the first.
     pub curve_ns: [u64; TOLLGATE_CURVE_STEPS_MAX],
     /// After this long without a violation the next one is the first again. By
     /// default 60 seconds.
@@ -96,11 +97,12 @@ pub struct ConductRules {
     pub abuse_window_ns: u64,
     /// So many violations are sustained abuse. By default 10.
     pub abuse_violations: u32,
-    /// 1 if denials within a wait that the agent was told count as one
-    /// violation with the denial before.
-    pub coalesce: u32,
-    /// 1 if the wait is a block: until it is over, tollgate_limiter_admit
-    /// denies on every lane.
+    /// 1 if every denial is a violation. By default it is one to come back
+    /// before a wait is over, and be denied again; parallel requests of one
+    /// moment count once, and up to 15 that may have been under way not at all.
+    pub every_denial: u32,
+    /// 1 if the wait of a violation is a block: until it is over,
+    /// tollgate_limiter_admit denies on every lane.
     pub enforce_wait: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -131,7 +133,7 @@ impl ConductRules {
         let violations = if self.abuse_violations == 0 { violations } else { self.abuse_violations };
         let window = if self.abuse_window_ns == 0 { window } else { Duration::from_nanos(self.abuse_window_ns) };
         rules = rules.with_abuse_threshold(violations, window);
-        Ok(rules.with_coalescing(flag(self.coalesce)?).with_enforced_wait(flag(self.enforce_wait)?))
+        Ok(rules.with_every_denial(flag(self.every_denial)?).with_enforced_wait(flag(self.enforce_wait)?))
     }
 
     pub(super) fn new(struct_size: u32, rules: &Rules) -> Self {
@@ -148,7 +150,7 @@ impl ConductRules {
             quiet_ns: nanos(rules.quiet_period()),
             abuse_window_ns: nanos(abuse_window),
             abuse_violations,
-            coalesce: rules.coalesces().into(),
+            every_denial: rules.counts_every_denial().into(),
             enforce_wait: rules.enforces_wait().into(),
             reserved: 0,
         }

@@ -15,6 +15,11 @@ pub const TOLLGATE_RESERVATIONS_MAX: u64 = 16_777_216;
 /// How many may be open at once when nothing is said.
 pub const TOLLGATE_RESERVATIONS_DEFAULT: u64 = 16_384;
 
+/// A commit may use at most so many times the lane's capacity beyond what was
+/// reserved.
+pub const TOLLGATE_OVERSPEND_MAX: u64 = 100;
+
+const _: () = assert!(TOLLGATE_OVERSPEND_MAX == tollgate::OVERSPEND_MAX);
 const _: () = assert!(TOLLGATE_RESERVATIONS_MAX == tollgate::RESERVATIONS_MAX as u64);
 const _: () = assert!(cfg!(loom) || TOLLGATE_RESERVATIONS_DEFAULT == tollgate::RESERVATIONS_DEFAULT as u64);
 
@@ -86,8 +91,13 @@ unsafe fn reserve(
 /// decision is TOLLGATE_DECISION_DENY, and then nothing was charged. For lanes
 /// that are buckets, windows or budgets.
 ///
+/// A reservation belongs to the charge that it makes. A reset forgives that
+/// charge, and leaves nothing to give back; a change of limits leaves it its
+/// worth; tollgate_limiter_forget closes it.
+///
 /// Status: as tollgate_limiter_check; WRONG_KIND for a lane that is held or an
-/// exact window; RESERVATIONS_FULL if as many are open as the limiter was made
+/// exact window; TOO_MANY_RESERVATIONS if the agent has as many open as one
+/// agent may; RESERVATIONS_FULL if as many are open as the limiter was made
 /// for. With any of them nothing was charged.
 ///
 /// # Safety
@@ -169,7 +179,10 @@ unsafe fn settle(
 /// never again.
 ///
 /// Status: UNKNOWN_RESERVATION if it was settled already, its time has passed,
-/// or the number is made up; STRUCT_SIZE. With any of them nothing has changed.
+/// or the number is made up; USED_TOO_LARGE if more than a hundred times the
+/// lane's capacity would be overspent; FULL if something is overspent
+/// and there is no record to charge it to: commit again later; STRUCT_SIZE.
+/// With any of them nothing has changed, and a reservation that is open stays open.
 ///
 /// # Safety
 ///
@@ -186,7 +199,8 @@ pub unsafe extern "C" fn tollgate_limiter_commit(
     unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.commit(id, used)) }
 }
 
-/// As tollgate_limiter_commit, at an instant of the caller's.
+/// As tollgate_limiter_commit, at an instant of the caller's, or at the clock's
+/// time if that is later.
 ///
 /// Status: as tollgate_limiter_commit.
 ///

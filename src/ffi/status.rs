@@ -92,10 +92,15 @@ pub enum Status {
     ReservationsFull = 35,
     /// The reservation was settled, its time has passed, or it never was.
     UnknownReservation = 36,
+    /// The agent has as many reservations open as one agent may.
+    TooManyReservations = 37,
+    /// A commit used so much more than was reserved that it must be a mistake:
+    /// more than TOLLGATE_OVERSPEND_MAX times the lane's capacity.
+    UsedTooLarge = 38,
 }
 
 impl Status {
-    const ALL: [Self; 37] = [
+    const ALL: [Self; 39] = [
         Self::Ok,
         Self::NullPointer,
         Self::StructSize,
@@ -133,6 +138,8 @@ impl Status {
         Self::Parts,
         Self::ReservationsFull,
         Self::UnknownReservation,
+        Self::TooManyReservations,
+        Self::UsedTooLarge,
     ];
 
     pub(super) const fn text(self) -> &'static CStr {
@@ -181,6 +188,10 @@ impl Status {
             Self::WrongKind => c"the call does not make sense for a lane of this kind",
             Self::Parts => c"all or none takes 1 to 16 parts",
             Self::ReservationsFull => c"no more reservations can be open at once; build the limiter for more",
+            Self::TooManyReservations => {
+                c"the agent has as many reservations open as one agent may; commit or cancel some, or allow more"
+            }
+            Self::UsedTooLarge => c"more than 100 times the lane's capacity was used beyond what was reserved",
             Self::UnknownReservation => c"the reservation was settled, its time has passed, or it never was",
         }
     }
@@ -203,6 +214,8 @@ impl From<tollgate::Error> for Status {
             Error::Parts { .. } => Self::Parts,
             Error::ReservationsFull => Self::ReservationsFull,
             Error::UnknownReservation => Self::UnknownReservation,
+            Error::TooManyReservations { .. } => Self::TooManyReservations,
+            Error::UsedTooLarge { .. } => Self::UsedTooLarge,
         }
     }
 }
@@ -258,7 +271,7 @@ mod tests {
         for (number, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, number, "{status:?}");
         }
-        assert_eq!(Status::UnknownReservation as usize + 1, Status::ALL.len());
+        assert_eq!(Status::UsedTooLarge as usize + 1, Status::ALL.len());
     }
 
     #[test]
@@ -269,6 +282,7 @@ mod tests {
         assert!(says(Status::BatchSize, tollgate::BATCH_MAX as u64));
         assert!(says(Status::AgentsOutOfRange, tollgate::AGENTS_MAX));
         assert!(says(Status::TooManyOverrides, tollgate::OVERRIDES_MAX as u64));
+        assert!(says(Status::UsedTooLarge, tollgate::OVERSPEND_MAX));
         assert!(says(Status::TextTooLong, super::super::TOLLGATE_TEXT_BYTES_MAX as u64));
     }
 }

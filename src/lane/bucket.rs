@@ -27,8 +27,9 @@
 //! set, a comparison with it comes out as if there were no generation.
 
 use super::counted::CountLimit;
+use super::kind::Receipt;
 use super::{Decision, GENERATION_BITS, GENERATION_MASK, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
-use crate::bounds::REFILL_MAX;
+use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::policy::{BucketNumbers, Numbers};
@@ -50,8 +51,8 @@ const fn parts(nanos: u64) -> u64 {
 ///
 /// As read from the table it may be torn, made of two limits; then what is
 /// computed from it is thrown away. So nothing here relies on its numbers
-/// fitting together: sums and products wrap, and nothing divides by them
-/// before the exchange has shown the limit to be whole.
+/// fitting together: sums and products wrap, and a division
+/// by one of them asks whether it is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketLimit {
     /// The price of one token.
@@ -278,19 +279,72 @@ pub(crate) fn undo(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64, aft
     Outcome { next, answer: () }
 }
 
-/// Takes `cost` tokens, into debt if need be, up to the end of the range.
+/// Takes back a charge that was to be made only together with others. It gives
+/// back what of its price time has not paid until `latest`, which is no earlier
+/// than any instant at which the bucket was charged.
+///
+/// # Why that is never too much
+///
+/// Say that some charges are *pending*: made, and to be taken back. Compare the
+/// word `a` with the word `b` that the bucket would have without them, and
+/// write `t` for the latest instant of a charge so far. Pending charge `i` was
+/// made at `t_i` for `p_i`, and `left_i = max(p_i - (t - t_i), 0)`. Then always
+///
+/// ```text
+/// a - max(b, t) >= sum of left_i
+/// ```
+///
+/// - A charge of `c` at `n` turns `a` into `max(a, n) + c`. If it is another's,
+///   `b` becomes `max(b, n) + c`. If `n <= t`, the left side does not fall,
+///   since `a >= t`. If `n > t`, then `t` becomes `n`, and the left side falls
+///   by at most `n - t`, but not below 0. The right side falls by at least as
+///   much, or to 0: every `left_i` that stays positive falls by `n - t`.
+/// - If the charge is a pending one, the left side grows by its price beside
+///   that, and the right side by no more.
+/// - Taking back `i` lowers the left side by what is given back, which is at
+///   most `left_i`, and the right side by `left_i`.
+///
+/// So `a >= b`: whatever the threads and instants, old ones too, whoever is
+/// let through would have been let through without the calls that were denied.
+/// Refunds keep that true if each counts in full, also one that meets a bucket
+/// that would be full.
+///
+/// And it is hardly too little. A bucket that was full without the charge is
+/// full again. On any other, the time from charge to `latest` stays charged:
+/// about a microsecond. It cannot come back: another pending charge may have
+/// hidden that the bucket was full, and nobody can tell from the word. That the
+/// word is the one that was put there does not tell it either, since others may
+/// have charged it and taken back as much.
+///
+/// A bucket that was filled meanwhile, or is under another limit, gets nothing
+/// back: what was charged may be forgiven already.
+pub(crate) fn roll_back(word: LaneWord, latest: Tick, charge: Receipt) -> Outcome<()> {
+    let Receipt { at, price, word: charged, .. } = charge;
+    let back = price.saturating_sub(latest.as_nanos().saturating_sub(at.as_nanos()));
+    let is_forgiven =
+        word.generation() != charged.generation() || word.time().as_nanos() < at.as_nanos().saturating_add(price);
+    let full_at = Tick::from_nanos(word.time().as_nanos().saturating_sub(back));
+    Outcome { next: (back > 0 && !is_forgiven).then(|| word.at(full_at)), answer: () }
+}
+
+/// Gives so much of a charge back, as time, never beyond full. Debt is time,
+/// so this needs no limit.
+pub(crate) fn give_back(word: LaneWord, now: Tick, price: u64) -> Outcome<()> {
+    let full_at = word.time().as_nanos().saturating_sub(price).max(now.as_nanos());
+    let next = word.at(Tick::from_nanos(full_at).min(word.time()));
+    Outcome { next: (next != word).then_some(next), answer: () }
+}
+
+/// Takes `cost` tokens, into debt if need be: up to [`OVERSPEND_MAX`] times the depth.
 pub(crate) fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()> {
     if limit.is_exempt() || limit.capacity == 0 {
         return Outcome { next: None, answer: () };
     }
-    let price = std::time::Duration::from_nanos(nanos(limit.price(cost)));
-    let next = word.at(word.time().max(now).saturating_add(price));
+    let span = |ns| std::time::Duration::from_nanos(ns);
+    let wanted = word.time().max(now).saturating_add(span(nanos(limit.price(cost))));
+    let most = now.saturating_add(span(nanos(limit.depth).saturating_mul(OVERSPEND_MAX)));
+    let next = word.at(wanted.min(most).max(word.time()));
     Outcome { next: (next != word).then_some(next), answer: () }
-}
-
-/// Fills the bucket.
-pub(crate) fn reset(word: LaneWord, now: Tick, limit: BucketLimit) -> Outcome<Status> {
-    put(word, now, limit, now)
 }
 
 /// Brings `full_at` down to `target`; a bucket that is fuller stays as it is.
@@ -306,7 +360,8 @@ pub(crate) fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
     }
     let (depth, token) = (nanos(limit.depth), nanos(limit.token));
     let debt = word.time().as_nanos().saturating_sub(now.as_nanos());
-    let remaining = depth.saturating_sub(debt) / token;
+    // Only a torn limit has no price: a count that was read as one.
+    let remaining = depth.saturating_sub(debt).checked_div(token).unwrap_or(0);
     // What the bucket holds, as time, when it has one whole token more.
     let next_left = (remaining.wrapping_add(1)).min(limit.capacity).wrapping_mul(token);
     Status {
@@ -321,7 +376,7 @@ pub(crate) fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::policy::{LaneId, PlanId, Policy};
+    use crate::policy::{Kind, LaneId, PlanId, Policy};
     use proptest::prelude::*;
 
     fn limit(text: &str) -> BucketLimit {
@@ -366,5 +421,64 @@ mod tests {
                 prop_assert_eq!(debt(undone), debt(without));
             }
         }
+    }
+
+    /// How far behind the clock a caller's instant may be.
+    const AGE_MAX: u64 = 20;
+
+    proptest! {
+        /// Charges that are pending and taken back, among others at any
+        /// instants: the bucket is never fuller than without them, and once
+        /// all are taken back it lacks at most the time that each was pending,
+        /// and what an older instant gave it without them.
+        #[test]
+        fn a_rollback_lets_nobody_pass_who_would_not_have(
+            calls in prop::collection::vec((0..3_u8, 0..15_u64, 0..=AGE_MAX, 1..6_u64, any::<prop::sample::Index>()), 1..60),
+        ) {
+            let limit = limit("1/10ns burst 20");
+            let (mut with, mut without, mut clock) = (LaneWord::default(), LaneWord::default(), 1_000);
+            let (mut pending, mut lost) = (Vec::new(), 0);
+            let mut take_back = |with: LaneWord, clock, receipt: Receipt| {
+                lost += clock - receipt.at.as_nanos();
+                roll_back(with, Tick::from_nanos(clock), receipt).next.unwrap_or(with)
+            };
+            for (call, advance, age, cost, which) in calls {
+                clock += advance;
+                let now = Tick::from_nanos(clock - age);
+                match (call, step(with, now, limit, cost).next) {
+                    (0, Some(next)) => {
+                        let passed = step(without, now, limit, cost).next;
+                        prop_assert!(passed.is_some(), "it passes only because others were denied");
+                        (with, without) = (next, passed.unwrap_or(without));
+                    }
+                    (1, Some(next)) => {
+                        pending.push(Kind::Bucket.receipt(0, with, next, now));
+                        with = next;
+                    }
+                    (2, _) if !pending.is_empty() => {
+                        with = take_back(with, clock, pending.swap_remove(which.index(pending.len())));
+                    }
+                    _ => {}
+                }
+                prop_assert!(with.time() >= without.time());
+            }
+            with = pending.into_iter().fold(with, |with, receipt| take_back(with, clock, receipt));
+            let debt = |word: LaneWord| word.time().as_nanos().saturating_sub(clock);
+            prop_assert!((debt(without)..=debt(without) + lost + AGE_MAX).contains(&debt(with)), "{with:?}, not {without:?}");
+        }
+    }
+
+    /// What a bucket was filled with meanwhile does not come back once more.
+    #[test]
+    fn a_charge_that_was_forgiven_is_not_taken_back() {
+        let (limit, now) = (limit("1/10ns burst 20"), Tick::from_nanos(1_000));
+        let word = LaneWord::default();
+        let charged = step(word, now, limit, 10).next.unwrap();
+        let receipt = Kind::Bucket.receipt(0, word, charged, now);
+        assert_eq!(roll_back(charged, now, receipt).next, Some(word.at(now)));
+        assert_eq!(roll_back(charged.next_generation(), now, receipt).next, None);
+        let filled = charged.at(now);
+        let spent = step(filled, now, limit, 9).next.unwrap();
+        assert_eq!(roll_back(spent, now, receipt).next, None);
     }
 }

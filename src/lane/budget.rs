@@ -36,23 +36,41 @@ const _: () = assert!(USED_BITS + INDEX_BITS == crate::clock::TICK_BITS && SALT_
 struct Seen {
     index: u64,
     used: u64,
+    /// Whether the window lies ahead, and what was used before is not known.
+    is_unknown: bool,
 }
 
 fn parts(word: LaneWord) -> Seen {
     let used = word.payload() & USED_MASK;
-    Seen { index: word.payload() >> USED_BITS, used: if used >= SALT_MIN { 0 } else { used } }
+    Seen { index: word.payload() >> USED_BITS, used: if used >= SALT_MIN { 0 } else { used }, is_unknown: false }
 }
 
 fn seen(era: Era, word: LaneWord, at: At) -> Seen {
     let (stored, index) = (parts(word), era.index(at.unix_ns()));
-    if stored.index < index { Seen { index, used: 0 } } else { stored }
+    let is_unknown = stored.index > index && word.payload() & USED_MASK >= SALT_MIN;
+    if stored.index < index { Seen { index, used: 0, is_unknown } } else { Seen { is_unknown, ..stored } }
+}
+
+impl Seen {
+    fn left(self, limit: CountLimit) -> u64 {
+        if self.is_unknown { 0 } else { limit.count().saturating_sub(self.used) }
+    }
+
+    /// How long until there is more left: until the window ends, or, if what
+    /// was used before it is not known, until it begins.
+    fn more_in(self, era: Era, at: At) -> u64 {
+        let index = if self.is_unknown { self.index.saturating_sub(1) } else { self.index };
+        u64::try_from(era.end(index).saturating_sub(at.unix_ns())).unwrap_or(0)
+    }
 }
 
 fn put(word: LaneWord, seen: Seen) -> LaneWord {
     word.with_payload(seen.index << USED_BITS | seen.used.min(CAPACITY_MAX))
 }
 
-/// The same tenancy with nothing used, in the window of `floor` or later.
+/// The same tenancy with nothing used, in the window of `floor` or later. Of
+/// what was used before, nothing is known any more: an older `now` is denied
+/// until that window begins.
 pub(crate) fn emptied(era: Era, word: LaneWord, floor: At) -> LaneWord {
     let salt = (word.payload() & USED_MASK).max(SALT_MIN);
     word.with_payload(parts(word).index.max(era.index(floor.unix_ns())) << USED_BITS | salt)
@@ -67,12 +85,8 @@ pub(crate) fn salted(word: LaneWord) -> Option<LaneWord> {
 
 /// Whether nothing is used of the window of `at`.
 pub(crate) fn is_idle(era: Era, word: LaneWord, at: At) -> bool {
-    seen(era, word, at).used == 0
-}
-
-/// How long until the window ends.
-fn ends_in(era: Era, index: u64, at: At) -> u64 {
-    u64::try_from(era.end(index).saturating_sub(at.unix_ns())).unwrap_or(0)
+    let Seen { used, is_unknown, .. } = seen(era, word, at);
+    used == 0 && !is_unknown
 }
 
 /// Charges `cost`, if so much is left of the window.
@@ -80,20 +94,19 @@ pub(crate) fn step(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u6
     if let Some(error) = limit.error(cost) {
         return Outcome { next: None, answer: Err(error) };
     }
-    let Seen { index, used } = seen(era, word, at);
-    let left = limit.count().saturating_sub(used);
-    let ends_in = ends_in(era, index, at);
+    let seen = seen(era, word, at);
+    let (left, more_in) = (seen.left(limit), seen.more_in(era, at));
     let told = |decision, remaining, wait, used| {
-        let full_in = if used == 0 { 0 } else { ends_in };
+        let full_in = if used == 0 && !seen.is_unknown { 0 } else { more_in };
         Ok(Verdict::counted(decision, limit.count(), remaining, wait, full_in, era.length_ns()))
     };
     if cost > left || at.now == Tick::MAX {
-        let wait = if at.now == Tick::MAX { RETRY_NEVER } else { ends_in };
-        return Outcome { next: None, answer: told(Decision::Deny, left, wait, used) };
+        let wait = if at.now == Tick::MAX { RETRY_NEVER } else { more_in };
+        return Outcome { next: None, answer: told(Decision::Deny, left, wait, seen.used) };
     }
-    let used = used + cost;
+    let used = seen.used + cost;
     let answer = told(limit.decision(left - cost), left - cost, 0, used);
-    Outcome { next: Some(put(word, Seen { index, used })), answer }
+    Outcome { next: Some(put(word, Seen { used, ..seen })), answer }
 }
 
 /// Gives `cost` back. Of a window that is over nothing comes back.
@@ -105,11 +118,25 @@ pub(crate) fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: 
     Outcome { next: (after != before).then_some(next), answer: told(era, after, at, limit) }
 }
 
-/// The number of the window in which something is used at this instant, and how much.
+/// The number of the window in which something is used, and how much, unless
+/// that window is over in this one.
 #[cfg(feature = "persist")]
-pub(crate) fn used(era: Era, word: LaneWord, at: At) -> Option<(u64, u64)> {
-    let Seen { index, used } = seen(era, word, at);
-    (used > 0).then_some((index, used))
+pub(crate) fn used(word: LaneWord, now: u64) -> Option<(u64, u64)> {
+    let Seen { index, used, .. } = parts(word);
+    (used > 0 && index >= now).then_some((index, used))
+}
+
+/// A window's number and what is used of it as one number, which is 0 only if
+/// nothing is.
+#[cfg(feature = "persist")]
+pub(crate) fn packed(window: u64, used: u64) -> u64 {
+    if used == 0 { 0 } else { window << USED_BITS | used }
+}
+
+/// What was [`packed`].
+#[cfg(feature = "persist")]
+pub(crate) fn unpacked(word: u64) -> (u64, u64) {
+    (word >> USED_BITS, word & USED_MASK)
 }
 
 /// Adds what was used of a window before a restart, unless another has begun since.
@@ -118,7 +145,7 @@ pub(crate) fn restore(word: LaneWord, window: u64, used: u64) -> Outcome<()> {
     let stored = parts(word);
     let next = match stored.index.cmp(&window) {
         _ if used == 0 => None,
-        Ordering::Less => Some(Seen { index: window, used }),
+        Ordering::Less => Some(Seen { index: window, used, is_unknown: false }),
         Ordering::Equal => Some(Seen { used: stored.used.saturating_add(used), ..stored }),
         Ordering::Greater => None,
     };
@@ -145,8 +172,8 @@ pub(crate) fn undo(era: Era, word: LaneWord, at: At, window: u64, cost: u64) -> 
 
 /// Charges `cost` whatever the limit says, up to what the word can count.
 pub(crate) fn force(era: Era, word: LaneWord, at: At, cost: u64) -> Outcome<()> {
-    let Seen { index, used } = seen(era, word, at);
-    let next = put(word, Seen { index, used: used.saturating_add(cost) });
+    let seen = seen(era, word, at);
+    let next = put(word, Seen { used: seen.used.saturating_add(cost), ..seen });
     Outcome { next: (next != word).then_some(next), answer: () }
 }
 
@@ -156,6 +183,6 @@ pub(crate) fn status(era: Era, word: LaneWord, at: At, limit: CountLimit) -> Sta
 }
 
 fn told(era: Era, seen: Seen, at: At, limit: CountLimit) -> Status {
-    let ends_in = if seen.used == 0 { 0 } else { ends_in(era, seen.index, at) };
-    Status::counted(limit.count(), limit.count().saturating_sub(seen.used), ends_in, ends_in)
+    let more_in = if seen.used == 0 && !seen.is_unknown { 0 } else { seen.more_in(era, at) };
+    Status::counted(limit.count(), seen.left(limit), more_in, more_in)
 }

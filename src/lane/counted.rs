@@ -112,7 +112,12 @@ impl Verdict {
 impl Status {
     /// The status of a lane that counts.
     pub(crate) const fn counted(capacity: u64, remaining: u64, next_in_ns: u64, full_in_ns: u64) -> Self {
-        Self { remaining, capacity, ticks_per_token: 1, next_in_ns, full_in_ns }
+        Self { remaining, capacity, ticks_per_token: pack(remaining, 0), next_in_ns, full_in_ns }
+    }
+
+    /// The same with the length of its window.
+    pub(crate) const fn within(self, length_ns: u64) -> Self {
+        Self { ticks_per_token: pack(self.remaining, length_ns), ..self }
     }
 }
 

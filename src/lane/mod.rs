@@ -65,7 +65,7 @@ impl LaneWord {
         Tick::from_nanos(self.0 >> GENERATION_BITS)
     }
 
-    const fn generation(self) -> u64 {
+    pub(crate) const fn generation(self) -> u64 {
         self.0 & GENERATION_MASK
     }
 
@@ -317,6 +317,18 @@ impl Status {
     #[must_use]
     pub const fn full_in(&self) -> Duration {
         Duration::from_nanos(self.full_in_ns)
+    }
+
+    /// How long an empty lane takes to be full again, or the length of its window, as
+    /// [`Verdict::window`] has it. Zero if there is no such time: the lane denies everything or
+    /// is held, or the agent is exempt.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        match counted::length_ns(self.ticks_per_token) {
+            Some(length) => Duration::from_nanos(length),
+            None if self.is_exempt() => Duration::ZERO,
+            None => Duration::from_nanos(self.capacity.saturating_mul(self.ticks_per_token)),
+        }
     }
 }
 

@@ -40,7 +40,8 @@
 //! charged; its current count is then salt, so that words do not return when
 //! the generations start over. An index from the future, which an older `now`
 //! meets, is taken as it is: the answer is as of the start of that window,
-//! where the estimate is largest.
+//! where the estimate is largest. If nothing was charged there, nobody knows
+//! what was charged before, and the answer is a denial until it begins.
 
 use super::{Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict, counted::CountLimit};
 use crate::clock::Tick;
@@ -63,6 +64,8 @@ struct Seen {
     elapsed: u64,
     /// How far its window lies ahead of an older `now`.
     ahead: u64,
+    /// Whether what was charged before that window is not known.
+    is_unknown: bool,
 }
 
 impl Frame {
@@ -85,19 +88,23 @@ impl Frame {
     }
 
     /// The same tenancy with nothing charged, in the window of `time` or later.
-    /// The salt stays, if there is one.
+    /// The salt stays, if there is one. Of what was charged before, nothing is
+    /// known any more: an older `now` is denied until that window begins.
     pub(crate) fn emptied(self, word: LaneWord, time: Tick) -> LaneWord {
         let payload = word.payload();
-        let salt = if payload >> self.bits & self.ones() == self.ones() { payload & self.ones() } else { 0 };
+        let salt = if self.is_emptied(word) { payload & self.ones() } else { 0 };
         let index = self.counts(word).index.max(time.as_nanos() / self.length);
         word.with_payload(index << (2 * self.bits) | self.ones() << self.bits | salt)
+    }
+
+    const fn is_emptied(self, word: LaneWord) -> bool {
+        word.payload() >> self.bits & self.ones() == self.ones()
     }
 
     /// The word with its salt moved on; `None` if it has counts in its place.
     pub(crate) fn salted(self, word: LaneWord) -> Option<LaneWord> {
         let payload = word.payload();
-        let is_empty = payload >> self.bits & self.ones() == self.ones();
-        is_empty.then(|| word.with_payload(payload & !self.ones() | payload.wrapping_add(1) & self.ones()))
+        self.is_emptied(word).then(|| word.with_payload(payload & !self.ones() | payload.wrapping_add(1) & self.ones()))
     }
 
     /// The word with one more in its count.
@@ -115,20 +122,29 @@ impl Frame {
 
     /// Whether nothing that was charged counts at `now`.
     pub(crate) fn is_idle(self, word: LaneWord, now: Tick) -> bool {
-        let Seen { counts, .. } = self.seen(word, now);
-        counts.previous == 0 && counts.current == 0
+        let Seen { counts, is_unknown, .. } = self.seen(word, now);
+        counts.previous == 0 && counts.current == 0 && !is_unknown
     }
 
     fn seen(self, word: LaneWord, now: Tick) -> Seen {
         let (now, counts) = (now.as_nanos(), self.counts(word));
         let (index, elapsed) = (now / self.length, now % self.length);
         let counts = match index.checked_sub(counts.index) {
-            None => return Seen { counts, elapsed: 0, ahead: counts.index.saturating_mul(self.length) - now },
+            None => {
+                let ahead = counts.index.saturating_mul(self.length) - now;
+                return Seen { counts, elapsed: 0, ahead, is_unknown: self.is_emptied(word) };
+            }
             Some(0) => counts,
             Some(1) => Counts { index, previous: counts.current, current: 0 },
             Some(_) => Counts { index, previous: 0, current: 0 },
         };
-        Seen { counts, elapsed, ahead: 0 }
+        Seen { counts, elapsed, ahead: 0, is_unknown: false }
+    }
+
+    /// What counts as charged: all of the limit, if it is not known.
+    fn estimate(self, seen: Seen, limit: CountLimit) -> u64 {
+        let Seen { counts: Counts { previous, current, .. }, elapsed, is_unknown, .. } = seen;
+        if is_unknown { limit.count() } else { self.weighted(previous, elapsed) + current }
     }
 
     /// What the window before still counts for, rounded up.
@@ -151,7 +167,7 @@ impl Frame {
 
     /// How long until `cost` passes, if nothing more is charged. It is at most the limit.
     fn wait(self, seen: Seen, limit: u64, cost: u64) -> u64 {
-        let Seen { counts: Counts { previous, current, .. }, elapsed, ahead } = seen;
+        let Seen { counts: Counts { previous, current, .. }, elapsed, ahead, .. } = seen;
         let within = match limit.saturating_sub(cost).checked_sub(current) {
             Some(most) => self.elapsed_until(previous, most).saturating_sub(elapsed),
             // Not in this window: in the next, this one is the one before.
@@ -162,9 +178,9 @@ impl Frame {
 
     /// How long until nothing counts any more.
     fn empty_in(self, seen: Seen) -> u64 {
-        let Seen { counts: Counts { previous, current, .. }, elapsed, ahead } = seen;
+        let Seen { counts: Counts { previous, current, .. }, elapsed, ahead, is_unknown } = seen;
         let windows = if current > 0 { 2 } else { u64::from(previous > 0) };
-        if windows == 0 { 0 } else { ahead.saturating_add(windows * self.length - elapsed) }
+        if windows == 0 && !is_unknown { 0 } else { ahead.saturating_add(windows * self.length - elapsed) }
     }
 }
 
@@ -180,8 +196,7 @@ pub(crate) fn step(
         return Outcome { next: None, answer: Err(error) };
     }
     let seen = frame.seen(word, now);
-    let Counts { previous, current, .. } = seen.counts;
-    let estimate = frame.weighted(previous, seen.elapsed) + current;
+    let estimate = frame.estimate(seen, limit);
     let verdict = |decision, estimate, wait, seen| {
         let remaining = limit.count().saturating_sub(estimate);
         Verdict::counted(decision, limit.count(), remaining, wait, frame.empty_in(seen), frame.length)
@@ -191,7 +206,7 @@ pub(crate) fn step(
         let wait = if now == Tick::MAX { RETRY_NEVER } else { frame.wait(seen, limit.count(), cost) };
         return Outcome { next: None, answer: Ok(verdict(Decision::Deny, estimate, wait, seen)) };
     }
-    let counts = Counts { current: current + cost, ..seen.counts };
+    let counts = Counts { current: seen.counts.current + cost, ..seen.counts };
     let decision = limit.decision(limit.count() - charged);
     let answer = Ok(verdict(decision, charged, 0, Seen { counts, ..seen }));
     Outcome { next: Some(frame.put(word, counts)), answer }
@@ -239,8 +254,7 @@ pub(crate) fn status(frame: Frame, word: LaneWord, now: Tick, limit: CountLimit)
 }
 
 fn told(frame: Frame, seen: Seen, limit: CountLimit) -> Status {
-    let Counts { previous, current, .. } = seen.counts;
-    let estimate = frame.weighted(previous, seen.elapsed) + current;
+    let estimate = frame.estimate(seen, limit);
     let remaining = limit.count().saturating_sub(estimate);
     // One more than now is the room for a cost of that many.
     let next_in = if remaining < limit.count() { frame.wait(seen, limit.count(), remaining + 1) } else { 0 };
@@ -249,6 +263,5 @@ fn told(frame: Frame, seen: Seen, limit: CountLimit) -> Status {
 
 /// How full of charges the window is: 0 for not at all, `u32::MAX` for all of its limit.
 pub(crate) fn load(frame: Frame, word: LaneWord, now: Tick, limit: CountLimit) -> u64 {
-    let seen = frame.seen(word, now);
-    limit.share(frame.weighted(seen.counts.previous, seen.elapsed) + seen.counts.current)
+    limit.share(frame.estimate(frame.seen(word, now), limit))
 }

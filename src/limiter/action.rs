@@ -2,6 +2,7 @@
 
 use super::Limiter;
 use crate::policy::{Classified, LaneId, UnknownActionsSnapshot};
+use crate::process::unforked;
 use crate::sight::Note;
 
 /// The lane of an action, and whether somebody has classified it.
@@ -59,7 +60,7 @@ impl Limiter {
         Some(match self.policy().lane_for(channel, action)? {
             Classified::Known(lane) => ActionLane { lane, known: true, first: false },
             Classified::Unknown(lane) => {
-                let first = self.unknown_actions.record(channel, action);
+                let first = unforked(|| self.unknown_actions.record(channel, action));
                 if first {
                     self.note(|| Note::UnknownAction { channel, action });
                 }
@@ -71,6 +72,6 @@ impl Limiter {
     /// The unknown actions that were met so far.
     #[must_use]
     pub fn unknown_actions(&self) -> UnknownActionsSnapshot {
-        self.unknown_actions.snapshot()
+        unforked(|| self.unknown_actions.snapshot())
     }
 }

@@ -1,14 +1,29 @@
 //! Several charges, all or none.
 //!
-//! The parts are charged one after the other, in an order that is the same for
-//! every caller. The first that is denied ends that, and what was charged is
-//! taken back, each charge by its receipt: a count is taken off the window that
-//! it was made in, a slot is released, a permit has rested, a bucket is to be
-//! full when it was before. So in the end exactly what the admitted sets come
-//! to is charged. One case is stricter: if somebody else charged a bucket
-//! during the call that would have been full without it, then what time would
-//! not have brought to a full bucket stays charged, at most as much as the call
-//! took, since the other may have spent it. A call at a given instant takes no time.
+//! A call looks first: at what each part would come to, parts of one lane added
+//! up. If one would be denied, or can never pass, that is the answer. Nothing was
+//! charged, nobody lost a record, and there is nothing to take back. The first
+//! part is not looked at if all others pass, since its charge tells as much.
+//!
+//! If all pass, the parts are charged one after the other, in an order that is
+//! the same for every caller. A part may be denied even so, because somebody
+//! else charged its lane since the look, or because no record is free for its
+//! agent. Then what was charged is taken back, each charge by its receipt:
+//!
+//! | kind | what is taken back |
+//! |---|---|
+//! | bucket | what of its price time has not paid since: `roll_back` in `lane/bucket.rs` has the argument |
+//! | window, budget | its count, off the window that it was made in |
+//! | exact window | the rest of its own permit, which nobody else can have taken meanwhile |
+//! | held | its slots |
+//!
+//! So a call that is denied lets nobody else pass who would not have passed
+//! without it. It may leave a bucket with less than it had, if that was not full:
+//! by the time between charge and rollback, about a microsecond. It keeps its
+//! charge of a bucket if the limits of the agent change during the call.
+//!
+//! Agents that seem to have no record come first, so that [`Error::Full`] finds
+//! nothing charged that time would not bring back: a fresh bucket is full.
 //!
 //! A caller that is alone meets only its own charges, and is denied only if a
 //! part is. Of callers that cross, each may meet what the other is about to
@@ -17,13 +32,16 @@
 use super::Limiter;
 use super::check::{Ask, Made};
 use crate::bounds::PARTS_MAX;
-use crate::clock::{Tick, nanos_saturating};
+use crate::clock::{At, Offset, Tick, nanos_saturating};
 use crate::error::Error;
-use crate::lane::kind::{LaneLimit, Receipt, look};
-use crate::lane::table::LaneLimits;
+use crate::lane::kind::{Charged, LaneLimit, Receipt, look};
 use crate::lane::{Choice, Decision, LaneWord, Verdict};
 use crate::limiter::Request;
+use crate::policy::Kind;
+use crate::processor::finish_loads;
+use crate::slab::Found;
 use crate::slab::hash::AgentHash;
+use crate::sync::{Fault, broken};
 use std::time::Duration;
 
 /// The answer to several charges at once: all were made, or none.
@@ -89,6 +107,8 @@ impl AllVerdict {
 struct Part<'a> {
     hash: AgentHash,
     ask: Ask<'a>,
+    /// What it and the parts of the same lane before it come to.
+    sum: u64,
     /// Its place among the parts.
     place: usize,
 }
@@ -117,8 +137,9 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::Parts`] if there are none, or more than [`PARTS_MAX`]; those of
-    /// [`check_at`](Limiter::check_at) if a part cannot be answered. Then
-    /// nothing was charged.
+    /// [`check_at`](Limiter::check_at) if a part cannot be answered, among them
+    /// [`Error::CostAboveCapacity`] if parts of one lane together are more than
+    /// it ever holds. Then nothing was charged.
     ///
     /// ```
     /// use tollgate::{Limit, Limiter, Policy, Request};
@@ -143,7 +164,7 @@ impl Limiter {
         self.check_all_with(parts, None)
     }
 
-    /// As [`check_all`](Limiter::check_all), at `now`, as if no time passed meanwhile.
+    /// As [`check_all`](Limiter::check_all), at `now`.
     ///
     /// # Errors
     ///
@@ -152,9 +173,8 @@ impl Limiter {
         self.check_all_with(parts, Some(now))
     }
 
-    /// As [`check_all`](Limiter::check_all), and a denial is recorded as a
-    /// violation of each agent that stands in the way; see
-    /// [`admit`](Limiter::admit).
+    /// As [`check_all`](Limiter::check_all), and a denial may be a violation of
+    /// each agent that stands in the way; see [`admit`](Limiter::admit).
     ///
     /// # Errors
     ///
@@ -163,7 +183,7 @@ impl Limiter {
         self.admit_all_with(parts, None)
     }
 
-    /// As [`admit_all`](Limiter::admit_all), at `now`, as if no time passed meanwhile.
+    /// As [`admit_all`](Limiter::admit_all), at `now`.
     ///
     /// # Errors
     ///
@@ -186,10 +206,11 @@ impl Limiter {
             // An agent's parts stand together.
             if !verdict.verdicts[part.place].is_allowed() && part.hash != last {
                 last = part.hash;
-                let violation = self.violation_of(part.ask.agent, part.hash, start, &rules);
-                self.note_violation(part.ask.agent, &violation, start);
-                verdict.conduct_wait = verdict.conduct_wait.max(violation.wait());
-                verdict.sustained_abuse |= u32::from(violation.sustained_abuse()) << part.place;
+                let (lane, wait) = (part.ask.lane.id(), verdict.verdicts[part.place].retry_after());
+                let (violation, wait) = self.judge(part.ask.agent, part.hash, lane, wait, start, &rules);
+                let is_abuse = violation.is_some_and(|violation| violation.sustained_abuse());
+                verdict.conduct_wait = verdict.conduct_wait.max(wait);
+                verdict.sustained_abuse |= u32::from(is_abuse) << part.place;
             }
         }
         Ok(verdict)
@@ -237,36 +258,26 @@ impl Limiter {
 
     /// The parts in order, whose lanes exist: that was found out with the order.
     fn parts<'a>(&'a self, order: &'a Order<'a>) -> impl Iterator<Item = Part<'a>> + 'a {
-        order.places().filter_map(|place| self.part(order, place))
-    }
-
-    fn part<'a>(&'a self, order: &Order<'a>, place: usize) -> Option<Part<'a>> {
-        let Request { agent, lane, cost } = order.parts[place];
-        let ask = Ask { agent, lane: self.limits.lane(lane).ok()?, cost, stand_in: None };
-        Some(Part { hash: order.hashes[place], ask, place })
+        let mut before = None;
+        order.places().filter_map(move |place| {
+            let Request { agent, lane, cost } = order.parts[place];
+            let hash = order.hashes[place];
+            // Those of one lane stand together.
+            let sum = before.filter(|(other, _)| *other == (hash, lane)).map_or(0, |(_, sum)| sum);
+            let sum = cost.saturating_add(sum);
+            before = Some(((hash, lane), sum));
+            let ask = Ask { agent, lane: self.limits.lane(lane).ok()?, cost, stand_in: None, is_given: true };
+            Some(Part { hash, ask, sum, place })
+        })
     }
 
     fn check_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
         let order = self.order(parts)?;
         let start = now.unwrap_or_else(|| self.clock.now());
         let mut verdict = AllVerdict::new(parts.len());
-        let mut receipts = [None; PARTS_MAX];
-        let mut rest = self.parts(&order);
-        while let Some(part) = rest.next() {
-            let Made { answer, receipt } = self.make(part.hash, part.ask, start);
-            receipts[part.place] = receipt;
-            let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
-            if is_in_the_way && !crate::sync::broken(crate::sync::Fault::NoRollback) {
-                let charged = self.parts(&order).take_while(|other| other.place != part.place);
-                charged.for_each(|part| self.take_back(&part, receipts[part.place], now));
-            }
-            verdict.verdicts[part.place] = answer?;
-            if is_in_the_way {
-                for part in rest {
-                    verdict.verdicts[part.place] = self.look_at(&part, start)?;
-                }
-                break;
-            }
+        let newcomers = self.look_at_all(&order, start, &mut verdict)?;
+        if verdict.is_allowed() {
+            self.charge_all(&order, now, start, newcomers, &mut verdict)?;
         }
         if self.watch.is_some() {
             for part in self.parts(&order) {
@@ -279,29 +290,84 @@ impl Limiter {
         Ok(verdict)
     }
 
-    fn take_back(&self, part: &Part<'_>, receipt: Option<Receipt>, now: Option<Tick>) {
-        if let Some(receipt) = receipt {
-            self.undo(part.hash, part.ask.lane, now, receipt, part.ask.cost);
+    /// Says of each part what it would come to; but of the first only if
+    /// another is denied or a newcomer's. Says which are those of agents that
+    /// seem to have no record, as bits.
+    fn look_at_all(&self, order: &Order<'_>, now: Tick, verdict: &mut AllVerdict) -> Result<u32, Error> {
+        let mut newcomers = 0;
+        let mut look = |part: Part<'_>| {
+            let known = self.look_at_known(&part, now);
+            newcomers |= u32::from(known.is_none()) << part.place;
+            verdict.verdicts[part.place] = known.map_or_else(|| self.look_at(&part, now), Charged::verdict)?;
+            Ok(verdict.is_allowed() && newcomers == 0)
+        };
+        let mut is_simple = true;
+        for part in self.parts(order).skip(1) {
+            is_simple = look(part)?;
         }
+        let first = self.parts(order).next().filter(|_| !is_simple);
+        first.map_or(Ok(is_simple), look)?;
+        Ok(newcomers)
     }
 
-    /// Takes back a charge, or `cost` of it, at `now` or else at the clock's time.
-    pub(super) fn undo(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Option<Tick>, receipt: Receipt, cost: u64) {
-        // A claim may have charged as of a later instant than the caller's.
-        let start = now.unwrap_or_else(|| self.clock.now()).max(receipt.at);
-        self.change(hash, None, lane, start, |limit, words, at| {
-            // Read after the words: whoever charged them read the clock before.
-            let latest = if now.is_some() { start } else { self.clock.now().max(start) };
-            limit.undo(words, at.with(latest), receipt, cost)
+    /// Charges every part, or takes back what was charged.
+    fn charge_all(
+        &self,
+        order: &Order<'_>,
+        now: Option<Tick>,
+        start: Tick,
+        newcomers: u32,
+        verdict: &mut AllVerdict,
+    ) -> Result<(), Error> {
+        let mut receipts = [None; PARTS_MAX];
+        let of = |is_newcomer| self.parts(order).filter(move |part| (newcomers >> part.place & 1 == 1) == is_newcomer);
+        for part in of(true).chain(of(false)) {
+            let ask = Ask { is_given: now.is_some(), ..part.ask };
+            let Made { answer, receipt, .. } = self.make(part.hash, ask, start);
+            receipts[part.place] = receipt;
+            let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
+            if is_in_the_way && !broken(Fault::NoRollback) {
+                self.parts(order).for_each(|part| self.take_back(&part, receipts[part.place]));
+            }
+            verdict.verdicts[part.place] = answer?;
+            if is_in_the_way {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_back(&self, part: &Part<'_>, receipt: Option<Receipt>) {
+        let Some(receipt) = receipt else {
+            return;
+        };
+        self.change(part.hash, None, part.ask.lane, receipt.at, |limit, words, at| {
+            // After the words: whoever charged them read the clock before.
+            finish_loads();
+            let clock = if broken(Fault::RollbackAtCharge) { receipt.at } else { self.clock.now() };
+            let at = at.with(clock.max(receipt.at));
+            let taken = limit.roll_back(words, at, receipt, part.ask.cost);
+            self.but_for_reserved(part.hash, part.ask.lane, words, at, taken)
         });
     }
 
-    /// What a part would come to.
+    /// What a part would come to, with those of the same lane before it.
     fn look_at(&self, part: &Part<'_>, now: Tick) -> Result<Verdict, Error> {
-        let Ask { lane, cost, .. } = part.ask;
-        let would =
-            |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.step(words, at, cost).outcome.answer));
+        let (Ask { lane, cost, .. }, sum) = (part.ask, part.sum);
+        let would = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.would(words, at, cost, sum)));
         self.change(part.hash, None, lane, now, would).verdict()
+    }
+
+    /// The same for an agent whose record is found open: most are. `None` if not.
+    fn look_at_known(&self, part: &Part<'_>, now: Tick) -> Option<Charged> {
+        let (Ask { lane, cost, .. }, sum) = (part.ask, part.sum);
+        let (Found { record, tag, .. }, row) = self.slab.find_open(part.hash)?;
+        // Only budgets ask for the date.
+        let is_budget = matches!(self.limits.kinds()[lane.id().index()], Kind::Budget(_));
+        let at = if is_budget { self.at(now) } else { At { now, offset: Offset::default() } };
+        let would =
+            |words: &[LaneWord]| Choice::of(look(self.limits.lane_limit(lane, row).would(words, at, cost, sum)));
+        record.update_lane(tag, self.limits.cells(lane.id()), would, || self.slab.count_retry())
     }
 }
 

@@ -90,7 +90,7 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_many(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>]) -> Result<(), Error> {
-        self.check_many_at(requests, answers, self.clock.now())
+        self.check_many_with(requests, answers, None)
     }
 
     /// Answers a batch at `now`; see [`check_many`](Limiter::check_many).
@@ -103,6 +103,15 @@ impl Limiter {
         requests: &[Request<'_>],
         answers: &mut [Result<Verdict, Error>],
         now: Tick,
+    ) -> Result<(), Error> {
+        self.check_many_with(requests, answers, Some(now))
+    }
+
+    fn check_many_with(
+        &self,
+        requests: &[Request<'_>],
+        answers: &mut [Result<Verdict, Error>],
+        now: Option<Tick>,
     ) -> Result<(), Error> {
         if requests.len() != answers.len() || requests.len() > BATCH_MAX {
             return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
@@ -122,9 +131,10 @@ impl Limiter {
         &self,
         requests: impl ExactSizeIterator<Item = R> + Clone,
         places: impl IntoIterator<Item = P>,
-        now: Tick,
+        given: Option<Tick>,
         answer: impl Fn(P, Answer),
     ) {
+        let now = given.unwrap_or_else(|| self.clock.now());
         let mut ring = [Known { hash: AgentHash::NOBODY, record: None }; HASHED_AHEAD];
         let mut ahead = requests.clone();
         for (known, request) in ring.iter_mut().zip(&mut ahead) {
@@ -146,7 +156,7 @@ impl Limiter {
             match usual {
                 Ok(verdict) => answer(place, Ok(verdict)),
                 Err(Unusual::Charge(charge)) => answer(place, bucket::odd_verdict(charge)),
-                Err(Unusual::Place) => answer(place, self.check_anywhere(hash, request, now)),
+                Err(Unusual::Place) => answer(place, self.check_anywhere(hash, request, now, given.is_some())),
             }
         }
     }
@@ -170,12 +180,12 @@ impl Limiter {
     /// The check of a request that is not a usual one. If it has no hash, this
     /// finds out why.
     #[inline(never)]
-    fn check_anywhere(&self, hash: AgentHash, request: impl Asked, now: Tick) -> Answer {
+    fn check_anywhere(&self, hash: AgentHash, request: impl Asked, now: Tick, is_given: bool) -> Answer {
         let (agent, lane, cost) = (request.agent(), request.lane(), request.cost());
         let check = || {
             let lane = self.limits.lane(lane)?;
             let hash = if hash == AgentHash::NOBODY { self.hash(agent)? } else { hash };
-            self.check_lane(hash, Ask { agent, lane, cost, stand_in: None }, now)
+            self.check_lane(hash, Ask { agent, lane, cost, stand_in: None, is_given }, now)
         };
         let answer = check();
         self.note_answer(agent, lane, &answer);

@@ -15,6 +15,15 @@
 //! a reservation that was settled after the record was gone. It is counted:
 //! [`BudgetsSaved::unsaved`].
 //!
+//! # What is written
+//!
+//! A save walks the records and compares what each says with what the file
+//! says, which is remembered beside it: whose it is, of which window how much,
+//! and where in the file. What differs goes into one line at the end of the
+//! file. A budget whose window is over needs none. An agent that was forgotten
+//! or given everything back may have lost its record to another since, and its
+//! id with it: then its id is read back from the file.
+//!
 //! # What can be lost
 //!
 //! What was charged since the last save that returned, when the process is
@@ -28,14 +37,16 @@
 //! between the two opens no window again.
 
 use super::Limiter;
-use crate::lane::{Choice, budget};
-use crate::persist::budgets::{Lines, UsedBudget, UsedBudgets, read};
+use super::saved::Saved;
+use crate::bounds::ID_BYTES_MAX;
+use crate::clock::Tick;
+use crate::lane::{Choice, LaneWord, budget};
+use crate::persist::budgets::{BudgetLane, Entry, Text, UsedBudget, id_at, read};
 use crate::persist::{KeptFile, PersistError};
 use crate::policy::{Era, Kind, LaneId};
 use crate::process;
 use crate::sight::roster::Roster;
 use crate::slab::Found;
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -80,15 +91,41 @@ pub(super) struct KeptBudgets {
     /// The process that keeps the file. One that was forked from it does not,
     /// and may find the lock held by nobody.
     process: u64,
+    /// What it takes to remember what the file says.
+    saved_bytes: u64,
     file: Mutex<Kept>,
 }
 
 #[derive(Default)]
 struct Kept {
     file: Option<KeptFile>,
-    random: RandomState,
-    /// A hash of the lines that were written last.
-    written: Option<u64>,
+    /// What the file says.
+    saved: Saved,
+    /// Whether the file has to be replaced: it says what is not to be loaded again.
+    is_outdated: bool,
+}
+
+/// A lane with a budget.
+struct Budgeted {
+    lane: LaneId,
+    name: String,
+    era: Era,
+    /// The number of the present window.
+    now: u64,
+    text: BudgetLane,
+}
+
+/// A look at all records.
+struct Walk<'a> {
+    limiter: &'a Limiter,
+    ids: &'a Roster,
+    lanes: &'a [Budgeted],
+    text: Text,
+    counts: BudgetsSaved,
+    /// What the file will say: position, holder, place in the text, words.
+    rows: Vec<u64>,
+    /// Where the file says what is so no longer.
+    gone: Vec<u64>,
 }
 
 impl KeptBudgets {
@@ -100,7 +137,7 @@ impl KeptBudgets {
     }
 
     pub(super) fn reserved_bytes(&self) -> u64 {
-        self.ids.as_ref().map_or(0, Roster::reserved_bytes)
+        self.ids.as_ref().map_or(0, Roster::reserved_bytes) + self.saved_bytes
     }
 
     fn of_this_process(&self) -> Result<&Self, PersistError> {
@@ -119,11 +156,12 @@ impl Limiter {
     /// returned, if the process is killed; nothing if it saves last of all.
     /// Budgets that cannot be loaded or saved are counted in the answers.
     ///
-    /// The file is JSON, an agent a line, and is replaced in one step, as
-    /// [`AssignmentFile`](crate::AssignmentFile) is; it can be edited while no
-    /// limiter uses it. To remember ids takes 272 bytes of memory for each
-    /// agent that is given a record, unless there is a
-    /// [roster](crate::Sight::roster) of all of them already.
+    /// The file is JSON, an agent a line, and is written as
+    /// [`AssignmentFile`](crate::AssignmentFile) is: a large one grows by what
+    /// has changed. It can be edited while no limiter uses it. To remember ids
+    /// takes 272 bytes of memory for each agent that is given a record, unless
+    /// there is a [roster](crate::Sight::roster) of all of them already; what
+    /// the file says of an agent takes 16, and 8 for each lane with a budget.
     ///
     /// A wall clock that was put back while no limiter ran opens no window
     /// again: the calendar goes on from what the file says.
@@ -160,22 +198,29 @@ impl Limiter {
     /// ```
     pub fn keep_budgets_in(&self, path: impl AsRef<Path>) -> Result<BudgetsLoaded, PersistError> {
         let mut file = KeptFile::open(path.as_ref())?;
-        let (text, stamp) = file.read()?.unzip();
-        let used = text.map_or(Ok(UsedBudgets::default()), |text| read(&text)).map_err(|error| file.content(error))?;
+        let (mut used, seen) = file.read(read)?;
         let kept = self.kept_budgets(file.path())?;
+        let saved = Saved::new(self.slab.records(), self.budgeted().len());
+        let saved = saved.ok_or_else(|| out_of_memory(file.path()))?;
         // Locked before anything is charged: no save comes between.
         let mut kept = kept.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.accept(stamp);
-        *kept = Kept { file: Some(file), ..Kept::default() };
+        file.accept(seen);
+        *kept = Kept { file: Some(file), saved, is_outdated: false };
         let mut loaded = BudgetsLoaded::default();
         if let Some(dates) = &self.dates {
             loaded.ahead = dates.raise(&self.clock, used.calendar);
         }
-        for (agent, budgets) in &used.agents {
-            for budget in budgets {
-                *self.load_budget(agent, budget, &mut loaded) += 1;
-            }
+        // By the calendar as it is now.
+        let (lanes, now) = (self.budgeted(), self.clock.now());
+        // In the order of their homes: neighbours share memory.
+        used.agents.sort_by_cached_key(|entry| self.hash(&entry.id).ok());
+        let mut row = Vec::new();
+        for entry in &used.agents {
+            self.load_entry(entry, &lanes, now, &mut loaded, &mut row);
+            kept.saved.set(&row);
         }
+        let is_stale = loaded.ended > 0 && loaded.ended >= loaded.loaded;
+        kept.is_outdated = is_stale || loaded.unknown + loaded.full > 0;
         Ok(loaded)
     }
 
@@ -186,13 +231,9 @@ impl Limiter {
         }
         let records = usize::try_from(self.slab.records()).unwrap_or(usize::MAX);
         let ids = self.complete_roster().is_none().then(|| Roster::new(records, records)).transpose();
-        let ids = ids.map_err(|_| PersistError::System {
-            doing: "reserve memory for the ids of",
-            path: path.to_owned(),
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        })?;
-        let process = process::mark();
-        Ok(self.budgets.get_or_init(|| Box::new(KeptBudgets { ids, process, file: Mutex::default() })))
+        let ids = ids.map_err(|_| out_of_memory(path))?;
+        let (process, saved_bytes) = (process::mark(), Saved::bytes(self.slab.records(), self.budgeted().len()));
+        Ok(self.budgets.get_or_init(|| Box::new(KeptBudgets { ids, process, saved_bytes, file: Mutex::default() })))
     }
 
     /// The roster that lists are made of, if it has a place for every record.
@@ -201,28 +242,43 @@ impl Limiter {
         (roster.places() as u64 >= self.slab.records()).then_some(roster)
     }
 
-    /// Charges what was used, and says as what it is to be counted.
-    fn load_budget<'a>(&self, agent: &[u8], saved: &UsedBudget, counts: &'a mut BudgetsLoaded) -> &'a mut u64 {
-        let lane = self.lane(&saved.lane).filter(|lane| self.limits.kinds()[lane.index()] == Kind::Budget(saved.era));
-        let (Some(lane), Ok(hash)) = (lane.and_then(|lane| self.limits.lane(lane).ok()), self.hash(agent)) else {
-            return &mut counts.unknown;
-        };
-        let now = self.clock.now();
-        if saved.window < saved.era.index(self.at(now).unix_ns()) {
-            return &mut counts.ended;
+    /// Charges what an agent has used, counts it, and makes the row of what the file says.
+    fn load_entry(&self, entry: &Entry, lanes: &[Budgeted], now: Tick, counts: &mut BudgetsLoaded, row: &mut Vec<u64>) {
+        row.clear();
+        let mut words = vec![0; lanes.len()];
+        for UsedBudget { lane, era, window, used } in &entry.budgets {
+            match lanes.iter().position(|known| *known.name == **lane && known.era == *era) {
+                None => counts.unknown += 1,
+                Some(known) if *window < lanes[known].now => counts.ended += 1,
+                Some(known) => words[known] = budget::packed(*window, *used),
+            }
         }
-        let restored = self.impose(hash, Some(agent), lane, now, |_, words, _| {
-            Choice::of(budget::restore(words[0], saved.window, saved.used))
-        });
-        if restored.is_some() { &mut counts.loaded } else { &mut counts.full }
+        let loading = words.iter().filter(|word| **word != 0).count() as u64;
+        let Some(hash) = self.hash(&entry.id).ok().filter(|_| loading > 0) else { return };
+        // The claim keeps the record the agent's, and its row.
+        let Some(claimed) = self.claim_free(hash, Some(&entry.id), now) else {
+            counts.full += loading;
+            return;
+        };
+        let found = claimed.found;
+        for (lane, word) in lanes.iter().zip(&words).filter(|(_, word)| **word != 0) {
+            let (window, used) = budget::unpacked(*word);
+            let restore = |words: &[LaneWord]| Choice::of(budget::restore(words[0], window, used));
+            let cells = self.limits.cells(lane.lane);
+            let restored = found.record.update_lane(found.tag, cells, restore, || self.slab.count_retry());
+            *(if restored.is_some() { &mut counts.loaded } else { &mut counts.full }) += 1;
+        }
+        row.extend([found.position as u64, found.tag.tenant_bits(), entry.offset]);
+        row.append(&mut words);
     }
 
-    /// Writes to the file what is used of every budget, unless that is what it
-    /// says already. When this returns, it is on the disk. Holds up no check.
+    /// Writes to the file what has been used of budgets since the last save.
+    /// When this returns, it is on the disk. Holds up no check.
     ///
-    /// Each budget is saved as it is at some moment during the call. All of them
-    /// are written each time: of a million agents 105 MB, which takes seconds,
-    /// so save less often if there are so many.
+    /// Each budget is saved as it is at some moment during the call. What is
+    /// written follows what has changed, some 120 bytes an agent; a file that
+    /// is smaller than 64 KiB, or half of which is outdated, is written anew.
+    /// All records are looked at: a million take some 40 ms.
     ///
     /// # Errors
     ///
@@ -234,72 +290,177 @@ impl Limiter {
     pub fn save_budgets(&self) -> Result<BudgetsSaved, PersistError> {
         let KeptBudgets { ids, file: kept, .. } = self.budgets.get().ok_or(PersistError::NotKept)?.of_this_process()?;
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let ids = ids.as_ref().or_else(|| self.complete_roster()).ok_or(PersistError::NotKept)?;
-        let (lines, saved) = self.used_budgets(ids);
-        let calendar = self.at(self.clock.now()).unix_ns();
-        let written = kept.random.hash_one(lines.text());
-        let Kept { file: Some(file), written: before, .. } = &mut *kept else {
+        let Kept { file: Some(file), saved, is_outdated } = &mut *kept else {
             return Err(PersistError::NotKept);
         };
-        if *before != Some(written) || !file.is_as_seen()? {
-            *before = None;
-            file.save(&lines.file(calendar))?;
-            *before = Some(written);
-        }
-        Ok(saved)
-    }
-
-    /// What every agent with an id has used of its budgets.
-    fn used_budgets(&self, ids: &Roster) -> (Lines, BudgetsSaved) {
-        let policy = self.policy();
-        let eras = self.limits.kinds().iter().zip(policy.lanes()).filter_map(|(kind, (lane, name))| match kind {
-            Kind::Budget(era) => Some((lane, name, *era)),
-            _ => None,
-        });
-        let eras: Vec<(LaneId, &str, Era)> = eras.collect();
-        let (mut lines, mut counts) = (Lines::default(), BudgetsSaved::default());
-        let mut used = Vec::with_capacity(eras.len());
-        for found in self.slab.held() {
-            let id = self.used_by(ids, found, &eras, &mut used);
-            let budgets = used.len() as u64;
-            match id {
-                _ if budgets == 0 => {}
-                None => counts.unsaved += budgets,
-                Some(id) => {
-                    counts.saved += budgets;
-                    lines.push(&id, used.iter().copied());
+        let ids = ids.as_ref().or_else(|| self.complete_roster()).ok_or(PersistError::NotKept)?;
+        let lanes = self.budgeted();
+        if file.is_as_seen()? && !*is_outdated {
+            let mut walk = Walk::new(self, ids, &lanes, false);
+            walk.compare(saved);
+            if walk.say_gone(file) {
+                if walk.text.is_empty() && walk.rows.is_empty() {
+                    return Ok(walk.counts);
+                }
+                let Walk { text, counts, rows, .. } = walk;
+                let is_change = !text.is_empty();
+                let (line, end) = (text.finish(), file.bytes());
+                if !is_change || file.takes(line.len())? {
+                    if is_change {
+                        file.append(&line)?;
+                    }
+                    saved.set_all(&rows, end);
+                    return Ok(counts);
                 }
             }
         }
-        (lines, counts)
+        let mut walk = Walk::new(self, ids, &lanes, true);
+        walk.compare(&Saved::default());
+        let Walk { text, counts, rows, .. } = walk;
+        file.save(&text.finish())?;
+        saved.clear();
+        saved.set_all(&rows, 0);
+        *is_outdated = false;
+        Ok(counts)
+    }
+
+    /// The lanes that have budgets.
+    fn budgeted(&self) -> Vec<Budgeted> {
+        let (policy, date) = (self.policy(), self.at(self.clock.now()).unix_ns());
+        let lanes = self.limits.kinds().iter().zip(policy.lanes()).filter_map(|(kind, (lane, name))| match kind {
+            Kind::Budget(era) => {
+                let now = era.index(date);
+                Some(Budgeted { lane, name: name.to_owned(), era: *era, now, text: BudgetLane::new(name, *era, now) })
+            }
+            _ => None,
+        });
+        lanes.collect()
+    }
+}
+
+fn out_of_memory(path: &Path) -> PersistError {
+    PersistError::System {
+        doing: "reserve memory for the ids of",
+        path: path.to_owned(),
+        source: std::io::ErrorKind::OutOfMemory.into(),
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(limiter: &'a Limiter, ids: &'a Roster, lanes: &'a [Budgeted], is_document: bool) -> Self {
+        let text = Text::new(is_document, limiter.at(limiter.clock.now()).unix_ns());
+        Self { limiter, ids, lanes, text, counts: BudgetsSaved::default(), rows: Vec::new(), gone: Vec::new() }
+    }
+
+    /// Says what differs from what was saved.
+    fn compare(&mut self, saved: &Saved) {
+        let (mut words, mut next) = (Vec::new(), 0);
+        for found in self.limiter.slab.held() {
+            let position = found.position;
+            (next..position).for_each(|vacant| self.lose(saved, vacant));
+            next = position + 1;
+            let holder = found.tag.tenant_bits();
+            self.look(&found, &mut words);
+            let budgets = words.iter().filter(|word| **word != 0).count() as u64;
+            if saved.is(position, holder, &words, |word, lane| self.is_over(word, lane)) {
+                self.counts.saved += budgets;
+                continue;
+            }
+            if saved.holder(position) != holder || budgets == 0 {
+                self.lose(saved, position);
+            }
+            if budgets == 0 {
+                continue;
+            }
+            let id = self.used_by(found, &mut words);
+            let budgets = words.iter().filter(|word| **word != 0).count() as u64;
+            match id {
+                Some(id) => {
+                    self.counts.saved += budgets;
+                    let offset = self.say(&id, &words);
+                    self.rows.extend([position as u64, holder, offset]);
+                    self.rows.extend(&words);
+                }
+                None => self.counts.unsaved += budgets,
+            }
+        }
+        (next..saved.positions()).for_each(|vacant| self.lose(saved, vacant));
+    }
+
+    /// What the file says of a record's holder is so no longer.
+    fn lose(&mut self, saved: &Saved, position: usize) {
+        if saved.holder(position) == 0 {
+            return;
+        }
+        let mut words = saved.words(position).iter().enumerate();
+        if words.any(|(lane, word)| *word != 0 && !self.is_over(*word, lane)) {
+            self.gone.push(saved.offset(position));
+        }
+        self.rows.extend([position as u64, 0, 0]);
+        self.rows.extend(self.lanes.iter().map(|_| 0));
+    }
+
+    /// Says how agents stand of whom the file says what is so no longer.
+    /// `false` if it cannot be told who they are.
+    fn say_gone(&mut self, file: &KeptFile) -> bool {
+        // An id, each byte escaped, and what is before it.
+        let mut text = vec![0; 6 * ID_BYTES_MAX + 64];
+        let (mut words, gone) = (Vec::new(), std::mem::take(&mut self.gone));
+        gone.into_iter().all(|offset| {
+            let read = file.read_at(offset, &mut text).unwrap_or(0);
+            let Some(id) = id_at(&text[..read]) else { return false };
+            let found = self.limiter.hash(&id).ok().and_then(|hash| self.limiter.slab.find(hash));
+            words.clear();
+            // The agent may be back, with another record.
+            let is_back = found.is_some_and(|found| self.used_by(found, &mut words).is_some());
+            self.say(&id, if is_back { &words } else { &[] });
+            true
+        })
+    }
+
+    fn say(&mut self, id: &[u8], words: &[u64]) -> u64 {
+        let used = self.lanes.iter().zip(words).filter(|(_, word)| **word != 0);
+        self.text.push(
+            id,
+            used.map(|(lane, word)| {
+                let (window, used) = budget::unpacked(*word);
+                (&lane.text, window, used)
+            }),
+        )
+    }
+
+    fn is_over(&self, word: u64, lane: usize) -> bool {
+        budget::unpacked(word).0 < self.lanes[lane].now
+    }
+
+    /// What is used of each lane of a record.
+    fn look(&self, found: &Found<'_>, words: &mut Vec<u64>) {
+        words.clear();
+        words.extend(self.lanes.iter().map(|lane| {
+            let used = |words: &[_]| budget::used(words[0], lane.now);
+            let used = found.record.peek_cells(self.limiter.limits.cells(lane.lane), used);
+            used.map_or(0, |(window, used)| budget::packed(window, used))
+        }));
     }
 
     /// What the holder of a record has used, and its id if that is known.
-    fn used_by<'a>(
-        &self,
-        ids: &Roster,
-        mut found: Found<'_>,
-        eras: &[(LaneId, &'a str, Era)],
-        used: &mut Vec<(&'a str, Era, u64, u64)>,
-    ) -> Option<Vec<u8>> {
-        let at = self.at(self.clock.now());
+    fn used_by(&self, mut found: Found<'_>, words: &mut Vec<u64>) -> Option<Vec<u8>> {
         for _ in 0..LOOKS_MAX {
-            used.clear();
-            used.extend(eras.iter().filter_map(|(lane, name, era)| {
-                let cells = self.limits.cells(*lane);
-                let (window, used) = found.record.peek_cells(cells, |words| budget::used(*era, words[0], at))?;
-                Some((*name, *era, window, used))
-            }));
-            if used.is_empty() {
+            self.look(&found, words);
+            if words.iter().all(|word| *word == 0) {
                 return None;
             }
-            let id = ids.read(found.position);
+            let id = self.ids.read(found.position);
             let tag = found.record.tag();
+            let is_own = |id: &Vec<u8>| self.limiter.hash(id).is_ok_and(|hash| tag.belongs_to(hash.tag()));
             // The same holder before and after: what was read between is its own.
-            if tag.opened().with_row(found.tag.row()) == found.tag.opened() {
-                return id.filter(|id| self.hash(id).is_ok_and(|hash| tag.belongs_to(hash.tag())));
+            // The id may still be missing: an agent that was forgotten and came
+            // back has the same tag, and a claim that has not yet written its id
+            // down. Its new record has used nothing, as the next look finds.
+            match id.filter(is_own) {
+                Some(id) if tag.opened().with_row(found.tag.row()) == found.tag.opened() => return Some(id),
+                _ => found.tag = tag,
             }
-            found.tag = tag;
         }
         None
     }

@@ -13,6 +13,7 @@ use crate::record::tag::{Row, TagWord};
 use crate::record::{Attempt, Record};
 use crate::slab::hash::AgentHash;
 use crate::slab::{Found, Newcomer, OnFull, Refusal};
+use crate::sync::{Fault, broken};
 use std::cell::Cell;
 use std::convert::identity;
 
@@ -24,6 +25,9 @@ pub(super) struct Ask<'a> {
     pub(super) cost: u64,
     /// The plan that stands in for an assignment.
     pub(super) stand_in: Option<PlanId>,
+    /// Whether the caller gave the instant; otherwise the clock was read
+    /// during the call, and may be read again.
+    pub(super) is_given: bool,
 }
 
 /// The answer to a check.
@@ -41,6 +45,8 @@ pub(super) enum Unusual {
 pub(super) struct Made {
     pub(super) answer: Result<Verdict, Error>,
     pub(super) receipt: Option<Receipt>,
+    /// The record that was charged.
+    pub(super) position: usize,
 }
 
 impl Limiter {
@@ -143,7 +149,7 @@ impl Limiter {
         let Some(lane) = self.limits.unwatched_lane(lane) else {
             return tell(self.check_watched(agent, lane, cost, stand_in, now));
         };
-        self.check_bucket(Ask { agent, lane, cost, stand_in }, now, tell)
+        self.check_bucket(Ask { agent, lane, cost, stand_in, is_given: now.is_some() }, now, tell)
     }
 
     /// The check of a lane that is a bucket.
@@ -157,7 +163,7 @@ impl Limiter {
     /// and the exchange of the lane.
     #[inline(always)]
     pub(super) fn check_bucket<R>(&self, ask: Ask<'_>, now: Option<Tick>, tell: impl FnOnce(Answer) -> R) -> R {
-        let Ask { agent, lane, cost, stand_in } = ask;
+        let Ask { agent, lane, cost, stand_in, is_given } = ask;
         let hash = match self.hash_ask(&ask) {
             Ok(hash) => hash,
             Err(error) => return tell(Err(error)),
@@ -167,7 +173,7 @@ impl Limiter {
         }
         let Some(likely) = self.slab.likely_record(hash) else {
             let now = now.unwrap_or_else(|| self.now_out_of_line());
-            return tell(self.check_elsewhere(hash, agent, lane.id(), cost, stand_in, now));
+            return tell(self.check_elsewhere(hash, agent, lane.id(), cost, stand_in, now, is_given));
         };
         let now = now.unwrap_or_else(|| {
             likely.prefetch();
@@ -176,7 +182,7 @@ impl Limiter {
         match self.check_likely(likely, hash, lane, cost, stand_in, now) {
             Ok(verdict) => tell(Ok(verdict)),
             Err(Unusual::Charge(charge)) => tell(bucket::odd_verdict(charge)),
-            Err(Unusual::Place) => tell(self.check_elsewhere(hash, agent, lane.id(), cost, stand_in, now)),
+            Err(Unusual::Place) => tell(self.check_elsewhere(hash, agent, lane.id(), cost, stand_in, now, is_given)),
         }
     }
 
@@ -203,7 +209,10 @@ impl Limiter {
         match likely.ok_or(Unusual::Place).and_then(check) {
             Ok(verdict) => Ok(verdict),
             Err(Unusual::Charge(charge)) => bucket::odd_verdict(charge),
-            Err(Unusual::Place) => self.check_elsewhere(hash, ask.agent, ask.lane.id(), ask.cost, ask.stand_in, now),
+            Err(Unusual::Place) => {
+                let Ask { agent, lane, cost, stand_in, is_given } = ask;
+                self.check_elsewhere(hash, agent, lane.id(), cost, stand_in, now, is_given)
+            }
         }
     }
 
@@ -236,6 +245,7 @@ impl Limiter {
     ///
     /// It takes the question in pieces, or they would be put together for every check.
     #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "see above")]
     fn check_elsewhere(
         &self,
         hash: AgentHash,
@@ -244,8 +254,9 @@ impl Limiter {
         cost: u64,
         stand_in: Option<PlanId>,
         now: Tick,
+        is_given: bool,
     ) -> Answer {
-        let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in };
+        let ask = Ask { agent, lane: self.limits.lane(lane)?, cost, stand_in, is_given };
         if !self.limits.is_fast(lane) {
             return self.check_slowly(hash, ask, now);
         }
@@ -270,11 +281,12 @@ impl Limiter {
         let (kind, cells) = (self.limits.kinds()[ask.lane.id().index()], self.limits.cells(ask.lane.id()));
         let step = |words: &[LaneWord]| {
             let choice = self.step(words, row, ask, at);
-            let receipt = choice.outcome.next.map(|next| kind.receipt(next, at.now));
+            let cell = choice.cell;
+            let receipt = choice.outcome.next.map(|next| kind.receipt(cell, words[cell], next, at.now));
             choice.map(|charged| (charged, receipt))
         };
         let (charged, receipt) = found.record.update_lane(found.tag, cells, step, || self.slab.count_retry())?;
-        Some(Made { answer: charged.verdict(), receipt })
+        Some(Made { answer: charged.verdict(), receipt, position: found.position })
     }
 
     /// The check of an agent that was not found open: perhaps somebody is about
@@ -295,24 +307,25 @@ impl Limiter {
         if let Kind::Exact { .. } = kind {
             return None;
         }
-        let (record, tag, row) = self.slab.find_open(hash)?;
+        let (Found { record, tag, position }, row) = self.slab.find_open(hash)?;
         let row = stand_in_row(row, ask.stand_in);
         let attempt = if kind == Kind::Bucket {
             record.try_update_lane(tag, lane, |word| {
                 let Outcome { next, answer } = bucket::step(word, now, ask.lane.limit(row), ask.cost);
-                Outcome { next, answer: (Charged::Bucket(answer), next) }
+                Outcome { next, answer: (Charged::Bucket(answer), (word, next)) }
             })
         } else {
             // Only budgets ask for the date.
             let at = if let Kind::Budget(_) = kind { self.at(now) } else { At { now, offset: Offset::default() } };
             record.try_update_lane(tag, lane, |word| {
                 let Outcome { next, answer } = self.step(&[word], row, ask, at).outcome;
-                Outcome { next, answer: (answer, next) }
+                Outcome { next, answer: (answer, (word, next)) }
             })
         };
         match attempt {
-            Attempt::Done((charged, next)) => {
-                Some(Made { answer: charged.verdict(), receipt: next.map(|next| kind.receipt(next, now)) })
+            Attempt::Done((charged, (word, next))) => {
+                let receipt = next.map(|next| kind.receipt(0, word, next, now));
+                Some(Made { answer: charged.verdict(), receipt, position })
             }
             Attempt::Lost => {
                 self.slab.count_retry();
@@ -341,7 +354,7 @@ impl Limiter {
     /// The loop ends with its first round: a claim keeps the record the agent's
     /// until it is charged.
     fn make_for_newcomer(&self, hash: AgentHash, ask: Ask<'_>, at: At) -> Made {
-        let unmade = |answer| Made { answer, receipt: None };
+        let unmade = |answer| Made { answer, receipt: None, position: 0 };
         let (now, cells) = (at.now, self.limits.cells(ask.lane.id()));
         let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
         let words = [LaneWord::default(); EXACT_MAX as usize];
@@ -358,7 +371,15 @@ impl Limiter {
             inherited.set(answer);
             next.is_some()
         };
-        let ranking = |tag, record: Record<'_>| self.debt_ratio(tag, record, at);
+        let is_first = Cell::new(true);
+        let may_have = |tag: TagWord| {
+            if self.reservations.may_have(tag.low_bits()) && is_first.replace(false) {
+                // What has expired keeps no record.
+                self.reservations.close_expired(self.clock.now());
+            }
+            self.reservations.may_have(tag.low_bits())
+        };
+        let ranking = |tag, record: Record<'_>| if may_have(tag) { None } else { self.debt_ratio(tag, record, at) };
         let newcomer = Newcomer {
             hash,
             row: &|| self.row_of_newcomer(hash),
@@ -376,7 +397,11 @@ impl Limiter {
             match self.slab.claim(&newcomer) {
                 Ok(claimed) => {
                     self.note_claim(ask.agent, &claimed);
-                    if let Some(made) = self.charge(claimed.found, ask, at.with(now.max(claimed.floor))) {
+                    // The lanes stand at the floor. An instant that the caller
+                    // gave meets them as it is, and is answered more strictly.
+                    let is_late = now < claimed.floor && !ask.is_given && !broken(Fault::ClockNotReadAgain);
+                    let at = if is_late { at.with(self.clock.now().max(now)) } else { at };
+                    if let Some(made) = self.charge(claimed.found, ask, at) {
                         return made;
                     }
                 }
@@ -391,11 +416,8 @@ impl Limiter {
     }
 
     /// A record's largest share of debt over its lanes; `None` if one of them
-    /// is kept, or the agent may have a reservation. The caller holds the lock of its region, which keeps its row.
+    /// is kept. The caller holds the lock of its region, which keeps its row.
     fn debt_ratio(&self, tag: TagWord, record: Record<'_>, at: At) -> Option<u64> {
-        if self.reservations.may_have(tag.low_bits()) {
-            return None;
-        }
         let mut loads = self.limits.lanes().zip(self.limits.kinds()).map(|(lane, kind)| {
             record.peek_cells(self.limits.cells(lane.id()), |words| {
                 let is_kept = words.iter().any(|word| kind.is_kept(*word, at));

@@ -2,14 +2,54 @@
 
 use super::Limiter;
 use super::check::Ask;
+use crate::bounds::TOLD_KEPT;
 use crate::clock::{Tick, nanos_saturating};
+use crate::conduct::told::{self, Judgement, ToldWord};
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
 use crate::lane::{Choice, LaneWord, Outcome, Verdict};
+use crate::mapping::Words;
 use crate::policy::{LaneId, PlanId};
+use crate::record::Word;
 use crate::slab::hash::AgentHash;
+use crate::sync::{Ordering, QuietU64};
 use std::time::Duration;
+
+/// What agents were told to wait, the last [`TOLD_KEPT`] of them: a word for an
+/// agent and a lane, found by their hash. Whoever needs the place writes over
+/// it, which makes nobody a violator.
+pub(super) struct ToldWaits(Words<QuietU64>);
+
+impl ToldWaits {
+    /// On refusal, says how many bytes were asked for.
+    pub(super) fn new() -> Result<Self, u64> {
+        Words::reserve(TOLD_KEPT).map(Self).ok_or(8 * TOLD_KEPT as u64)
+    }
+
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        size_of_val(&*self.0) as u64
+    }
+
+    /// Takes its memory from the system now. On refusal, says how many bytes were asked for.
+    pub(super) fn commit(&self) -> Result<(), u64> {
+        if self.0.commit() { Ok(()) } else { Err(self.reserved_bytes()) }
+    }
+
+    /// Judges a denial. If another denial was judged meanwhile, this one is
+    /// of the same moment.
+    ///
+    /// Relaxed: a word says all there is to say, and nothing is read by it.
+    fn judge(&self, hash: AgentHash, lane: LaneId, now: Tick, waits: told::Waits) -> Judgement {
+        let (place, fingerprint) = told::place_of(hash.bits(), lane.number(), self.0.len());
+        let word = self.0[place].load(Ordering::Relaxed);
+        let Outcome { next, answer } = told::judge(ToldWord::from_bits(word), fingerprint, now, waits);
+        let exchange = |next: ToldWord| {
+            self.0[place].compare_exchange(word, next.bits(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        if next.is_none_or(exchange) { answer } else { Judgement::Parallel }
+    }
+}
 
 /// The answer to a check that also counts violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +57,11 @@ use std::time::Duration;
 pub struct Admission {
     verdict: Verdict,
     violation: Option<Violation>,
+    wait: Duration,
 }
 
 impl Admission {
-    /// The answer of the lane, with the wait that its bucket asks for.
+    /// The answer of the lane, with the wait that the lane asks for.
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }
@@ -31,25 +72,31 @@ impl Admission {
         self.verdict.is_allowed()
     }
 
-    /// The violation that a denial was, with the wait that the curve of the
-    /// policy asks for. `None` if the request was allowed.
+    /// The violation that a denial was. `None` if the request was allowed, or
+    /// the denial does not count: see [`ConductRules`](crate::ConductRules).
     #[must_use]
     pub const fn violation(&self) -> Option<Violation> {
         self.violation
     }
 
-    /// What a denied caller is told to wait: the longer of the bucket's wait
-    /// and the violation's. `None` if the request was allowed, or no wait helps.
+    /// What a denied agent has to wait for its conduct: zero if the policy has
+    /// no curve.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// What a denied caller is told to wait: the longer of the lane's wait and
+    /// that for its conduct. `None` if the request was allowed, or no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let wait = self.verdict.retry_after()?;
-        Some(self.violation.map_or(wait, |violation| violation.wait().max(wait)))
+        self.verdict.retry_after().map(|wait| wait.max(self.wait))
     }
 }
 
 impl Limiter {
-    /// May the agent spend `cost` tokens now? A denial is recorded as a
-    /// violation, and makes the wait longer from one to the next.
+    /// May the agent spend `cost` tokens now? A denial is a violation if the
+    /// agent was told to wait and came back early.
     ///
     /// # Errors
     ///
@@ -59,18 +106,22 @@ impl Limiter {
     /// use std::time::Duration;
     /// use tollgate::{Limiter, ManualClock, Policy};
     ///
-    /// let policy = Policy::builder().lane("http", "1/s").build()?;
-    /// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
+    /// let policy = Policy::builder().lane("http", "10/min").build()?;
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
     /// let http = limiter.lane("http").expect("named above");
     ///
-    /// assert!(limiter.admit("agent-7", http, 1)?.is_allowed());
-    /// let waits = [1, 2, 3].map(|_| limiter.admit("agent-7", http, 1).ok()?.retry_after());
-    /// assert_eq!(waits, [1, 2, 5].map(|seconds| Some(Duration::from_secs(seconds))));
+    /// assert!(limiter.admit("agent-7", http, 10)?.is_allowed());
+    /// let denied = limiter.admit("agent-7", http, 1)?;
+    /// assert_eq!((denied.retry_after(), denied.violation()), (Some(Duration::from_secs(6)), None));
+    ///
+    /// clock.advance(Duration::from_secs(2));
+    /// assert!(limiter.admit("agent-7", http, 1)?.violation().is_some(), "four seconds early");
     /// assert!(limiter.rate_limited("agent-7")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn admit(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Admission, Error> {
-        self.admit_at(agent, lane, cost, self.clock.now())
+        self.admit_with(agent.as_ref(), lane, cost, None, None)
     }
 
     /// As [`admit`](Limiter::admit), at `now`.
@@ -79,7 +130,7 @@ impl Limiter {
     ///
     /// As [`check_at`](Limiter::check_at).
     pub fn admit_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), lane, cost, None, now)
+        self.admit_with(agent.as_ref(), lane, cost, None, Some(now))
     }
 
     /// As [`admit`](Limiter::admit), under this plan if the agent has no
@@ -89,7 +140,7 @@ impl Limiter {
     ///
     /// As [`check_as`](Limiter::check_as).
     pub fn admit_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Admission, Error> {
-        self.admit_as_at(agent, plan, lane, cost, self.clock.now())
+        self.admit_with(agent.as_ref(), lane, cost, Some(plan), None)
     }
 
     /// As [`admit_as`](Limiter::admit_as), at `now`.
@@ -105,7 +156,7 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), lane, cost, Some(plan), now)
+        self.admit_with(agent.as_ref(), lane, cost, Some(plan), Some(now))
     }
 
     fn admit_with(
@@ -114,14 +165,13 @@ impl Limiter {
         lane: LaneId,
         cost: u64,
         stand_in: Option<PlanId>,
-        now: Tick,
+        given: Option<Tick>,
     ) -> Result<Admission, Error> {
-        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in });
+        let now = given.unwrap_or_else(|| self.clock.now());
+        let is_given = given.is_some();
+        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given });
         let admission = ask.and_then(|ask| self.admit_unwatched(ask, now));
         self.note_answer(agent, lane, &admission.map(|admission| admission.verdict));
-        if let Ok(Admission { violation: Some(violation), .. }) = &admission {
-            self.note_violation(agent, violation, now);
-        }
         admission
     }
 
@@ -136,8 +186,59 @@ impl Limiter {
                 |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, ask.cost)));
             self.change(hash, ask.stand_in, ask.lane, now, blocked).verdict(nanos_saturating(block))?
         };
-        let violation = if verdict.is_allowed() { None } else { Some(self.violation_of(ask.agent, hash, now, &rules)) };
-        Ok(Admission { verdict, violation })
+        let (violation, wait) = match verdict.is_allowed() {
+            true => (None, Duration::ZERO),
+            false => self.judge(ask.agent, hash, ask.lane.id(), verdict.retry_after(), now, &rules),
+        };
+        Ok(Admission { verdict, violation, wait })
+    }
+
+    /// Judges the denial of another call, such as [`reserve`](Limiter::reserve),
+    /// as [`admit`](Limiter::admit) would. `retry_after` is the wait of its
+    /// verdict. Gives the violation, if it is one, and what the agent has to
+    /// wait for its conduct.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
+    pub fn judge_at(
+        &self,
+        agent: impl AsRef<[u8]>,
+        lane: LaneId,
+        retry_after: Option<Duration>,
+        now: Tick,
+    ) -> Result<(Option<Violation>, Duration), Error> {
+        let agent = agent.as_ref();
+        self.limits.lane(lane)?;
+        Ok(self.judge(agent, self.hash(agent)?, lane, retry_after, now, &self.limits.conduct()))
+    }
+
+    /// What follows from a denial. Records a violation, if it is one, and tells of it.
+    pub(super) fn judge(
+        &self,
+        agent: &[u8],
+        hash: AgentHash,
+        lane: LaneId,
+        retry_after: Option<Duration>,
+        now: Tick,
+        rules: &ConductNumbers,
+    ) -> (Option<Violation>, Duration) {
+        if !rules.counts_every_denial() {
+            // Where no wait helps none is told, and nobody can come back too early.
+            let Some(retry_after) = retry_after else {
+                return (None, Duration::ZERO);
+            };
+            let waits = rules.waits(&self.look_at_conduct(hash, now, rules), nanos_saturating(retry_after));
+            match self.told_waits.judge(hash, lane, now, waits) {
+                Judgement::Told | Judgement::Parallel => return (None, Duration::from_nanos(waits.told)),
+                Judgement::Counted => return (None, Duration::from_nanos(waits.counted)),
+                Judgement::Early => {}
+            }
+        }
+        // Without a record it is a first violation that nobody remembers.
+        let violation = self.violate(agent, hash, now, rules).unwrap_or_else(|| Violation::first(rules));
+        self.note_violation(agent, &violation, now);
+        (Some(violation), violation.wait())
     }
 
     /// Records a violation that the caller has found, and says what follows.
@@ -230,12 +331,6 @@ impl Limiter {
         now.checked_sub(self.limits.conduct().keep()).unwrap_or(Tick::ZERO)
     }
 
-    /// Records a violation, and says what follows.
-    pub(super) fn violation_of(&self, agent: &[u8], hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Violation {
-        // Without a record it is a first violation that nobody remembers.
-        self.violate(agent, hash, now, rules).unwrap_or_else(|| Violation::first(rules))
-    }
-
     pub(super) fn look_at_conduct(&self, hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Conduct {
         let look = |word| Outcome { next: None, answer: conduct::look(word, now, rules) };
         self.update_conduct(hash, look).unwrap_or_default()
@@ -276,7 +371,8 @@ mod tests {
 
     fn enforcing(clock: &ManualClock) -> Limiter {
         let policy = Policy::builder().lane("lane", "10/min").plan("small", [("lane", "5/min")]);
-        let policy = policy.conduct(ConductRules::default().with_enforced_wait(true)).build().unwrap();
+        let rules = ConductRules::default().with_curve([1, 2, 5, 10, 30].map(Duration::from_secs));
+        let policy = policy.conduct(rules.with_every_denial(true).with_enforced_wait(true)).build().unwrap();
         Limiter::builder(policy).agents(10).clock(clock.clone()).build().unwrap()
     }
 

@@ -13,10 +13,12 @@ use crate::bounds::OVERRIDES_MAX;
 use crate::error::Error;
 use crate::policy::{LaneId, Limit, LimitError, OnChange, PlanId, Policy};
 use crate::process::{self, unforked};
+use crate::record::Move;
 use crate::record::tag::Row;
+use crate::reservations::Moved;
 use crate::sight::Note;
-use crate::slab::RowChange;
 use crate::slab::hash::AgentHash;
+use crate::slab::{Found, REGION_RECORDS, RowChange};
 use crate::sync::{Counter, Fault, Mutex, MutexGuard, Ordering, broken, try_lock, wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -238,7 +240,8 @@ impl Limiter {
         })
     }
 
-    /// Limits the agent again, by its overrides and its plan.
+    /// Limits the agent again, by its overrides and its plan, unless the
+    /// policy [exempts](Policy::exempt) it.
     ///
     /// # Errors
     ///
@@ -262,13 +265,16 @@ impl Limiter {
         Ok(named(&entry, &self.policy()))
     }
 
-    /// Whether the agent is never limited.
+    /// Whether the agent is never limited: it was exempted, or the policy
+    /// [exempts](Policy::exempt) it.
     ///
     /// # Errors
     ///
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
     pub fn is_exempt(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
-        Ok(self.assignment(agent)?.is_exempt())
+        let agent = agent.as_ref();
+        let hash = self.hash(agent)?;
+        Ok(self.registry.get(hash, agent).unwrap_or_default().is_exempt())
     }
 
     /// Every agent about which something was decided, in the order of the
@@ -277,7 +283,8 @@ impl Limiter {
     pub fn assignments(&self) -> Assignments {
         let policy = self.policy();
         let named = |(id, entry): (Box<[u8]>, Entry)| (id.into_vec(), named(&entry, &policy));
-        self.registry.list().into_iter().map(|(_, registered)| named((registered.id, registered.entry))).collect()
+        let all = self.registry.list().into_iter().map(|(_, registered)| named((registered.id, registered.entry)));
+        all.filter(|(_, assignment)| !assignment.is_empty()).collect() // Some are exempt by policy alone.
     }
 
     /// Decides about many agents at once: what was decided about each of them
@@ -382,7 +389,7 @@ impl Limiter {
         self.limits.lane(lane)?;
         let hash = self.hash(agent)?;
         let entry = self.registry.get(hash, agent).unwrap_or_default();
-        Ok(if entry.exempt { None } else { effective_limit(&entry, &self.policy(), lane) })
+        Ok(if entry.is_exempt() { None } else { effective_limit(&entry, &self.policy(), lane) })
     }
 
     /// Puts another policy in force: other numbers for the same lanes, and
@@ -399,7 +406,8 @@ impl Limiter {
     /// Then nothing has changed.
     pub fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
         let mut control = self.control.lock()?;
-        let policy = Arc::new(numbered_like(policy, &control.policy)?);
+        let known = Arc::clone(&control.policy);
+        let policy = Arc::new(numbered_like(policy, &known)?);
         for ((lane, name), (plan, _)) in policy.lanes().flat_map(|lane| policy.plans().map(move |plan| (lane, plan))) {
             let limit = policy.plan_limit(plan, lane).unwrap_or(Limit::deny_all());
             self.is_for(lane, &limit).map_err(|problem| ControlError::OfLane {
@@ -412,20 +420,30 @@ impl Limiter {
         self.limits.write_policy(&policy, epoch);
         self.limits.enter(epoch);
         control.policy = Arc::clone(&policy);
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy);
+        unforked(|| *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy));
         // Every record moves on to the new rows of its plan, and its overrides
         // to a row that is made of the new numbers.
-        self.with_change(policy.on_change(), |change| {
-            self.slab.change_rows(change, |row| if row.is_of_plan() { row.in_epoch(epoch) } else { row });
-        });
+        self.move_all_records(policy.on_change(), epoch);
         for (hash, Registered { id, entry }) in self.registry.list() {
             if entry.override_row.is_some() {
                 self.put_in_force(&mut control, Edit { hash, id, after: entry.clone(), before: entry });
             }
         }
+        for agent in known.exempt().chain(policy.exempt()) {
+            self.exempt_by_policy(&mut control, agent.as_bytes(), policy.exempt().any(|exempt| exempt == agent));
+        }
         self.limits.admit_plans(policy.plans().len());
         self.note(|| Note::PolicyReplaced);
         Ok(())
+    }
+
+    /// Exempts an agent by policy, or no longer.
+    fn exempt_by_policy(&self, control: &mut Control, agent: &[u8], by_policy: bool) {
+        // By a chance of 1 in 2^64 another agent has the entry: then that one keeps it.
+        let Ok(hash) = self.hash(agent) else { return };
+        let Some(before) = self.registry.get(hash, agent).filter(|entry| entry.by_policy != by_policy) else { return };
+        let after = Entry { by_policy, ..before.clone() };
+        self.put_in_force(control, Edit { hash, id: agent.into(), before, after });
     }
 
     /// Edits what was decided about an agent. An error leaves it as it was.
@@ -452,7 +470,7 @@ impl Limiter {
         let edit = |(agent, assignment)| {
             let after = entry_of(&control.policy, assignment)?;
             self.prepare(agent, |entry| {
-                *entry = after;
+                *entry = Entry { by_policy: entry.by_policy, ..after };
                 Ok(())
             })
         };
@@ -502,8 +520,8 @@ impl Limiter {
         if edits.is_empty() {
             return Ok(());
         }
-        let all = self.assignments_after(edits, policy);
-        Ok(file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?)
+        let changes: Assignments = edits.iter().map(|edit| (edit.id.to_vec(), named(&edit.after, policy))).collect();
+        Ok(file.change(&changes, || self.assignments_after(edits, policy))?)
     }
 
     /// Every assignment as it will be, sorted by id.
@@ -548,7 +566,12 @@ impl Limiter {
             self.limits.write_numbers(row, policy.warn_below_percent(), numbers);
         }
         let epoch = self.limits.epoch();
-        self.with_change(control.policy.on_change(), |change| {
+        let is_reset = control.policy.on_change() == OnChange::Reset;
+        let moved = |found: Found<'_>, moves: &[_]| {
+            let moved = self.moved(found, moves, is_reset);
+            self.reservations.revise(hash, |entry| Some(entry.moved(&moved)));
+        };
+        self.with_change(control.policy.on_change(), &moved, |change| {
             self.slab.change_row(hash, change, || self.registry.set(hash, &id, after, epoch));
         });
         // Only now is the row free for others: see "Rows" in `record`.
@@ -558,9 +581,42 @@ impl Limiter {
         }
     }
 
-    fn with_change(&self, on_change: OnChange, apply: impl FnOnce(&RowChange<'_>)) {
+    /// Moves every record on to the rows of this epoch.
+    ///
+    /// Reservations are found by the records that they charged: those that are
+    /// open are listed anew for every so many records as there may be
+    /// reservations, so that the lists take no longer than the walk. One that
+    /// is opened after its part was listed, on a record that moves on later, is
+    /// worth nothing from then on.
+    fn move_all_records(&self, on_change: OnChange, epoch: u64) {
+        let is_reset = on_change == OnChange::Reset;
+        let (regions, mut start) = (self.slab.regions(), 0);
+        while start < regions {
+            let part = start..regions.min(start + self.reservations.len() / REGION_RECORDS + 1);
+            start = part.end;
+            let open = self.reservations.open_in(&self.slab.positions_in(&part));
+            let moved = |found: Found<'_>, moves: &[_]| {
+                let first = open.partition_point(|(position, _)| *position < found.position);
+                let moved = self.moved(found, moves, is_reset);
+                let theirs = open[first..].iter().take_while(|(position, _)| *position == found.position);
+                for (_, slot) in theirs {
+                    self.reservations.revise_slot(*slot, None, &|entry| Some(entry.moved(&moved)));
+                }
+            };
+            self.with_change(on_change, &moved, |change| {
+                let next = |row: Row| if row.is_of_plan() { row.in_epoch(epoch) } else { row };
+                self.slab.change_rows(part.clone(), change, next);
+            });
+        }
+    }
+
+    fn moved<'a>(&'a self, found: Found<'_>, moves: &'a [Move], is_reset: bool) -> Moved<'a> {
+        Moved { position: found.position, moves, kinds: self.limits.kinds(), is_reset, now: self.clock.now() }
+    }
+
+    fn with_change(&self, on_change: OnChange, moved: &dyn Fn(Found<'_>, &[Move]), apply: impl FnOnce(&RowChange<'_>)) {
         let debt_max = |row, lane| self.limits.debt_max(row, lane);
-        apply(&RowChange { on_change, clock: &|| self.at(self.clock.now()), debt_max: &debt_max });
+        apply(&RowChange { on_change, clock: &|| self.at(self.clock.now()), debt_max: &debt_max, moved });
     }
 }
 
@@ -632,6 +688,7 @@ fn entry_of(policy: &Policy, assignment: &Assignment) -> Result<Entry, ControlEr
         plan: assignment.plan().map(plan).transpose()?,
         overrides,
         exempt: assignment.is_exempt(),
+        by_policy: false,
         override_row: None,
     })
 }
@@ -795,8 +852,12 @@ mod tests {
             assert!(limiter.check_cost("agent-7", api, 10).unwrap().is_allowed());
             limiter.limits.debt_max(row, lane)
         };
-        let change =
-            RowChange { on_change: OnChange::KeepDebt, clock: &|| limiter.at(clock.now()), debt_max: &debt_max };
+        let change = RowChange {
+            on_change: OnChange::KeepDebt,
+            clock: &|| limiter.at(clock.now()),
+            debt_max: &debt_max,
+            moved: &|_, _| {},
+        };
         limiter.slab.change_row(hash, &change, || Row::of_plan(twin, 0));
         assert_eq!(limiter.status("agent-7", api).unwrap().remaining(), 0);
     }

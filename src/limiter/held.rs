@@ -2,7 +2,8 @@
 
 use super::Limiter;
 use crate::error::Error;
-use crate::lane::{Decision, Status, Verdict};
+use crate::lane::kind::{LaneLimit, Receipt};
+use crate::lane::{Decision, LaneWord, Status, Verdict};
 use crate::policy::{Kind, LaneId};
 use crate::slab::hash::AgentHash;
 use std::fmt;
@@ -129,7 +130,9 @@ impl<L: Deref<Target = Limiter>> Drop for HeldSlot<L> {
             let now = self.limiter.clock.now();
             if let Ok(lane) = self.limiter.limits.lane(self.lane) {
                 // The agent may have been forgotten or reset meanwhile; then there is nothing to release.
-                let _ = self.limiter.change(self.hash, None, lane, now, |limit, words, at| limit.refund(words, at, 1));
+                // What is held does not depend on the limit, so neither does this.
+                let release = |limit: LaneLimit, words: &[LaneWord], at| limit.undo(words, at, Receipt::default(), 1);
+                self.limiter.change(self.hash, None, lane, now, release);
             }
         }
     }

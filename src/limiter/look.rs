@@ -6,8 +6,9 @@ use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
 use crate::lane::table::LaneLimits;
-use crate::lane::{Choice, LaneWord, Status};
-use crate::policy::{LaneId, PlanId};
+use crate::lane::{Choice, LaneWord, Outcome, Status};
+use crate::policy::{Kind, LaneId, PlanId};
+use crate::reservations::Entry;
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
 
@@ -63,7 +64,8 @@ impl Limiter {
     }
 
     /// Gives `cost` tokens back, never beyond full. An agent without a record
-    /// is full already.
+    /// is full already. What a bucket has [reserved](Limiter::reserve) is given
+    /// back by its reservation alone.
     ///
     /// A token is worth what it costs under the agent's present limit. So give
     /// back what was charged by [`check_as`](Limiter::check_as) with
@@ -83,7 +85,51 @@ impl Limiter {
     /// As [`refund`](Limiter::refund).
     pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        self.change(hash, None, lane, now, |limit, words, at| limit.refund(words, at, cost))
+        self.give(hash, None, lane, cost, now)
+    }
+
+    /// Gives back, and lets those know who have a reservation.
+    fn give(
+        &self,
+        hash: AgentHash,
+        plan: Option<PlanId>,
+        lane: LaneLimits<'_>,
+        cost: u64,
+        now: Tick,
+    ) -> Result<Status, Error> {
+        self.change(hash, plan, lane, now, |limit, words, at| {
+            let refunded = limit.refund(words, at, cost);
+            let kept = self.but_for_reserved(hash, lane, words, at, refunded);
+            if kept.outcome.next == refunded.outcome.next {
+                return kept;
+            }
+            let left = kept.outcome.next.unwrap_or(words[0]);
+            kept.map(|told| told.map(|_| limit.status(&[left], at)))
+        })
+    }
+
+    /// A change that lowers a bucket, less what is reserved of it; its
+    /// reservations know of it. See [`reservations`](crate::reservations).
+    pub(super) fn but_for_reserved<A>(
+        &self,
+        hash: AgentHash,
+        lane: LaneLimits<'_>,
+        words: &[LaneWord],
+        at: At,
+        choice: Choice<A>,
+    ) -> Choice<A> {
+        let (lane, is_any) = (lane.id(), self.reservations.may_have(hash.low_bits()));
+        let (Kind::Bucket, Some(next), true) = (self.limits.kinds()[lane.index()], choice.outcome.next, is_any) else {
+            return choice;
+        };
+        let reserved = Duration::from_nanos(self.reservations.reserved(hash, lane, at.now));
+        let word = words[0];
+        let least = at.now.saturating_add(reserved).min(word.time());
+        let next = Some(next.at(next.time().max(least))).filter(|next| *next != word);
+        if let Some(next) = next {
+            self.reservations.lower(hash, lane, next, None);
+        }
+        Choice { outcome: Outcome { next, ..choice.outcome }, ..choice }
     }
 
     /// As [`refund`](Limiter::refund), under this plan if the agent has no
@@ -112,10 +158,12 @@ impl Limiter {
     ) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
-        self.change(hash, Some(plan), lane, now, |limit, words, at| limit.refund(words, at, cost))
+        self.give(hash, Some(plan), lane, cost, now)
     }
 
-    /// Fills one lane of the agent.
+    /// Fills one lane of the agent. What is reserved of it has nothing to give
+    /// back any more. Slots that are held stay held, since whoever holds them
+    /// is still there: a lane of those stays as it is.
     ///
     /// # Errors
     ///
@@ -132,6 +180,8 @@ impl Limiter {
     pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.fill(hash, lane, now);
+        let is_of = |entry: &Entry| entry.lane == lane.id();
+        self.reservations.revise(hash, |entry| Some(if is_of(&entry) { entry.worthless() } else { entry }));
         Ok(())
     }
 
@@ -142,7 +192,8 @@ impl Limiter {
         while words.next().is_some() && self.change(hash, None, lane, now, |limit, words, at| limit.reset(words, at)) {}
     }
 
-    /// Fills every lane of the agent, one after the other.
+    /// Fills every lane of the agent, one after the other; as
+    /// [`reset_lane`](Limiter::reset_lane).
     ///
     /// # Errors
     ///
@@ -159,12 +210,17 @@ impl Limiter {
     pub fn reset_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<(), Error> {
         let hash = self.hash(agent.as_ref())?;
         self.limits.lanes().for_each(|lane| self.fill(hash, lane, now));
+        self.reservations.revise(hash, |entry| Some(entry.worthless()));
         Ok(())
     }
 
-    /// Forgets the agent: its record is vacant again, and its next check is
-    /// its first. `false` if nothing was known of it. An agent that is checked
-    /// in the same moment may keep its record, with its lanes filled.
+    /// Forgets the agent: its record is vacant again, its reservations are
+    /// closed, and its next check is its first. `false` if nothing was known of
+    /// it.
+    ///
+    /// Slots that are held stay held, since whoever holds them is still there.
+    /// So an agent that holds one keeps its record, with all other lanes
+    /// filled; as may an agent that is checked in the same moment.
     ///
     /// # Errors
     ///
@@ -180,7 +236,9 @@ impl Limiter {
     /// As [`forget`](Limiter::forget).
     pub fn forget_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
         let hash = self.hash(agent.as_ref())?;
-        Ok(self.slab.forget(hash, self.at(now), self.clock.now()))
+        let was_known = self.slab.forget(hash, self.at(now), self.clock.now());
+        self.reservations.revise(hash, |_| None);
+        Ok(was_known)
     }
 
     /// Vacates the records of agents that have been idle, with every lane
@@ -188,13 +246,15 @@ impl Limiter {
     ///
     /// Never needed for correctness: an idle record is taken when somebody
     /// needs one. It makes [`Stats::agents`](crate::Stats::agents) count the agents of late. It
-    /// walks all records, so call it from a timer, every few minutes, say.
+    /// walks all records, so call it from a timer, every few minutes, say. It
+    /// also closes reservations that have expired.
     pub fn sweep(&self, idle_for: Duration) -> u64 {
         self.sweep_at(idle_for, self.clock.now())
     }
 
     /// Sweeps at `now`.
     pub fn sweep_at(&self, idle_for: Duration, now: Tick) -> u64 {
+        self.reservations.close_expired(now.min(self.clock.now()));
         // Before the origin nothing can have been idle.
         let sweep = |since| self.slab.sweep(self.at(since), self.quiet_since(since), self.clock.now());
         now.checked_sub(idle_for).map_or(0, sweep)

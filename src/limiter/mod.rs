@@ -5,7 +5,8 @@
 //! - `look.rs`: status, refund, reset, forget, sweep
 //! - `all.rs`: several charges, all or none
 //! - `reserve.rs`: charges that are settled later
-//! - `budgets.rs` (feature `persist`): used budgets across restarts
+//! - `budgets.rs` (feature `persist`): used budgets across restarts, and
+//!   `saved.rs` what their file says
 //! - `held.rs`: slots that are held until they are given back
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them
@@ -24,6 +25,8 @@ mod held;
 mod look;
 mod registry;
 mod reserve;
+#[cfg(feature = "persist")]
+mod saved;
 mod sight;
 
 pub use action::ActionLane;
@@ -38,7 +41,10 @@ pub use control::ControlError;
 pub use held::{Acquired, HeldSlot};
 pub use reserve::{ReservationId, Reserved, Settlement};
 
-use crate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, ID_BYTES_MAX, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
+use crate::bounds::{
+    AGENTS_DEFAULT, AGENTS_MAX, ID_BYTES_MAX, RESERVATIONS_DEFAULT, RESERVATIONS_MAX, RESERVATIONS_PER_AGENT_MIN,
+    RESERVATIONS_SHARE,
+};
 use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};
 use crate::error::{BuildError, Error};
 use crate::lane::kind::LaneLimit;
@@ -46,13 +52,14 @@ use crate::lane::table::{LaneLimits, LimitTable};
 use crate::lane::{Choice, LaneWord};
 use crate::policy::unknown::UnknownActions;
 use crate::policy::{Kind, LaneId, PlanId, Policy};
+use crate::process::unforked;
 use crate::record::tag::Row;
 use crate::reservations::Reservations;
 use crate::sight::{Sight, Watch};
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
 use crate::slab::{Claimed, Found, Geometry, Newcomer, OnFull, Slab};
 use control::ControlLock;
-use registry::Registry;
+use registry::{Entry, Registry};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -85,6 +92,7 @@ pub struct Limiter {
     dates: Option<DateClock>,
     on_full: OnFull,
     reservations: Reservations,
+    told_waits: conduct::ToldWaits,
     registry: Registry,
     control: ControlLock,
     /// What `control` has put in force, for those who must not wait for it.
@@ -114,6 +122,14 @@ pub struct Stats {
     pub lossy_evictions: u64,
     /// Exchanges that were lost to another thread and tried again.
     pub retries: u64,
+    /// Reservations that are open now.
+    pub reservations: u64,
+    /// Reservations that expired before anybody settled them: their estimates
+    /// stay charged. Counted when their slots are freed.
+    pub reservations_expired: u64,
+    /// Reservations that were refused because the agent had too many, or all
+    /// slots were taken.
+    pub reservations_refused: u64,
 }
 
 /// Builds a [`Limiter`].
@@ -125,6 +141,7 @@ pub struct LimiterBuilder {
     clock: Option<Clock>,
     wall_clock: Option<WallClock>,
     reservations: usize,
+    reservations_per_agent: Option<usize>,
     on_full: OnFull,
     hash: IdHash,
     commit_memory: bool,
@@ -159,10 +176,17 @@ impl LimiterBuilder {
         self
     }
 
-    /// How many reservations may be open at once; 16,384 if nothing is said.
-    /// Each takes 56 bytes.
+    /// How many reservations may be open at once. Default: 16,384. Each takes
+    /// 64 bytes.
     pub fn reservations(mut self, reservations: usize) -> Self {
         self.reservations = reservations;
+        self
+    }
+
+    /// How many reservations one agent may have open at once, so that none
+    /// takes them all. Default: one in 64 of all, but at least 16.
+    pub fn reservations_per_agent(mut self, most: usize) -> Self {
+        self.reservations_per_agent = Some(most);
         self
     }
 
@@ -237,15 +261,24 @@ impl LimiterBuilder {
         let clock = self.clock.unwrap_or_else(Clock::auto);
         let policy = Arc::new(self.policy);
         let lanes = limits.lanes().count();
+        let share = (self.reservations / RESERVATIONS_SHARE).max(RESERVATIONS_PER_AGENT_MIN);
+        let per_agent = self.reservations_per_agent.unwrap_or(share);
         let has_dates = limits.kinds().iter().any(|kind| matches!(kind, Kind::Budget(_)));
         if self.sight.is_some() {
             limits.watch();
         }
         let watch = self.sight.as_ref().map(|sight| Watch::new(sight, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
+        let told_waits = conduct::ToldWaits::new().map_err(|bytes| BuildError::Memory { bytes })?;
         if self.commit_memory {
-            let committed = slab.commit().and_then(|()| watch.as_ref().map_or(Ok(()), |watch| watch.commit()));
+            let committed = slab.commit().and_then(|()| told_waits.commit());
+            let committed = committed.and_then(|()| watch.as_ref().map_or(Ok(()), |watch| watch.commit()));
             committed.map_err(|bytes| BuildError::Memory { bytes })?;
+        }
+        let registry = Registry::new();
+        for agent in policy.exempt() {
+            let entry = Entry { by_policy: true, ..Entry::default() };
+            registry.set(slab.hash(agent.as_bytes()), agent.as_bytes(), entry, limits.epoch());
         }
         Ok(Limiter {
             slab,
@@ -253,8 +286,9 @@ impl LimiterBuilder {
             limits,
             clock,
             on_full: self.on_full,
-            reservations: Reservations::new(self.reservations),
-            registry: Registry::new(),
+            reservations: Reservations::new(self.reservations, per_agent),
+            told_waits,
+            registry,
             control: ControlLock::new(Arc::clone(&policy)),
             policy: RwLock::new(policy),
             unknown_actions: UnknownActions::default(),
@@ -274,6 +308,7 @@ impl Limiter {
             clock: None,
             wall_clock: None,
             reservations: RESERVATIONS_DEFAULT,
+            reservations_per_agent: None,
             on_full: OnFull::default(),
             hash: IdHash::default(),
             commit_memory: false,
@@ -284,7 +319,8 @@ impl Limiter {
     /// The policy in force.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+        // A child that is forked meanwhile must not find the lock taken.
+        unforked(|| Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// The lane of this name.
@@ -305,22 +341,22 @@ impl Limiter {
         self.clock.now()
     }
 
-    /// Bytes of address space it has reserved for records and limits, for a
-    /// roster if there is one, and for ids if used budgets are kept. No stream
-    /// of ids makes it more. Assignments take memory beside it, as many as an
+    /// Bytes of address space it has reserved for records, limits and told
+    /// waits, for a roster if there is one, and for ids if used budgets are
+    /// kept. No stream of ids makes it more. Assignments take memory beside it, as many as an
     /// operator makes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let roster = self.watch.as_ref().map_or(0, |watch| watch.roster_bytes());
         #[cfg(feature = "persist")]
         let roster = roster + self.budgets.get().map_or(0, |kept| kept.reserved_bytes());
-        self.slab.reserved_bytes() + self.limits.reserved_bytes() + roster
+        self.slab.reserved_bytes() + self.limits.reserved_bytes() + self.told_waits.reserved_bytes() + roster
     }
 
-    /// What it holds and has seen. Walks a counter per 1,024 records.
+    /// What it holds and has seen. Walks a counter per 1,024 records, and the reservations.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let seen = self.slab.occupancy();
+        let (seen, reservations) = (self.slab.occupancy(), self.reservations.counts(self.clock.now()));
         Stats {
             agents: seen.held,
             records: self.slab.records(),
@@ -328,6 +364,9 @@ impl Limiter {
             idle_evictions: seen.idle_evictions,
             lossy_evictions: seen.lossy_evictions,
             retries: seen.retries,
+            reservations: reservations.open,
+            reservations_expired: reservations.expired,
+            reservations_refused: reservations.refused,
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Entry {
     /// In the order of the lanes.
     pub(super) overrides: BTreeMap<LaneId, Limit>,
     pub(super) exempt: bool,
+    /// Exempt whatever is decided. Invariant: the policy in force says so.
+    pub(super) by_policy: bool,
     /// Invariant: there is one if there are overrides, and no other agent has it.
     pub(super) override_row: Option<Row>,
 }
@@ -34,13 +36,18 @@ impl Entry {
         (self.plan, self.exempt, &self.overrides) == (other.plan, other.exempt, &other.overrides)
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing was decided.
+    fn is_undecided(&self) -> bool {
         self.decides_as(&Self::default())
+    }
+
+    pub(super) fn is_exempt(&self) -> bool {
+        self.exempt || self.by_policy
     }
 
     /// The row that applies under the policy of this epoch.
     fn row(&self, epoch: u64) -> Row {
-        match (self.exempt, self.override_row, self.plan) {
+        match (self.is_exempt(), self.override_row, self.plan) {
             (true, ..) => Row::EXEMPT,
             (false, Some(row), _) => row,
             (false, None, Some(plan)) => Row::of_plan(plan, epoch),
@@ -59,7 +66,7 @@ pub(super) struct Registered {
 /// How many agents have what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// An entry.
+    /// An assignment.
     pub(super) assigned: u64,
     pub(super) overridden: u64,
     pub(super) exempt: u64,
@@ -111,7 +118,7 @@ impl Registry {
         let row = entry.row(epoch);
         self.with_shard(hash, |shard| {
             let before = shard.len();
-            if entry.is_empty() {
+            if entry.is_undecided() && !entry.by_policy {
                 shard.remove(&hash);
             } else {
                 shard.insert(hash, Registered { id: id.into(), entry });
@@ -132,8 +139,8 @@ impl Registry {
         for shard in &self.shards {
             unforked(|| {
                 for Registered { entry, .. } in lock(shard).values() {
-                    tally.assigned += 1;
-                    tally.exempt += u64::from(entry.exempt);
+                    tally.assigned += u64::from(!entry.is_undecided());
+                    tally.exempt += u64::from(entry.is_exempt());
                     tally.overridden += u64::from(!entry.overrides.is_empty());
                 }
             });

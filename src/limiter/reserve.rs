@@ -1,11 +1,16 @@
 //! Reservations: for what is known to cost something, but not yet how much.
+//!
+//! What may be given back, and why it is never more than what was charged and
+//! is still in debt, is told in [`reservations`](crate::reservations).
 
 use super::Limiter;
 use super::check::{Ask, Made};
+use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::lane::kind::Receipt;
-use crate::lane::{Decision, Verdict};
+use crate::lane::kind::{Receipt, look};
+use crate::lane::table::LaneLimits;
+use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket, budget, window};
 use crate::policy::{Kind, LaneId};
 use crate::reservations::{Entry, Held};
 use crate::sync::{Fault, broken};
@@ -73,10 +78,18 @@ impl Limiter {
     /// If neither happens within `ttl`, the estimate stays charged: to
     /// disconnect is not free. For buckets, windows and budgets.
     ///
+    /// A reservation belongs to the charge that it makes. If the agent is
+    /// [reset](Limiter::reset), that charge is forgiven, and there is nothing
+    /// to give back any more. If its limits change, the charge keeps its worth:
+    /// a bucket's is the time that the estimate took to refill. If the agent is
+    /// [forgotten](Limiter::forget), its reservations are closed.
+    ///
     /// # Errors
     ///
     /// As [`check_at`](Limiter::check_at); [`Error::WrongKind`] for a lane that
-    /// is held or an exact window; [`Error::ReservationsFull`].
+    /// is held or an exact window; [`Error::TooManyReservations`] if the agent
+    /// has as many open as [one agent may](crate::LimiterBuilder::reservations_per_agent);
+    /// [`Error::ReservationsFull`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -118,23 +131,45 @@ impl Limiter {
         ttl: Duration,
         now: Tick,
     ) -> Result<Reserved, Error> {
-        let ask = Ask { agent: agent.as_ref(), lane: self.limits.lane(lane)?, cost: estimate, stand_in: None };
+        let (agent, limits) = (agent.as_ref(), self.limits.lane(lane)?);
+        let ask = Ask { agent, lane: limits, cost: estimate, stand_in: None, is_given: true };
         if matches!(self.limits.kinds()[lane.index()], Kind::Held | Kind::Exact { .. }) {
             return Err(Error::WrongKind { lane: lane.number() });
         }
         let hash = self.hash(ask.agent)?;
-        let slot = self.reservations.take(now).ok_or(Error::ReservationsFull)?;
-        slot.announce(hash);
-        let Made { answer, receipt } = self.make(hash, ask, now);
+        let Some(slot) = self.reservations.take(hash, now) else {
+            self.reservations.count_refusal();
+            return Err(Error::ReservationsFull);
+        };
+        let is_bucket = self.limits.kinds()[lane.index()] == Kind::Bucket;
+        let token = if is_bucket { self.look(hash, ask.lane, now).ticks_per_token } else { 1 };
+        let worth = estimate.saturating_mul(token);
+        if !slot.announce(hash, lane, worth, now) {
+            slot.close(hash);
+            self.reservations.count_refusal();
+            return Err(Error::TooManyReservations { most: self.reservations.per_agent() as u64 });
+        }
+        let Made { answer, receipt, position } = self.make(hash, ask, now);
         self.note_answer(ask.agent, lane, &answer);
         match answer {
             Ok(verdict) if verdict.is_allowed() => {
-                let Receipt { at, place } = receipt.unwrap_or_default();
-                let is_charged = verdict.decision() != Decision::Exempt;
-                let expires = now.saturating_add(ttl);
+                let Receipt { word, place, .. } = receipt.unwrap_or_default();
+                // Other limits may have come in force since it was announced.
+                let token = if is_bucket { verdict.ticks_per_token } else { 1 };
+                let worth = worth.min(estimate.saturating_mul(token));
                 let id = ReservationId(slot.id());
-                let entry = Entry { hash, lane, left: estimate, receipt: place, charged_at: at, expires, is_charged };
-                slot.keep(entry);
+                slot.keep(Entry {
+                    hash,
+                    lane,
+                    left: estimate,
+                    token,
+                    worth,
+                    place,
+                    position,
+                    generation: word.generation(),
+                    expires: now.saturating_add(ttl),
+                    is_charged: verdict.decision() != Decision::Exempt,
+                });
                 Ok(Reserved { verdict, id: Some(id) })
             }
             answer => {
@@ -154,25 +189,34 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownReservation`] if the id was settled already, its time
-    /// has passed, or it is none. Then nothing has changed.
+    /// With any of these nothing has changed, and a reservation that is open
+    /// stays open:
+    ///
+    /// - [`Error::UnknownReservation`] if the id was settled already, its time
+    ///   has passed, or it is none;
+    /// - [`Error::UsedTooLarge`] if more than [`OVERSPEND_MAX`] times the lane's
+    ///   capacity would be overspent;
+    /// - [`Error::Full`] if something is overspent and there is no record to
+    ///   charge it to, because the agent's was idle and has been taken. Commit
+    ///   again later.
     pub fn commit(&self, id: ReservationId, used: u64) -> Result<Settlement, Error> {
-        self.commit_with(id, used, None)
+        self.commit_at(id, used, self.clock.now())
     }
 
-    /// As [`commit`](Limiter::commit), at `now`.
+    /// As [`commit`](Limiter::commit), at `now`, or at the clock's time if that is later.
     ///
     /// # Errors
     ///
     /// As [`commit`](Limiter::commit).
     pub fn commit_at(&self, id: ReservationId, used: u64, now: Tick) -> Result<Settlement, Error> {
-        self.commit_with(id, used, Some(now))
-    }
-
-    fn commit_with(&self, id: ReservationId, used: u64, now: Option<Tick>) -> Result<Settlement, Error> {
-        let (slot, entry) = self.reservation(id, now.unwrap_or_else(|| self.clock.now()))?;
+        let now = now.max(self.clock.now());
+        let (slot, entry) = self.reservation(id, now)?;
         let (unused, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
-        self.settle(&entry, unused, overspent, now)?;
+        if let Err(error) = self.overspend(&entry, overspent, now) {
+            slot.keep(entry);
+            return Err(error);
+        }
+        self.give_back(&slot, &entry, unused, now);
         if broken(Fault::StaleId) {
             slot.keep(entry);
         } else {
@@ -192,16 +236,20 @@ impl Limiter {
         self.commit_part_at(id, used, self.clock.now())
     }
 
-    /// As [`commit_part`](Limiter::commit_part), at `now`.
+    /// As [`commit_part`](Limiter::commit_part), at `now`, or at the clock's time if that is later.
     ///
     /// # Errors
     ///
     /// As [`commit`](Limiter::commit).
     pub fn commit_part_at(&self, id: ReservationId, used: u64, now: Tick) -> Result<Settlement, Error> {
+        let now = now.max(self.clock.now());
         let (slot, entry) = self.reservation(id, now)?;
         let (left, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
-        self.settle(&entry, 0, overspent, Some(now))?;
-        slot.keep(Entry { left, ..entry });
+        if let Err(error) = self.overspend(&entry, overspent, now) {
+            slot.keep(entry);
+            return Err(error);
+        }
+        slot.keep(Entry { left, worth: entry.worth.min(left.saturating_mul(entry.token)), ..entry });
         Ok(Settlement { unused: 0, overspent, left })
     }
 
@@ -215,7 +263,7 @@ impl Limiter {
         self.commit(id, 0)
     }
 
-    /// As [`cancel`](Limiter::cancel), at `now`.
+    /// As [`cancel`](Limiter::cancel), at `now`, or at the clock's time if that is later.
     ///
     /// # Errors
     ///
@@ -239,7 +287,7 @@ impl Limiter {
     ///
     /// As [`commit`](Limiter::commit).
     pub fn extend_at(&self, id: ReservationId, ttl: Duration, now: Tick) -> Result<(), Error> {
-        let (slot, entry) = self.reservation(id, now)?;
+        let (slot, entry) = self.reservation(id, now.max(self.clock.now()))?;
         slot.keep(Entry { expires: entry.expires.max(now.saturating_add(ttl)), ..entry });
         Ok(())
     }
@@ -250,20 +298,72 @@ impl Limiter {
         Ok((slot, entry))
     }
 
-    fn settle(&self, entry: &Entry, unused: u64, overspent: u64, now: Option<Tick>) -> Result<(), Error> {
-        if !entry.is_charged {
+    /// Gives back what was charged for so many tokens, as far as it is still in
+    /// debt; see [`reservations`](crate::reservations).
+    ///
+    /// The loop ends when the agent keeps a record for one round; each further
+    /// one is an eviction or a change of row that was completed meanwhile.
+    fn give_back(&self, slot: &Held<'_>, entry: &Entry, unused: u64, now: Tick) {
+        let worth = unused.saturating_mul(entry.token).min(entry.worth);
+        if worth == 0 || !entry.is_charged {
+            return;
+        }
+        let (kind, cells) = (self.limits.kinds()[entry.lane.index()], self.limits.cells(entry.lane));
+        let step = |words: &[LaneWord]| {
+            let word = words[0];
+            if word.generation() != entry.generation && !broken(Fault::OtherCharge) {
+                return Choice::of(look(()));
+            }
+            // Read after the word: whoever charged it read the clock before.
+            let at = self.at(now.max(self.clock.now()));
+            Choice::of(match kind {
+                Kind::Bucket => {
+                    // Read after the word, too: others may have lowered it.
+                    let back = Entry { worth, place: slot.place(), ..*entry }.worth_at(at.now);
+                    let outcome = bucket::give_back(word, at.now, back);
+                    if let Some(next) = outcome.next {
+                        self.reservations.lower(entry.hash, entry.lane, next, Some(slot));
+                    }
+                    outcome
+                }
+                Kind::Window(frame) => window::undo(frame, word, entry.place, worth),
+                Kind::Budget(era) => budget::undo(era, word, at, entry.place, worth),
+                // Of these nothing is reserved.
+                Kind::Exact { .. } | Kind::Held => look(()),
+            })
+        };
+        // Another record is not the one that was charged.
+        while let Some(found) = self.slab.find(entry.hash).filter(|found| found.position == entry.position) {
+            if found.record.update_lane(found.tag, cells, step, || self.slab.count_retry()).is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Charges what was used beyond what was reserved.
+    fn overspend(&self, entry: &Entry, overspent: u64, now: Tick) -> Result<(), Error> {
+        if overspent == 0 {
             return Ok(());
         }
         let lane = self.limits.lane(entry.lane)?;
-        if unused > 0 {
-            let receipt = Receipt { at: entry.charged_at, place: entry.receipt };
-            self.undo(entry.hash, lane, now, receipt, unused);
+        let most = if entry.is_charged { self.overspend_max(entry, lane, now) } else { CAPACITY_MAX };
+        if overspent > most {
+            return Err(Error::UsedTooLarge { used: entry.left.saturating_add(overspent), most: entry.left + most });
         }
-        if overspent > 0 {
-            let now = now.unwrap_or_else(|| self.clock.now());
-            // Its record may be gone: a bucket is full again, or a window over.
-            self.impose(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent));
+        if !entry.is_charged {
+            return Ok(());
         }
-        Ok(())
+        // Its record may be gone: a bucket is full again, or a window over.
+        let charged = self.impose(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent));
+        let is_exempt = || self.limit_of_stranger(entry.hash, None, lane).is_exempt();
+        if charged.is_some() || is_exempt() { Ok(()) } else { Err(Error::Full) }
+    }
+
+    fn overspend_max(&self, entry: &Entry, lane: LaneLimits<'_>, now: Tick) -> u64 {
+        match self.look(entry.hash, lane, now).capacity() {
+            // It denies everything, or nothing: no number of its own.
+            0 | u64::MAX => CAPACITY_MAX,
+            capacity => capacity.saturating_mul(OVERSPEND_MAX).min(CAPACITY_MAX),
+        }
     }
 }

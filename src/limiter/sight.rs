@@ -96,7 +96,7 @@ impl Limiter {
             at: now,
             is_known: self.slab.find(self.hash(agent)?).is_some(),
             plan: assignment.plan().map(str::to_owned),
-            is_exempt: assignment.is_exempt(),
+            is_exempt: self.is_exempt(agent)?,
             lanes: self.policy().lanes().map(view).collect::<Result<_, Error>>()?,
             conduct: self.violations_at(agent, now)?,
         })
@@ -182,13 +182,14 @@ impl Limiter {
     /// and no more than [`OFFENDERS_KEPT`](crate::OFFENDERS_KEPT). Without
     /// [`Sight`](crate::Sight) there are none.
     ///
-    /// A violation is a denial by [`admit`](Limiter::admit), or one that was
-    /// recorded with [`record_violation`](Limiter::record_violation).
+    /// A violation is a denial by [`admit`](Limiter::admit) that counts, or one
+    /// that was recorded with [`record_violation`](Limiter::record_violation).
     ///
     /// ```
-    /// use tollgate::{Limiter, ManualClock, Policy, Sight};
+    /// use tollgate::{ConductRules, Limiter, ManualClock, Policy, Sight};
     ///
-    /// let policy = Policy::builder().lane("http", "1/minute").build()?;
+    /// let rules = ConductRules::default().with_every_denial(true);
+    /// let policy = Policy::builder().lane("http", "1/minute").conduct(rules).build()?;
     /// let builder = Limiter::builder(policy).agents(1_000).clock(ManualClock::new());
     /// let limiter = builder.sight(Sight::new()).build()?;
     /// let http = limiter.lane("http").expect("named above");
@@ -244,7 +245,7 @@ impl Limiter {
     /// after [`NotSynced`](crate::PersistError::NotSynced) the file is as it was.
     #[cfg(feature = "persist")]
     pub fn write_status(&self, path: impl AsRef<std::path::Path>) -> Result<(), crate::PersistError> {
-        let file = crate::persist::Replaced::find(path.as_ref())?;
+        let file = crate::persist::Replaced::find(path.as_ref(), crate::persist::ANYBODY)?;
         let old = file.metadata()?;
         let _lock = file.lock()?;
         file.replace(self.status_document().as_bytes(), old.as_ref())?;
@@ -259,9 +260,10 @@ impl Limiter {
     /// them; [`Snapshot::events_dropped`] counts those that did not.
     ///
     /// ```
-    /// use tollgate::{EventKind, Limiter, ManualClock, Policy, Sight};
+    /// use tollgate::{ConductRules, EventKind, Limiter, ManualClock, Policy, Sight};
     ///
-    /// let policy = Policy::builder().lane("http", "1/minute").build()?;
+    /// let rules = ConductRules::default().with_every_denial(true);
+    /// let policy = Policy::builder().lane("http", "1/minute").conduct(rules).build()?;
     /// let builder = Limiter::builder(policy).agents(1_000).clock(ManualClock::new());
     /// let limiter = builder.sight(Sight::new()).build()?;
     /// let http = limiter.lane("http").expect("named above");
@@ -293,11 +295,10 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
-        let answer = match self.limits.lane(lane) {
-            Ok(limits) if self.limits.is_fast(lane) => {
-                self.check_bucket(Ask { agent, lane: limits, cost, stand_in }, now, identity)
-            }
-            Ok(limits) => self.check_no_bucket(Ask { agent, lane: limits, cost, stand_in }, now),
+        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given: now.is_some() });
+        let answer = match ask {
+            Ok(ask) if self.limits.is_fast(lane) => self.check_bucket(ask, now, identity),
+            Ok(ask) => self.check_no_bucket(ask, now),
             Err(error) => Err(error),
         };
         self.note_answer(agent, lane, &answer);
@@ -397,7 +398,8 @@ mod tests {
     /// nobody was told: no count, no offender, no event.
     #[test]
     fn violations_by_all_or_none_are_seen_too() {
-        let policy = Policy::builder().lane("a", "1/hour").lane("b", "1/hour").build().unwrap();
+        let rules = crate::ConductRules::default().with_every_denial(true);
+        let policy = Policy::builder().lane("a", "1/hour").lane("b", "1/hour").conduct(rules).build().unwrap();
         let builder = Limiter::builder(policy).agents(100).clock(ManualClock::new());
         let limiter = builder.sight(Sight::new()).build().unwrap();
         let [a, b] = ["a", "b"].map(|name| limiter.lane(name).unwrap());

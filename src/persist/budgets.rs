@@ -8,17 +8,26 @@
 //!     {"agent": "user:42", "budgets": {"llm": {"window": "day", "until": 1794873600, "used": 1200}}}
 //!   ]
 //! }
+//! {"calendar": 1794832210, "agents": [{"agent": "user:42", "budgets": {}}], "sum": "5d41402a"}
 //! ```
 //!
-//! Times are seconds since 1970 UTC: what the calendar showed when the file was
+//! Times are seconds since 1970 UTC: what the calendar showed when this was
 //! written, and when a budget's window ends, which tells the window whatever
 //! the numbers of windows are inside.
+//!
+//! Below the document is what has changed since, a line a save. The last word
+//! about an agent counts, in one part of the file too, since an agent may move
+//! from record to record during a save: what it says is all that the agent has used.
 
-use super::json::{Mistake, Piece, id_text, only_keys, quoted, read_id};
+use super::changes::{self, Extent, Split, split};
+use super::json::{Fields, Mistake, Piece, id_text, only_keys, quoted, read_id};
+use super::known::Known;
 use crate::bounds::CAPACITY_MAX;
 use crate::policy::{Era, Kind, Limit};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
 /// The version this build writes, and the only one it reads.
 const VERSION: &str = "1";
@@ -31,7 +40,7 @@ const SECONDS_MAX: i64 = i64::MAX / SECOND;
 /// What was used of a window of a lane's budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UsedBudget {
-    pub(crate) lane: String,
+    pub(crate) lane: Arc<str>,
     pub(crate) era: Era,
     /// The number of the window.
     pub(crate) window: u64,
@@ -43,39 +52,126 @@ pub(crate) struct UsedBudget {
 pub(crate) struct UsedBudgets {
     /// What the calendar showed, in nanoseconds since 1970 UTC.
     pub(crate) calendar: i64,
-    /// By id.
-    pub(crate) agents: HashMap<Vec<u8>, Vec<UsedBudget>>,
+    /// One for each.
+    pub(crate) agents: Vec<Entry>,
 }
 
-/// The lines of agents.
-#[derive(Debug, Default)]
-pub(crate) struct Lines(String);
+/// What a file says about an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: Vec<u8>,
+    /// Where in the file: [`id_at`] reads the id there.
+    pub(crate) offset: u64,
+    pub(crate) budgets: Vec<UsedBudget>,
+}
 
-impl Lines {
-    pub(crate) fn push<'a>(&mut self, agent: &[u8], budgets: impl Iterator<Item = (&'a str, Era, u64, u64)>) {
-        let separator = if self.0.is_empty() { "" } else { ",\n" };
-        // Writing to a string does not fail.
-        let _ = write!(self.0, "{separator}    {{\"agent\": {}, \"budgets\": {{", id_text(agent));
-        for (number, (lane, era, window, used)) in budgets.enumerate() {
-            let (separator, lane, until) =
-                (if number == 0 { "" } else { ", " }, quoted(lane), era.end(window) / SECOND);
-            let _ =
-                write!(self.0, "{separator}{lane}: {{\"window\": \"{era}\", \"until\": {until}, \"used\": {used}}}");
-        }
-        self.0 += "}}";
+/// A lane with a budget, as a text has it.
+pub(crate) struct BudgetLane {
+    era: Era,
+    /// What comes before the end of the window.
+    begin: String,
+    /// A window, and the second in which it ends: most agents have used the same one.
+    window: (u64, i64),
+}
+
+impl BudgetLane {
+    /// `window` is the present one.
+    pub(crate) fn new(name: &str, era: Era, window: u64) -> Self {
+        let begin = format!("{}: {{\"window\": \"{era}\", \"until\": ", quoted(name));
+        Self { era, begin, window: (window, era.end(window) / SECOND) }
     }
 
-    pub(crate) fn text(&self) -> &str {
-        &self.0
+    fn until(&self, window: u64) -> i64 {
+        if window == self.window.0 { self.window.1 } else { self.era.end(window) / SECOND }
     }
+}
 
-    /// The file's text, by a calendar that shows this, in nanoseconds.
-    pub(crate) fn file(&self, calendar: i64) -> String {
+/// A text in the making: a document, or what has changed.
+pub(crate) struct Text {
+    text: String,
+    is_document: bool,
+    is_empty: bool,
+}
+
+impl Text {
+    /// By a calendar that shows this, in nanoseconds.
+    pub(crate) fn new(is_document: bool, calendar: i64) -> Self {
         // Rounded down: it is in the same window, since windows begin with a second.
         let calendar = calendar.max(0) / SECOND;
-        let lines = &self.0;
-        format!("{{\n  \"version\": {VERSION},\n  \"calendar\": {calendar},\n  \"agents\": [\n{lines}\n  ]\n}}\n")
+        let text = if is_document {
+            format!("{{\n  \"version\": {VERSION},\n  \"calendar\": {calendar},\n  \"agents\": [\n")
+        } else {
+            format!("{{\"calendar\": {calendar}, \"agents\": [")
+        };
+        Self { text, is_document, is_empty: true }
     }
+
+    /// Whether it says nothing about anybody.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Says all that an agent has used: of which lane's which window how much.
+    /// Returns where in the text.
+    pub(crate) fn push<'a>(&mut self, agent: &[u8], budgets: impl Iterator<Item = (&'a BudgetLane, u64, u64)>) -> u64 {
+        let text = &mut self.text;
+        *text += match (self.is_document, self.is_empty) {
+            (true, true) => "    ",
+            (true, false) => ",\n    ",
+            (false, true) => "",
+            (false, false) => ", ",
+        };
+        self.is_empty = false;
+        let offset = text.len() as u64;
+        *text += "{\"agent\": ";
+        push_id(text, agent);
+        *text += ", \"budgets\": {";
+        for (number, (lane, window, used)) in budgets.enumerate() {
+            *text += if number == 0 { "" } else { ", " };
+            *text += &lane.begin;
+            // Writing to a string does not fail.
+            let _ = write!(text, "{}, \"used\": {used}}}", lane.until(window));
+        }
+        *text += "}}";
+        offset
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        if self.is_document {
+            self.text += "\n  ]\n}\n";
+        } else {
+            self.text += "]";
+            changes::seal(&mut self.text);
+        }
+        self.text
+    }
+}
+
+/// Most ids stand for themselves.
+fn push_id(text: &mut String, id: &[u8]) {
+    match std::str::from_utf8(id) {
+        Ok(plain) if id.iter().all(|byte| is_plain(*byte)) => {
+            text.push('"');
+            *text += plain;
+            text.push('"');
+        }
+        _ => *text += &id_text(id),
+    }
+}
+
+/// Whether a byte of a JSON string stands for itself.
+pub(super) fn is_plain(byte: u8) -> bool {
+    byte >= b' ' && byte != b'"' && byte != b'\\'
+}
+
+/// The id at an entry's [offset](Entry::offset); `None` if there is none.
+pub(crate) fn id_at(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.strip_prefix(b"{\"agent\": ")?;
+    // It may end in the midst of what follows the id.
+    let text = std::str::from_utf8(text).or_else(|error| std::str::from_utf8(&text[..error.valid_up_to()])).ok()?;
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<&serde_json::value::RawValue>();
+    let id = values.next()?.ok()?.get();
+    read_id(Piece::whole(id.as_bytes()).0).ok()
 }
 
 /// What a file's text says.
@@ -83,23 +179,66 @@ impl Lines {
 /// # Errors
 ///
 /// The first mistake, with its place.
-pub(crate) fn read(text: &[u8]) -> Result<UsedBudgets, Mistake> {
-    let whole = Piece::whole(text)?;
-    let fields = whole.versioned(VERSION)?;
+pub(crate) fn read(text: &[u8]) -> Result<(UsedBudgets, Extent), Mistake> {
+    let Split { document, fields, changes, extent } = split(text)?;
+    document.has_version(&fields, VERSION)?;
     only_keys(&fields, &["version", "calendar", "agents"])?;
-    let calendar = read_seconds(whole.need(&fields, "calendar")?)? * SECOND;
-    let mut agents = HashMap::new();
-    for entry in whole.need(&fields, "agents")?.list()? {
-        let fields = entry.object()?;
-        let id = read_id(entry.need(&fields, "agent")?)?;
-        only_keys(&fields, &["agent", "budgets"]).map_err(|mistake| mistake.of(&id))?;
-        let budgets = entry.need(&fields, "budgets").and_then(read_budgets).map_err(|mistake| mistake.of(&id))?;
-        if agents.contains_key(&id) {
-            return Err(entry.mistake("it is given twice; make one entry of the two").of(&id));
-        }
-        agents.insert(id, budgets);
+    let mut entries = Entries::default();
+    let mut calendar = entries.read(document, &fields)?;
+    for (line, fields) in changes {
+        only_keys(&fields, &["calendar", "agents"])?;
+        calendar = calendar.max(entries.read(line, &fields)?);
     }
-    Ok(UsedBudgets { calendar, agents })
+    Ok((UsedBudgets { calendar, agents: entries.all }, extent))
+}
+
+/// The entries of a file, the last one of each agent.
+#[derive(Default)]
+struct Entries {
+    all: Vec<Entry>,
+    /// Where they are, by a hash of the id.
+    places: HashMap<u64, usize>,
+    random: RandomState,
+    known: Known,
+}
+
+impl Entries {
+    /// Reads a part of the file, and says what the calendar showed.
+    fn read(&mut self, part: Piece<'_>, fields: &Fields<'_>) -> Result<i64, Mistake> {
+        let calendar = read_seconds(part.need(fields, "calendar")?)? * SECOND;
+        let entries = std::cell::RefCell::new(self);
+        let quick = |piece: Piece<'_>| {
+            let mut entries = entries.borrow_mut();
+            let (id, budgets, length) = entries.known.read(piece.text())?;
+            entries.put(Entry { id, offset: piece.before().len() as u64, budgets });
+            Some(length)
+        };
+        let careful = |piece: Piece<'_>| {
+            let mut entries = entries.borrow_mut();
+            let (id, budgets) = read_entry(piece)?;
+            entries.known.learn(&budgets);
+            entries.put(Entry { id, offset: piece.before().len() as u64, budgets });
+            Ok(())
+        };
+        part.need(fields, "agents")?.each(quick, careful)?;
+        Ok(calendar)
+    }
+
+    fn put(&mut self, entry: Entry) {
+        let place = *self.places.entry(self.random.hash_one(&entry.id)).or_insert(self.all.len());
+        match self.all.get_mut(place) {
+            Some(known) if known.id == entry.id => *known = entry,
+            _ => self.all.push(entry), // A new one, or by a chance of 2^-64 one of the same hash.
+        }
+    }
+}
+
+pub(super) fn read_entry(entry: Piece<'_>) -> Result<(Vec<u8>, Vec<UsedBudget>), Mistake> {
+    let fields = entry.object()?;
+    let id = read_id(entry.need(&fields, "agent")?)?;
+    only_keys(&fields, &["agent", "budgets"]).map_err(|mistake| mistake.of(&id))?;
+    let budgets = entry.need(&fields, "budgets").and_then(read_budgets).map_err(|mistake| mistake.of(&id))?;
+    Ok((id, budgets))
 }
 
 fn read_seconds(piece: Piece<'_>) -> Result<i64, Mistake> {
@@ -125,7 +264,7 @@ fn read_budgets(piece: Piece<'_>) -> Result<Vec<UsedBudget>, Mistake> {
         if count > CAPACITY_MAX {
             return Err(used.mistake(format!("{count} is more than can be used; at most {CAPACITY_MAX}")));
         }
-        Ok(UsedBudget { lane, era, window, used: count })
+        Ok(UsedBudget { lane: lane.into(), era, window, used: count })
     };
     piece.object()?.into_iter().map(read).collect()
 }
@@ -149,20 +288,32 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn era(calendar: Calendar, zone_minutes: i16) -> Era {
+    pub(in super::super) fn era(calendar: Calendar, zone_minutes: i16) -> Era {
         Era { calendar, zone_minutes }
     }
 
-    fn written(budgets: &UsedBudgets) -> String {
-        let mut lines = Lines::default();
-        for (id, used) in &budgets.agents {
-            push(&mut lines, id, used);
+    type Agents = BTreeMap<Vec<u8>, Vec<UsedBudget>>;
+
+    fn written(is_document: bool, calendar: i64, agents: &Agents) -> String {
+        let mut text = Text::new(is_document, calendar);
+        for (id, used) in agents {
+            push(&mut text, id, used);
         }
-        lines.file(budgets.calendar)
+        text.finish()
     }
 
-    fn push(lines: &mut Lines, id: &[u8], used: &[UsedBudget]) {
-        lines.push(id, used.iter().map(|budget| (budget.lane.as_str(), budget.era, budget.window, budget.used)));
+    fn push(text: &mut Text, id: &[u8], used: &[UsedBudget]) -> u64 {
+        let lanes: Vec<_> =
+            used.iter().map(|budget| BudgetLane::new(&budget.lane, budget.era, budget.window)).collect();
+        text.push(id, lanes.iter().zip(used).map(|(lane, budget)| (lane, budget.window, budget.used)))
+    }
+
+    fn agents(text: &[u8]) -> Result<(i64, Agents), Mistake> {
+        let (read, _) = read(text)?;
+        for entry in &read.agents {
+            assert_eq!(id_at(&text[entry.offset as usize..]).as_ref(), Some(&entry.id));
+        }
+        Ok((read.calendar, read.agents.into_iter().map(|entry| (entry.id, entry.budgets)).collect()))
     }
 
     fn any_budget() -> impl Strategy<Value = UsedBudget> {
@@ -171,7 +322,7 @@ mod tests {
         // Windows that end within the calendar's range, and after 1970.
         (any::<String>(), calendar, zone, 1..2_000_u64, 0..=CAPACITY_MAX).prop_map(
             |(lane, calendar, zone, window, used)| UsedBudget {
-                lane,
+                lane: lane.into(),
                 era: era(calendar, zone),
                 window: window + 24,
                 used,
@@ -179,25 +330,28 @@ mod tests {
         )
     }
 
-    fn any_budgets() -> impl Strategy<Value = UsedBudgets> {
-        let id = prop::collection::vec(any::<u8>(), 1..=16);
+    fn any_agents() -> impl Strategy<Value = Agents> {
+        let id = prop_oneof![prop::collection::vec(any::<u8>(), 1..=16), "[a-c]".prop_map(String::into_bytes)];
         let budgets = prop::collection::vec(any_budget(), 0..4).prop_map(|budgets| {
             let by_lane: BTreeMap<_, _> = budgets.into_iter().map(|budget| (budget.lane.clone(), budget)).collect();
             by_lane.into_values().collect::<Vec<_>>()
         });
-        (0..=SECONDS_MAX, prop::collection::hash_map(id, budgets, 0..8))
-            .prop_map(|(seconds, agents)| UsedBudgets { calendar: seconds * SECOND, agents })
+        prop::collection::btree_map(id, budgets, 0..8)
     }
 
     #[test]
     fn an_agent_is_a_line() {
         let day = UsedBudget { lane: "llm".into(), era: era(Calendar::Day, 60), window: 20_773, used: 7 };
         let hour = UsedBudget { lane: "a \"b\"".into(), era: era(Calendar::Hour, 0), window: 498_564, used: 0 };
-        let mut lines = Lines::default();
-        push(&mut lines, b"user:42", &[day, hour]);
-        push(&mut lines, b"\xff", &[]);
+        let write = |is_document| {
+            let mut text = Text::new(is_document, 1_794_832_205_999_999_999);
+            assert!(text.is_empty());
+            push(&mut text, b"user:42", &[day.clone(), hour.clone()]);
+            push(&mut text, b"\xff", &[]);
+            text.finish()
+        };
         assert_eq!(
-            lines.file(1_794_832_205_999_999_999),
+            write(true),
             r#"{
   "version": 1,
   "calendar": 1794832205,
@@ -208,7 +362,10 @@ mod tests {
 }
 "#
         );
-        assert_eq!(read(written(&UsedBudgets::default()).as_bytes()), Ok(UsedBudgets::default()));
+        let line = write(false);
+        let begin = "{\"calendar\": 1794832205, \"agents\": [{\"agent\": \"user:42\", \"budgets\": {\"llm\": {";
+        assert!(line.starts_with(begin) && line.ends_with("\"}\n") && line.matches('\n').count() == 1, "{line}");
+        assert_eq!(agents(written(true, 0, &Agents::new()).as_bytes()), Ok((0, Agents::new())));
     }
 
     #[test]
@@ -218,8 +375,14 @@ mod tests {
             format!("{{\"version\": 1, \"calendar\": 0, \"agents\": [\n{line}\n]}}")
         };
         for (text, expected) in [
-            (budget(r#""window": "day", "until": 86400, "used": -1"#), "2:77: a: invalid value: integer `-1`, expected u64"),
-            (budget(r#""window": "day", "until": 86400, "used": 1.5"#), "2:77: a: invalid type: floating point `1.5`, expected u64"),
+            (
+                budget(r#""window": "day", "until": 86400, "used": -1"#),
+                "2:77: a: invalid value: integer `-1`, expected u64",
+            ),
+            (
+                budget(r#""window": "day", "until": 86400, "used": 1.5"#),
+                "2:77: a: invalid type: floating point `1.5`, expected u64",
+            ),
             (
                 budget(r#""window": "day", "until": 86400, "used": 1000000000001"#),
                 "2:77: a: 1000000000001 is more than can be used; at most 1000000000000",
@@ -245,10 +408,6 @@ mod tests {
                 "{\"version\": 1, \"calendar\": 0, \"agents\": [{\"agent\": \"a\"}]}".into(),
                 "1:42: a: the key \"budgets\" is missing",
             ),
-            (
-                "{\"version\": 1, \"calendar\": 0, \"agents\": [\n{\"agent\": \"a\", \"budgets\": {}},\n{\"agent\": \"a\", \"budgets\": {}}]}".into(),
-                "3:1: a: it is given twice; make one entry of the two",
-            ),
             ("{\"version\": 1, \"agents\": []}".into(), "1:1: the key \"calendar\" is missing"),
             ("{\"version\": 2, \"calendar\": 0}".into(), "1:13: version 2; this build reads version 1"),
             (String::new(), "1:1: the file is cut off: EOF while parsing a value"),
@@ -260,14 +419,25 @@ mod tests {
     }
 
     proptest! {
+        /// In a document, and in changes: the last word about an agent counts.
         #[test]
-        fn what_is_written_is_read_back(budgets in any_budgets()) {
-            prop_assert_eq!(read(written(&budgets).as_bytes()), Ok(budgets));
+        fn what_is_written_is_read_back(
+            seconds in 0..=SECONDS_MAX,
+            first in any_agents(),
+            turns in prop::collection::vec(any_agents(), 0..3),
+        ) {
+            let mut text = written(true, seconds * SECOND, &first);
+            let mut expected = first;
+            for turn in turns {
+                text += &written(false, 0, &turn);
+                expected.extend(turn);
+            }
+            prop_assert_eq!(agents(text.as_bytes()), Ok((seconds * SECOND, expected)));
         }
 
         #[test]
-        fn a_cut_file_is_never_read(budgets in any_budgets(), cut in any::<prop::sample::Index>()) {
-            let text = written(&budgets);
+        fn a_cut_document_is_never_read(budgets in any_agents(), cut in any::<prop::sample::Index>()) {
+            let text = written(true, 0, &budgets);
             let whole = text.trim_end().len();
             prop_assert!(read(&text.as_bytes()[..cut.index(whole)]).is_err());
         }

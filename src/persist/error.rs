@@ -59,7 +59,7 @@ pub enum PersistError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file was replaced, but it is not certain that it outlives a power
+    /// The file was written, but it is not certain that it outlives a power
     /// failure. Saving again is the cure.
     NotSynced {
         /// The file.
@@ -100,7 +100,7 @@ impl fmt::Display for PersistError {
                 write!(f, "cannot {doing} {}: {source}; {}", path.display(), advice(source.kind()))
             }
             PersistError::NotSynced { path, source } => {
-                write!(f, "{} was replaced, but may not outlive a power failure: {source}; save again", path.display())
+                write!(f, "{} was written, but may not outlive a power failure: {source}; save again", path.display())
             }
         }
     }

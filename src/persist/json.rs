@@ -54,15 +54,19 @@ pub(crate) struct Mistake {
 
 impl Mistake {
     fn at(before: &[u8], problem: impl fmt::Display) -> Self {
-        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Self { line, column: 1 + before.len() - line_start, agent: None, problem: problem.to_string() }
+        Self { line, column: 1 + before.len() - line_start(before), agent: None, problem: problem.to_string() }
     }
 
     pub(crate) fn of(mut self, agent: &[u8]) -> Self {
         self.agent = Some(agent.to_vec());
         self
     }
+}
+
+/// Where the last line of a text begins.
+fn line_start(text: &[u8]) -> usize {
+    text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1)
 }
 
 pub(crate) fn read_id(piece: Piece<'_>) -> Result<Vec<u8>, Mistake> {
@@ -98,24 +102,51 @@ pub(crate) struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// All of a file's text.
-    pub(crate) fn whole(text: &'a [u8]) -> Result<Self, Mistake> {
-        let file = std::str::from_utf8(text).map_err(|error| {
-            let before = &text[..error.valid_up_to()];
-            Mistake::at(before, "not UTF-8; an agent's id that is not is written {\"base64\": ...}")
-        })?;
-        Ok(Self { file, text: file })
+    /// All of a file's text; or if not all of it is UTF-8, the lines that are,
+    /// and where it ceases to be.
+    pub(crate) fn whole(text: &'a [u8]) -> (Self, Option<Mistake>) {
+        let (valid, mistake) = match std::str::from_utf8(text) {
+            Ok(_) => (text, None),
+            Err(error) => {
+                let valid = &text[..error.valid_up_to()];
+                let mistake = Mistake::at(valid, "not UTF-8; an agent's id that is not is written {\"base64\": ...}");
+                (&text[..line_start(valid)], Some(mistake))
+            }
+        };
+        // The check above has found it to be.
+        let file = std::str::from_utf8(valid).unwrap_or_default();
+        (Self { file, text: file }, mistake)
     }
 
-    /// The fields of a file of this version. Looked at first of all: another
-    /// version may have other keys.
-    pub(crate) fn versioned(self, version: &str) -> Result<Fields<'a>, Mistake> {
-        let fields = self.object()?;
-        let told = self.need(&fields, "version")?;
+    pub(crate) fn text(self) -> &'a str {
+        self.text
+    }
+
+    /// The object with which the text begins, and its fields.
+    pub(crate) fn first_object(self) -> Result<(Self, Fields<'a>), Mistake> {
+        let mut stream = serde_json::Deserializer::from_str(self.text).into_iter::<Object<'a>>();
+        let Some(object) = stream.next() else {
+            return self.object().map(|fields| (self, fields)); // Which says that there is none.
+        };
+        let Object(entries) = object.map_err(|error| self.reading(&error))?;
+        let first = Self { text: &self.text[..stream.byte_offset()], ..self };
+        Ok((first, first.fields(entries)?))
+    }
+
+    /// The lines that come after a part of the text, each with its end.
+    pub(crate) fn lines_after(self, part: Self) -> impl Iterator<Item = Self> {
+        let start = part.before().len() + part.text.len();
+        self.file[start..].split_inclusive('\n').map(move |text| Self { text, ..self })
+    }
+
+    /// Whether these are the fields of a file of this version. Looked at first
+    /// of all: another version may have other keys.
+    pub(crate) fn has_version(self, fields: &Fields<'a>, version: &str) -> Result<(), Mistake> {
+        let told = self.need(fields, "version")?;
         if told.text != version {
             return Err(told.mistake(format!("version {:.20}; this build reads version {version}", told.text)));
         }
-        Ok(fields)
+        Ok(())
     }
 
     pub(crate) fn value<T: Deserialize<'a>>(self) -> Result<T, Mistake> {
@@ -124,6 +155,10 @@ impl<'a> Piece<'a> {
 
     pub(crate) fn object(self) -> Result<Fields<'a>, Mistake> {
         let Object(entries) = self.value()?;
+        self.fields(entries)
+    }
+
+    fn fields(self, entries: Vec<(String, &'a RawValue)>) -> Result<Fields<'a>, Mistake> {
         let mut fields = Fields::new();
         for (key, raw) in entries {
             let value = self.part(raw);
@@ -139,6 +174,35 @@ impl<'a> Piece<'a> {
         Ok(self.value::<Vec<&RawValue>>()?.into_iter().map(move |raw| self.part(raw)))
     }
 
+    /// Reads the elements of a list of a text that is JSON, in order: with
+    /// `quick`, which says how long the element is, or else with `careful`.
+    pub(crate) fn each(
+        self,
+        mut quick: impl FnMut(Self) -> Option<usize>,
+        mut careful: impl FnMut(Self) -> Result<(), Mistake>,
+    ) -> Result<(), Mistake> {
+        let Some(mut rest) = self.text.strip_prefix('[') else {
+            return self.value::<Vec<&RawValue>>().map(drop); // Which says that it is none.
+        };
+        // Ends with the text at the latest: each round takes some of it.
+        while !matches!(rest.trim_ascii_start(), "" | "]") {
+            rest = rest.trim_ascii_start();
+            let element = Self { text: rest, ..self };
+            let length = match quick(element) {
+                Some(length) => length,
+                None => {
+                    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
+                    let Some(Ok(raw)) = values.next() else { break };
+                    careful(self.part(raw))?;
+                    raw.get().len()
+                }
+            };
+            let after = rest[length..].trim_ascii_start();
+            rest = after.strip_prefix(',').unwrap_or(after);
+        }
+        Ok(())
+    }
+
     fn part(self, raw: &'a RawValue) -> Self {
         Self { text: raw.get(), ..self }
     }
@@ -148,7 +212,7 @@ impl<'a> Piece<'a> {
     }
 
     /// What comes before this piece in the file.
-    fn before(self) -> &'a [u8] {
+    pub(crate) fn before(self) -> &'a [u8] {
         &self.file.as_bytes()[..self.text.as_ptr().addr() - self.file.as_ptr().addr()]
     }
 

@@ -1,27 +1,40 @@
-//! A file that one process keeps: read when it is opened, replaced whenever
-//! something changes, and never over what somebody else has written into it.
+//! A file that one process keeps: read when it is opened, added to or replaced
+//! whenever something changes, and never over what somebody else has written
+//! into it.
 
+use super::changes::Extent;
 use super::error::PersistError;
 use super::json::Mistake;
-use super::replace::{FileLock, Replaced, system};
-use std::fs::{File, Metadata};
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use super::replace::{FileLock, OWNER_ONLY, Replaced, system};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
+
+/// A smaller document is replaced with each change, and stays the JSON that
+/// people edit: to write it takes about as long as to write one line.
+const REPLACED_BELOW: u64 = 64 << 10;
 
 /// A file whose lock is held.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     file: Replaced,
     /// The file as it was last read or written; `None` if there was none.
-    seen: Option<Stamp>,
+    seen: Option<Seen>,
     _lock: FileLock,
+}
+
+/// A file that was read or written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    stamp: Stamp,
+    extent: Extent,
 }
 
 impl KeptFile {
     /// Locks the file, which need not be there yet; its directory must be.
     pub(crate) fn open(path: &Path) -> Result<Self, PersistError> {
-        let file = Replaced::find(path)?;
+        let file = Replaced::find(path, OWNER_ONLY)?;
         let lock = file.lock()?;
         // Nobody else is writing it: the lock is ours.
         file.clear()?;
@@ -30,11 +43,14 @@ impl KeptFile {
         Ok(Self { file, seen: None, _lock: lock })
     }
 
-    /// Reads the file, if there is one, and tells which one it was. Unless
-    /// that is [accepted](Self::accept), `save` does not overwrite it.
-    pub(crate) fn read(&self) -> Result<Option<(Vec<u8>, Stamp)>, PersistError> {
+    /// Reads the file, if there is one, with `parse`, and tells which one it
+    /// was. Unless that is [accepted](Self::accept), nothing is written to it.
+    pub(crate) fn read<T: Default>(
+        &self,
+        parse: impl FnOnce(&[u8]) -> Result<(T, Extent), Mistake>,
+    ) -> Result<(T, Option<Seen>), PersistError> {
         if self.file.metadata()?.is_none() {
-            return Ok(None);
+            return Ok((T::default(), None));
         }
         let mut text = Vec::new();
         let mut read = || {
@@ -45,31 +61,79 @@ impl KeptFile {
             Ok(stamp)
         };
         let stamp = read().map_err(system("read", self.path()))?;
-        Ok(Some((text, stamp)))
+        let (parsed, extent) = parse(&text).map_err(|mistake| self.content(mistake))?;
+        Ok((parsed, Some(Seen { stamp, extent })))
     }
 
     /// What was read is in use: it may be overwritten.
-    pub(crate) fn accept(&mut self, stamp: Option<Stamp>) {
-        self.seen = stamp;
+    pub(crate) fn accept(&mut self, seen: Option<Seen>) {
+        self.seen = seen;
     }
 
     /// Whether the file is the one that was last read or written.
     pub(crate) fn is_as_seen(&self) -> Result<bool, PersistError> {
-        Ok(self.file.metadata()?.as_ref().map(Stamp::of) == self.seen)
+        Ok(self.file.metadata()?.as_ref().map(Stamp::of) == self.seen.map(|seen| seen.stamp))
+    }
+
+    /// Its length as it was last read or written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.seen.map_or(0, |seen| seen.stamp.bytes)
+    }
+
+    /// Whether a change of so many bytes is to be [appended](Self::append).
+    /// Otherwise the file is to be [replaced](Self::save): it is small, or the
+    /// changes would take more room than the document, so that what is written
+    /// in all is at most three times the changes; or it is not as it was seen.
+    pub(crate) fn takes(&self, bytes: usize) -> Result<bool, PersistError> {
+        let fits = self.seen.is_some_and(|seen| seen.takes(bytes));
+        Ok(fits && self.is_as_seen()?)
+    }
+
+    /// Adds a line to the file. When this returns, it is on the disk.
+    pub(crate) fn append(&mut self, line: &str) -> Result<(), PersistError> {
+        let changed = || PersistError::Changed { path: self.path().to_owned() };
+        let seen = self.seen.ok_or_else(changed)?;
+        let open = || {
+            let file = OpenOptions::new().append(true).open(self.path())?;
+            let stamp = Stamp::of(&file.metadata()?);
+            Ok((file, stamp))
+        };
+        let (mut file, stamp) = open().map_err(system("open", self.path()))?;
+        if stamp != seen.stamp {
+            return Err(changed());
+        }
+        let outcome = write(&mut file, line, stamp.bytes).map_err(system("write", self.path()));
+        let synced = outcome.and_then(|()| {
+            let path = self.path().to_owned();
+            file.sync_data().map_err(|source| PersistError::NotSynced { path, source })
+        });
+        let stamp = file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(system("read", self.path()))?;
+        // What is left of a line that failed, or may not be on the disk, is not built upon: the next save replaces all.
+        let is_torn = synced.is_err() && stamp.bytes != seen.stamp.bytes;
+        self.seen = Some(Seen { stamp, extent: Extent { is_torn, ..seen.extent } });
+        synced
+    }
+
+    /// Reads from the file as it was last read or written.
+    pub(crate) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, PersistError> {
+        let mut read = || File::open(self.path())?.read_at(bytes, offset);
+        read().map_err(system("read", self.path()))
     }
 
     /// Replaces the file. When this returns, the text is on the disk.
     pub(crate) fn save(&mut self, text: &str) -> Result<(), PersistError> {
         let old = self.file.metadata()?;
-        if old.as_ref().is_some_and(|old| self.seen != Some(Stamp::of(old))) {
+        if old.as_ref().is_some_and(|old| self.seen.map(|seen| seen.stamp) != Some(Stamp::of(old))) {
             return Err(PersistError::Changed { path: self.path().to_owned() });
         }
-        self.seen = Some(Stamp::of(&self.file.replace(text.as_bytes(), old.as_ref())?));
+        let stamp = Stamp::of(&self.file.replace(text.as_bytes(), old.as_ref())?);
+        let extent = Extent { document: text.len() as u64, is_torn: false };
+        self.seen = Some(Seen { stamp, extent });
         self.file.sync()
     }
 
     /// The error of a file whose text makes no sense.
-    pub(crate) fn content(&self, mistake: Mistake) -> PersistError {
+    fn content(&self, mistake: Mistake) -> PersistError {
         let Mistake { line, column, agent, problem } = mistake;
         PersistError::Content { path: self.path().to_owned(), line, column, agent, problem }
     }
@@ -85,9 +149,27 @@ impl KeptFile {
     }
 }
 
+/// Writes a line to the end of a file of so many bytes, or nothing.
+fn write(file: &mut File, line: &str, before: u64) -> io::Result<()> {
+    file.write_all(line.as_bytes()).inspect_err(|_| {
+        // If this fails too, the line is torn, as one whose writer was killed.
+        let _ = file.set_len(before);
+    })
+}
+
+impl Seen {
+    /// Not inlined: merged with the question whether anything was seen at all,
+    /// it would read what was never written, if only to ignore it.
+    #[inline(never)]
+    fn takes(&self, bytes: usize) -> bool {
+        let Self { stamp, extent: Extent { document, is_torn } } = *self;
+        !is_torn && document >= REPLACED_BELOW && stamp.bytes + bytes as u64 <= 2 * document
+    }
+}
+
 /// Tells a file from one that was edited or put in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+struct Stamp {
     inode: u64,
     bytes: u64,
     seconds: i64,

@@ -6,11 +6,17 @@ use crate::process;
 use rustix::fs::FlockOperation::{NonBlockingLockExclusive, Unlock};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 /// How many symbolic links are followed one after another, as on Linux.
 const LINKS_MAX: usize = 40;
+
+/// Who may use a new file of state: its owner, since ids of agents are nobody else's business.
+pub(super) const OWNER_ONLY: u32 = 0o600;
+
+/// Who may read a new file that is written for others, unless the process's mask says less.
+pub(crate) const ANYBODY: u32 = 0o666;
 
 /// A file that is replaced, never written to. It need not be there yet.
 #[derive(Debug)]
@@ -19,22 +25,25 @@ pub(crate) struct Replaced {
     pub(super) path: PathBuf,
     temporary: PathBuf,
     pub(super) directory: File,
+    /// The permissions of a file that is new.
+    mode: u32,
 }
 
 impl Replaced {
-    /// Finds the file's place. Its directory must be there.
-    pub(crate) fn find(path: &Path) -> Result<Self, PersistError> {
+    /// Finds the file's place. Its directory must be there. A file that is new
+    /// has the permissions of `mode`.
+    pub(crate) fn find(path: &Path, mode: u32) -> Result<Self, PersistError> {
         let path = resolve(path).map_err(system("find", path))?;
         let directory = path.parent().unwrap_or(Path::new("/"));
         let directory = File::open(directory).map_err(system("open", directory))?;
-        Ok(Self { temporary: beside(&path, ".tmp"), path, directory })
+        Ok(Self { temporary: beside(&path, ".tmp"), path, directory, mode })
     }
 
     /// Locks `NAME.lock`, for as long as the result lives. Only who has the
     /// lock may replace the file.
     pub(crate) fn lock(&self) -> Result<FileLock, PersistError> {
         let path = beside(&self.path, ".lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(OWNER_ONLY).open(&path);
         let file = file.map_err(system("open", &path))?;
         match rustix::fs::flock(&file, NonBlockingLockExclusive) {
             Ok(()) => Ok(FileLock { file, process: process::mark() }),
@@ -79,7 +88,7 @@ impl Replaced {
     /// Writes the temporary file, and gets it onto the disk before it gets its name.
     fn write_temporary(&self, text: &[u8], old: Option<&Metadata>) -> io::Result<Metadata> {
         self.remove_temporary()?;
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&self.temporary)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(self.mode).open(&self.temporary)?;
         if let Some(old) = old {
             // Only root may give a file away; others keep what they may, and own the file.
             let _ = fchown(&file, Some(old.uid()), Some(old.gid()));

@@ -1,18 +1,24 @@
-//! How an agent that is denied again and again is treated.
+//! How an agent is treated that does not wait as it is told.
 
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX, QUIET_MAX};
 use std::fmt;
 use std::time::Duration;
 
-/// What follows from violations: the wait that an agent is told, when it is
-/// forgiven, and when its conduct counts as sustained abuse.
+/// What a violation is and what follows from it: the wait that an agent is
+/// told, when it is forgiven, and when its conduct is sustained abuse.
+///
+/// A denied agent is told to wait until its lane has the tokens. It violates
+/// the limit if it comes back earlier and is denied again. Parallel requests of
+/// one moment count once; up to 15 that may have been under way do not count.
+/// With a curve, violations make the wait longer.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::ConductRules;
 ///
 /// let rules = ConductRules::default();
-/// assert_eq!(rules.curve().map(|step| step.as_secs()).collect::<Vec<_>>(), [1, 2, 5, 10, 30]);
+/// assert_eq!(rules.curve().len(), 0);
+/// assert!(!rules.counts_every_denial());
 /// assert_eq!(rules.quiet_period(), Duration::from_secs(60));
 /// assert_eq!(rules.abuse_threshold(), (10, Duration::from_secs(300)));
 /// ```
@@ -23,20 +29,20 @@ pub struct ConductRules {
     quiet: Duration,
     abuse_violations: u32,
     abuse_window: Duration,
-    coalesce: bool,
+    every_denial: bool,
     enforce: bool,
 }
 
 impl Default for ConductRules {
-    /// Waits of 1, 2, 5, 10 and 30 seconds; forgiven after 60 quiet seconds;
-    /// abuse is ten violations within five minutes.
+    /// No curve; forgiven after 60 quiet seconds; abuse is ten violations
+    /// within five minutes.
     fn default() -> Self {
         Self {
-            curve: [1, 2, 5, 10, 30].map(Duration::from_secs).to_vec(),
+            curve: Vec::new(),
             quiet: Duration::from_secs(60),
             abuse_violations: 10,
             abuse_window: Duration::from_secs(300),
-            coalesce: false,
+            every_denial: false,
             enforce: false,
         }
     }
@@ -44,7 +50,8 @@ impl Default for ConductRules {
 
 impl ConductRules {
     /// The wait after the first, second, ... violation in a row; the last one
-    /// stands for all that follow.
+    /// stands for all that follow. No wait that is told is shorter than the
+    /// first. Without a curve, the default, waits are those of the lanes.
     pub fn with_curve(mut self, steps: impl IntoIterator<Item = Duration>) -> Self {
         self.curve = steps.into_iter().collect();
         self
@@ -63,15 +70,16 @@ impl ConductRules {
         self
     }
 
-    /// Whether denials within the wait that the agent was told count as one
-    /// violation with the denial before. Off by default: every denial counts.
-    pub fn with_coalescing(mut self, coalesce: bool) -> Self {
-        self.coalesce = coalesce;
+    /// Whether every denial is a violation, whether or not the agent has waited
+    /// as it was told. Off by default. It punishes an agent for its parallel
+    /// requests: five at once climb the curve by five steps.
+    pub fn with_every_denial(mut self, counts: bool) -> Self {
+        self.every_denial = counts;
         self
     }
 
-    /// Whether the wait is a block: until it is over, [`admit`](crate::Limiter)
-    /// denies on every lane. Off by default: the wait is advice, and a request
+    /// Whether the wait of a violation is a block: until it is over,
+    /// [`admit`](crate::Limiter) denies on every lane. Off by default: the wait is advice, and a request
     /// that its bucket can pay for passes.
     pub fn with_enforced_wait(mut self, enforce: bool) -> Self {
         self.enforce = enforce;
@@ -95,10 +103,10 @@ impl ConductRules {
         (self.abuse_violations, self.abuse_window)
     }
 
-    /// Whether denials within a told wait count once.
+    /// Whether every denial is a violation.
     #[must_use]
-    pub fn coalesces(&self) -> bool {
-        self.coalesce
+    pub fn counts_every_denial(&self) -> bool {
+        self.every_denial
     }
 
     /// Whether a told wait is a block.
@@ -108,7 +116,7 @@ impl ConductRules {
     }
 
     pub(super) fn validate(&self) -> Result<(), ConductError> {
-        if !(1..=CURVE_STEPS_MAX).contains(&self.curve.len()) {
+        if self.curve.len() > CURVE_STEPS_MAX {
             return Err(ConductError::Steps { steps: self.curve.len() });
         }
         if let Some(step) = self.curve.iter().find(|step| step.is_zero() || **step > QUIET_MAX) {
@@ -131,7 +139,7 @@ impl ConductRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConductError {
-    /// A curve has 1 to 15 steps.
+    /// A curve has up to 15 steps.
     Steps {
         /// How many were given.
         steps: usize,
@@ -162,7 +170,7 @@ impl fmt::Display for ConductError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConductError::Steps { steps } => {
-                write!(f, "a curve of {steps} waits; allowed are 1 to {CURVE_STEPS_MAX}")
+                write!(f, "a curve of {steps} waits; allowed are up to {CURVE_STEPS_MAX}")
             }
             ConductError::Step { step } => {
                 write!(f, "a wait of {step:?} in the curve; allowed is more than 0, up to {QUIET_MAX:?}")

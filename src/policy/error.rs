@@ -2,7 +2,7 @@
 
 use super::conduct::ConductError;
 use super::limit::LimitError;
-use crate::bounds::{ACTIONS_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use crate::bounds::{ACTIONS_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
 use std::fmt;
 
 /// Why a policy cannot be built.
@@ -110,6 +110,11 @@ pub enum PolicyError {
     },
     /// The rules of conduct make no sense.
     Conduct(ConductError),
+    /// An agent that is exempt by policy has no valid id.
+    Exempt {
+        /// The id as given.
+        agent: String,
+    },
     /// The warning threshold is a share in percent.
     WarnPercent {
         /// The value as given.
@@ -168,6 +173,9 @@ impl fmt::Display for PolicyError {
                 "unknown actions go to the tier {tier:?}, which no channel has; add such a lane, or name another tier"
             ),
             PolicyError::Conduct(problem) => write!(f, "conduct: {problem}"),
+            PolicyError::Exempt { agent } => {
+                write!(f, "exempt: an id of {} bytes; allowed are 1 to {ID_BYTES_MAX}", agent.len())
+            }
             PolicyError::WarnPercent { percent } => {
                 write!(f, "a warning below {percent} percent; allowed are 0 to 100")
             }

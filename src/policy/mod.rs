@@ -28,7 +28,7 @@ pub use plan::{OnChange, PlanId};
 pub use preset::UnknownPreset;
 pub use unknown::UnknownActionsSnapshot;
 
-use crate::bounds::{LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use crate::bounds::{ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
 use actions::{Actions, ActionsDraft, TierDraft};
 use plan::{Compiled, Plan};
 
@@ -88,6 +88,8 @@ pub struct Policy {
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
+    /// Invariant: sorted, each once.
+    exempt: Vec<String>,
 }
 
 impl Policy {
@@ -100,6 +102,7 @@ impl Policy {
             conduct: ConductRules::default(),
             on_change: OnChange::default(),
             warn_below_percent: 20,
+            exempt: Vec::new(),
         }
     }
 
@@ -203,6 +206,11 @@ impl Policy {
         self.warn_below_percent
     }
 
+    /// Agents that are never limited, whatever is decided about them; sorted.
+    pub fn exempt(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.exempt.iter().map(String::as_str)
+    }
+
     /// The same policy with these plans first, in this order.
     pub(crate) fn with_plans_first(mut self, first: &[PlanId]) -> Self {
         let mut plans: Vec<_> = self.plans.into_iter().map(Some).collect();
@@ -258,6 +266,7 @@ pub struct PolicyBuilder {
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
+    exempt: Vec<String>,
 }
 
 /// A lane's name and its limit, not checked yet.
@@ -323,6 +332,23 @@ impl PolicyBuilder {
         self
     }
 
+    /// Never limits these agents, whatever is decided about them at run time.
+    ///
+    /// ```
+    /// use tollgate::{Decision, Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("http", "1/min").exempt(["dashboard"]).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).build()?;
+    /// let http = limiter.lane("http").expect("named above");
+    /// limiter.unexempt("dashboard")?; // The policy exempts it all the same.
+    /// assert_eq!(limiter.check("dashboard", http)?.decision(), Decision::Exempt);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn exempt<N: Into<String>>(mut self, agents: impl IntoIterator<Item = N>) -> Self {
+        self.exempt.extend(agents.into_iter().map(Into::into));
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -361,8 +387,13 @@ impl PolicyBuilder {
             plans.push(plan);
         }
         let actions = Actions::build(self.actions, &lanes)?;
-        let Self { conduct, on_change, warn_below_percent, .. } = self;
-        let policy = Policy { lanes, plans, actions, conduct, on_change, warn_below_percent };
+        let Self { conduct, on_change, warn_below_percent, mut exempt, .. } = self;
+        exempt.sort_unstable();
+        exempt.dedup();
+        if let Some(agent) = exempt.iter().find(|agent| !(1..=ID_BYTES_MAX).contains(&agent.len())) {
+            return Err(PolicyError::Exempt { agent: agent.clone() });
+        }
+        let policy = Policy { lanes, plans, actions, conduct, on_change, warn_below_percent, exempt };
         match policy.cell_kinds().len() {
             words if words > LANES_MAX => Err(PolicyError::Words { words }),
             _ => Ok(policy),
@@ -493,8 +524,7 @@ mod tests {
         let second = std::time::Duration::from_secs(1);
         let error = |rules| error_of(Policy::builder().lane("a", "1/s").conduct(rules));
         let rules = ConductRules::default;
-        assert_eq!(error(rules().with_curve([])), "conduct: a curve of 0 waits; allowed are 1 to 15");
-        assert_eq!(error(rules().with_curve([second; 16])), "conduct: a curve of 16 waits; allowed are 1 to 15");
+        assert_eq!(error(rules().with_curve([second; 16])), "conduct: a curve of 16 waits; allowed are up to 15");
         assert!(error(rules().with_curve([std::time::Duration::ZERO])).contains("a wait of 0ns"));
         assert!(error(rules().with_quiet_period(std::time::Duration::ZERO)).contains("a quiet period of 0ns"));
         assert!(error(rules().with_quiet_period(second * 90_000)).contains("90000s"));

@@ -14,8 +14,8 @@
 //!
 //! The items named below are those of the project's list of requirements. In
 //! every preset the rules of conduct are the defaults of
-//! [`ConductRules`](crate::ConductRules), and a changed limit keeps an agent's
-//! debt, unless the table says otherwise.
+//! [`ConductRules`](crate::ConductRules), so that a wait is the lane's own, and
+//! a changed limit keeps an agent's debt, unless the table says otherwise.
 //!
 //! # `hub`: a message hub for agents
 //!
@@ -30,14 +30,15 @@
 //! | warning | below 20 % of the capacity | M15 |
 //! | actions of `ws/light` | `ping`, `list_agents`, `list_channels`, `status`, `channel_history` | M7 |
 //! | actions of `ws/normal` | `message`, `channel_publish`, `channel_subscribe`, `channel_unsubscribe`, `task_accepted`, `task_progress`, `task_complete`, `task_failed`, `task_recovering` | M8 |
-//! | actions of `ws/heavy` | `identify` | M9 |
+//! | actions of `ws/heavy` | `identify`, `channel_create`, `task_submit` | M9, M131 |
 //! | actions of `http/light` | `get_agents`, `get_channels`, `get_tasks`, `get_metrics`, `get_health`, `get_mailbox`, `get_schemas`, `get_dashboard_state` | M10 |
 //! | actions of `http/normal` | `post_message`, `post_channel_publish`, `post_mailbox_ack`, `get_messages`, `get_task_detail`, `get_channel_info` | M11 |
-//! | actions of `http/heavy` | `post_task`, `post_channel`, `post_admin_push_task`, `post_onboard_register` | M12 |
+//! | actions of `http/heavy` | `post_task`, `post_channel`, `post_admin_push_task`, `post_onboard_register`, `channel_create`, `task_submit` | M12, M131 |
 //! | unknown actions | to `normal` | M13 |
 //! | plan `unauthenticated`, for agents `ip:<address>`: `http/light`, `http/normal` | `60/minute` | M29 |
 //! | plan `unauthenticated`: `http/heavy`, the lane of `post_onboard_register` | `5/minute` | M29 |
 //! | curve of waits | 1, 2, 5, 10, 30 s | M21 |
+//! | violations | every denial | M21 |
 //! | quiet period | 60 s | M22 |
 //! | sustained abuse | 10 violations within 5 minutes | M49 |
 //! | a changed limit | fills the agent's lanes | M33 |
@@ -124,8 +125,9 @@
 
 use super::nearest::did_you_mean;
 use super::plan::OnChange;
-use super::{Policy, PolicyBuilder};
+use super::{ConductRules, Policy, PolicyBuilder};
 use std::fmt;
+use std::time::Duration;
 
 impl Policy {
     /// The names of the presets.
@@ -180,13 +182,16 @@ fn hub() -> PolicyBuilder {
         .actions("ws", "light", ["ping", "list_agents", "list_channels", "status", "channel_history"])
         .actions("ws", "normal", ["message", "channel_publish", "channel_subscribe", "channel_unsubscribe"])
         .actions("ws", "normal", ["task_accepted", "task_progress", "task_complete", "task_failed", "task_recovering"])
-        .actions("ws", "heavy", ["identify"])
+        .actions("ws", "heavy", ["identify", "channel_create", "task_submit"])
         .actions("http", "light", ["get_agents", "get_channels", "get_tasks", "get_metrics", "get_health"])
         .actions("http", "light", ["get_mailbox", "get_schemas", "get_dashboard_state"])
         .actions("http", "normal", ["post_message", "post_channel_publish", "post_mailbox_ack"])
         .actions("http", "normal", ["get_messages", "get_task_detail", "get_channel_info"])
         .actions("http", "heavy", ["post_task", "post_channel", "post_admin_push_task", "post_onboard_register"])
+        .actions("http", "heavy", ["channel_create", "task_submit"])
         .on_change(OnChange::Reset)
+        .conduct(ConductRules::default().with_curve([1, 2, 5, 10, 30].map(Duration::from_secs)).with_every_denial(true))
+        .exempt(["dashboard"])
 }
 
 fn platform() -> PolicyBuilder {

@@ -24,6 +24,15 @@
 //!    fails if the tenant opened its tag again, and then nothing has happened
 //!    but that some generations moved on.
 //!
+//! A tenant that keeps its record keeps its conduct. If it is idle there is
+//! nothing to keep; but a newcomer that inherits debt must find no violations
+//! either. So then the tag is first exchanged for one that is nobody's
+//! ([`TagWord::BETWEEN`]), which decides who has the record; the conduct word
+//! is bumped after that, and the new tag replaces nobody's. Whoever looks for
+//! one of the two agents meanwhile finds it absent, and a claim waits for the
+//! lock. The argument below holds for both orders: the bump comes after the
+//! old tag was closed and before the new one is published.
+//!
 //! [`update`](Record::update) charges: it loads the lane (a), reads the tag
 //! (b), whether or not it has seen it before, computes, and exchanges the lane
 //! word (c), or if there is nothing to exchange looks at it once more (d).
@@ -99,10 +108,10 @@ pub(crate) mod tag;
 
 pub(crate) use succession::{Moment, Succession};
 
-use crate::bounds::EXACT_MAX;
+use crate::bounds::{EXACT_MAX, LANES_MAX};
 use crate::clock::At;
 use crate::conduct::ConductWord;
-use crate::lane::{Choice, LaneWord, Outcome};
+use crate::lane::{Choice, LaneWord, Outcome, held};
 use crate::mapping::Block;
 use crate::policy::{Cells, Kind, LaneId, OnChange};
 use crate::processor::prefetch;
@@ -115,6 +124,9 @@ pub(crate) trait Word: Copy {
     fn from_bits(bits: u64) -> Self;
     fn bits(self) -> u64;
 }
+
+/// A lane's word before and after a change of row.
+pub(crate) type Move = (LaneWord, LaneWord);
 
 /// What became of one round of an update.
 pub(crate) enum Attempt<A> {
@@ -177,6 +189,12 @@ impl<'a> Record<'a> {
     /// continues the order of those who changed it before.
     fn exchange_tag(&self, seen: TagWord, next: TagWord) -> bool {
         self.tag_word().compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// What a thread may have left behind.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn set_tag(&self, tag: TagWord) {
+        self.tag_word().store(tag.bits(), Ordering::Release);
     }
 
     /// Opens a tag that an evictor closed: its tenant is back. `None` if the
@@ -375,6 +393,11 @@ impl<'a> Record<'a> {
         lanes.all(|(word, kind)| kind.is_idle(word, moment.at(moment.now))) && conduct.is_idle(moment.quiet_since)
     }
 
+    /// Whether a slot is held. A hint unless the tag is closed and the lanes have moved on.
+    pub(crate) fn holds_slots(&self, kinds: &[Kind]) -> bool {
+        self.lane_words().zip(kinds).any(|(word, kind)| *kind == Kind::Held && held::count(word) > 0)
+    }
+
     /// The words as they stand, for ranking victims. A hint.
     pub(crate) fn lane_words(&self) -> impl Iterator<Item = LaneWord> + use<'a> {
         self.lanes().map(|lane| LaneWord::from_bits(peek(lane)))
@@ -409,12 +432,29 @@ impl<'a> Record<'a> {
             .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, succession, moment)));
         // `stays` is asked after the lanes: a charge that was made before they
         // moved on is seen by then, with all that its caller did before it.
-        if !left || stays() || !self.bump_conduct(succession, moment) {
+        let waits = succession == Succession::Inherit && !broken(Fault::ConductGivenUpEarly);
+        let stays = match succession {
+            // Its conduct is forgotten, even if it stays.
+            Succession::Forget => !left || !self.bump_conduct(succession, moment) || stays(),
+            _ => !left || stays() || !waits && !self.bump_conduct(succession, moment),
+        };
+        if stays {
             // Not idle: the tenant gets its tag back, unless it took it.
             self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
             return false;
         }
-        self.exchange_tag(closed, next)
+        if !waits {
+            return self.exchange_tag(closed, next);
+        }
+        // From here on the record is nobody's, and who was its tenant can no
+        // longer keep it.
+        if !self.exchange_tag(closed, TagWord::BETWEEN) {
+            return false;
+        }
+        self.bump_conduct(succession, moment);
+        let published = self.exchange_tag(TagWord::BETWEEN, next);
+        debug_assert!(published, "under the lock nobody else changes a tag that is nobody's");
+        published
     }
 
     fn bump_conduct(&self, succession: Succession, moment: Moment<'_>) -> bool {
@@ -427,8 +467,24 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// Ends a change of tenant that was left behind by a fork: a tenant that
+    /// may have its record back gets it, and a record between two is vacant.
+    /// Says whose it is. The caller holds the lock of the record's region.
+    #[cold]
+    pub(crate) fn put_right(&self) -> TagWord {
+        let seen = self.tag();
+        if seen == TagWord::BETWEEN {
+            bump(self.conduct(), |word: ConductWord| Some(word.next_tenancy()));
+        }
+        if seen.is_closed() {
+            self.reopen(seen); // Or its tenant did.
+        }
+        self.tag()
+    }
+
     /// Puts the tenant `seen` under another row of limits: it is written, and
-    /// `debt_max` tells the longest debt that it leaves on each lane.
+    /// `debt_max` tells the longest debt that it leaves on each lane. Says what
+    /// became of each.
     ///
     /// The caller holds the lock of the record's region, so nobody else
     /// changes an open tag.
@@ -440,7 +496,8 @@ impl<'a> Record<'a> {
         on_change: OnChange,
         clock: impl Fn() -> At,
         debt_max: impl Fn(LaneId) -> u64,
-    ) {
+    ) -> [Move; LANES_MAX] {
+        let mut moves = [(LaneWord::default(), LaneWord::default()); LANES_MAX];
         let name_row = || {
             let named = self.exchange_tag(seen, seen.with_row(row));
             debug_assert!(named, "under the lock an open tag does not change");
@@ -449,7 +506,7 @@ impl<'a> Record<'a> {
             name_row();
         }
         let start = clock();
-        for ((index, lane), kind) in self.lanes().enumerate().zip(kinds) {
+        for (((index, lane), kind), moves) in self.lanes().enumerate().zip(kinds).zip(&mut moves) {
             if broken(Fault::RowWithoutBump) {
                 break;
             }
@@ -465,12 +522,15 @@ impl<'a> Record<'a> {
                 // as well, and pay it back twice.
                 let is_cut = kind.is_instant() && word.time() > start.now.saturating_add(longest);
                 let at = if is_cut { clock() } else { start };
-                Some(kind.under_other_row(word, at, on_change == OnChange::Reset, longest))
+                let next = kind.under_other_row(word, at, on_change == OnChange::Reset, longest);
+                *moves = (word, next);
+                Some(next)
             });
         }
         if broken(Fault::BumpBeforeRow) {
             name_row();
         }
+        moves
     }
 
     /// Lifts the lanes of a vacant record to the floor. Nobody else writes to
@@ -491,7 +551,7 @@ impl<'a> Record<'a> {
 /// The loop ends: each lost round is a success of one of the callers that had
 /// passed their look at the tag before it changed, or of one that came
 /// after a change of row.
-fn bump<W: Word>(place: &AtomicU64, next: impl Fn(W) -> Option<W>) -> bool {
+fn bump<W: Word>(place: &AtomicU64, mut next: impl FnMut(W) -> Option<W>) -> bool {
     // A guess; the exchange decides.
     let mut word = W::from_bits(peek(place));
     loop {

@@ -15,7 +15,8 @@ pub(crate) enum Succession {
     /// The newcomer takes over the lanes as they are, debt and all, but not
     /// the tenant's conduct. Never of a tenant that holds a slot or has used a budget.
     Inherit,
-    /// The lanes start afresh: the tenant is forgotten on purpose.
+    /// The lanes start afresh: the tenant is forgotten on purpose. One that
+    /// holds a slot keeps that, and the record for it.
     Forget,
 }
 
@@ -65,6 +66,8 @@ impl Kind {
             Kind::Bucket | Kind::Exact { .. } if succession == Succession::Inherit => word.at(floor.now),
             Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(moment.present()).max(floor.now)),
             Kind::Window(frame) if inherits => frame.lifted(word, floor.now),
+            // Whoever holds a slot is still there, and the tenant stays for it.
+            Kind::Held if succession == Succession::Forget => word,
             Kind::Window(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
         };
         // One more in an inherited count is only stricter.
@@ -78,7 +81,7 @@ impl Kind {
     /// The word of the same tenant under another row of limits, which leaves
     /// at most `debt_max` nanoseconds of debt on a bucket. Slots that are held
     /// stay so even if lanes are to be filled: whoever holds them is still there.
-    pub(super) fn under_other_row(self, word: LaneWord, at: At, reset: bool, debt_max: Duration) -> LaneWord {
+    pub(crate) fn under_other_row(self, word: LaneWord, at: At, reset: bool, debt_max: Duration) -> LaneWord {
         let left = match self {
             Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(at.now.saturating_add(debt_max))),
             Kind::Window(_) | Kind::Budget(_) if reset => self.emptied(word, at),
@@ -149,6 +152,22 @@ mod tests {
                     assert!(bump(&lane, |word| kind.succeeded_by(word, succession, moment)));
                     assert_ne!(peek(&lane), first.bits(), "{kind:?}, {succession:?}, tenancy {tenancy}");
                 }
+            }
+        }
+    }
+
+    /// A tenant that comes back while it is forgotten keeps its record, and
+    /// with it the lanes as they were left.
+    #[test]
+    fn nobody_leaves_a_lane_below_the_floor() {
+        let (now, floor) = (Tick::from_nanos(5), Tick::from_nanos(70_000_000_000));
+        let kinds = [Kind::Bucket, Kind::Exact { length: 1_000_000 }, Kind::Window(Frame::new(60_000_000_000))];
+        let moment = Moment { kinds: &kinds, now, quiet_since: now, clock: now, floor, offset: Offset::default() };
+        for kind in kinds {
+            for succession in [Succession::Idle, Succession::Forget, Succession::Inherit] {
+                let left = kind.succeeded_by(LaneWord::default(), succession, moment).unwrap();
+                let at = |now| kind.is_idle(left, moment.at(now));
+                assert!(!at(now) && at(floor), "{kind:?}, {succession:?}");
             }
         }
     }

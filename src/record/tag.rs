@@ -117,6 +117,10 @@ pub(crate) struct TagWord(u64);
 impl TagWord {
     pub(crate) const VACANT: Self = Self(0);
 
+    /// Nobody's, and about to be somebody's: the old tenant can no longer open
+    /// it, and nobody finds it. Opened, it is vacant.
+    pub(crate) const BETWEEN: Self = Self(CLOSED);
+
     pub(crate) const fn new(tag: Tag, row: Row) -> Self {
         debug_assert!(row.0 as u64 <= ROW_MASK);
         Self(tag.0 | row.0 as u64)
@@ -147,9 +151,16 @@ impl TagWord {
         self.0 == 0
     }
 
-    /// Its tenant's tag; `None` if it is vacant.
+    /// Its tenant's tag; `None` if it is nobody's.
     pub(crate) fn tenant(self) -> Option<Tag> {
-        (!self.is_vacant()).then_some(Tag(self.0 >> TAG_SHIFT << TAG_SHIFT))
+        let tag = Tag(self.0 >> TAG_SHIFT << TAG_SHIFT);
+        (tag.0 != 0).then_some(tag)
+    }
+
+    /// Its tenant's tag as a number; 0 if it is vacant.
+    #[cfg(feature = "persist")]
+    pub(crate) const fn tenant_bits(self) -> u64 {
+        self.0 >> TAG_SHIFT
     }
 
     /// The lowest sixteen bits of the agent's hash.
@@ -213,9 +224,17 @@ mod tests {
             prop_assert!(!word.is_vacant() && !word.is_closed() && word.closed().is_closed());
             prop_assert_eq!(word.closed().opened(), word);
             prop_assert_eq!(TagWord::from_bits(word.bits()), word);
+            prop_assert!(!TagWord::BETWEEN.belongs_to(tag) && TagWord::BETWEEN.row_of(tag).is_none());
             prop_assert_eq!((word.tenant(), word.closed().tenant()), (Some(tag), Some(tag)));
             prop_assert_eq!((tag.middle(), word.low_bits()), (hash >> 24 & 0xff, hash & 0xffff));
         }
+    }
+
+    #[test]
+    fn a_record_between_tenants_is_nobodys_and_opened_it_is_vacant() {
+        let between = TagWord::BETWEEN;
+        assert!(between.is_closed() && !between.is_vacant() && between.tenant().is_none());
+        assert!(between.opened().is_vacant() && between.opened().tenant().is_none());
     }
 
     #[test]

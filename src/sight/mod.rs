@@ -160,6 +160,8 @@ impl Watch {
     pub(crate) fn answered(&self, lane: LaneId, answer: &Result<Verdict, Error>) -> bool {
         self.counters.add(match answer {
             Ok(verdict) => self.counters.verdict(lane, verdict.decision()),
+            // An answer all the same: a denial that no wait can lift.
+            Err(Error::CostAboveCapacity { .. }) => self.counters.verdict(lane, Decision::Deny),
             Err(Error::Full) => return false, // Was counted when it was refused.
             Err(_) => self.counters.other(Other::Error),
         });

@@ -20,7 +20,8 @@ pub struct Snapshot {
     pub is_counting: bool,
     /// Verdicts by lane, in the order of the policy.
     pub lanes: Vec<LaneCounts>,
-    /// Calls of a check that could not be answered, [`full`](Self::full) left out.
+    /// Calls of a check that could not be answered, [`full`](Self::full) left out. A cost above
+    /// the lane's capacity is not among them: it is counted as denied.
     pub errors: u64,
     /// Newcomers that were refused with [`Error::Full`](crate::Error::Full).
     pub full: u64,

@@ -54,6 +54,9 @@ const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 512 };
 /// few claims take two locks; few enough that claims seldom meet.
 const REGION_GROUPS: usize = 128;
 
+/// Records in a region.
+pub(crate) const REGION_RECORDS: usize = fingerprints::GROUP * REGION_GROUPS;
+
 /// Groups in a neighbourhood: 96 records. Even, since they are looked at in pairs.
 pub(crate) const WINDOW: usize = 12;
 const _: () = assert!(WINDOW % 2 == 0);
@@ -263,12 +266,12 @@ impl Slab {
 
     /// The agent's record, if nobody is about to evict it.
     #[inline]
-    pub(crate) fn find_open(&self, hash: AgentHash) -> Option<(Record<'_>, TagWord, Row)> {
+    pub(crate) fn find_open(&self, hash: AgentHash) -> Option<(Found<'_>, Row)> {
         let tag = hash.tag();
         self.likely(hash).find_map(|position| {
             let record = self.record(position);
             let word = record.tag();
-            Some((record, word, word.row_of(tag)?))
+            Some((Found { record, tag: word, position }, word.row_of(tag)?))
         })
     }
 
@@ -342,7 +345,7 @@ impl Slab {
             }
             let record = self.record(position);
             let tag = record.tag();
-            (!tag.is_vacant()).then_some(Found { record, tag, position })
+            tag.tenant().map(|_| Found { record, tag, position })
         })
     }
 

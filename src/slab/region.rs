@@ -66,6 +66,17 @@ impl<'a> Region<'a> {
         RegionGuard { region: self, left_behind }
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn is_locked(self) -> bool {
+        peek(&self.0[LOCK]) != 0
+    }
+
+    /// As if another process had held the lock when this one was forked from it.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn leave_behind(self) {
+        self.0[LOCK].store(process() + 1, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(self) -> RegionCounts {
         let read = |word: usize| peek(&self.0[word]);
         RegionCounts {

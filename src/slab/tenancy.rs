@@ -27,12 +27,26 @@
 //! the agent is evicted meanwhile, as idle at a later instant, then a fresh
 //! bucket at the caller's earlier instant would count the time between twice.
 //! So every region remembers the latest instant at which it evicted an idle
-//! record, and a claim lifts all lanes of its record to that instant: the
-//! claim itself is charged as of then, if its own instant is older, and a
-//! later call with an older one is only answered more strictly. An agent's old
-//! and new record lie in regions that its claim has locked, so the instant of
-//! its own eviction is always among those. What is remembered never lies in
-//! the clock's future, whatever `now` a caller brings.
+//! record, its *floor*, and a claim lifts all lanes of its record to that
+//! instant. An agent's old and new record lie in regions that its claim has
+//! locked, so the instant of its own eviction is always among those. What is
+//! remembered never lies in the clock's future, whatever `now` a caller brings.
+//!
+//! *Claim*: an agent that lost an idle record is let through no more often, at
+//! whatever instants, than one that kept it. A lane that was evicted as idle at
+//! `e` was full from `e` on, and the floor is not before that. So a bucket or a
+//! permit is lifted to where it stood, or beyond: its word never goes back, and
+//! every charge is the step of its own instant, as if there had been no
+//! eviction. Windows and budgets have a number where buckets have an instant.
+//! One that is lifted says that nothing is known of the windows before, and
+//! denies an older instant until its own window begins. What a slot is held
+//! for has no time.
+//!
+//! So a claim at an older instant than the floor is charged as of its own
+//! instant, over lanes that stand at the floor, and most likely denied, with
+//! the wait to the floor. If the clock was read during the call, it is read
+//! again instead: under the lock it is not before the floor, and a call that
+//! was stalled or had to wait for the lock meets a full lane.
 //!
 //! # Assignments
 //!
@@ -53,13 +67,14 @@
 use super::fingerprints::{self, Fingerprint, GROUP, Group};
 use super::hash::AgentHash;
 use super::region::RegionGuard;
-use super::{Found, Position, Slab};
+use super::{Found, Position, REGION_RECORDS, Slab};
 use crate::bounds::LOSSY_TRIES_MAX;
 use crate::clock::{At, Offset, Tick};
 use crate::policy::{Kind, LaneId, OnChange};
 use crate::record::tag::{Row, TagWord};
-use crate::record::{Moment, Record, Succession};
+use crate::record::{Moment, Move, Record, Succession};
 use crate::sync::{Fault, broken};
+use std::ops::Range;
 
 /// What happens to a new agent whose neighbourhood has neither a vacant nor
 /// an idle record.
@@ -114,11 +129,16 @@ pub(crate) struct RowChange<'a> {
     pub(crate) clock: &'a dyn Fn() -> At,
     /// The longest debt that a row leaves on a lane.
     pub(crate) debt_max: &'a dyn Fn(Row, LaneId) -> u64,
+    /// Told of each record that was changed, with the words of its lanes before
+    /// and after, under the lock of its region.
+    pub(crate) moved: &'a dyn Fn(Found<'_>, &[Move]),
 }
 
 impl RowChange<'_> {
-    fn apply(&self, kinds: &[Kind], record: Record<'_>, seen: TagWord, row: Row) {
-        record.change_row(seen, row, kinds, self.on_change, self.clock, |lane| (self.debt_max)(row, lane));
+    fn apply(&self, kinds: &[Kind], found: Found<'_>, row: Row) {
+        let debt_max = |lane| (self.debt_max)(row, lane);
+        let moves = found.record.change_row(found.tag, row, kinds, self.on_change, self.clock, debt_max);
+        (self.moved)(found, &moves[..kinds.len()]);
     }
 }
 
@@ -160,7 +180,7 @@ impl<'a> Locks<'a> {
 /// A record that the agent holds now, and the locks that keep it so.
 pub(crate) struct Claimed<'a> {
     pub(crate) found: Found<'a>,
-    /// A charge with an older instant is made as of this one.
+    /// Where its lanes stand at least, if it was.
     pub(crate) floor: Tick,
     /// Whether it was given the record just now.
     pub(crate) is_new: bool,
@@ -193,11 +213,7 @@ impl Slab {
     fn put_right(&self, region: usize, guard: &RegionGuard<'_>) {
         let mut held = 0;
         for position in self.positions_of(region) {
-            let record = self.record(position);
-            let tag = record.tag();
-            if tag.is_closed() {
-                record.reopen(tag); // Or its tenant did.
-            }
+            let tag = self.record(position).put_right();
             self.show(position, Fingerprint::of_word(tag));
             held += u64::from(!tag.is_vacant());
         }
@@ -321,15 +337,15 @@ impl Slab {
         let locks = (!broken(Fault::NoChangeLock)).then(|| self.lock(hash));
         let row = decide();
         if let Some(found) = self.find(hash) {
-            change.apply(&self.kinds, found.record, found.tag, row);
+            change.apply(&self.kinds, found, row);
         }
         drop(locks);
     }
 
     /// Changes the row of every agent that holds a record, where `next` names
-    /// another one. Takes one region's lock at a time.
-    pub(crate) fn change_rows(&self, change: &RowChange<'_>, next: impl Fn(Row) -> Row) {
-        for region in 0..self.geometry.regions() {
+    /// another one, in these regions. Takes one region's lock at a time.
+    pub(crate) fn change_rows(&self, regions: Range<usize>, change: &RowChange<'_>, next: impl Fn(Row) -> Row) {
+        for region in regions {
             let _guard = self.lock_region(region);
             for position in self.positions_of(region) {
                 let record = self.record(position);
@@ -337,7 +353,7 @@ impl Slab {
                 let row = next(seen.row());
                 if !seen.is_vacant() && row != seen.row() {
                     debug_assert!(!seen.is_closed(), "whoever closes a tag holds this lock until it is open again");
-                    change.apply(&self.kinds, record, seen, row);
+                    change.apply(&self.kinds, Found { record, tag: seen, position }, row);
                 }
             }
         }
@@ -346,7 +362,8 @@ impl Slab {
     /// Vacates the agent's record, whatever it holds. `false` if it has none.
     ///
     /// If the agent is checked meanwhile, it may keep its record, with lanes
-    /// that were filled one by one.
+    /// that were filled one by one. So does an agent that holds a slot, with
+    /// all other lanes filled.
     pub(crate) fn forget(&self, hash: AgentHash, at: At, clock: Tick) -> bool {
         let locks = self.lock(hash);
         let Some(found) = self.find(hash) else {
@@ -360,7 +377,8 @@ impl Slab {
             floor: locks.evicted_at(),
             offset: at.offset,
         };
-        if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment, &|| false) {
+        let stays = || found.record.holds_slots(&self.kinds);
+        if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment, &stays) {
             self.show(found.position, Fingerprint::VACANT);
             locks.of(self.region_of(found.position)).count_forgotten();
         }
@@ -400,11 +418,18 @@ impl Slab {
         swept
     }
 
+    /// The positions of all records in these regions.
+    pub(crate) fn positions_in(&self, regions: &Range<usize>) -> Range<usize> {
+        regions.start * REGION_RECORDS..(regions.end * REGION_RECORDS).min(self.geometry.records)
+    }
+
+    pub(crate) fn regions(&self) -> usize {
+        self.geometry.regions()
+    }
+
     /// Every record of a region.
     fn positions_of(&self, region: usize) -> impl Iterator<Item = Position> + use<> {
-        let records = GROUP * super::REGION_GROUPS;
-        let first = region * records;
-        first..(first + records).min(self.geometry.records)
+        self.positions_in(&(region..region + 1))
     }
 
     /// Every record of the agent's neighbourhood.
@@ -417,3 +442,6 @@ impl Slab {
         fingerprints::set(self.group_word(position / GROUP), position % GROUP, fingerprint);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

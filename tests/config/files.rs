@@ -47,7 +47,7 @@ fn the_example_file_is_read() {
     assert_eq!(policy.lane_for("http", "get_health"), known("http/light"), "stays");
     assert_eq!(policy.actions().count(), hub.actions().count() + 2);
     assert_eq!(policy.on_change(), OnChange::KeepDebt);
-    assert_eq!(policy.conduct(), &ConductRules::default());
+    assert_eq!(policy.conduct(), hub.conduct());
     assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy));
 }
 
@@ -86,7 +86,7 @@ fn a_file_without_a_preset_says_everything_itself() {
         empty = {}
         [conduct]
         abuse = { within = "1h" }
-        coalesce = true
+        every_denial = true
         enforce_wait = true
         [actions."z"]
         b = ["q\"uote", 'back\slash']
@@ -107,7 +107,7 @@ fn a_file_without_a_preset_says_everything_itself() {
         .conduct(
             ConductRules::default()
                 .with_abuse_threshold(10, Duration::from_secs(3_600))
-                .with_coalescing(true)
+                .with_every_denial(true)
                 .with_enforced_wait(true),
         )
         .build()
@@ -150,10 +150,10 @@ unknown_actions_to = "normal"
 light = ["ping", "status"]
 
 [conduct]
-curve = ["1s", "2s", "5s", "10s", "30s"]
+curve = []
 quiet = "1min"
 abuse = { violations = 10, within = "5min" }
-coalesce = false
+every_denial = false
 enforce_wait = false
 "#;
     assert_eq!(policy.to_toml(), expected);

@@ -61,13 +61,13 @@ fn names() -> impl Strategy<Value = String> {
 fn rules() -> impl Strategy<Value = ConductRules> {
     let length = |most: u64| (1..=most).prop_map(Duration::from_nanos);
     let day = 86_400_000_000_000;
-    (vec(length(day), 1..=15), length(day), 1..=63_u32, length(4_095_000_000_000), any::<bool>(), any::<bool>())
-        .prop_map(|(curve, quiet, violations, window, coalesce, enforce)| {
+    (vec(length(day), 0..=15), length(day), 1..=63_u32, length(4_095_000_000_000), any::<bool>(), any::<bool>())
+        .prop_map(|(curve, quiet, violations, window, every_denial, enforce)| {
             ConductRules::default()
                 .with_curve(curve)
                 .with_quiet_period(quiet)
                 .with_abuse_threshold(violations, window)
-                .with_coalescing(coalesce)
+                .with_every_denial(every_denial)
                 .with_enforced_wait(enforce)
         })
 }

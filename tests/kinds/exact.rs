@@ -136,6 +136,27 @@ fn a_plan_may_allow_fewer_and_no_limit_more_than_there_are_words_for() {
     assert!(limiter.set_override(AGENT, "lane", "exact 5/min").is_ok());
 }
 
+/// A caller under a smaller limit was told the wait for the first permit, 20 s,
+/// then 10, then 10: it passed after none but the last.
+#[test]
+fn after_a_change_to_fewer_the_wait_is_one_that_helps() {
+    let policy = Policy::builder().lane("lane", "exact 3/30s").build().unwrap();
+    let (limiter, clock) = of_policy(policy);
+    for _ in 0..3 {
+        assert!(limiter.check(AGENT, LANE).unwrap().is_allowed());
+        clock.advance(Duration::from_secs(10));
+    }
+    limiter.set_override(AGENT, "lane", "exact 1/30s").unwrap();
+    clock.set(Tick::from_nanos(10_000_000_000));
+    let denied = limiter.check(AGENT, LANE).unwrap();
+    assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(Duration::from_secs(40))));
+    assert_eq!(limiter.status(AGENT, LANE).unwrap().next_in(), Some(Duration::from_secs(40)));
+    clock.advance(Duration::from_nanos(39_999_999_999));
+    assert_eq!(limiter.check(AGENT, LANE).unwrap().retry_after(), Some(Duration::from_nanos(1)));
+    clock.advance(Duration::from_nanos(1));
+    assert!(limiter.check(AGENT, LANE).unwrap().is_allowed());
+}
+
 #[test]
 fn reset_rests_every_permit_and_others_lanes_stay() {
     let policy =

@@ -136,9 +136,41 @@ fn a_record_with_a_held_slot_is_never_given_up() {
     limiter.release("tenant-0", LANE).unwrap();
     assert_eq!(limiter.acquire("newcomer", LANE).unwrap().remaining(), 1);
     assert_eq!(limiter.stats().lossy_evictions, 0);
-    // An operator may forget it all the same.
-    assert_eq!(limiter.forget("tenant-1"), Ok(true));
-    assert_eq!(limiter.release("tenant-1", LANE), Err(Error::NotHeld { held: 0, released: 1 }));
+}
+
+/// Whoever forgot or reset an agent that holds a slot had two of one: the slot
+/// that was in use, and another.
+#[test]
+fn a_slot_that_is_held_stays_so_whatever_is_forgotten() {
+    let policy = Policy::builder().lane("lane", "held 1").lane("other", "10/day").lane("held", "held 2");
+    let (limiter, _) = of_policy(policy.build().unwrap());
+    let other = LaneId::new(1);
+    let left = |lane| limiter.status(AGENT, lane).unwrap().remaining();
+    let slot = Limiter::hold(&limiter, AGENT, LANE).unwrap();
+    let changes: [fn(&Limiter); 3] = [
+        |limiter| limiter.reset(AGENT).unwrap(),
+        |limiter| limiter.reset_lane(AGENT, LANE).unwrap(),
+        |limiter| assert_eq!(limiter.forget(AGENT), Ok(true)),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        for _ in 0..20 {
+            assert!(limiter.check_cost(AGENT, other, 4).unwrap().is_allowed());
+            limiter.record_violation(AGENT).unwrap();
+            change(&limiter);
+            assert_eq!(left(LANE), 0, "it is in use");
+            assert!(!limiter.acquire(AGENT, LANE).unwrap().is_allowed());
+            if number != 1 {
+                assert_eq!(left(other), 10, "everything else starts afresh");
+            }
+            limiter.reset_lane(AGENT, other).unwrap();
+        }
+    }
+    assert_eq!(limiter.violations(AGENT).unwrap().consecutive(), 0, "forgotten as well");
+    assert_eq!(limiter.stats().agents, 1, "its record stays for the slot");
+    drop(slot);
+    assert_eq!(left(LANE), 1);
+    // Nothing is held any more, so nothing keeps the record.
+    assert_eq!((limiter.forget(AGENT), limiter.stats().agents), (Ok(true), 0));
 }
 
 #[test]

@@ -4,7 +4,12 @@ mod all;
 mod budget;
 mod exact;
 mod held;
+#[path = "../common/random.rs"]
+mod random;
 mod reserve;
+mod settle;
+mod stale;
+mod torn;
 mod window;
 
 use tollgate::{LaneId, Limiter, ManualClock, OnFull, Policy, Tick, Verdict};

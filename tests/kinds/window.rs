@@ -276,7 +276,7 @@ fn lanes_of_several_kinds_do_not_disturb_each_other() {
     let admitted = limiter.admit(AGENT, b, 1).unwrap();
     assert_eq!(admitted.verdict().retry_after(), Some(Duration::from_secs(60)));
     assert_eq!(admitted.verdict().window(), Duration::from_secs(60));
-    assert!(admitted.violation().is_some());
+    assert_eq!((admitted.violation(), admitted.retry_after()), (None, Some(Duration::from_secs(60))));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn what_a_stand_in_charged_is_given_back_at_its_price() {
 /// counted as a violation.
 #[test]
 fn an_enforced_wait_does_not_hide_errors() {
-    let rules = ConductRules::default().with_enforced_wait(true);
+    let rules = ConductRules::default().with_curve([SECOND]).with_every_denial(true).with_enforced_wait(true);
     let policy = Policy::builder().lane("lane", "1/min").plan("quick", [("lane", "10/s")]).conduct(rules).build();
     let (limiter, _) = build(policy.expect("a valid policy"), 100, OnFull::Deny);
     let quick = plan(&limiter, "quick");

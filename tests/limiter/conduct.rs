@@ -22,8 +22,9 @@ fn limiter(rules: ConductRules) -> (Limiter, ManualClock) {
     started(lanes(rules), 100, OnFull::Deny)
 }
 
+/// Every denial counts, and waits become longer.
 fn rules() -> ConductRules {
-    ConductRules::default()
+    ConductRules::default().with_curve([1, 2, 5, 10, 30].map(Duration::from_secs)).with_every_denial(true)
 }
 
 fn admit(limiter: &Limiter, agent: &str, lane: LaneId) -> Admission {
@@ -49,7 +50,7 @@ fn violations(limiter: &Limiter, agent: &str) -> (u32, u32) {
 }
 
 #[test]
-fn a_denial_is_a_violation_and_the_longer_wait_is_told() {
+fn every_denial_may_count_and_the_longer_wait_is_told() {
     let (limiter, clock) = limiter(rules());
     exhaust(&limiter, "agent-7");
     for step in [1, 2, 5, 10, 30, 30] {
@@ -180,17 +181,77 @@ fn whoever_waits_as_told_is_not_blocked() {
 }
 
 #[test]
-fn denials_within_a_told_wait_count_once_if_the_policy_says_so() {
-    let (limiter, clock) = limiter(rules().with_coalescing(true));
-    assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
-    for (wait, count) in [(1, 1), (2, 2), (5, 3)] {
-        for _ in 0..4 {
-            let denied = admit(&limiter, "agent-7", EMPTY).violation().unwrap();
-            assert_eq!((denied.consecutive(), denied.step()), (count, SECOND * wait));
-            clock.advance(SECOND * wait / 4);
-        }
+fn without_a_curve_a_wait_is_the_lanes_own_and_only_who_comes_back_early_violates() {
+    let (limiter, clock) = limiter(ConductRules::default());
+    assert!(limiter.admit("agent-7", LANE, 10).unwrap().is_allowed());
+    // Parallel requests, each of which is told the same.
+    for _ in 0..8 {
+        let denied = limiter.admit("agent-7", LANE, 5).unwrap();
+        assert_eq!((denied.violation(), denied.wait(), denied.retry_after()), (None, Duration::ZERO, Some(SECOND / 2)));
     }
-    assert_eq!(violations(&limiter, "agent-7"), (3, 3));
+    assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
+    assert_eq!(admit(&limiter, "agent-7", EMPTY).retry_after(), Some(SECOND * 86_400));
+    assert_eq!(violations(&limiter, "agent-7"), (0, 0));
+    assert_eq!(limiter.rate_limited("agent-7"), Ok(false));
+    for count in 1..=10 {
+        clock.advance(SECOND);
+        let early = admit(&limiter, "agent-7", EMPTY);
+        let violation = early.violation().expect("a day too early");
+        assert_eq!((violation.consecutive(), violation.sustained_abuse()), (count, count == 10));
+        assert_eq!(early.retry_after(), early.verdict().retry_after());
+        assert_eq!(admit(&limiter, "agent-7", EMPTY).violation(), None, "of the same moment");
+    }
+    assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
+    // Waits are told lane by lane.
+    assert!(limiter.admit("agent-7", LANE, 10).unwrap().is_allowed());
+    assert_eq!(admit(&limiter, "agent-7", LANE).violation(), None);
+}
+
+#[test]
+fn with_a_curve_who_comes_back_early_climbs_it_and_who_waits_does_not() {
+    let (limiter, clock) = limiter(rules().with_every_denial(false));
+    let denied = || {
+        // All of the fast lane, however much that is.
+        while admit(&limiter, "agent-7", LANE).is_allowed() {}
+        admit(&limiter, "agent-7", LANE)
+    };
+    // Always in time: the first step, and no violation.
+    for _ in 0..20 {
+        let in_time = denied();
+        assert_eq!((in_time.retry_after(), in_time.violation()), (Some(SECOND), None));
+        clock.advance(SECOND);
+    }
+    // A crowd of requests violates once, and the wait of a second is over when its moment is.
+    for step in [1, 2] {
+        (0..20).for_each(|_| assert!(!denied().is_allowed()));
+        assert_eq!((denied().retry_after(), violations(&limiter, "agent-7").0), (Some(SECOND * step), step));
+        clock.advance(SECOND);
+    }
+    for step in [5, 10, 30, 30] {
+        // The first of them is early, the second of the same moment.
+        assert_eq!(denied().retry_after(), Some(SECOND * step));
+        clock.advance(SECOND / 2);
+        assert_eq!(denied().retry_after(), Some(SECOND * step), "a violation has a moment to itself");
+        clock.advance(SECOND / 2);
+    }
+    // Whoever then waits is told the first step again.
+    clock.advance(SECOND * 30);
+    assert_eq!((denied().retry_after(), violations(&limiter, "agent-7").0), (Some(SECOND), 6));
+}
+
+/// An agent was told to wait for many tokens. Small requests went on, as they
+/// may, and the first that was denied would have been early by that wait.
+#[test]
+fn a_small_request_is_not_early_by_the_wait_of_a_large_one() {
+    let (limiter, clock) = limiter(ConductRules::default());
+    let (large, small) = (10, 1);
+    assert!(limiter.admit("agent-7", EMPTY, 1).unwrap().is_allowed());
+    for _ in 0..10 {
+        let _ = limiter.admit("agent-7", LANE, large).unwrap();
+        while limiter.admit("agent-7", LANE, small).unwrap().is_allowed() {}
+        clock.advance(SECOND * 3 / 5);
+    }
+    assert_eq!(violations(&limiter, "agent-7"), (0, 0));
 }
 
 #[test]

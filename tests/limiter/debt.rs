@@ -225,7 +225,7 @@ fn a_policy_with_other_lanes_or_without_a_plan_is_refused_and_nothing_changes() 
 fn new_rules_of_conduct_are_in_force_at_once() {
     let (limiter, clock) = limiter(OnChange::KeepDebt);
     clock.advance(SECOND);
-    assert_eq!(limiter.record_violation("agent-7").unwrap().step(), SECOND);
+    assert_eq!(limiter.record_violation("agent-7").unwrap().step(), Duration::ZERO);
     let rules = ConductRules::default().with_curve([SECOND * 3, SECOND * 4]).with_quiet_period(SECOND * 5);
     limiter.replace_policy(plans().conduct(rules).build().expect("valid")).unwrap();
     assert_eq!(limiter.violations("agent-7").unwrap().wait(), SECOND * 3);

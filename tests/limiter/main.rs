@@ -12,6 +12,7 @@ mod errors;
 mod kept;
 mod lanes;
 mod memory;
+mod obedient;
 mod plans;
 mod sight;
 mod time;

@@ -371,3 +371,30 @@ fn a_control_call_that_makes_no_sense_says_so_and_changes_nothing() {
     assert_eq!(limiter.assignments(), []);
     assert_eq!(capacities(&limiter, "a"), DEFAULTS);
 }
+
+/// The policy's exemptions come and go with it, beside what is decided.
+#[test]
+fn a_policy_exempts_agents_whatever_is_decided() {
+    let policy = |exempt: &[&str]| {
+        Policy::builder().lane("lane", "2/min").exempt(exempt.iter().copied()).build().expect("a valid policy")
+    };
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(policy(&["a", "b", "a"])).agents(10).clock(clock).build().expect("a small slab");
+    let exempt = || ["a", "b", "c"].map(|agent| limiter.is_exempt(agent).expect("a valid id"));
+    assert_eq!(exempt(), [true, true, false]);
+    assert!(limiter.assignments().is_empty(), "nothing was decided");
+    limiter.unexempt("a").unwrap();
+    limiter.exempt("b").unwrap();
+    limiter.set_override("a", "lane", "9/min").unwrap();
+    assert_eq!(exempt(), [true, true, false]);
+    assert_eq!(limiter.limit_of("a", LaneId::new(0)), Ok(None));
+    limiter.replace_policy(policy(&["c"])).unwrap();
+    assert_eq!(exempt(), [false, true, true]);
+    assert_eq!(limiter.check("a", LaneId::new(0)).unwrap().capacity(), 9);
+    assert_eq!(limiter.check("c", LaneId::new(0)).unwrap().decision(), Decision::Exempt);
+    limiter.replace_policy(policy(&[])).unwrap();
+    assert_eq!(exempt(), [false, true, false]);
+    assert_eq!(limiter.check("c", LaneId::new(0)).unwrap().capacity(), 2);
+    let error = Policy::builder().lane("lane", "2/min").exempt([""]).build().unwrap_err();
+    assert_eq!(error.to_string(), "exempt: an id of 0 bytes; allowed are 1 to 256");
+}

@@ -19,6 +19,7 @@ fn counts(lane: &LaneCounts) -> [u64; 4] {
 
 fn two_lanes() -> Policy {
     let policy = Policy::builder().lane("ws", "10/min").lane("http", "2/min").plan("pro", [("http", "20/min")]);
+    let policy = policy.conduct(ConductRules::default().with_every_denial(true));
     policy.build().expect("a valid policy")
 }
 
@@ -46,9 +47,11 @@ fn every_form_of_check_counts_its_answer_once() {
         note(HTTP, limiter.admit("e", HTTP, 1).map(|admission| admission.verdict().decision()));
         note(WS, limiter.admit_as_at("f", pro, WS, 3, now).map(|admission| admission.verdict().decision()));
         note(WS, limiter.check("dashboard", WS).map(|verdict| verdict.decision()));
+        // What can never pass is an error to the caller, and counted as what it comes to.
+        assert!(limiter.check_cost("a", WS, 11).is_err());
+        note(WS, Ok(Decision::Deny));
         // Nobody can be told.
         note(WS, limiter.check("", WS).map(|verdict| verdict.decision()));
-        note(WS, limiter.check_cost("a", WS, 11).map(|verdict| verdict.decision()));
         note(WS, limiter.check("a", LaneId::new(2)).map(|verdict| verdict.decision()));
         note(WS, limiter.admit("a", WS, 0).map(|admission| admission.verdict().decision()));
         let agent = format!("agent-{}", round % 3);
@@ -80,7 +83,9 @@ fn every_form_of_check_counts_its_answer_once() {
 
 #[test]
 fn a_request_that_an_enforced_wait_denies_is_counted_as_denied() {
-    let policy = Policy::builder().lane("lane", "1/min").conduct(ConductRules::default().with_enforced_wait(true));
+    let policy = Policy::builder()
+        .lane("lane", "1/min")
+        .conduct(ConductRules::default().with_curve([SECOND]).with_every_denial(true).with_enforced_wait(true));
     let (limiter, clock) = watched(policy.build().expect("valid"), 10, OnFull::Deny);
     assert!(limiter.admit("a", LANE, 1).expect("valid").is_allowed());
     assert!(!limiter.admit("a", LANE, 1).expect("valid").is_allowed());
@@ -411,7 +416,8 @@ fn every_kind_of_lane_is_counted_and_seen() {
         .lane("window", Limit::window(4, MINUTE))
         .lane("exact", Limit::exact(4, MINUTE))
         .lane("budget", Limit::budget(4, tollgate::Calendar::Day))
-        .lane("held", Limit::held(4));
+        .lane("held", Limit::held(4))
+        .conduct(ConductRules::default().with_every_denial(true));
     let (limiter, _) = watched(policy.build().expect("a valid policy"), 10, OnFull::Deny);
     for lane in (0..5).map(LaneId::new) {
         let allowed = (0..6).filter(|_| limiter.check("a", lane).expect("valid").is_allowed()).count();

@@ -85,15 +85,17 @@ fn the_fastest_rate_gives_a_token_a_nanosecond_into_the_largest_bucket() {
 }
 
 #[test]
-fn a_newcomer_is_not_denied_for_somebody_elses_eviction() {
-    // It read the clock a nanosecond before another agent was evicted as idle.
-    // Its bucket is full as of then, and so it is charged as of then.
+fn a_newcomer_waits_no_longer_than_to_somebody_elses_eviction() {
+    // It was given an instant a nanosecond before another agent was evicted as
+    // idle. Nobody knows that it was not the one, so it waits for that long.
     let (limiter, clock) = neighbourhood(Limit::per_minute(1), OnFull::Deny);
     assert!(check(&limiter, "old", LANE).is_allowed());
     clock.advance(MINUTE + NANOSECOND);
     assert_eq!(limiter.sweep(Duration::ZERO), 1);
     let before = Tick::ZERO.saturating_add(MINUTE);
-    assert!(limiter.check_at("new", LANE, 1, before).expect("valid").is_allowed());
+    let denied = limiter.check_at("new", LANE, 1, before).expect("valid");
+    assert_eq!(denied.retry_after(), Some(NANOSECOND));
+    assert!(check(&limiter, "new", LANE).is_allowed());
 }
 
 #[test]

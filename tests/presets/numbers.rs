@@ -50,10 +50,13 @@ fn every_preset_builds_and_an_unknown_one_is_refused() {
 }
 
 #[test]
-fn conduct_is_the_same_in_every_preset_and_only_hub_resets() {
+fn only_hub_has_a_curve_counts_every_denial_and_resets() {
     for name in Policy::PRESETS {
         let policy = Policy::preset(name).unwrap();
-        assert_eq!(policy.conduct(), &ConductRules::default(), "{name}");
+        let curve = [1, 2, 5, 10, 30].map(std::time::Duration::from_secs);
+        let rules = ConductRules::default();
+        let rules = if name == "hub" { rules.with_curve(curve).with_every_denial(true) } else { rules };
+        assert_eq!(policy.conduct(), &rules, "{name}");
         let on_change = if name == "hub" { OnChange::Reset } else { OnChange::KeepDebt };
         assert_eq!(policy.on_change(), on_change, "{name}");
         assert_eq!(policy.warn_below_percent(), if name == "citizen" { 0 } else { 20 }, "{name}");
@@ -115,7 +118,7 @@ fn hub_classifies_every_action_of_the_hub() {
                     "task_recovering",
                 ],
             ),
-            ("heavy", &["identify"]),
+            ("heavy", &["identify", "channel_create", "task_submit"]),
         ],
     );
     assert_actions(
@@ -146,7 +149,17 @@ fn hub_classifies_every_action_of_the_hub() {
                     "get_channel_info",
                 ],
             ),
-            ("heavy", &["post_task", "post_channel", "post_admin_push_task", "post_onboard_register"]),
+            (
+                "heavy",
+                &[
+                    "post_task",
+                    "post_channel",
+                    "post_admin_push_task",
+                    "post_onboard_register",
+                    "channel_create",
+                    "task_submit",
+                ],
+            ),
         ],
     );
     for channel in ["ws", "http"] {

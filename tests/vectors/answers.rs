@@ -187,8 +187,11 @@ fn settlement(settled: Settlement) -> Value {
 
 fn admission(admission: Admission) -> Value {
     let mut fields = verdict(admission.verdict());
-    if let (Some(told), Some(fields)) = (admission.violation(), fields.as_object_mut()) {
-        fields.extend(violation(&told));
+    if let (false, Some(fields)) = (admission.is_allowed(), fields.as_object_mut()) {
+        let (counted, wait) = (admission.violation(), json!(nanos(admission.wait())));
+        fields.extend([("step_ns".into(), wait.clone()), ("wait_ns".into(), wait)]);
+        fields.extend([("consecutive".into(), json!(0)), ("sustained_abuse".into(), json!(false))]);
+        fields.extend(counted.iter().flat_map(violation));
         let lane_wait = fields.insert("retry_after_ns".into(), json!(admission.retry_after().map(nanos)));
         fields.insert("lane_retry_after_ns".into(), lane_wait.unwrap_or_default());
         fields.insert("hub_retry_after_ms".into(), json!(hub::retry_after_ms(admission.retry_after())));
@@ -246,6 +249,8 @@ fn error_name(error: Error) -> &'static str {
         Error::WrongKind { .. } => "wrong_kind",
         Error::Parts { .. } => "parts",
         Error::ReservationsFull => "reservations_full",
+        Error::TooManyReservations { .. } => "too_many_reservations",
+        Error::UsedTooLarge { .. } => "used_too_large",
         Error::UnknownReservation => "unknown_reservation",
         other => panic!("{other:?} is a new error; say what a vector calls it"),
     }

@@ -73,7 +73,7 @@ fn conduct_rules(fields: &Fields) -> Result<ConductRules, String> {
         let violations = u32::try_from(violations).map_err(|error| error.to_string())?;
         rules = rules.with_abuse_threshold(violations, Duration::from_millis(fields.number("abuse_within_ms")?));
     }
-    let rules = rules.with_coalescing(fields.flag("coalesce")?).with_enforced_wait(fields.flag("enforce_wait")?);
+    let rules = rules.with_every_denial(fields.flag("every_denial")?).with_enforced_wait(fields.flag("enforce_wait")?);
     fields.all_used()?;
     Ok(rules)
 }

@@ -68,7 +68,7 @@ static int expectations_failed;
 enum { LIGHT, HEAVY, CLOSED, LANES };
 #define HEAVY_CAPACITY 3
 
-/* A limiter on a clock that stands still: light 120 a minute; heavy 10 a minute, three at once; closed. */
+/* A limiter on a clock that stands still: light 120 a minute; heavy 10 a minute, three at once; closed. Every denial counts, and waits grow. */
 typedef struct rig {
     tollgate_clock *clock;
     tollgate_policy *policy;
@@ -83,6 +83,14 @@ static inline tollgate_policy *rig_policy(void)
     REQUIRE_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("light"), TOLLGATE_LITERAL("120/minute")));
     REQUIRE_OK(tollgate_policy_builder_lane_bucket(builder, TOLLGATE_LITERAL("heavy"), 10, 60 * SECOND, HEAVY_CAPACITY));
     REQUIRE_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("closed"), TOLLGATE_LITERAL("deny")));
+    static const uint64_t curve[] = { SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND };
+    tollgate_conduct_rules rules;
+    memset(&rules, 0, sizeof rules);
+    rules.struct_size = sizeof rules;
+    rules.curve_steps = 5;
+    memcpy(rules.curve_ns, curve, sizeof curve);
+    rules.every_denial = 1;
+    REQUIRE_OK(tollgate_policy_builder_conduct(builder, &rules));
     REQUIRE_OK(tollgate_policy_builder_build(builder, &policy, NULL));
     tollgate_policy_builder_free(builder);
     return policy;

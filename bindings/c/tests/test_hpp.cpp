@@ -9,7 +9,12 @@ using namespace std::chrono_literals;
 
 static tollgate::policy lanes()
 {
-    return tollgate::policy::builder().lane("heavy", "10/minute burst 3").lane("light", 120, 1min, 120).build();
+    auto rules = tollgate::conduct_rules();
+    rules.curve_steps = 0;
+    for (const auto seconds : {1u, 2u, 5u, 10u, 30u})
+        rules.curve_ns[rules.curve_steps++] = seconds * SECOND;
+    rules.every_denial = 1;
+    return tollgate::policy::builder().lane("heavy", "10/minute burst 3").lane("light", 120, 1min, 120).conduct(rules).build();
 }
 
 static void a_limiter_answers()
@@ -141,7 +146,7 @@ static void plans_and_overrides_are_decided()
     EXPECT(policy.plan_name(1) == "pro" && policy.plan_limit(1, 1) == "200/minute burst 50");
     EXPECT_EQ(policy.capacity(1, 0), 100);
     EXPECT_EQ(policy.on_change(), TOLLGATE_ON_CHANGE_RESET);
-    EXPECT_EQ(policy.conduct().curve_steps, 5);
+    EXPECT_EQ(policy.conduct().curve_steps, 0);
     EXPECT(policy.lanes_of("heavy") == std::vector<std::uint32_t>({0, 1}));
     EXPECT(policy.actions() == (std::vector<std::pair<std::string, std::uint32_t>>{{"identify", 0}}));
     EXPECT(policy.unknown_actions_tier() == "heavy" && policy.lane_for("ws", "identify").known);

@@ -59,7 +59,7 @@ static void options_from_before_commit_memory_are_understood(void)
     tollgate_limiter_options options = rig_options(1, 0, NULL);
     options.struct_size = offsetof(tollgate_limiter_options, commit_memory);
     options.commit_memory = 77; /* Not looked at. */
-    options.reserved2 = 77;
+    options.reservations_per_agent = 77;
     EXPECT_OK(tollgate_limiter_new(policy, &options, &limiter));
     tollgate_limiter_free(limiter);
     tollgate_policy_free(policy);
@@ -81,6 +81,27 @@ static void options_from_the_future_are_understood_if_they_ask_for_nothing_new(v
     options.later = 1;
     EXPECT_EQ(tollgate_limiter_new(policy, &options.known, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
     EXPECT(limiter == NULL);
+    tollgate_policy_free(policy);
+}
+
+/* One agent has at most as many reservations as the options say. */
+static void one_agent_has_only_its_share_of_all_reservations(void)
+{
+    tollgate_policy *policy = rig_policy();
+    tollgate_limiter *limiter = NULL;
+    tollgate_limiter_options options = rig_options(10, 0, NULL);
+    options.reservations_per_agent = 1;
+    EXPECT_OK(tollgate_limiter_new(policy, &options, &limiter));
+    tollgate_verdict verdict = { .struct_size = sizeof verdict };
+    tollgate_settlement settlement = { .struct_size = sizeof settlement };
+    uint64_t first = 0, second = 0;
+    EXPECT_OK(tollgate_limiter_reserve(limiter, "a", 1, 0, 1, 1000000000, &verdict, &first));
+    EXPECT_EQ(tollgate_limiter_reserve(limiter, "a", 1, 0, 1, 1000000000, &verdict, &second),
+              TOLLGATE_STATUS_TOO_MANY_RESERVATIONS);
+    EXPECT_OK(tollgate_limiter_reserve(limiter, "b", 1, 0, 1, 1000000000, &verdict, &second));
+    EXPECT_EQ(tollgate_limiter_commit(limiter, first, UINT64_MAX, &settlement), TOLLGATE_STATUS_USED_TOO_LARGE);
+    EXPECT_OK(tollgate_limiter_commit(limiter, first, 1, &settlement));
+    tollgate_limiter_free(limiter);
     tollgate_policy_free(policy);
 }
 
@@ -107,9 +128,6 @@ static void bad_options_are_refused(void)
     EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
     options.reserved = 0;
     options.commit_memory = 2;
-    EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
-    options.commit_memory = 0;
-    options.reserved2 = 1;
     EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
     options = rig_options(UINT64_C(1) << 31, 0, NULL);
     EXPECT_EQ(tollgate_limiter_new(policy, &options, &limiter), TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE);
@@ -211,6 +229,7 @@ int main(void)
     either_hash_and_any_number_of_agents_will_do();
     memory_is_committed_at_the_start_if_asked_for();
     options_from_before_commit_memory_are_understood();
+    one_agent_has_only_its_share_of_all_reservations();
     options_from_the_future_are_understood_if_they_ask_for_nothing_new();
     bad_options_are_refused();
     a_limiter_knows_its_lanes_its_time_and_its_policy();

@@ -171,7 +171,7 @@ static void add_conduct(tollgate_policy_builder *builder, json_t *object)
     rules.quiet_ns = number(&from, "quiet_ms", 0) * 1000000;
     rules.abuse_violations = (uint32_t)number(&from, "abuse_violations", 0);
     rules.abuse_window_ns = number(&from, "abuse_within_ms", 0) * 1000000;
-    rules.coalesce = flag(&from, "coalesce");
+    rules.every_denial = flag(&from, "every_denial");
     rules.enforce_wait = flag(&from, "enforce_wait");
     all_used(&from);
     REQUIRE_OK(tollgate_policy_builder_conduct(builder, &rules));
@@ -332,6 +332,8 @@ static const char *error_name(tollgate_status status)
         { TOLLGATE_STATUS_WRONG_KIND, "wrong_kind" },
         { TOLLGATE_STATUS_PARTS, "parts" },
         { TOLLGATE_STATUS_RESERVATIONS_FULL, "reservations_full" },
+        { TOLLGATE_STATUS_TOO_MANY_RESERVATIONS, "too_many_reservations" },
+        { TOLLGATE_STATUS_USED_TOO_LARGE, "used_too_large" },
         { TOLLGATE_STATUS_UNKNOWN_RESERVATION, "unknown_reservation" },
     };
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)

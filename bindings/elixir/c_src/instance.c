@@ -140,17 +140,19 @@ static bool read_clock(term given, int32_t *source)
 }
 
 /* (policy, %{agents, on_full, id_hash, clock, whole_seconds, sight, roster, reservations,
-   commit_memory}) -> reference */
+   reservations_per_agent, commit_memory}) -> reference */
 NIF(nif_new)
 {
     (void)argc;
     tollgate_limiter_options options = {.struct_size = sizeof options};
-    term agents, on_full, id_hash, clock_name, whole_seconds, sight, roster, reservations, commit_memory, raised;
+    term agents, on_full, id_hash, clock_name, whole_seconds, sight, roster, reservations, per_agent, commit_memory, raised;
     int32_t source;
+    uint64_t most;
     if (!option(env, argv[1], "agents", &agents) || !option(env, argv[1], "on_full", &on_full)
         || !option(env, argv[1], "id_hash", &id_hash) || !option(env, argv[1], "clock", &clock_name)
         || !option(env, argv[1], "whole_seconds", &whole_seconds) || !option(env, argv[1], "sight", &sight)
         || !option(env, argv[1], "roster", &roster) || !option(env, argv[1], "reservations", &reservations)
+        || !option(env, argv[1], "reservations_per_agent", &per_agent)
         || !option(env, argv[1], "commit_memory", &commit_memory)) {
         return bad_argument(env, "an option is missing in %.200T", argv[1]);
     }
@@ -165,6 +167,11 @@ NIF(nif_new)
         return bad_argument(env, "reservations has to be a whole number from 1 to %d, got: %.60T",
             TOLLGATE_RESERVATIONS_MAX, reservations);
     }
+    if (!get_u64(env, per_agent, &most) || most > TOLLGATE_RESERVATIONS_MAX) {
+        return bad_argument(env, "reservations_per_agent has to be a whole number from 1 to %d, or 0 for one in 64 of all, got: %.60T",
+            TOLLGATE_RESERVATIONS_MAX, per_agent);
+    }
+    options.reservations_per_agent = (uint32_t)most;
     if (!read_clock(clock_name, &source)) {
         return bad_argument(env, "clock has to be :automatic, :os, :coarse, :boottime or :manual, got: %.60T", clock_name);
     }

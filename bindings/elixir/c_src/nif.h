@@ -46,7 +46,7 @@ typedef struct {
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
     X(other_lanes) X(plan_missing) \
     X(sustained_abuse) X(unknown_action) X(saturated) X(policy_replaced) X(assignment_changed) X(assignments_changed) \
-    X(clock_fell_back) X(other) X(not_held) X(reservations_full) X(unknown_reservation) \
+    X(clock_fell_back) X(other) X(not_held) X(reservations_full) X(too_many_reservations) X(used_too_large) X(unknown_reservation) \
     X(id) X(usage) X(violations) X(text) X(html) X(label) X(url) X(json)
 
 #define DECLARE_ATOM(name) extern term atom_##name;

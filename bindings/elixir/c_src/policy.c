@@ -48,7 +48,7 @@ static bool add_actions(ErlNifEnv *env, tollgate_policy_builder *builder, const 
     return true;
 }
 
-/* {:conduct, [step_ns], quiet_ns, abuse_violations, abuse_window_ns, coalesce, enforce_wait} */
+/* {:conduct, [step_ns], quiet_ns, abuse_violations, abuse_window_ns, every_denial, enforce_wait} */
 static bool add_conduct(ErlNifEnv *env, tollgate_policy_builder *builder, const term part[], tollgate_status *status)
 {
     tollgate_conduct_rules rules = {.struct_size = sizeof rules};
@@ -62,7 +62,7 @@ static bool add_conduct(ErlNifEnv *env, tollgate_policy_builder *builder, const 
         || !get_u64(env, part[4], &rules.abuse_window_ns)) {
         return false;
     }
-    rules.coalesce = part[5] == atom_true;
+    rules.every_denial = part[5] == atom_true;
     rules.enforce_wait = part[6] == atom_true;
     *status = tollgate_policy_builder_conduct(builder, &rules);
     return true;

@@ -121,6 +121,10 @@ term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error)
         return enif_make_tuple2(env, atom_error, atom_not_held);
     case TOLLGATE_STATUS_RESERVATIONS_FULL:
         return enif_make_tuple2(env, atom_error, atom_reservations_full);
+    case TOLLGATE_STATUS_TOO_MANY_RESERVATIONS:
+        return enif_make_tuple2(env, atom_error, atom_too_many_reservations);
+    case TOLLGATE_STATUS_USED_TOO_LARGE:
+        return enif_make_tuple2(env, atom_error, atom_used_too_large);
     case TOLLGATE_STATUS_UNKNOWN_RESERVATION:
         return enif_make_tuple2(env, atom_error, atom_unknown_reservation);
     case TOLLGATE_STATUS_COST_ABOVE_CAPACITY:

@@ -35,7 +35,8 @@ defmodule Tollgate do
       check some nanoseconds, and 700 kB;
     * `:roster` - with `sight: true`: the ids of up to so many agents are written down, for `agents/1`, 272 bytes each; 0 if
       nothing is said;
-    * `:reservations` - how many may be open at once: see `reserve/5`; 16,384 if nothing is said, 56 bytes each;
+    * `:reservations` - how many may be open at once: see `reserve/5`; 16,384 if nothing is said, 64 bytes each;
+    * `:reservations_per_agent` - how many of them one agent may have; one in 64 of all if nothing is said, but at least 16;
     * `:log` - `true` to log denials, few lines of them: the first of an agent, then how many there were in a minute, and a
       summary every five minutes;
     * `:telemetry`, `:telemetry_prefix` - which events go to `:telemetry`: see `Tollgate.Telemetry`;
@@ -394,7 +395,7 @@ defmodule Tollgate do
           {:allow | :warn, non_neg_integer, reservation}
           | {:allow, :exempt, reservation}
           | {:deny, pos_integer | :infinity}
-          | {:error, :full | :cost_above_capacity | :reservations_full}
+          | {:error, :full | :cost_above_capacity | :reservations_full | :too_many_reservations}
   def reserve(instance \\ Tollgate, agent, channel, tier, estimate, ttl_ms) do
     {reference, reporter} = Instance.find(instance)
 
@@ -413,9 +414,15 @@ defmodule Tollgate do
   Settles a reservation: `used` is what it came to, beyond what `commit_part/2` has told already. The rest is given back;
   what is more than was reserved is charged, into debt if need be, and told as `overspent`.
 
-  Of a bucket, what time has paid back since the reservation is not given back again: others may have spent it.
+  Of a bucket, what time has paid back since the reservation is not given back again: others may have spent it. What a
+  reset has forgiven is not given back either.
+
+  More than a hundred times the lane's capacity beyond what was reserved is `:used_too_large`: a mistake of units, most
+  likely. `:full` says that something is overspent, and there is no record to charge it to: commit again later. With
+  either of them nothing has changed.
   """
-  @spec commit(instance, reservation, used :: non_neg_integer) :: {:ok, settlement} | {:error, :unknown_reservation}
+  @spec commit(instance, reservation, used :: non_neg_integer) ::
+          {:ok, settlement} | {:error, :unknown_reservation | :used_too_large | :full}
   def commit(instance \\ Tollgate, reservation, used), do: settle(&Native.commit/3, instance, reservation, used)
 
   @doc """
@@ -423,7 +430,7 @@ defmodule Tollgate do
   reserved is charged at once.
   """
   @spec commit_part(instance, reservation, used :: non_neg_integer) ::
-          {:ok, settlement} | {:error, :unknown_reservation}
+          {:ok, settlement} | {:error, :unknown_reservation | :used_too_large | :full}
   def commit_part(instance \\ Tollgate, reservation, used),
     do: settle(&Native.commit_part/3, instance, reservation, used)
 
@@ -556,7 +563,7 @@ defmodule Tollgate do
   end
 
   @doc """
-  Fills one lane of the agent.
+  Fills one lane of the agent. What is reserved of it has nothing to give back any more. Slots that are held stay held.
 
       iex> Tollgate.check("agent-7", :ws, :light, cost: 100)
       iex> Tollgate.reset("agent-7", :ws, :light)
@@ -571,7 +578,8 @@ defmodule Tollgate do
   end
 
   @doc """
-  Forgets the agent, and says whether anything was known of it.
+  Forgets the agent, closes its reservations, and says whether anything was known of it. Slots that are held stay held:
+  an agent that holds one keeps its record, with all other lanes filled.
 
       iex> Tollgate.check("agent-7", :ws, :light)
       iex> {Tollgate.forget("agent-7"), Tollgate.forget("agent-7")}
@@ -927,7 +935,7 @@ defmodule Tollgate do
 
     * `prefix:`, `contains:` - only those whose id begins so, or has this in it;
     * `sort:` - `:id` (the default), `:usage` (those first whose dominant lane is nearest to its limit) or `:violations`;
-    * `page:`, `per_page:` - 0 is the first; 100 on a page if nothing is said, at most 1,000.
+    * `page:`, `per_page:` - 0 is the first page; 100 agents a page by default. A page has at most 200: more gives 200.
 
   `matched` says how many there are on all pages, `not_listed` how many hold a record and are not on the roster. It reads
   the whole roster: for people, and not for requests.

@@ -72,8 +72,25 @@ defmodule Tollgate.ConductTest do
     assert Tollgate.record_violation(name, "agent-7") == 1_000
   end
 
+  test "without a curve a wait is the lane's own, and who waits for it violates nothing" do
+    name = start(policy: [lanes: [{"api/read", "10/minute"}]])
+    drain(name, "agent-7", :api, :read, 10)
+
+    for _ <- 1..8 do
+      assert for(_ <- 1..8, do: Tollgate.admit(name, "agent-7", :api, :read)) == List.duplicate({:deny, 6_000}, 8)
+      Tollgate.advance_clock(name, 6_000)
+      assert {:warn, 0} = Tollgate.admit(name, "agent-7", :api, :read)
+    end
+
+    refute Tollgate.rate_limited?(name, "agent-7")
+    Tollgate.admit(name, "agent-7", :api, :read)
+    Tollgate.advance_clock(name, 3_000)
+    assert {:deny, 3_000} = Tollgate.admit(name, "agent-7", :api, :read)
+    assert %{consecutive: 1} = Tollgate.violations(name, "agent-7")
+  end
+
   test "the rules are the policy's" do
-    rules = [curve_ms: [7_000, 9_000], quiet_ms: 10_000, enforce_wait: true]
+    rules = [curve_ms: [7_000, 9_000], quiet_ms: 10_000, every_denial: true, enforce_wait: true]
     name = start(policy: [lanes: [{"api/read", "1/second"}], conduct: rules])
     Tollgate.admit(name, "agent-7", :api, :read)
     assert {:deny, wait} = Tollgate.admit(name, "agent-7", :api, :read)

@@ -11,12 +11,12 @@ defmodule Tollgate.ConfigTest do
     light: ~w(ping list_agents list_channels status channel_history),
     normal: ~w(message channel_publish channel_subscribe channel_unsubscribe task_accepted task_progress task_complete
                task_failed task_recovering),
-    heavy: ~w(identify)
+    heavy: ~w(identify channel_create task_submit)
   ]
   @http [
     light: ~w(get_agents get_channels get_tasks get_metrics get_health get_mailbox get_schemas get_dashboard_state),
     normal: ~w(post_message post_channel_publish post_mailbox_ack get_messages get_task_detail get_channel_info),
-    heavy: ~w(post_task post_channel post_admin_push_task post_onboard_register)
+    heavy: ~w(post_task post_channel post_admin_push_task post_onboard_register channel_create task_submit)
   ]
 
   test "every action of the hub has its tier" do

@@ -28,7 +28,7 @@ defmodule Tollgate.CrashTest do
         lane = {:ws, :light}
 
         calls = [
-          fn -> Native.new(Tollgate.Policy.lines(:hub), %{agents: 1, on_full: :deny, id_hash: :multilinear, clock: :os, whole_seconds: true, sight: false, roster: 0, reservations: 1, commit_memory: false}) end,
+          fn -> Native.new(Tollgate.Policy.lines(:hub), %{agents: 1, on_full: :deny, id_hash: :multilinear, clock: :os, whole_seconds: true, sight: false, roster: 0, reservations: 1, reservations_per_agent: 0, commit_memory: false}) end,
           fn -> Native.lanes(reference) end,
           fn -> Native.plans(reference) end,
           fn -> Native.plan(reference, "default") end,
@@ -106,7 +106,7 @@ defmodule Tollgate.CrashTest do
     IO.puts("seed \#{seed}")
     :rand.seed(:exsss, {1, 2, seed})
     options = %{agents: 10, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: true, sight: true,
-                roster: 10, reservations: 2, commit_memory: true}
+                roster: 10, reservations: 2, reservations_per_agent: 0, commit_memory: true}
     named = Native.new(Policy.lines(:hub), options)
     :ok = Native.name_lanes(named, for({name, _} <- Native.lanes(named), do: Policy.pair(name)))
     kinds = Native.new(Policy.lines(lanes: [{"ws/light", "held 2"}, {"ws/heavy", "budget 9/day"}]), options)

@@ -66,11 +66,11 @@ defmodule Tollgate.KindsTest do
   end
 
   test "a denial of all is a violation of each agent in the way, once" do
-    name = start(policy: [lanes: @kinds])
+    name = start(policy: [lanes: @kinds, conduct: [every_denial: true]])
     Events.subscribe(name, [:violation, :sustained_abuse])
     for agent <- ["a", "b"], do: Tollgate.check(name, agent, :k, :bucket, cost: 3)
     parts = [{"a", :k, :bucket}, {"a", :k, :bucket, 2}, {"b", :k, :bucket}, {"c", :k, :bucket}]
-    assert {:deny, 40_000, [{"a", _, _}, {"a", _, _, 2}, {"b", _, _}]} = Tollgate.admit_all(name, parts)
+    assert {:deny, 60_000, [{"a", _, _}, {"a", _, _, 2}, {"b", _, _}]} = Tollgate.admit_all(name, parts)
 
     for agent <- ["a", "b"] do
       assert_receive {:tollgate, ^name, :violation, %{agent: ^agent, consecutive: 1, channel: :k, tier: :bucket}}
@@ -84,6 +84,17 @@ defmodule Tollgate.KindsTest do
     # A check of all records nothing.
     Tollgate.check_all(name, parts)
     assert Tollgate.violations(name, "a").violations == 11
+  end
+
+  test "one agent has only its share of all reservations, and a commit has a maximum" do
+    name = start(policy: [lanes: [{"llm/tokens", "budget 1_000/day"}]], reservations_per_agent: 1)
+    reserve = fn agent -> Tollgate.reserve(name, agent, :llm, :tokens, 100, 60_000) end
+    assert {:allow, 900, first} = reserve.("user")
+    assert reserve.("user") == {:error, :too_many_reservations}
+    assert {:allow, 900, _} = reserve.("another")
+    assert Tollgate.commit(name, first, 18_446_744_073_709_551_615) == {:error, :used_too_large}
+    assert Tollgate.commit(name, first, 40) == {:ok, %{unused: 60, overspent: 0, left: 0}}
+    assert {:allow, 860, _} = reserve.("user")
   end
 
   test "an estimate is settled once" do

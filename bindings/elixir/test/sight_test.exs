@@ -103,6 +103,18 @@ defmodule Tollgate.SightTest do
     assert_raise ArgumentError, ~r/a part of an id/, fn -> ids.(prefix: String.duplicate("a", 257)) end
   end
 
+  # The documentation promised 1,000 a page.
+  test "a page has at most 200 agents" do
+    name = start(sight: true, roster: 10_000)
+    for at <- 1..201, do: Tollgate.check(name, "user:#{at}", :ws, :light)
+    assert %{agents: agents, matched: 201} = Tollgate.agents(name, per_page: 1_000)
+    assert length(agents) == 200
+    assert [_] = Tollgate.agents(name, per_page: 1_000, page: 1).agents
+    {:docs_v1, _, _, _, _, _, docs} = Code.fetch_docs(Tollgate)
+    {_, _, _, %{"en" => text}, _} = List.keyfind(docs, {:function, :agents, 2}, 0)
+    assert text =~ "at most 200"
+  end
+
   test "those who are not on the roster are counted" do
     name = start(sight: true)
     for at <- 1..5, do: Tollgate.check(name, "user:#{at}", :ws, :light)

@@ -34,6 +34,7 @@ defmodule Tollgate.VectorsTest do
       sight: false,
       roster: 0,
       reservations: 16,
+      reservations_per_agent: 0,
       commit_memory: false
     }
 

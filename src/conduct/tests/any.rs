@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 fn rules() -> impl Strategy<Value = ConductNumbers> {
     let span = |longest: Duration| 1..=longest.as_nanos() as u64;
-    let curve = prop::collection::vec(span(QUIET_MAX).prop_map(Duration::from_nanos), 1..=CURVE_STEPS_MAX);
+    let curve = prop::collection::vec(span(QUIET_MAX).prop_map(Duration::from_nanos), 0..=CURVE_STEPS_MAX);
     let abuse = (1..=ABUSE_VIOLATIONS_MAX, span(ABUSE_WINDOW_MAX).prop_map(Duration::from_nanos));
     let quiet = span(QUIET_MAX).prop_map(Duration::from_nanos);
-    (curve, abuse, quiet, any::<bool>()).prop_map(|(curve, (violations, window), quiet, coalesce)| {
+    (curve, abuse, quiet).prop_map(|(curve, (violations, window), quiet)| {
         let rules = ConductRules::default().with_curve(curve).with_abuse_threshold(violations, window);
-        ConductNumbers::new(&rules.with_quiet_period(quiet).with_coalescing(coalesce))
+        ConductNumbers::new(&rules.with_quiet_period(quiet))
     })
 }
 

@@ -16,8 +16,13 @@ fn numbers(rules: ConductRules) -> ConductNumbers {
     ConductNumbers::new(&rules)
 }
 
+/// The waits of the hub.
+fn curved() -> ConductRules {
+    ConductRules::default().with_curve([1, 2, 5, 10, 30].map(Duration::from_secs))
+}
+
 fn defaults() -> ConductNumbers {
-    numbers(ConductRules::default())
+    numbers(curved())
 }
 
 /// Records a violation in the word.
@@ -123,13 +128,15 @@ fn a_violation_at_either_end_of_time_is_remembered() {
 }
 
 #[test]
-fn denials_within_the_told_wait_count_once_if_so_ruled() {
-    let (mut word, rules) = (FRESH, numbers(ConductRules::default().with_coalescing(true)));
-    // A wait of 1 s, then one of 2 s, then one of 5 s.
-    let instants = [10, 10, 11, 12, 13, 17, 18].map(|second| second * SECOND);
-    let counts = instants.map(|now| violated(&mut word, now, &rules).consecutive());
-    assert_eq!(counts, [1, 1, 2, 2, 3, 3, 4]);
-    assert_eq!(look(word, at(18 * SECOND), &rules).violations(), 4);
+fn without_a_curve_violations_count_and_ask_for_no_wait() {
+    let (mut word, rules) = (FRESH, numbers(ConductRules::default()));
+    for count in 1..=15 {
+        let violation = violated(&mut word, 5 * SECOND, &rules);
+        assert_eq!((violation.consecutive(), violation.wait()), (count, Duration::ZERO));
+        assert_eq!(violation.sustained_abuse(), count == 10);
+    }
+    let seen = look(word, at(5 * SECOND), &rules);
+    assert_eq!((seen.wait(), seen.is_rate_limited()), (Duration::ZERO, true));
 }
 
 #[test]

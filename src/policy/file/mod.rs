@@ -19,6 +19,7 @@ impl Policy {
     ///     preset = "hub"             # start from a preset; without it, from nothing
     ///     on_change = "keep"         # or "reset"
     ///     warn_below_percent = 20
+    ///     exempt = ["dashboard"]     # never limited
     ///     unknown_actions_to = "normal"
     ///
     ///     [lanes]                    # every lane and its limit
@@ -34,8 +35,8 @@ impl Policy {
     ///     curve = ["1s", "2s", "5s", "10s", "30s"]
     ///     quiet = "60s"
     ///     abuse = { violations = 10, within = "5min" }
-    ///     coalesce = false           # denials within a told wait count once
-    ///     enforce_wait = false       # a told wait is a block
+    ///     every_denial = true        # else those that come before a told wait is over
+    ///     enforce_wait = false       # the wait of a violation is a block
     /// "#)?;
     /// let light = policy.lane("ws/light").expect("a lane of the preset");
     /// let pro = policy.plan("pro").expect("named in the file");

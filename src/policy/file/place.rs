@@ -29,6 +29,7 @@ impl<'t> File<'t> {
                 .or_else(|| self.key(&["actions", channel.as_deref()?]))
                 .or_else(|| self.key(&["actions"])),
             PolicyError::Conduct(problem) => self.place_of_conduct(problem),
+            PolicyError::Exempt { .. } => self.value(&["exempt"]),
             PolicyError::WarnPercent { .. } => self.value(&["warn_below_percent"]),
         }
     }

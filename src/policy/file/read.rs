@@ -21,18 +21,19 @@ pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// The last one is for the server that reads the same file, and not looked at here.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "preset",
     "warn_below_percent",
     "on_change",
     "unknown_actions_to",
+    "exempt",
     "lanes",
     "plans",
     "actions",
     "conduct",
     "server",
 ];
-const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "coalesce", "enforce_wait"];
+const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "every_denial", "enforce_wait"];
 /// What to do about `ws/light = ...` and `ws.light = ...`.
 const QUOTED: &str = "a name like \"ws/light\" stands in quotes";
 const ABUSE_KEYS: [&str; 2] = ["violations", "within"];
@@ -88,6 +89,12 @@ impl<'t> File<'t> {
         if let Some(value) = self.table.get("unknown_actions_to") {
             let tier = self.string("unknown_actions_to", value, "the name of a tier, such as \"normal\"")?;
             builder.actions.unknown_tier = Some(tier.to_owned());
+        }
+        if let Some(value) = self.table.get("exempt") {
+            // Beside those of the preset.
+            for agent in self.array("exempt", value, "a list of agents, such as [\"dashboard\"]")?.iter() {
+                builder.exempt.push(self.string("exempt", agent, "the id of an agent, in quotes")?.to_owned());
+            }
         }
         self.lanes(&mut builder)?;
         self.plans(&mut builder)?;
@@ -193,8 +200,8 @@ impl<'t> File<'t> {
             }
             rules = rules.with_abuse_threshold(violations, within);
         }
-        if let Some(value) = table.get("coalesce") {
-            rules = rules.with_coalescing(self.boolean("conduct.coalesce", value)?);
+        if let Some(value) = table.get("every_denial") {
+            rules = rules.with_every_denial(self.boolean("conduct.every_denial", value)?);
         }
         if let Some(value) = table.get("enforce_wait") {
             rules = rules.with_enforced_wait(self.boolean("conduct.enforce_wait", value)?);

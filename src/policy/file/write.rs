@@ -19,6 +19,10 @@ impl fmt::Display for Toml<'_> {
         if let Some(tier) = policy.unknown_actions_tier() {
             writeln!(f, "unknown_actions_to = {}", quoted(tier))?;
         }
+        if policy.exempt().len() > 0 {
+            let agents: Vec<_> = policy.exempt().map(quoted).collect();
+            writeln!(f, "exempt = [{}]", agents.join(", "))?;
+        }
         writeln!(f, "\n[lanes]")?;
         write_limits(f, policy, PlanId::DEFAULT, |_| true)?;
         for (plan, name) in policy.plans().skip(1) {
@@ -77,7 +81,7 @@ fn write_conduct(f: &mut fmt::Formatter<'_>, policy: &Policy) -> fmt::Result {
     writeln!(f, "curve = [{}]", curve.join(", "))?;
     writeln!(f, "quiet = {}", length(rules.quiet_period()))?;
     writeln!(f, "abuse = {{ violations = {violations}, within = {} }}", length(within))?;
-    writeln!(f, "coalesce = {}", rules.coalesces())?;
+    writeln!(f, "every_denial = {}", rules.counts_every_denial())?;
     writeln!(f, "enforce_wait = {}", rules.enforces_wait())
 }
 

@@ -70,3 +70,19 @@ model! {
         assert_eq!(consecutive(&model, B), 0);
     }
 }
+
+model! {
+    /// A tenant in debt that has violated is looked at while a newcomer is
+    /// after its record: if it keeps the record, it keeps its violation, and
+    /// the newcomer is not marked with it.
+    violation_against_lossy_eviction, Some(4), breaks with [ConductGivenUpEarly, ConductNotBumped], || {
+        let model = model(10, 1, OnFull::Evict);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        model.0.record_violation_at(A, Tick::ZERO).unwrap();
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
+        let seen = consecutive(&model, A);
+        let let_in = newcomer.join().unwrap();
+        assert!(seen == 1 || let_in, "it lost its violation and not its record");
+        assert_eq!((consecutive(&model, A), consecutive(&model, B)), (u32::from(!let_in), 0));
+    }
+}

@@ -2,6 +2,8 @@
 //! matter with them.
 
 use super::*;
+use crate::reservations::{Entry, Reservations};
+use crate::slab::hash::AgentHash;
 
 /// A millisecond: the shortest window.
 const WINDOW: u64 = 1_000_000;
@@ -155,7 +157,7 @@ model! {
     /// at most one caller gets both, and in the end exactly what it got is charged.
     all_or_none, Some(2), breaks with [NoRollback], || {
         let policy = Policy::builder().lane("lane-0", "2/ms").build().unwrap();
-        let model = Model::at(2, policy, OnFull::Deny, 10 * WINDOW);
+        let model = Model::at(2, policy, OnFull::Deny, 0);
         // Charged in the order of their hashes: the one that is short comes last.
         let mut agents = [A, B];
         agents.sort_by_key(|agent| fixed_key(KEY).hash(agent.as_bytes()));
@@ -168,6 +170,34 @@ model! {
         assert!(admitted <= 1);
         assert_eq!(model.remaining(plenty, FIRST, Tick::ZERO), 2 - admitted);
         assert_eq!(model.remaining(short, FIRST, Tick::ZERO), 1 - admitted);
+    }
+}
+
+model! {
+    /// A call is denied the slot that was free when it looked, and takes back
+    /// its charge of a bucket that somebody else has charged meanwhile, later:
+    /// the bucket is full no sooner than without the call.
+    rollback_against_check, Some(3), breaks with [NoRollback, RollbackAtCharge], || {
+        const LATER: u64 = 5;
+        let bucket = Limit::new(1, Duration::from_nanos(TOKEN)).burst(4);
+        let policy = Policy::builder().lane("lane-0", bucket).lane("lane-1", "held 1").build().unwrap();
+        let clock = ManualClock::new();
+        let model = Model::on_clock(1, policy, OnFull::Deny, clock.clone());
+        assert!(model.allows(A, SECOND, Tick::ZERO) && model.0.release(A, SECOND).is_ok());
+        let rival = model.spawn(move |model| {
+            let held = model.allows(A, SECOND, Tick::ZERO);
+            clock.set(Tick::from_nanos(LATER));
+            model.allows(A, FIRST, Tick::from_nanos(LATER)) && held
+        });
+        let part = |lane, cost| crate::Request { agent: A.as_bytes(), lane, cost };
+        let mine = model.0.check_all_at(&[part(FIRST, 2), part(SECOND, 1)], Tick::ZERO).unwrap().is_allowed();
+        assert!(mine ^ rival.join().unwrap(), "one of them has the slot");
+        let full_in = model.0.status_at(A, FIRST, Tick::from_nanos(LATER)).unwrap().full_in();
+        // What is left of the two that were charged at 0, or nothing, or at
+        // most the time of the call; and the other's one.
+        let admitted = if mine { 3 * TOKEN - LATER } else { TOKEN };
+        let most = if mine { admitted } else { admitted + LATER };
+        assert!((admitted..=most).contains(&(full_in.as_nanos() as u64)), "{full_in:?} of {admitted}");
     }
 }
 
@@ -197,5 +227,102 @@ model! {
         let mine = model.0.commit_at(id, 1, Tick::ZERO).is_ok();
         assert!(mine ^ rival.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 9 - 4 - 1);
+    }
+}
+
+model! {
+    /// A slot whose time has passed is extended, at an instant before that,
+    /// while it is taken for another reservation: one of the two has it.
+    extension_against_expiry, Some(3), breaks with [], || {
+        let table = Arc::new(Reservations::new(1, 1));
+        let hash = AgentHash::from_bits(1);
+        let held = table.take(hash, Tick::ZERO).unwrap();
+        assert!(held.announce(hash, FIRST, 0, Tick::ZERO));
+        let (id, entry) = (held.id(), held.entry());
+        held.keep(Entry { expires: Tick::from_nanos(10), ..entry });
+        let other = Arc::clone(&table);
+        let taken = thread::spawn(move || {
+            let now = Tick::from_nanos(50);
+            let taken = other.take(hash, now).map(|held| {
+                assert!(held.announce(hash, FIRST, 0, now));
+                held.close(hash);
+            });
+            taken.is_some()
+        });
+        let extended = table.find(id, Tick::from_nanos(5)).map(|held| {
+            let entry = held.entry();
+            held.keep(Entry { expires: Tick::from_nanos(100), ..entry });
+        });
+        assert!(!(extended.is_some() && taken.join().unwrap()));
+    }
+}
+
+model! {
+    /// A reservation is cancelled while its lane is reset and spent: what was
+    /// forgiven does not come back.
+    cancel_against_reset, Some(3), breaks with [OtherCharge], || {
+        let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
+        let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
+        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        let id = reserved.id().unwrap();
+        let rival = model.spawn(move |model| model.0.cancel_at(id, Tick::ZERO).is_ok());
+        model.0.reset_lane_at(A, FIRST, Tick::ZERO).unwrap();
+        assert!(model.0.check_at(A, FIRST, 9, Tick::ZERO).unwrap().is_allowed());
+        assert!(rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
+    }
+}
+
+model! {
+    /// A reservation is made while its lane is reset: it has something to give
+    /// back if and only if its charge was not forgiven.
+    reservation_against_reset, Some(3), breaks with [OtherCharge], || {
+        let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
+        let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let reset = model.spawn(|model| model.0.reset_lane_at(A, FIRST, Tick::ZERO).unwrap());
+        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        reset.join().unwrap();
+        let left = model.remaining(A, FIRST, Tick::ZERO);
+        assert!([9, 5].contains(&left));
+        assert!(model.0.check_at(A, FIRST, left, Tick::ZERO).unwrap().is_allowed());
+        model.0.cancel_at(reserved.id().unwrap(), Tick::ZERO).unwrap();
+        // Caught by the walk after its charge, it may have nothing to give back: that is stricter.
+        assert!(model.remaining(A, FIRST, Tick::ZERO) <= 9 - left);
+    }
+}
+
+model! {
+    /// A reservation of a bucket is cancelled while others give back and
+    /// spend: a refund takes nothing of it, and nothing comes back twice.
+    cancel_against_refund, Some(3), breaks with [NotLowered], || {
+        let policy = Policy::builder().lane("lane-0", "4/ms").build().unwrap();
+        let model = Model::at(1, policy, OnFull::Deny, 0);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let lower = model.0.reserve_at(A, FIRST, 1, Duration::from_secs(1), Tick::ZERO).unwrap().id().unwrap();
+        let upper = model.0.reserve_at(A, FIRST, 1, Duration::from_secs(1), Tick::ZERO).unwrap().id().unwrap();
+        let rival = model.spawn(move |model| model.0.cancel_at(lower, Tick::ZERO).is_ok());
+        let _ = model.0.refund_at(A, FIRST, 4, Tick::ZERO).unwrap();
+        assert!(rival.join().unwrap());
+        // Time pays for what is left. Then a charge, and the other is cancelled:
+        // no more is left than if there had never been any but that charge.
+        let paid = Tick::from_nanos(WINDOW / 4);
+        assert!(model.allows(A, FIRST, paid));
+        model.0.cancel_at(upper, paid).unwrap();
+        assert!(model.remaining(A, FIRST, paid) <= 3);
+    }
+}
+
+model! {
+    /// An agent takes a slot while it is forgotten: whoever has one is counted.
+    forget_against_acquire, Some(3), breaks with [NoClose], || {
+        let policy = Policy::builder().lane("lane-0", "held 2").build().unwrap();
+        let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        model.0.release(A, FIRST).unwrap();
+        let forget = model.spawn(|model| model.0.forget_at(A, Tick::ZERO).unwrap());
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        forget.join().unwrap();
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);
     }
 }

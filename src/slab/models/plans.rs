@@ -191,3 +191,32 @@ model! {
         assert_eq!(told, (false, 2, Some(Duration::from_nanos(2 * TOKEN))));
     }
 }
+
+model! {
+    /// A is checked under a plan that a new policy brings: there is no such
+    /// plan, or it has the limits of the new policy.
+    new_plan_against_check_as, Some(3), breaks with [], || {
+        let old = Policy::builder().lane("lane-0", first_limit()).on_change(OnChange::KeepDebt).build().unwrap();
+        let model = Model::with_policy(1, old, OnFull::Deny);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let check = model.spawn(|model| match model.0.check_as_at(A, OTHER, FIRST, 1, Tick::ZERO) {
+            Ok(verdict) => assert_eq!(verdict.capacity(), OTHER_CAPACITY),
+            Err(error) => assert!(matches!(error, Error::UnknownPlan { .. }), "{error}"),
+        });
+        model.0.replace_policy(policy(first_limit(), other_limit())).unwrap();
+        check.join().unwrap();
+    }
+}
+
+model! {
+    /// A's override is replaced by another while A is checked: one of the two applies, whole.
+    override_against_override, Some(3), breaks with [], || {
+        let model = model(true);
+        model.0.set_override(A, "lane-0", other_limit()).unwrap();
+        let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
+        model.0.set_override(A, "lane-0", third_limit()).unwrap();
+        let (_, charged) = check.join().unwrap();
+        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (30, charged));
+    }
+}

@@ -385,7 +385,7 @@ impl World<'_> {
                     self.judge(status, &[status]);
                 } else if self.judge(status, &faults) {
                     let told = raw.read::<Violation>();
-                    assert!((1..=15).contains(&told.consecutive) && told.step_ns > 0, "{told:?}");
+                    assert!((1..=15).contains(&told.consecutive) && told.wait_ns >= told.step_ns, "{told:?}");
                 }
             }
             1 => {
@@ -569,20 +569,20 @@ impl World<'_> {
                     quiet_ns: u64::from(self.bytes.byte()) * 1_000_000_000,
                     abuse_window_ns: u64::from(self.bytes.byte()) * 1_000_000_000,
                     abuse_violations: u32::from(self.bytes.below(70)),
-                    coalesce: u32::from(self.bytes.below(2)),
+                    every_denial: u32::from(self.bytes.below(2)),
                     enforce_wait: 0, // The oracle knows nothing of blocks.
                     reserved: 0,
                 };
                 match self.bytes.below(24) {
                     0 => rules.struct_size = self.bytes.number() as u32 % 160,
-                    1 => rules.coalesce = 2,
+                    1 => rules.every_denial = 2,
                     2 => rules.reserved = 1,
                     _ => {}
                 }
                 if rules.struct_size < 160 {
                     faults.push(Status::StructSize);
                 }
-                if rules.coalesce > 1 || rules.reserved > 0 || rules.curve_steps > 15 {
+                if rules.every_denial > 1 || rules.reserved > 0 || rules.curve_steps > 15 {
                     faults.push(Status::InvalidOption);
                 }
                 let given = self.handle(&raw mut rules, &mut faults);
@@ -679,7 +679,7 @@ impl World<'_> {
                 let status = call!(self, tollgate_policy_conduct(policy, place));
                 if self.judge(status, &faults) {
                     let told = raw.read::<ConductRules>();
-                    assert!((1..=15).contains(&told.curve_steps) && told.quiet_ns > 0, "{told:?}");
+                    assert!(told.curve_steps <= 15 && told.quiet_ns > 0, "{told:?}");
                 } else {
                     assert!(raw.is_untouched());
                 }

@@ -25,7 +25,7 @@ impl World<'_> {
             roster: 0,
             reservations: u64::from(self.bytes.below(4)), // 0 for as many as usual.
             commit_memory: u32::from(self.bytes.below(2)),
-            reserved2: 0,
+            reservations_per_agent: 0,
         };
         if self.bytes.once_in(8) {
             options.sight = 1;
@@ -39,7 +39,7 @@ impl World<'_> {
                     options.struct_size = 56; // From before memory could be committed: not looked at.
                     options.commit_memory = self.bytes.number() as u32;
                 }
-                9 => options.reserved2 = self.bytes.number() as u32,
+                9 => options.reservations_per_agent = u32::MAX - u32::from(self.bytes.byte()), // As many as there are.
                 8 => options.commit_memory = self.bytes.number() as u32,
                 7 => options.reservations = TOLLGATE_RESERVATIONS_MAX + 1 + self.bytes.number() % (1 << 40),
                 6 => options.sight = self.bytes.number() as i32,
@@ -60,8 +60,8 @@ impl World<'_> {
         let off_but_wanted = has_sight && sight == 0 && (options.sample_every, options.roster) != (0, 0);
         let known = [options.on_full, options.id_hash, sight].iter().all(|option| (0..=1).contains(option));
         let reservations = if has_sight { options.reservations } else { 0 };
-        let commit_memory = if options.struct_size > 56 { (options.commit_memory, options.reserved2) } else { (0, 0) };
-        let committed_or_not = matches!(commit_memory, (0 | 1, 0));
+        let commit_memory = if options.struct_size > 56 { options.commit_memory } else { 0 };
+        let committed_or_not = matches!(commit_memory, 0 | 1);
         if !known || off_but_wanted || !committed_or_not || reservations > TOLLGATE_RESERVATIONS_MAX {
             faults.push(Status::InvalidOption);
         }
@@ -259,9 +259,11 @@ impl World<'_> {
         let retry_after_ns = admission.lane_retry_after_ns;
         let verdict = Verdict { struct_size, decision, capacity, retry_after_ns, full_in_ns, token_ns };
         if decision == Decision::Deny {
-            assert!((1..=15).contains(&admission.consecutive) && admission.sustained_abuse <= 1, "{admission:?}");
+            assert!(admission.consecutive <= 15, "{admission:?}");
+            // Only a violation can be abuse.
+            assert!(admission.sustained_abuse <= admission.consecutive.min(1), "{admission:?}");
             assert_eq!(admission.retry_after_ns, retry_after_ns.max(admission.wait_ns));
-            assert!(admission.step_ns > 0 && admission.wait_ns >= admission.step_ns, "{admission:?}");
+            assert!(admission.wait_ns >= admission.step_ns, "{admission:?}");
         } else {
             assert_eq!((admission.consecutive, admission.step_ns, admission.wait_ns), (0, 0, 0));
             assert_eq!((admission.retry_after_ns, admission.sustained_abuse), (0, 0));
@@ -389,6 +391,11 @@ impl World<'_> {
         }
         watched.at(now, self.now);
         let Some((limit, price)) = price else { return };
+        if refund && watched.has_reserved(agent.key(), lane) {
+            // What is reserved stays, and the oracle does not know how much that is.
+            watched.decided.insert(agent.key().to_vec());
+            return;
+        }
         let full_at = match refund {
             true => watched.give_back(agent.key(), lane, price, now),
             false => watched.full_at(agent.key(), lane),
@@ -477,6 +484,7 @@ impl World<'_> {
         };
         if let Some(lanes) = done {
             watched.at(now, self.now);
+            watched.forgive_reservations(agent.key());
             for lane in lanes {
                 watched.give_back(agent.key(), lane, u64::MAX, now);
             }

@@ -56,6 +56,8 @@ struct World<'a> {
     report: &'a mut Report,
     clock: *mut Clock,
     now: u64,
+    /// The latest that the clock has told.
+    now_max: u64,
     builder: *mut PolicyBuilder,
     /// What was added to the builder.
     added: Vec<Option<Lane>>,
@@ -88,6 +90,7 @@ impl<'a> World<'a> {
             report,
             clock: null_mut(),
             now: 0,
+            now_max: 0,
             builder: null_mut(),
             added: Vec::new(),
             warn_percent: 20,

@@ -155,11 +155,13 @@ impl World<'_> {
             let status = call!(self, tollgate_clock_set(clock, by));
             if self.judge(status, &faults) {
                 self.now = by.min(TIME_MAX);
+                self.now_max = self.now_max.max(self.now);
             }
         } else {
             let status = call!(self, tollgate_clock_advance(clock, by));
             if self.judge(status, &faults) {
                 self.now = self.now.saturating_add(by).min(TIME_MAX);
+                self.now_max = self.now_max.max(self.now);
             }
         }
     }

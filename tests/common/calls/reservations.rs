@@ -5,6 +5,9 @@ use super::oracle::{Lane, TIME_MAX, Watched};
 use super::{World, call};
 use tollgate::ffi::*;
 
+/// The most that a lane holds.
+const CAPACITY_MOST: u64 = tollgate::CAPACITY_MAX;
+
 /// A reservation that was made.
 pub(super) struct Open {
     number: u64,
@@ -58,7 +61,8 @@ impl World<'_> {
         let room = watched.reservations_max;
         let is_open = |open: &&Open| !watched.manual || open.expires > now;
         let most = watched.open.iter().filter(is_open).count();
-        let least = watched.open.iter().filter(is_open).filter(|open| watched.manual && !open.perhaps_gone).count();
+        let is_sure = |open: &&Open| watched.manual && !open.perhaps_gone && open.expires > self.now_max;
+        let least = watched.open.iter().filter(is_open).filter(is_sure).count();
         if least >= room {
             faults.push(Status::ReservationsFull);
         }
@@ -108,6 +112,8 @@ impl World<'_> {
         let to = self.handle(watched.limiter, &mut faults);
         let index = usize::from(self.bytes.below(watched.open.len().min(255) as u8));
         let mut open = watched.open.swap_remove(index);
+        // Somebody may have closed it before the clock was set back.
+        open.perhaps_gone |= open.expires <= self.now_max;
         let (own, now) = self.instant();
         let choice = self.bytes.below(4);
         let used = match choice {
@@ -117,7 +123,8 @@ impl World<'_> {
         };
         let made_up = self.bytes.once_in(12);
         let number = if made_up { self.bytes.word() } else { open.number };
-        if made_up || watched.manual && open.expires <= now {
+        let latest = now.max(self.now);
+        if made_up || watched.manual && open.expires <= latest {
             faults.push(Status::UnknownReservation);
         }
         let mut raw = Raw::<32>::new(if self.bytes.once_in(32) { 31 } else { 32 });
@@ -143,6 +150,11 @@ impl World<'_> {
         if status == Status::UnknownReservation && (open.perhaps_gone || !watched.manual) {
             faults.push(status);
         }
+        // How much that is, the oracle may not know; and whether there is a record.
+        let refused = [Status::UsedTooLarge, Status::Full].contains(&status);
+        if choice != 3 && refused && used > open.left && faults.is_empty() {
+            faults.push(status);
+        }
         if !self.judge(status, &faults) {
             assert!(raw.is_untouched());
             return watched.open.push(open);
@@ -158,7 +170,8 @@ impl World<'_> {
         let (rest, overspent) = (open.left.saturating_sub(used), used.saturating_sub(open.left));
         assert_eq!((told.struct_size, told.reserved, told.overspent), (32, 0, overspent));
         assert_eq!((told.unused, told.left), if is_part { (0, rest) } else { (rest, 0) });
-        Self::settle_along(watched, &open, told.unused, overspent, now);
+        assert!(overspent <= 100 * CAPACITY_MOST, "{overspent} overspent");
+        Self::settle_along(watched, &open, told.unused, overspent, latest);
         if is_part {
             open.left = rest;
             watched.open.push(open);
@@ -182,29 +195,44 @@ impl World<'_> {
             return;
         };
         let price = |cost: u64| cost.saturating_mul(limit.token_ns);
-        if unused > 0 && watched.is_exact() {
+        if unused > 0 && watched.has_reserved(&open.agent, open.lane) {
+            // Several of one bucket: where each of them lies, the oracle does not know.
+            watched.decided.insert(open.agent.clone());
+        } else if unused > 0 && watched.is_exact() {
             // What time may have paid back of a bucket that others charged since is theirs.
-            let base = open.after.saturating_sub(price(unused));
-            let is_ours = watched.full_at(&open.agent, open.lane) == open.after;
-            let spent = if is_ours { 0 } else { now.saturating_sub(base) };
-            watched.give_back(&open.agent, open.lane, price(unused).saturating_sub(spent), now);
+            let worth = price(unused).min(open.after.saturating_sub(now));
+            watched.give_back(&open.agent, open.lane, worth, now);
         } else if unused > 0 {
             // Never less than the limiter gives back, whatever its instants.
             let full_at = watched.full_at(&open.agent, open.lane).saturating_sub(price(unused));
             watched.set(&open.agent, open.lane, full_at);
         }
         if overspent > 0 {
-            let full_at = watched.full_at(&open.agent, open.lane).max(now);
-            watched.set(&open.agent, open.lane, full_at.saturating_add(price(overspent)).min(TIME_MAX));
+            let full_at = watched.full_at(&open.agent, open.lane);
+            let wanted = full_at.max(now).saturating_add(price(overspent)).min(TIME_MAX);
+            let most = now.saturating_add(limit.depth().saturating_mul(100));
+            watched.set(&open.agent, open.lane, wanted.min(most).max(full_at));
         }
     }
 }
 
 impl Watched {
-    /// Lets go of the reservations of an agent that was forgotten.
+    /// Lets go of the reservations of an agent that was forgotten: they are closed.
     pub(super) fn forget_reservations(&mut self, agent: &[u8]) {
+        for open in self.open.iter_mut().filter(|open| open.agent == agent) {
+            open.expires = 0;
+        }
+    }
+
+    /// An agent was reset: what its reservations are worth now, the oracle does not know.
+    pub(super) fn forgive_reservations(&mut self, agent: &[u8]) {
         for open in self.open.iter_mut().filter(|open| open.agent == agent) {
             open.limit = None;
         }
+    }
+
+    /// Whether something of an agent's lane is reserved.
+    pub(super) fn has_reserved(&self, agent: &[u8], lane: u32) -> bool {
+        self.open.iter().any(|open| open.agent == agent && open.lane == lane)
     }
 }

@@ -80,6 +80,15 @@ impl World<'_> {
             *self.report.statuses.entry(status as i32).or_default() += 1;
             return;
         }
+        // Parts of one lane are added up, and may never pass together.
+        let known: Vec<&Part> = parts.iter().filter(|part| part.agent.fault().is_none()).collect();
+        let meet = known.iter().enumerate().any(|(place, part)| {
+            known[..place].iter().any(|other| other.lane == part.lane && other.agent.key() == part.agent.key())
+        });
+        if status == Status::CostAboveCapacity && meet {
+            *self.report.statuses.entry(status as i32).or_default() += 1;
+            return;
+        }
         if !self.judge(status, &faults) {
             return;
         }

@@ -30,6 +30,7 @@ defmodule Tollgate.Instance do
     sight: false,
     roster: 0,
     reservations: 16_384,
+    reservations_per_agent: 0,
     commit_memory: false,
     budgets: nil,
     save_budgets_every_ms: 5_000,
@@ -222,6 +223,7 @@ defmodule Tollgate.Instance do
         sight: options.sight,
         roster: options.roster,
         reservations: options.reservations,
+        reservations_per_agent: options.reservations_per_agent,
         commit_memory: options.commit_memory
       })
 

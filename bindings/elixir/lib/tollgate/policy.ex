@@ -29,8 +29,11 @@ defmodule Tollgate.Policy do
   | `"deny"` | nothing |
 
   A lane keeps its kind in every plan and override. Only `lanes` is needed. `on_change` says what becomes of an agent's
-  debt when its limits change: `:keep`, or `:reset`, which fills its lanes. `conduct` also knows `coalesce: true` (denials within a wait that was told count once) and `enforce_wait: true` (until it is over,
-  `Tollgate.admit/3` denies on every lane).
+  debt when its limits change: `:keep`, or `:reset`, which fills its lanes. An agent violates a limit if it comes back
+  before its wait is over and is denied again. `conduct` says what follows: with `curve_ms` the wait becomes longer from
+  one violation to the next; without it, a wait is the lane's own. `every_denial: true` counts every denial, as the hub
+  does, and `enforce_wait: true` makes the wait of a violation a block: until it is over, `Tollgate.admit/3` denies on
+  every lane.
   """
 
   @typedoc "Such as `\"10/second burst 20\"` or `\"deny\"`."
@@ -38,7 +41,7 @@ defmodule Tollgate.Policy do
   @type t :: atom | {:toml, String.t()} | keyword
 
   @keys [:lanes, :plans, :actions, :unknown_actions_to, :warn_below_percent, :on_change, :conduct]
-  @conduct [:curve_ms, :quiet_ms, :abuse_violations, :abuse_within_ms, :coalesce, :enforce_wait]
+  @conduct [:curve_ms, :quiet_ms, :abuse_violations, :abuse_within_ms, :every_denial, :enforce_wait]
 
   @doc false
   # What c_src/policy.c reads.
@@ -87,7 +90,7 @@ defmodule Tollgate.Policy do
     window = span(:abuse_within_ms, Keyword.get(rules, :abuse_within_ms, 300_000))
     unless is_integer(violations) and violations in 1..63, do: wrong("abuse_violations is from 1 to 63", violations)
     if length(curve) > 15, do: wrong("a curve has up to 15 steps", curve)
-    [{:conduct, curve, quiet, violations, window, rules[:coalesce] == true, rules[:enforce_wait] == true}]
+    [{:conduct, curve, quiet, violations, window, rules[:every_denial] == true, rules[:enforce_wait] == true}]
   end
 
   defp of_key({:warn_below_percent, other}), do: wrong("warn_below_percent has to be from 0 to 100", other)

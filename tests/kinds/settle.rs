@@ -1,0 +1,433 @@
+//! Reservations that meet a change: what was forgiven or repriced does not come
+//! back a second time, and older instants bring nothing more.
+
+use super::*;
+use proptest::prelude::*;
+use std::time::Duration;
+use tollgate::{Error, OnChange, ReservationId, Settlement};
+
+const TTL: Duration = Duration::from_secs(600);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Limits of 100 of which nothing comes back during a test.
+const KINDS: [&str; 3] = ["100/day", "window 100/day", "budget 100/day"];
+
+fn left(limiter: &Limiter) -> u64 {
+    limiter.status(AGENT, LANE).expect("a lane").remaining()
+}
+
+fn reserve(limiter: &Limiter, estimate: u64) -> ReservationId {
+    limiter.reserve(AGENT, LANE, estimate, TTL).expect("room for it").id().expect("within the limit")
+}
+
+fn spend(limiter: &Limiter, cost: u64) {
+    assert!(limiter.check_cost(AGENT, LANE, cost).expect("within the capacity").is_allowed());
+}
+
+/// A hundred were reserved, forgiven by a reset, and spent; then the cancel
+/// gave them back: two hundred of a hundred.
+#[test]
+fn what_a_reset_has_forgiven_does_not_come_back_again() {
+    let resets: [fn(&Limiter); 2] =
+        [|limiter| limiter.reset(AGENT).unwrap(), |limiter| limiter.reset_lane(AGENT, LANE).unwrap()];
+    for limit in KINDS {
+        for reset in resets {
+            let (limiter, _) = limiter(limit);
+            let (first, second) = (reserve(&limiter, 60), reserve(&limiter, 40));
+            reset(&limiter);
+            spend(&limiter, 100);
+            assert_eq!(limiter.cancel(first), Ok(Settlement { unused: 60, overspent: 0, left: 0 }));
+            assert_eq!(limiter.commit(second, 10).unwrap().unused, 30);
+            assert_eq!(left(&limiter), 0, "{limit}");
+            // A reservation that is made after the reset is whole.
+            reset(&limiter);
+            let third = reserve(&limiter, 70);
+            assert_eq!((limiter.cancel(third).is_ok(), left(&limiter)), (true, 100), "{limit}");
+        }
+    }
+}
+
+/// The generation of a word has four bits: as many resets as bring it back.
+#[test]
+fn sixteen_resets_forgive_as_much_as_one() {
+    for limit in KINDS {
+        for resets in 1..=33 {
+            let (limiter, _) = limiter(limit);
+            let id = reserve(&limiter, 100);
+            (0..resets).for_each(|_| limiter.reset_lane(AGENT, LANE).unwrap());
+            spend(&limiter, 100);
+            limiter.cancel(id).unwrap();
+            assert_eq!(left(&limiter), 0, "{limit}, {resets} resets");
+        }
+    }
+}
+
+#[test]
+fn a_reset_of_another_lane_forgives_nothing() {
+    let policy = Policy::builder().lane("lane", "budget 100/day").lane("other", "100/day").build().unwrap();
+    let (limiter, _) = of_policy(policy);
+    let id = reserve(&limiter, 40);
+    limiter.reset_lane(AGENT, LaneId::new(1)).unwrap();
+    limiter.reset("another").unwrap();
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(&limiter), 100);
+}
+
+#[test]
+fn forgetting_an_agent_closes_its_reservations() {
+    for limit in KINDS {
+        let (limiter, _) = limiter(limit);
+        let (id, other) = (reserve(&limiter, 100), limiter.reserve("other", LANE, 50, TTL).unwrap().id().unwrap());
+        assert_eq!(limiter.forget(AGENT), Ok(true));
+        spend(&limiter, 100);
+        assert_eq!(limiter.cancel(id), Err(Error::UnknownReservation), "{limit}");
+        assert_eq!(left(&limiter), 0, "{limit}");
+        assert!(limiter.cancel(other).is_ok());
+        assert_eq!(limiter.status("other", LANE).unwrap().remaining(), 100);
+    }
+}
+
+/// Forty tokens of a fast plan, 0.4 s of debt, came back as forty of a slow
+/// one, 40 s.
+#[test]
+fn a_bucket_gives_back_time_and_not_tokens_of_another_plan() {
+    let policy = Policy::builder().lane("lane", "100/s").plan("slow", [("lane", "1/s burst 100")]);
+    let (limiter, _) = of_policy(policy.build().unwrap());
+    let id = reserve(&limiter, 40);
+    limiter.assign(AGENT, limiter.plan("slow").unwrap()).unwrap();
+    spend(&limiter, 99);
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(&limiter), 1, "99 of 100 are spent");
+    spend(&limiter, 1);
+    assert_eq!(left(&limiter), 0);
+}
+
+/// A change to a faster plan cuts the debt to what the new bucket can hold.
+/// What was cut is forgiven, and may all have been the reservation's.
+#[test]
+fn what_a_change_of_plan_has_cut_does_not_come_back() {
+    let policy = || Policy::builder().lane("lane", "1/s burst 100").plan("fast", [("lane", "100/s")]).build().unwrap();
+    for (others, back) in [(0, 100), (60, 0)] {
+        let (limiter, _) = of_policy(policy());
+        if others > 0 {
+            spend(&limiter, others);
+        }
+        let id = reserve(&limiter, 100 - others);
+        limiter.assign(AGENT, limiter.plan("fast").unwrap()).unwrap();
+        assert_eq!(left(&limiter), 0);
+        limiter.cancel(id).unwrap();
+        assert_eq!(left(&limiter), back);
+    }
+    // Once it has been paid by time and spent by others, there is nothing left of it.
+    let (limiter, clock) = of_policy(policy());
+    let id = reserve(&limiter, 100);
+    limiter.assign(AGENT, limiter.plan("fast").unwrap()).unwrap();
+    clock.advance(SECOND);
+    spend(&limiter, 100);
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(&limiter), 0);
+}
+
+#[test]
+fn a_change_of_limits_leaves_a_reservation_its_worth() {
+    let plan = |limit: &str| limit.replace("100", "90");
+    for limit in KINDS {
+        let policy = |on_change| {
+            let policy = Policy::builder().lane("lane", limit).plan("other", [("lane", plan(limit).as_str())]);
+            policy.on_change(on_change).build().unwrap()
+        };
+        let by_assigning: fn(&Limiter, Policy) =
+            |limiter, _| limiter.assign(AGENT, limiter.plan("other").unwrap()).unwrap();
+        let by_replacing: fn(&Limiter, Policy) = |limiter, policy| limiter.replace_policy(policy).unwrap();
+        for change in [by_assigning, by_replacing] {
+            let (limiter, _) = of_policy(policy(OnChange::KeepDebt));
+            let id = reserve(&limiter, 30);
+            (0..6).for_each(|_| {
+                change(&limiter, policy(OnChange::KeepDebt));
+                limiter.unassign(AGENT).unwrap();
+            });
+            limiter.cancel(id).unwrap();
+            assert_eq!(left(&limiter), 100, "{limit}");
+            // Nothing of it, where the change fills all lanes.
+            let (limiter, _) = of_policy(policy(OnChange::Reset));
+            let id = reserve(&limiter, 90);
+            change(&limiter, policy(OnChange::Reset));
+            spend(&limiter, 90);
+            let before = left(&limiter);
+            limiter.cancel(id).unwrap();
+            assert_eq!(left(&limiter), before, "{limit}");
+        }
+    }
+}
+
+/// An agent that is exempt for a while keeps its debt, and so what is reserved.
+#[test]
+fn an_exemption_in_between_changes_nothing() {
+    for limit in KINDS {
+        let (limiter, _) = limiter(limit);
+        let id = reserve(&limiter, 70);
+        limiter.exempt(AGENT).unwrap();
+        limiter.cancel(id).unwrap();
+        limiter.unexempt(AGENT).unwrap();
+        assert_eq!(left(&limiter), 100, "{limit}");
+    }
+}
+
+/// A hundred were reserved at 0, and fifty spent at 50 s. A cancel as of the
+/// old instant did not know of the time between, and gave a hundred back.
+#[test]
+fn an_older_instant_gives_back_no_more() {
+    let spent = |cancel: fn(&Limiter, ReservationId)| {
+        let (limiter, clock) = limiter("1/s burst 100");
+        let id = reserve(&limiter, 100);
+        clock.advance(50 * SECOND);
+        spend(&limiter, 50);
+        cancel(&limiter, id);
+        left(&limiter)
+    };
+    let at_present = spent(|limiter, id| limiter.cancel(id).map(drop).unwrap());
+    assert_eq!(at_present, 50);
+    assert_eq!(spent(|limiter, id| limiter.cancel_at(id, Tick::ZERO).map(drop).unwrap()), at_present);
+    assert_eq!(spent(|limiter, id| limiter.commit_at(id, 0, Tick::ZERO).map(drop).unwrap()), at_present);
+}
+
+#[test]
+fn an_older_instant_revives_no_reservation() {
+    let (limiter, clock) = limiter("budget 100/day");
+    let id = reserve(&limiter, 40);
+    clock.advance(TTL);
+    let old = Tick::ZERO;
+    assert_eq!(limiter.cancel_at(id, old), Err(Error::UnknownReservation));
+    assert_eq!(limiter.commit_at(id, 1, old), Err(Error::UnknownReservation));
+    assert_eq!(limiter.commit_part_at(id, 1, old), Err(Error::UnknownReservation));
+    assert_eq!(limiter.extend_at(id, TTL, old), Err(Error::UnknownReservation));
+    assert_eq!(left(&limiter), 60);
+}
+
+/// Somebody gave five back, so that without the reservation the bucket would
+/// have been full for four seconds: those bring nothing, and it was reckoned
+/// as if they had.
+#[test]
+fn what_others_give_back_counts_too() {
+    let (limiter, clock) = limiter("1/s burst 20");
+    spend(&limiter, 5);
+    let id = reserve(&limiter, 5);
+    let _ = limiter.refund(AGENT, LANE, 5).unwrap();
+    clock.advance(4 * SECOND);
+    spend(&limiter, 1);
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(&limiter), 19);
+}
+
+/// Calls that take longer than their estimate takes to refill get all of it
+/// back, as long as the bucket is in debt all the time.
+#[test]
+fn a_busy_bucket_gives_all_of_it_back() {
+    let (limiter, clock) = limiter("1/s burst 100");
+    spend(&limiter, 60);
+    let (first, second) = (reserve(&limiter, 10), reserve(&limiter, 10));
+    clock.advance(20 * SECOND);
+    spend(&limiter, 5);
+    limiter.commit(first, 2).unwrap();
+    limiter.cancel(second).unwrap();
+    assert_eq!(left(&limiter), 100 - (60 + 5 + 2 - 20));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Wait(u64),
+    Spend(u64),
+    Refund(u64),
+    Reserve(u64),
+    Cancel(usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (0..40_u64).prop_map(Act::Wait),
+        (1..8_u64).prop_map(Act::Spend),
+        (1..4_u64).prop_map(Act::Refund),
+        (1..8_u64).prop_map(Act::Reserve),
+        (0..8_usize).prop_map(Act::Cancel),
+    ]
+}
+
+proptest! {
+    /// Whatever is spent, given back, reserved and cancelled, in whatever order:
+    /// once all reservations are cancelled, they have left no more than if
+    /// none had ever been made; and at any time no more can be spent with them than without.
+    #[test]
+    fn cancelled_reservations_leave_no_more_than_none(acts in prop::collection::vec(act(), 1..16)) {
+        let ((with, clock), (without, other)) = (limiter("1/10ns burst 20"), limiter("1/10ns burst 20"));
+        let mut open = Vec::new();
+        for act in acts {
+            match act {
+                Act::Wait(nanos) => {
+                    clock.advance(Duration::from_nanos(nanos));
+                    other.advance(Duration::from_nanos(nanos));
+                }
+                Act::Spend(cost) => {
+                    if with.check_cost(AGENT, LANE, cost).unwrap().is_allowed() {
+                        prop_assert!(without.check_cost(AGENT, LANE, cost).unwrap().is_allowed());
+                    }
+                }
+                Act::Refund(cost) => {
+                    let _ = with.refund(AGENT, LANE, cost).unwrap();
+                    let _ = without.refund(AGENT, LANE, cost).unwrap();
+                }
+                Act::Reserve(estimate) => open.extend(with.reserve(AGENT, LANE, estimate, TTL).unwrap().id()),
+                Act::Cancel(_) if open.is_empty() => {}
+                Act::Cancel(which) => {
+                    with.cancel(open.swap_remove(which % open.len())).unwrap();
+                }
+            }
+            let full_in = |limiter: &Limiter| limiter.status(AGENT, LANE).unwrap().full_in();
+            prop_assert!(full_in(&with) >= full_in(&without), "{:?} < {:?}", full_in(&with), full_in(&without));
+        }
+        for id in open {
+            with.cancel(id).unwrap();
+        }
+        let full_in = |limiter: &Limiter| limiter.status(AGENT, LANE).unwrap().full_in();
+        prop_assert!(full_in(&with) >= full_in(&without), "{:?} < {:?}", full_in(&with), full_in(&without));
+    }
+}
+
+/// Sixteen thousand reservations that nobody settled kept their records from
+/// being given up, long after their time.
+#[test]
+fn what_has_expired_keeps_no_record() {
+    let policy = Policy::builder().lane("lane", "10/day").build().unwrap();
+    let (limiter, clock) = full(policy, OnFull::Evict);
+    for tenant in 0..limiter.stats().records {
+        assert!(limiter.reserve(format!("tenant-{tenant}"), LANE, 1, SECOND).unwrap().id().is_some());
+    }
+    assert_eq!(limiter.check("newcomer", LANE), Err(Error::Full));
+    clock.advance(SECOND);
+    for newcomer in 0..50 {
+        assert!(limiter.check(format!("newcomer-{newcomer}"), LANE).unwrap().is_allowed(), "{newcomer}");
+    }
+}
+
+/// A refund of what nobody else has charged took from what was reserved, and
+/// the cancel gave that back once more.
+#[test]
+fn a_refund_takes_nothing_that_is_reserved() {
+    let (limiter, _) = limiter("1/s burst 20");
+    let id = reserve(&limiter, 8);
+    spend(&limiter, 2);
+    assert_eq!(limiter.refund(AGENT, LANE, 5).unwrap().remaining(), 12);
+    spend(&limiter, 12);
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(&limiter), 8);
+}
+
+/// Two at once, on a bucket that is otherwise full: whichever comes first, all of both comes back.
+#[test]
+fn reservations_do_not_stand_in_each_others_way() {
+    for order in [[0, 1], [1, 0]] {
+        let (limiter, clock) = limiter("1/s burst 20");
+        let ids = [reserve(&limiter, 10), reserve(&limiter, 6)];
+        clock.advance(3 * SECOND);
+        for which in order {
+            limiter.cancel(ids[which]).unwrap();
+        }
+        assert_eq!(left(&limiter), 20);
+    }
+}
+
+/// One agent within its limit could take all reservations, and everybody else
+/// was refused.
+#[test]
+fn one_agent_takes_only_its_share_of_all_reservations() {
+    let policy = Policy::builder().lane("lane", "budget 100_000/day").build().unwrap();
+    let clock = ManualClock::new();
+    let builder = Limiter::builder(policy).agents(10).clock(clock.clone());
+    let usual = builder.clone().build().unwrap();
+    for _ in 0..256 {
+        let _ = reserve(&usual, 1);
+    }
+    assert_eq!(usual.reserve(AGENT, LANE, 1, TTL), Err(Error::TooManyReservations { most: 256 }));
+    assert_eq!((left(&usual), usual.stats().reservations), (100_000 - 256, 256), "nothing was charged for it");
+    assert!(usual.reserve("another", LANE, 1, TTL).unwrap().id().is_some());
+    assert_eq!((usual.stats().reservations, usual.stats().reservations_refused), (257, 1));
+    assert_eq!(usual.forget(AGENT), Ok(true));
+    assert_eq!(usual.stats().reservations, 1);
+    assert!(usual.reserve(AGENT, LANE, 1, TTL).unwrap().id().is_some(), "freed by forgetting it");
+    // Of fewer, and with what is settled or has expired.
+    let few = builder.reservations(10).reservations_per_agent(3).build().unwrap();
+    let [first, ..] = [0; 3].map(|_| reserve(&few, 1));
+    assert_eq!(few.reserve(AGENT, LANE, 1, TTL), Err(Error::TooManyReservations { most: 3 }));
+    few.cancel(first).unwrap();
+    let _ = reserve(&few, 1);
+    assert_eq!(few.reserve(AGENT, LANE, 1, TTL), Err(Error::TooManyReservations { most: 3 }));
+    clock.advance(TTL);
+    let _ = reserve(&few, 1);
+    few.sweep(Duration::ZERO);
+    assert_eq!((few.stats().reservations, few.stats().reservations_expired), (1, 3));
+}
+
+/// Threads that reserve for one agent at once never have more open than it may.
+#[test]
+fn threads_together_get_no_more_than_one_agent_may_have() {
+    let policy = Policy::builder().lane("lane", "budget 1_000_000/day").build().unwrap();
+    let limiter = Limiter::builder(policy).agents(10).reservations(64).reservations_per_agent(5);
+    let limiter = limiter.clock(ManualClock::new()).build().unwrap();
+    let (open, most) = (std::sync::atomic::AtomicU64::new(0), std::sync::atomic::AtomicU64::new(0));
+    let order = std::sync::atomic::Ordering::SeqCst;
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    if let Ok(reserved) = limiter.reserve(AGENT, LANE, 1, TTL) {
+                        most.fetch_max(open.fetch_add(1, order) + 1, order);
+                        std::thread::yield_now();
+                        open.fetch_sub(1, order);
+                        limiter.cancel(reserved.id().unwrap()).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert!((1..=5).contains(&most.into_inner()));
+    assert_eq!((left(&limiter), limiter.stats().reservations), (1_000_000, 0));
+}
+
+/// A commit of `u64::MAX` left an agent in debt for 36 years.
+#[test]
+fn a_commit_has_a_maximum() {
+    for limit in KINDS {
+        let (limiter, clock) = limiter(limit);
+        let id = reserve(&limiter, 40);
+        for used in [40 + 100 * 100 + 1, u64::MAX] {
+            let refused = Err(Error::UsedTooLarge { used, most: 40 + 100 * 100 });
+            assert_eq!(limiter.commit(id, used), refused, "{limit}");
+            assert_eq!(limiter.commit_part(id, used), refused, "{limit}");
+        }
+        assert_eq!(left(&limiter), 60, "nothing has changed");
+        assert_eq!(limiter.commit_part(id, 40 + 100 * 100).unwrap().overspent, 10_000);
+        // However often: no bucket is deeper in debt than a hundred times its depth.
+        for _ in 0..10 {
+            assert_eq!(limiter.commit_part(id, 10_000).unwrap().overspent, 10_000);
+        }
+        clock.advance(Duration::from_secs(86_400 * 101));
+        assert_eq!(left(&limiter), 100, "{limit}");
+    }
+}
+
+/// The agent's record was idle, and has been taken. What it overspent was
+/// charged to nobody, and nobody was told.
+#[test]
+fn what_is_overspent_does_not_vanish() {
+    let policy = Policy::builder().lane("lane", "10/min").build().unwrap();
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(policy).agents(1).clock(clock.clone()).build().unwrap();
+    let id = reserve(&limiter, 5);
+    clock.advance(Duration::from_secs(60));
+    let tenants: Vec<_> = (0..limiter.stats().records).map(|tenant| format!("tenant-{tenant}")).collect();
+    assert!(tenants.iter().all(|tenant| limiter.check(tenant, LANE).unwrap().is_allowed()));
+    assert_eq!(limiter.commit(id, 8), Err(Error::Full));
+    assert_eq!(limiter.commit_part(id, 8), Err(Error::Full));
+    limiter.forget(&tenants[0]).unwrap();
+    assert_eq!(limiter.commit(id, 8).unwrap().overspent, 3, "it stayed open");
+    assert_eq!(left(&limiter), 7);
+}

@@ -1,0 +1,97 @@
+//! An older instant is never answered more laxly for what was swept or evicted.
+//!
+//! A call at an old instant was denied, and allowed once its agent was swept:
+//! a burst passed twice at one and the same instant.
+
+use super::*;
+use std::time::Duration;
+
+const OTHER: LaneId = LaneId::new(1);
+const NANOSECOND: Duration = Duration::from_nanos(1);
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A limit, what it admits at once, and when it is idle after that.
+const KINDS: [(&str, u64, Duration); 5] = [
+    ("60/min", 60, Duration::from_secs(60)),
+    ("window 60/min", 60, Duration::from_secs(120)),
+    ("exact 5/min", 5, Duration::from_secs(60)),
+    ("budget 60/day", 60, DAY),
+    ("budget 60/hour", 60, Duration::from_secs(3_600)),
+];
+
+fn admitted_at(limiter: &Limiter, now: Tick) -> u64 {
+    (0..100).take_while(|_| limiter.check_at(AGENT, LANE, 1, now).expect("room").is_allowed()).count() as u64
+}
+
+/// The agent has drained its lane at the origin and is idle.
+fn drained(limit: &str, count: u64, idle_at: Duration) -> (Limiter, ManualClock) {
+    let policy = Policy::builder().lane("lane", limit).lane("other", "1000/s").build().expect("valid");
+    let clock = ManualClock::new();
+    let limiter = Limiter::builder(policy).agents(1).clock(clock.clone()).on_full(OnFull::Deny).build().expect("small");
+    assert_eq!(admitted_at(&limiter, Tick::ZERO), count, "{limit}");
+    clock.advance(idle_at);
+    (limiter, clock)
+}
+
+/// How an agent loses its record.
+type Loss = (&'static str, fn(&Limiter));
+
+const LOSSES: [Loss; 3] = [
+    ("swept", |limiter| assert_eq!(limiter.sweep(Duration::ZERO), 1)),
+    ("evicted", |limiter| {
+        for agent in 0..limiter.stats().records {
+            let filled = limiter.check_cost(format!("other-{agent}"), OTHER, 1_000);
+            assert!(filled.expect("an idle record").is_allowed());
+        }
+        assert_eq!(limiter.stats().idle_evictions, 1);
+        limiter.forget("other-0").expect("an id");
+    }),
+    ("swept, and back for another lane", |limiter| {
+        assert_eq!(limiter.sweep(Duration::ZERO), 1);
+        assert!(limiter.check(AGENT, OTHER).expect("room").is_allowed());
+    }),
+];
+
+#[test]
+fn who_lost_an_idle_record_gets_no_more_at_an_older_instant_than_before() {
+    for (limit, count, idle_at) in KINDS {
+        for (how, lose) in LOSSES {
+            for before in [idle_at, idle_at * 2 / 3, idle_at / 3, SECOND, NANOSECOND] {
+                let now = Tick::from_nanos((idle_at - before).as_nanos() as u64);
+                let known = admitted_at(&drained(limit, count, idle_at).0, now);
+                let (limiter, _) = drained(limit, count, idle_at);
+                lose(&limiter);
+                let lost = admitted_at(&limiter, now);
+                assert!(lost <= known, "{limit}, {how}, at {now:?}: {lost} and not {known}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_lost_an_idle_record_has_a_full_lane_by_the_clock() {
+    for (limit, count, idle_at) in KINDS {
+        for (how, lose) in LOSSES {
+            let (limiter, _) = drained(limit, count, idle_at);
+            lose(&limiter);
+            let admitted = (0..100).take_while(|_| limiter.check(AGENT, LANE).expect("room").is_allowed()).count();
+            assert_eq!(admitted as u64, count, "{limit}, {how}");
+        }
+    }
+}
+
+/// A denial for want of knowledge says when it ends, and it does end then.
+#[test]
+fn who_waits_as_told_after_a_sweep_passes() {
+    for (limit, count, idle_at) in KINDS {
+        let (limiter, _) = drained(limit, count, idle_at);
+        limiter.sweep(Duration::ZERO);
+        let denied = limiter.check_at(AGENT, LANE, 1, Tick::ZERO).expect("room");
+        let wait = denied.retry_after().expect("it ends");
+        assert!(!denied.is_allowed() && denied.remaining() == 0 && denied.full_in() >= wait, "{limit}: {denied:?}");
+        assert!(wait <= idle_at, "{limit}: {wait:?}");
+        let then = Tick::ZERO.saturating_add(wait);
+        assert!(limiter.check_at(AGENT, LANE, 1, then).expect("room").is_allowed(), "{limit}: {denied:?}");
+    }
+}
