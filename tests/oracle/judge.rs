@@ -1,0 +1,154 @@
+//! The judge: reads what passed and when, and knows what was promised.
+
+use super::run::{BUCKET, BUDGET, EXACT, Log, Numbers, WINDOW};
+
+/// Something that passed, as of an instant between `low` and `high`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charge {
+    pub(crate) agent: usize,
+    pub(crate) lane: u32,
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+    /// What it came to in the end: a reservation costs what was used of it.
+    pub(crate) cost: u64,
+    pub(crate) span: Span,
+}
+
+/// When a call began and ended, in the order of all calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+}
+
+/// Something was given back that no reservation accounts for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refund {
+    pub(crate) agent: usize,
+    pub(crate) lane: u32,
+    pub(crate) cost: u64,
+    pub(crate) span: Span,
+}
+
+/// A lane starts afresh or gets other numbers: nothing is judged across it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) agent: usize,
+    /// The numbers from then on.
+    pub(crate) numbers: Numbers,
+    pub(crate) span: Span,
+}
+
+/// What holds between two cuts.
+struct Segment<'a> {
+    numbers: Numbers,
+    charges: Vec<&'a Charge>,
+    refunded: u64,
+}
+
+pub(crate) fn judge(log: &Log) -> Result<(), String> {
+    for agent in 0..log.agents {
+        for lane in [BUCKET, WINDOW, EXACT, BUDGET] {
+            for segment in segments(log, agent, lane) {
+                let judged = match lane {
+                    BUCKET => bucket(&segment),
+                    WINDOW => trailing(&segment, segment.numbers.window_worst()),
+                    EXACT => trailing(&segment, segment.numbers.exact),
+                    _ => budget(&segment),
+                };
+                judged.map_err(|problem| format!("agent {agent}, lane {lane}: {problem}"))?;
+            }
+        }
+    }
+    match log.held_most.iter().max() {
+        Some(most) if *most > log.numbers.held => Err(format!("{most} slots held of {}", log.numbers.held)),
+        _ => Ok(()),
+    }
+}
+
+/// The calls that lie wholly between two cuts. Cuts of an agent never overlap.
+fn segments<'a>(log: &'a Log, agent: usize, lane: u32) -> Vec<Segment<'a>> {
+    let mut cuts: Vec<_> = log.cuts.iter().filter(|cut| cut.agent == agent).collect();
+    cuts.sort_by_key(|cut| cut.span.began);
+    let starts = std::iter::once((0, log.numbers)).chain(cuts.iter().map(|cut| (cut.span.ended, cut.numbers)));
+    let ends = cuts.iter().map(|cut| cut.span.began).chain(std::iter::once(u64::MAX));
+    let segment = |((start, numbers), end)| {
+        let is_within = |span: &Span| span.began >= start && span.ended <= end;
+        let charges = log.charges.iter().filter(|one| one.agent == agent && one.lane == lane && is_within(&one.span));
+        let overlaps = |span: &Span| span.ended >= start && span.began <= end;
+        let refunds = log.refunds.iter().filter(|one| one.agent == agent && one.lane == lane && overlaps(&one.span));
+        Segment { numbers, charges: charges.collect(), refunded: refunds.map(|refund| refund.cost).sum() }
+    };
+    starts.zip(ends).map(segment).collect()
+}
+
+/// Never more than the capacity and what the rate brings, over every pair of instants.
+fn bucket(segment: &Segment<'_>) -> Result<(), String> {
+    let Numbers { capacity, token, .. } = segment.numbers;
+    let allowed = |span: u64| (capacity + segment.refunded) * token + span;
+    over_pairs(segment, |sum, span| sum * token <= allowed(span)).map_err(|(sum, span)| {
+        format!("{sum} tokens passed within {span} ns of a bucket of {capacity}, {token} ns each")
+    })
+}
+
+/// Never more than `most` in any trailing window.
+fn trailing(segment: &Segment<'_>, most: u64) -> Result<(), String> {
+    let length = segment.numbers.length;
+    over_pairs(segment, |sum, span| span >= length || sum <= most + segment.refunded)
+        .map_err(|(sum, span)| format!("{sum} passed within {span} ns, of {most} in {length} ns"))
+}
+
+fn budget(segment: &Segment<'_>) -> Result<(), String> {
+    let (sum, most) = (segment.charges.iter().map(|charge| charge.cost).sum::<u64>(), segment.numbers.budget);
+    if sum <= most + segment.refunded { Ok(()) } else { Err(format!("{sum} of {most} were used in a day")) }
+}
+
+/// Adds up what surely passed between each pair of instants; the pair that breaks the promise.
+fn over_pairs(segment: &Segment<'_>, holds: impl Fn(u64, u64) -> bool) -> Result<(), (u64, u64)> {
+    let mut by_end = segment.charges.clone();
+    by_end.sort_by_key(|charge| charge.high);
+    let mut starts: Vec<u64> = by_end.iter().map(|charge| charge.low).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    for start in starts {
+        let mut sum = 0;
+        for charge in by_end.iter().filter(|charge| charge.low >= start) {
+            sum += charge.cost;
+            if !holds(sum, charge.high - start) {
+                return Err((sum, charge.high - start));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A judge that lets everything pass has judged nothing.
+#[test]
+fn one_token_too_many_is_noticed() {
+    let numbers = Numbers { capacity: 2, token: 10, window: 2, exact: 2, length: 100, budget: 2, held: 1 };
+    let charge = |lane, at, call: u64| Charge {
+        agent: 0,
+        lane,
+        low: at,
+        high: at,
+        cost: 1,
+        span: Span { began: 2 * call, ended: 2 * call + 1 },
+    };
+    let log = |charges: Vec<Charge>| Log {
+        agents: 1,
+        numbers,
+        charges,
+        refunds: Vec::new(),
+        cuts: Vec::new(),
+        held_most: vec![0],
+    };
+    let at = |lane, instants: &[u64]| log(instants.iter().zip(1..).map(|(at, call)| charge(lane, *at, call)).collect());
+    assert!(judge(&at(BUCKET, &[0, 0, 10])).is_ok() && judge(&at(BUCKET, &[0, 0, 9])).is_err());
+    assert!(judge(&at(EXACT, &[0, 0, 100])).is_ok() && judge(&at(EXACT, &[0, 0, 99])).is_err());
+    assert!(judge(&at(BUDGET, &[0, 500])).is_ok() && judge(&at(BUDGET, &[0, 500, 900])).is_err());
+    // A reset between the second call and the third: they are not added up.
+    let calls = at(BUDGET, &[0, 500, 900]).charges;
+    let cut = Cut { agent: 0, numbers, span: Span { began: 5, ended: 6 } };
+    assert!(judge(&Log { cuts: vec![cut], ..log(calls) }).is_ok());
+    assert!(judge(&Log { held_most: vec![2], ..log(Vec::new()) }).is_err());
+}

@@ -1,0 +1,76 @@
+//! What passes, judged from outside: threads call everything at once on a
+//! moving clock, with stale instants, and afterwards a judge that knows only
+//! what is promised reads their logs.
+//!
+//! - A bucket admits at most its capacity and what the rate brings, over every
+//!   pair of instants.
+//! - An exact window admits at most its count in any trailing window, a window
+//!   at most what its documentation states.
+//! - A budget admits at most its count a day.
+//! - At most so many slots are held at once.
+//!
+//! Nothing here knows how the engine works. Threads make each run another one;
+//! the seed that a failure prints repeats the calls, not their order.
+//!
+//! `cargo test --profile stress --test oracle -- --ignored` runs the long form.
+
+mod judge;
+#[path = "../common/random.rs"]
+mod random;
+mod run;
+
+use judge::judge;
+use run::{Mix, run};
+
+/// Rounds of a short run; each is a limiter of its own.
+const SHORT: u64 = 300;
+const LONG: u64 = 20_000;
+
+fn rounds(name: &str, mix: Mix, rounds: u64) {
+    let mut admitted = 0;
+    for seed in 0..rounds {
+        let log = run(mix, seed);
+        admitted += log.charges.len();
+        assert_eq!(judge(&log), Ok(()), "{name}, seed {seed}");
+    }
+    assert!(admitted as u64 > rounds * 20, "{name}: hardly anything passed: {admitted}");
+}
+
+macro_rules! scenarios {
+    ($($(#[$doc:meta])* $name:ident, $long:ident: $mix:expr;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            rounds(stringify!($name), $mix, SHORT);
+        }
+
+        #[test]
+        #[ignore = "the long form, run by `make long`"]
+        fn $long() {
+            rounds(stringify!($name), $mix, LONG);
+        }
+    )*};
+}
+
+const QUIET: Mix =
+    Mix { stale: false, all: false, settle: false, refund: false, hold: false, control: false, crowd: false };
+
+scenarios! {
+    /// Checks and batches alone: what all the others build on.
+    checks, checks_long: QUIET;
+    /// A denied call that had charged some of its parts gave back more than it had taken.
+    all_or_none, all_or_none_long: Mix { all: true, ..QUIET };
+    all_or_none_with_stale_instants, all_or_none_with_stale_instants_long: Mix { all: true, stale: true, ..QUIET };
+    settlements, settlements_long: Mix { settle: true, ..QUIET };
+    /// A cancel at an old instant gave back what time had given back already.
+    settlements_with_stale_instants, settlements_with_stale_instants_long: Mix { settle: true, stale: true, ..QUIET };
+    /// Tokens that a reset had forgiven came back a second time with the reservation.
+    settlements_after_changes, settlements_after_changes_long: Mix { settle: true, control: true, ..QUIET };
+    /// A slot was granted again after its agent was forgotten, though its holder was still there.
+    held_slots_through_changes, held_slots_through_changes_long: Mix { hold: true, control: true, ..QUIET };
+    /// A call at an old instant was denied before a sweep and allowed after it.
+    stale_instants_in_a_crowd, stale_instants_in_a_crowd_long: Mix { stale: true, crowd: true, ..QUIET };
+    everything, everything_long: Mix {
+        stale: true, all: true, settle: true, refund: true, hold: true, control: true, crowd: true
+    };
+}
