@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 # Stages run in the order in which they are named, also under `make -j`.
 .NOTPARALLEL:
-.PHONY: help test lint doc loom bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
+.PHONY: help test lint doc loom mutants bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
 .PHONY: elixir elixir-long elixir-bench
 
@@ -62,6 +62,10 @@ loom: ## Explores the concurrency models; each prints its number of executions
 	@test "$$(cargo loom -- --list 2>/dev/null | grep -c ': test$$')" -gt 0 || \
 		{ echo "no loom model was found" >&2; exit 1; }
 	@RUST_BACKTRACE=0 $(STAGE) loom cargo loom -- --nocapture
+
+# MUTANTS=part: only those with this in their name.
+mutants: ## Plants mistakes in a copy of the tree, one by one: each must be noticed (minutes for each)
+	@$(STAGE) mutants cargo test --package tollgate --test mutants -- --ignored --nocapture
 
 # --- The C ABI.
 
@@ -178,7 +182,7 @@ long: tools ignored helgrind tsan c-long elixir-long ## Runs the long forms: str
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 ignored: ## Runs the tests that are too long for `make test`
-	@$(STAGE) "ignored tests" $(TESTS) -- --ignored --nocapture
+	@$(STAGE) "ignored tests" $(TESTS) -- --ignored --nocapture --skip every_mutant_is_killed
 
 # Calls of each form: fewer than the example makes by itself, since helgrind is slow.
 HELGRIND_CALLS := 20000
