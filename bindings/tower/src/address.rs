@@ -53,7 +53,8 @@ impl Networks {
     }
 
     /// The first of them that has every address of its kind, if one does.
-    pub(crate) fn everyone(&self) -> Option<String> {
+    #[must_use]
+    pub fn everyone(&self) -> Option<String> {
         self.0.iter().find(|network| network.prefix_len() == 0).map(IpNet::to_string)
     }
 }

@@ -9,11 +9,11 @@ use crate::quota::Quota;
 use crate::refusal::{Form, Reason, Refusal, error_response};
 use crate::route::{Routes, has_prefix, is_plain};
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tollgate::{Decision, Error, LaneId, Limiter, PlanId, Tick, Verdict};
+use tollgate::{Decision, Error, LaneId, Limiter, PlanId, Status, Tick, Verdict};
 
 pub(crate) type PeerOf = dyn Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync;
 pub(crate) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -29,6 +29,8 @@ pub(crate) struct Gate {
     pub(crate) plans: Vec<(PlanId, Box<PlanWhen>)>,
     /// Whether a refusal is a violation that makes the next wait longer.
     pub(crate) counts_violations: bool,
+    /// Whether `HEAD` is answered here with how the agent stands.
+    pub(crate) answers_head: bool,
     pub(crate) keys: Keys,
     pub(crate) peer: Option<Box<PeerOf>>,
     pub(crate) proxies: Proxies,
@@ -94,6 +96,9 @@ impl Gate {
                 return Ruling::Answer(error_response(error.status(), &error.to_string(), &Form::of(head.headers)));
             }
         };
+        if self.answers_head && head.method == Method::HEAD {
+            return self.standing(head, &agent, lane);
+        }
         let decided = self.style.tells_moments().then(|| self.limiter.now());
         match self.decide(head, &agent, lane, cost) {
             Ok((verdict, retry_after)) => match verdict.decision() {
@@ -113,6 +118,33 @@ impl Gate {
         }
     }
 
+    /// How the agent stands, as an answer without a body. It charges nothing,
+    /// and the service behind is not asked: else `HEAD` would be a way past the limit.
+    fn standing(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Ruling {
+        let mut response = Response::new(Bytes::new());
+        match self.status(head, agent, lane) {
+            Ok(status) if status.is_exempt() => {}
+            Ok(status) => {
+                let quota = Quota::from(&status);
+                self.style.write(response.headers_mut(), self.lanes.name(lane), &quota, &self.wall_clock);
+            }
+            Err(error) => response = self.answer_error(head, agent, lane, error),
+        }
+        Ruling::Answer(response)
+    }
+
+    /// The lane as it stands, under the plan of the request.
+    fn status(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Result<Status, Error> {
+        match self.plan(head) {
+            Some(plan) => self.limiter.status_as(agent.as_bytes(), plan, lane),
+            None => self.limiter.status(agent.as_bytes(), lane),
+        }
+    }
+
+    fn plan(&self, head: &Head<'_>) -> Option<PlanId> {
+        self.plans.iter().find(|(_, when)| when(head)).map(|(plan, _)| *plan)
+    }
+
     /// Asks the limiter; nothing else here charges. With the verdict comes
     /// what a refused caller is told to wait.
     fn decide(
@@ -123,7 +155,7 @@ impl Gate {
         cost: u64,
     ) -> Result<(Verdict, Option<Duration>), Error> {
         let (limiter, agent) = (&self.limiter, agent.as_bytes());
-        let plan = self.plans.iter().find(|(_, when)| when(head)).map(|(plan, _)| *plan);
+        let plan = self.plan(head);
         if self.counts_violations {
             let admission = match plan {
                 Some(plan) => limiter.admit_as(agent, plan, lane, cost)?,
@@ -148,12 +180,12 @@ impl Gate {
     fn refuse(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, reason: Reason, quota: Quota) -> Response<Bytes> {
         let instance = Some(head.uri.path());
         let refusal = Refusal { agent: agent.shown(), lane: self.lanes.name(lane), instance, reason, quota };
-        refusal.response(self.profile, self.style, &Form::of(head.headers), &self.wall_clock)
+        refusal.response(self.profile.accepted(head.headers), self.style, &Form::of(head.headers), &self.wall_clock)
     }
 
     fn answer_error(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, error: Error) -> Response<Bytes> {
         let status = match error {
-            Error::CostAboveCapacity { cost, capacity } => match self.limiter.status(agent.as_bytes(), lane) {
+            Error::CostAboveCapacity { cost, capacity } => match self.status(head, agent, lane) {
                 Ok(status) => {
                     let quota = Quota { capacity, denied: true, ..Quota::from(&status) };
                     return self.refuse(head, agent, lane, Reason::Cost(cost), quota);

@@ -42,6 +42,7 @@ impl TollgateLayer {
             cost: None,
             plans: Vec::new(),
             counts_violations: false,
+            answers_head: false,
             allowed_networks: Vec::new(),
             allowed_routes: Vec::new(),
             allowed_prefixes: Vec::new(),
@@ -95,6 +96,7 @@ pub struct TollgateLayerBuilder {
     cost: Option<Box<CostOf>>,
     plans: Vec<(String, Box<PlanWhen>)>,
     counts_violations: bool,
+    answers_head: bool,
     allowed_networks: Vec<String>,
     allowed_routes: Vec<String>,
     allowed_prefixes: Vec<String>,
@@ -209,13 +211,21 @@ impl TollgateLayerBuilder {
         self
     }
 
-    /// Counts every refusal as a violation: who goes on after a refusal is told
-    /// to wait longer from one to the next, as the policy's rules of conduct
-    /// say, and the limiter knows the agent as
-    /// [`rate_limited`](Limiter::rate_limited). By default a refusal has no
-    /// consequences.
+    /// Applies the policy's rules of conduct to refusals: a client that does not
+    /// wait as it was told violates its limit. The limiter then knows the agent
+    /// as [`rate_limited`](Limiter::rate_limited), and tells it to wait longer
+    /// if the policy has a curve. By default a refusal has no consequences.
     pub fn count_violations(mut self) -> Self {
         self.counts_violations = true;
+        self
+    }
+
+    /// Answers `HEAD` on every limited route with the headers that tell how the
+    /// agent stands, under the plan of its request. It costs nothing, so that
+    /// clients can look before they ask. The service behind is not called. By
+    /// default `HEAD` is a request like any other.
+    pub fn answer_head(mut self) -> Self {
+        self.answers_head = true;
         self
     }
 }
@@ -232,6 +242,14 @@ impl TollgateLayerBuilder {
     pub fn allow_network(mut self, network: impl Into<String>) -> Self {
         self.allowed_networks.push(network.into());
         self
+    }
+
+    /// Never limits clients on this machine: `127.0.0.0/8` and `::1`.
+    ///
+    /// Not the default: behind a proxy on this machine that is not among
+    /// [`trusted_proxies`](Self::trusted_proxies) and forwards nothing, everybody comes from loopback.
+    pub fn allow_loopback(self) -> Self {
+        self.allow_network("127.0.0.0/8").allow_network("::1")
     }
 
     /// Never limits a route: `GET /metrics`, or a template alone for all methods.
@@ -336,6 +354,7 @@ impl TollgateLayerBuilder {
             cost: self.cost,
             plans,
             counts_violations: self.counts_violations,
+            answers_head: self.answers_head,
             keys,
             peer: self.peer,
             proxies: Proxies::new(trusted),

@@ -10,12 +10,14 @@
 //!
 //! `retry_after` is in whole seconds and `retry_after_ms` in milliseconds,
 //! both rounded up; `hub` rounds its milliseconds up to whole seconds. Where
-//! no wait helps they are `null`, and 60000 in `hub`.
+//! no wait helps they are `null`. A lane that denies everything is 60000 in
+//! `hub`: an operator may open it. A cost that can never pass is `null` there too.
 
 use crate::headers::{Style, UnknownName};
 use crate::json::Object;
 use crate::refusal::{Reason, Refusal};
-use http::StatusCode;
+use http::header::ACCEPT;
+use http::{HeaderMap, StatusCode};
 use std::fmt;
 use std::str::FromStr;
 
@@ -93,6 +95,27 @@ impl Profile {
         self.row().content_type
     }
 
+    /// The profile that a client asks for with its `Accept` header, or else this one.
+    ///
+    /// `application/problem+json` asks for `standard`, and `application/json;profile=hub` for
+    /// that profile. Whoever accepts anything else as well still gets what it names; of several
+    /// the first.
+    ///
+    /// ```
+    /// use http::{HeaderMap, HeaderValue, header::ACCEPT};
+    /// use tollgate_tower::Profile;
+    ///
+    /// let mut headers = HeaderMap::new();
+    /// assert_eq!(Profile::Hub.accepted(&headers), Profile::Hub);
+    /// headers.insert(ACCEPT, HeaderValue::from_static("application/problem+json, */*;q=0.1"));
+    /// assert_eq!(Profile::Hub.accepted(&headers), Profile::Standard);
+    /// ```
+    #[must_use]
+    pub fn accepted(self, headers: &HeaderMap) -> Self {
+        let accepted = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+        accepted.flat_map(|accept| accept.split(',')).find_map(named).unwrap_or(self)
+    }
+
     /// The body of a refusal.
     #[must_use]
     pub fn body(self, refusal: &Refusal<'_>) -> String {
@@ -103,6 +126,17 @@ impl Profile {
         // Every profile has its row, in the order in which they are declared; a test holds it to that.
         &PROFILES[self as usize]
     }
+}
+
+/// The profile that a media range names.
+fn named(range: &str) -> Option<Profile> {
+    let mut parts = range.split(';').map(str::trim);
+    let kind = parts.next()?;
+    if kind.eq_ignore_ascii_case(PROBLEM_JSON) {
+        return Some(Profile::Standard);
+    }
+    let profile = parts.find_map(|part| part.strip_prefix("profile=")).filter(|_| kind.eq_ignore_ascii_case(JSON))?;
+    profile.trim_matches('"').parse().ok()
 }
 
 fn standard(refusal: &Refusal<'_>) -> Object {
@@ -136,20 +170,25 @@ pub(crate) fn problem(kind: &str, title: &str, status: StatusCode, detail: &str)
 }
 
 fn hub(refusal: &Refusal<'_>) -> Object {
-    let ms = tollgate::hub::retry_after_ms(refusal.quota.retry_after);
-    Object::new().text("error", "rate_limited").number("retry_after_ms", ms).text("tier", tier(refusal.lane))
+    let ms = match refusal.reason {
+        Reason::Cost(_) => None,
+        _ => Some(tollgate::hub::retry_after_ms(refusal.quota.retry_after)),
+    };
+    Object::new().text("error", "rate_limited").optional("retry_after_ms", ms).text("tier", tier(refusal.lane))
 }
 
 fn platform(refusal: &Refusal<'_>) -> Object {
     let error = Object::new()
         .text("code", "RATE_LIMITED")
-        .text("message", &with_wait("Rate limit exceeded.", refusal))
+        .text("message", &with_wait("Too many requests.", " Please retry after ", refusal))
         .optional("retry_after", refusal.quota.retry_after_seconds());
     Object::new().object("error", error)
 }
 
 fn adr(refusal: &Refusal<'_>) -> Object {
-    Object::new().text("error", "RATE_LIMITED").text("message", &with_wait("Too many requests.", refusal))
+    Object::new()
+        .text("error", "RATE_LIMITED")
+        .text("message", &with_wait("Too many requests.", " Retry after ", refusal))
 }
 
 fn citizen(refusal: &Refusal<'_>) -> Object {
@@ -160,9 +199,9 @@ fn citizen(refusal: &Refusal<'_>) -> Object {
         .agent("agent_id", refusal.agent)
 }
 
-fn with_wait(text: &str, refusal: &Refusal<'_>) -> String {
+fn with_wait(text: &str, retry: &str, refusal: &Refusal<'_>) -> String {
     match refusal.quota.retry_after_seconds() {
-        Some(seconds) => format!("{text} Retry after {seconds} seconds."),
+        Some(seconds) => format!("{text}{retry}{seconds} seconds."),
         None => text.to_string(),
     }
 }
@@ -242,7 +281,7 @@ mod tests {
             (
                 Profile::Platform,
                 concat!(
-                    r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded. Retry after 6 seconds.","#,
+                    r#"{"error":{"code":"RATE_LIMITED","message":"Too many requests. Please retry after 6 seconds.","#,
                     r#""retry_after":6}}"#,
                 ),
             ),
@@ -265,14 +304,34 @@ mod tests {
             (Profile::Hub, r#"{"error":"rate_limited","retry_after_ms":60000,"tier":"heavy"}"#),
             (
                 Profile::Platform,
-                r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded.","retry_after":null}}"#,
+                r#"{"error":{"code":"RATE_LIMITED","message":"Too many requests.","retry_after":null}}"#,
             ),
             (Profile::Adr, r#"{"error":"RATE_LIMITED","message":"Too many requests."}"#),
         ] {
             assert_eq!(profile.body(&never()), body, "{profile}");
         }
+        let too_dear = Refusal { reason: Reason::Cost(11), ..never() };
+        assert_eq!(Profile::Hub.body(&too_dear), r#"{"error":"rate_limited","retry_after_ms":null,"tier":"heavy"}"#);
         let body = Profile::Standard.body(&never());
         assert!(body.contains("No wait will help.") && body.contains(r#""retry_after":null"#), "{body}");
+    }
+
+    #[test]
+    fn a_client_gets_the_body_that_it_asks_for() {
+        for (accept, profile) in [
+            ("*/*", Profile::Adr),
+            ("application/json", Profile::Adr),
+            ("text/html, application/problem+json;q=0.5", Profile::Standard),
+            ("Application/JSON; charset=utf-8; profile=\"hub\"", Profile::Hub),
+            ("application/json;profile=citizen, application/problem+json", Profile::Citizen),
+            ("application/json;profile=nobody", Profile::Adr),
+            ("text/plain;profile=hub", Profile::Adr),
+            (";,;profile=hub,\"", Profile::Adr),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            assert_eq!(Profile::Adr.accepted(&headers), profile, "{accept}");
+        }
     }
 
     #[test]

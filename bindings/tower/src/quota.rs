@@ -59,7 +59,7 @@ impl From<&Status> for Quota {
         Self {
             capacity: status.capacity(),
             remaining: status.remaining(),
-            window: None,
+            window: Some(status.window()).filter(|window| !window.is_zero()),
             next_in: status.next_in(),
             full_in: status.full_in(),
             denied: false,

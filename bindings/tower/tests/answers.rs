@@ -17,7 +17,7 @@ fn body(profile: Profile) -> &'static str {
         ),
         Profile::Hub => r#"{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}"#,
         Profile::Platform => concat!(
-            r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded. Retry after 6 seconds.","#,
+            r#"{"error":{"code":"RATE_LIMITED","message":"Too many requests. Please retry after 6 seconds.","#,
             r#""retry_after":6}}"#,
         ),
         Profile::Adr => r#"{"error":"RATE_LIMITED","message":"Too many requests. Retry after 6 seconds."}"#,

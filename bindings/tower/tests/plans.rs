@@ -89,3 +89,29 @@ fn a_plan_that_there_is_not_is_refused_when_it_is_built() {
     let error = layer.build().expect_err("there is no such plan").to_string();
     assert!(error.starts_with("there is no plan \"gold\"; the limiter's policy has default, "), "{error}");
 }
+
+/// `HEAD` was charged as `GET` is, so that looking cost what asking does.
+#[tokio::test]
+async fn head_tells_how_a_client_stands_under_its_plan_and_costs_nothing() {
+    let policy = Policy::preset("adr").expect("a preset");
+    let limiter = Limiter::builder(policy).agents(1_000).clock(ManualClock::new()).build().expect("a small slab");
+    let layer = TollgateLayer::builder(Arc::new(limiter)).key(Key::header(AGENT)).lane("http/requests");
+    let has_token = |head: &tollgate_tower::Head<'_>| head.extensions.get::<Proof>() == Some(&Proof::Token);
+    let app = app(layer.plan("jwt", has_token).answer_head());
+    let head = |proof: Option<Proof>| {
+        let mut request = request("HEAD", "/", &[(AGENT, "user:42")]);
+        proof.map(|proof| request.extensions_mut().insert(proof));
+        request
+    };
+    for left in [100, 99, 98] {
+        for _ in 0..200 {
+            let told = send(&app, head(Some(Proof::Token))).await;
+            let ratelimit = told.header("ratelimit").expect("a header");
+            assert_eq!((told.status.as_u16(), told.body.len()), (200, 0));
+            assert!(ratelimit.starts_with(&format!(r#""http/requests";r={left}"#)), "{ratelimit}");
+        }
+        assert_eq!(send(&app, ask("user:42", "/", Some(Proof::Token))).await.status.as_u16(), 200);
+    }
+    let told = send(&app, head(None)).await;
+    assert!(told.header("ratelimit-policy").expect("a header").contains("q=10"), "{told:?}");
+}

@@ -172,6 +172,17 @@ async fn what_is_listed_is_never_limited_and_nothing_is_listed_by_default() {
     assert_eq!(admitted(&app, 10_000, || request_from("192.0.2.7", "GET", "/metrics", &[])).await, 10_000);
 }
 
+#[tokio::test]
+async fn this_machine_is_exempt_if_the_layer_says_so() {
+    for (address, limited) in
+        [("127.0.0.1", false), ("127.8.9.1", false), ("::1", false), ("192.0.2.7", true), ("::2", true)]
+    {
+        let from = || request_from(address, "POST", "/run", &[]);
+        assert_eq!(status(&app(closed().allow_loopback()), from()).await == 429, limited, "{address}");
+        assert_eq!(status(&app(closed()), from()).await, 429, "not by default: {address}");
+    }
+}
+
 /// A reverse proxy within an allowed network would make everybody exempt.
 #[tokio::test]
 async fn a_network_is_not_exempt_for_those_it_forwards() {
