@@ -4,15 +4,18 @@ use crate::auth::Keys;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::leases::Leases;
-use crate::meter::Meter;
+use crate::meter::{Kept, Meter};
 use crate::page::feed::Feed;
+use crate::problem::{Cause, reason_of};
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::webhook::Webhook;
+use http::StatusCode;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
-use tollgate::{Clock, Limiter, LogLine, LogThrottle};
+use tollgate::{Clock, Limiter, LogLine, LogThrottle, ShownId};
 
 /// A limiter and everything that is needed to serve it.
 pub struct App {
@@ -51,7 +54,7 @@ impl App {
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
         let status_turn = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
-        let leases = Leases::new(Arc::clone(&limiter), settings.leases);
+        let leases = Leases::new(Arc::clone(&limiter), settings.leases, settings.leases_per_agent);
         Ok(Self {
             limiter,
             keys,
@@ -104,6 +107,7 @@ impl App {
     /// Starts what runs beside the requests. Needs a runtime.
     pub(crate) fn start(self: &Arc<Self>) {
         tokio::spawn(do_what_is_due(Arc::downgrade(self)));
+        tokio::spawn(sweep_for_ever(Arc::downgrade(self), self.settings.sweep_every));
         if self.settings.audit_directory.is_some() {
             tokio::spawn(write_status_for_ever(Arc::downgrade(self)));
         }
@@ -117,9 +121,33 @@ impl App {
     }
 
     /// Logs a denial, unless there was a line about the agent a short while ago.
-    pub(crate) fn log_denial(&self, agent: &[u8]) {
-        if let Some(line) = self.log.denied(agent, self.limiter.now()) {
-            log(&line);
+    pub(crate) fn log_denial(&self, agent: &[u8], lane: &str, limit: impl FnOnce() -> String, wait_ms: Option<u64>) {
+        match self.log.denied(agent, self.limiter.now()) {
+            Some(line @ LogLine::Hit { .. }) => {
+                let (agent, limit) = (ShownId::new(agent), limit());
+                tracing::info!(kind = line.level(), %agent, lane, limit, wait_ms, "{line}");
+            }
+            Some(line) => log(&line),
+            None => {}
+        }
+    }
+
+    /// Counts an answer, and logs the first of each kind that is not as it should be.
+    pub(crate) fn count_answer(&self, response: &axum::response::Response, peer: SocketAddr) {
+        let status = response.status();
+        match response.extensions().get::<Cause>() {
+            Some(Cause { reason, detail }) => self.count_problem(status, reason, detail, peer),
+            // A verdict: nothing is wrong with the request.
+            None if status == StatusCode::TOO_MANY_REQUESTS => _ = self.meter.answered(status, "denied"),
+            None => _ = self.meter.answered(status, reason_of(status)),
+        }
+    }
+
+    /// The same of an answer that is not ours to see.
+    pub(crate) fn count_problem(&self, status: StatusCode, reason: &'static str, detail: &str, peer: SocketAddr) {
+        if self.meter.answered(status, reason) {
+            let status = status.as_u16();
+            tracing::warn!(status, reason, %peer, detail, "a request was refused; further ones like it are only counted");
         }
     }
 
@@ -128,6 +156,7 @@ impl App {
         let Some(directory) = &self.settings.audit_directory else { return };
         let _turn = self.status_turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.limiter.write_status(directory.join(tollgate::STATUS_FILE)) {
+            self.meter.save_failed(Kept::Status);
             tracing::warn!(%error, "the status document was not written");
         }
     }
@@ -153,10 +182,14 @@ impl App {
         &self.keys
     }
 
-    /// Says from now on that it is not ready, and lets open pages go.
+    /// Says from now on that it is not ready; every answer is the last on its connection.
     pub(crate) fn drain(&self) {
-        self.feed.end();
         self.is_draining.store(true, Relaxed);
+    }
+
+    /// Lets open pages go.
+    pub(crate) fn end(&self) {
+        self.feed.end();
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -181,6 +214,22 @@ async fn do_what_is_due(app: Weak<App>) {
         let now = app.limiter.now();
         app.log.due(now).iter().for_each(log);
         drop(app.leases.turn(now));
+    }
+}
+
+/// How long a record is left alone after its lanes are full again.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// Gives up records of idle agents, until the server is gone.
+async fn sweep_for_ever(app: Weak<App>, every: Duration) {
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    interval.tick().await;
+    loop {
+        interval.tick().await;
+        let Some(app) = app.upgrade() else { return };
+        // It walks all records.
+        _ = tokio::task::spawn_blocking(move || app.meter.swept(app.limiter.sweep(IDLE))).await;
     }
 }
 
@@ -212,5 +261,10 @@ async fn save_budgets_for_ever(app: Weak<App>) {
 }
 
 fn log(line: &LogLine) {
-    tracing::info!(kind = line.level(), "{line}");
+    match line {
+        LogLine::Throttled { agent: Some(agent), suppressed } => {
+            tracing::info!(kind = line.level(), agent = %ShownId::new(agent), suppressed, "{line}");
+        }
+        _ => tracing::info!(kind = line.level(), "{line}"),
+    }
 }

@@ -1,8 +1,9 @@
 //! Who may do what: tokens, and the sessions of the page.
 //!
 //! A token is compared by its hash under a key that was drawn at the start, so
-//! the time it takes tells nothing about the token. Sessions are random, live
-//! in memory, and end with the process.
+//! the time it takes tells nothing about the token. It is compared before
+//! anything is counted, so wrong tokens hold up nobody who has a right one.
+//! Sessions are random, live in memory, and end with the process.
 
 use crate::error::StartError;
 use crate::problem::Problem;
@@ -18,9 +19,11 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tollgate::{LaneId, Limiter, Policy, ReservationId};
-use tollgate_tower::address::Group;
+use tollgate_tower::address::{Group, Proxies};
 
-/// The cookie of the page's session.
+/// The cookie of the page's session, with the port after it: browsers send a
+/// cookie to every port of its host, so servers on one machine would take each
+/// other's sessions away.
 const COOKIE: &str = "tollgate_session";
 
 /// How many sessions there may be; the oldest makes room.
@@ -29,9 +32,17 @@ const SESSIONS_MAX: usize = 64;
 /// How long a session lasts.
 const SESSION: Duration = Duration::from_secs(12 * 3_600);
 
-/// How many wrong tokens an address may bring: far too few to guess one, and
-/// far more than anybody needs who has mistyped his.
+/// How many wrong tokens of a client are answered as such: more than anybody
+/// needs who has mistyped his. Further ones are told to wait. What keeps a token
+/// from being guessed is its length.
 const GUESSES: &str = "20/s burst 200";
+
+/// Where the right one is to be found.
+const WRONG_TOKEN: &str = "this is not the token; it is the one in TOLLGATE_ADMIN_TOKEN or TOLLGATE_CHECK_TOKEN of the \
+                           server, or in its policy file, or else the one that it printed when it started";
+
+const WRONG_ADMIN_TOKEN: &str = "this is not the admin token; it is the one in TOLLGATE_ADMIN_TOKEN of the server, or in \
+                                 its policy file, or else the one that it printed when it started";
 
 /// What somebody may do, from less to more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,8 +62,9 @@ pub(crate) struct Keys {
     check: Option<u128>,
     open_checks: bool,
     sessions: Mutex<VecDeque<(u128, Instant)>>,
-    /// Wrong tokens by address.
+    /// Wrong tokens by client.
     guesses: Limiter,
+    proxies: Proxies,
 }
 
 impl Keys {
@@ -82,9 +94,10 @@ impl Keys {
             key: (key()?, key()?),
             admin: 0,
             check: None,
-            open_checks: settings.open_checks.unwrap_or(is_loopback && settings.check_token.is_none()),
+            open_checks: settings.checks_are_open(),
             sessions: Mutex::default(),
             guesses: guesses()?,
+            proxies: Proxies::new(settings.trusted_proxies.clone()),
         };
         let admin = settings.admin_token.as_deref().or(made_up.as_deref()).unwrap_or_default();
         keys.admin = keys.digest(admin.as_bytes());
@@ -105,8 +118,8 @@ impl Keys {
         let Some((_, token)) = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer ")) else {
             return Err(Problem::unauthorized("the Authorization header is not of the form: Bearer TOKEN"));
         };
-        match self.right_of_token(token, peer)? {
-            Right::None => Err(Problem::unauthorized("this is not the token; the server has told it when it started")),
+        match self.right_of_token(token, headers, peer)? {
+            Right::None => Err(Problem::unauthorized(WRONG_TOKEN)),
             right => Ok(right),
         }
     }
@@ -125,31 +138,29 @@ impl Keys {
         if self.open_checks { Ok(()) } else { self.require(Right::Check, headers, peer()) }
     }
 
-    /// What a token is good for.
-    fn right_of_token(&self, token: &[u8], peer: IpAddr) -> Result<Right, Problem> {
-        let lane = LaneId::new(0);
-        let who = Group::of(peer, 64).to_string();
-        if self.guesses.status(&who, lane).is_ok_and(|status| status.remaining() == 0) {
-            let detail = "too many wrong tokens came from this address";
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after(1));
-        }
+    /// What a token is good for. If it is good for nothing it counts as a guess
+    /// of the client.
+    fn right_of_token(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<Right, Problem> {
         let digest = self.digest(token);
-        let right = match (digest == self.admin, Some(digest) == self.check) {
-            (true, _) => Right::Admin,
-            (_, true) => Right::Check,
-            _ => Right::None,
-        };
-        if right == Right::None {
-            // Counted; the answer does not matter.
-            _ = self.guesses.check(&who, lane);
+        match (digest == self.admin, Some(digest) == self.check) {
+            (true, _) => return Ok(Right::Admin),
+            (_, true) => return Ok(Right::Check),
+            _ => {}
         }
-        Ok(right)
+        let who = Group::of(self.proxies.client(peer, headers).address, 64).to_string();
+        match self.guesses.check(&who, LaneId::new(0)) {
+            Ok(verdict) if !verdict.is_allowed() => {
+                let detail = "too many wrong tokens came from this address";
+                Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after(1))
+            }
+            _ => Ok(Right::None),
+        }
     }
 
     /// Starts a session of the page, for the admin token: the cookie to set.
-    pub(crate) fn log_in(&self, token: &[u8], peer: IpAddr) -> Result<String, Problem> {
-        if self.right_of_token(token, peer)? != Right::Admin {
-            return Err(Problem::unauthorized("this is not the admin token; the server has told it when it started"));
+    pub(crate) fn log_in(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<String, Problem> {
+        if self.right_of_token(token, headers, peer)? != Right::Admin {
+            return Err(Problem::unauthorized(WRONG_ADMIN_TOKEN));
         }
         let session =
             random::hex::<32>().map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -157,8 +168,9 @@ impl Keys {
         while sessions.len() >= SESSIONS_MAX {
             sessions.pop_front();
         }
-        sessions.push_back((self.digest(session.as_bytes()), Instant::now()));
-        Ok(format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}", SESSION.as_secs()))
+        sessions.push_back((self.session_digest(headers, &session), Instant::now()));
+        let cookie = cookie(headers);
+        Ok(format!("{cookie}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}", SESSION.as_secs()))
     }
 
     /// Ends the session of a request: the cookie to set.
@@ -166,7 +178,7 @@ impl Keys {
         if let Some(digest) = self.session(headers) {
             self.sessions().retain(|(known, _)| *known != digest);
         }
-        format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
+        format!("{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0", cookie(headers))
     }
 
     fn has_session(&self, headers: &HeaderMap) -> bool {
@@ -175,11 +187,17 @@ impl Keys {
     }
 
     fn session(&self, headers: &HeaderMap) -> Option<u128> {
+        let wanted = cookie(headers);
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut cookies =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
-        let (_, session) = cookies.find(|(name, _)| *name == COOKIE)?;
-        Some(self.digest(session.as_bytes()))
+        let (_, session) = cookies.find(|(name, _)| *name == wanted)?;
+        Some(self.session_digest(headers, session))
+    }
+
+    /// A session is good for the host and port for which it was started alone.
+    fn session_digest(&self, headers: &HeaderMap, session: &str) -> u128 {
+        self.digest(format!("a session at {}, not a token: {session}", host(headers).to_ascii_lowercase()).as_bytes())
     }
 
     fn sessions(&self) -> MutexGuard<'_, VecDeque<(u128, Instant)>> {
@@ -214,6 +232,21 @@ impl Keys {
         let mut hasher = SipHasher24::new_with_keys(self.key.0, self.key.1);
         hasher.write(secret);
         hasher.finish128().as_u128()
+    }
+}
+
+/// The one host that a request names; others are refused at the front.
+fn host(headers: &HeaderMap) -> &str {
+    headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+}
+
+/// The name of the session's cookie for whoever asks at this host.
+fn cookie(headers: &HeaderMap) -> String {
+    match host(headers).rsplit_once(':') {
+        Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{COOKIE}_{port}")
+        }
+        _ => COOKIE.to_owned(),
     }
 }
 
@@ -306,8 +339,8 @@ mod tests {
     #[test]
     fn a_session_stands_for_the_admin_token_until_it_is_ended() {
         let (keys, _) = keys(|_| {}).unwrap();
-        assert_eq!(keys.log_in(CHECK.as_bytes(), PEER).unwrap_err().status(), 401);
-        let cookie = keys.log_in(ADMIN.as_bytes(), PEER).unwrap();
+        assert_eq!(keys.log_in(CHECK.as_bytes(), &HeaderMap::new(), PEER).unwrap_err().status(), 401);
+        let cookie = keys.log_in(ADMIN.as_bytes(), &HeaderMap::new(), PEER).unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Strict;"), "{cookie}");
         let mut headers = HeaderMap::new();
         let pair = cookie.split(';').next().unwrap();
@@ -321,7 +354,7 @@ mod tests {
     fn old_sessions_make_room() {
         let (keys, _) = keys(|_| {}).unwrap();
         for _ in 0..2 * SESSIONS_MAX {
-            keys.log_in(ADMIN.as_bytes(), PEER).unwrap();
+            keys.log_in(ADMIN.as_bytes(), &HeaderMap::new(), PEER).unwrap();
         }
         assert_eq!(keys.sessions().len(), SESSIONS_MAX);
     }
@@ -348,7 +381,8 @@ mod tests {
         let (keys, _) = keys(|_| {}).unwrap();
         let refused = (0..400).filter(|_| status(&keys, Right::Admin, &bearer("a guess")) == 429).count();
         assert!(refused > 100, "{refused}");
+        assert_eq!(status(&keys, Right::Admin, &bearer(ADMIN)), 200);
         let other = "192.0.2.8".parse().unwrap();
-        assert!(keys.require(Right::Admin, &bearer(ADMIN), other).is_ok());
+        assert_eq!(keys.require(Right::Admin, &bearer("a guess"), other).unwrap_err().status(), 401);
     }
 }

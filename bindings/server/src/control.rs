@@ -7,18 +7,21 @@
 //! survive its reload, until they are taken back.
 
 use crate::error::StartError;
-use crate::meter::Meter;
+use crate::meter::{Kept, Meter};
 use crate::problem::Problem;
+use crate::rehearsal;
 use crate::settings::Settings;
 use crate::source::Source;
 use http::StatusCode;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate::{
-    Assignment, BudgetsLoaded, Clock, ControlError, Limit, Limiter, PersistError, Policy, PolicyError, Sight,
+    Assignment, BudgetsLoaded, Clock, ControlError, Limit, Limiter, LimiterBuilder, PersistError, Policy, PolicyError,
+    Sight,
 };
 
 /// Limits by lane that stand over those of the policy.
@@ -74,18 +77,14 @@ impl Control {
         };
         let defaults = file.as_deref().map_or(Ok(Defaults::new()), read_defaults)?;
         let policy = with_defaults(&base, &defaults).map_err(|error| failed(&error))?;
-        // Room for every record: no more are reserved than there are.
-        let sight = Sight::new().roster(usize::MAX);
-        let mut builder = Limiter::builder(policy)
-            .agents(settings.agents)
-            .commit_memory(settings.commit_memory)
-            .on_full(settings.on_full)
-            .sight(sight)
-            .reservations(settings.reservations);
+        let mut builder = limiter(policy, settings).commit_memory(settings.commit_memory);
         if let Some(clock) = clock {
             builder = builder.clock(clock);
         }
         let limiter = Arc::new(builder.build().map_err(|error| failed(&error))?);
+        if let Some(warning) = rehearsal::too_large(settings.agents, limiter.memory()) {
+            tracing::warn!("{warning}");
+        }
         if let Some(directory) = &settings.state {
             limiter.keep_assignments_in(directory.join("assignments.json")).map_err(|error| failed(&error))?;
             let budgets = limiter.keep_budgets_in(directory.join("budgets.json")).map_err(|error| failed(&error))?;
@@ -103,7 +102,10 @@ impl Control {
                 tracing::warn!(unsaved = saved.unsaved, "used budgets of agents whose id is not known were not saved");
             }
             Ok(_) | Err(PersistError::NotKept) => {}
-            Err(error) => tracing::warn!(%error, "used budgets were not saved"),
+            Err(error) => {
+                self.meter.save_failed(Kept::Budgets);
+                tracing::warn!(%error, "used budgets were not saved");
+            }
         }
     }
 
@@ -132,16 +134,23 @@ impl Control {
         let policy =
             with_defaults(&changed.base, &defaults).map_err(|error| Problem::field("defaults", error.to_string()))?;
         if let Some(file) = &changed.file {
-            write_defaults(file, &defaults).map_err(|error| cannot_keep(file, &error))?;
+            write_defaults(file, &defaults).map_err(|error| self.cannot_keep(file, &error))?;
         }
         if let Err(error) = self.limiter.replace_policy(policy) {
             if let Some(file) = &changed.file {
-                write_defaults(file, &changed.defaults).map_err(|error| cannot_keep(file, &error))?;
+                write_defaults(file, &changed.defaults).map_err(|error| self.cannot_keep(file, &error))?;
             }
             return Err(error.into());
         }
         changed.defaults = defaults;
         Ok(())
+    }
+
+    fn cannot_keep(&self, file: &Path, error: &std::io::Error) -> Problem {
+        self.meter.save_failed(Kept::Defaults);
+        tracing::error!(file = %file.display(), %error, "cannot keep the defaults");
+        let detail = format!("the change could not be kept and was not made: {error}");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
     /// Decides about agents: `decide` sees what is decided now and returns
@@ -157,11 +166,19 @@ impl Control {
         let _turn = self.changed();
         let assignments = decide(&self.limiter)?;
         let is_one = assignments.len() == 1;
-        self.limiter.set_assignments(assignments).map_err(|error| match error {
-            // Who it is about, the caller knows.
-            ControlError::Of { problem, .. } if is_one => (*problem).into(),
-            error => error.into(),
-        })
+        self.limiter
+            .set_assignments(assignments)
+            .inspect_err(|error| {
+                if let ControlError::File(error) = error {
+                    self.meter.save_failed(Kept::Assignments);
+                    tracing::error!(%error, "cannot keep what was decided about agents");
+                }
+            })
+            .map_err(|error| match error {
+                // Who it is about, the caller knows.
+                ControlError::Of { problem, .. } if is_one => (*problem).into(),
+                error => error.into(),
+            })
     }
 
     /// Reads the policy and the assignments again, and puts them in force.
@@ -216,6 +233,32 @@ impl Control {
     }
 }
 
+/// The limiter that the settings describe.
+fn limiter(policy: Policy, settings: &Settings) -> LimiterBuilder {
+    // Room for every record: no more are reserved than there are.
+    let sight = Sight::new().roster(usize::MAX);
+    let builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).sight(sight);
+    let builder = builder.reservations(settings.reservations);
+    match settings.reservations_per_agent {
+        Some(most) => builder.reservations_per_agent(most),
+        None => builder,
+    }
+}
+
+/// How many bytes a limiter would take in all, with the defaults that are kept.
+///
+/// # Errors
+///
+/// Why it could not be built.
+pub(crate) fn rehearse(base: &Policy, settings: &Settings) -> Result<u64, StartError> {
+    let failed = |error: &dyn std::fmt::Display| StartError::new(error.to_string());
+    let file = settings.state.as_ref().map(|directory| directory.join("defaults.json"));
+    let defaults = file.as_deref().map_or(Ok(Defaults::new()), read_defaults)?;
+    let policy = with_defaults(base, &defaults).map_err(|error| failed(&error))?;
+    let built = limiter(policy, settings).build().map_err(|error| failed(&error))?;
+    Ok(built.memory())
+}
+
 /// Tells of used budgets that could not be loaded as they were.
 fn tell_of(budgets: &BudgetsLoaded) {
     let BudgetsLoaded { unknown, full, ahead, .. } = *budgets;
@@ -234,17 +277,13 @@ fn tell_of(budgets: &BudgetsLoaded) {
     }
 }
 
-fn cannot_keep(file: &Path, error: &std::io::Error) -> Problem {
-    tracing::error!(file = %file.display(), %error, "cannot keep the defaults");
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the change could not be kept and was not made: {error}"))
-}
-
 /// The same policy with other limits for some lanes. A plan that had a lane's
 /// own limit has its new one.
 fn with_defaults(base: &Policy, defaults: &Defaults) -> Result<Policy, PolicyError> {
     let mut builder = Policy::builder()
         .warn_below_percent(base.warn_below_percent())
         .on_change(base.on_change())
+        .exempt(base.exempt())
         .conduct(base.conduct().clone());
     let own = |name: &str| defaults.get(name).copied();
     for (lane, name) in base.lanes() {
@@ -299,7 +338,9 @@ fn write_defaults(path: &Path, defaults: &Defaults) -> std::io::Result<()> {
     let mut text = serde_json::to_vec_pretty(&texts)?;
     text.push(b'\n');
     let temporary = path.with_extension("json.tmp");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
+    // What a server that was killed has left may have other permissions.
+    let _ = std::fs::remove_file(&temporary);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(&text)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;

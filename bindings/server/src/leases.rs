@@ -2,7 +2,10 @@
 //! has a lease: a slot whose lease has run out is released.
 //!
 //! An id is a random number of 128 bits that is told to whoever acquired the
-//! slot, and to nobody else. The table is bounded, and so is its memory.
+//! slot, and to nobody else. The table is bounded, and so is its memory; and one
+//! agent may have only a part of it.
+//!
+//! A reset or a forgotten agent ends no lease: whoever holds a slot is still there.
 
 use crate::error::StartError;
 use crate::random;
@@ -15,6 +18,14 @@ use tollgate::{LaneId, Limiter, Status, Tick};
 /// agent has the longest id.
 pub(crate) const LEASES_DEFAULT: usize = 65_536;
 
+/// The most that can be set.
+pub(crate) const LEASES_MAX: u64 = 1_000_000;
+
+/// By default one agent may have this part of all leases, but at least
+/// [`PER_AGENT_MIN`].
+const SHARE: usize = 64;
+const PER_AGENT_MIN: usize = 16;
+
 /// The id of a lease.
 pub(crate) type LeaseId = u128;
 
@@ -22,6 +33,7 @@ pub(crate) type LeaseId = u128;
 pub(crate) struct Leases {
     limiter: Arc<Limiter>,
     max: usize,
+    per_agent: usize,
     table: Mutex<Table>,
 }
 
@@ -30,7 +42,41 @@ struct Table {
     leases: HashMap<LeaseId, Lease>,
     /// The same, by when they run out.
     due: BTreeSet<(Tick, LeaseId)>,
+    /// How many each agent has, of those that have any.
+    by_agent: HashMap<Box<[u8]>, usize>,
     run_out: u64,
+    refused: u64,
+}
+
+impl Table {
+    /// Takes a lease out.
+    fn remove(&mut self, id: LeaseId) -> Option<Lease> {
+        let lease = self.leases.remove(&id)?;
+        self.due.remove(&(lease.expires, id));
+        match self.by_agent.get_mut(&lease.agent) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.by_agent.remove(&lease.agent)),
+        }
+        Some(lease)
+    }
+}
+
+/// How many leases there are and were.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) leases: usize,
+    pub(crate) max: usize,
+    pub(crate) run_out: u64,
+    pub(crate) refused: u64,
+}
+
+/// Whose room is used up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum NoRoom {
+    /// All agents together have as many as there may be.
+    InAll,
+    /// One agent has as many as one may.
+    ForAgent { most: usize },
 }
 
 struct Lease {
@@ -56,8 +102,9 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Leases {
-    pub(crate) fn new(limiter: Arc<Limiter>, max: usize) -> Self {
-        Self { limiter, max, table: Mutex::default() }
+    pub(crate) fn new(limiter: Arc<Limiter>, max: usize, per_agent: Option<usize>) -> Self {
+        let per_agent = per_agent.unwrap_or((max / SHARE).max(PER_AGENT_MIN));
+        Self { limiter, max, per_agent, table: Mutex::default() }
     }
 
     /// Waits for its turn, and releases what has run out.
@@ -65,9 +112,8 @@ impl Leases {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let mut turn = Turn { leases: self, table, now };
         // Ends: every round takes one away.
-        while let Some(&(expires, id)) = turn.table.due.first().filter(|(expires, _)| *expires <= now) {
-            turn.table.due.remove(&(expires, id));
-            if let Some(lease) = turn.table.leases.remove(&id) {
+        while let Some(&(_, id)) = turn.table.due.first().filter(|(expires, _)| *expires <= now) {
+            if let Some(lease) = turn.table.remove(id) {
                 turn.table.run_out += 1;
                 self.give_back(&lease, now);
             }
@@ -77,7 +123,7 @@ impl Leases {
 
     fn give_back(&self, lease: &Lease, now: Tick) -> Option<Status> {
         let slots = Some(lease.slots).filter(|slots| *slots > 0)?;
-        // The agent may have been reset meanwhile: then there is nothing to give back.
+        // Somebody may have released it in the library: then there is nothing to give back.
         self.limiter.refund_at(&lease.agent, lease.lane, slots, now).ok()
     }
 
@@ -85,8 +131,7 @@ impl Leases {
     /// and then nothing has changed.
     pub(crate) fn release(&self, id: LeaseId, now: Tick) -> Option<Released> {
         let mut turn = self.turn(now);
-        let lease = turn.table.leases.remove(&id)?;
-        turn.table.due.remove(&(lease.expires, id));
+        let lease = turn.table.remove(id)?;
         Some(Released { lane: lease.lane, status: self.give_back(&lease, now) })
     }
 
@@ -102,32 +147,28 @@ impl Leases {
         Some(lease.lane)
     }
 
-    /// Ends all leases of an agent by a change after which it holds no slot:
-    /// none of them is to release one that is acquired later.
-    pub(crate) fn end_by<T>(&self, agent: &[u8], change: impl FnOnce() -> T) -> T {
-        let Turn { mut table, .. } = self.turn(self.limiter.now());
-        let Table { leases, due, .. } = &mut *table;
-        leases.retain(|id, lease| {
-            let is_other = *lease.agent != *agent;
-            if !is_other {
-                due.remove(&(lease.expires, *id));
-            }
-            is_other
-        });
-        change()
-    }
-
-    /// How many there are, how many there may be, and how many have run out.
-    pub(crate) fn counts(&self) -> (usize, usize, u64) {
+    pub(crate) fn counts(&self) -> Counts {
         let table = self.turn(self.limiter.now()).table;
-        (table.leases.len(), self.max, table.run_out)
+        Counts { leases: table.leases.len(), max: self.max, run_out: table.run_out, refused: table.refused }
     }
 }
 
 impl Turn<'_> {
-    /// Whether there is room for so many more.
-    pub(crate) fn has_room(&self, more: usize) -> bool {
-        self.table.leases.len() + more <= self.leases.max
+    /// Whether there is room for one more lease for each of these; an agent may
+    /// be among them more than once. If not, that is counted.
+    pub(crate) fn room_for(&mut self, agents: &[&[u8]]) -> Result<(), NoRoom> {
+        let has = |agent: &[u8]| self.table.by_agent.get(agent).copied().unwrap_or(0);
+        let wants = |agent: &[u8]| agents.iter().filter(|other| **other == agent).count();
+        let most = self.leases.per_agent;
+        let room = if self.table.leases.len() + agents.len() > self.leases.max {
+            Err(NoRoom::InAll)
+        } else if agents.iter().any(|agent| has(agent) + wants(agent) > most) {
+            Err(NoRoom::ForAgent { most })
+        } else {
+            Ok(())
+        };
+        self.table.refused += u64::from(room.is_err());
+        room
     }
 
     /// Leases slots that were just acquired.
@@ -147,6 +188,7 @@ impl Turn<'_> {
             self.leases.give_back(&lease, self.now);
         })?;
         self.table.due.insert((lease.expires, id));
+        *self.table.by_agent.entry(lease.agent.clone()).or_default() += 1;
         self.table.leases.insert(id, lease);
         Ok(id)
     }
@@ -163,12 +205,13 @@ mod tests {
         let policy = Policy::builder().lane("ws", tollgate::Limit::held(slots)).build().unwrap();
         let clock = ManualClock::new();
         let limiter = Limiter::builder(policy).agents(100).clock(clock.clone()).build().unwrap();
-        (Leases::new(Arc::new(limiter), max), LaneId::new(0), clock)
+        (Leases::new(Arc::new(limiter), max, Some(2)), LaneId::new(0), clock)
     }
 
     fn acquire(leases: &Leases, agent: &str, lane: LaneId, ttl: Duration) -> Option<LeaseId> {
         let mut turn = leases.turn(leases.limiter.now());
-        let is_free = turn.has_room(1) && leases.limiter.acquire(agent, lane).unwrap().is_allowed();
+        let is_free =
+            turn.room_for(&[agent.as_bytes()]).is_ok() && leases.limiter.acquire(agent, lane).unwrap().is_allowed();
         is_free.then(|| turn.grant(agent.as_bytes(), lane, 1, ttl).unwrap())
     }
 
@@ -183,7 +226,7 @@ mod tests {
         assert!(leases.release(first, clock.now()).is_none(), "its time has passed");
         assert_eq!(acquire(&leases, "a", lane, SECOND), None, "and the second still holds");
         assert_eq!(leases.release(second, clock.now()).unwrap().status.unwrap().remaining(), 1);
-        assert_eq!(leases.counts(), (0, 10, 1));
+        assert_eq!(leases.counts(), Counts { leases: 0, max: 10, run_out: 1, refused: 0 });
     }
 
     #[test]
@@ -194,10 +237,10 @@ mod tests {
         clock.advance(9 * SECOND);
         assert_eq!(leases.extend(id, 5 * SECOND, clock.now()), Some(lane));
         clock.advance(4 * SECOND);
-        assert_eq!(leases.counts(), (1, 10, 0));
+        assert_eq!(leases.counts().leases, 1);
         clock.advance(SECOND);
         assert_eq!(leases.extend(id, SECOND, clock.now()), None);
-        assert_eq!(leases.counts(), (0, 10, 1));
+        assert_eq!(leases.counts(), Counts { leases: 0, max: 10, run_out: 1, refused: 0 });
         assert!(leases.table.lock().unwrap().due.is_empty());
     }
 
@@ -211,17 +254,33 @@ mod tests {
         assert!(acquire(&leases, "c", lane, SECOND).is_some());
     }
 
+    /// A reset released the slot of whoever was holding it: two had one.
     #[test]
-    fn a_lease_from_before_a_reset_releases_nothing_after_it() {
+    fn a_reset_ends_no_lease() {
         let (leases, lane, clock) = leases(1, 10);
-        let old = acquire(&leases, "a", lane, SECOND).unwrap();
-        let other = acquire(&leases, "b", lane, SECOND).unwrap();
-        leases.end_by(b"a", || leases.limiter.reset("a")).unwrap();
-        let new = acquire(&leases, "a", lane, 9 * SECOND).unwrap();
-        assert!(leases.release(old, clock.now()).is_none());
+        let id = acquire(&leases, "a", lane, SECOND).unwrap();
+        leases.limiter.reset("a").unwrap();
+        leases.limiter.forget("a").unwrap();
+        assert_eq!(acquire(&leases, "a", lane, SECOND), None, "it is in use");
+        assert_eq!(leases.release(id, clock.now()).unwrap().status.unwrap().remaining(), 1);
+    }
+
+    /// One agent with a large limit could lease all slots there are.
+    #[test]
+    fn one_agent_has_only_its_share() {
+        let (leases, lane, clock) = leases(10, 5);
+        let first = acquire(&leases, "a", lane, 9 * SECOND).unwrap();
+        let _ = acquire(&leases, "a", lane, SECOND).unwrap();
+        assert_eq!(leases.turn(clock.now()).room_for(&[b"a"]), Err(NoRoom::ForAgent { most: 2 }));
+        assert_eq!(leases.turn(clock.now()).room_for(&[b"b", b"b"]), Ok(()));
+        assert_eq!(leases.turn(clock.now()).room_for(&[b"b", b"c", b"b", b"b"]), Err(NoRoom::InAll));
+        assert_eq!(leases.turn(clock.now()).room_for(&[b"b", b"b", b"b"]), Err(NoRoom::ForAgent { most: 2 }));
+        leases.release(first, clock.now()).unwrap();
+        assert!(acquire(&leases, "a", lane, SECOND).is_some());
         clock.advance(SECOND);
-        assert_eq!(acquire(&leases, "a", lane, SECOND), None, "the new one holds");
-        assert!(leases.release(other, clock.now()).is_none(), "it ran out");
-        assert!(leases.release(new, clock.now()).is_some());
+        assert_eq!(leases.counts(), Counts { leases: 0, max: 5, run_out: 2, refused: 3 });
+        assert!(leases.table.lock().unwrap().by_agent.is_empty());
+        // Of many, one in 64.
+        assert_eq!(Leases::new(Arc::clone(&leases.limiter), LEASES_DEFAULT, None).per_agent, 1_024);
     }
 }

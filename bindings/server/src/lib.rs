@@ -20,14 +20,15 @@
 //! - `routes/`: a file for each group of paths; `page/`: the dashboard
 //! - `auth.rs` tokens and sessions, `control.rs` changes and where they are kept
 //! - `leases.rs` slots that are held until they are released or their time is up
-//! - `meter.rs` what is counted, `webhook.rs` who is told of abuse
-//! - `settings.rs` the table `[server]`, `source.rs` the policy file
-//! - `commands/`: the command line
+//! - `meter.rs` what is counted, `log.rs` what is logged, `webhook.rs` who is told of abuse
+//! - `address.rs` addresses as people write them, `settings.rs` the table `[server]`, `source.rs` the policy file
+//! - `commands/`: the command line; `rehearsal.rs` what a start would come to
 
 #![forbid(unsafe_code)]
 // Tests may unwrap: a panic there is a failure that names its line.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+mod address;
 mod app;
 mod auth;
 #[doc(hidden)]
@@ -38,11 +39,13 @@ mod control;
 mod error;
 mod id;
 mod leases;
+mod log;
 mod meter;
 mod net;
 mod page;
 mod problem;
 mod random;
+mod rehearsal;
 mod routes;
 mod settings;
 mod source;

@@ -1,5 +1,6 @@
 //! What the server counts besides what the limiter counts.
 
+use http::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
@@ -16,12 +17,44 @@ pub(crate) struct Meter {
     costs: Vec<AtomicU64>,
     /// Denials by lane and plan; it is written when one is the first of its kind.
     denials: RwLock<BTreeMap<LaneId, BTreeMap<String, AtomicU64>>>,
+    /// Answers by status and reason; it is written when one is the first of its kind.
+    answers: RwLock<BTreeMap<(u16, &'static str), AtomicU64>>,
     durations: [AtomicU64; BOUNDS_NS.len() + 1],
     durations_ns: AtomicU64,
     reloads: [AtomicU64; 2],
+    saves_failed: [AtomicU64; Kept::ALL.len()],
+    sweeps: AtomicU64,
+    /// Records that sweeps gave up.
+    swept: AtomicU64,
     /// Unix milliseconds of the policy in force.
     policy_since: AtomicU64,
     started: SystemTime,
+}
+
+/// What is kept on the disk.
+#[derive(Clone, Copy)]
+pub(crate) enum Kept {
+    /// Plans, overrides, exemptions.
+    Assignments,
+    /// Limits that were changed through the admin API.
+    Defaults,
+    /// What is used of budgets.
+    Budgets,
+    /// The status document.
+    Status,
+}
+
+impl Kept {
+    const ALL: [Self; 4] = [Self::Assignments, Self::Defaults, Self::Budgets, Self::Status];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Assignments => "assignments",
+            Self::Defaults => "defaults",
+            Self::Budgets => "budgets",
+            Self::Status => "status",
+        }
+    }
 }
 
 /// A histogram: for each bound in seconds how many were at most as long, how
@@ -37,9 +70,13 @@ impl Meter {
         let meter = Self {
             costs: (0..LANES_MAX).map(|_| AtomicU64::new(0)).collect(),
             denials: RwLock::default(),
+            answers: RwLock::default(),
             durations: [const { AtomicU64::new(0) }; BOUNDS_NS.len() + 1],
             durations_ns: AtomicU64::new(0),
             reloads: [const { AtomicU64::new(0) }; 2],
+            saves_failed: [const { AtomicU64::new(0) }; Kept::ALL.len()],
+            sweeps: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
             policy_since: AtomicU64::new(0),
             started: SystemTime::now(),
         };
@@ -50,7 +87,9 @@ impl Meter {
     /// A check was allowed for this cost.
     pub(crate) fn charged(&self, lane: LaneId, cost: u64) {
         if let Some(sum) = self.costs.get(lane.number() as usize) {
-            sum.fetch_add(cost, Relaxed);
+            // A sum that starts over would look like a restart, so it stops at its end. The
+            // exchange is seldom lost: a cost is counted once for every request.
+            let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_add(cost)));
         }
     }
 
@@ -64,6 +103,27 @@ impl Meter {
         drop(known);
         let mut denials = self.denials.write().unwrap_or_else(PoisonError::into_inner);
         *denials.entry(lane).or_default().entry(plan.to_owned()).or_default().get_mut() += 1;
+    }
+
+    /// A request was answered. Whether that was the first of its kind.
+    pub(crate) fn answered(&self, status: StatusCode, reason: &'static str) -> bool {
+        let kind = (status.as_u16(), reason);
+        let known = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = known.get(&kind) {
+            count.fetch_add(1, Relaxed);
+            return false;
+        }
+        drop(known);
+        let mut answers = self.answers.write().unwrap_or_else(PoisonError::into_inner);
+        let count = answers.entry(kind).or_default().get_mut();
+        *count += 1;
+        *count == 1
+    }
+
+    /// Answers by status and reason, in order.
+    pub(crate) fn answers(&self) -> Vec<((u16, &'static str), u64)> {
+        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        answers.iter().map(|(kind, count)| (*kind, count.load(Relaxed))).collect()
     }
 
     /// A check took this long.
@@ -80,6 +140,27 @@ impl Meter {
         if well {
             self.policy_read();
         }
+    }
+
+    /// A sweep gave up this many records.
+    pub(crate) fn swept(&self, records: u64) {
+        self.sweeps.fetch_add(1, Relaxed);
+        self.swept.fetch_add(records, Relaxed);
+    }
+
+    /// How many sweeps there were, and how many records they gave up.
+    pub(crate) fn sweeps(&self) -> (u64, u64) {
+        (self.sweeps.load(Relaxed), self.swept.load(Relaxed))
+    }
+
+    /// Something could not be written to the disk.
+    pub(crate) fn save_failed(&self, kept: Kept) {
+        self.saves_failed[kept as usize].fetch_add(1, Relaxed);
+    }
+
+    /// How often each of what is kept could not be written.
+    pub(crate) fn saves_failed(&self) -> [(&'static str, u64); Kept::ALL.len()] {
+        Kept::ALL.map(|kept| (kept.name(), self.saves_failed[kept as usize].load(Relaxed)))
     }
 
     fn policy_read(&self) {
@@ -129,6 +210,16 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A commit of `u64::MAX` made the sum start over.
+    #[test]
+    fn a_sum_of_costs_never_starts_over() {
+        let (meter, lane) = (Meter::new(), LaneId::new(0));
+        for cost in [5, u64::MAX, 7] {
+            meter.charged(lane, cost);
+        }
+        assert_eq!(meter.cost(lane), u64::MAX);
+    }
 
     #[test]
     fn a_histogram_counts_up_to_its_bounds() {

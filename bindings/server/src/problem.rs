@@ -11,6 +11,7 @@ use tollgate::{ControlError, Error};
 #[derive(Debug)]
 pub struct Problem {
     status: StatusCode,
+    reason: &'static str,
     detail: Cow<'static, str>,
     field: Option<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -19,7 +20,7 @@ pub struct Problem {
 impl Problem {
     /// A problem with one sentence or two on what to do about it.
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), field: None, headers: Vec::new() }
+        Self { status, reason: reason_of(status), detail: detail.into(), field: None, headers: Vec::new() }
     }
 
     /// A body that makes no sense.
@@ -29,7 +30,13 @@ impl Problem {
 
     /// A field of a body that makes no sense.
     pub fn field(field: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { field: Some(field.into()), ..Self::bad(detail) }
+        Self { field: Some(field.into()), ..Self::bad(detail).because("field") }
+    }
+
+    /// The same, counted under another name than its status has.
+    #[must_use]
+    pub(crate) fn because(self, reason: &'static str) -> Self {
+        Self { reason, ..self }
     }
 
     /// The same, of a field.
@@ -78,10 +85,30 @@ impl From<Error> for Problem {
             Error::EmptyId | Error::IdTooLong { .. } => Self::field("agent", error.to_string()),
             Error::UnknownLane { .. } => Self::field("lane", error.to_string()),
             Error::UnknownPlan { .. } => Self::field("plan", error.to_string()),
-            Error::ZeroCost => Self::field("cost", error.to_string()),
+            Error::ZeroCost => {
+                Self::field("cost", "cost 0 asks nothing; give at least 1, or look with GET /v1/agents/{agent}")
+            }
             Error::UnknownReservation => Self::new(StatusCode::NOT_FOUND, error.to_string()).of_field("reservation"),
+            Error::UsedTooLarge { .. } => Self::field("used", error.to_string()),
+            Error::TooManyReservations { most } => {
+                let detail = format!(
+                    "the agent has {most} reservations open, as many as one agent may; commit or cancel some, or set reservations_per_agent in [server] higher"
+                );
+                Self::new(StatusCode::TOO_MANY_REQUESTS, detail)
+                    .of_field("agent")
+                    .because("reservations")
+                    .retry_after(1)
+            }
             Error::Full | Error::ReservationsFull => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).retry_after(1)
+                let (reason, detail) = match error {
+                    Error::Full => ("full", "no record is free for this new agent; set agents in [server] higher"),
+                    _ => (
+                        "reservations",
+                        "no more reservations can be open at once; commit or cancel some, or set \
+                                           reservations in [server] higher",
+                    ),
+                };
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).because(reason).retry_after(1)
             }
             _ => Self::bad(error.to_string()),
         }
@@ -116,8 +143,38 @@ fn innermost(error: &ControlError) -> &ControlError {
     }
 }
 
+/// Why a request was not served, kept beside its answer for whoever counts it.
+#[derive(Clone, Debug)]
+pub(crate) struct Cause {
+    pub(crate) reason: &'static str,
+    pub(crate) detail: Cow<'static, str>,
+}
+
+/// What an answer of this status is counted under, if nothing else is said.
+pub(crate) fn reason_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        200..=399 => "ok",
+        400 => "request",
+        401 => "token",
+        403 => "forbidden",
+        404 => "unknown",
+        405 => "method",
+        408 => "timeout",
+        409 => "conflict",
+        413 => "too_large",
+        415 => "media_type",
+        421 => "host",
+        422 => "policy",
+        429 => "too_many",
+        503 => "unavailable",
+        500..=599 => "internal",
+        _ => "other",
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let cause = Cause { reason: self.reason, detail: self.detail.clone() };
         let mut members = serde_json::Map::new();
         members.insert("type".into(), "about:blank".into());
         members.insert("title".into(), self.status.canonical_reason().unwrap_or("Error").into());
@@ -128,6 +185,7 @@ impl IntoResponse for Problem {
         }
         let mut response = Response::new(Body::from(serde_json::Value::Object(members).to_string()));
         *response.status_mut() = self.status;
+        response.extensions_mut().insert(cause);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,19 +1,20 @@
 //! The table `[server]` of a policy file: where the server listens, whom it
 //! trusts, and how much it lets clients take.
 
-use crate::leases::LEASES_DEFAULT;
-use crate::webhook::Url;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::time::Duration;
-use tollgate::{AGENTS_DEFAULT, AGENTS_MAX, ConfigError, ID_BYTES_MAX, OnFull, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
-use tollgate_tower::{Profile, Style};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+mod entry;
 
-type Value<'t> = Spanned<DeValue<'t>>;
+pub(crate) use entry::check_token;
+
+use crate::leases::{LEASES_DEFAULT, LEASES_MAX};
+use crate::webhook::Url;
+use entry::{Entry, TOKEN};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tollgate::{AGENTS_DEFAULT, AGENTS_MAX, ConfigError, OnFull, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
+use tollgate_tower::address::Networks;
+use tollgate_tower::{Profile, Style};
+use toml::de::DeTable;
 
 /// The port if nothing is said.
 pub const PORT: u16 = 8787;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Host names it answers to, besides addresses and `localhost`.
     pub hosts: Vec<String>,
+    /// Proxies whose `X-Forwarded-For` says who the client is.
+    pub trusted_proxies: Networks,
     /// The directory that keeps what the admin API changes; `None` keeps it in memory.
     pub state: Option<PathBuf>,
     /// The directory of the audit log, where the status document is written; `None` writes none.
@@ -44,8 +47,12 @@ pub struct Settings {
     pub on_full: OnFull,
     /// How many reservations may be open at once.
     pub reservations: usize,
+    /// How many of them one agent may have; `None`: one in 64, but at least 16.
+    pub reservations_per_agent: Option<usize>,
     /// How many slots may be leased at once.
     pub leases: usize,
+    /// How many of them one agent may have; `None`: one in 64, but at least 16.
+    pub leases_per_agent: Option<usize>,
     /// What the body of a refusal looks like.
     pub profile: Profile,
     /// Which headers tell limits; `None`: those of the profile.
@@ -58,13 +65,21 @@ pub struct Settings {
     pub webhook_pause: Duration,
     /// How many connections are held at once.
     pub max_connections: usize,
+    /// How many of them are one address's, unless it is a trusted proxy's; `None`: a quarter, on loopback all.
+    pub max_connections_per_address: Option<usize>,
+    /// How many MiB large bodies and answers may take in all.
+    pub max_in_flight_mib: usize,
     /// How long a client may take to send the head of a request; and to close the connection after the last answer.
     pub head_timeout: Duration,
-    /// How long a client may take to send the body of a request.
+    /// How long a client may take to send the body of a request, and to read on in an answer.
     pub body_timeout: Duration,
     /// How long a connection is kept without a request.
     pub idle_timeout: Duration,
-    /// How long requests in flight are waited for at the end.
+    /// How often idle records are given up, so that the counts of agents are those of late.
+    pub sweep_every: Duration,
+    /// How long it goes on serving at the end while `/readyz` says that it is not ready.
+    pub drain: Duration,
+    /// How long requests in flight are waited for after that.
     pub grace: Duration,
 }
 
@@ -73,6 +88,7 @@ impl Default for Settings {
         Self {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
             hosts: Vec::new(),
+            trusted_proxies: Networks::default(),
             state: None,
             audit_directory: None,
             admin_token: None,
@@ -82,22 +98,34 @@ impl Default for Settings {
             commit_memory: false,
             on_full: OnFull::default(),
             reservations: RESERVATIONS_DEFAULT,
+            reservations_per_agent: None,
             leases: LEASES_DEFAULT,
+            leases_per_agent: None,
             profile: Profile::default(),
             headers: None,
             metrics_agents: Vec::new(),
             webhook: None,
             webhook_pause: Duration::from_secs(1),
             max_connections: 10_000,
+            max_connections_per_address: None,
+            max_in_flight_mib: 64,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
+            drain: Duration::from_secs(1),
+            sweep_every: Duration::from_secs(300),
             grace: Duration::from_secs(10),
         }
     }
 }
 
 impl Settings {
+    /// Whether checks need no token.
+    #[must_use]
+    pub fn checks_are_open(&self) -> bool {
+        self.open_checks.unwrap_or(self.listen.ip().is_loopback() && self.check_token.is_none())
+    }
+
     /// The header style in use.
     #[must_use]
     pub fn style(&self) -> Style {
@@ -134,8 +162,9 @@ impl Settings {
 
     fn set(&mut self, entry: &Entry<'_, '_>) -> Result<(), ConfigError> {
         match entry.name {
-            "listen" => self.listen = entry.parsed("an address with a port, such as \"127.0.0.1:8787\"")?,
+            "listen" => self.listen = entry.address()?,
             "hosts" => self.hosts = entry.hosts()?,
+            "trusted_proxies" => self.trusted_proxies = entry.networks()?,
             "state" => self.state = Some(entry.path()?),
             "audit_directory" => self.audit_directory = Some(entry.path()?),
             "admin_token" => self.admin_token = Some(entry.token(entry.string(TOKEN)?)?),
@@ -147,16 +176,27 @@ impl Settings {
             "commit_memory" => self.commit_memory = entry.boolean()?,
             "on_full" => self.on_full = entry.on_full()?,
             "reservations" => self.reservations = entry.integer(1..=RESERVATIONS_MAX as u64)? as usize,
-            "leases" => self.leases = entry.integer(1..=1_000_000)? as usize,
+            "reservations_per_agent" => {
+                self.reservations_per_agent = Some(entry.integer(1..=RESERVATIONS_MAX as u64)? as usize);
+            }
+            "leases" => self.leases = entry.integer(1..=LEASES_MAX)? as usize,
+            "leases_per_agent" => self.leases_per_agent = Some(entry.integer(1..=LEASES_MAX)? as usize),
             "profile" => self.profile = entry.named()?,
             "headers" => self.headers = Some(entry.named()?),
             "metrics_agents" => self.metrics_agents = entry.agents()?,
             "webhook" => self.webhook = Some(entry.named()?),
             "webhook_pause" => self.webhook_pause = entry.length()?,
             "max_connections" => self.max_connections = entry.integer(1..=1_000_000)? as usize,
+            "max_connections_per_address" => {
+                self.max_connections_per_address = Some(entry.integer(1..=1_000_000)? as usize);
+            }
+            // The largest batch needs seven.
+            "max_in_flight_mib" => self.max_in_flight_mib = entry.integer(8..=1_048_576)? as usize,
             "head_timeout" => self.head_timeout = entry.length()?,
             "body_timeout" => self.body_timeout = entry.length()?,
             "idle_timeout" => self.idle_timeout = entry.length()?,
+            "drain" => self.drain = entry.length_or_none()?,
+            "sweep_every" => self.sweep_every = entry.length()?,
             "grace" => self.grace = entry.length()?,
             _ => return Err(entry.error("is not known".to_owned())),
         }
@@ -165,9 +205,10 @@ impl Settings {
 }
 
 /// The keys of the table; a test holds `set` to know each.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 31] = [
     "listen",
     "hosts",
+    "trusted_proxies",
     "state",
     "audit_directory",
     "admin_token",
@@ -179,148 +220,24 @@ const KEYS: [&str; 24] = [
     "commit_memory",
     "on_full",
     "reservations",
+    "reservations_per_agent",
     "leases",
+    "leases_per_agent",
     "profile",
     "headers",
     "metrics_agents",
     "webhook",
     "webhook_pause",
     "max_connections",
+    "max_connections_per_address",
+    "max_in_flight_mib",
     "head_timeout",
     "body_timeout",
     "idle_timeout",
+    "drain",
+    "sweep_every",
     "grace",
 ];
-
-/// What a token is, and what it is good for that it is no shorter.
-const TOKEN: &str = "a token of 16 to 256 letters, digits and signs, without white space";
-
-/// Whether a text can be a token: long enough not to be guessed, and made of
-/// what a header can carry.
-///
-/// # Errors
-///
-/// What a token is.
-pub(crate) fn check_token(text: &str) -> Result<(), String> {
-    if (16..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    Err(format!("a token of {} bytes; give {TOKEN}", text.len()))
-}
-
-/// One key of the table with its value.
-struct Entry<'a, 't> {
-    text: &'a str,
-    name: &'a str,
-    value: &'a Value<'t>,
-    directory: &'a Path,
-}
-
-impl Entry<'_, '_> {
-    fn error(&self, problem: String) -> ConfigError {
-        ConfigError::new(self.text, self.value.span(), format!("server.{}: {problem}", self.name))
-    }
-
-    fn wrong(&self, wanted: &str) -> ConfigError {
-        let kind = self.value.get_ref().type_str();
-        self.error(format!("this is of type {kind}; give {wanted}"))
-    }
-
-    fn string(&self, wanted: &str) -> Result<&str, ConfigError> {
-        self.value.get_ref().as_str().ok_or_else(|| self.wrong(wanted))
-    }
-
-    fn boolean(&self) -> Result<bool, ConfigError> {
-        self.value.get_ref().as_bool().ok_or_else(|| self.wrong("true or false"))
-    }
-
-    fn integer(&self, allowed: RangeInclusive<u64>) -> Result<u64, ConfigError> {
-        let range = format!("a whole number, {} to {}", allowed.start(), allowed.end());
-        let DeValue::Integer(integer) = self.value.get_ref() else { return Err(self.wrong(&range)) };
-        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-        number
-            .filter(|number| allowed.contains(number))
-            .ok_or_else(|| self.error(format!("out of range; give {range}")))
-    }
-
-    fn parsed<T: FromStr>(&self, wanted: &str) -> Result<T, ConfigError> {
-        let text = self.string(wanted)?;
-        text.parse().map_err(|_| self.error(format!("{text:?} is none; give {wanted}")))
-    }
-
-    /// A name whose error says which there are.
-    fn named<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ConfigError> {
-        self.string("a name")?.parse().map_err(|error: T::Err| self.error(error.to_string()))
-    }
-
-    fn on_full(&self) -> Result<OnFull, ConfigError> {
-        match self.string("\"evict\" or \"deny\"")? {
-            "evict" => Ok(OnFull::Evict),
-            "deny" => Ok(OnFull::Deny),
-            other => Err(self.error(format!("{other:?}; allowed are \"evict\" and \"deny\""))),
-        }
-    }
-
-    fn hosts(&self) -> Result<Vec<String>, ConfigError> {
-        let wanted = "a list of host names, such as [\"tollgate.example.com\"]";
-        let hosts = self.value.get_ref().as_array().ok_or_else(|| self.wrong(wanted))?;
-        let host = |value: &Value<'_>| match value.get_ref().as_str() {
-            Some(host) if is_host_name(host) => Ok(host.to_ascii_lowercase()),
-            _ => Err(self.error(format!("each is a name without scheme and port; give {wanted}"))),
-        };
-        hosts.iter().map(host).collect()
-    }
-
-    fn agents(&self) -> Result<Vec<String>, ConfigError> {
-        let wanted = "a list of up to 100 agents' ids";
-        let agents = self.value.get_ref().as_array().filter(|agents| agents.len() <= 100);
-        let agents = agents.ok_or_else(|| self.wrong(wanted))?;
-        let agent = |value: &Value<'_>| match value.get_ref().as_str() {
-            Some(agent) if (1..=ID_BYTES_MAX).contains(&agent.len()) => Ok(agent.to_owned()),
-            _ => Err(self.error(format!("an id has 1 to {ID_BYTES_MAX} bytes; give {wanted}"))),
-        };
-        agents.iter().map(agent).collect()
-    }
-
-    fn path(&self) -> Result<PathBuf, ConfigError> {
-        let path = self.string("a path")?;
-        if path.is_empty() { Err(self.error("an empty path".to_owned())) } else { Ok(self.directory.join(path)) }
-    }
-
-    fn token(&self, text: &str) -> Result<String, ConfigError> {
-        check_token(text).map(|()| text.to_owned()).map_err(|problem| self.error(problem))
-    }
-
-    fn token_in_file(&self) -> Result<String, ConfigError> {
-        let path = self.path()?;
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| self.error(format!("cannot read {}: {error}", path.display())))?;
-        self.token(text.trim())
-    }
-
-    fn length(&self) -> Result<Duration, ConfigError> {
-        let wanted = "a length of time from \"1s\" to \"1h\", such as \"10s\" or \"2min\"";
-        let text = self.string(wanted)?;
-        let length = length(text).filter(|length| (1..=3_600).contains(&length.as_secs()));
-        length.ok_or_else(|| self.error(format!("{text:?}; give {wanted}")))
-    }
-}
-
-fn is_host_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
-}
-
-/// A whole number of seconds, minutes or hours.
-fn length(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
-    let seconds = match unit.trim() {
-        "s" => 1,
-        "min" => 60,
-        "h" => 3_600,
-        _ => return None,
-    };
-    digits.parse::<u32>().ok().map(|count| Duration::from_secs(u64::from(count) * seconds))
-}
 
 #[cfg(test)]
 mod tests {
@@ -360,6 +277,7 @@ mod tests {
             profile = "hub"
             max_connections = 50
             head_timeout = "2min"
+            drain = "0s"
             "#,
         );
         let expected = Settings {
@@ -374,6 +292,7 @@ mod tests {
             profile: Profile::Hub,
             max_connections: 50,
             head_timeout: Duration::from_secs(120),
+            drain: Duration::ZERO,
             ..Settings::default()
         };
         assert_eq!(settings, Ok(expected.clone()));
@@ -384,7 +303,10 @@ mod tests {
     fn mistakes_are_told_with_their_place() {
         for (line, problem) in [
             ("listn = 1", "line 2, column 1: server has no key \"listn\"; allowed are listen, hosts,"),
-            ("listen = \"8787\"", "line 2, column 10: server.listen: \"8787\" is none; give an address with a port"),
+            (
+                "listen = \"here\"",
+                "line 2, column 10: server.listen: \"here\" is no address; give an address and a port",
+            ),
             ("agents = 0", "out of range; give a whole number, 1 to"),
             ("agents = -1", "out of range"),
             ("commit_memory = 1", "server.commit_memory: this is of type integer; give true or false"),
@@ -394,10 +316,14 @@ mod tests {
             ("admin_token = \"0123456789 abcdef\"", "without white space"),
             ("admin_token_file = \"none\"", "cannot read /etc/tollgate/none"),
             ("hosts = [\"https://a\"]", "a name without scheme and port"),
+            ("trusted_proxies = [\"proxy\"]", "server.trusted_proxies: \"proxy\" is no network; write 10.0.0.0/8"),
+            ("trusted_proxies = [\"0.0.0.0/0\"]", "to trust 0.0.0.0/0 is to take everybody's word"),
+            ("trusted_proxies = [10]", "each is a text; give a list of networks"),
             ("on_full = \"drop\"", "allowed are \"evict\" and \"deny\""),
             ("webhook = \"https://a\"", "let a proxy on this machine speak it"),
             ("metrics_agents = [\"\"]", "1 to 256 bytes"),
             ("grace = \"0s\"", "from \"1s\" to \"1h\""),
+            ("drain = \"2h\"", "from \"0s\" to \"1h\""),
             ("grace = \"10 parsecs\"", "such as \"10s\""),
         ] {
             let error = read(&format!("[server]\n{line}")).unwrap_err();

@@ -2,6 +2,10 @@
 
 use crate::error::StartError;
 use crate::settings::Settings;
+use rustix::fs::OFlags;
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use tollgate::Policy;
 
@@ -34,9 +38,30 @@ impl Source {
     }
 }
 
+/// The text of a regular file. To open anything else, a FIFO say, may wait for ever, and whoever reads the policy has
+/// the right to change things meanwhile.
+pub(crate) fn text_of(path: &Path) -> std::io::Result<String> {
+    let wrong = |problem: &'static str| std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(wrong("it is not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(wrong("it is larger than 16 MiB"));
+    }
+    Ok(text)
+}
+
+/// How many bytes a policy file may have: far more than one with every lane and plan.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 fn read_file(path: &Path) -> Result<(Policy, Settings), StartError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = text_of(path).map_err(|error| {
         let advice = match error.kind() {
+            std::io::ErrorKind::InvalidInput => "name a file that can be read again at every reload",
             std::io::ErrorKind::NotFound => "name another file, or write one with: tollgate init",
             std::io::ErrorKind::InvalidData => "it is no text in UTF-8",
             _ => "let this process read it",

@@ -2,10 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failure that names its line")]
 
+#[path = "program/end.rs"]
+mod end;
+#[path = "program/log.rs"]
+mod log;
+#[path = "program/printed.rs"]
+mod printed;
+#[path = "program/state.rs"]
+mod state;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 /// The program without anything of our environment that it would listen to.
 fn tollgate(arguments: &[&str]) -> Command {
@@ -66,16 +76,17 @@ struct Running {
 
 impl Running {
     fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::logging_to(Stdio::piped(), command)
+    }
+
+    fn logging_to(log: impl Into<Stdio>, command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut greeting = String::new();
         while !greeting.contains("serve --config tollgate.toml") {
             assert_ne!(out.read_line(&mut greeting).unwrap(), 0, "it ended: {greeting}");
         }
-        let address = greeting.split("http://").nth(1).unwrap().split([':', '/', ' ']).next().unwrap().to_owned();
-        let port = greeting.split(&format!("http://{address}:")).nth(1).unwrap();
-        let port: String = port.chars().take_while(char::is_ascii_digit).collect();
-        let address = format!("{address}:{port}").parse().unwrap();
+        let address = greeting.split("http://").nth(1).unwrap().split(": ").next().unwrap().parse().unwrap();
         // What is printed later is read by nobody.
         child.stdout = Some(out.into_inner());
         Self { child, greeting, address }
@@ -83,6 +94,8 @@ impl Running {
 
     fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
+        // A server that hangs is a failure, not a test that never ends.
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -104,7 +117,9 @@ impl Running {
     fn end(mut self) -> String {
         self.signal(rustix::process::Signal::TERM);
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut log).unwrap();
+        }
         assert!(self.child.wait().unwrap().success(), "{log}");
         log
     }
@@ -182,7 +197,9 @@ fn ten_thousand_idle_connections_hold_nobody_up() {
 /// The first denial of an agent is a line, and those that follow are counted.
 #[test]
 fn a_flood_of_denials_is_no_flood_of_lines() {
-    let server = Running::start(&mut tollgate(&["--listen", "127.0.0.1:0"]));
+    let directory = Directory::new("flood");
+    let file = directory.file("tollgate.toml", "preset = \"hub\"\n");
+    let server = Running::start(&mut tollgate(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]));
     for agent in ["one", "two\\u001b[31m"] {
         for _ in 0..40 {
             server.post("/v1/check", &format!(r#"{{"agent": "{agent}", "lane": "http/heavy"}}"#));
@@ -246,7 +263,9 @@ fn init_writes_a_file_that_can_be_served_and_reloaded() {
     let checked = output(&["check-config", path]);
     let text = String::from_utf8(checked.stdout).unwrap();
     assert!(
-        checked.status.success() && text.contains("makes sense") && text.contains("http/heavy  10/minute burst 5"),
+        checked.status.success()
+            && text.contains("is valid, and can be served")
+            && text.contains("http/heavy  10/minute burst 5"),
         "{text}"
     );
 

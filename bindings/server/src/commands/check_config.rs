@@ -1,7 +1,9 @@
 //! `tollgate check-config`.
 
 use super::say;
+use super::serve::tokens_of_environment;
 use crate::error::StartError;
+use crate::rehearsal::rehearse;
 use crate::source::Source;
 use std::path::PathBuf;
 use tollgate::Policy;
@@ -15,13 +17,13 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
-        let (policy, settings) = Source::File(self.file.clone()).read()?;
-        if !settings.listen.ip().is_loopback() && settings.admin_token.is_none() {
-            say(
-                "note: it listens on more than loopback, so it needs TOLLGATE_ADMIN_TOKEN or admin_token_file to start",
-            );
+        let (policy, mut settings) = Source::File(self.file.clone()).read()?;
+        tokens_of_environment(&mut settings)?;
+        let wrong = |error: StartError| StartError::new(format!("{}: {error}", self.file.display()));
+        for warning in rehearse(&policy, &settings).map_err(wrong)? {
+            say(&format!("warning: {warning}"));
         }
-        say(&format!("{} makes sense.\n\n{}", self.file.display(), table(&policy)));
+        say(&format!("{} is valid, and can be served.\n\n{}", self.file.display(), table(&policy)));
         Ok(())
     }
 }

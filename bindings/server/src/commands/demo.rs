@@ -1,10 +1,11 @@
 //! `tollgate demo`: a server with simulated agents.
 
 use super::check_config::columns;
-use super::{log_to_stderr, runtime, say, serve};
+use super::{runtime, say, serve};
 use crate::app::App;
 use crate::client::{Client, ClientError};
 use crate::error::StartError;
+use crate::log::Log;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -47,8 +48,8 @@ struct Tally {
 
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
-        log_to_stderr(false);
-        runtime()?.block_on(async {
+        let log = Log::start(false)?;
+        let done = runtime()?.block_on(async {
             // Room for those who take part and some more: the fewer, the faster they are listed.
             let mut serve = self.serve;
             serve.agents = Some(10_000);
@@ -76,7 +77,9 @@ impl Arguments {
             };
             started.server.run(stop).await;
             Ok(())
-        })
+        });
+        log.end();
+        done
     }
 }
 

@@ -15,7 +15,8 @@ pub(super) struct Arguments {
     /// The agent's id
     agent: String,
     /// The server's address
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
+    #[arg(default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     server: SocketAddr,
 }
 
@@ -76,14 +77,20 @@ fn text(document: &Value) -> String {
         text.push_str(&format!("\n\nplan: {plan}"));
         text.push_str(&format!(
             "\nviolations: {} in a row, {} in the window; {}",
-            violations["in_a_row"],
-            violations["in_window"],
+            or_more(violations, "in_a_row"),
+            or_more(violations, "in_window"),
             if document["rate_limited"] == true { "rate limited: give it no new work" } else { "not rate limited" }
         ));
     } else {
         text.push_str("\n\nWith TOLLGATE_ADMIN_TOKEN set: its plan, its own limits, its violations.");
     }
     text
+}
+
+/// A count; at its end it stands for all that are larger.
+fn or_more(violations: &Value, name: &str) -> String {
+    let or_more = violations[format!("{name}_or_more")] == true;
+    format!("{}{}", violations[name], if or_more { " or more" } else { "" })
 }
 
 fn plain(value: &Value) -> String {
@@ -115,6 +122,9 @@ mod tests {
         assert!(
             text.ends_with("plan: pro\nviolations: 2 in a row, 3 in the window; rate limited: give it no new work")
         );
+        let most = json!({"in_a_row": 15, "in_a_row_or_more": true, "in_window": 63, "in_window_or_more": true});
+        let text = super::text(&json!({"agent": "a", "violations": most}));
+        assert!(text.contains("violations: 15 or more in a row, 63 or more in the window;"), "{text}");
         assert_eq!(super::text(&json!({"agent": "d", "exempt": true})), "d is exempt: no limit applies to it.");
     }
 }

@@ -28,9 +28,9 @@ impl Arguments {
             StartError::new(format!("cannot write {path}: {error}; {advice}"))
         })?;
         file.write_all(FILE.as_bytes()).map_err(|error| StartError::new(format!("cannot write {path}: {error}")))?;
-        let program = program();
+        let (program, file) = (program(), super::shown(&path.to_string()));
         say(&format!(
-            "{path} is written. Edit it, then:\n\n{program} check-config {path}\n{program} serve --config {path}"
+            "{path} is written. Edit it, then:\n\n{program} check-config {file}\n{program} serve --config {file}"
         ));
         Ok(())
     }

@@ -8,6 +8,7 @@ mod serve;
 
 use crate::error::StartError;
 use clap::{Parser, Subcommand};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -29,7 +30,7 @@ arguments it serves on http://127.0.0.1:8787 with the preset \"standard\", print
 yields the first 429, and a token for the admin API.
 
   tollgate init                              write a commented policy file, tollgate.toml
-  tollgate check-config tollgate.toml        say what is wrong with it, or what it means
+  tollgate check-config tollgate.toml        say why it could not be served, or what it means
   tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM ends
   tollgate explain agent-7                   ask the running server about an agent
 
@@ -39,13 +40,13 @@ until /v1/release. GET /v1/agents/AGENT tells how an agent stands, and charges n
 
 Tokens are not given on the command line, where others could see them, but in the policy file \
 (admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN. \
-TOLLGATE_LOG sets what is logged (error, warn, info, debug), and goes to the standard error.";
+TOLLGATE_LOG sets what is logged on the standard error: off, error, warn, info, debug or trace.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serves a limiter over HTTP (what is done without a command)
     Serve(serve::Arguments),
-    /// Says what is wrong with a policy file, or what it means
+    /// Says why a policy file could not be served, or what it means
     CheckConfig(check_config::Arguments),
     /// Writes a commented policy file
     Init(init::Arguments),
@@ -69,7 +70,8 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tollgate: {error}");
+            // Not `eprintln!`, which panics if nobody can read it.
+            _ = writeln!(std::io::stderr(), "tollgate: {error}");
             ExitCode::FAILURE
         }
     }
@@ -77,7 +79,6 @@ pub fn main() -> ExitCode {
 
 /// Prints to the standard output. That nobody reads it is no reason to fail.
 fn say(text: &str) {
-    use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
@@ -87,22 +88,21 @@ fn program() -> String {
     if std::env::var_os("CARGO_MANIFEST_DIR").is_some() {
         return "cargo run --release --".to_owned();
     }
-    std::env::args().next().unwrap_or_else(|| "tollgate".to_owned())
+    std::env::args().next().map_or_else(|| "tollgate".to_owned(), |program| shown(&program))
+}
+
+/// A word of a command line, in quotes if it needs them.
+fn shown(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=@,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) { word.to_owned() } else { quoted(word) }
+}
+
+/// A word in quotes, for every shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, StartError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| StartError::new(format!("cannot start threads: {error}")))
-}
-
-/// What is logged goes to the standard error.
-fn log_to_stderr(is_json: bool) {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::builder()
-        .with_env_var("TOLLGATE_LOG")
-        .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
-        .from_env_lossy();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    // A second subscriber is refused: the first one stays.
-    _ = if is_json { builder.json().try_init() } else { builder.with_ansi(false).try_init() };
 }

@@ -1,9 +1,11 @@
 //! `tollgate serve`.
 
-use super::{log_to_stderr, program, runtime, say};
+use super::{program, runtime, say};
 use crate::app::App;
 use crate::error::StartError;
+use crate::log::Log;
 use crate::net::listener::Server;
+use crate::settings::Settings;
 use crate::source::Source;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,8 +22,8 @@ pub(super) struct Arguments {
     /// The preset to serve without a file: adr, citizen, hub, platform or standard
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// Where to listen: 127.0.0.1:8787 if nothing is said
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Where to listen [default: 127.0.0.1:8787]; a port alone is on loopback, 0.0.0.0:8787 is everywhere
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
     listen: Option<SocketAddr>,
     /// The directory that keeps what the admin API changes; without one it is gone at the end
     #[arg(long, value_name = "DIRECTORY")]
@@ -36,11 +38,13 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
-        log_to_stderr(self.log_json);
-        runtime()?.block_on(async {
+        let log = Log::start(self.log_json)?;
+        let done = runtime()?.block_on(async {
             let server = self.start().await?;
             server.run().await
-        })
+        });
+        log.end();
+        done
     }
 
     /// Listens with everything the arguments, the environment and the file say.
@@ -53,8 +57,7 @@ impl Arguments {
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.state = self.state.or(settings.state);
         settings.agents = self.agents.unwrap_or(settings.agents);
-        token_of_environment("TOLLGATE_ADMIN_TOKEN", &mut settings.admin_token)?;
-        token_of_environment("TOLLGATE_CHECK_TOKEN", &mut settings.check_token)?;
+        tokens_of_environment(&mut settings)?;
         let what = match &source {
             Source::File(path) => format!("the policy of {}", path.display()),
             Source::Preset(name) => format!("the preset \"{name}\""),
@@ -66,6 +69,12 @@ impl Arguments {
     }
 }
 
+/// Tokens of the environment stand over those of the file.
+pub(super) fn tokens_of_environment(settings: &mut Settings) -> Result<(), StartError> {
+    token_of_environment("TOLLGATE_ADMIN_TOKEN", &mut settings.admin_token)?;
+    token_of_environment("TOLLGATE_CHECK_TOKEN", &mut settings.check_token)
+}
+
 fn token_of_environment(name: &str, token: &mut Option<String>) -> Result<(), StartError> {
     match std::env::var(name) {
         Err(std::env::VarError::NotPresent) => Ok(()),
@@ -74,7 +83,7 @@ fn token_of_environment(name: &str, token: &mut Option<String>) -> Result<(), St
             *token = Some(text);
             Ok(())
         }
-        Err(_) => Err(StartError::new(format!("{name}: it is no text"))),
+        Err(_) => Err(StartError::new(format!("{name}: it is not text"))),
     }
 }
 
@@ -113,16 +122,18 @@ impl Started {
 
     /// What somebody needs who has just started it.
     pub(super) fn greeting(&self) -> String {
-        let (app, address) = (&self.app, self.server.address());
+        let (app, address) = (&self.app, crate::address::reachable(self.server.address()));
         let (settings, policy) = (app.settings(), app.limiter().policy());
         let base = format!("http://{address}");
+        let listens = self.server.address();
         let program = program();
         let mut lines = vec![
             format!(
-                "tollgate {} serves {} on {base}: {} lanes, up to {} agents.",
+                "tollgate {} serves {} on http://{listens}: {} {}, up to {} agents.",
                 env!("CARGO_PKG_VERSION"),
                 self.what,
                 policy.lanes().len(),
+                if policy.lanes().len() == 1 { "lane" } else { "lanes" },
                 settings.agents
             ),
             String::new(),
@@ -135,10 +146,7 @@ impl Started {
             }
             None => lines.push(format!("Dashboard:  {base}/ (log in with the admin token)")),
         }
-        if let Some((lane, capacity)) = smallest_lane(&policy) {
-            lines.push(format!("Try it:     curl -i -d '{{\"agent\":\"me\",\"lane\":\"{lane}\"}}' {base}/v1/check"));
-            lines.push(format!("            Call it {} times within a second: the last answer is 429.", capacity + 1));
-        }
+        lines.extend(self.try_it(&policy, &base).into_iter().flatten());
         if settings.state.is_none() {
             lines.push(
                 "Kept:       nothing; what the admin API changes is gone at the end (--state DIRECTORY)".to_owned(),
@@ -148,10 +156,31 @@ impl Started {
         lines.push(format!("            {program} serve --config tollgate.toml"));
         lines.join("\n")
     }
-}
 
-/// The lane that is used up first.
-fn smallest_lane(policy: &Policy) -> Option<(&str, u64)> {
-    let lanes = policy.lanes().filter_map(|(lane, name)| Some((name, policy.limit(lane)?.capacity())));
-    lanes.filter(|(_, capacity)| *capacity > 0).min_by_key(|(_, capacity)| *capacity)
+    /// A command whose last call is denied, if there is a lane to try it on.
+    fn try_it(&self, policy: &Policy, base: &str) -> Option<[String; 2]> {
+        let settings = self.app.settings();
+        let authorization = match (settings.checks_are_open(), &settings.check_token, self.app.made_up_token()) {
+            (true, ..) => String::new(),
+            (_, Some(_), _) => " -H \"authorization: Bearer $TOLLGATE_CHECK_TOKEN\"".to_owned(),
+            (_, None, Some(token)) => format!(" -H 'authorization: Bearer {token}'"),
+            (_, None, None) => " -H \"authorization: Bearer $TOLLGATE_ADMIN_TOKEN\"".to_owned(),
+        };
+        let is_held = |lane| self.app.limiter().is_held(lane) == Ok(true);
+        let lanes =
+            policy.lanes().filter_map(|(lane, name)| Some((name, policy.limit(lane)?.capacity(), is_held(lane))));
+        // Slots come second: they are given back after a minute, and not by waiting a little.
+        let (lane, capacity, is_held) =
+            lanes.min_by_key(|(_, capacity, is_held)| (*is_held, *capacity == 0, *capacity))?;
+        // Nobody calls it a hundred times; one call can take everything.
+        let (cost, calls) = if capacity > 20 { (capacity, 2) } else { (1, capacity + 1) };
+        let cost = if cost == 1 { String::new() } else { format!(",\"cost\":{cost}") };
+        let (path, lane) = (if is_held { "acquire" } else { "check" }, serde_json::Value::from(lane));
+        let body = super::quoted(&format!("{{\"agent\":\"me\",\"lane\":{lane}{cost}}}"));
+        let times = if calls == 1 { "once".to_owned() } else { format!("{calls} times in a row") };
+        Some([
+            format!("Try it:     curl -i{authorization} -d {body} {base}/v1/{path}"),
+            format!("            Call it {times}: the last answer is 429."),
+        ])
+    }
 }

@@ -1,5 +1,6 @@
 //! Reads the body of a request, up to a bound in bytes and in time.
 
+use super::flight::InFlight;
 use crate::problem::Problem;
 use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
@@ -16,12 +17,13 @@ pub(crate) async fn read(
     body: impl HttpBody<Data = Bytes> + Unpin,
     bytes_max: usize,
     patience: Duration,
+    in_flight: Option<&InFlight>,
 ) -> Result<Bytes, Problem> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > bytes_max as u64) {
         return Err(too_large(bytes_max));
     }
-    let mut whole = pin!(collect(body, bytes_max));
+    let mut whole = pin!(collect(body, bytes_max, in_flight));
     // Nearly always the body comes with the head, and needs no timer.
     match poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
         Poll::Ready(whole) => whole,
@@ -35,7 +37,11 @@ pub(crate) async fn read(
     }
 }
 
-async fn collect(mut body: impl HttpBody<Data = Bytes> + Unpin, bytes_max: usize) -> Result<Bytes, Problem> {
+async fn collect(
+    mut body: impl HttpBody<Data = Bytes> + Unpin,
+    bytes_max: usize,
+    in_flight: Option<&InFlight>,
+) -> Result<Bytes, Problem> {
     let (mut first, mut more) = (Bytes::new(), BytesMut::new());
     // Ends with the body: what is too long is not read on.
     while let Some(frame) = body.frame().await {
@@ -43,6 +49,9 @@ async fn collect(mut body: impl HttpBody<Data = Bytes> + Unpin, bytes_max: usize
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + more.len() + data.len() > bytes_max {
             return Err(too_large(bytes_max));
+        }
+        if let Some(in_flight) = in_flight {
+            in_flight.hold(first.len() + more.len() + data.len())?;
         }
         if first.is_empty() { first = data } else { more.extend_from_slice(&data) }
     }

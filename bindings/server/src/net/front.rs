@@ -6,17 +6,22 @@
 //! request that changes something must not come from another origin.
 
 use crate::problem::Problem;
-use http::uri::Authority;
+use http::uri::{Authority, Uri};
 use http::{HeaderMap, Method, StatusCode, header};
 use std::net::IpAddr;
 
 /// Whether the request may be looked at.
-pub(crate) fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> Result<(), Problem> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let Some(host) = host else {
-        return Err(Problem::bad("the request has no Host header"));
+pub(crate) fn check(method: &Method, target: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<(), Problem> {
+    let mut named = headers.get_all(header::HOST).iter();
+    let host = match (named.next().and_then(|host| host.to_str().ok()), named.next()) {
+        (Some(host), None) => host,
+        (None, None) => return Err(Problem::bad("the request has no Host header")),
+        // A proxy in front may have looked at another one than we would.
+        _ => return Err(Problem::bad("the request has more than one Host header; send one")),
     };
-    if !is_ours(host, hosts) {
+    // A target that names a host stands over the header.
+    let is_target_ours = target.authority().is_none_or(|authority| is_ours(authority.as_str(), hosts));
+    if !is_target_ours || !is_ours(host, hosts) {
         return Err(Problem::new(
             StatusCode::MISDIRECTED_REQUEST,
             "this host name is not served here; use the address, or add the name to hosts in [server]",
@@ -31,8 +36,8 @@ pub(crate) fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> R
 /// An address or `localhost` cannot be rebound; other names have to be known.
 fn is_ours(host: &str, hosts: &[String]) -> bool {
     // The common case, without parsing.
-    if host.starts_with("127.0.0.1:") || host.starts_with("localhost:") {
-        return host.bytes().rev().take_while(|byte| *byte != b':').all(|byte| byte.is_ascii_digit());
+    if let Some(port) = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:")) {
+        return port.bytes().all(|byte| byte.is_ascii_digit());
     }
     let Ok(authority) = host.parse::<Authority>() else { return false };
     if authority.as_str().contains('@') {
@@ -78,7 +83,7 @@ mod tests {
         for (name, value) in fields {
             headers.append(*name, value.parse().unwrap());
         }
-        match check(&method, &headers, &["limits.example.com".to_owned()]) {
+        match check(&method, &Uri::from_static("/"), &headers, &["limits.example.com".to_owned()]) {
             Ok(()) => 200,
             Err(problem) => problem.status().as_u16(),
         }
@@ -101,6 +106,7 @@ mod tests {
             ("127.0.0.1.evil.example", 421),
             ("127.0.0.1:8787.evil.example", 421),
             ("localhost:1@evil.example", 421),
+            ("localhost:1@evil.example:2", 421),
             ("user@127.0.0.1", 421),
             ("", 421),
         ] {

@@ -1,30 +1,27 @@
 //! Accepts connections, up to a bound, and ends gracefully.
 
-use super::watch::{Line, Patience, Place, Watch, Watched};
+use super::connection::Connection;
+use super::watch::{Bounds, Patience, Watch};
 use super::workers::{Arrival, Workers};
 use crate::app::App;
 use crate::error::StartError;
-use crate::problem::Problem;
-use crate::routes::{self, check};
-use axum::Router;
-use axum::body::Body;
-use http::Method;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use std::convert::Infallible;
+use crate::routes;
+use crate::settings::Settings;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tollgate_tower::Peer;
-use tower_service::Service as _;
 
-/// How many bytes the head of a request may have.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// How many connections may wait to be accepted, if the system allows as many
+/// (`net.core.somaxconn`). One that finds no place is tried again by its
+/// client's system a second later.
+const BACKLOG: u32 = 4_096;
+
+/// How much of an answer the system keeps for a client that does not read; twice
+/// that on Linux. Left to itself it keeps megabytes.
+const SEND_BYTES: u32 = 128 * 1024;
 
 /// How long a connection may be served beyond the time for its body: whatever
 /// else a request does is a matter of milliseconds.
@@ -60,7 +57,7 @@ impl Server {
             };
             StartError::new(format!("cannot listen on {wanted}: {error}; {advice}"))
         };
-        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+        let listener = listen(wanted).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { app, listener, address, workers: Workers::start()? })
     }
@@ -71,8 +68,12 @@ impl Server {
         self.address
     }
 
-    /// Answers until `stop` is ready; then finishes what is being served, up
-    /// to the settings' grace, and returns.
+    /// Answers until `stop` is ready, and ends gracefully:
+    ///
+    /// 1. For the time of the settings' `drain` `/readyz` says 503 and everything
+    ///    else is served as before, but each answer is the last on its connection.
+    /// 2. Then nobody new is let in. What was sent is answered, up to the
+    ///    settings' `grace`, and connections without a request are closed.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { app, listener, workers, .. } = self;
         app.start();
@@ -81,28 +82,27 @@ impl Server {
             waiting: settings.idle_timeout,
             head: settings.head_timeout,
             served: settings.body_timeout + WORK,
+            stuck: settings.body_timeout,
         };
-        let watch = Watch::new(connections_max(settings.max_connections), patience);
+        let watch = Watch::new(bounds(settings), patience);
         let watchman = tokio::spawn(Arc::clone(&watch).keep());
         let (stopping, stopped) = watch::channel(false);
         let router = routes::router(Arc::clone(&app));
-        let mut stop = pin!(stop);
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = &mut stop => break,
-                accepted = accept(&listener, &watch) => accepted,
-            };
-            // A stream that cannot be handed over is closed.
-            if let Some((Ok(stream), peer)) = accepted.map(|(stream, peer)| (stream.into_std(), peer)) {
+        let take = |(stream, peer): (TcpStream, SocketAddr)| {
+            // A stream that cannot be handed over, or for which there is no place, is closed.
+            if let (Ok(stream), Some(place)) = (stream.into_std(), watch.place(peer.ip())) {
                 let connection =
                     Connection { app: Arc::clone(&app), router: router.clone(), peer, stopped: stopped.clone() };
-                workers.take(Arrival { connection, stream, place: watch.place() });
+                workers.take(Arrival { connection, stream, place });
             }
-        }
+        };
+        accept_until(stop, &listener, &watch, take).await;
         app.drain();
+        accept_until(tokio::time::sleep(settings.drain), &listener, &watch, take).await;
+        accept_waiting(&listener, &watch, take).await;
         // Nobody new is let in, and everybody in is let out.
         drop(listener);
+        app.end();
         stopping.send_replace(true);
         if tokio::time::timeout(settings.grace, watch.emptied()).await.is_err() {
             tracing::warn!(
@@ -122,6 +122,45 @@ impl Server {
     }
 }
 
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart does not wait for connections of the run before.
+    socket.set_reuseaddr(true)?;
+    // Each connection has its own of the listener.
+    socket.set_send_buffer_size(SEND_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Accepts connections until `stop` is ready.
+async fn accept_until(
+    stop: impl Future<Output = ()>,
+    listener: &TcpListener,
+    watch: &Arc<Watch>,
+    take: impl Fn((TcpStream, SocketAddr)),
+) {
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            accepted = accept(listener, watch) => accepted.into_iter().for_each(&take),
+        }
+    }
+}
+
+/// Accepts the connections that are there already, as many as have room.
+async fn accept_waiting(listener: &TcpListener, watch: &Arc<Watch>, take: impl Fn((TcpStream, SocketAddr))) {
+    for _ in 0..BACKLOG {
+        // The runtime learns of one that is there in that time.
+        let next = tokio::time::timeout(Duration::from_millis(1), listener.accept());
+        match next.await {
+            Ok(Ok(accepted)) if watch.has_room() => take(accepted),
+            _ => break,
+        }
+    }
+}
+
 async fn accept(listener: &TcpListener, watch: &Arc<Watch>) -> Option<(TcpStream, SocketAddr)> {
     watch.room().await;
     match listener.accept().await {
@@ -136,6 +175,20 @@ async fn accept(listener: &TcpListener, watch: &Arc<Watch>) -> Option<(TcpStream
             }
             None
         }
+    }
+}
+
+/// How many connections there may be. A quarter of them from one address, so
+/// that no one client takes all; on loopback all, since whoever comes is of this machine.
+fn bounds(settings: &Settings) -> Bounds {
+    let connections = connections_max(settings.max_connections);
+    let default = if settings.listen.ip().is_loopback() { connections } else { connections.div_ceil(4) };
+    let per_address = settings.max_connections_per_address.unwrap_or(default);
+    Bounds {
+        connections,
+        per_address,
+        bytes: settings.max_in_flight_mib << 20,
+        proxies: settings.trusted_proxies.clone(),
     }
 }
 
@@ -160,72 +213,4 @@ fn connections_max(wanted: usize) -> usize {
         );
     }
     max
-}
-
-/// What a connection needs to be served.
-pub(super) struct Connection {
-    app: Arc<App>,
-    router: Router,
-    peer: SocketAddr,
-    stopped: watch::Receiver<bool>,
-}
-
-impl Connection {
-    pub(super) async fn serve(self, stream: TcpStream, place: Place) {
-        let Self { app, router, peer, mut stopped } = self;
-        // Answers are short; to hold one back for more is to be late.
-        _ = stream.set_nodelay(true);
-        let line = place.line();
-        let service = service_fn(|request| {
-            line.served();
-            let answer = answer(&app, &router, peer, request);
-            let line: &Line = line;
-            async move {
-                let answer = answer.await;
-                line.answered();
-                Ok::<_, Infallible>(answer)
-            }
-        });
-        let stream = TokioIo::new(Watched::new(stream, Arc::clone(line)));
-        let mut builder = http1::Builder::new();
-        // An answer is a head and some hundred bytes: to copy these costs less than to tell the system of both.
-        builder.max_buf_size(HEAD_BYTES_MAX).max_header_size(HEAD_BYTES_MAX).writev(false);
-        let mut connection = pin!(builder.serve_connection(stream, service));
-        let mut ended = pin!(line.ended());
-        let mut is_stopping = false;
-        // Ends with the connection: when it stops, it finishes its request and closes.
-        loop {
-            tokio::select! {
-                biased;
-                _ = connection.as_mut() => break,
-                () = &mut ended => break,
-                _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
-                    is_stopping = true;
-                    line.hurry();
-                    connection.as_mut().graceful_shutdown();
-                }
-            }
-        }
-    }
-}
-
-async fn answer(
-    app: &Arc<App>,
-    router: &Router,
-    peer: SocketAddr,
-    mut request: http::Request<Incoming>,
-) -> axum::response::Response {
-    use axum::response::IntoResponse as _;
-    let passed = super::front::check(request.method(), request.headers(), &app.settings().hosts);
-    if let Err(problem) = passed {
-        return problem.into_response();
-    }
-    if request.method() == Method::POST && request.uri().path() == "/v1/check" {
-        return check::decide(app, peer.ip(), request).await.unwrap_or_else(Problem::into_response);
-    }
-    request.extensions_mut().insert(Peer(peer));
-    match router.clone().call(request.map(Body::new)).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
 }

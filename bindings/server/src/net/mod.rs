@@ -2,12 +2,19 @@
 //!
 //! - `listener.rs`: accepts connections, up to a bound, and ends gracefully
 //! - `workers.rs`: the threads that serve them
-//! - `watch.rs`: ends connections that take too long, and the idlest when there are too many
+//! - `connection.rs`: the requests of one; `exchange.rs` their bodies, `stream.rs` the bytes
+//! - `line.rs`: what one is at; `watch.rs`: ends those that take too long, and makes room when there are too many
+//! - `flight.rs`: how much bodies and answers may make the server hold
 //! - `body.rs`: reads bodies, up to a bound in bytes and time
 //! - `front.rs`: what every request has to pass first
 
 pub(crate) mod body;
+mod connection;
+mod exchange;
+pub(crate) mod flight;
 pub(crate) mod front;
+mod line;
 pub(crate) mod listener;
+mod stream;
 mod watch;
 mod workers;

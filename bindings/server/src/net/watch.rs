@@ -1,25 +1,20 @@
-//! Watches what connections are at, and ends those that take too long.
+//! Watches all connections, ends those that take too long, and makes room.
 //!
-//! A connection is *waiting* for a request, is sending the *head* of one, is
-//! being *served*, or is *leaving*. One word says which, and since when; only
-//! the connection's own task writes it. The watchman walks all of them once a
-//! second. So requests set up no timer and read no clock.
-//!
-//! A request may be answered before all of it has come: its body is too long,
-//! its token wrong. Were the connection closed with that, the system would
-//! throw away the answer together with what nobody had read, and the client
-//! would see a reset. So a connection that leaves says that it will write no
-//! more, and reads until its client has closed it too, within bounds. When the
-//! server stops, it does not wait for that.
+//! The watchman walks all of them once a second. When there are too many, those
+//! that have waited for their client for longest make room, of the address that
+//! has the most of them first: half a request is no reason to stay, and whoever
+//! opens many connections takes the room of nobody else.
 
+use super::flight::Flight;
+use super::line::{Line, Phase};
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
+use tollgate_tower::address::{Group, Networks};
 
 /// How often time moves on for the watchman.
 const TICK: Duration = Duration::from_millis(250);
@@ -34,100 +29,46 @@ const VICTIMS: usize = 64;
 /// its answer may be on the way.
 const FRESH_TICKS: u64 = TICKS_PER_SECOND;
 
-/// How much of what nobody wants is read at once, how often in a row before others have their
-/// turn, and how much of it in all.
-const UNREAD_BYTES: usize = 8 * 1024;
-const UNREAD_READS: usize = 4;
-const UNREAD_BYTES_MAX: usize = 64 << 20;
-
 /// How long each phase may last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub(super) waiting: Duration,
     pub(super) head: Duration,
     pub(super) served: Duration,
+    /// Without reading anything of an answer.
+    pub(super) stuck: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Waiting,
-    Head,
-    Served,
-    Leaving,
+/// How many connections there may be, and how many bytes they may have in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    pub(super) connections: usize,
+    /// From one address, unless it is a proxy's.
+    pub(super) per_address: usize,
+    pub(super) bytes: usize,
+    pub(super) proxies: Networks,
 }
 
-/// One connection.
-pub(super) struct Line {
-    /// The phase in the low two bits, the tick at which it began above.
-    word: AtomicU64,
-    clock: Arc<AtomicU64>,
-    /// Tells the connection's task to drop it.
-    end: Notify,
-    /// Whether the server stops: then nobody's leaving is waited for.
-    hurries: AtomicBool,
-}
-
-impl Line {
-    /// A request has arrived.
-    pub(super) fn served(&self) {
-        self.enter(Phase::Served);
-    }
-
-    /// Its response is made.
-    pub(super) fn answered(&self) {
-        self.enter(Phase::Waiting);
-    }
-
-    /// Leaves without waiting for the client.
-    pub(super) fn hurry(&self) {
-        self.hurries.store(true, Relaxed);
-    }
-
-    /// Waits until the connection has to end.
-    pub(super) async fn ended(&self) {
-        self.end.notified().await;
-    }
-
-    fn enter(&self, phase: Phase) {
-        self.word.store(self.clock.load(Relaxed) << 2 | phase as u64, Relaxed);
-    }
-
-    fn state(&self) -> (Phase, u64) {
-        let word = self.word.load(Relaxed);
-        let phase = match word & 3 {
-            0 => Phase::Waiting,
-            1 => Phase::Head,
-            2 => Phase::Served,
-            _ => Phase::Leaving,
-        };
-        (phase, word >> 2)
-    }
-
-    fn heard(&self) {
-        if self.state().0 == Phase::Waiting {
-            self.enter(Phase::Head);
-        }
-    }
-
-    /// A response that goes out bit by bit keeps its connection.
-    fn written(&self) {
-        if self.state().0 == Phase::Waiting {
-            self.enter(Phase::Waiting);
-        }
-    }
+/// Connections by number, and how many each address has that were not told to end.
+#[derive(Default)]
+struct Lines {
+    all: HashMap<u64, Arc<Line>>,
+    by_address: HashMap<Group, usize>,
 }
 
 /// All connections.
 pub(super) struct Watch {
     clock: Arc<AtomicU64>,
-    lines: Mutex<HashMap<u64, Arc<Line>>>,
+    lines: Mutex<Lines>,
     next: AtomicU64,
-    max: usize,
+    bounds: Bounds,
+    flight: Arc<Flight>,
     patience: Patience,
     /// Told when a connection is gone.
     freed: Notify,
-    /// Whether the bound was reached since the log last said so.
+    /// Whether a bound was reached since the log last said so: on all, on those of an address.
     full: AtomicBool,
+    crowded: AtomicBool,
 }
 
 /// A connection's place among them, until it is dropped.
@@ -137,56 +78,94 @@ pub(super) struct Place {
     line: Arc<Line>,
 }
 
+impl Lines {
+    fn of(&self, address: Option<Group>) -> usize {
+        address.and_then(|address| self.by_address.get(&address)).copied().unwrap_or_default()
+    }
+
+    fn end(by_address: &mut HashMap<Group, usize>, line: &Line) {
+        if line.end() {
+            Self::uncount(by_address, line);
+        }
+    }
+
+    fn uncount(by_address: &mut HashMap<Group, usize>, line: &Line) {
+        let Some(address) = line.address() else { return };
+        if let Some(count) = by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                by_address.remove(&address);
+            }
+        }
+    }
+
+    /// Ends those that have waited for their client for longest, of the address
+    /// that has the most of them first: how many.
+    fn end_idlest(&mut self, now: u64, victims: usize, is_candidate: impl Fn(&Line) -> bool) -> usize {
+        let Self { all, by_address } = self;
+        let mut idle: Vec<_> = all
+            .values()
+            .map(|line| (line.state(), line))
+            .filter(|((phase, since), _)| *phase != Phase::Served && now.saturating_sub(*since) >= FRESH_TICKS)
+            .filter(|(_, line)| !line.is_ended() && is_candidate(line))
+            .map(|((_, since), line)| {
+                let many = line.address().and_then(|address| by_address.get(&address)).copied().unwrap_or(1);
+                ((Reverse(many), since), line)
+            })
+            .collect();
+        let victims = victims.min(idle.len());
+        if victims > 0 {
+            idle.select_nth_unstable_by_key(victims - 1, |(rank, _)| *rank);
+        }
+        for (_, line) in &idle[..victims] {
+            Self::end(by_address, line);
+        }
+        victims
+    }
+}
+
 impl Watch {
-    pub(super) fn new(max: usize, patience: Patience) -> Arc<Self> {
+    pub(super) fn new(bounds: Bounds, patience: Patience) -> Arc<Self> {
         Arc::new(Self {
             clock: Arc::new(AtomicU64::new(0)),
-            lines: Mutex::new(HashMap::new()),
+            lines: Mutex::default(),
             next: AtomicU64::new(0),
-            max,
+            flight: Arc::new(Flight::new(bounds.bytes)),
+            bounds,
             patience,
             freed: Notify::new(),
             full: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
         })
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<u64, Arc<Line>>> {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self) -> usize {
-        self.lines().len()
+        self.lines().all.len()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.count() < self.bounds.connections
     }
 
     /// Waits until there is room for one more connection, and makes some if
-    /// there are connections that do nothing.
+    /// there are connections that wait for their client.
     ///
     /// The wait ends: a connection that is served is so for a bounded time.
     pub(super) async fn room(&self) {
-        while self.count() >= self.max {
+        while !self.has_room() {
             self.full.store(true, Relaxed);
             self.make_room();
             _ = tokio::time::timeout(TICK, self.freed.notified()).await;
         }
     }
 
-    /// Ends those that have been without a request for longest.
+    /// Ends some connections that wait for their client.
     pub(super) fn make_room(&self) {
-        let now = self.clock.load(Relaxed);
-        let lines = self.lines();
-        let mut idle: Vec<_> = lines
-            .values()
-            .map(|line| (line.state(), line))
-            .filter(|((phase, since), _)| *phase != Phase::Served && now.saturating_sub(*since) >= FRESH_TICKS)
-            .map(|((_, since), line)| (since, line))
-            .collect();
-        let victims = VICTIMS.min(idle.len());
-        if victims > 0 {
-            idle.select_nth_unstable_by_key(victims - 1, |(since, _)| *since);
-        }
-        for (_, line) in &idle[..victims] {
-            line.end.notify_one();
-        }
+        self.lines().end_idlest(self.clock.load(Relaxed), VICTIMS, |_| true);
     }
 
     /// Waits until no connection is left.
@@ -198,23 +177,32 @@ impl Watch {
 
     /// Ends all connections.
     pub(super) fn end_all(&self) {
-        for line in self.lines().values() {
-            line.end.notify_one();
+        for line in self.lines().all.values() {
+            line.end();
         }
     }
 
-    /// Takes a new connection in.
-    pub(super) fn place(self: &Arc<Self>) -> Place {
-        let line = Arc::new(Line {
-            word: AtomicU64::new(0),
-            clock: Arc::clone(&self.clock),
-            end: Notify::new(),
-            hurries: AtomicBool::new(false),
-        });
-        line.enter(Phase::Waiting);
+    /// Takes a new connection in. `None` if its address has as many as it may
+    /// have, and each of them is being served or came just now.
+    pub(super) fn place(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        let address = (!self.bounds.proxies.contains(peer)).then_some(peer);
+        let line = Arc::new(Line::new(Arc::clone(&self.clock), Arc::clone(&self.flight), address));
+        let (mut lines, address, max) = (self.lines(), line.address(), self.bounds.per_address);
+        if lines.of(address) >= max {
+            self.crowded.store(true, Relaxed);
+            // A share of them, so that the walk is paid for by several newcomers.
+            let victims = (max / 16).clamp(1, VICTIMS);
+            if lines.end_idlest(self.clock.load(Relaxed), victims, |line| line.address() == address) == 0 {
+                return None;
+            }
+        }
         let number = self.next.fetch_add(1, Relaxed);
-        self.lines().insert(number, Arc::clone(&line));
-        Place { watch: Arc::clone(self), number, line }
+        lines.all.insert(number, Arc::clone(&line));
+        if let Some(address) = address {
+            *lines.by_address.entry(address).or_default() += 1;
+        }
+        drop(lines);
+        Some(Place { watch: Arc::clone(self), number, line })
     }
 
     /// Walks the connections for ever; drop it to stop.
@@ -224,29 +212,67 @@ impl Watch {
         loop {
             ticks.tick().await;
             let now = self.clock.fetch_add(1, Relaxed) + 1;
+            if self.flight.was_short() {
+                self.end_holders();
+            }
             if now % TICKS_PER_SECOND == 0 {
                 self.end_late();
             }
-            if now % (60 * TICKS_PER_SECOND) == 0 && self.full.swap(false, Relaxed) {
-                tracing::warn!(max = self.max, "the bound on connections was reached; the idlest made room");
+            if now % (60 * TICKS_PER_SECOND) == 0 {
+                self.say_what_is_full();
             }
+        }
+    }
+
+    /// Ends connections that have had bytes in flight for longest, until a quarter of all is free.
+    fn end_holders(&self) {
+        let now = self.clock.load(Relaxed);
+        let Lines { all, by_address } = &mut *self.lines();
+        let mut holders: Vec<_> = all
+            .values()
+            .map(|line| (line.held(), line))
+            .filter(|((bytes, since), _)| *bytes > 0 && now.saturating_sub(*since) >= FRESH_TICKS)
+            .collect();
+        holders.sort_unstable_by_key(|((_, since), _)| *since);
+        let mut freed = 0;
+        for ((bytes, _), line) in holders {
+            if freed >= self.flight.bytes_max() / 4 {
+                break;
+            }
+            Lines::end(by_address, line);
+            freed += bytes;
+        }
+    }
+
+    fn say_what_is_full(&self) {
+        let Bounds { connections, per_address, .. } = self.bounds;
+        if self.full.swap(false, Relaxed) {
+            tracing::warn!(max = connections, "the bound on connections was reached; the idlest made room");
+        }
+        if self.crowded.swap(false, Relaxed) {
+            tracing::warn!(
+                max = per_address,
+                "an address reached its bound on connections; if it is a proxy, name it in trusted_proxies"
+            );
         }
     }
 
     fn end_late(&self) {
         let ticks = |span: Duration| (span.as_millis() / TICK.as_millis()) as u64;
-        let Patience { waiting, head, served } = self.patience;
-        let [waiting, head, served] = [waiting, head, served].map(ticks);
+        let Patience { waiting, head, served, stuck } = self.patience;
+        let [waiting, head, served, stuck] = [waiting, head, served, stuck].map(ticks);
         let now = self.clock.load(Relaxed);
-        for line in self.lines().values() {
+        let Lines { all, by_address } = &mut *self.lines();
+        for line in all.values() {
             let (phase, since) = line.state();
             let patience = match phase {
-                Phase::Waiting => waiting,
+                Phase::Waiting | Phase::Answered => waiting,
                 Phase::Head | Phase::Leaving => head,
-                Phase::Served => served,
+                Phase::Served | Phase::Body => served,
+                Phase::Stuck => stuck,
             };
             if now.saturating_sub(since) > patience {
-                line.end.notify_one();
+                Lines::end(by_address, line);
             }
         }
     }
@@ -260,102 +286,33 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.watch.lines().remove(&self.number);
+        let mut lines = self.watch.lines();
+        lines.all.remove(&self.number);
+        if !self.line.is_ended() {
+            Lines::uncount(&mut lines.by_address, &self.line);
+        }
+        drop(lines);
         self.watch.freed.notify_one();
     }
 }
 
-/// A stream whose connection is watched.
-pub(super) struct Watched<S> {
-    stream: S,
-    line: Arc<Line>,
-    /// Whether the client will write no more.
-    is_over: bool,
-    /// How much was read since the connection leaves.
-    unread: usize,
-}
-
-impl<S> Watched<S> {
-    pub(super) fn new(stream: S, line: Arc<Line>) -> Self {
-        Self { stream, line, is_over: false, unread: 0 }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.line.heard();
-        } else if polled.is_ready() && buffer.remaining() > 0 {
-            self.is_over = true;
-        }
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> Watched<S> {
-    fn note(&self, polled: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
-        if matches!(polled, Poll::Ready(Ok(1..))) {
-            self.line.written();
-        }
-        polled
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.note(polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.note(polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        if self.line.state().0 != Phase::Leaving {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-            self.line.enter(Phase::Leaving);
-        }
-        let mut unread = [0; UNREAD_BYTES];
-        for _ in 0..UNREAD_READS {
-            if self.is_over || self.unread > UNREAD_BYTES_MAX || self.line.hurries.load(Relaxed) {
-                return Poll::Ready(Ok(()));
-            }
-            let mut buffer = ReadBuf::new(&mut unread);
-            _ = ready!(self.as_mut().poll_read(cx, &mut buffer));
-            self.unread += buffer.filled().len();
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+    use std::task::Context;
 
-    fn watch(max: usize) -> Arc<Watch> {
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    pub(in super::super) fn watch(connections: usize) -> Arc<Watch> {
+        bounded(connections, connections)
+    }
+
+    fn bounded(connections: usize, per_address: usize) -> Arc<Watch> {
         let second = Duration::from_secs(1);
-        Watch::new(max, Patience { waiting: 8 * second, head: 2 * second, served: 4 * second })
+        let bounds =
+            Bounds { connections, per_address, bytes: 4 << 20, proxies: Networks::parse(["192.0.2.0/24"]).unwrap() };
+        Watch::new(bounds, Patience { waiting: 8 * second, head: 2 * second, served: 4 * second, stuck: 3 * second })
     }
 
     fn has_to_end(line: &Line) -> bool {
@@ -366,9 +323,17 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_patience() {
-        for (phase, seconds) in [(Phase::Waiting, 8), (Phase::Head, 2), (Phase::Served, 4), (Phase::Leaving, 2)] {
+        for (phase, seconds) in [
+            (Phase::Waiting, 8),
+            (Phase::Head, 2),
+            (Phase::Served, 4),
+            (Phase::Body, 4),
+            (Phase::Answered, 8),
+            (Phase::Stuck, 3),
+            (Phase::Leaving, 2),
+        ] {
             let watch = watch(10);
-            let place = watch.place();
+            let place = watch.place(PEER).unwrap();
             place.line().enter(phase);
             watch.clock.store(seconds * 4, Relaxed);
             watch.end_late();
@@ -380,30 +345,47 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_trickles_in_gains_no_time_and_an_answer_that_goes_out_does() {
+    fn what_trickles_in_gains_no_time_and_an_answer_that_goes_out_does() {
         let watch = watch(10);
-        let place = watch.place();
+        let place = watch.place(PEER).unwrap();
         let line = place.line();
         line.heard();
         watch.clock.store(7, Relaxed);
         line.heard();
         assert_eq!(line.state(), (Phase::Head, 0));
-        line.served();
+        line.served(true);
+        watch.clock.store(8, Relaxed);
         line.heard();
-        assert_eq!(line.state(), (Phase::Served, 7));
+        line.awaits_body();
+        line.awaits_body();
+        assert_eq!((line.state(), line.is_whole()), ((Phase::Body, 7), false));
+        line.body_came();
+        assert_eq!((line.state(), line.is_whole()), ((Phase::Served, 8), true));
         line.answered();
         watch.clock.store(9, Relaxed);
         line.written();
+        line.flushed();
+        assert_eq!(line.state(), (Phase::Answered, 9), "more of it is to come");
+        line.sent();
+        assert_eq!(line.state(), (Phase::Answered, 9), "it is not written yet");
+        line.flushed();
         assert_eq!(line.state(), (Phase::Waiting, 9));
+        // Half of the next request came before the answer to this one was away.
+        line.served(false);
+        line.answered();
+        line.heard();
+        line.sent();
+        line.flushed();
+        assert_eq!(line.state(), (Phase::Head, 9));
     }
 
     #[test]
     fn the_idlest_make_room_and_those_that_are_served_stay() {
         let watch = watch(200);
-        let places: Vec<_> = (0..200).map(|_| watch.place()).collect();
+        let places: Vec<_> = (0..200).map(|_| watch.place(PEER).unwrap()).collect();
         for (at, place) in (0..).zip(&places) {
             watch.clock.store(at / 2, Relaxed);
-            if at % 2 == 0 { place.line().served() } else { place.line().answered() }
+            if at % 2 == 0 { place.line().served(false) } else { place.line().answered() }
         }
         watch.make_room();
         let ended: Vec<_> =
@@ -416,54 +398,71 @@ mod tests {
         assert!(!places.iter().any(|place| has_to_end(place.line())));
         drop(places);
         assert_eq!(watch.count(), 0);
+        assert!(watch.lines().by_address.is_empty());
     }
 
-    /// Writes all the time. Counts what is read of it.
-    struct Endless(usize);
-
-    impl AsyncRead for Endless {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buffer: &mut ReadBuf<'_>,
-        ) -> Poll<std::io::Result<()>> {
-            self.0 += buffer.remaining();
-            buffer.advance(buffer.remaining());
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl AsyncWrite for Endless {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    /// Else the task would not come to hear that the server stops.
+    /// The others wait for longer, and have one connection each.
     #[test]
-    fn a_client_that_writes_all_the_time_gets_a_few_turns_at_once_and_an_end() {
+    fn whoever_has_the_most_makes_room_first() {
+        let watch = watch(200);
+        let others: Vec<_> = (1..=50).map(|host| watch.place(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)))).collect();
+        watch.clock.store(10, Relaxed);
+        let many: Vec<_> = (0..150).map(|_| watch.place(PEER).unwrap()).collect();
+        many.iter().for_each(|place| {
+            place.line().served(true);
+            place.line().awaits_body();
+        });
+        watch.clock.store(20, Relaxed);
+        watch.make_room();
+        assert_eq!(many.iter().filter(|place| has_to_end(place.line())).count(), VICTIMS);
+        assert!(!others.iter().flatten().any(|place| has_to_end(place.line())));
+    }
+
+    #[test]
+    fn an_address_has_its_bound_and_a_proxy_none() {
+        let watch = bounded(1_000, 3);
+        let places: Vec<_> = (0..3).map(|_| watch.place(PEER).unwrap()).collect();
+        assert!(watch.place(PEER).is_none(), "each of them came just now");
+        let other = watch.place(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+        assert!(other.is_some());
+        let proxied: Vec<_> = (0..10).map(|_| watch.place(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)))).collect();
+        assert!(proxied.iter().all(Option::is_some));
+        watch.clock.store(FRESH_TICKS, Relaxed);
+        places[0].line().served(false);
+        let newcomer = watch.place(PEER).unwrap();
+        let ended: Vec<_> = places.iter().map(|place| has_to_end(place.line())).collect();
+        assert_eq!(ended.iter().filter(|ended| **ended).count(), 1, "{ended:?}");
+        assert!(!ended[0], "it is being served");
+        assert_eq!(watch.lines().of(newcomer.line().address()), 3);
+        drop((places, newcomer));
+        assert_eq!(watch.lines().by_address.len(), 1);
+    }
+
+    #[test]
+    fn when_there_is_too_much_in_flight_those_that_hold_it_longest_are_ended() {
+        const MIB: usize = 1 << 20;
         let watch = watch(10);
-        let place = watch.place();
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        let mut leaving = Watched::new(Endless(0), Arc::clone(place.line()));
-        let mut polls = 0;
-        while Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending() {
-            polls += 1;
-            assert_eq!(leaving.stream.0, polls * UNREAD_READS * UNREAD_BYTES);
-            assert_eq!(place.line().state().0, Phase::Leaving);
+        let places: Vec<_> = (0..5).map(|_| watch.place(PEER).unwrap()).collect();
+        for (at, place) in (0..).zip(&places[..4]) {
+            watch.clock.store(at, Relaxed);
+            assert!(place.line().hold(MIB));
         }
-        assert_eq!(polls, UNREAD_BYTES_MAX / (UNREAD_READS * UNREAD_BYTES));
-        let mut leaving = Watched::new(Endless(0), Arc::clone(place.line()));
-        assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending());
-        place.line().hurry();
-        assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_ready());
+        assert!(places[4].line().hold(1_000), "what is small is not counted");
+        assert!(!watch.flight.was_short());
+        assert!(!places[4].line().hold(MIB));
+        assert!(watch.flight.was_short());
+        watch.clock.store(FRESH_TICKS, Relaxed);
+        watch.end_holders();
+        let ended: Vec<_> = places.iter().map(|place| has_to_end(place.line())).collect();
+        assert_eq!(ended, [true, false, false, false, false]);
+        // An answer that is away, and a connection that is gone, hold nothing.
+        places[1].line().sent();
+        assert!(places[4].line().hold(MIB));
+        assert!(!places[1].line().hold(MIB));
+        drop(places);
+        let place = watch.place(PEER).unwrap();
+        assert!(place.line().hold(4 * MIB) && place.line().hold(MIB) && place.line().hold(2 * MIB));
+        drop(place);
+        assert!(watch.flight.take(4 * MIB) && !watch.flight.take(1));
     }
 }

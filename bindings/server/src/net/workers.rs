@@ -5,7 +5,7 @@
 //! than to decide it: in a runtime that several threads share, each that finds
 //! something to do first wakes another to look for more.
 
-use super::listener::Connection;
+use super::connection::Connection;
 use super::watch::Place;
 use crate::error::StartError;
 use std::net::TcpStream;

@@ -1,9 +1,15 @@
 //! The files of the page. They are in the binary, and nothing else is loaded.
+//!
+//! A browser asks on every visit whether its copies are still right, and is
+//! answered by the tag of a file alone if they are.
 
 use crate::problem::Problem;
+use axum::body::Body;
 use axum::extract::Path;
-use axum::response::{IntoResponse as _, Response};
-use http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use siphasher::sip128::SipHasher24;
+use std::sync::LazyLock;
 
 /// Only files of ours, nothing inline, in no frame; and no text can become a
 /// script, also by a mistake in one of ours.
@@ -31,25 +37,47 @@ const FILES: [(&str, &str, &str); 10] = [
     ("uplot.css", STYLE, include_str!("assets/uplot/uPlot.min.css")),
 ];
 
-pub(super) async fn page() -> Response {
-    file(HTML, PAGE)
+/// The tag of each file, and of the page as the last: a hash of its text.
+static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let texts = FILES.iter().map(|(.., text)| *text).chain([PAGE]);
+    texts.map(|text| format!("\"{:032x}\"", SipHasher24::new().hash(text.as_bytes()).as_u128())).collect()
+});
+
+pub(super) async fn page(headers: HeaderMap) -> Response {
+    file(&headers, HTML, PAGE, TAGS.last())
 }
 
-pub(super) async fn asset(Path(name): Path<String>) -> Result<Response, Problem> {
-    let found = FILES.iter().find(|(known, ..)| *known == name);
-    let (_, kind, text) = found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "the page has no such file"))?;
-    Ok(file(kind, text))
+pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    let found = FILES.iter().zip(TAGS.iter()).find(|((known, ..), _)| *known == name);
+    let no_such = || Problem::new(StatusCode::NOT_FOUND, "the page has no such file");
+    let ((_, kind, text), tag) = found.ok_or_else(no_such)?;
+    Ok(file(&headers, kind, text, Some(tag)))
 }
 
-fn file(kind: &'static str, text: &'static str) -> Response {
-    let mut response = text.into_response();
+fn file(asked: &HeaderMap, kind: &'static str, text: &'static str, tag: Option<&String>) -> Response {
+    let is_known = tag.is_some_and(|tag| is_known(asked, tag));
+    let mut response = Response::new(if is_known { Body::empty() } else { Body::from(text) });
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Quotes and hexadecimal digits.
+    if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(tag).ok()) {
+        headers.insert(header::ETAG, tag);
+    }
     response
+}
+
+/// Whether the browser has what the tag stands for.
+fn is_known(asked: &HeaderMap, tag: &str) -> bool {
+    let lists = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
+    let mut known = lists.flat_map(|list| list.split(',')).map(str::trim);
+    known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::auth::Right;
 use crate::id;
 use crate::problem::Problem;
-use crate::routes::PeerAddress;
+use crate::routes::{PeerAddress, agents::IN_A_ROW_MAX};
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -181,7 +181,8 @@ fn happened(Told { number, at_ms, kind }: &Told) -> Value {
     let of = |agent: &[u8]| json!({"key": id::to_segment(agent), "shown": ShownId::new(agent).to_string()});
     let (kind, agent, text) = match kind {
         EventKind::SustainedAbuse { agent, consecutive } => {
-            ("sustained_abuse", Some(of(agent)), format!("{consecutive} violations in a row"))
+            let or_more = if *consecutive >= IN_A_ROW_MAX { " or more" } else { "" };
+            ("sustained_abuse", Some(of(agent)), format!("{consecutive}{or_more} violations in a row"))
         }
         EventKind::AssignmentChanged { agent } => ("assignment", Some(of(agent)), String::new()),
         EventKind::AssignmentsChanged { agents } => ("assignments", None, format!("{agents} agents")),

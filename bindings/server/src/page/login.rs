@@ -19,11 +19,11 @@ pub(super) async fn log_in(State(app): State<Arc<App>>, request: Request) -> Res
     if !front::is_json(&parts.headers) {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the token as application/json"));
     }
-    let body = body::read(&parts.headers, body, LOGIN_BYTES_MAX, app.settings().body_timeout).await?;
+    let body = body::read(&parts.headers, body, LOGIN_BYTES_MAX, app.settings().body_timeout, None).await?;
     let value: Value = serde_json::from_slice(&body).map_err(|error| routes::fields::not_json(&error))?;
     let token = value.get("token").and_then(Value::as_str);
     let token = token.ok_or_else(|| Problem::field("token", "give the admin token as a string"))?;
-    let cookie = app.keys().log_in(token.as_bytes(), routes::peer(&parts.extensions))?;
+    let cookie = app.keys().log_in(token.as_bytes(), &parts.headers, routes::peer(&parts.extensions))?;
     Ok(with_cookie(&cookie))
 }
 

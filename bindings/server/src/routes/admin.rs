@@ -77,7 +77,8 @@ impl FromRequest<Arc<App>> for Change {
             let detail = "send a change with the header: content-type: application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }
-        let body = body::read(&parts.headers, body, BYTES_MAX, app.settings().body_timeout).await?;
+        let body =
+            body::read(&parts.headers, body, BYTES_MAX, app.settings().body_timeout, parts.extensions.get()).await?;
         if body.is_empty() {
             return Ok(Self(Value::Null));
         }
@@ -285,25 +286,26 @@ async fn reset_violations(
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 
-/// Fills the agent's lanes.
+/// Fills the agent's lanes. Slots that it holds stay leased.
 async fn reset(
     State(app): State<Arc<App>>,
     AgentInPath(agent): AgentInPath,
     Change(_): Change,
 ) -> Result<Response, Problem> {
-    app.leases().end_by(&agent, || app.limiter().reset(&agent))?;
+    app.limiter().reset(&agent)?;
     tracing::info!(agent = %shown(&agent), "an agent's lanes were filled through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 
 /// Gives up the agent's record: its lanes are full, its violations forgotten,
-/// and it is listed no more until it comes back. What was decided stays.
+/// its reservations closed, and it is listed no more until it comes back. What
+/// was decided stays, and so do slots that it holds, and its record for them.
 async fn forget(
     State(app): State<Arc<App>>,
     AgentInPath(agent): AgentInPath,
     Change(_): Change,
 ) -> Result<Response, Problem> {
-    app.leases().end_by(&agent, || app.limiter().forget(&agent))?;
+    app.limiter().forget(&agent)?;
     tracing::info!(agent = %shown(&agent), "an agent was forgotten through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
@@ -316,8 +318,10 @@ fn shown(agent: &[u8]) -> String {
 // --- The allowlist: agents that are never limited.
 
 fn exempt(limiter: &Limiter) -> Vec<Value> {
-    let assignments = limiter.assignments();
-    assignments.iter().filter(|(_, decided)| decided.is_exempt()).map(|(agent, _)| id::to_json(agent)).collect()
+    let decided = limiter.assignments().into_iter().filter(|(_, decided)| decided.is_exempt()).map(|(agent, _)| agent);
+    // Those of the policy are on it whatever is decided.
+    let all: BTreeSet<_> = decided.chain(limiter.policy().exempt().map(|agent| agent.as_bytes().to_vec())).collect();
+    all.iter().map(|agent| id::to_json(agent)).collect()
 }
 
 fn allowlist_of(app: &App) -> Response {
@@ -381,15 +385,16 @@ async fn remove_from_allowlist(
 }
 
 async fn set_exempt(app: &Arc<App>, agent: Vec<u8>, is_exempt: bool) -> Result<Response, Problem> {
-    tracing::info!(agent = %shown(&agent), is_exempt, "the allowlist is changed through the admin API");
+    let of = agent.clone();
     change(app, move |app| {
         app.control().decide(|limiter| {
-            let mut decided = limiter.assignment(&agent)?;
+            let mut decided = limiter.assignment(&of)?;
             decided.set_exempt(is_exempt);
-            Ok(vec![(agent, decided)])
+            Ok(vec![(of, decided)])
         })
     })
     .await?;
+    tracing::info!(agent = %shown(&agent), is_exempt, "the allowlist was changed through the admin API");
     Ok(allowlist_of(app))
 }
 

@@ -14,6 +14,11 @@ use std::time::Duration;
 use tollgate::Limiter;
 use tollgate_tower::{Quota, Style};
 
+/// Where the counts of an agent's violations stop: it is kept in few bits. From there on
+/// they say how many there were at least; the page says so too.
+const IN_WINDOW_MAX: u32 = tollgate::ABUSE_VIOLATIONS_MAX;
+pub(crate) const IN_A_ROW_MAX: u32 = 15;
+
 /// Every lane of the agent. With the admin token also what was decided about
 /// it, and its conduct.
 pub(crate) async fn status(
@@ -78,7 +83,7 @@ pub(crate) fn document(limiter: &Limiter, agent: &[u8], with_decisions: bool) ->
     }
     let mut document = Map::new();
     document.insert("agent".into(), id::to_json(agent));
-    document.insert("exempt".into(), assignment.is_exempt().into());
+    document.insert("exempt".into(), limiter.is_exempt(agent)?.into());
     document.insert("lanes".into(), lanes.into());
     if with_decisions {
         let now = limiter.now();
@@ -93,8 +98,10 @@ pub(crate) fn document(limiter: &Limiter, agent: &[u8], with_decisions: bool) ->
             "violations".into(),
             json!({
                 "in_window": conduct.violations(),
+                "in_window_or_more": conduct.violations() >= IN_WINDOW_MAX,
                 "window_began_ms_ago": ago(conduct.window_start()),
                 "in_a_row": conduct.consecutive(),
+                "in_a_row_or_more": conduct.consecutive() >= IN_A_ROW_MAX,
                 "last_ms_ago": ago(conduct.last_violation()),
                 "wait_ms": ms_up(conduct.wait()),
             }),

@@ -4,7 +4,7 @@ use super::check::{asked, each};
 use super::fields::{self, Fields, Shape};
 use super::hold::{grant, turn_with_room};
 use super::reserve::{TTL_SECONDS, ttl};
-use super::verdict::{Ask, Decided, Known, Told, lane_name};
+use super::verdict::{Ask, Asked, Decided, Known, Told, is_abuse, lane_name};
 use crate::app::App;
 use crate::problem::Problem;
 use axum::body::Body;
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate::{Error, PARTS_MAX, Policy, Tick, Verdict, Violation};
+use tollgate::{Error, PARTS_MAX, Policy, Tick, Verdict};
 use tollgate_tower::Profile;
 
 /// How many bytes so many parts may have.
@@ -46,6 +46,7 @@ struct Admitted<'a> {
 /// Charges all, or none: of several lanes, and of several agents. Slots that
 /// are held are leased.
 pub(crate) async fn all(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let answered = Asked::at("/v1/check/all", &app, request.headers());
     let body = asked(&app, request, BYTES_MAX).await?;
     let All { requests, ttl_seconds } = fields::read(&body, &ALL)?;
     let ttl = ttl(ttl_seconds)?;
@@ -59,12 +60,12 @@ pub(crate) async fn all(State(app): State<Arc<App>>, request: Request) -> Result
     })?;
     let now = app.limiter().now();
     let is_held = |known: &Known<'_>| app.limiter().is_held(known.lane) == Ok(true);
-    let held = known.iter().filter(|known| is_held(known)).count();
-    let mut turn = if held > 0 { Some(turn_with_room(&app, now, held)?) } else { None };
+    let held: Vec<_> = known.iter().filter(|known| is_held(known)).map(|known| known.agent.as_bytes()).collect();
+    let mut turn = if held.is_empty() { None } else { Some(turn_with_room(&app, now, &held)?) };
     let decided = decide(&app, &known, now)?;
     if decided.iter().any(|part| part.quota.denied) {
         drop(turn);
-        return Ok(refusal(&app, &policy, &known, &decided));
+        return Ok(refusal(&app, &policy, &known, &decided, answered));
     }
     let wall_clock = app.wall_clock();
     let mut verdicts: Vec<_> = decided.iter().map(|part| part.told(&policy, wall_clock)).collect();
@@ -90,33 +91,32 @@ pub(crate) async fn all(State(app): State<Arc<App>>, request: Request) -> Result
 fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Problem> {
     let limiter = app.limiter();
     let mut offenders = Offenders { app, now, seen: Vec::new() };
-    let blocked = known.iter().map(|part| part.is_blocked(app, now)).collect::<Result<Vec<_>, _>>()?;
-    if blocked.contains(&true) {
-        let decide = |(part, is_blocked): (&Known<'_>, bool)| match is_blocked {
-            true => offenders.blamed(part, |violation| part.blocked(app, violation, now)),
-            false => part.would_be(app, now),
+    let blocks = known.iter().map(|part| part.block(app, now)).collect::<Result<Vec<_>, _>>()?;
+    if blocks.iter().any(Option::is_some) {
+        let decide = |(part, block): (&Known<'_>, Option<Duration>)| match block {
+            Some(_) => offenders.blamed(part, block, |wait| part.blocked(app, wait, now)),
+            None => part.would_be(app, now),
         };
-        return known.iter().zip(blocked).map(decide).collect();
+        return known.iter().zip(blocks).map(decide).collect();
     }
     let parts: Vec<_> = known.iter().map(Known::request).collect();
     let all = match limiter.check_all_at(&parts, now) {
         Ok(all) => all,
         Err(Error::CostAboveCapacity { .. }) => {
-            let decide = |part: &Known<'_>| {
-                let decided = part.would_be(app, now)?;
-                if decided.quota.denied {
-                    part.count(app, &decided, false);
-                }
-                Ok(decided)
+            // Those that can never pass are denied, each by itself: that counts them and charges
+            // nothing. The others stand as they are, and nobody is to blame.
+            let decide = |part: &Known<'_>| match part.would_be(app, now)? {
+                decided if part.cost > decided.quota.capacity => part.decide(app, now),
+                decided => Ok(decided),
             };
             return known.iter().map(decide).collect();
         }
         Err(error) => return Err(error.into()),
     };
     let decide = |(part, verdict): (&Known<'_>, &Verdict)| match verdict.is_allowed() {
-        false => offenders.blamed(part, |violation| Ok(part.concluded(verdict, violation))),
+        false => offenders.blamed(part, verdict.retry_after(), |wait| Ok(part.concluded(verdict, wait))),
         true => {
-            let decided = part.concluded(verdict, None);
+            let decided = part.concluded(verdict, Duration::ZERO);
             if all.is_allowed() {
                 part.count(app, &decided, false);
             }
@@ -130,38 +130,42 @@ fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Pro
 struct Offenders<'a> {
     app: &'a App,
     now: Tick,
-    seen: Vec<(Vec<u8>, Option<Violation>)>,
+    /// Each with what it has to wait for its conduct.
+    seen: Vec<(Vec<u8>, Duration)>,
 }
 
 impl Offenders<'_> {
     fn blamed(
         &mut self,
         part: &Known<'_>,
-        decide: impl FnOnce(Option<Violation>) -> Result<Decided, Problem>,
+        retry_after: Option<Duration>,
+        decide: impl FnOnce(Duration) -> Result<Decided, Problem>,
     ) -> Result<Decided, Problem> {
         let agent = part.agent.as_bytes();
-        let seen = self.seen.iter().find(|(seen, _)| seen == agent).map(|(_, violation)| *violation);
-        let violation = seen.unwrap_or_else(|| self.app.limiter().record_violation_at(agent, self.now).ok());
-        let decided = decide(violation)?;
-        let is_abuse = seen.is_none() && violation.is_some_and(|violation| violation.sustained_abuse());
-        part.count(self.app, &decided, is_abuse);
+        let seen = self.seen.iter().find(|(seen, _)| seen == agent).map(|(_, wait)| (None, *wait));
+        let (violation, wait) = match seen {
+            Some(seen) => seen,
+            None => part.judged(self.app, retry_after, self.now)?,
+        };
+        let decided = decide(wait)?;
+        part.count(self.app, &decided, is_abuse(violation));
         if seen.is_none() {
-            self.seen.push((agent.to_vec(), violation));
+            self.seen.push((agent.to_vec(), wait));
         }
         Ok(decided)
     }
 }
 
 /// The refusal of the part that has to wait the longest; a problem tells of the others too.
-fn refusal(app: &App, policy: &Policy, known: &[Known<'_>], decided: &[Decided]) -> Response {
+fn refusal(app: &App, policy: &Policy, known: &[Known<'_>], decided: &[Decided], asked: Asked) -> Response {
     let in_the_way = || decided.iter().enumerate().filter(|(_, part)| part.quota.denied);
     // Where no wait helps is the longest of all.
     let wait = |(_, part): &(usize, &Decided)| part.quota.retry_after.unwrap_or(Duration::MAX);
     let Some((place, worst)) = in_the_way().min_by_key(|part| Reverse(wait(part))) else {
         return Response::new(Body::empty());
     };
-    let mut response = worst.refused(app, policy, &known[place].agent, "/v1/check/all");
-    if app.settings().profile == Profile::Standard {
+    let mut response = worst.refused(app, policy, &known[place].agent, asked);
+    if asked.profile == Profile::Standard {
         let mut problem: Map<String, Value> = serde_json::from_slice(response.body()).unwrap_or_default();
         let wall_clock = app.wall_clock();
         let verdicts: Vec<_> = decided.iter().map(|part| part.told(policy, wall_clock)).collect();

@@ -40,7 +40,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], fields: &Fields) -> R
 }
 
 pub(crate) fn not_json(error: &serde_json::Error) -> Problem {
-    Problem::bad(format!("the body is no JSON: {error}"))
+    Problem::bad(format!("the body is not valid JSON: {error}")).because("json")
 }
 
 impl Fields {

@@ -12,7 +12,9 @@ pub(super) async fn healthy() -> &'static str {
 
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if app.is_draining() {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending; ask another"));
+        return Err(
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending; ask another").because("ending")
+        );
     }
     Ok("ok\n")
 }

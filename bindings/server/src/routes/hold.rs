@@ -4,10 +4,10 @@ use super::check::{ASK_BYTES_MAX, asked};
 use super::fields::{self, Fields, Shape};
 use super::json;
 use super::reserve::{TTL_SECONDS, ttl};
-use super::verdict::{Ask, Known, lane_name};
+use super::verdict::{Ask, Asked, Known, lane_name};
 use crate::app::App;
 use crate::id::{Id, Text};
-use crate::leases::{LeaseId, Turn};
+use crate::leases::{LeaseId, NoRoom, Turn};
 use crate::problem::Problem;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -55,6 +55,7 @@ const ACQUIRE: Fields = Fields {
 
 /// Takes a slot, if one is free, and leases it.
 pub(crate) async fn acquire(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let answered = Asked::at("/v1/acquire", &app, request.headers());
     let body = asked(&app, request, ASK_BYTES_MAX).await?;
     let Acquire { agent, lane, channel, action, plan, cost, ttl_seconds } = fields::read(&body, &ACQUIRE)?;
     let ttl = ttl(ttl_seconds)?;
@@ -65,11 +66,11 @@ pub(crate) async fn acquire(State(app): State<Arc<App>>, request: Request) -> Re
         return Err(Problem::field("lane", format!("nothing of {name} is held; ask with /v1/check")));
     }
     let now = app.limiter().now();
-    let mut turn = turn_with_room(&app, now, 1)?;
+    let mut turn = turn_with_room(&app, now, &[known.agent.as_bytes()])?;
     let decided = known.decide(&app, now)?;
     if decided.quota.denied {
         drop(turn);
-        return Ok(decided.response(&app, &policy, &known.agent, "/v1/acquire"));
+        return Ok(decided.response(&app, &policy, &known.agent, answered));
     }
     let lease = grant(&mut turn, &known, decided.decision, ttl)?;
     drop(turn);
@@ -79,14 +80,24 @@ pub(crate) async fn acquire(State(app): State<Arc<App>>, request: Request) -> Re
     }))
 }
 
-/// A turn in which there is room for so many leases.
-pub(super) fn turn_with_room(app: &App, now: tollgate::Tick, more: usize) -> Result<Turn<'_>, Problem> {
-    let turn = app.leases().turn(now);
-    if turn.has_room(more) {
-        return Ok(turn);
-    }
-    let detail = "no more slots can be leased at once; release some, or set leases in [server] higher";
-    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).retry_after(1))
+/// A turn in which there is room for one more lease for each of these agents.
+pub(super) fn turn_with_room<'a>(app: &'a App, now: tollgate::Tick, agents: &[&[u8]]) -> Result<Turn<'a>, Problem> {
+    let mut turn = app.leases().turn(now);
+    let problem = match turn.room_for(agents) {
+        Ok(()) => return Ok(turn),
+        Err(NoRoom::InAll) => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no more slots can be leased at once; release some, or set leases in [server] higher",
+        ),
+        Err(NoRoom::ForAgent { most }) => Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            format!(
+                "the agent has {most} slots leased, as many as one agent may; release some, or set leases_per_agent in [server] higher"
+            ),
+        )
+        .of_field("agent"),
+    };
+    Err(problem.because("leases").retry_after(1))
 }
 
 /// Leases what was acquired: the lease as clients have it. An agent that is

@@ -4,6 +4,7 @@
 //! names: labels are bounded by the policy.
 
 use crate::app::App;
+use crate::leases::Counts;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderValue, header};
@@ -108,9 +109,20 @@ fn decisions(app: &App, page: &mut Page) {
         page.sample(name, &[("policy", &lane.name)], app.meter().cost(lane.lane));
     }
     let name = "tollgate_errors_total";
-    page.family(Kind::Counter, name, "Checks that could not be answered: bad requests, or no record was free.");
-    page.sample(name, &[("reason", "request")], snapshot.errors);
+    page.family(
+        Kind::Counter,
+        name,
+        "Requests that were refused as bad ones, and checks for which no record was free.",
+    );
+    let answers = app.meter().answers();
+    let bad = answers.iter().filter(|((status, reason), _)| (400..500).contains(status) && *reason != "denied");
+    page.sample(name, &[("reason", "request")], bad.map(|(_, count)| count).sum::<u64>());
     page.sample(name, &[("reason", "full")], snapshot.full);
+    let name = "tollgate_responses_total";
+    page.family(Kind::Counter, name, "Answers to HTTP requests, by status and reason.");
+    for ((status, reason), count) in answers {
+        page.sample(name, &[("status", &status.to_string()), ("reason", reason)], count);
+    }
     let name = "rate_limit_hits_total";
     page.family(Kind::Counter, name, "Denials, by lane and plan.");
     for (lane, plan, count) in app.meter().denials() {
@@ -149,16 +161,29 @@ fn records(app: &App, page: &mut Page) {
     page.family(Kind::Counter, name, "Records given to other agents: idle ones without loss, or in debt.");
     page.sample(name, &[("reason", "idle")], snapshot.stats.idle_evictions);
     page.sample(name, &[("reason", "lossy")], snapshot.stats.lossy_evictions);
+    let (sweeps, swept) = app.meter().sweeps();
+    page.one(Kind::Counter, "tollgate_sweeps_total", "Sweeps for records of idle agents.", sweeps);
+    page.one(Kind::Counter, "tollgate_swept_records_total", "Records of idle agents that sweeps gave up.", swept);
     let name = "tollgate_agents_assigned";
     page.family(Kind::Gauge, name, "Agents about which something was decided.");
     page.sample(name, &[("what", "any")], snapshot.assigned);
     page.sample(name, &[("what", "overrides")], snapshot.overridden);
     page.sample(name, &[("what", "exempt")], snapshot.exempt);
-    let (leases, leases_max, run_out) = app.leases().counts();
+    let stats = snapshot.stats;
+    page.one(Kind::Gauge, "tollgate_reservations", "Reservations that are open.", stats.reservations);
+    let help = "Reservations that may be open at once.";
+    page.one(Kind::Gauge, "tollgate_reservations_limit", help, app.settings().reservations);
+    let help = "Reservations that expired unsettled: their estimates stay charged.";
+    page.one(Kind::Counter, "tollgate_reservations_expired_total", help, stats.reservations_expired);
+    let help = "Reservations that were refused: the agent had too many open, or all agents together.";
+    page.one(Kind::Counter, "tollgate_reservations_refused_total", help, stats.reservations_refused);
+    let Counts { leases, max, run_out, refused } = app.leases().counts();
     page.one(Kind::Gauge, "tollgate_leases", "Slots that are leased.", leases);
-    page.one(Kind::Gauge, "tollgate_leases_limit", "Slots that may be leased at once.", leases_max);
+    page.one(Kind::Gauge, "tollgate_leases_limit", "Slots that may be leased at once.", max);
     let help = "Leases that ran out, so that their slots were released.";
     page.one(Kind::Counter, "tollgate_leases_run_out_total", help, run_out);
+    let help = "Leases that were refused: the agent had too many, or all agents together.";
+    page.one(Kind::Counter, "tollgate_leases_refused_total", help, refused);
     let help = "Checks whose action the policy does not name.";
     page.one(Kind::Counter, "tollgate_unknown_actions_total", help, snapshot.unknown_actions);
     let help = "How often a clock that was trusted was given up.";
@@ -171,6 +196,11 @@ fn server(app: &App, page: &mut Page) {
     page.family(Kind::Counter, name, "How often the policy was read again.");
     page.sample(name, &[("result", "success")], done);
     page.sample(name, &[("result", "failure")], failed);
+    let name = "tollgate_save_failures_total";
+    page.family(Kind::Counter, name, "How often something could not be written to the disk.");
+    for (kept, count) in app.meter().saves_failed() {
+        page.sample(name, &[("what", kept)], count);
+    }
     let name = "tollgate_config_last_success_timestamp_seconds";
     page.one(Kind::Gauge, name, "When the policy in force was read.", app.meter().policy_since());
     let name = "tollgate_webhook_events_total";
@@ -178,6 +208,8 @@ fn server(app: &App, page: &mut Page) {
     for (result, count) in app.webhook_counts() {
         page.sample(name, &[("result", result)], count);
     }
+    let help = "Log lines that were lost: they came too fast, or could not be written.";
+    page.one(Kind::Counter, "tollgate_log_lines_dropped_total", help, crate::log::dropped());
     page.family(Kind::Gauge, "tollgate_build_info", "Always 1; its labels say what runs.");
     let revision = option_env!("TOLLGATE_REVISION").unwrap_or("unknown");
     page.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)], 1);

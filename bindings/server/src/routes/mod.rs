@@ -46,8 +46,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// Where to go instead.
+const UNKNOWN: &str = "there is nothing at this path. POST /v1/check asks whether a request may pass, GET \
+                       /v1/agents/{agent} tells how an agent stands, and `tollgate --help` names the others";
+
 async fn unknown() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path; the page at / lists what there is")
+    Problem::new(StatusCode::NOT_FOUND, UNKNOWN)
 }
 
 async fn method_unknown() -> Problem {
@@ -64,6 +68,9 @@ pub(crate) fn json(value: &Value) -> Response {
 }
 
 /// The agent that a path names, percent-encoded; any bytes.
+///
+/// Browsers and proxies take `.` and `..` for directories, also percent-encoded.
+/// So the segment `-` leaves the name to the query: `/v1/agents/-?agent=..`.
 pub(crate) struct AgentInPath(pub(crate) Vec<u8>);
 
 impl<S: Sync> FromRequestParts<S> for AgentInPath {
@@ -73,7 +80,12 @@ impl<S: Sync> FromRequestParts<S> for AgentInPath {
         let template = parts.extensions.get::<MatchedPath>().map_or("", |path| path.as_str());
         let mut segments = template.split('/').zip(parts.uri.path().split('/'));
         let segment = segments.find(|(name, _)| *name == "{agent}").map_or("", |(_, segment)| segment);
-        let id = crate::id::Id::from_segment(segment).map_err(|problem| Problem::field("agent", problem))?;
+        let named = match segment {
+            "-" => parts.uri.query().and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("agent="))),
+            _ => None,
+        };
+        let id = crate::id::Id::from_segment(named.unwrap_or(segment))
+            .map_err(|problem| Problem::field("agent", problem))?;
         Ok(Self(id.into_bytes()))
     }
 }

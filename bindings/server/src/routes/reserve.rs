@@ -4,7 +4,7 @@ use super::check::{ASK_BYTES_MAX, asked};
 use super::fields::{self, Fields, Shape};
 use super::hold::{no_lease, read_lease};
 use super::json;
-use super::verdict::{Ask, Decided, lane_name};
+use super::verdict::{Ask, Asked, Decided, is_abuse, lane_name};
 use crate::app::App;
 use crate::id::{Id, Text};
 use crate::problem::Problem;
@@ -65,8 +65,9 @@ const RESERVE: Fields = Fields {
     example: "{\"agent\": \"...\", \"lane\": \"...\", \"estimate\": 4000, \"ttl_seconds\": 120}",
 };
 
-/// Charges an estimate. A denial is a violation, as it is of a check.
+/// Charges an estimate. A denial is judged as that of a check is.
 pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let answered = Asked::at("/v1/reserve", &app, request.headers());
     let body = asked(&app, request, ASK_BYTES_MAX).await?;
     let Reserve { agent, lane, channel, action, estimate, ttl_seconds } = fields::read(&body, &RESERVE)?;
     let ttl = ttl(ttl_seconds)?;
@@ -78,12 +79,12 @@ pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Re
     let known = ask.known(&app, &policy)?;
     let (agent, now) = (known.agent.as_bytes(), limiter.now());
     let refuse = |decided: Decided, violation: Option<Violation>| {
-        known.count(&app, &decided, violation.is_some_and(|violation| violation.sustained_abuse()));
-        Ok(decided.response(&app, &policy, &known.agent, "/v1/reserve"))
+        known.count(&app, &decided, is_abuse(violation));
+        Ok(decided.response(&app, &policy, &known.agent, answered))
     };
-    if known.is_blocked(&app, now)? {
-        let violation = limiter.record_violation_at(agent, now).ok();
-        return refuse(known.blocked(&app, violation, now)?, violation);
+    if let Some(block) = known.block(&app, now)? {
+        let (violation, wait) = known.judged(&app, Some(block), now)?;
+        return refuse(known.blocked(&app, wait, now)?, violation);
     }
     let reserved = match limiter.reserve_at(agent, known.lane, estimate, ttl, now) {
         Ok(reserved) => reserved,
@@ -96,10 +97,10 @@ pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Re
         Err(error) => return Err(error.into()),
     };
     let Some(id) = reserved.id() else {
-        let violation = limiter.record_violation_at(agent, now).ok();
-        return refuse(known.concluded(&reserved.verdict(), violation), violation);
+        let (violation, wait) = known.judged(&app, reserved.verdict().retry_after(), now)?;
+        return refuse(known.concluded(&reserved.verdict(), wait), violation);
     };
-    let decided = known.concluded(&reserved.verdict(), None);
+    let decided = known.concluded(&reserved.verdict(), Duration::ZERO);
     known.count(&app, &decided, false);
     Ok(decided.allowed(&app, &policy, |told| {
         told.reservation = Some(app.keys().seal(id, known.lane));

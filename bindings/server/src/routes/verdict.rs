@@ -95,6 +95,11 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// Whether with this violation the agent's conduct became sustained abuse.
+pub(super) fn is_abuse(violation: Option<Violation>) -> bool {
+    violation.is_some_and(|violation| violation.sustained_abuse())
+}
+
 fn lane_for(app: &App, policy: &Policy, channel: &str, action: &str) -> Result<LaneId, Problem> {
     let Some(found) = app.limiter().lane_for(channel, action) else {
         let known: std::collections::BTreeSet<_> = policy.actions().map(|(channel, ..)| channel).collect();
@@ -130,6 +135,20 @@ fn no_plan(policy: &Policy, name: &str) -> Problem {
     Problem::field("plan", format!("there is no plan \"{}\"; the plans are {plans}", short(name)))
 }
 
+/// Where a request was sent, and what its refusal is to look like.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    path: &'static str,
+    pub(super) profile: Profile,
+}
+
+impl Asked {
+    /// A client may ask for another profile than that of the settings.
+    pub(super) fn at(path: &'static str, app: &App, headers: &HeaderMap) -> Self {
+        Self { path, profile: app.settings().profile.accepted(headers) }
+    }
+}
+
 /// A decision with all that can be told of it.
 pub(super) struct Decided {
     pub(super) decision: Decision,
@@ -141,7 +160,7 @@ pub(super) struct Decided {
 }
 
 impl Known<'_> {
-    /// Decides, and charges if it is allowed. A denial is a violation.
+    /// Decides, and charges if it is allowed.
     pub(super) fn decide(&self, app: &App, now: Tick) -> Result<Decided, Problem> {
         let (limiter, agent, lane, cost) = (app.limiter(), self.agent.as_bytes(), self.lane, self.cost);
         let admission = match self.plan {
@@ -150,9 +169,8 @@ impl Known<'_> {
         };
         match admission {
             Ok(admission) => {
-                let violation = admission.violation();
-                let decided = self.concluded(&admission.verdict(), violation);
-                self.count(app, &decided, violation.is_some_and(|violation| violation.sustained_abuse()));
+                let decided = self.concluded(&admission.verdict(), admission.wait());
+                self.count(app, &decided, is_abuse(admission.violation()));
                 Ok(decided)
             }
             Err(Error::CostAboveCapacity { .. }) => {
@@ -164,12 +182,12 @@ impl Known<'_> {
         }
     }
 
-    /// What follows from a verdict, and from the violation if it is a denial.
-    pub(super) fn concluded(&self, verdict: &Verdict, violation: Option<Violation>) -> Decided {
-        let waits = (verdict.retry_after(), violation.map(|violation| violation.wait()));
+    /// What follows from a verdict, and from what a denied agent has to wait
+    /// for its conduct.
+    pub(super) fn concluded(&self, verdict: &Verdict, wait: Duration) -> Decided {
+        let waits = (verdict.retry_after(), Some(wait).filter(|wait| !wait.is_zero()));
         // Where no wait helps, a longer one does not either.
-        let retry_after = waits.0.map(|wait| waits.1.map_or(wait, |conduct| conduct.max(wait)));
-        let quota = Quota { retry_after, ..Quota::from(verdict) };
+        let quota = Quota { retry_after: waits.0.map(|own| own.max(wait)), ..Quota::from(verdict) };
         // It is the agent's conduct if it has to wait longer than for its tokens.
         let is_conduct = quota.denied && (quota.retry_after > verdict.retry_after() || quota.remaining >= self.cost);
         let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
@@ -194,19 +212,30 @@ impl Known<'_> {
         Ok(Decided { decision, lane: self.lane, quota, reason, waits: (None, None) })
     }
 
-    /// Whether the agent has to wait whatever its lanes hold. `admit` asks that
-    /// by itself; other calls do not.
-    pub(super) fn is_blocked(&self, app: &App, now: Tick) -> Result<bool, Problem> {
+    /// How long the agent has to wait whatever its lanes hold, if it has to.
+    /// `admit` asks that by itself; other calls do not.
+    pub(super) fn block(&self, app: &App, now: Tick) -> Result<Option<Duration>, Problem> {
         let (limiter, agent) = (app.limiter(), self.agent.as_bytes());
-        Ok(limiter.policy().conduct().enforces_wait()
-            && !limiter.violations_at(agent, now)?.wait().is_zero()
-            && !limiter.is_exempt(agent)?)
+        if !limiter.policy().conduct().enforces_wait() || limiter.is_exempt(agent)? {
+            return Ok(None);
+        }
+        Ok(Some(limiter.violations_at(agent, now)?.wait()).filter(|block| !block.is_zero()))
+    }
+
+    /// What follows from a denial that `admit` has not judged.
+    pub(super) fn judged(
+        &self,
+        app: &App,
+        retry_after: Option<Duration>,
+        now: Tick,
+    ) -> Result<(Option<Violation>, Duration), Problem> {
+        Ok(app.limiter().judge_at(self.agent.as_bytes(), self.lane, retry_after, now)?)
     }
 
     /// A denial to an agent that has to wait whatever its lanes hold.
-    pub(super) fn blocked(&self, app: &App, violation: Option<Violation>, now: Tick) -> Result<Decided, Problem> {
+    pub(super) fn blocked(&self, app: &App, wait: Duration, now: Tick) -> Result<Decided, Problem> {
         let would_be = self.would_be(app, now)?;
-        let wait = violation.map(|violation| violation.wait());
+        let wait = Some(wait);
         let quota = Quota { denied: true, retry_after: wait, ..would_be.quota };
         Ok(Decided { decision: Decision::Deny, quota, reason: Reason::Conduct, waits: (None, wait), ..would_be })
     }
@@ -215,7 +244,7 @@ impl Known<'_> {
     pub(super) fn count(&self, app: &App, decided: &Decided, is_abuse: bool) {
         match decided.decision {
             Decision::Allow | Decision::Warn => app.meter().charged(self.lane, self.cost),
-            Decision::Deny => self.denied(app, is_abuse),
+            Decision::Deny => self.denied(app, decided, is_abuse),
             _ => {}
         }
     }
@@ -273,10 +302,10 @@ impl Decided {
         }
     }
 
-    /// The answer to a request for this alone, at the path `instance`.
-    pub(super) fn response(&self, app: &App, policy: &Policy, agent: &Id<'_>, instance: &str) -> Response {
+    /// The answer to a request for this alone.
+    pub(super) fn response(&self, app: &App, policy: &Policy, agent: &Id<'_>, asked: Asked) -> Response {
         if self.quota.denied {
-            return self.refused(app, policy, agent, instance).map(Body::from);
+            return self.refused(app, policy, agent, asked).map(Body::from);
         }
         self.allowed(app, policy, |_| {})
     }
@@ -302,9 +331,9 @@ impl Decided {
     }
 
     /// The answer to a request that was denied, by the profile.
-    pub(super) fn refused(&self, app: &App, policy: &Policy, agent: &Id<'_>, instance: &str) -> http::Response<Bytes> {
-        let (settings, now) = (app.settings(), || app.wall_clock());
-        let (style, profile, lane) = (settings.style(), settings.profile, lane_name(policy, self.lane));
+    pub(super) fn refused(&self, app: &App, policy: &Policy, agent: &Id<'_>, asked: Asked) -> http::Response<Bytes> {
+        let (style, now) = (app.settings().style(), || app.wall_clock());
+        let (Asked { path: instance, profile }, lane) = (asked, lane_name(policy, self.lane));
         let agent = Some(agent.as_bytes());
         let refusal = Refusal { agent, lane, instance: Some(instance), reason: self.reason, quota: self.quota };
         let mut body = profile.body(&refusal);
@@ -331,16 +360,24 @@ impl Decided {
 
 impl Known<'_> {
     /// Counts a denial, and tells of sustained abuse.
-    fn denied(&self, app: &App, is_abuse: bool) {
+    fn denied(&self, app: &App, decided: &Decided, is_abuse: bool) {
         let (limiter, agent) = (app.limiter(), self.agent.as_bytes());
         let policy = limiter.policy();
         let assigned = limiter.assignment(agent).unwrap_or_default();
         let named = |plan| policy.plans().find(|(known, _)| *known == plan).map(|(_, name)| name);
         let plan = assigned.plan().or_else(|| self.plan.and_then(named)).unwrap_or("default");
         app.meter().denied(self.lane, plan);
-        app.log_denial(agent);
+        let lane = lane_name(&policy, self.lane);
+        let limit = || {
+            // The request's plan is for an agent that is assigned nothing.
+            let limit = match self.plan.filter(|_| assigned.is_empty()) {
+                Some(plan) => policy.plan_limit(plan, self.lane),
+                None => limiter.limit_of(agent, self.lane).ok().flatten(),
+            };
+            limit.map_or_else(String::new, |limit| limit.to_string())
+        };
+        app.log_denial(agent, lane, limit, decided.quota.retry_after_ms());
         if is_abuse {
-            let lane = lane_name(&policy, self.lane);
             tracing::warn!(agent = %agent.escape_ascii(), lane, "sustained abuse");
             app.tell_abuse(agent, lane);
         }

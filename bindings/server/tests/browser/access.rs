@@ -2,7 +2,7 @@
 
 use super::{Browser, Running, logged_in, uses, violates};
 use serde_json::json;
-use tollgate::Policy;
+use tollgate::{ConductRules, Policy};
 
 const LOOK: &str = include_str!("access.js");
 
@@ -14,6 +14,7 @@ async fn look(browser: &Browser, what: &str) {
 #[tokio::test]
 async fn text_has_contrast_and_fields_have_names_on_every_screen() {
     let policy = Policy::builder().lane("api", "100/minute").lane("heavy", "10/minute");
+    let policy = policy.conduct(ConductRules::default().with_every_denial(true));
     let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
     let server = Running::with(policy, |_| {}).await;
     for (agent, used) in [("green", 10), ("yellow", 60), ("red", 95), (&"long-".repeat(51), 30)] {

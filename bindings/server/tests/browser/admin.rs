@@ -2,11 +2,10 @@
 
 use super::common::json;
 use super::{Running, card, logged_in, uses, violates};
-use tollgate::Policy;
 
 #[tokio::test]
 async fn what_the_form_says_holds_for_the_next_check() {
-    let policy = Policy::builder().lane("api", "100/minute").lane("heavy", "10/minute");
+    let policy = super::common::counting().lane("api", "100/minute").lane("heavy", "10/minute");
     let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
     let server = Running::with(policy, |_| {}).await;
     uses(&server, "agent-7", "api", 90);
@@ -89,5 +88,26 @@ async fn what_the_form_says_holds_for_the_next_check() {
     browser.click("#save").await;
     browser.until("document.getElementById('said').textContent.startsWith('Saved')").await;
     assert_eq!(server.limiter().assignment("a.new one").expect("an id").overrides().len(), 1);
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+/// Browsers take `%2E%2E` in a path for a directory: their cards opened nothing.
+#[tokio::test]
+async fn agents_that_are_called_like_directories_can_be_opened() {
+    let server = Running::lanes(&[("api", "100/minute")]).await;
+    for agent in [".", ".."] {
+        uses(&server, agent, "api", 30);
+    }
+    let (browser, _turn) = logged_in(&server, "dots").await;
+    for agent in [".", ".."] {
+        let card = card(agent);
+        browser.until(&format!("Boolean({card})")).await;
+        browser.run(&format!("{card}.click()")).await;
+        browser.until("document.getElementById('agent').open").await;
+        browser.until("document.querySelectorAll('.lane-row').length === 1").await;
+        browser.click("#reset").await;
+        browser.until(&format!("{card}.querySelector('.used').textContent.startsWith('0 of 100')")).await;
+        browser.run("document.getElementById('agent').close()").await;
+    }
     assert_eq!(browser.complaints().await, [""; 0]);
 }

@@ -2,7 +2,6 @@
 
 use super::{ADMIN, Browser, Running, TURN, card, logged_in, uses, violates};
 use serde_json::{Value, json};
-use tollgate::Policy;
 
 #[tokio::test]
 async fn the_token_is_the_way_in_and_a_wrong_one_is_told_at_the_field() {
@@ -39,7 +38,7 @@ async fn the_token_is_the_way_in_and_a_wrong_one_is_told_at_the_field() {
 
 #[tokio::test]
 async fn cards_and_summary_show_the_load() {
-    let policy = Policy::builder().lane("api", "100/minute").lane("heavy", "10/minute");
+    let policy = super::common::counting().lane("api", "100/minute").lane("heavy", "10/minute");
     let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
     let server = Running::with(policy, |_| {}).await;
     for (agent, used) in [("g49", 49), ("y50", 50), ("y80", 80), ("r81", 81), ("r100", 100)] {

@@ -10,7 +10,7 @@ use tollgate_server::client::Answer;
 const BASE: &str = "/api/admin/rate-limits";
 
 fn policy() -> Policy {
-    Policy::builder()
+    super::common::counting()
         .lane("ws/heavy", "10/min")
         .lane("http/heavy", "10/min")
         .lane("http/read", "100/min")
@@ -203,6 +203,25 @@ async fn the_allowlist_has_four_verbs_and_two_names() {
     }
 }
 
+/// Whoever replaced the allowlist had the dashboard limited again.
+#[tokio::test]
+async fn whom_the_policy_exempts_is_exempt_whatever_the_allowlist_says() {
+    let server = Running::with(Policy::preset("hub").expect("a preset"), |_| {}).await;
+    let path = format!("{BASE}/whitelist");
+    let is_exempt = async || {
+        let answer = server.check(r#"{"agent": "dashboard", "lane": "http/heavy", "cost": 1000000}"#).await;
+        assert_eq!(json(&answer)["verdict"], "exempt");
+    };
+    is_exempt().await;
+    assert_eq!(server.admin_json("GET", &path, Value::Null).await, json!({"agents": ["dashboard"]}));
+    assert_eq!(server.admin_json("PUT", &path, json!(["a"])).await, json!({"agents": ["a", "dashboard"]}));
+    is_exempt().await;
+    let told = server.admin_json("DELETE", &format!("{path}/dashboard"), Value::Null).await;
+    assert_eq!(told, json!({"agents": ["a", "dashboard"]}));
+    server.admin_json("PUT", &format!("{BASE}/defaults"), json!({"http/heavy": "7/min"})).await;
+    is_exempt().await;
+}
+
 #[tokio::test]
 async fn an_exemption_and_limits_of_its_own_do_not_disturb_each_other() {
     let server = server().await;
@@ -276,7 +295,7 @@ async fn a_bad_change_names_the_field_and_changes_nothing() {
         assert_problem(&server.admin("POST", &format!("{BASE}/allowlist"), body).await, 400, field, "");
     }
     let broken = [("authorization", &*format!("Bearer {ADMIN}")), ("content-type", "application/json")];
-    assert_problem(&server.send("PUT", &format!("{BASE}/a"), &broken, "{").await, 400, None, "no JSON");
+    assert_problem(&server.send("PUT", &format!("{BASE}/a"), &broken, "{").await, 400, None, "not valid JSON");
     let huge = json!({"agents": vec!["a".repeat(250); 5_000]});
     assert_problem(&server.admin("PUT", &format!("{BASE}/allowlist"), huge).await, 413, None, "bytes at most");
     assert_eq!(server.admin_json("GET", BASE, Value::Null).await, before);

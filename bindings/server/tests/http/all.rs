@@ -3,7 +3,7 @@
 use crate::common::{Running, assert_problem, header, json};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tollgate::{LaneId, Policy};
+use tollgate::LaneId;
 use tollgate_server::client::Answer;
 use tollgate_tower::Profile;
 
@@ -90,7 +90,7 @@ async fn a_part_that_can_never_pass_is_named() {
 
 #[tokio::test]
 async fn other_profiles_have_their_own_bodies() {
-    let policy = Policy::builder().lane("http/heavy", "1/min").build().expect("a policy");
+    let policy = super::common::counting().lane("http/heavy", "1/min").build().expect("a policy");
     let server = Running::with(policy, |settings| settings.profile = Profile::Hub).await;
     let parts = json!([{"agent": "a"}]);
     assert_eq!(ask(&server, parts.clone()).await.status, 200);

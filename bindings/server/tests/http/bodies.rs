@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 async fn every_bad_body_is_a_problem_that_names_the_field() {
     let server = Running::lanes(&[("api", "10/min"), ("run", "10/min")]).await;
     for (body, field, part) in [
-        ("", None, "no JSON"),
-        ("{", None, "no JSON"),
+        ("", None, "not valid JSON"),
+        ("{", None, "not valid JSON"),
         ("[]", None, "no JSON object"),
         ("\"agent\"", None, "no JSON object"),
         ("{}", Some("agent"), "missing"),

@@ -4,14 +4,21 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tollgate::{Limiter, ManualClock, Policy};
+use tollgate::{ConductRules, Limiter, ManualClock, Policy, PolicyBuilder};
 use tollgate_server::client::{Answer, Client};
 use tollgate_server::{App, Server, Settings, Source};
 
 pub(crate) const ADMIN: &str = "admin-token-0123456789";
 pub(crate) const CHECK: &str = "check-token-0123456789";
+
+/// A policy like the hub's: every denial counts, and waits grow.
+pub(crate) fn counting() -> PolicyBuilder {
+    let curve = [1, 2, 5, 10, 30].map(Duration::from_secs);
+    Policy::builder().conduct(ConductRules::default().with_curve(curve).with_every_denial(true))
+}
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -24,7 +31,7 @@ pub(crate) struct Running {
 impl Running {
     /// Serves these lanes.
     pub(crate) async fn lanes(lanes: &[(&str, &str)]) -> Self {
-        let policy = lanes.iter().fold(Policy::builder(), |policy, (name, limit)| policy.lane(*name, *limit));
+        let policy = lanes.iter().fold(counting(), |policy, (name, limit)| policy.lane(*name, *limit));
         Self::with(policy.build().expect("lanes that make sense"), |_| {}).await
     }
 
@@ -39,6 +46,7 @@ impl Running {
         settings.listen = "127.0.0.1:0".parse().expect("an address");
         settings.admin_token = Some(ADMIN.to_owned());
         settings.agents = 10_000;
+        settings.drain = std::time::Duration::ZERO;
         change(&mut settings);
         let clock = ManualClock::new();
         let app = Arc::new(App::new(settings, source, Some(clock.clone().into())).expect("an app"));

@@ -73,7 +73,7 @@ async fn the_page_is_served_with_a_strict_policy() {
 #[tokio::test]
 async fn only_the_admin_sees_agents() {
     let server =
-        Running::with(tollgate::Policy::builder().lane("api", "10/min").build().expect("a policy"), |settings| {
+        Running::with(super::common::counting().lane("api", "10/min").build().expect("a policy"), |settings| {
             settings.check_token = Some(CHECK.to_owned())
         })
         .await;

@@ -212,20 +212,67 @@ async fn what_has_run_out_is_released_though_nobody_asks() {
     tokio::time::timeout(60 * SECOND, released).await.expect("it is released");
 }
 
+/// A reset released a slot that was in use, and the next client got it too.
 #[tokio::test]
-async fn an_admins_reset_ends_the_leases_before_it() {
+async fn an_admins_reset_leaves_slots_to_those_who_hold_them() {
     let server = Running::lanes(&[("ws", "held 1")]).await;
     for change in ["reset", "forget"] {
-        let old = server.granted("/v1/acquire", json!({"agent": "a"})).await;
+        let lease = server.granted("/v1/acquire", json!({"agent": "a"})).await;
         let bearer = format!("Bearer {ADMIN}");
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         let path = format!("/api/admin/rate-limits/a/{change}");
         assert_eq!(server.send("POST", &path, &headers, "").await.status, 200);
-        let new = server.granted("/v1/acquire", json!({"agent": "a"})).await;
-        assert_problem(&server.post("/v1/release", json!({"lease": old})).await, 404, Some("lease"), "");
-        assert_eq!(server.remaining("a").await, 0, "the slot that was acquired later is held");
-        assert_eq!(server.post("/v1/release", json!({"lease": new})).await.status, 200);
+        assert_eq!(server.post("/v1/acquire", json!({"agent": "a"})).await.status, 429, "{change}");
+        assert_eq!(server.post("/v1/release", json!({"lease": lease})).await.status, 200);
+        assert_eq!(server.remaining("a").await, 1);
     }
+}
+
+/// One agent could take all reservations, or lease all slots, within its limit.
+#[tokio::test]
+async fn one_agent_has_only_its_share_of_what_is_granted() {
+    let policy = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 9").build().expect("a policy");
+    let server = Running::with(policy, |settings| {
+        settings.reservations_per_agent = Some(2);
+        settings.leases_per_agent = Some(2);
+    })
+    .await;
+    let reserve = |agent: &str| json!({"agent": agent, "lane": "llm", "estimate": 1});
+    let acquire = |agent: &str| json!({"agent": agent, "lane": "ws"});
+    for (path, [body, other], setting) in [
+        ("/v1/reserve", [reserve("a"), reserve("b")], "reservations_per_agent"),
+        ("/v1/acquire", [acquire("a"), acquire("b")], "leases_per_agent"),
+    ] {
+        server.granted(path, body.clone()).await;
+        server.granted(path, body.clone()).await;
+        let refused = server.post(path, body).await;
+        assert_problem(&refused, 429, Some("agent"), setting);
+        assert_eq!(header(&refused, "retry-after"), Some("1"));
+        server.granted(path, other).await;
+    }
+    let parts = json!({"requests": [acquire("c"), acquire("c"), acquire("c")]});
+    assert_problem(&server.post("/v1/check/all", parts).await, 429, Some("agent"), "leases_per_agent");
+    let metrics = server.send("GET", "/metrics", &[], "").await;
+    let text = String::from_utf8_lossy(&metrics.body).into_owned();
+    for line in [
+        "tollgate_reservations 3",
+        "tollgate_reservations_limit 16384",
+        "tollgate_reservations_refused_total 1",
+        "tollgate_leases 3",
+        "tollgate_leases_refused_total 2",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_has_a_maximum_over_http_too() {
+    let server = Running::lanes(&budget("llm")).await;
+    let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
+    let refused = server.post("/v1/commit", json!({"reservation": id, "used": u64::MAX})).await;
+    assert_problem(&refused, 400, Some("used"), "at most 1000100 can be");
+    let settled = server.post("/v1/commit", json!({"reservation": id, "used": 50})).await;
+    assert_eq!(json(&settled), json!({"lane": "llm", "unused": 50, "overspent": 0, "left": 0}));
 }
 
 #[tokio::test]
@@ -266,7 +313,8 @@ async fn lanes_of_another_kind_say_where_to_ask() {
 
 #[tokio::test]
 async fn an_enforced_wait_holds_for_everything_that_is_granted() {
-    let conduct = ConductRules::default().with_enforced_wait(true);
+    let conduct = ConductRules::default().with_curve([Duration::from_secs(1)]).with_every_denial(true);
+    let conduct = conduct.with_enforced_wait(true);
     let lanes = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 1");
     let server = Running::with(lanes.conduct(conduct).build().expect("a policy"), |_| {}).await;
     server.limiter().record_violation("a").expect("an id");

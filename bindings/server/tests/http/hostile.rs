@@ -1,6 +1,7 @@
 //! Clients that take their time, or everything.
 
 use crate::common::Running;
+use std::io::ErrorKind::WouldBlock;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -157,6 +158,92 @@ async fn beyond_the_bound_the_idlest_make_room() {
     assert_eq!(rest(&mut idle[0]).await, "", "it was given up for a newcomer");
 }
 
+/// Nobody accepts them, and still each has its place. With 128 places, which is
+/// the default of many systems, 384 of them waited a second and longer.
+#[tokio::test]
+async fn five_hundred_connections_may_come_at_once() {
+    let policy = Policy::builder().lane("api", "10/min").build().expect("a policy");
+    let mut settings = tollgate_server::Settings::default();
+    settings.listen = "127.0.0.1:0".parse().expect("an address");
+    let source = tollgate_server::Source::Policy(Box::new(policy));
+    let app = tollgate_server::App::new(settings, source, None).expect("an app");
+    let server = tollgate_server::Server::bind(std::sync::Arc::new(app)).await.expect("a free port");
+    let all = async {
+        let mut streams = Vec::new();
+        for _ in 0..512 {
+            streams.push(TcpStream::connect(server.address()).await.expect("a connection"));
+        }
+        streams.len()
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(60), all).await, Ok(512));
+}
+
+/// Half a body holds a connection for as long as a whole one may take. When
+/// connections ran out, idle ones made room and these never did.
+#[tokio::test]
+async fn half_sent_bodies_make_room_too() {
+    let server = server(|settings| {
+        settings.max_connections = 20;
+        settings.body_timeout = Duration::from_secs(600);
+    })
+    .await;
+    let half = "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 14\r\n\r\n{\"agent\"";
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        slow.push(raw(&server, half).await);
+    }
+    let newcomers = async {
+        for _ in 0..5 {
+            assert_eq!(server.check(CHECK).await.status, 200);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), newcomers).await.expect("room for newcomers");
+    // One was given up for each newcomer; which, is a matter of whose half was read first.
+    let given_up = async {
+        while !slow.iter().any(|stream| !matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == WouldBlock))
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), given_up).await.expect("one is given up");
+}
+
+async fn from(address: [u8; 4], server: &Running) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind((std::net::Ipv4Addr::from(address), 0).into()).expect("an address of loopback");
+    socket.connect(server.address).await.expect("a connection")
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_all_connections() {
+    let server = server(|settings| {
+        settings.max_connections_per_address = Some(5);
+        settings.body_timeout = Duration::from_secs(600);
+    })
+    .await;
+    let half = b"POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 14\r\n\r\n{\"agent\"";
+    let mut many = Vec::new();
+    for _ in 0..50 {
+        let mut stream = from([127, 0, 0, 2], &server).await;
+        // It may be closed already.
+        _ = stream.write_all(half).await;
+        many.push(stream);
+    }
+    // Those of others are not concerned.
+    for _ in 0..5 {
+        assert_eq!(server.check(CHECK).await.status, 200);
+    }
+    // Nobody answers half a request; only beyond the bound is a connection closed.
+    let mut closed = 0;
+    for stream in &mut many {
+        let mut byte = [0];
+        if tokio::time::timeout(Duration::from_millis(20), stream.read(&mut byte)).await.is_ok() {
+            closed += 1;
+        }
+    }
+    assert!((45..50).contains(&closed), "{closed}");
+}
+
 #[tokio::test]
 async fn many_requests_at_once_on_one_connection_are_answered_in_order() {
     let server = server(|_| {}).await;
@@ -166,4 +253,53 @@ async fn many_requests_at_once_on_one_connection_are_answered_in_order() {
     let answers = rest(&mut raw(&server, &(request.repeat(100) + last)).await).await;
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 101);
     assert!(answers.ends_with("ok\n"));
+}
+
+/// Each unread answer to a large batch took 2.4 MB, and nothing bounded their number:
+/// 600 connections took 1.45 GB.
+#[tokio::test]
+async fn unread_answers_take_a_bounded_amount_of_memory() {
+    let server = server(|settings| {
+        settings.max_in_flight_mib = 8;
+        settings.body_timeout = Duration::from_secs(600);
+        settings.idle_timeout = Duration::from_secs(600);
+    })
+    .await;
+    let asks = vec![CHECK; 9_000].join(",");
+    let batch = format!(r#"{{"requests": [{asks}]}}"#);
+    let length = batch.len();
+    let request = format!(
+        "POST /v1/check/batch HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{batch}"
+    );
+    // Of each the first bytes of the answer are read, so it is made, and no more.
+    let (mut served, mut refused) = (Vec::new(), 0);
+    for _ in 0..12 {
+        let mut stream = raw(&server, &request).await;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.expect("an answer");
+        match &answer {
+            b"HTTP/1.1 200" => served.push(stream),
+            b"HTTP/1.1 503" => {
+                refused += 1;
+                let answer = rest(&mut stream).await;
+                assert!(answer.contains("retry-after: 1") && answer.contains("in flight"), "{answer}");
+            }
+            other => panic!("{}", other.escape_ascii()),
+        }
+        // What is small is not concerned.
+        assert_eq!(server.check(CHECK).await.status, 200);
+    }
+    assert!(!served.is_empty() && refused > 0, "{} served, {refused} refused", served.len());
+    // Those that do not read make room.
+    let again = async {
+        loop {
+            let answer = server.send("POST", "/v1/check/batch", &[], &batch).await;
+            if answer.status == 200 {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(60), again).await.expect("room");
+    assert_eq!(crate::common::json(&answer)["verdicts"].as_array().map(Vec::len), Some(9_000));
 }

@@ -1,8 +1,9 @@
 //! `/metrics`, and the alerts that are made of it.
 
-use crate::common::{Running, header};
+use crate::common::{CHECK, Running, header};
 use serde_json::json;
 use std::collections::BTreeMap;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tollgate::Policy;
 
 fn policy() -> Policy {
@@ -91,6 +92,112 @@ async fn everything_is_counted_and_nobody_is_named() {
     }
 }
 
+/// Twelve malformed requests used to leave every count at 0.
+#[tokio::test]
+async fn every_answer_is_counted_by_status_and_reason() {
+    let server = Running::with(policy(), |settings| settings.check_token = Some(CHECK.to_owned())).await;
+    let with_token = [("authorization", &*format!("Bearer {CHECK}"))];
+    for (body, times) in [
+        (r#"{"agent": "a", "lane": "ws/light", "cost": 5}"#, 2),
+        ("{", 1),
+        (r#"{"agent": "a", "lane": "no lane"}"#, 2),
+        (r#"{"agent": "a", "lane": "ws/light", "cost": 0}"#, 1),
+        (r#"{"agent": "a", "what": 1}"#, 1),
+        ("[]", 1),
+        (&" ".repeat(5_000), 1),
+    ] {
+        for _ in 0..times {
+            server.send("POST", "/v1/check", &with_token, body).await;
+        }
+    }
+    server.check(r#"{"agent": "a"}"#).await;
+    server.send("GET", "/nowhere", &[], "").await;
+    server.send("PUT", "/v1/check", &[], "").await;
+    server.send("GET", "/healthz", &[("host", "evil.example")], "").await;
+    let mut no_http = tokio::net::TcpStream::connect(server.address).await.expect("a connection");
+    no_http.write_all(b"\x16\x03\x01 no HTTP\r\n\r\n").await.expect("an open connection");
+    no_http.read_to_end(&mut Vec::new()).await.expect("an answer and the end");
+    drop(no_http);
+    // That one is counted when its connection is closed.
+    let text = loop {
+        let (_, text) = page(&server, "text/plain").await;
+        if text.contains("reason=\"http\"") {
+            break text;
+        }
+    };
+    let answers = text.lines().filter_map(|line| line.strip_prefix("tollgate_responses_total"));
+    let answers: Vec<_> = answers.filter(|sample| !sample.starts_with("{status=\"200\"")).collect();
+    let expected = [
+        r#"{status="400",reason="field"} 4"#,
+        r#"{status="400",reason="http"} 1"#,
+        r#"{status="400",reason="json"} 1"#,
+        r#"{status="400",reason="request"} 1"#,
+        r#"{status="401",reason="token"} 1"#,
+        r#"{status="404",reason="unknown"} 1"#,
+        r#"{status="405",reason="method"} 1"#,
+        r#"{status="413",reason="too_large"} 1"#,
+        r#"{status="421",reason="host"} 1"#,
+        r#"{status="429",reason="denied"} 1"#,
+    ];
+    assert_eq!(answers, expected);
+    assert!(text.contains("tollgate_responses_total{status=\"200\",reason=\"ok\"} "), "{text}");
+    assert!(text.contains("tollgate_errors_total{reason=\"request\"} 12\n"), "{text}");
+}
+
+/// A cost above the capacity is answered as a denial. It used to be counted as
+/// a hit and as an error, and as no denial.
+#[tokio::test]
+async fn what_can_never_pass_is_a_denial_everywhere() {
+    let server = Running::with(policy(), |_| {}).await;
+    let (too_much, fine) =
+        (json!({"agent": "a", "lane": "ws/light", "cost": 6}), json!({"agent": "a", "lane": "odd\"\\"}));
+    let reserve = json!({"agent": "a", "lane": "ws/light", "estimate": 6});
+    for (path, body, status) in [
+        ("/v1/check", &too_much, 429),
+        ("/v1/check/batch", &json!({"requests": [too_much]}), 200),
+        ("/v1/check/all", &json!({"requests": [too_much, fine]}), 429),
+        ("/v1/reserve", &reserve, 429),
+    ] {
+        let answer = server.send("POST", path, &[], &body.to_string()).await;
+        assert_eq!(answer.status, status, "{path}");
+        let body = crate::common::json(&answer);
+        let verdict = if path.ends_with("batch") { &body["verdicts"][0] } else { &body };
+        assert_eq!((&verdict["verdict"], &verdict["retry_after"]), (&json!("deny"), &json!(null)), "{path}: {body}");
+    }
+    let (_, text) = page(&server, "text/plain").await;
+    let page = Page::read(&text);
+    let light = r#"policy="ws/light",tier="light",channel="ws",outcome="deny""#;
+    for (sample, value) in [
+        (format!("tollgate_decisions_total{{{light}}}"), 4.0),
+        ("rate_limit_hits_total{endpoint=\"ws/light\",user_tier=\"default\"}".to_owned(), 4.0),
+        ("tollgate_errors_total{reason=\"request\"}".to_owned(), 0.0),
+        ("tollgate_cost_total{policy=\"odd\\\"\\\\\"}".to_owned(), 0.0),
+    ] {
+        assert_eq!(page.samples.get(&sample), Some(&value), "{sample}\n{text}");
+    }
+}
+
+/// Agents that have gone stay in the counts until somebody sweeps.
+#[tokio::test]
+async fn idle_records_are_swept_and_counted() {
+    let server = Running::with(policy(), |settings| settings.sweep_every = std::time::Duration::from_secs(1)).await;
+    server.check(r#"{"agent": "gone", "lane": "ws/light", "cost": 5}"#).await;
+    server.check(r#"{"agent": "gone too", "lane": "ws/light"}"#).await;
+    // A minute until the lane is full, and ten more.
+    server.clock.advance(std::time::Duration::from_secs(661));
+    server.check(r#"{"agent": "busy", "lane": "ws/light"}"#).await;
+    let page = loop {
+        let page = Page::read(&page(&server, "text/plain").await.1);
+        // Another sweep may have come before the clock was moved.
+        if page.samples["tollgate_swept_records_total"] > 0.0 {
+            break page;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    assert_eq!((page.samples["tollgate_swept_records_total"], page.samples["tollgate_keys"]), (2.0, 1.0));
+    assert!(page.samples["tollgate_sweeps_total"] >= 1.0);
+}
+
 /// The rules that promtool checks: names, units, kinds, and one family for each sample.
 #[tokio::test]
 async fn names_follow_the_conventions_in_both_formats() {
@@ -137,7 +244,7 @@ async fn every_alert_is_made_of_what_is_there() {
             metrics += 1;
         }
     }
-    assert_eq!(metrics, 7);
+    assert_eq!(metrics, 13);
     let rule: Vec<_> =
         ALERTS.lines().skip_while(|line| !line.contains("HighRateLimitHits")).map(str::trim).take(5).collect();
     let expected = [

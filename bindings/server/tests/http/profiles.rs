@@ -1,7 +1,6 @@
 //! Every profile with every header style.
 
 use crate::common::{Running, header, json};
-use tollgate::Policy;
 use tollgate_tower::{Profile, Style};
 
 const ADMITTED: &str = r#"{"agent": "agent-7", "lane": "http/heavy", "cost": 10}"#;
@@ -20,7 +19,7 @@ fn body(profile: Profile) -> &'static str {
         ),
         Profile::Hub => r#"{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}"#,
         Profile::Platform => concat!(
-            r#"{"error":{"code":"RATE_LIMITED","message":"Rate limit exceeded. Retry after 6 seconds.","#,
+            r#"{"error":{"code":"RATE_LIMITED","message":"Too many requests. Please retry after 6 seconds.","#,
             r#""retry_after":6}}"#,
         ),
         Profile::Adr => r#"{"error":"RATE_LIMITED","message":"Too many requests. Retry after 6 seconds."}"#,
@@ -47,7 +46,7 @@ fn fields(style: Style, refused: bool) -> [(&'static str, Option<&'static str>);
 async fn each_pair_answers_as_it_should() {
     for profile in Profile::all() {
         for style in Style::all() {
-            let policy = Policy::builder().lane("http/heavy", "10/min").build().expect("a policy");
+            let policy = super::common::counting().lane("http/heavy", "10/min").build().expect("a policy");
             let server = Running::with(policy, |settings| {
                 settings.profile = profile;
                 settings.headers = Some(style);
@@ -71,7 +70,38 @@ async fn each_pair_answers_as_it_should() {
 
 #[tokio::test]
 async fn a_profile_brings_its_style_along() {
-    let policy = Policy::builder().lane("http/heavy", "10/min").build().expect("a policy");
+    let policy = super::common::counting().lane("http/heavy", "10/min").build().expect("a policy");
     let server = Running::with(policy, |settings| settings.profile = Profile::Hub).await;
     assert_eq!(header(&server.check(ADMITTED).await, "x-ratelimit-limit"), Some("10"));
+}
+
+/// A body of another profile, for the client that asks for it.
+#[tokio::test]
+async fn a_client_chooses_the_body_by_what_it_accepts() {
+    let policy = super::common::counting().lane("http/heavy", "10/min").build().expect("a policy");
+    let server = Running::with(policy, |settings| settings.profile = Profile::Adr).await;
+    server.check(ADMITTED).await;
+    for (accept, profile) in [
+        ("application/json", Profile::Adr),
+        ("application/problem+json", Profile::Standard),
+        ("application/json;profile=hub", Profile::Hub),
+        ("application/json; profile=\"platform\"", Profile::Platform),
+    ] {
+        let all = format!(r#"{{"requests": [{REFUSED}]}}"#);
+        for (path, ask) in [("/v1/check", REFUSED), ("/v1/check/all", all.as_str())] {
+            let refused = server.send("POST", path, &[("accept", accept)], ask).await;
+            assert_eq!(refused.status, 429);
+            assert_eq!(header(&refused, "content-type"), Some(profile.content_type()), "{accept} {path}");
+            let told = json(&refused);
+            let has = ["retry_after_ms", "message", "verdict"].map(|member| told.get(member).is_some());
+            let expected = match profile {
+                Profile::Standard => [true, false, true],
+                Profile::Hub => [true, false, false],
+                Profile::Platform => [false, false, false],
+                _ => [false, true, false],
+            };
+            assert_eq!(has, expected, "{accept} {path}: {told}");
+        }
+        server.limiter().reset_violations("agent-7").expect("an id");
+    }
 }

@@ -1,13 +1,12 @@
 //! The end: what is being served is finished, and nobody new is let in.
 
-use crate::common::{Directory, Running};
+use crate::common::{Directory, Running, header};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tollgate::Policy;
 
 async fn server(grace: u64) -> Running {
-    let policy = Policy::builder().lane("api", "10/min").build().expect("a policy");
+    let policy = super::common::counting().lane("api", "10/min").build().expect("a policy");
     Running::with(policy, |settings| settings.grace = Duration::from_secs(grace)).await
 }
 
@@ -44,6 +43,39 @@ async fn a_request_in_flight_is_finished() {
     server.ended().await;
 }
 
+/// Connections that were kept had been closed with requests in them that
+/// nobody had read yet: 64 of 64 clients saw the end and no answer.
+#[tokio::test]
+async fn a_request_that_was_sent_before_the_stop_is_answered() {
+    let mut server = server(60).await;
+    let request = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
+    let mut kept = Vec::new();
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(server.address).await.expect("a connection");
+        stream.write_all(request).await.expect("open");
+        let mut answer = [0; 15];
+        stream.read_exact(&mut answer).await.expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        kept.push(stream);
+    }
+    for stream in &mut kept {
+        stream.write_all(request).await.expect("open");
+    }
+    // So are connections that nobody has accepted yet.
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(server.address).await.expect("a connection");
+        stream.write_all(request).await.expect("open");
+        kept.push(stream);
+    }
+    server.stop();
+    for (number, stream) in kept.iter_mut().enumerate() {
+        let answers = rest(stream).await;
+        assert_eq!(answers.matches("200 OK").count(), 1, "{number}: {answers}");
+        assert!(answers.ends_with("ok\n"), "{number}: {answers}");
+    }
+    server.ended().await;
+}
+
 #[tokio::test]
 async fn whoever_asks_meanwhile_is_told_that_it_is_not_ready() {
     let mut server = server(60).await;
@@ -57,6 +89,27 @@ async fn whoever_asks_meanwhile_is_told_that_it_is_not_ready() {
     late.write_all(b"\r\n").await.expect("open");
     assert!(rest(&mut late).await.starts_with("HTTP/1.1 503 "));
     server.ended().await;
+}
+
+/// Load balancers learn of the end before clients do.
+#[tokio::test]
+async fn while_it_drains_everything_is_served_and_each_answer_is_the_last() {
+    let policy = super::common::counting().lane("api", "10/min").build().expect("a policy");
+    let mut server = Running::with(policy, |settings| settings.drain = Duration::from_secs(600)).await;
+    let mut kept = server.client().await;
+    assert_eq!(kept.send("GET", "/readyz", &[], "").await.expect("an answer").status, 200);
+    server.stop();
+    // New connections are taken all the time.
+    while server.send("GET", "/readyz", &[], "").await.status != 503 {
+        tokio::task::yield_now().await;
+    }
+    // A drain of no time would be over by then.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let check = r#"{"agent": "a"}"#;
+    let answer = kept.send("POST", "/v1/check", &[], check).await.expect("an answer");
+    assert_eq!((answer.status.as_u16(), header(&answer, "connection")), (200, Some("close")));
+    let answer = server.check(check).await;
+    assert_eq!((answer.status.as_u16(), header(&answer, "connection")), (200, Some("close")));
 }
 
 #[tokio::test]
@@ -73,7 +126,7 @@ async fn a_request_that_never_ends_is_cut_off_after_the_grace() {
 #[tokio::test]
 async fn the_status_document_is_in_the_audit_directory() {
     let directory = Directory::new("audit");
-    let policy = Policy::builder().lane("api", "10/min").build().expect("a policy");
+    let policy = super::common::counting().lane("api", "10/min").build().expect("a policy");
     let audit = directory.path().join("audit");
     let mut server = Running::with(policy, |settings| settings.audit_directory = Some(audit.clone())).await;
     for _ in 0..13 {

@@ -126,3 +126,62 @@ async fn the_page_logs_in_with_a_cookie_that_scripts_cannot_read() {
     let open = json(&server.send("GET", "/v1/agents/a", &[("cookie", pair)], "").await);
     assert!(open.get("violations").is_none());
 }
+
+/// An agent's conduct is kept in few bits. A count at its end is not told as if it were exact.
+#[tokio::test]
+async fn a_count_that_stops_says_so() {
+    let server = Running::lanes(&[("api", "deny")]).await;
+    let admin = [("authorization", &*format!("Bearer {ADMIN}"))];
+    let mut seen = Vec::new();
+    for asks in [1, 1, 98] {
+        for _ in 0..asks {
+            server.limiter().record_violation("a").expect("an id");
+            server.clock.advance(std::time::Duration::from_millis(500));
+        }
+        let document = json(&server.send("GET", "/v1/agents/a", &admin, "").await);
+        let violations = &document["violations"];
+        let told =
+            ["in_a_row", "in_a_row_or_more", "in_window", "in_window_or_more"].map(|name| violations[name].clone());
+        seen.push(serde_json::json!(told));
+    }
+    let expected = serde_json::json!([[1, false, 1, false], [2, false, 2, false], [15, true, 63, true]]);
+    assert_eq!(serde_json::json!(seen), expected);
+}
+
+/// HEAD and a denial by cost told `q` without `w`, unlike every other answer.
+#[tokio::test]
+async fn every_lane_with_a_window_says_so() {
+    let lanes = [
+        ("bucket", "10/min burst 5", Some(30)),
+        ("window", "window 10/min", Some(60)),
+        ("exact", "exact 5/5min", Some(300)),
+        ("budget", "budget 1000/day", Some(86_400)),
+        ("held", "held 3", None),
+        ("denied", "deny", None),
+    ];
+    let server = Running::lanes(&lanes.map(|(name, limit, _)| (name, limit))).await;
+    let head = server.send("HEAD", "/v1/agents/a", &[], "").await;
+    let told: Vec<_> =
+        head.headers.get_all("ratelimit-policy").iter().map(|value| value.to_str().expect("a text")).collect();
+    let window = |policy: &str| policy.split(";w=").nth(1).map(|window| window.parse::<u64>().expect("a number"));
+    assert_eq!(
+        told.iter().map(|policy| window(policy)).collect::<Vec<_>>(),
+        lanes.map(|(.., window)| window),
+        "{told:?}"
+    );
+    for (name, _, expected) in lanes.into_iter().filter(|(name, ..)| !["held", "exact"].contains(name)) {
+        let body = json!({"agent": "a", "lane": name, "cost": 1_000_000}).to_string();
+        let denied = server.check(&body).await;
+        assert_eq!((denied.status.as_u16(), header(&denied, "retry-after")), (429, None), "{name}");
+        assert_eq!(window(header(&denied, "ratelimit-policy").expect("a policy")), expected, "{name}");
+    }
+}
+
+/// The hub's clients were told to come back in a minute with a request that can never pass.
+#[tokio::test]
+async fn no_wait_is_told_where_none_helps() {
+    let policy = Policy::builder().lane("http/heavy", "10/min").build().expect("a policy");
+    let server = Running::with(policy, |settings| settings.profile = tollgate_tower::Profile::Hub).await;
+    let denied = server.check(r#"{"agent": "a", "cost": 11}"#).await;
+    assert_eq!(denied.body, r#"{"error":"rate_limited","retry_after_ms":null,"tier":"heavy"}"#);
+}

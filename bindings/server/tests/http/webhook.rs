@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tollgate::Policy;
 
 /// Takes one request and answers it; its body.
 async fn receive(listener: &TcpListener, answer: &str) -> Value {
@@ -41,7 +40,7 @@ async fn delivered(server: &Running) -> (String, String) {
 async fn ten_violations_are_one_event_and_it_is_sent_until_it_is_taken() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/abuse", listener.local_addr().expect("an address"));
-    let policy = Policy::builder().lane("http/heavy", "1/min").build().expect("a policy");
+    let policy = super::common::counting().lane("http/heavy", "1/min").build().expect("a policy");
     let server = Running::with(policy, |settings| {
         settings.webhook = Some(url.parse().expect("a URL"));
         settings.webhook_pause = Duration::from_millis(1);
@@ -76,7 +75,7 @@ async fn a_receiver_that_is_not_there_is_given_up_and_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/abuse", listener.local_addr().expect("an address"));
     drop(listener);
-    let policy = Policy::builder().lane("api", "1/min").build().expect("a policy");
+    let policy = super::common::counting().lane("api", "1/min").build().expect("a policy");
     let server = Running::with(policy, |settings| {
         settings.webhook = Some(url.parse().expect("a URL"));
         settings.webhook_pause = Duration::from_millis(1);

@@ -1,6 +1,6 @@
 // One agent, opened: every lane, its conduct, and what can be decided about it.
 
-import { admin, get } from "./api.js";
+import { admin, agentPath, get } from "./api.js";
 import { bar, byId, el, exact, inARow, say, setText, span, violations } from "./dom.js";
 
 let hello = { lanes: [], plans: [] };
@@ -14,7 +14,7 @@ export function setHello(told) {
 export async function open(key) {
   let agent;
   try {
-    agent = await get(`/api/dashboard/agents/${key}`);
+    agent = await get(agentPath("/api/dashboard/agents", key));
   } catch (problem) {
     say(problem.message, true);
     return;
@@ -31,7 +31,7 @@ export async function refresh() {
   const of = shown;
   if (!of || !byId("agent").open) return;
   try {
-    const agent = await get(`/api/dashboard/agents/${of.key}`);
+    const agent = await get(agentPath("/api/dashboard/agents", of.key));
     if (shown === of) update(agent);
   } catch {
     // The connection tells.
@@ -91,7 +91,7 @@ function build(agent) {
     const set = lanes.map(({ name, input }) => [name, input.value.trim()]).filter(([, text]) => text);
     const body = { plan: plan.value || null, overrides: Object.fromEntries(set) };
     try {
-      await admin("PUT", `/agents/${of.key}`, body);
+      await admin("PUT", agentPath("/agents", of.key), body);
       await done(of, "Saved. It holds for the next check.");
     } catch (problem) {
       const lane = lanes.find(({ name }) => problem.field === `overrides.${name}`);
@@ -110,15 +110,15 @@ function build(agent) {
       setText(formError, problem.message);
     }
   };
-  const base = `/agents/${of.key}`;
+  const path = (rest) => agentPath("/agents", of.key, rest);
   const exempt = el("button", { type: "button", id: "set-exempt" });
   of.exempt = exempt;
   exempt.addEventListener("click", () =>
     exempt.dataset.exempt === "true"
-      ? act("DELETE", `/allowlist/${of.key}`, undefined, "Limited again.")()
+      ? act("DELETE", agentPath("/allowlist", of.key), undefined, "Limited again.")()
       : act("POST", "/allowlist", { agent: of.id }, "Exempt: never limited from now on.")(),
   );
-  const clear = act("DELETE", base, undefined, "Back to the defaults.");
+  const clear = act("DELETE", path(), undefined, "Back to the defaults.");
   const forget = el("button", { type: "button", id: "forget", class: "danger" }, "Forget");
   forget.addEventListener("click", async () => {
     if (forget.dataset.sure !== "true") {
@@ -126,7 +126,7 @@ function build(agent) {
       setText(forget, "Forget: are you sure?");
       return;
     }
-    await act("POST", `${base}/forget`, undefined, "Forgotten: its next check is its first.")();
+    await act("POST", path("/forget"), undefined, "Forgotten: its next check is its first.")();
     delete forget.dataset.sure;
     setText(forget, "Forget");
   });
@@ -170,8 +170,8 @@ function build(agent) {
       "div",
       { class: "agent-actions" },
       exempt,
-      el("button", { type: "button", id: "reset", onclick: act("POST", `${base}/reset`, undefined, "Its lanes are full again.") }, "Fill its lanes"),
-      el("button", { type: "button", id: "forgive", onclick: act("POST", `${base}/reset_violations`, undefined, "Its violations are forgiven.") }, "Forgive violations"),
+      el("button", { type: "button", id: "reset", onclick: act("POST", path("/reset"), undefined, "Its lanes are full again.") }, "Fill its lanes"),
+      el("button", { type: "button", id: "forgive", onclick: act("POST", path("/reset_violations"), undefined, "Its violations are forgiven.") }, "Forgive violations"),
       forget,
     ),
   ];

@@ -32,3 +32,7 @@ export async function call(method, path, body) {
 
 export const get = (path) => call("GET", path);
 export const admin = (method, path, body) => call(method, `/api/admin/rate-limits${path}`, body);
+
+/** The path of an agent. Browsers take "." and ".." in one for directories, also encoded; the query names these. */
+export const agentPath = (base, key, rest = "") =>
+  key === "%2E" || key === "%2E%2E" ? `${base}/-${rest}?agent=${key}` : `${base}/${key}${rest}`;

@@ -1,0 +1,168 @@
+//! One key of the table `[server]`: its value, read or refused with what is allowed.
+
+use crate::address;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use tollgate::{ConfigError, ID_BYTES_MAX, OnFull};
+use tollgate_tower::address::Networks;
+use toml::Spanned;
+use toml::de::DeValue;
+
+type Value<'t> = Spanned<DeValue<'t>>;
+
+/// What a token is, and what it is good for that it is no shorter.
+pub(super) const TOKEN: &str = "a token of 16 to 256 letters, digits and signs, without white space";
+
+/// Whether a text can be a token: long enough not to be guessed, and made of
+/// what a header can carry.
+///
+/// # Errors
+///
+/// What a token is.
+pub(crate) fn check_token(text: &str) -> Result<(), String> {
+    if (16..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(format!("a token of {} bytes; give {TOKEN}", text.len()))
+}
+
+/// One key of the table with its value.
+pub(super) struct Entry<'a, 't> {
+    pub(super) text: &'a str,
+    pub(super) name: &'a str,
+    pub(super) value: &'a Value<'t>,
+    pub(super) directory: &'a Path,
+}
+
+impl Entry<'_, '_> {
+    pub(super) fn error(&self, problem: String) -> ConfigError {
+        ConfigError::new(self.text, self.value.span(), format!("server.{}: {problem}", self.name))
+    }
+
+    fn wrong(&self, wanted: &str) -> ConfigError {
+        let kind = self.value.get_ref().type_str();
+        self.error(format!("this is of type {kind}; give {wanted}"))
+    }
+
+    pub(super) fn string(&self, wanted: &str) -> Result<&str, ConfigError> {
+        self.value.get_ref().as_str().ok_or_else(|| self.wrong(wanted))
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, ConfigError> {
+        self.value.get_ref().as_bool().ok_or_else(|| self.wrong("true or false"))
+    }
+
+    pub(super) fn integer(&self, allowed: RangeInclusive<u64>) -> Result<u64, ConfigError> {
+        let range = format!("a whole number, {} to {}", allowed.start(), allowed.end());
+        let DeValue::Integer(integer) = self.value.get_ref() else { return Err(self.wrong(&range)) };
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        number
+            .filter(|number| allowed.contains(number))
+            .ok_or_else(|| self.error(format!("out of range; give {range}")))
+    }
+
+    pub(super) fn address(&self) -> Result<SocketAddr, ConfigError> {
+        address::parse(self.string(address::WANTED)?).map_err(|problem| self.error(problem))
+    }
+
+    /// A name whose error says which there are.
+    pub(super) fn named<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ConfigError> {
+        self.string("a name")?.parse().map_err(|error: T::Err| self.error(error.to_string()))
+    }
+
+    pub(super) fn on_full(&self) -> Result<OnFull, ConfigError> {
+        match self.string("\"evict\" or \"deny\"")? {
+            "evict" => Ok(OnFull::Evict),
+            "deny" => Ok(OnFull::Deny),
+            other => Err(self.error(format!("{other:?}; allowed are \"evict\" and \"deny\""))),
+        }
+    }
+
+    pub(super) fn hosts(&self) -> Result<Vec<String>, ConfigError> {
+        let wanted = "a list of host names, such as [\"tollgate.example.com\"]";
+        let hosts = self.value.get_ref().as_array().ok_or_else(|| self.wrong(wanted))?;
+        let host = |value: &Value<'_>| match value.get_ref().as_str() {
+            Some(host) if is_host_name(host) => Ok(host.to_ascii_lowercase()),
+            _ => Err(self.error(format!("each is a name without scheme and port; give {wanted}"))),
+        };
+        hosts.iter().map(host).collect()
+    }
+
+    /// Networks whose word is taken: not everybody's.
+    pub(super) fn networks(&self) -> Result<Networks, ConfigError> {
+        let wanted = "a list of networks, such as [\"10.0.0.0/8\", \"192.0.2.7\"]";
+        let texts = self.value.get_ref().as_array().ok_or_else(|| self.wrong(wanted))?;
+        let texts: Option<Vec<_>> = texts.iter().map(|text| text.get_ref().as_str()).collect();
+        let texts = texts.ok_or_else(|| self.error(format!("each is a text; give {wanted}")))?;
+        let networks = Networks::parse(texts).map_err(|error| self.error(error.to_string()))?;
+        match networks.everyone() {
+            None => Ok(networks),
+            Some(everyone) => {
+                let advice = "is to take everybody's word for who they are; name the networks of your proxies";
+                Err(self.error(format!("to trust {everyone} {advice}")))
+            }
+        }
+    }
+
+    pub(super) fn agents(&self) -> Result<Vec<String>, ConfigError> {
+        let wanted = "a list of up to 100 agents' ids";
+        let agents = self.value.get_ref().as_array().filter(|agents| agents.len() <= 100);
+        let agents = agents.ok_or_else(|| self.wrong(wanted))?;
+        let agent = |value: &Value<'_>| match value.get_ref().as_str() {
+            Some(agent) if (1..=ID_BYTES_MAX).contains(&agent.len()) => Ok(agent.to_owned()),
+            _ => Err(self.error(format!("an id has 1 to {ID_BYTES_MAX} bytes; give {wanted}"))),
+        };
+        agents.iter().map(agent).collect()
+    }
+
+    pub(super) fn path(&self) -> Result<PathBuf, ConfigError> {
+        let path = self.string("a path")?;
+        if path.is_empty() { Err(self.error("an empty path".to_owned())) } else { Ok(self.directory.join(path)) }
+    }
+
+    pub(super) fn token(&self, text: &str) -> Result<String, ConfigError> {
+        check_token(text).map(|()| text.to_owned()).map_err(|problem| self.error(problem))
+    }
+
+    pub(super) fn token_in_file(&self) -> Result<String, ConfigError> {
+        let path = self.path()?;
+        let text = crate::source::text_of(&path)
+            .map_err(|error| self.error(format!("cannot read {}: {error}", path.display())))?;
+        self.token(text.trim())
+    }
+
+    pub(super) fn length(&self) -> Result<Duration, ConfigError> {
+        self.length_from(1)
+    }
+
+    /// A length of time, or none at all.
+    pub(super) fn length_or_none(&self) -> Result<Duration, ConfigError> {
+        self.length_from(0)
+    }
+
+    fn length_from(&self, least: u64) -> Result<Duration, ConfigError> {
+        let wanted = format!("a length of time from \"{least}s\" to \"1h\", such as \"10s\" or \"2min\"");
+        let text = self.string(&wanted)?;
+        let length = length(text).filter(|length| (least..=3_600).contains(&length.as_secs()));
+        length.ok_or_else(|| self.error(format!("{text:?}; give {wanted}")))
+    }
+}
+
+fn is_host_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+}
+
+/// A whole number of seconds, minutes or hours.
+fn length(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let seconds = match unit.trim() {
+        "s" => 1,
+        "min" => 60,
+        "h" => 3_600,
+        _ => return None,
+    };
+    digits.parse::<u32>().ok().map(|count| Duration::from_secs(u64::from(count) * seconds))
+}
