@@ -352,9 +352,10 @@ pub(crate) fn look(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Cond
     let is_quiet = now >= last_ns + rules.quiet;
     let in_a_row = if is_quiet { 0 } else { in_a_row };
     let count = if now >= start_ns + rules.window { 0 } else { count };
-    // Who is forgiven waits no longer, whatever the curve says.
+    // A forgiven agent waits no longer, whatever the curve says. Without a curve there is no
+    // wait to round up to the units that `last` is kept in.
     let wait = rules.step(in_a_row).min(rules.quiet);
-    let wait_ns = if in_a_row > 0 { (last_ns + wait).saturating_sub(now) } else { 0 };
+    let wait_ns = if in_a_row > 0 && wait > 0 { (last_ns + wait).saturating_sub(now) } else { 0 };
     Conduct {
         count: count as u32,
         window_start: (count > 0).then(|| Tick::from_nanos(start_ns)),

@@ -63,10 +63,10 @@ impl Exact {
         let forgotten = last.passed(quiet.max(window), now).unwrap_or(seen.last.is_none());
         assert!(if forgotten { seen.last.is_none() } else { last.holds(seen.last) }, "{exact:?} at {now}: {seen:?}");
         assert!(if seen.count == 0 { seen.window_start.is_none() } else { start.holds(seen.window_start) });
-        if seen.in_a_row == 0 {
+        let step = nanos_saturating(step_of(rules, in_a_row).min(quiet));
+        if seen.in_a_row == 0 || step == 0 {
             assert_eq!(seen.wait_ns, 0);
         } else {
-            let step = nanos_saturating(step_of(rules, in_a_row).min(quiet));
             let waits = (last.exact + step).saturating_sub(now)..=(last.latest + step).saturating_sub(now);
             assert!(waits.contains(&seen.wait_ns), "{exact:?} at {now}: {seen:?}");
         }
@@ -284,6 +284,6 @@ proptest! {
         let (mut word, now) = any_word(&rules, start, &gaps, &policy);
         let told = nanos_saturating(violated(&mut word, now, &rules).wait);
         prop_assert_eq!(look(word, at(now + told), &rules).wait_ns, 0);
-        prop_assert_eq!(look(word, at(now + told - 1), &rules).wait_ns > 0, told > 0);
+        prop_assert_eq!(look(word, at((now + told).saturating_sub(1)), &rules).wait_ns > 0, told > 0);
     }
 }

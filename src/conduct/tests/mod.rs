@@ -139,6 +139,16 @@ fn without_a_curve_violations_count_and_ask_for_no_wait() {
     assert_eq!((seen.wait(), seen.is_rate_limited()), (Duration::ZERO, true));
 }
 
+/// The instant of a violation is kept rounded up to an eighth of a second. A policy that enforces
+/// waits but has no curve took the rounding for a wait, and blocked the agent for it.
+#[test]
+fn without_a_curve_nothing_is_enforced() {
+    let (mut word, rules) = (FRESH, numbers(ConductRules::default().with_enforced_wait(true)));
+    let now = 5 * SECOND + 1;
+    assert_eq!(violated(&mut word, now, &rules).wait(), Duration::ZERO);
+    assert_eq!(look(word, at(now), &rules).wait(), Duration::ZERO);
+}
+
 #[test]
 fn new_rules_apply_to_what_is_recorded() {
     let (mut word, rules) = (FRESH, defaults());
