@@ -91,6 +91,22 @@ async fn what_the_form_says_holds_for_the_next_check() {
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
+/// The event of a close came after the next agent had been opened, on a busy machine, and emptied its dialog.
+#[tokio::test]
+async fn a_late_close_does_not_empty_what_was_opened_since() {
+    let server = Running::lanes(&[("api", "100/minute")]).await;
+    uses(&server, "agent-7", "api", 30);
+    let (browser, _turn) = logged_in(&server, "late").await;
+    let card = card("agent-7");
+    browser.until(&format!("Boolean({card})")).await;
+    browser.run(&format!("{card}.click()")).await;
+    browser.until("document.querySelectorAll('.lane-row').length === 1").await;
+    browser.run("document.getElementById('agent').dispatchEvent(new Event('close'))").await;
+    assert_eq!(browser.eval("document.querySelectorAll('.lane-row').length").await, 1);
+    browser.run("document.getElementById('agent').close()").await;
+    browser.until("document.querySelectorAll('.lane-row').length === 0").await;
+}
+
 /// Browsers take `%2E%2E` in a path for a directory: their cards opened nothing.
 #[tokio::test]
 async fn agents_that_are_called_like_directories_can_be_opened() {

@@ -217,6 +217,8 @@ export function start(onChange) {
   changed = onChange;
   const dialog = byId("agent");
   dialog.addEventListener("close", () => {
+    // It comes some time after the dialog was closed; another agent may have been opened since.
+    if (dialog.open) return;
     shown = null;
     document.body.append(byId("said") ?? "");
     dialog.replaceChildren();
