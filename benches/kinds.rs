@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 use tollgate::{LaneId, Limiter, Policy, Request, Tick};
 
 /// The row of the README, the limit, and how far time goes on for each check.
-const KINDS: [(&str, &str, u64); 6] = [
+const KINDS: [(&str, &str, u64); 7] = [
     ("bucket", "1000000/s", 2_000),
     ("window", "window 100_000/min", 1_000_000),
     ("exact window", "exact 5/5ms", 1_000_000),
     ("exact window of 24", "exact 24/24ms", 1_000_000),
+    ("exact window of 128", "exact 128/128ms", 1_000_000),
     ("budget", "budget 1_000_000_000_000/day", 1),
     ("held", "held 1000", 1),
 ];

@@ -5,9 +5,14 @@ use std::time::Duration;
 /// The longest agent id, in bytes. Bounds the hash key and the time to hash.
 pub const ID_BYTES_MAX: usize = 256;
 
-/// The most lanes a policy may have: a record of 64 words less its tag word
-/// and its conduct word.
-pub const LANES_MAX: usize = RECORD_WORDS_MAX - RECORD_WORDS_RESERVED;
+/// The most lanes a policy may have: buckets, budgets and held slots of so
+/// many lanes, a word each, fill a record of 64 words.
+pub const LANES_MAX: usize = 62;
+
+/// The most words that the lanes of a policy may take together: a record of
+/// 256 words, 2 KB, less its tag word and its conduct word. An exact window
+/// takes as many as it has permits, a window two, all others take one.
+pub const LANE_WORDS_MAX: usize = RECORD_WORDS_MAX - RECORD_WORDS_RESERVED;
 
 /// The longest name of a lane, plan or action, in bytes, so that errors and
 /// metrics stay readable.
@@ -87,8 +92,9 @@ pub const WINDOW_MIN: Duration = Duration::from_millis(1);
 /// of seconds.
 pub const WINDOW_MAX: Duration = Duration::from_secs(31 * 86_400);
 
-/// The most that an exact window lets through: each takes a word of every record.
-pub const EXACT_MAX: u64 = 24;
+/// The most that an exact window lets through. Each takes a word of every
+/// record, so at the most a record is 2 KB, and a denial looks at 1 KB of it.
+pub const EXACT_MAX: u64 = 128;
 
 /// The most slots that an agent may hold at once: 20 bits of a word.
 pub const HELD_MAX: u64 = (1 << 20) - 1;
@@ -139,7 +145,7 @@ pub(crate) const LOAD_DENOMINATOR: u64 = 4;
 /// Words of a record that are no lane: the tag and the conduct word.
 pub(crate) const RECORD_WORDS_RESERVED: usize = 2;
 pub(crate) const RECORD_WORDS_MIN: usize = 4;
-pub(crate) const RECORD_WORDS_MAX: usize = 64;
+pub(crate) const RECORD_WORDS_MAX: usize = 256;
 
 /// How many victims a newcomer tries to inherit from before it is told
 /// [`Full`](crate::Error::Full). A try fails only if the victim returned in

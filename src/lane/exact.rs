@@ -57,9 +57,8 @@ fn wait(words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> u64 {
         let mut rests = [0; EXACT_MAX as usize];
         let rests = &mut rests[..words.len()];
         rests.iter_mut().zip(words).for_each(|(rest_of, word)| *rest_of = rest(*word, now));
-        rests.sort_unstable();
         let last = words.len().checked_sub(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1));
-        last.map_or(0, |last| rests[last])
+        last.map_or(0, |last| *rests.select_nth_unstable(last).1)
     };
     let permits = permits(words, limit);
     let of_permits = until(permits, (permits.len() as u64).saturating_sub(cost));

@@ -1,7 +1,6 @@
 //! May the agent do this?
 
 use super::{Limiter, stand_in_row};
-use crate::bounds::EXACT_MAX;
 use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
 use crate::lane::bucket::{self, Charge};
@@ -10,7 +9,7 @@ use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, LaneWord, Outcome, Verdict};
 use crate::policy::{Kind, LaneId, PlanId};
 use crate::record::tag::{Row, TagWord};
-use crate::record::{Attempt, Record};
+use crate::record::{Attempt, Record, with_words};
 use crate::slab::hash::AgentHash;
 use crate::slab::{Found, Newcomer, OnFull, Refusal};
 use crate::sync::{Fault, broken};
@@ -357,8 +356,7 @@ impl Limiter {
         let unmade = |answer| Made { answer, receipt: None, position: 0 };
         let (now, cells) = (at.now, self.limits.cells(ask.lane.id()));
         let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
-        let words = [LaneWord::default(); EXACT_MAX as usize];
-        let fresh = limit.step(&words[..cells.count], at, ask.cost).outcome;
+        let fresh = with_words(cells.count, |words| limit.step(words, at, ask.cost).outcome);
         if fresh.next.is_none() && !limit.is_exempt() {
             return unmade(fresh.answer.verdict()); // Denied even when full: not worth a record.
         }

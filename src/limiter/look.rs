@@ -1,13 +1,13 @@
 //! Looks at an agent's lanes, and gives back.
 
 use super::{Limiter, stand_in_row};
-use crate::bounds::EXACT_MAX;
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
 use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, LaneWord, Outcome, Status};
 use crate::policy::{Kind, LaneId, PlanId};
+use crate::record::with_words;
 use crate::reservations::Entry;
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
@@ -276,8 +276,8 @@ impl Limiter {
         let (at, cells) = (self.at(now), self.limits.cells(lane.id()));
         loop {
             let Some(found) = self.slab.find(hash) else {
-                let fresh = [LaneWord::default(); EXACT_MAX as usize];
-                return step(self.limit_of_stranger(hash, stand_in, lane), &fresh[..cells.count], at).outcome.answer;
+                let limit = self.limit_of_stranger(hash, stand_in, lane);
+                return with_words(cells.count, |fresh| step(limit, fresh, at).outcome.answer);
             };
             let row = stand_in_row(found.tag.row(), stand_in);
             let step = |words: &[LaneWord]| step(self.limits.lane_limit(lane, row), words, at);

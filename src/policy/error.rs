@@ -2,7 +2,7 @@
 
 use super::conduct::ConductError;
 use super::limit::LimitError;
-use crate::bounds::{ACTIONS_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use crate::bounds::{ACTIONS_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX, PLANS_MAX};
 use std::fmt;
 
 /// Why a policy cannot be built.
@@ -14,10 +14,10 @@ pub enum PolicyError {
         /// How many were named.
         lanes: usize,
     },
-    /// A record has room for [`LANES_MAX`] words of lanes.
+    /// A record has room for [`LANE_WORDS_MAX`] words of lanes.
     Words {
-        /// How many were asked for: one for each lane, and of an exact window
-        /// one for each permit.
+        /// How many were asked for: one for each lane, two for a window, and of
+        /// an exact window one for each permit.
         words: usize,
     },
     /// A lane's name is empty, too long, or has white space in it.
@@ -130,7 +130,7 @@ impl fmt::Display for PolicyError {
             }
             PolicyError::Words { words } => write!(
                 f,
-                "the lanes take {words} words, one each and as many as it allows for an exact window; allowed are up to {LANES_MAX}"
+                "the lanes take {words} words, one each, two for a window, and as many as it allows for an exact window; allowed are up to {LANE_WORDS_MAX}"
             ),
             PolicyError::LaneName { lane } => write!(
                 f,

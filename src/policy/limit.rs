@@ -115,9 +115,26 @@ impl Limit {
         Self(Kind::Window { count, length })
     }
 
-    /// Never more than `count` in any trailing window of this length, for
-    /// logins and other targets of brute force. Up to [`EXACT_MAX`], each of
-    /// which takes a word of every agent's record; a request costs 1.
+    /// Never more than `count` in any trailing window of this length, and never
+    /// a denial before that: for logins and other targets of brute force, and
+    /// for limits that promise "no burst". Up to [`EXACT_MAX`]; a request costs 1.
+    ///
+    /// Each of the `count` takes a word of every agent's record, and a record is
+    /// a power of two of words, two of which are no lane's. With this lane alone
+    /// an agent takes:
+    ///
+    /// | count | record | bytes per agent at the assumed load |
+    /// |---|---|---|
+    /// | up to 6 | 64 bytes | 87 |
+    /// | up to 14 | 128 bytes | 172 |
+    /// | up to 30 | 256 bytes | 343 |
+    /// | up to 62 | 512 bytes | 684 |
+    /// | up to 126 | 1 KB | 1,367 |
+    /// | 127 and 128 | 2 KB | 2,732 |
+    ///
+    /// A plan or an override may have fewer, and no more than the largest
+    /// limit that the limiter was built with. [`window`](Limit::window) takes
+    /// two words, whatever its count.
     ///
     /// ```
     /// use std::time::Duration;
@@ -593,7 +610,7 @@ impl fmt::Display for LimitError {
             ),
             LimitError::ExactCount { count } => write!(
                 f,
-                "an exact window of {count}; allowed are 1 to {EXACT_MAX}; take a window for more, which counts less exactly"
+                "an exact window of {count}; allowed are 1 to {EXACT_MAX}; take a window for more, which is stricter"
             ),
             LimitError::ExactRoom { count, room } => write!(
                 f,
@@ -736,7 +753,7 @@ mod tests {
     #[test]
     fn the_other_kinds_have_ranges_too() {
         let exact = |count| Limit::exact(count, MINUTE).validate();
-        assert_eq!((exact(EXACT_MAX), exact(25)), (Ok(()), Err(LimitError::ExactCount { count: 25 })));
+        assert_eq!((exact(EXACT_MAX), exact(129)), (Ok(()), Err(LimitError::ExactCount { count: 129 })));
         assert!(Limit::exact(5, Duration::ZERO).validate().is_err());
         let budget = |units| Limit::budget(units, Calendar::Month).validate();
         assert_eq!(budget(CAPACITY_MAX), Ok(()));

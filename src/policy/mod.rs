@@ -28,7 +28,7 @@ pub use plan::{OnChange, PlanId};
 pub use preset::UnknownPreset;
 pub use unknown::UnknownActionsSnapshot;
 
-use crate::bounds::{ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANES_MAX, PLANS_MAX};
+use crate::bounds::{ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX, PLANS_MAX};
 use actions::{Actions, ActionsDraft, TierDraft};
 use plan::{Compiled, Plan};
 
@@ -395,7 +395,7 @@ impl PolicyBuilder {
         }
         let policy = Policy { lanes, plans, actions, conduct, on_change, warn_below_percent, exempt };
         match policy.cell_kinds().len() {
-            words if words > LANES_MAX => Err(PolicyError::Words { words }),
+            words if words > LANE_WORDS_MAX => Err(PolicyError::Words { words }),
             _ => Ok(policy),
         }
     }

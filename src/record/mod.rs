@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! ┌───────┬────────┬────────┬─────┬────────┬─────────┐
-//! │  tag  │ lane 0 │ lane 1 │  …  │ lane n │ conduct │   4 to 64 words, a power of two
+//! │  tag  │ lane 0 │ lane 1 │  …  │ lane n │ conduct │   4 to 256 words, a power of two
 //! └───────┴────────┴────────┴─────┴────────┴─────────┘
 //! ```
 //!
@@ -138,6 +138,16 @@ pub(crate) enum Attempt<A> {
     Lost,
 }
 
+/// Room on the stack for the words of a lane, fresh, of the least size that
+/// will do: to clear room for the longest takes longer than most steps.
+pub(crate) fn with_words<T>(count: usize, with: impl FnOnce(&mut [LaneWord]) -> T) -> T {
+    match count {
+        0..=2 => with(&mut [LaneWord::default(); 2][..count]),
+        3..=16 => with(&mut [LaneWord::default(); 16][..count]),
+        _ => with(&mut [LaneWord::default(); EXACT_MAX as usize][..count]),
+    }
+}
+
 /// A view of one record: the tag, the lanes, the conduct word.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
@@ -254,8 +264,17 @@ impl<'a> Record<'a> {
         if cells.count == 1 {
             return self.try_update(seen, self.words.word(1 + cells.own), |word| step(&[word]).outcome);
         }
-        let mut words = [LaneWord::default(); EXACT_MAX as usize];
-        let words = &mut words[..cells.count];
+        with_words(cells.count, |words| self.try_update_words(seen, cells, words, step))
+    }
+
+    /// The same with room for the words of the lane.
+    fn try_update_words<A>(
+        &self,
+        seen: TagWord,
+        cells: Cells,
+        words: &mut [LaneWord],
+        step: impl Fn(&[LaneWord]) -> Choice<A>,
+    ) -> Attempt<A> {
         // (a)
         for (word, place) in words.iter_mut().zip(self.places(cells)) {
             *word = LaneWord::from_bits(place.load(Ordering::Acquire));
@@ -292,11 +311,12 @@ impl<'a> Record<'a> {
 
     /// The words of a lane as they stand. A hint. Gives them to `read`.
     pub(crate) fn peek_cells<T>(&self, cells: Cells, read: impl FnOnce(&[LaneWord]) -> T) -> T {
-        let mut words = [LaneWord::default(); EXACT_MAX as usize];
-        for (word, place) in words.iter_mut().zip(self.places(cells)) {
-            *word = LaneWord::from_bits(peek(place));
-        }
-        read(&words[..cells.count])
+        with_words(cells.count, |words| {
+            for (word, place) in words.iter_mut().zip(self.places(cells)) {
+                *word = LaneWord::from_bits(peek(place));
+            }
+            read(words)
+        })
     }
 
     /// Applies a step to the conduct word; see [`update`](Self::update).
@@ -484,7 +504,7 @@ impl<'a> Record<'a> {
 
     /// Puts the tenant `seen` under another row of limits: it is written, and
     /// `debt_max` tells the longest debt that it leaves on each lane. Says what
-    /// became of each.
+    /// became of each lane's own word.
     ///
     /// The caller holds the lock of the record's region, so nobody else
     /// changes an open tag.
@@ -506,7 +526,7 @@ impl<'a> Record<'a> {
             name_row();
         }
         let start = clock();
-        for (((index, lane), kind), moves) in self.lanes().enumerate().zip(kinds).zip(&mut moves) {
+        for ((index, lane), kind) in self.lanes().enumerate().zip(kinds) {
             if broken(Fault::RowWithoutBump) {
                 break;
             }
@@ -523,7 +543,10 @@ impl<'a> Record<'a> {
                 let is_cut = kind.is_instant() && word.time() > start.now.saturating_add(longest);
                 let at = if is_cut { clock() } else { start };
                 let next = kind.under_other_row(word, at, on_change == OnChange::Reset, longest);
-                *moves = (word, next);
+                // The lanes' own words come first; of further ones nobody asks.
+                if let Some(moved) = moves.get_mut(index) {
+                    *moved = (word, next);
+                }
                 Some(next)
             });
         }

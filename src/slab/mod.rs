@@ -398,7 +398,10 @@ mod tests {
     #[test]
     fn three_to_six_lanes_are_one_cache_line() {
         let words = |lanes| Geometry::for_agents(1_000, lanes).record_words();
-        assert_eq!([1, 2, 3, 6, 7, 14, 15, 30, 31, 62].map(words), [4, 4, 8, 8, 16, 16, 32, 32, 64, 64]);
+        assert_eq!(
+            [1, 2, 3, 6, 7, 14, 15, 30, 31, 62, 63, 126, 127, 254].map(words),
+            [4, 4, 8, 8, 16, 16, 32, 32, 64, 64, 128, 128, 256, 256]
+        );
         assert_eq!(Geometry::for_agents(1_000, 6).records_start() * 8 % 64, 0);
     }
 

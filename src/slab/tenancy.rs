@@ -138,7 +138,7 @@ impl RowChange<'_> {
     fn apply(&self, kinds: &[Kind], found: Found<'_>, row: Row) {
         let debt_max = |lane| (self.debt_max)(row, lane);
         let moves = found.record.change_row(found.tag, row, kinds, self.on_change, self.clock, debt_max);
-        (self.moved)(found, &moves[..kinds.len()]);
+        (self.moved)(found, &moves[..kinds.len().min(moves.len())]);
     }
 }
 

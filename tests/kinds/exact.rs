@@ -35,10 +35,10 @@ proptest! {
     /// What passes, what is left and every wait is that of a full log.
     #[test]
     fn an_exact_window_equals_a_log_of_timestamps(
-        count in 1..=EXACT_MAX,
+        count in prop_oneof![1..=24_u64, 1..=EXACT_MAX],
         length in 1_000_000..2_678_400_000_000_000_u64,
         phase in 0..(1_u64 << 58),
-        calls in prop::collection::vec((prop_oneof![Just(0.0), Just(2.0), 0.0..0.3], 0..10), 1..100),
+        calls in prop::collection::vec((prop_oneof![4 => Just(0.0), 1 => Just(2.0), 1 => 0.0..0.3], 0..10), 1..300),
     ) {
         let limiter = exact(count, length);
         let (mut log, mut now, mut wait) = (Log::default(), phase, 0);
@@ -180,8 +180,45 @@ fn words_of_lanes_and_permits_are_bounded() {
     let many = |lanes: usize| {
         (0..lanes).fold(Policy::builder(), |policy, lane| policy.lane(format!("lane-{lane}"), "exact 20/min")).build()
     };
-    assert!(many(3).is_ok());
-    assert!(many(4).unwrap_err().to_string().starts_with("the lanes take 80 words"));
+    assert!(many(12).is_ok());
+    assert!(many(13).unwrap_err().to_string().starts_with("the lanes take 260 words"));
+}
+
+/// A larger count, or the next wider record: as the documentation of
+/// `Limit::exact` states them.
+#[test]
+fn a_record_is_as_large_as_stated() {
+    const AGENTS: u64 = 100_000;
+    let bytes = |limit: &str| {
+        let policy = Policy::builder().lane("lane", limit).build().unwrap();
+        Limiter::builder(policy).agents(AGENTS).clock(ManualClock::new()).build().unwrap().memory()
+    };
+    let least = bytes("exact 2/min");
+    for (count, record, stated) in
+        [(6, 64, 87), (14, 128, 172), (30, 256, 343), (62, 512, 684), (126, 1_024, 1_367), (128, 2_048, 2_732)]
+    {
+        // Beside those of the smallest, of 32 bytes, which take 44 each.
+        let more = bytes(&format!("exact {count}/min")) - least;
+        let per_agent = 44 + more.div_ceil(AGENTS);
+        assert!((stated..=stated + stated / 50).contains(&per_agent), "{per_agent} bytes for {count}, stated {stated}");
+        assert!(more >= (record - 32) * AGENTS);
+    }
+}
+
+/// All permits of the largest limit, in an order in which they did not come.
+#[test]
+fn the_largest_limit_counts_every_permit() {
+    let (limiter, clock) = limiter("exact 128/min");
+    for wave in 0..4 {
+        clock.set(Tick::from_nanos(wave * 61_000_000_000));
+        for left in (0..EXACT_MAX).rev() {
+            clock.advance(Duration::from_millis(1 + wave));
+            assert_eq!(limiter.check(AGENT, LANE).unwrap().remaining(), left);
+        }
+        assert!(!limiter.check(AGENT, LANE).unwrap().is_allowed());
+    }
+    limiter.reset(AGENT).unwrap();
+    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), EXACT_MAX);
 }
 
 #[test]
