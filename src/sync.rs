@@ -173,6 +173,12 @@ pub(crate) enum Fault {
     NotLowered,
     /// A change to a lane of several words is stored over whatever is there.
     PermitByStore,
+    /// A window moves on before what falls off is recorded.
+    MovedOnUnrecorded,
+    /// A record for a part that the window is still to move on to is not taken for the present.
+    RecordIgnored,
+    /// A record does not look at the first word again.
+    NoLookBack,
     /// A check reads its row of limits without Acquire.
     RelaxedRow,
     /// A change of row leaves the lanes' generations as they are.

@@ -107,7 +107,7 @@ pub(crate) fn step(
     let permits = permits(words, limit).iter().enumerate();
     let free = permits.filter(|(_, word)| is_allowed && word.time() <= now).min_by_key(|(_, word)| word.time());
     let (cell, next) = free.map_or((0, None), |(cell, word)| (cell, Some(word.at(rests_until(now, length)))));
-    Choice { cell, outcome: Outcome { next, answer } }
+    Choice::at(cell, Outcome { next, answer })
 }
 
 /// Ends the rest of the permit that was used last.
@@ -120,13 +120,13 @@ pub(crate) fn refund(words: &[LaneWord], now: Tick, limit: CountLimit) -> Choice
     let mut after = [LaneWord::default(); EXACT_MAX as usize];
     after[..words.len()].copy_from_slice(words);
     after[cell] = rested;
-    Choice { cell, outcome: Outcome { next: Some(rested), answer: status(&after[..words.len()], now, limit) } }
+    Choice::at(cell, Outcome { next: Some(rested), answer: status(&after[..words.len()], now, limit) })
 }
 
 /// Takes back a charge: the permit that rests until then has rested.
 pub(crate) fn undo(words: &[LaneWord], now: Tick, until: Tick) -> Choice<()> {
     match words.iter().enumerate().find(|(_, word)| word.time() == until && until > now) {
-        Some((cell, word)) => Choice { cell, outcome: Outcome { next: Some(word.at(now)), answer: () } },
+        Some((cell, word)) => Choice::at(cell, Outcome { next: Some(word.at(now)), answer: () }),
         None => Choice::of(Outcome { next: None, answer: () }),
     }
 }
@@ -143,7 +143,7 @@ pub(crate) fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
     let ends = until..=until.saturating_add(DRIFT_MAX);
     let permit = words.get(charge.cell).filter(|word| ends.contains(&word.time()));
     let next = permit.map(|word| word.at(charge.at)).filter(|_| until > charge.at);
-    Choice { cell: charge.cell, outcome: Outcome { next, answer: () } }
+    Choice::at(charge.cell, Outcome { next, answer: () })
 }
 
 /// Ends the rest of one permit; `None` if none is at rest.

@@ -5,8 +5,8 @@
 //! The lanes before the first that is no bucket are checked as buckets without
 //! asking; all others come here.
 //!
-//! All but exact windows have one word. What is given here are the words of a
-//! lane, and what comes back says which of them is to change.
+//! All but windows and exact windows have one word. What is given here are the
+//! words of a lane, and what comes back says which of them is to change.
 
 use super::bucket::{self, BucketLimit, Charge};
 use super::counted::CountLimit;
@@ -22,7 +22,7 @@ impl Kind {
     pub(crate) fn is_idle(self, word: LaneWord, at: At) -> bool {
         match self {
             Kind::Bucket | Kind::Exact { .. } => word.is_idle(at.now),
-            Kind::Window(frame) => frame.is_idle(word, at.now),
+            Kind::Window(frame) | Kind::Past(frame) => frame.is_idle(word, at.now),
             Kind::Budget(era) => budget::is_idle(era, word, at),
             Kind::Held => held::count(word) == 0,
         }
@@ -39,7 +39,7 @@ impl Kind {
     pub(crate) fn emptied(self, word: LaneWord, floor: At) -> LaneWord {
         match self {
             Kind::Bucket | Kind::Exact { .. } => word.at(floor.now),
-            Kind::Window(frame) => frame.emptied(word, floor.now),
+            Kind::Window(frame) | Kind::Past(frame) => frame.emptied(word, floor.now),
             Kind::Budget(era) => budget::emptied(era, word, floor),
             Kind::Held => held::emptied(word),
         }
@@ -65,7 +65,7 @@ impl Kind {
         let place = match self {
             Kind::Held => 0,
             Kind::Bucket | Kind::Exact { .. } => next.time().as_nanos(),
-            Kind::Window(frame) => window::receipt(frame, next),
+            Kind::Window(frame) | Kind::Past(frame) => window::receipt(frame, next),
             Kind::Budget(_) => budget::receipt(next),
         };
         let price = next.time().as_nanos().saturating_sub(before.time().max(at).as_nanos());
@@ -79,6 +79,20 @@ pub(crate) struct LaneLimit {
     kind: Kind,
     /// As it stands in the table; see [`BucketLimit::count`].
     limit: BucketLimit,
+}
+
+/// What came of a refund.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refunded {
+    pub(crate) status: Status,
+    /// What is to be taken off another word of the lane.
+    pub(crate) rest: u64,
+}
+
+impl Refunded {
+    fn all(status: Status) -> Self {
+        Self { status, rest: 0 }
+    }
 }
 
 /// What a charge comes to.
@@ -128,7 +142,7 @@ impl LaneLimit {
         let word = first(words);
         let choice = match self.kind {
             Kind::Exact { length } => exact::step(length, words, at.now, limit, cost),
-            Kind::Window(frame) => Choice::of(window::step(frame, word, at.now, limit, cost)),
+            Kind::Window(frame) | Kind::Past(frame) => window::step(frame, words, at.now, limit, cost),
             Kind::Budget(era) => Choice::of(budget::step(era, word, at, limit, cost)),
             Kind::Held | Kind::Bucket => Choice::of(held::step(word, limit, cost)),
         };
@@ -149,13 +163,15 @@ impl LaneLimit {
         }
     }
 
-    /// Gives `cost` back, never beyond full.
-    pub(crate) fn refund(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Result<Status, Error>> {
+    /// Gives `cost` back, never beyond full. Of a window, what is to come off
+    /// another word is said with the answer.
+    pub(crate) fn refund(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Result<Refunded, Error>> {
         if self.kind == Kind::Held {
-            return self.release(words, at, cost);
+            return self.release(words, at, cost).map(|told| told.map(Refunded::all));
         }
         let Some(limit) = self.count() else {
-            return Choice::of(bucket::refund(self.bucket_word(words), at.now, self.limit, cost));
+            let refund = bucket::refund(self.bucket_word(words), at.now, self.limit, cost);
+            return Choice::of(refund).map(|told| told.map(Refunded::all));
         };
         let most = if let Kind::Exact { .. } = self.kind { 1 } else { limit.count() };
         let error = match cost {
@@ -166,14 +182,13 @@ impl LaneLimit {
         if let Some(error) = error {
             return Choice::of(look(Err(error)));
         }
-        let word = first(words);
-        let choice = match self.kind {
-            Kind::Exact { .. } => exact::refund(words, at.now, limit),
-            Kind::Window(frame) => Choice::of(window::refund(frame, word, at.now, limit, cost)),
-            Kind::Budget(era) => Choice::of(budget::refund(era, word, at, limit, cost)),
-            Kind::Held | Kind::Bucket => Choice::of(look(self.status(words, at))),
-        };
-        choice.map(Ok)
+        match self.kind {
+            Kind::Exact { .. } => exact::refund(words, at.now, limit).map(Refunded::all),
+            Kind::Window(frame) | Kind::Past(frame) => window::refund(frame, words, at.now, limit, cost),
+            Kind::Budget(era) => Choice::of(budget::refund(era, first(words), at, limit, cost)).map(Refunded::all),
+            Kind::Held | Kind::Bucket => Choice::of(look(Refunded::all(self.status(words, at)))),
+        }
+        .map(Ok)
     }
 
     /// Gives slots back, under whatever limit. Those that are not held are an
@@ -195,7 +210,7 @@ impl LaneLimit {
         Choice::of(match self.kind {
             Kind::Bucket => bucket::undo(word, at.now, self.limit, cost, Tick::from_nanos(place)),
             Kind::Exact { .. } => return exact::undo(words, at.now, Tick::from_nanos(place)),
-            Kind::Window(frame) => window::undo(frame, word, place, cost),
+            Kind::Window(frame) | Kind::Past(frame) => return window::undo(frame, words, place, cost),
             Kind::Budget(era) => budget::undo(era, word, at, place, cost),
             Kind::Held => Outcome { next: held::release(word, cost).next, answer: () },
         })
@@ -208,7 +223,7 @@ impl LaneLimit {
         match self.kind {
             Kind::Bucket => Choice::of(bucket::roll_back(first(words), latest.now, receipt)),
             Kind::Exact { .. } => exact::roll_back(words, receipt),
-            Kind::Window(_) | Kind::Budget(_) | Kind::Held => self.undo(words, latest, receipt, cost),
+            Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => self.undo(words, latest, receipt, cost),
         }
     }
 
@@ -218,7 +233,7 @@ impl LaneLimit {
         Choice::of(match self.kind {
             _ if self.is_exempt() => look(()),
             Kind::Bucket => bucket::force(word, at.now, self.limit, cost),
-            Kind::Window(frame) => window::force(frame, word, at.now, cost),
+            Kind::Window(frame) | Kind::Past(frame) => return window::force(frame, words, at.now, cost),
             Kind::Budget(era) => budget::force(era, word, at, cost),
             // Of these nothing is reserved.
             Kind::Exact { .. } | Kind::Held => look(()),
@@ -226,21 +241,28 @@ impl LaneLimit {
     }
 
     /// Fills the lane, or of several words one; says whether there may be more
-    /// to do. Slots that are held stay so.
-    pub(crate) fn reset(&self, words: &[LaneWord], at: At) -> Choice<bool> {
-        let next = match self.kind {
-            Kind::Exact { .. } => {
-                let Some((cell, next)) = exact::rest_ended(words, at.now) else {
-                    return Choice::of(look(false));
-                };
-                return Choice { cell, outcome: Outcome { next: Some(next), answer: true } };
-            }
+    /// to do. `round` says how often it was asked before. Slots that are held
+    /// stay so.
+    pub(crate) fn reset(&self, words: &[LaneWord], at: At, round: usize) -> Choice<bool> {
+        // With another generation, so that nothing is given back that was charged before.
+        let filled = |kind: Kind, word: LaneWord| Some(kind.under_other_row(word, at, true, Duration::ZERO));
+        let (cell, next, more) = match self.kind {
+            Kind::Exact { .. } => match exact::rest_ended(words, at.now) {
+                Some((cell, next)) => (cell, Some(next), true),
+                None => (0, None, false),
+            },
             // Whoever holds a slot is still there.
-            Kind::Held => None,
-            // With another generation, so that nothing is given back that was charged before.
-            kind => Some(kind.under_other_row(first(words), at, true, Duration::ZERO)),
+            Kind::Held => (0, None, false),
+            // First the first: see `window.rs`.
+            Kind::Window(_) | Kind::Past(_) => {
+                let cell = round.min(words.len().saturating_sub(1));
+                let kind = if cell == 0 { self.kind } else { self.kind.further() };
+                let word = words.get(cell).copied().unwrap_or_default();
+                (cell, filled(kind, word), cell + 1 < words.len())
+            }
+            kind => (0, filled(kind, first(words)), false),
         };
-        Choice::of(Outcome { next, answer: false })
+        Choice::at(cell, Outcome { next, answer: more })
     }
 
     /// The lane as it stands.
@@ -251,7 +273,7 @@ impl LaneLimit {
         let word = first(words);
         let (status, length_ns) = match self.kind {
             Kind::Exact { length } => (exact::status(words, at.now, limit), length),
-            Kind::Window(frame) => (window::status(frame, word, at.now, limit), frame.length),
+            Kind::Window(frame) | Kind::Past(frame) => (window::status(frame, words, at.now, limit), frame.length),
             Kind::Budget(era) => (budget::status(era, word, at, limit), era.length_ns()),
             Kind::Held | Kind::Bucket => (held::status(word, limit), 0),
         };
@@ -273,7 +295,7 @@ impl LaneLimit {
         };
         match self.kind {
             Kind::Exact { .. } => exact::load(words, now, limit),
-            Kind::Window(frame) => window::load(frame, first(words), now, limit),
+            Kind::Window(frame) | Kind::Past(frame) => window::load(frame, words, now, limit),
             // Given up only if there is nothing to lose.
             Kind::Budget(_) | Kind::Held | Kind::Bucket => 0,
         }
@@ -337,7 +359,7 @@ mod tests {
             let policy = Policy::builder().lane("lane", text).build().unwrap();
             BucketLimit::new(policy.numbers(PlanId::DEFAULT).next().unwrap(), 20)
         });
-        let counts = [1, 3, 15, 16, 24, CAPACITY_MAX].map(|count| BucketLimit::counted(CountLimit::new(count, 20)));
+        let counts = [1, 3, 15, 16, 128, CAPACITY_MAX].map(|count| BucketLimit::counted(CountLimit::new(count, 20)));
         let limits = buckets.into_iter().chain(counts).chain([BucketLimit::EXEMPT]);
         limits.map(BucketLimit::to_words).chain([[0; 4]]).collect()
     }
@@ -365,7 +387,11 @@ mod tests {
             let words: Vec<_> = words.into_iter().map(LaneWord::from_bits).collect();
             let now = Tick::from_nanos(now);
             let words: Vec<_> = if near { words.iter().map(|word| word.at(now)).collect() } else { words };
-            let words = if let Kind::Exact { .. } = kind { &words[..] } else { &words[..1] };
+            let words = match kind {
+                Kind::Exact { .. } => &words[..],
+                Kind::Window(_) => &words[..2],
+                _ => &words[..1],
+            };
             let at = At { now, offset: Offset::default() };
             let receipt = Receipt { at: now, place, word: words[0], cell: cost as usize, price: cost };
             let _ = limit.step(words, at, cost);
@@ -374,7 +400,7 @@ mod tests {
             let _ = limit.roll_back(words, at, receipt, cost);
             let _ = limit.would(words, at, cost, place);
             let _ = limit.force(words, at, cost);
-            let _ = limit.reset(words, at);
+            let _ = limit.reset(words, at, cost as usize);
             let _ = limit.status(words, at);
             let _ = limit.blocked(words, at, cost);
             let _ = limit.load(words, now);

@@ -1,6 +1,6 @@
 //! Lane words and the pure steps on them.
 //!
-//! A lane is one word. Every kind of limit is a pure function from a word and
+//! A lane is one word, or a few. Every kind of limit is a pure function from these and
 //! the present instant to an [`Outcome`]: no atomics, no clock, no allocation.
 //! [`Record`](crate::record::Record) applies it with one compare-exchange.
 //!
@@ -10,7 +10,7 @@
 //! | exact window | `exact.rs` | the instant at which a permit has rested; a lane has several such words | 0 |
 //! | budget | `budget.rs` | a calendar window's number, and what was used of it | 0 |
 //! | held slots | `held.rs` | how many are held | 0 |
-//! | window | `window.rs` | a window's number, and the counts of it and of the one before | 0 |
+//! | window | `window.rs` | the number of a third of a window, and the counts of it and of the one before; a lane has two such words | 0 |
 //!
 //! ```text
 //!  63                                        4 3        0
@@ -119,17 +119,24 @@ pub(crate) struct Outcome<A, W = LaneWord> {
 pub(crate) struct Choice<A> {
     pub(crate) cell: usize,
     pub(crate) outcome: Outcome<A>,
+    /// The change only prepares the step, which is then to be made: on the
+    /// words as they are after it, if the lane's own word is still the same.
+    pub(crate) again: bool,
 }
 
 impl<A> Choice<A> {
     /// Of the only word, or of none.
     pub(crate) const fn of(outcome: Outcome<A>) -> Self {
-        Self { cell: 0, outcome }
+        Self::at(0, outcome)
+    }
+
+    pub(crate) const fn at(cell: usize, outcome: Outcome<A>) -> Self {
+        Self { cell, outcome, again: false }
     }
 
     pub(crate) fn map<B>(self, answer: impl FnOnce(A) -> B) -> Choice<B> {
         let Outcome { next, answer: told } = self.outcome;
-        Choice { cell: self.cell, outcome: Outcome { next, answer: answer(told) } }
+        Choice { cell: self.cell, outcome: Outcome { next, answer: answer(told) }, again: self.again }
     }
 }
 

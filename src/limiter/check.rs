@@ -303,7 +303,7 @@ impl Limiter {
     /// have one, and most records are. `None` if not, or if another thread was faster.
     fn make_simply(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Option<Made> {
         let (lane, kind) = (ask.lane.id(), self.limits.kinds()[ask.lane.id().index()]);
-        if let Kind::Exact { .. } = kind {
+        if let Kind::Exact { .. } | Kind::Window(_) = kind {
             return None;
         }
         let (Found { record, tag, position }, row) = self.slab.find_open(hash)?;

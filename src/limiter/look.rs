@@ -3,7 +3,7 @@
 use super::{Limiter, stand_in_row};
 use crate::clock::{At, Tick};
 use crate::error::Error;
-use crate::lane::kind::{LaneLimit, look};
+use crate::lane::kind::{LaneLimit, Refunded, look};
 use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, LaneWord, Outcome, Status};
 use crate::policy::{Kind, LaneId, PlanId};
@@ -97,6 +97,25 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Status, Error> {
+        let mut cost = cost;
+        loop {
+            let Refunded { status, rest } = self.give_once(hash, plan, lane, cost, now)?;
+            if rest == 0 {
+                return Ok(status);
+            }
+            // Of less there is less to come: a window has two words.
+            cost = rest;
+        }
+    }
+
+    fn give_once(
+        &self,
+        hash: AgentHash,
+        plan: Option<PlanId>,
+        lane: LaneLimits<'_>,
+        cost: u64,
+        now: Tick,
+    ) -> Result<Refunded, Error> {
         self.change(hash, plan, lane, now, |limit, words, at| {
             let refunded = limit.refund(words, at, cost);
             let kept = self.but_for_reserved(hash, lane, words, at, refunded);
@@ -104,7 +123,7 @@ impl Limiter {
                 return kept;
             }
             let left = kept.outcome.next.unwrap_or(words[0]);
-            kept.map(|told| told.map(|_| limit.status(&[left], at)))
+            kept.map(|told| told.map(|_| Refunded { status: limit.status(&[left], at), rest: 0 }))
         })
     }
 
@@ -188,8 +207,9 @@ impl Limiter {
     /// Fills a lane; one of several words, word by word. No more often than
     /// there are words: whoever charges it meanwhile comes after the reset.
     fn fill(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) {
-        let mut words = 0..self.limits.cells(lane.id()).count;
-        while words.next().is_some() && self.change(hash, None, lane, now, |limit, words, at| limit.reset(words, at)) {}
+        let mut rounds = 0..self.limits.cells(lane.id()).count;
+        let reset = |round| self.change(hash, None, lane, now, |limit, words, at| limit.reset(words, at, round));
+        while rounds.next().is_some_and(reset) {}
     }
 
     /// Fills every lane of the agent, one after the other; as

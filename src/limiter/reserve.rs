@@ -326,7 +326,7 @@ impl Limiter {
                     }
                     outcome
                 }
-                Kind::Window(frame) => window::undo(frame, word, entry.place, worth),
+                Kind::Window(frame) | Kind::Past(frame) => return window::undo(frame, words, entry.place, worth),
                 Kind::Budget(era) => budget::undo(era, word, at, entry.place, worth),
                 // Of these nothing is reserved.
                 Kind::Exact { .. } | Kind::Held => look(()),

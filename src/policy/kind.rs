@@ -11,8 +11,10 @@ pub(crate) enum Kind {
     /// The instant at which a permit has rested for this many nanoseconds; a
     /// lane has several.
     Exact { length: u64 },
-    /// Counts of two windows.
+    /// Counts of the two latest parts of a window.
     Window(Frame),
+    /// Counts of the two parts before those: the second word of such a lane.
+    Past(Frame),
     /// What was used of a calendar window.
     Budget(Era),
     /// How many slots are held.
@@ -24,12 +26,25 @@ impl Kind {
     pub(crate) const fn is_instant(self) -> bool {
         matches!(self, Kind::Bucket | Kind::Exact { .. })
     }
+
+    /// What the further words of such a lane mean.
+    pub(crate) const fn further(self) -> Self {
+        match self {
+            Kind::Window(frame) => Kind::Past(frame),
+            kind => kind,
+        }
+    }
 }
 
-/// The length of a lane's window, in nanoseconds, and how its word is packed.
+/// How many parts a window has.
+pub(crate) const PARTS: u64 = 3;
+
+/// The length of a lane's window, in nanoseconds, and how its words are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
     pub(crate) length: u64,
+    /// The length of a part: together they are no shorter than the window.
+    pub(crate) part: u64,
     /// Bits of a count.
     pub(crate) bits: u32,
 }
@@ -37,9 +52,10 @@ pub(crate) struct Frame {
 impl Frame {
     /// `length` is not 0.
     pub(crate) const fn new(length: u64) -> Self {
-        let last_index = Tick::MAX.as_nanos() / length;
+        let part = length.div_ceil(PARTS);
+        let last_index = Tick::MAX.as_nanos() / part;
         let index_bits = u64::BITS - last_index.leading_zeros();
-        Self { length, bits: (TICK_BITS - index_bits) / 2 }
+        Self { length, part, bits: (TICK_BITS - index_bits) / 2 }
     }
 
     /// All ones says that there is no count.
@@ -54,7 +70,7 @@ impl Frame {
 }
 
 /// Which words of a record are a lane's: one of its own, and those that follow
-/// the lanes for the further permits of an exact window.
+/// the lanes, for the further permits of an exact window or the past of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cells {
     pub(crate) own: usize,

@@ -26,8 +26,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// | kind | text | what it promises |
 /// |---|---|---|
 /// | [bucket](Limit::new) | `"10/second burst 20"` | at most the burst and what the rate brings since |
-/// | [window](Limit::window) | `"window 100/min"` | about so many per trailing window, less than twice as many in the worst |
-/// | [exact](Limit::exact) | `"exact 5/5min"` | never more than so many in any trailing window |
+/// | [window](Limit::window) | `"window 1000/min"` | never more than so many in any trailing window; a charge counts for up to a third longer |
+/// | [exact](Limit::exact) | `"exact 5/5min"` | never more than so many in any trailing window, and no denial before; up to 128 |
 /// | [budget](Limit::budget) | `"budget 10_000/day"` | so many per calendar window |
 /// | [held](Limit::held) | `"held 3"` | at most so many at once |
 /// | [deny](Limit::deny_all) | `"deny"` | nothing passes |
@@ -86,14 +86,24 @@ impl Limit {
         Self::new(tokens, DAY)
     }
 
-    /// At most `count` per trailing window of this length, by the weighted
-    /// counter of two windows: what was charged in the window before counts
-    /// for as much of it as the trailing window still covers.
+    /// Never more than `count` in any trailing window of this length, at two
+    /// words of every agent's record whatever the count. In return it is
+    /// stricter than [`exact`](Limit::exact): time is cut into thirds of the
+    /// window, and a charge counts until its third is a whole window old.
     ///
-    /// That takes those charges for spread evenly. Who makes them all in the
-    /// last instant of a window gets up to `2 * count - 1` through in the worst
-    /// trailing window, as from a bucket; but unlike a bucket nothing comes
-    /// back before the window has ended.
+    /// | limit | most in any minute | a charge counts for | who asks evenly gets, a minute | words |
+    /// |---|---|---|---|---|
+    /// | `window 20/min` | 20 | 60 s to 80 s | 15 | 2 |
+    /// | `window 100/min` | 100 | 60 s to 80 s | 75 | 2 |
+    /// | `exact 100/min` | 100 | 60 s | 100 | 100 |
+    /// | `100/min`, a bucket | 199 | - | 100 | 1 |
+    ///
+    /// So take it for counts above [`EXACT_MAX`], for costs other than 1, or
+    /// where memory matters. Who would have `count` a minute pass for a client
+    /// that asks evenly asks for a third more, and accepts as many at once.
+    ///
+    /// An instant of the caller's own that is older than the latest third in
+    /// which the lane was charged is taken for the start of that third.
     ///
     /// ```
     /// use std::time::Duration;
@@ -107,7 +117,7 @@ impl Limit {
     /// assert_eq!(limiter.check_cost("agent-7", search, 10)?.remaining(), 0);
     /// clock.advance(Duration::from_secs(59));
     /// let denied = limiter.check("agent-7", search)?;
-    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(1 + 6)));
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(1 + 20)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -262,6 +272,7 @@ impl Limit {
     pub(crate) fn words(&self) -> usize {
         match self.0 {
             Kind::Exact { count, .. } => usize::try_from(count).unwrap_or(usize::MAX),
+            Kind::Window { .. } => 2,
             _ => 1,
         }
     }
@@ -527,8 +538,8 @@ pub enum LimitError {
         /// The length as given.
         length: Duration,
     },
-    /// The counts of a window do not fit into a word: the shorter the window,
-    /// the more of the word numbers it.
+    /// The counts of a window do not fit into its words: the shorter the window,
+    /// the more of a word numbers its thirds.
     WindowCount {
         /// The count as given.
         count: u64,
@@ -606,7 +617,7 @@ impl fmt::Display for LimitError {
             }
             LimitError::WindowCount { count, length, most } => write!(
                 f,
-                "{count} in a window of {length:?}; at most {most} fit into its word; take a longer window, or a bucket"
+                "{count} in a window of {length:?}; at most {most} fit into its words; take a longer window, or a bucket"
             ),
             LimitError::ExactCount { count } => write!(
                 f,

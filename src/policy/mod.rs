@@ -21,7 +21,7 @@ pub use conduct::{ConductError, ConductRules};
 pub use error::PolicyError;
 #[cfg(feature = "config")]
 pub use file::ConfigError;
-pub(crate) use kind::{Cells, Frame, Kind};
+pub(crate) use kind::{Cells, Frame, Kind, PARTS};
 pub(crate) use limit::{BucketNumbers, Numbers};
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
@@ -232,7 +232,7 @@ impl Policy {
     }
 
     /// The words of each lane, in order: an exact window has as many as its
-    /// largest limit.
+    /// largest limit, a window two.
     pub(crate) fn cells(&self) -> impl Iterator<Item = Cells> {
         let mut more = self.lanes.len();
         self.lanes().map(move |(lane, _)| {
@@ -246,7 +246,8 @@ impl Policy {
     /// What each word of the lanes means in a limiter that starts with this
     /// policy: those of the lanes, then the further ones.
     pub(crate) fn cell_kinds(&self) -> Box<[Kind]> {
-        let further = self.kinds().zip(self.cells()).flat_map(|(kind, cells)| (1..cells.count).map(move |_| kind));
+        let further =
+            self.kinds().zip(self.cells()).flat_map(|(kind, cells)| (1..cells.count).map(move |_| kind.further()));
         self.kinds().chain(further).collect()
     }
 

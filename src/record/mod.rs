@@ -264,42 +264,56 @@ impl<'a> Record<'a> {
         if cells.count == 1 {
             return self.try_update(seen, self.words.word(1 + cells.own), |word| step(&[word]).outcome);
         }
-        with_words(cells.count, |words| self.try_update_words(seen, cells, words, step))
+        // The loop ends: a step is prepared once for each change that others made meanwhile.
+        with_words(cells.count, |words| {
+            loop {
+                if let Some(attempt) = self.try_update_words(seen, cells, words, &step) {
+                    return attempt;
+                }
+            }
+        })
     }
 
-    /// The same with room for the words of the lane.
+    /// The same with room for the words of the lane. `None` if the step was
+    /// prepared, and is now to be made.
     fn try_update_words<A>(
         &self,
         seen: TagWord,
         cells: Cells,
         words: &mut [LaneWord],
         step: impl Fn(&[LaneWord]) -> Choice<A>,
-    ) -> Attempt<A> {
+    ) -> Option<Attempt<A>> {
         // (a)
         for (word, place) in words.iter_mut().zip(self.places(cells)) {
             *word = LaneWord::from_bits(place.load(Ordering::Acquire));
         }
         // (b)
         if self.tag() != seen && !broken(Fault::NoLookAfterLoad) {
-            return Attempt::Moved;
+            return Some(Attempt::Moved);
         }
-        let Choice { cell, outcome: Outcome { next, answer } } = step(words);
+        let Choice { cell, outcome: Outcome { next, answer }, again } = step(words);
         let Some(next) = next else {
             // (d)
             let mut again = words.iter().zip(self.places(cells));
             let same =
                 broken(Fault::NoLastScan) || again.all(|(word, place)| place.load(Ordering::Relaxed) == word.bits());
-            return if same { Attempt::Done(answer) } else { Attempt::Lost };
+            return Some(if same { Attempt::Done(answer) } else { Attempt::Lost });
         };
         // (c)
         let place = self.words.word(1 + cells.place(cell));
+        // Acquire above: whoever sees a further word that a change of tenant or
+        // of limits, or a reset, has bumped, sees the own one bumped, too.
+        let own = self.words.word(1 + cells.own);
+        if again && own.load(Ordering::Relaxed) != words[0].bits() && !broken(Fault::NoLookBack) {
+            return Some(Attempt::Lost);
+        }
         if broken(Fault::PermitByStore) {
             place.store(next.bits(), Ordering::Release);
-            return Attempt::Done(answer);
+            return (!again).then_some(Attempt::Done(answer));
         }
         match place.compare_exchange(words[cell].bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => Attempt::Done(answer),
-            Err(_) => Attempt::Lost,
+            Ok(_) => (!again).then_some(Attempt::Done(answer)),
+            Err(_) => Some(Attempt::Lost),
         }
     }
 

@@ -66,13 +66,14 @@ impl Kind {
             Kind::Bucket | Kind::Exact { .. } if succession == Succession::Inherit => word.at(floor.now),
             Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(moment.present()).max(floor.now)),
             Kind::Window(frame) if inherits => frame.lifted(word, floor.now),
+            Kind::Past(frame) if inherits => frame.past_lifted(word, floor.now),
             // Whoever holds a slot is still there, and the tenant stays for it.
             Kind::Held if succession == Succession::Forget => word,
-            Kind::Window(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
+            Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
         };
         // One more in an inherited count is only stricter.
         let raised = |word| match self {
-            Kind::Window(frame) => frame.raised(word),
+            Kind::Window(frame) | Kind::Past(frame) => frame.raised(word),
             _ => word,
         };
         Some(self.moved_on(left, moment.present(), raised))
@@ -84,8 +85,8 @@ impl Kind {
     pub(crate) fn under_other_row(self, word: LaneWord, at: At, reset: bool, debt_max: Duration) -> LaneWord {
         let left = match self {
             Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(at.now.saturating_add(debt_max))),
-            Kind::Window(_) | Kind::Budget(_) if reset => self.emptied(word, at),
-            Kind::Window(_) | Kind::Budget(_) | Kind::Held => word,
+            Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) if reset => self.emptied(word, at),
+            Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => word,
         };
         // Counts are exact, so they stay as they are, and the word may return
         // if sixteen changes of the agent's row happen during one stall of a
@@ -104,7 +105,7 @@ impl Kind {
                 word.at(word.time().saturating_add(Duration::from_nanos(1)))
             }
             Kind::Bucket | Kind::Exact { .. } => word.at(present),
-            Kind::Window(frame) => frame.salted(word).unwrap_or_else(|| raised(word)),
+            Kind::Window(frame) | Kind::Past(frame) => frame.salted(word).unwrap_or_else(|| raised(word)),
             Kind::Budget(_) => budget::salted(word).unwrap_or(word),
             Kind::Held => held::salted(word),
         };
@@ -115,7 +116,7 @@ impl Kind {
     pub(super) fn settled(self, word: LaneWord, floor: At) -> Option<LaneWord> {
         let lifted = match self {
             Kind::Bucket | Kind::Exact { .. } => word.at(word.time().max(floor.now)),
-            Kind::Window(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
+            Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
         };
         (lifted.bits() != word.bits()).then_some(lifted)
     }
@@ -138,6 +139,7 @@ mod tests {
             Kind::Bucket,
             Kind::Exact { length: 1_000_000 },
             Kind::Window(Frame::new(1_000_000)),
+            Kind::Past(Frame::new(1_000_000)),
             Kind::Budget(day),
             Kind::Held,
         ];

@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// A limit, what it admits at once, and when it is idle after that.
 const KINDS: [(&str, u64, Duration); 5] = [
     ("60/min", 60, Duration::from_secs(60)),
-    ("window 60/min", 60, Duration::from_secs(120)),
+    ("window 60/min", 60, Duration::from_secs(80)),
     ("exact 5/min", 5, Duration::from_secs(60)),
     ("budget 60/day", 60, DAY),
     ("budget 60/hour", 60, Duration::from_secs(3_600)),

@@ -52,7 +52,7 @@ pub(crate) fn judge(log: &Log) -> Result<(), String> {
             for segment in segments(log, agent, lane) {
                 let judged = match lane {
                     BUCKET => bucket(&segment),
-                    WINDOW => trailing(&segment, segment.numbers.window_worst()),
+                    WINDOW => trailing(&segment, segment.numbers.window),
                     EXACT => trailing(&segment, segment.numbers.exact),
                     _ => budget(&segment),
                 };
@@ -145,6 +145,7 @@ fn one_token_too_many_is_noticed() {
     let at = |lane, instants: &[u64]| log(instants.iter().zip(1..).map(|(at, call)| charge(lane, *at, call)).collect());
     assert!(judge(&at(BUCKET, &[0, 0, 10])).is_ok() && judge(&at(BUCKET, &[0, 0, 9])).is_err());
     assert!(judge(&at(EXACT, &[0, 0, 100])).is_ok() && judge(&at(EXACT, &[0, 0, 99])).is_err());
+    assert!(judge(&at(WINDOW, &[0, 0, 100])).is_ok() && judge(&at(WINDOW, &[0, 0, 99])).is_err());
     assert!(judge(&at(BUDGET, &[0, 500])).is_ok() && judge(&at(BUDGET, &[0, 500, 900])).is_err());
     // A reset between the second call and the third: they are not added up.
     let calls = at(BUDGET, &[0, 500, 900]).charges;

@@ -38,13 +38,6 @@ pub(crate) struct Numbers {
     pub(crate) held: u64,
 }
 
-impl Numbers {
-    /// As the documentation of windows states it.
-    pub(crate) fn window_worst(&self) -> u64 {
-        2 * self.window - 1
-    }
-}
-
 const PLAIN: Numbers =
     Numbers { capacity: 40, token: 10_000, window: 20, exact: 5, length: 1_000_000, budget: 200, held: 3 };
 /// A plan of other numbers, whose tokens are dearer.
@@ -264,6 +257,11 @@ impl<'a> Worker<'a> {
     }
 
     fn note(&mut self, agent: usize, (lane, cost): (u32, u64), (low, high): (u64, u64), span: Span) {
+        // A window takes an older instant for the start of the latest third that
+        // its lane knows of, which has begun by now.
+        let third = PLAIN.length.div_ceil(3);
+        let begun = self.round.clock.now().as_nanos() / third * third;
+        let high = if lane == WINDOW { high.max(begun) } else { high };
         self.charges.push(Charge { agent, lane, low, high, cost, span });
     }
 

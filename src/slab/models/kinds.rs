@@ -11,6 +11,11 @@ const WINDOW: u64 = 1_000_000;
 /// When nothing that was charged at instant 0 counts any more.
 const QUIET: Tick = Tick::from_nanos(2 * WINDOW);
 
+/// The start of a third of a window.
+const fn third(index: u64) -> Tick {
+    Tick::from_nanos(index * WINDOW.div_ceil(3))
+}
+
 /// A limiter of one record and one lane, of which A has charged 1 at instant 0.
 fn model(limit: &str, on_full: OnFull) -> Model {
     let model = Model::at(1, Policy::builder().lane("lane-0", limit).build().unwrap(), on_full, 10 * WINDOW);
@@ -20,12 +25,81 @@ fn model(limit: &str, on_full: OnFull) -> Model {
 
 model! {
     /// Two callers race for the last of a window: exactly one gets it.
-    last_of_a_window, UNBOUNDED, breaks with [ChargeByStore], || {
+    last_of_a_window, UNBOUNDED, breaks with [PermitByStore], || {
         let model = model("window 2/ms", OnFull::Deny);
         let rival = model.spawn(|model| model.allows(A, FIRST, Tick::ZERO));
         let mine = model.allows(A, FIRST, Tick::ZERO);
         assert!(mine ^ rival.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
+    }
+}
+
+model! {
+    /// Two callers race for the last of a window whose first word has to move
+    /// on: what falls off there still counts, and exactly one gets it.
+    last_of_a_window_that_moves_on, Some(3), breaks with [MovedOnUnrecorded, PermitByStore], || {
+        let model = model("window 2/ms", OnFull::Deny);
+        let rival = model.spawn(|model| model.allows(A, FIRST, third(2)));
+        let mine = model.allows(A, FIRST, third(2));
+        assert!(mine ^ rival.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, third(3)), 0);
+        // The one of instant 0 is over, that of the third 2 is not.
+        assert_eq!(model.remaining(A, FIRST, third(4)), 1);
+    }
+}
+
+model! {
+    /// More is charged while another caller moves the window on: what it
+    /// records is no less than that.
+    window_is_charged_while_it_moves_on, Some(3), breaks with [MovedOnUnrecorded], || {
+        let model = model("window 3/ms", OnFull::Deny);
+        let late = model.spawn(|model| model.allows(A, FIRST, third(2)));
+        assert!(model.allows(A, FIRST, third(1)), "there is room for both");
+        assert!(late.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, third(2)), 0);
+        assert_eq!(model.remaining(A, FIRST, third(3)), 0);
+    }
+}
+
+model! {
+    /// A caller with an older instant meets a window that is about to move on,
+    /// from which a third has been dropped: it is charged in the later third,
+    /// not in the one that will be over too soon.
+    older_caller_meets_a_record, Some(3), breaks with [RecordIgnored], || {
+        let model = model("window 3/ms", OnFull::Deny);
+        let charge = |model: &Model, index, cost| {
+            model.0.check_at(A, FIRST, cost, third(index)).unwrap().is_allowed()
+        };
+        // Two in the third 0, one in the third 2: it is full until the third 4.
+        assert!(charge(&model, 0, 1) && charge(&model, 2, 1));
+        let older = model.spawn(move |model| charge(model, 2, 2));
+        let mine = charge(&model, 4, 2);
+        assert!(mine ^ older.join().unwrap());
+        assert_eq!(model.remaining(A, FIRST, third(6)), 1);
+    }
+}
+
+model! {
+    /// A window is reset while it moves on: what was charged before does not
+    /// come back.
+    window_moves_on_against_reset, Some(3), breaks with [NoLookBack], || {
+        let model = model("window 3/ms", OnFull::Deny);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        let reset = model.spawn(|model| model.0.reset_lane_at(A, FIRST, third(2)).unwrap());
+        let _ = model.allows(A, FIRST, third(2));
+        reset.join().unwrap();
+        assert!(model.remaining(A, FIRST, third(2)) >= 2);
+    }
+}
+
+model! {
+    /// A window that moves on is taken for a newcomer, which inherits what
+    /// counts: the last of it is given out once.
+    lossy_eviction_inherits_a_window_that_moves_on, Some(2), breaks with [NothingInherited], || {
+        let model = model("window 2/ms", OnFull::Evict);
+        let newcomer = model.spawn(|model| model.allows(B, FIRST, third(2)));
+        let tenant = model.allows(A, FIRST, third(2));
+        assert!(!(tenant && newcomer.join().unwrap()));
     }
 }
 

@@ -22,7 +22,7 @@ defmodule Tollgate.Policy do
   | text | promises |
   |---|---|
   | `"10/second burst 20"`, `"5 per 5 minutes"` | a bucket: 20 at once, 10 a second in the long run |
-  | `"window 100/minute"` | about 100 in a trailing minute; 199 in the worst, for who asks for all at its end |
+  | `"window 1000/minute"` | never more than 1,000 in any minute, at two words; a charge counts for 60 to 80 seconds |
   | `"exact 5/5min"` | never more than 5 in any 5 minutes; up to 128, 8 bytes each of every agent's record |
   | `"budget 10_000/day"`, `"budget 5_000/month zone +02:00"` | so many an hour, day, week or month of the calendar |
   | `"held 3"` | 3 at once, until they are given back: see `Tollgate.hold/3` |
