@@ -63,6 +63,10 @@ pub(crate) const PARALLEL_LATE_MAX: u64 = 8;
 /// overwritten is judged as if it had not been told.
 pub(crate) const TOLD_KEPT: usize = if cfg!(loom) { 1 } else { 8_192 };
 
+/// How many exempt agents are found without a lock, about: 64 kB. One that has
+/// no place there is as exempt, and each of its checks takes a lock.
+pub(crate) const EXEMPT_KEPT: usize = if cfg!(loom) { 1 } else { 8_192 };
+
 /// The longest quiet period, and the longest wait of a curve.
 pub const QUIET_MAX: Duration = Duration::from_secs(86_400);
 

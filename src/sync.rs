@@ -189,6 +189,10 @@ pub(crate) enum Fault {
     NoChangeLock,
     /// A claim does not ask for the agent's assignment under the locks.
     StaleAssignment,
+    /// An exemption that has ended stays in the table that is read without a lock.
+    ExemptionStays,
+    /// A claim does not ask again, under the locks, whether the agent is exempt.
+    ExemptClaims,
     /// A new policy comes into force by writing over the rows in use.
     RowsInPlace,
     /// A change of tenant leaves the conduct word as it is.

@@ -46,7 +46,7 @@ fn it_says_who_offends_who_is_busy_and_what_was_counted() {
         document["agents"],
         json!({
             "known": 3, "records": limiter.stats().records, "assigned": 2, "overridden": 0, "exempt": 1,
-            "listed": 3, "not_listed": 0
+            "listed": 4, "not_listed": 0
         })
     );
     let snapshot = limiter.snapshot();

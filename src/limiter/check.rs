@@ -11,7 +11,7 @@ use crate::policy::{Kind, LaneId, PlanId};
 use crate::record::tag::{Row, TagWord};
 use crate::record::{Attempt, Record, with_words};
 use crate::slab::hash::AgentHash;
-use crate::slab::{Found, Newcomer, OnFull, Refusal};
+use crate::slab::{Found, Newcomer, Refusal};
 use crate::sync::{Fault, broken};
 use std::cell::Cell;
 use std::convert::identity;
@@ -357,8 +357,9 @@ impl Limiter {
         let (now, cells) = (at.now, self.limits.cells(ask.lane.id()));
         let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
         let fresh = with_words(cells.count, |words| limit.step(words, at, ask.cost).outcome);
-        if fresh.next.is_none() && !limit.is_exempt() {
-            return unmade(fresh.answer.verdict()); // Denied even when full: not worth a record.
+        if fresh.next.is_none() || limit.is_exempt() {
+            // Denied even when full, or exempt: not worth a record.
+            return unmade(fresh.answer.verdict());
         }
         // The answer is made with the question: once the locks are released,
         // the record may have been filled, and the row be another agent's.
@@ -380,13 +381,15 @@ impl Limiter {
         let ranking = |tag, record: Record<'_>| if may_have(tag) { None } else { self.debt_ratio(tag, record, at) };
         let newcomer = Newcomer {
             hash,
-            row: &|| self.row_of_newcomer(hash),
+            row: &|| {
+                let row = self.row_of_newcomer(hash);
+                (row != Row::EXEMPT || broken(Fault::ExemptClaims)).then_some(row)
+            },
             now,
             quiet_since: self.quiet_since(now),
             clock: self.clock.now(),
             offset: at.offset,
-            // Nobody loses a record for an agent that will not use its lanes.
-            on_full: if limit.is_exempt() { OnFull::Deny } else { self.on_full },
+            on_full: self.on_full,
             ranking: &ranking,
             reserved: &|tag| self.reservations.may_have(tag.low_bits()),
             passes: &passes,
@@ -403,7 +406,8 @@ impl Limiter {
                         return made;
                     }
                 }
-                Err(Refusal::Full) if limit.is_exempt() => return unmade(fresh.answer.verdict()),
+                // It has become exempt since it was asked for its limit.
+                Err(Refusal::Unwanted) => return unmade(Ok(Verdict::EXEMPT)),
                 Err(Refusal::Full) => {
                     self.note_refusal();
                     return unmade(Err(Error::Full));

@@ -225,10 +225,9 @@ impl Limiter {
     /// Never limits the agent from now on: every check of it is answered with
     /// [`Decision::Exempt`](crate::Decision::Exempt) and charges nothing.
     ///
-    /// The agent has no bucket: its lanes are never written. Where a record is
-    /// vacant or idle it takes one all the same, which says that it is exempt,
-    /// so that its checks take no lock and cost what any other's do. Nobody
-    /// loses a record for it, and without one it is as exempt.
+    /// The agent has no bucket and takes no record, and its checks take no
+    /// lock. If it has a record when it becomes exempt, it keeps what it has
+    /// used until that would have been refilled: an exemption is no reset.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@
 //! - `held.rs`: slots that are held until they are given back
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them
-//! - `registry.rs`: who has an assignment
+//! - `registry.rs`: who has an assignment, and `exempt.rs` who is exempt, without a lock
 //! - `sight.rs`: counts, and how agents stand
 
 mod action;
@@ -21,6 +21,7 @@ mod budgets;
 mod check;
 mod conduct;
 mod control;
+mod exempt;
 mod held;
 mod look;
 mod registry;
@@ -270,12 +271,12 @@ impl LimiterBuilder {
         let watch = self.sight.as_ref().map(|sight| Watch::new(sight, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
         let told_waits = conduct::ToldWaits::new().map_err(|bytes| BuildError::Memory { bytes })?;
+        let registry = Registry::new().map_err(|bytes| BuildError::Memory { bytes })?;
         if self.commit_memory {
-            let committed = slab.commit().and_then(|()| told_waits.commit());
+            let committed = slab.commit().and_then(|()| told_waits.commit()).and_then(|()| registry.commit());
             let committed = committed.and_then(|()| watch.as_ref().map_or(Ok(()), |watch| watch.commit()));
             committed.map_err(|bytes| BuildError::Memory { bytes })?;
         }
-        let registry = Registry::new();
         for agent in policy.exempt() {
             let entry = Entry { by_policy: true, ..Entry::default() };
             registry.set(slab.hash(agent.as_bytes()), agent.as_bytes(), entry, limits.epoch());
@@ -341,8 +342,8 @@ impl Limiter {
         self.clock.now()
     }
 
-    /// Bytes of address space it has reserved for records, limits and told
-    /// waits, for a roster if there is one, and for ids if used budgets are
+    /// Bytes of address space it has reserved for records, limits, told waits
+    /// and exempt agents, for a roster if there is one, and for ids if used budgets are
     /// kept. No stream of ids makes it more. Assignments take memory beside it, as many as an
     /// operator makes.
     #[must_use]
@@ -350,7 +351,8 @@ impl Limiter {
         let roster = self.watch.as_ref().map_or(0, |watch| watch.roster_bytes());
         #[cfg(feature = "persist")]
         let roster = roster + self.budgets.get().map_or(0, |kept| kept.reserved_bytes());
-        self.slab.reserved_bytes() + self.limits.reserved_bytes() + self.told_waits.reserved_bytes() + roster
+        let tables = self.limits.reserved_bytes() + self.told_waits.reserved_bytes() + self.registry.reserved_bytes();
+        self.slab.reserved_bytes() + tables + roster
     }
 
     /// What it holds and has seen. Walks a counter per 1,024 records, and the reservations.
@@ -399,7 +401,7 @@ impl Limiter {
     fn claim_free(&self, hash: AgentHash, agent: Option<&[u8]>, now: Tick) -> Option<Claimed<'_>> {
         let newcomer = Newcomer {
             hash,
-            row: &|| self.row_of_newcomer(hash),
+            row: &|| Some(self.row_of_newcomer(hash)),
             now,
             quiet_since: self.quiet_since(now),
             clock: self.clock.now(),
@@ -546,27 +548,59 @@ mod tests {
         assert_eq!(limiter.slab.snapshot(), before);
     }
 
-    /// An exempt agent has no bucket: a hundred thousand calls write nothing,
-    /// and nobody loses a record for it.
+    /// An exempt agent took a record, so that its checks would take no lock.
+    /// It needs none: a hundred thousand calls leave the slab as it was, and
+    /// nobody loses a record for it.
     #[test]
-    fn an_exempt_agent_has_no_bucket() {
+    fn exempt_agents_take_no_record() {
         let limiter = limiter(1, OnFull::Evict);
         let heavy = limiter.lane("heavy").unwrap();
-        limiter.exempt("exempt").unwrap();
-        let is_exempt = || limiter.check("exempt", heavy).unwrap().decision() == crate::Decision::Exempt;
-        assert!(is_exempt());
+        let decision = |agent: &str| limiter.check(agent, heavy).unwrap().decision();
+        let is_exempt = || decision("exempt") == crate::Decision::Exempt;
         let before = limiter.slab.snapshot();
+        // More than the table has room for in some of its lines.
+        let agents: Vec<_> = (0..5_000).map(|agent| format!("exempt-{agent}")).collect();
+        for agent in agents.iter().map(String::as_str).chain(["exempt"]) {
+            limiter.exempt(agent).unwrap();
+        }
+        let all_are = || agents.iter().all(|agent| decision(agent) == crate::Decision::Exempt);
+        assert!((0..20).all(|_| all_are()));
         assert!((0..100_000).all(|_| is_exempt()));
         assert!(limiter.check_cost("exempt", heavy, 1_000_000).unwrap().is_allowed());
-        assert_eq!(limiter.slab.snapshot(), before);
+        assert_eq!((limiter.slab.snapshot(), limiter.stats().agents), (before, 0));
         // Every record is taken, and in debt.
-        limiter.forget("exempt").unwrap();
         for agent in 0..limiter.stats().records {
             assert!(limiter.check(format!("agent-{agent}"), heavy).unwrap().is_allowed());
         }
         let before = limiter.slab.snapshot();
         assert!((0..1_000).all(|_| is_exempt()));
         assert_eq!(limiter.slab.snapshot(), before);
+    }
+
+    /// It comes and goes with the very next check, with and without a record.
+    #[test]
+    fn an_exemption_holds_from_the_next_check_on_and_ends_with_it() {
+        let limiter = limiter(100, OnFull::Deny);
+        let heavy = limiter.lane("heavy").unwrap();
+        let decision = |agent: &str| limiter.check(agent, heavy).unwrap().decision();
+        for round in 0..100 {
+            limiter.exempt("stranger").unwrap();
+            assert_eq!((decision("stranger"), limiter.stats().agents), (crate::Decision::Exempt, 0), "{round}");
+            limiter.unexempt("stranger").unwrap();
+            assert_eq!((decision("stranger"), limiter.stats().agents), (crate::Decision::Allow, 1), "{round}");
+            limiter.forget("stranger").unwrap();
+        }
+        // One that has a record keeps it with its debt: an exemption is no reset.
+        assert!(limiter.check_cost("known", heavy, 2).unwrap().is_allowed());
+        limiter.exempt("known").unwrap();
+        assert_eq!((decision("known"), limiter.stats().agents), (crate::Decision::Exempt, 1));
+        limiter.unexempt("known").unwrap();
+        assert_eq!(decision("known"), crate::Decision::Deny);
+        // Once nothing is left of the debt, the record goes, and does not come back.
+        limiter.exempt("known").unwrap();
+        let later = limiter.now().saturating_add(std::time::Duration::from_secs(61));
+        assert_eq!(limiter.sweep_at(std::time::Duration::ZERO, later), 1);
+        assert_eq!((decision("known"), limiter.stats().agents), (crate::Decision::Exempt, 0));
     }
 
     #[test]

@@ -6,7 +6,11 @@
 //! slab and that of its shard here, taken in this order. So whoever holds
 //! either reads an entry that is in force, and its row of overrides is not
 //! written for somebody else meanwhile.
+//!
+//! Agents that are exempt have no record, and their checks end here: they are
+//! found without a lock, in [`exempt`](super::exempt).
 
+use super::exempt::ExemptTable;
 use crate::policy::{LaneId, Limit, PlanId};
 use crate::process::unforked;
 use crate::record::tag::Row;
@@ -79,11 +83,25 @@ pub(super) struct Registry {
     shards: [Mutex<Shard>; SHARDS],
     /// How many entries there are. While there are none, nobody takes a lock.
     entries: AtomicU64,
+    /// Those of them that are exempt. Written under the lock of the shard.
+    exempt: ExemptTable,
 }
 
 impl Registry {
-    pub(super) fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::new(Shard::new())), entries: AtomicU64::new(0) }
+    /// On refusal, says how many bytes were asked for.
+    pub(super) fn new() -> Result<Self, u64> {
+        let shards = std::array::from_fn(|_| Mutex::new(Shard::new()));
+        Ok(Self { shards, entries: AtomicU64::new(0), exempt: ExemptTable::new()? })
+    }
+
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.exempt.reserved_bytes()
+    }
+
+    /// Takes the memory of its table from the system now. On refusal, says how
+    /// many bytes were asked for.
+    pub(super) fn commit(&self) -> Result<(), u64> {
+        self.exempt.commit()
     }
 
     /// Reads with the agent's row, which stays in force meanwhile.
@@ -92,6 +110,9 @@ impl Registry {
         // neighbourhood's lock, under which it was made.
         if peek(&self.entries) == 0 {
             return read(Row::unassigned(epoch));
+        }
+        if self.exempt.has(hash) {
+            return read(Row::EXEMPT); // Which nobody ever writes.
         }
         self.with_shard(hash, |shard| {
             read(shard.get(&hash).map_or(Row::unassigned(epoch), |registered| registered.entry.row(epoch)))
@@ -117,6 +138,7 @@ impl Registry {
     pub(super) fn set(&self, hash: AgentHash, id: &[u8], entry: Entry, epoch: u64) -> Row {
         let row = entry.row(epoch);
         self.with_shard(hash, |shard| {
+            self.exempt.set(hash, entry.is_exempt());
             let before = shard.len();
             if entry.is_undecided() && !entry.by_policy {
                 shard.remove(&hash);
@@ -146,6 +168,18 @@ impl Registry {
             });
         }
         tally
+    }
+
+    /// Every agent that is exempt.
+    pub(super) fn exempt(&self) -> Vec<(AgentHash, Box<[u8]>)> {
+        if peek(&self.entries) == 0 {
+            return Vec::new();
+        }
+        let of = |shard: &Shard| {
+            let exempt = shard.iter().filter(|(_, registered)| registered.entry.is_exempt());
+            exempt.map(|(hash, registered)| (*hash, registered.id.clone())).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(|shard| unforked(|| of(&lock(shard)))).collect()
     }
 
     /// Every agent with an entry, in the order of the ids.

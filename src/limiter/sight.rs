@@ -102,8 +102,9 @@ impl Limiter {
         })
     }
 
-    /// Agents that hold a record, a page of them. Needs a
-    /// [roster](crate::Sight::roster); says how many agents are not listed.
+    /// Agents that hold a record, and those that are exempt, which need none:
+    /// a page of them. Needs a [roster](crate::Sight::roster); says how many
+    /// agents are not listed.
     ///
     /// Reads the whole roster, so call it for people and not for requests: a
     /// million agents take some tenths of a second. Charges nobody, and holds
@@ -140,14 +141,8 @@ impl Limiter {
     }
 
     fn list(&self, query: &AgentQuery, now: impl Fn() -> Tick) -> AgentPage {
-        let mut listed = 0;
-        let mut found = Vec::new();
-        let roster = self.watch.as_ref().and_then(|watch| watch.roster.as_ref());
-        for Entry { position, id } in roster.into_iter().flat_map(|roster| roster.entries()) {
-            let Ok(hash) = self.hash(&id) else { continue };
-            if !self.slab.is_held_by(position, hash) {
-                continue; // Has lost its record since.
-            }
+        let (mut listed, mut found) = (0, Vec::new());
+        let mut list = |hash, id: Vec<u8>| {
             listed += 1;
             if query.matches(&id) {
                 let rank = match query.sort {
@@ -157,13 +152,29 @@ impl Limiter {
                 };
                 found.push((Reverse(rank), id));
             }
+        };
+        let roster = self.watch.as_ref().and_then(|watch| watch.roster.as_ref());
+        let mut holders = 0;
+        for Entry { position, id } in roster.into_iter().flat_map(|roster| roster.entries()) {
+            let Ok(hash) = self.hash(&id) else { continue };
+            // Otherwise it has lost its record since.
+            if self.slab.is_held_by(position, hash) {
+                holders += 1;
+                list(hash, id);
+            }
+        }
+        for (hash, id) in roster.into_iter().flat_map(|_| self.registry.exempt()) {
+            if self.slab.find(hash).is_none() {
+                list(hash, id.into_vec());
+            }
         }
         found.sort_unstable();
+        found.dedup(); // One may have lost its record in between.
         let matched = found.len() as u64;
         let start = query.page.saturating_mul(query.per_page);
         let page = found.into_iter().skip(start).take(query.per_page);
         let agents = page.filter_map(|(_, id)| self.agent_at(&id, now()).ok().map(|view| ListedAgent { id, view }));
-        let not_listed = self.stats().agents.saturating_sub(listed);
+        let not_listed = self.stats().agents.saturating_sub(holders);
         AgentPage { agents: agents.collect(), matched, listed, not_listed }
     }
 
@@ -392,6 +403,31 @@ mod tests {
         assert_eq!(looked.get(), 2, "once for its place, once for its card");
         let late = limiter.agents_at(&AgentQuery::new(), began);
         assert_eq!(late.agents[0].view.lanes[0].used(), 20, "by an older time it is only stricter");
+    }
+
+    /// Exempt agents need no record, and who holds none was not listed.
+    #[test]
+    fn exempt_agents_are_counted_and_listed_without_a_record() {
+        let policy = Policy::builder().lane("ws", "2/min").exempt(["dashboard"]).build().unwrap();
+        let builder = Limiter::builder(policy).agents(100).clock(ManualClock::new());
+        let limiter = builder.sight(Sight::new().roster(100)).build().unwrap();
+        let ws = limiter.lane("ws").unwrap();
+        limiter.exempt("probe").unwrap();
+        for agent in ["dashboard", "probe", "probe", "agent-7"] {
+            assert!(limiter.check(agent, ws).unwrap().is_allowed());
+        }
+        let snapshot = limiter.snapshot();
+        assert_eq!((snapshot.lanes[0].exempt, snapshot.lanes[0].allowed, snapshot.stats.agents), (3, 1, 1));
+        for sort in [AgentSort::Id, AgentSort::Usage, AgentSort::Violations] {
+            let page = limiter.agents(&AgentQuery::new().sort(sort));
+            let mut ids: Vec<_> = page.agents.iter().map(|agent| (&*agent.id, agent.view.is_exempt)).collect();
+            ids.sort_unstable();
+            assert_eq!(ids, [(&b"agent-7"[..], false), (b"dashboard", true), (b"probe", true)]);
+            assert_eq!((page.matched, page.listed, page.not_listed), (3, 3, 0));
+        }
+        // One that has a record is listed once.
+        limiter.exempt("agent-7").unwrap();
+        assert_eq!(limiter.agents(&AgentQuery::new().contains("agent")).matched, 1);
     }
 
     /// Denials of several charges at once were violations of their agents, and

@@ -95,8 +95,9 @@ pub enum OnFull {
 #[derive(Clone, Copy)]
 pub(crate) struct Newcomer<'a> {
     pub(crate) hash: AgentHash,
-    /// The row of limits that applies to it, asked for under the locks.
-    pub(crate) row: &'a dyn Fn() -> Row,
+    /// The row of limits that applies to it, asked for under the locks; `None`
+    /// if it wants no record.
+    pub(crate) row: &'a dyn Fn() -> Option<Row>,
     pub(crate) now: Tick,
     /// Conduct is quiet if there was no violation after this.
     pub(crate) quiet_since: Tick,
@@ -149,6 +150,8 @@ pub(crate) enum Refusal {
     /// The one that would be given up has so much debt that the request would
     /// be denied all the same, as `passes` found last; so its tenant keeps it.
     Denied,
+    /// It wants none.
+    Unwanted,
 }
 
 /// The locks of a neighbourhood: its home's region, and the next if it
@@ -228,7 +231,7 @@ impl Slab {
         if let Some(found) = self.find(newcomer.hash) {
             return Ok(Claimed { found, floor: Tick::ZERO, is_new: false, is_lossy: false, _locks: locks });
         }
-        let row = stale_row.unwrap_or_else(|| (newcomer.row)());
+        let row = stale_row.unwrap_or_else(|| (newcomer.row)()).ok_or(Refusal::Unwanted)?;
         let tag = TagWord::new(newcomer.hash.tag(), row);
         let floor = locks.evicted_at();
         let lossless = self.take_vacant(&locks, newcomer, tag).or_else(|| self.take_idle(&locks, newcomer, tag));

@@ -5,7 +5,7 @@
 //! models' clock is so far ahead that none is longer than a limit allows.
 
 use super::*;
-use crate::{OnChange, PlanId};
+use crate::{Decision, OnChange, PlanId};
 
 /// A token of the plan `other` takes this long, and there are [`OTHER_CAPACITY`] of them.
 const OTHER_TOKEN: u64 = 100;
@@ -155,8 +155,46 @@ model! {
         let model = model(true);
         let check = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap());
         model.0.exempt(A).unwrap();
-        assert_eq!(model.check(A, FIRST, Tick::ZERO).unwrap().decision(), crate::Decision::Exempt);
+        assert_eq!(model.check(A, FIRST, Tick::ZERO).unwrap().decision(), Decision::Exempt);
         assert!(check.join().unwrap().is_allowed());
+    }
+}
+
+model! {
+    /// A becomes exempt while it is met for the first time: it is charged and
+    /// has a record, or neither. Either way the next check is exempt.
+    exempt_against_claim, UNBOUNDED, breaks with [StaleAssignment, NoChangeLock, ExemptClaims], || {
+        let model = model(false);
+        let check = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap().decision());
+        model.0.exempt(A).unwrap();
+        assert_eq!(model.check(A, FIRST, Tick::ZERO).unwrap().decision(), Decision::Exempt);
+        let is_charged = check.join().unwrap() == Decision::Allow;
+        assert_eq!(model.agents(), u64::from(is_charged));
+        assert_eq!(model.check(A, FIRST, Tick::ZERO).unwrap().decision(), Decision::Exempt);
+        model.0.unexempt(A).unwrap();
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2 - u64::from(is_charged));
+    }
+}
+
+model! {
+    /// The exemption of A, which has no record, ends while A is checked: each
+    /// check is exempt or charged, in this order, and the next is charged.
+    unexempt_against_checks, Some(3), breaks with [ExemptionStays], || {
+        let model = model(false);
+        model.0.assign(B, OTHER).unwrap(); // Or nobody would be looked for among the assigned.
+        model.0.exempt(A).unwrap();
+        let checks = model.spawn(|model| [(); 2].map(|()| model.check(A, FIRST, Tick::ZERO).unwrap().decision()));
+        model.0.unexempt(A).unwrap();
+        let mine = model.check(A, FIRST, Tick::ZERO).unwrap().decision();
+        let theirs = checks.join().unwrap();
+        assert_ne!(mine, Decision::Exempt, "it is over");
+        assert!(theirs[0] == Decision::Exempt || theirs[1] != Decision::Exempt, "it came back");
+        // The last token comes with a warning.
+        let is_charged = |seen: &Decision| matches!(seen, Decision::Allow | Decision::Warn);
+        let limited = theirs.into_iter().chain([mine]).filter(|seen| *seen != Decision::Exempt).count();
+        let charged = theirs.into_iter().chain([mine]).filter(is_charged).count();
+        assert_eq!(charged, limited.min(2));
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2 - charged as u64);
     }
 }
 

@@ -23,7 +23,7 @@ fn on_a_border(slab: &Slab) -> AgentHash {
 fn claim(slab: &Slab, hash: AgentHash) -> Position {
     let newcomer = Newcomer {
         hash,
-        row: &|| Row::unassigned(0),
+        row: &|| Some(Row::unassigned(0)),
         now: Tick::ZERO,
         quiet_since: Tick::ZERO,
         clock: Tick::ZERO,
