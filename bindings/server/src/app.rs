@@ -187,6 +187,14 @@ impl App {
         self.is_draining.store(true, Relaxed);
     }
 
+    /// Gives back slots whose lease has run out, closes reservations that have
+    /// expired, and then gives up records of idle agents: in this order, since
+    /// an agent that holds a slot is not idle.
+    fn sweep(&self) {
+        drop(self.leases.turn(self.limiter.now()));
+        self.meter.swept(self.limiter.sweep(IDLE));
+    }
+
     /// Lets open pages go.
     pub(crate) fn end(&self) {
         self.feed.end();
@@ -220,7 +228,7 @@ async fn do_what_is_due(app: Weak<App>) {
 /// How long a record is left alone after its lanes are full again.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Gives up records of idle agents, until the server is gone.
+/// Sweeps, until the server is gone.
 async fn sweep_for_ever(app: Weak<App>, every: Duration) {
     let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -229,7 +237,7 @@ async fn sweep_for_ever(app: Weak<App>, every: Duration) {
         interval.tick().await;
         let Some(app) = app.upgrade() else { return };
         // It walks all records.
-        _ = tokio::task::spawn_blocking(move || app.meter.swept(app.limiter.sweep(IDLE))).await;
+        _ = tokio::task::spawn_blocking(move || app.sweep()).await;
     }
 }
 
@@ -266,5 +274,34 @@ fn log(line: &LogLine) {
             tracing::info!(kind = line.level(), agent = %ShownId::new(agent), suppressed, "{line}");
         }
         _ => tracing::info!(kind = line.level(), "{line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::{Limit, ManualClock, Policy};
+
+    /// A sweep left slots to the timer of leases: an agent that had vanished
+    /// with a slot was not idle, and kept its record for another round.
+    #[test]
+    fn a_sweep_gives_back_leases_and_reservations_that_have_run_out() {
+        let policy = Policy::builder().lane("ws", Limit::held(1)).lane("llm", "10/min").build().unwrap();
+        let clock = ManualClock::new();
+        let app = App::new(Settings::default(), Source::Policy(Box::new(policy)), Some(clock.clone().into())).unwrap();
+        let [ws, llm] = ["ws", "llm"].map(|name| app.limiter.lane(name).unwrap());
+        let ttl = Duration::from_secs(30);
+        assert!(app.limiter.acquire("gone", ws).unwrap().is_allowed());
+        app.leases.turn(clock.now()).grant(b"gone", ws, 1, ttl).unwrap();
+        assert!(app.limiter.reserve("gone too", llm, 5, ttl).unwrap().id().is_some());
+        app.sweep();
+        assert_eq!((app.limiter.stats().agents, app.meter.sweeps()), (2, (1, 0)), "neither has run out");
+        clock.advance(IDLE + Duration::from_secs(60));
+        app.sweep();
+        let stats = app.limiter.stats();
+        assert_eq!((stats.agents, stats.reservations, stats.reservations_expired), (0, 0, 1));
+        assert_eq!(app.meter.sweeps(), (2, 2));
+        // Looked at without `counts`, which gives back too.
+        assert_eq!(app.leases.run_out(), 1);
     }
 }

@@ -147,6 +147,12 @@ impl Leases {
         Some(lease.lane)
     }
 
+    /// How many have been found to have run out.
+    #[cfg(test)]
+    pub(crate) fn run_out(&self) -> u64 {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).run_out
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         let table = self.turn(self.limiter.now()).table;
         Counts { leases: table.leases.len(), max: self.max, run_out: table.run_out, refused: table.refused }
