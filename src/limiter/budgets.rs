@@ -41,12 +41,13 @@ use super::saved::Saved;
 use crate::bounds::ID_BYTES_MAX;
 use crate::clock::Tick;
 use crate::lane::{Choice, LaneWord, budget};
-use crate::persist::budgets::{BudgetLane, Entry, Text, UsedBudget, id_at, read};
+use crate::persist::budgets::{BudgetLane, Entry, Text, UsedBudget, UsedBudgets, id_at, read};
 use crate::persist::{KeptFile, PersistError};
 use crate::policy::{Era, Kind, LaneId};
 use crate::process;
 use crate::sight::roster::Roster;
 use crate::slab::Found;
+use crate::slab::hash::AgentHash;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -198,7 +199,7 @@ impl Limiter {
     /// ```
     pub fn keep_budgets_in(&self, path: impl AsRef<Path>) -> Result<BudgetsLoaded, PersistError> {
         let mut file = KeptFile::open(path.as_ref())?;
-        let (mut used, seen) = file.read(read)?;
+        let (used, seen) = file.read(read)?;
         let kept = self.kept_budgets(file.path())?;
         let saved = Saved::new(self.slab.records(), self.budgeted().len());
         let saved = saved.ok_or_else(|| out_of_memory(file.path()))?;
@@ -212,16 +213,29 @@ impl Limiter {
         }
         // By the calendar as it is now.
         let (lanes, now) = (self.budgeted(), self.clock.now());
-        // In the order of their homes: neighbours share memory.
-        used.agents.sort_by_cached_key(|entry| self.hash(&entry.id).ok());
-        let mut row = Vec::new();
-        for entry in &used.agents {
-            self.load_entry(entry, &lanes, now, &mut loaded, &mut row);
+        let mut row = Vec::with_capacity(3 + lanes.len());
+        for (hash, number) in self.last_words(&used) {
+            self.load_entry(hash, used.entry(number), &lanes, now, &mut loaded, &mut row);
             kept.saved.set(&row);
         }
         let is_stale = loaded.ended > 0 && loaded.ended >= loaded.loaded;
         kept.is_outdated = is_stale || loaded.unknown + loaded.full > 0;
         Ok(loaded)
+    }
+
+    /// The last entry of each agent, by its number, in the order of their
+    /// homes: neighbours share memory.
+    fn last_words(&self, used: &UsedBudgets) -> impl Iterator<Item = (AgentHash, usize)> {
+        let hashed = |number| Some((self.hash(used.entry(number).id).ok()?, number));
+        let mut all: Vec<_> = (0..used.len()).filter_map(hashed).collect();
+        all.sort_unstable();
+        // Of two agents with one hash, by a chance of 2^-64, both have a last word: they share a record.
+        let is_last = move |place: usize, all: &[(AgentHash, usize)]| {
+            let (hash, number) = all[place];
+            let later = all[place + 1..].iter().take_while(|(other, _)| *other == hash);
+            !later.into_iter().any(|(_, later)| used.entry(*later).id == used.entry(number).id)
+        };
+        (0..all.len()).filter_map(move |place| is_last(place, &all).then(|| all[place]))
     }
 
     /// The roster of those who hold records, from now on if there was none.
@@ -243,10 +257,19 @@ impl Limiter {
     }
 
     /// Charges what an agent has used, counts it, and makes the row of what the file says.
-    fn load_entry(&self, entry: &Entry, lanes: &[Budgeted], now: Tick, counts: &mut BudgetsLoaded, row: &mut Vec<u64>) {
+    fn load_entry(
+        &self,
+        hash: AgentHash,
+        entry: Entry<'_>,
+        lanes: &[Budgeted],
+        now: Tick,
+        counts: &mut BudgetsLoaded,
+        row: &mut Vec<u64>,
+    ) {
         row.clear();
-        let mut words = vec![0; lanes.len()];
-        for UsedBudget { lane, era, window, used } in &entry.budgets {
+        row.resize(3 + lanes.len(), 0);
+        let words = &mut row[3..];
+        for UsedBudget { lane, era, window, used } in entry.budgets {
             match lanes.iter().position(|known| *known.name == **lane && known.era == *era) {
                 None => counts.unknown += 1,
                 Some(known) if *window < lanes[known].now => counts.ended += 1,
@@ -254,22 +277,23 @@ impl Limiter {
             }
         }
         let loading = words.iter().filter(|word| **word != 0).count() as u64;
-        let Some(hash) = self.hash(&entry.id).ok().filter(|_| loading > 0) else { return };
+        if loading == 0 {
+            return row.clear();
+        }
         // The claim keeps the record the agent's, and its row.
-        let Some(claimed) = self.claim_free(hash, Some(&entry.id), now) else {
+        let Some(claimed) = self.claim_free(hash, Some(entry.id), now) else {
             counts.full += loading;
-            return;
+            return row.clear();
         };
         let found = claimed.found;
-        for (lane, word) in lanes.iter().zip(&words).filter(|(_, word)| **word != 0) {
+        for (lane, word) in lanes.iter().zip(&*words).filter(|(_, word)| **word != 0) {
             let (window, used) = budget::unpacked(*word);
             let restore = |words: &[LaneWord]| Choice::of(budget::restore(words[0], window, used));
             let cells = self.limits.cells(lane.lane);
             let restored = found.record.update_lane(found.tag, cells, restore, || self.slab.count_retry());
             *(if restored.is_some() { &mut counts.loaded } else { &mut counts.full }) += 1;
         }
-        row.extend([found.position as u64, found.tag.tenant_bits(), entry.offset]);
-        row.append(&mut words);
+        row[..3].copy_from_slice(&[found.position as u64, found.tag.tenant_bits(), entry.offset]);
     }
 
     /// Writes to the file what has been used of budgets since the last save.

@@ -24,9 +24,8 @@ use super::json::{Fields, Mistake, Piece, id_text, only_keys, quoted, read_id};
 use super::known::Known;
 use crate::bounds::CAPACITY_MAX;
 use crate::policy::{Era, Kind, Limit};
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 /// The version this build writes, and the only one it reads.
@@ -48,21 +47,53 @@ pub(crate) struct UsedBudget {
 }
 
 /// What a file says.
+///
+/// Ids and budgets stand one behind the other in one piece of memory each: a
+/// million agents are not two million allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsedBudgets {
     /// What the calendar showed, in nanoseconds since 1970 UTC.
     pub(crate) calendar: i64,
-    /// One for each.
-    pub(crate) agents: Vec<Entry>,
+    ends: Vec<Ends>,
+    ids: Vec<u8>,
+    budgets: Vec<UsedBudget>,
+}
+
+/// Where the id and the budgets of an entry end: those of the next begin there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ends {
+    id: usize,
+    budgets: usize,
+    offset: u64,
 }
 
 /// What a file says about an agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) id: Vec<u8>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) id: &'a [u8],
     /// Where in the file: [`id_at`] reads the id there.
     pub(crate) offset: u64,
-    pub(crate) budgets: Vec<UsedBudget>,
+    pub(crate) budgets: &'a [UsedBudget],
+}
+
+impl UsedBudgets {
+    /// How many entries there are. Of several about one agent, the last counts.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// An entry, in the order of the file. Like an index, it has to exist.
+    pub(crate) fn entry(&self, number: usize) -> Entry<'_> {
+        let start = number.checked_sub(1).map_or(Ends::default(), |before| self.ends[before]);
+        let Ends { id, budgets, offset } = self.ends[number];
+        Entry { id: &self.ids[start.id..id], offset, budgets: &self.budgets[start.budgets..budgets] }
+    }
+
+    /// Ends an entry whose budgets are there.
+    fn end(&mut self, id: &[u8], offset: u64) {
+        self.ids.extend_from_slice(id);
+        self.ends.push(Ends { id: self.ids.len(), budgets: self.budgets.len(), offset });
+    }
 }
 
 /// A lane with a budget, as a text has it.
@@ -183,53 +214,35 @@ pub(crate) fn read(text: &[u8]) -> Result<(UsedBudgets, Extent), Mistake> {
     let Split { document, fields, changes, extent } = split(text)?;
     document.has_version(&fields, VERSION)?;
     only_keys(&fields, &["version", "calendar", "agents"])?;
-    let mut entries = Entries::default();
-    let mut calendar = entries.read(document, &fields)?;
+    let (mut used, mut known) = (UsedBudgets::default(), Known::default());
+    used.read(document, &fields, &mut known)?;
     for (line, fields) in changes {
         only_keys(&fields, &["calendar", "agents"])?;
-        calendar = calendar.max(entries.read(line, &fields)?);
+        used.read(line, &fields, &mut known)?;
     }
-    Ok((UsedBudgets { calendar, agents: entries.all }, extent))
+    Ok((used, extent))
 }
 
-/// The entries of a file, the last one of each agent.
-#[derive(Default)]
-struct Entries {
-    all: Vec<Entry>,
-    /// Where they are, by a hash of the id.
-    places: HashMap<u64, usize>,
-    random: RandomState,
-    known: Known,
-}
-
-impl Entries {
-    /// Reads a part of the file, and says what the calendar showed.
-    fn read(&mut self, part: Piece<'_>, fields: &Fields<'_>) -> Result<i64, Mistake> {
-        let calendar = read_seconds(part.need(fields, "calendar")?)? * SECOND;
-        let entries = std::cell::RefCell::new(self);
+impl UsedBudgets {
+    /// Reads a part of the file.
+    fn read(&mut self, part: Piece<'_>, fields: &Fields<'_>, known: &mut Known) -> Result<(), Mistake> {
+        self.calendar = self.calendar.max(read_seconds(part.need(fields, "calendar")?)? * SECOND);
+        let both = RefCell::new((self, known));
         let quick = |piece: Piece<'_>| {
-            let mut entries = entries.borrow_mut();
-            let (id, budgets, length) = entries.known.read(piece.text())?;
-            entries.put(Entry { id, offset: piece.before().len() as u64, budgets });
+            let (used, known) = &mut *both.borrow_mut();
+            let (id, length) = known.read(piece.text(), &mut used.budgets)?;
+            used.end(id, piece.before().len() as u64);
             Some(length)
         };
         let careful = |piece: Piece<'_>| {
-            let mut entries = entries.borrow_mut();
-            let (id, budgets) = read_entry(piece)?;
-            entries.known.learn(&budgets);
-            entries.put(Entry { id, offset: piece.before().len() as u64, budgets });
+            let (used, known) = &mut *both.borrow_mut();
+            let (id, mut budgets) = read_entry(piece)?;
+            known.learn(&budgets);
+            used.budgets.append(&mut budgets);
+            used.end(&id, piece.before().len() as u64);
             Ok(())
         };
-        part.need(fields, "agents")?.each(quick, careful)?;
-        Ok(calendar)
-    }
-
-    fn put(&mut self, entry: Entry) {
-        let place = *self.places.entry(self.random.hash_one(&entry.id)).or_insert(self.all.len());
-        match self.all.get_mut(place) {
-            Some(known) if known.id == entry.id => *known = entry,
-            _ => self.all.push(entry), // A new one, or by a chance of 2^-64 one of the same hash.
-        }
+        part.need(fields, "agents")?.each(quick, careful)
     }
 }
 
@@ -282,7 +295,7 @@ fn read_era(piece: Piece<'_>) -> Result<Era, Mistake> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::policy::Calendar;
     use proptest::prelude::*;
@@ -310,10 +323,11 @@ mod tests {
 
     fn agents(text: &[u8]) -> Result<(i64, Agents), Mistake> {
         let (read, _) = read(text)?;
-        for entry in &read.agents {
-            assert_eq!(id_at(&text[entry.offset as usize..]).as_ref(), Some(&entry.id));
+        let entries = || (0..read.len()).map(|number| read.entry(number));
+        for Entry { id, offset, .. } in entries() {
+            assert_eq!(id_at(&text[offset as usize..]).as_deref(), Some(id));
         }
-        Ok((read.calendar, read.agents.into_iter().map(|entry| (entry.id, entry.budgets)).collect()))
+        Ok((read.calendar, entries().map(|entry| (entry.id.to_vec(), entry.budgets.to_vec())).collect()))
     }
 
     fn any_budget() -> impl Strategy<Value = UsedBudget> {

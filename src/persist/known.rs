@@ -43,27 +43,36 @@ impl Known {
         }
     }
 
-    /// The agent of the entry with which a text begins, what it has used, and
-    /// how long the entry is. `None` if it is not written as this build does,
-    /// has a window or lane that is not known, or a mistake.
-    pub(super) fn read(&self, text: &str) -> Option<(Vec<u8>, Vec<UsedBudget>, usize)> {
+    /// The agent of the entry with which a text begins, and how long the entry
+    /// is; what the agent has used is added to `used`. `None`, and nothing is
+    /// added, if it is not written as this build does, has a window or lane
+    /// that is not known, or a mistake.
+    pub(super) fn read<'a>(&self, text: &'a str, used: &mut Vec<UsedBudget>) -> Option<(&'a [u8], usize)> {
+        let before = used.len();
+        let read = self.read_on(text, before, used);
+        if read.is_none() {
+            used.truncate(before);
+        }
+        read
+    }
+
+    fn read_on<'a>(&self, text: &'a str, before: usize, used: &mut Vec<UsedBudget>) -> Option<(&'a [u8], usize)> {
         let mut rest = Rest(text.as_bytes());
         rest.skip(b"{\"agent\": ")?;
         let id = rest.string().filter(|id| (1..=ID_BYTES_MAX).contains(&id.len()))?;
         rest.skip(b", \"budgets\": {")?;
-        let mut budgets: Vec<UsedBudget> = Vec::with_capacity(1);
         // Ends with the text at the latest: each round takes some of it.
         while rest.skip(b"}}").is_none() {
-            if !budgets.is_empty() {
+            if used.len() > before {
                 rest.skip(b", ")?;
             }
             let budget = self.budget(&mut rest)?;
-            if budgets.iter().any(|before| before.lane == budget.lane) {
+            if used[before..].iter().any(|before| before.lane == budget.lane) {
                 return None;
             }
-            budgets.push(budget);
+            used.push(budget);
         }
-        Some((id.to_vec(), budgets, text.len() - rest.0.len()))
+        Some((id, text.len() - rest.0.len()))
     }
 
     fn budget(&self, rest: &mut Rest<'_>) -> Option<UsedBudget> {
@@ -114,8 +123,10 @@ impl<'a> Rest<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::budgets::read_entry;
+    use super::super::budgets::tests::era;
     use super::super::json::Piece;
     use super::*;
+    use crate::policy::Calendar;
     use proptest::prelude::*;
 
     const ENTRY: &str = "{\"agent\": \"user:42\", \"budgets\": {\"llm\": {\"window\": \"day\", \"until\": 1794873600, \"used\": 1200}, \
@@ -125,15 +136,25 @@ mod tests {
 
     /// The other reader sorts by lane, and is given nothing more.
     fn whole(known: &Known, text: &str) -> Option<Read> {
-        let (id, mut budgets, length) = known.read(text)?;
+        let (id, mut budgets, length) = read(known, text)?;
         assert!(length <= text.len());
         budgets.sort_by(|a, b| a.lane.cmp(&b.lane));
         (length == text.len()).then_some((id, budgets))
     }
 
+    /// Behind what was read before, which stays as it is.
+    fn read(known: &Known, text: &str) -> Option<(Vec<u8>, Vec<UsedBudget>, usize)> {
+        let first = UsedBudget { lane: "llm".into(), era: era(Calendar::Day, 0), window: 1, used: 1 };
+        let mut used = vec![first.clone()];
+        let read = known.read(text, &mut used);
+        assert_eq!(used.remove(0), first);
+        assert!(read.is_some() || used.is_empty());
+        read.map(|(id, length)| (id.to_vec(), used, length))
+    }
+
     fn known() -> Known {
         let mut known = Known::default();
-        assert_eq!(known.read(ENTRY), None, "no window is known yet");
+        assert_eq!(read(&known, ENTRY), None, "no window is known yet");
         known.learn(&read_entry(Piece::whole(ENTRY.as_bytes()).0).unwrap().1);
         known
     }
@@ -142,7 +163,7 @@ mod tests {
     fn what_is_written_as_ever_is_read_at_once() {
         let known = known();
         assert_eq!(whole(&known, ENTRY), read_entry(Piece::whole(ENTRY.as_bytes()).0).ok());
-        assert_eq!(known.read("{\"agent\": \"a\", \"budgets\": {}},"), Some((b"a".to_vec(), vec![], 29)));
+        assert_eq!(read(&known, "{\"agent\": \"a\", \"budgets\": {}},"), Some((b"a".to_vec(), vec![], 29)));
         for other in [
             ENTRY.replace("1200", "01200"),
             ENTRY.replace("1200", "1000000000001"),
@@ -154,7 +175,7 @@ mod tests {
             ENTRY.replace("day", "hour"),
             ENTRY.replace(", ", ","),
         ] {
-            assert_eq!(known.read(&other), None, "{other}");
+            assert_eq!(read(&known, &other), None, "{other}");
         }
     }
 

@@ -70,11 +70,13 @@ impl Roster {
         let place = position % self.places.len();
         self.mark(place);
         let [sequence, what, text @ ..] = &self.places[place];
-        let seen = sequence.load(Ordering::Relaxed);
-        let is_free = seen & 1 == 0;
-        if !is_free || sequence.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return;
-        }
+        let lock = |seen| sequence.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed);
+        // Not a load first: on a new page the system would map zeros for it, and then memory for what follows.
+        let seen = match lock(0) {
+            Ok(seen) => seen,
+            Err(seen) if seen & 1 == 0 && lock(seen).is_ok() => seen,
+            Err(_) => return,
+        };
         // Release, as in the ring: who reads such a word sees the sequence moved on.
         what.store((position as u64) << LENGTH_BITS | id.len() as u64, Ordering::Release);
         for (word, chunk) in text.iter().zip(id.chunks(8)) {
