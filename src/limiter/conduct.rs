@@ -13,13 +13,29 @@ use crate::mapping::Words;
 use crate::policy::{LaneId, PlanId};
 use crate::record::Word;
 use crate::slab::hash::AgentHash;
-use crate::sync::{Ordering, QuietU64};
+use crate::sync::{AtomicU64, Fault, Ordering, broken};
 use std::time::Duration;
 
 /// What agents were told to wait, the last [`TOLD_KEPT`] of them: a word for an
 /// agent and a lane, found by their hash. Whoever needs the place writes over
 /// it, which makes nobody a violator.
-pub(super) struct ToldWaits(Words<QuietU64>);
+///
+/// # The protocol
+///
+/// A word is all there is to know about a wait, so one exchange is a whole
+/// judgement: of several denials that have read the same word one is judged by
+/// it, and the others lose. *Claim*: one moment of an agent has at most one
+/// violation. A denial is [`Early`](Judgement::Early) only if it exchanged a
+/// word in which none was counted for one that says so; whoever reads that
+/// word within the moment is [`Counted`](Judgement::Counted), and whoever read
+/// the one before loses the exchange. Who loses does not try again: the winner
+/// was denied at the same time, so this is a parallel request of its moment.
+///
+/// No word returns while a denial stalls: an exchange puts in a later instant,
+/// a larger crowd, or another fingerprint. Two agents that share a place may
+/// bring an old word back between them within the 4 ms of an instant's unit;
+/// then one more denial of that moment is judged by it.
+pub(super) struct ToldWaits(Words<AtomicU64>);
 
 impl ToldWaits {
     /// On refusal, says how many bytes were asked for.
@@ -45,6 +61,10 @@ impl ToldWaits {
         let word = self.0[place].load(Ordering::Relaxed);
         let Outcome { next, answer } = told::judge(ToldWord::from_bits(word), fingerprint, now, waits);
         let exchange = |next: ToldWord| {
+            if broken(Fault::ToldByStore) {
+                self.0[place].store(next.bits(), Ordering::Relaxed);
+                return true;
+            }
             self.0[place].compare_exchange(word, next.bits(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         if next.is_none_or(exchange) { answer } else { Judgement::Parallel }

@@ -86,3 +86,49 @@ model! {
         assert_eq!((consecutive(&model, A), consecutive(&model, B)), (u32::from(!let_in), 0));
     }
 }
+
+/// A limiter with a token in 100 seconds, in which A was denied at instant 0
+/// and told to wait for it.
+fn told(others: &[&str]) -> Model {
+    let limit = Limit::new(1, Duration::from_secs(100)).burst(1);
+    let policy = Policy::builder().lane("lane-0", limit).build().unwrap();
+    let model = Model::at(2, policy, OnFull::Deny, 60_000_000_000);
+    for agent in [A].iter().chain(others) {
+        assert!(model.allows(agent, FIRST, Tick::ZERO));
+    }
+    let admission = model.0.admit_at(A, FIRST, 1, Tick::ZERO).unwrap();
+    assert!(!admission.is_allowed() && admission.violation().is_none(), "told");
+    model
+}
+
+/// When the wait is far from over, and nothing is under way any more.
+const EARLY: Tick = Tick::from_nanos(10_000_000_000);
+
+fn violates(model: &Model, agent: &str) -> bool {
+    model.0.admit_at(agent, FIRST, 1, EARLY).unwrap().violation().is_some()
+}
+
+model! {
+    /// Three requests of A come back too early at one moment: one violation.
+    a_moment_has_one_violation, Some(2), breaks with [ToldByStore], || {
+        let model = told(&[]);
+        let rivals = [(); 2].map(|()| model.spawn(|model| violates(model, A)));
+        let mine = violates(&model, A);
+        let theirs = rivals.map(|rival| rival.join().unwrap());
+        assert_eq!([mine, theirs[0], theirs[1]].iter().filter(|violated| **violated).count(), 1);
+        assert_eq!(model.0.violations_at(A, EARLY).unwrap().consecutive(), 1);
+    }
+}
+
+model! {
+    /// A comes back too early while B, which shares its place, is denied for
+    /// the first time: that makes B no violator, and A one at most.
+    a_wait_that_another_was_told_is_held_against_nobody, UNBOUNDED, breaks with [], || {
+        let model = told(&[B]);
+        let other = model.spawn(|model| violates(model, B));
+        let mine = [violates(&model, A), violates(&model, A)];
+        assert!(!other.join().unwrap(), "B was not told anything");
+        assert!(!(mine[0] && mine[1]), "one moment");
+        assert_eq!(model.0.violations_at(B, EARLY).unwrap().consecutive(), 0);
+    }
+}
