@@ -48,6 +48,7 @@ use crate::process;
 use crate::sight::roster::Roster;
 use crate::slab::Found;
 use crate::slab::hash::AgentHash;
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -225,17 +226,13 @@ impl Limiter {
 
     /// The last entry of each agent, by its number, in the order of their
     /// homes: neighbours share memory.
-    fn last_words(&self, used: &UsedBudgets) -> impl Iterator<Item = (AgentHash, usize)> {
+    fn last_words(&self, used: &UsedBudgets) -> Vec<(AgentHash, usize)> {
         let hashed = |number| Some((self.hash(used.entry(number).id).ok()?, number));
         let mut all: Vec<_> = (0..used.len()).filter_map(hashed).collect();
-        all.sort_unstable();
-        // Of two agents with one hash, by a chance of 2^-64, both have a last word: they share a record.
-        let is_last = move |place: usize, all: &[(AgentHash, usize)]| {
-            let (hash, number) = all[place];
-            let later = all[place + 1..].iter().take_while(|(other, _)| *other == hash);
-            !later.into_iter().any(|(_, later)| used.entry(*later).id == used.entry(number).id)
-        };
-        (0..all.len()).filter_map(move |place| is_last(place, &all).then(|| all[place]))
+        // Of one agent the last comes first, and stays.
+        all.sort_unstable_by_key(|(hash, number)| (*hash, Reverse(*number)));
+        all.dedup_by(|(hash, number), (known, last)| hash == known && used.entry(*number).id == used.entry(*last).id);
+        all
     }
 
     /// The roster of those who hold records, from now on if there was none.

@@ -105,7 +105,7 @@ mod tests {
         #[test]
         fn the_table_finds_none_that_is_not_in_it(edits in prop::collection::vec((0..24_u64, any::<bool>()), 0..200)) {
             let table = ExemptTable::new().unwrap();
-            let hash = |agent: u64| AgentHash::from_bits(agent << 32 | agent % 2 << 8 | 7);
+            let hash = |agent: u64| AgentHash::from_bits((agent << 32) | ((agent % 2) << 8) | 7);
             let mut exempt = BTreeSet::new();
             let mut most = [0; 2];
             for (agent, is_exempt) in edits {
