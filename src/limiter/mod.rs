@@ -9,7 +9,7 @@
 //!   `saved.rs` what their file says
 //! - `held.rs`: slots that are held until they are given back
 //! - `control.rs`: plans, overrides, exemptions, a new policy
-//! - `conduct.rs`: violations and what follows from them
+//! - `conduct.rs`: violations and what follows from them, and `told.rs` the waits that agents were told
 //! - `registry.rs`: who has an assignment, and `exempt.rs` who is exempt, without a lock
 //! - `sight.rs`: counts, and how agents stand
 
@@ -29,6 +29,7 @@ mod reserve;
 #[cfg(feature = "persist")]
 mod saved;
 mod sight;
+mod told;
 
 pub use action::ActionLane;
 pub use all::AllVerdict;
@@ -93,7 +94,7 @@ pub struct Limiter {
     dates: Option<DateClock>,
     on_full: OnFull,
     reservations: Reservations,
-    told_waits: conduct::ToldWaits,
+    told_waits: told::ToldWaits,
     registry: Registry,
     control: ControlLock,
     /// What `control` has put in force, for those who must not wait for it.
@@ -270,7 +271,7 @@ impl LimiterBuilder {
         }
         let watch = self.sight.as_ref().map(|sight| Watch::new(sight, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
-        let told_waits = conduct::ToldWaits::new().map_err(|bytes| BuildError::Memory { bytes })?;
+        let told_waits = told::ToldWaits::new().map_err(|bytes| BuildError::Memory { bytes })?;
         let registry = Registry::new().map_err(|bytes| BuildError::Memory { bytes })?;
         if self.commit_memory {
             let committed = slab.commit().and_then(|()| told_waits.commit()).and_then(|()| registry.commit());
