@@ -67,6 +67,10 @@ pub(crate) const TOLD_KEPT: usize = if cfg!(loom) { 1 } else { 8_192 };
 /// no place there is as exempt, and each of its checks takes a lock.
 pub(crate) const EXEMPT_KEPT: usize = if cfg!(loom) { 1 } else { 8_192 };
 
+/// How many warnings are remembered where a policy warns once: 512 kB. An agent
+/// whose warning was overwritten is warned once more.
+pub(crate) const WARNED_KEPT: usize = if cfg!(loom) { 1 } else { 65_536 };
+
 /// The longest quiet period, and the longest wait of a curve.
 pub const QUIET_MAX: Duration = Duration::from_secs(86_400);
 

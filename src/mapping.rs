@@ -1,7 +1,7 @@
 //! Memory for the slab and the table of limits: zeroed words, reserved once,
 //! committed as they are touched.
 
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Ordering, Setting};
 #[cfg(not(loom))]
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -22,7 +22,7 @@ pub(crate) unsafe trait Atomics: Sync {
 unsafe impl Atomics for AtomicU64 {
     fn touch(&self) {
         // Nothing is added that the compiler knows to be nothing: it would leave that out.
-        self.fetch_add(std::hint::black_box(0), crate::sync::Ordering::Relaxed);
+        self.fetch_add(std::hint::black_box(0), Ordering::Relaxed);
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Words<W: Atomics = AtomicU64> {
     start: std::ptr::NonNull<W>,
     len: usize,
     /// Invariant: at most `len`.
-    shown: usize,
+    shown: Setting,
 }
 
 #[cfg(not(loom))]
@@ -58,7 +58,7 @@ impl<W: Atomics> Words<W> {
         if start == libc::MAP_FAILED {
             return None;
         }
-        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len, shown: len })
+        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len, shown: Setting::new(len) })
     }
 
     /// Where the value of this number stands. Like an index, it has to exist.
@@ -72,12 +72,13 @@ impl<W: Atomics> Words<W> {
     #[inline]
     pub(crate) fn shown(&self) -> &[W] {
         // SAFETY: as in `deref`, and no more than there are, by the invariant.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.shown) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.shown.load(Ordering::Relaxed)) }
     }
 
-    /// Shows only the first `count`.
-    pub(crate) fn show(&mut self, count: usize) {
-        self.shown = count.min(self.len);
+    /// Shows only the first `count`, from now on. Relaxed: the words are there
+    /// whether they are shown or not.
+    pub(crate) fn show(&self, count: usize) {
+        self.shown.store(count.min(self.len), Ordering::Relaxed);
     }
 
     /// Takes all of it from the system now, so that no first touch has to wait
@@ -162,13 +163,13 @@ unsafe impl<W: Atomics> Sync for Words<W> {}
 #[cfg(loom)]
 pub(crate) struct Words<W = AtomicU64> {
     values: Vec<W>,
-    shown: usize,
+    shown: Setting,
 }
 
 #[cfg(loom)]
 impl<W: Zero> Words<W> {
     pub(crate) fn reserve(len: usize) -> Option<Self> {
-        Some(Self { values: (0..len).map(|_| W::zero()).collect(), shown: len })
+        Some(Self { values: (0..len).map(|_| W::zero()).collect(), shown: Setting::new(len) })
     }
 
     fn place(&self, index: usize) -> usize {
@@ -176,11 +177,11 @@ impl<W: Zero> Words<W> {
     }
 
     pub(crate) fn shown(&self) -> &[W] {
-        &self.values[..self.shown]
+        &self.values[..self.shown.load(Ordering::Relaxed)]
     }
 
-    pub(crate) fn show(&mut self, count: usize) {
-        self.shown = count.min(self.values.len());
+    pub(crate) fn show(&self, count: usize) {
+        self.shown.store(count.min(self.values.len()), Ordering::Relaxed);
     }
 
     pub(crate) fn commit(&self) -> bool {

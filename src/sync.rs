@@ -103,6 +103,10 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 /// stays an ordinary atomic under loom and adds nothing to the models.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 
+/// A setting that is read for itself alone, and guards no other memory: an
+/// ordinary atomic under loom too.
+pub(crate) use std::sync::atomic::AtomicUsize as Setting;
+
 /// Lets another thread run while this one waits.
 ///
 /// Loom sees a waiting loop only through this call. Outside loom the first

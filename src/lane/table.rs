@@ -54,7 +54,7 @@ impl LimitTable {
         let len = policy.lanes().len();
         let kinds: Box<[Kind]> = policy.kinds().collect();
         let fast_lanes = kinds.iter().take_while(|kind| **kind == Kind::Bucket).count();
-        let mut lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
+        let lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
         let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
         lanes.show(fast_lanes);
         let table = Self {
@@ -87,9 +87,9 @@ impl LimitTable {
         self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
     }
 
-    /// From now on all lanes are watched.
-    pub(crate) fn watch(&mut self) {
-        self.lanes.show(0);
+    /// From now on all lanes are watched, or none.
+    pub(crate) fn watch(&self, watched: bool) {
+        self.lanes.show(if watched { 0 } else { self.fast_lanes });
     }
 
     /// Whether the lane is a bucket, before the first that is not: it is

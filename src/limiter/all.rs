@@ -279,6 +279,13 @@ impl Limiter {
         if verdict.is_allowed() {
             self.charge_all(&order, now, start, newcomers, &mut verdict)?;
         }
+        if verdict.is_allowed() && self.warnings.is_used() {
+            for Part { ask, place, .. } in self.parts(&order) {
+                let mut answer = Ok(verdict.verdicts[place]);
+                self.warn_once(ask.agent, ask.lane.id(), ask.cost, &mut answer);
+                verdict.verdicts[place] = answer?;
+            }
+        }
         if self.watch.is_some() {
             for part in self.parts(&order) {
                 let told = verdict.verdicts[part.place];

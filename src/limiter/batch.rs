@@ -187,7 +187,8 @@ impl Limiter {
             let hash = if hash == AgentHash::NOBODY { self.hash(agent)? } else { hash };
             self.check_lane(hash, Ask { agent, lane, cost, stand_in: None, is_given }, now)
         };
-        let answer = check();
+        let mut answer = check();
+        self.warn_once(agent, lane, cost, &mut answer);
         self.note_answer(agent, lane, &answer);
         answer
     }

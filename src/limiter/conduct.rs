@@ -132,8 +132,10 @@ impl Limiter {
         let is_given = given.is_some();
         let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given });
         let admission = ask.and_then(|ask| self.admit_unwatched(ask, now));
-        self.note_answer(agent, lane, &admission.map(|admission| admission.verdict));
-        admission
+        let mut answer = admission.map(|admission| admission.verdict);
+        self.warn_once(agent, lane, cost, &mut answer);
+        self.note_answer(agent, lane, &answer);
+        admission.and_then(|admission| Ok(Admission { verdict: answer?, ..admission }))
     }
 
     fn admit_unwatched(&self, ask: Ask<'_>, now: Tick) -> Result<Admission, Error> {

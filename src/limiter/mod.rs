@@ -10,6 +10,7 @@
 //! - `held.rs`: slots that are held until they are given back
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `conduct.rs`: violations and what follows from them, and `told.rs` the waits that agents were told
+//! - `warnings.rs`: warnings that are not repeated
 //! - `registry.rs`: who has an assignment, and `exempt.rs` who is exempt, without a lock
 //! - `sight.rs`: counts, and how agents stand
 
@@ -30,6 +31,7 @@ mod reserve;
 mod saved;
 mod sight;
 mod told;
+mod warnings;
 
 pub use action::ActionLane;
 pub use all::AllVerdict;
@@ -95,6 +97,7 @@ pub struct Limiter {
     on_full: OnFull,
     reservations: Reservations,
     told_waits: told::ToldWaits,
+    warnings: warnings::Warnings,
     registry: Registry,
     control: ControlLock,
     /// What `control` has put in force, for those who must not wait for it.
@@ -259,20 +262,19 @@ impl LimiterBuilder {
 
     /// The limiter over a slab that has as many lanes as the policy.
     pub(crate) fn over(self, slab: Slab) -> Result<Limiter, BuildError> {
-        let mut limits = LimitTable::new(&self.policy).map_err(|bytes| BuildError::Memory { bytes })?;
+        let limits = LimitTable::new(&self.policy).map_err(|bytes| BuildError::Memory { bytes })?;
         let clock = self.clock.unwrap_or_else(Clock::auto);
         let policy = Arc::new(self.policy);
         let lanes = limits.lanes().count();
         let share = (self.reservations / RESERVATIONS_SHARE).max(RESERVATIONS_PER_AGENT_MIN);
         let per_agent = self.reservations_per_agent.unwrap_or(share);
         let has_dates = limits.kinds().iter().any(|kind| matches!(kind, Kind::Budget(_)));
-        if self.sight.is_some() {
-            limits.watch();
-        }
         let watch = self.sight.as_ref().map(|sight| Watch::new(sight, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
         let told_waits = told::ToldWaits::new().map_err(|bytes| BuildError::Memory { bytes })?;
         let registry = Registry::new().map_err(|bytes| BuildError::Memory { bytes })?;
+        let warnings = warnings::Warnings::new(&policy);
+        limits.watch(watch.is_some() || warnings.is_used());
         if self.commit_memory {
             let committed = slab.commit().and_then(|()| told_waits.commit()).and_then(|()| registry.commit());
             let committed = committed.and_then(|()| watch.as_ref().map_or(Ok(()), |watch| watch.commit()));
@@ -290,6 +292,7 @@ impl LimiterBuilder {
             on_full: self.on_full,
             reservations: Reservations::new(self.reservations, per_agent),
             told_waits,
+            warnings,
             registry,
             control: ControlLock::new(Arc::clone(&policy)),
             policy: RwLock::new(policy),
@@ -343,8 +346,8 @@ impl Limiter {
         self.clock.now()
     }
 
-    /// Bytes of address space it has reserved for records, limits, told waits
-    /// and exempt agents, for a roster if there is one, and for ids if used budgets are
+    /// Bytes of address space it has reserved for records, limits, told waits,
+    /// warnings and exempt agents, for a roster if there is one, and for ids if used budgets are
     /// kept. No stream of ids makes it more. Assignments take memory beside it, as many as an
     /// operator makes.
     #[must_use]
@@ -352,8 +355,12 @@ impl Limiter {
         let roster = self.watch.as_ref().map_or(0, |watch| watch.roster_bytes());
         #[cfg(feature = "persist")]
         let roster = roster + self.budgets.get().map_or(0, |kept| kept.reserved_bytes());
-        let tables = self.limits.reserved_bytes() + self.told_waits.reserved_bytes() + self.registry.reserved_bytes();
-        self.slab.reserved_bytes() + tables + roster
+        self.slab.reserved_bytes()
+            + self.limits.reserved_bytes()
+            + self.told_waits.reserved_bytes()
+            + self.warnings.reserved_bytes()
+            + self.registry.reserved_bytes()
+            + roster
     }
 
     /// What it holds and has seen. Walks a counter per 1,024 records, and the reservations.

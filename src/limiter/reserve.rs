@@ -149,7 +149,8 @@ impl Limiter {
             self.reservations.count_refusal();
             return Err(Error::TooManyReservations { most: self.reservations.per_agent() as u64 });
         }
-        let Made { answer, receipt, position } = self.make(hash, ask, now);
+        let Made { mut answer, receipt, position } = self.make(hash, ask, now);
+        self.warn_once(ask.agent, lane, estimate, &mut answer);
         self.note_answer(ask.agent, lane, &answer);
         match answer {
             Ok(verdict) if verdict.is_allowed() => {

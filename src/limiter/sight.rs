@@ -306,14 +306,47 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
+        if self.warnings.is_used() {
+            return self.check_warned(agent, lane, cost, stand_in, now);
+        }
+        let answer = self.check_unseen(agent, lane, cost, stand_in, now);
+        self.note_answer(agent, lane, &answer);
+        answer
+    }
+
+    /// The same where warnings are not repeated.
+    #[cold]
+    #[inline(never)]
+    fn check_warned(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Option<Tick>,
+    ) -> Result<Verdict, Error> {
+        let mut answer = self.check_unseen(agent, lane, cost, stand_in, now);
+        self.warn_once(agent, lane, cost, &mut answer);
+        self.note_answer(agent, lane, &answer);
+        answer
+    }
+
+    /// The check alone, of which nobody knows yet.
+    #[inline(always)]
+    fn check_unseen(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Option<Tick>,
+    ) -> Result<Verdict, Error> {
         let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given: now.is_some() });
-        let answer = match ask {
+        match ask {
             Ok(ask) if self.limits.is_fast(lane) => self.check_bucket(ask, now, identity),
             Ok(ask) => self.check_no_bucket(ask, now),
             Err(error) => Err(error),
-        };
-        self.note_answer(agent, lane, &answer);
-        answer
+        }
     }
 
     fn check_no_bucket(&self, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {

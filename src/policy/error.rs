@@ -120,6 +120,14 @@ pub enum PolicyError {
         /// The value as given.
         percent: u8,
     },
+    /// An agent is warned again when a share is left that is no smaller than
+    /// the warning threshold, and no larger than everything.
+    WarnAgainPercent {
+        /// The value as given.
+        percent: u8,
+        /// The warning threshold.
+        below: u8,
+    },
 }
 
 impl fmt::Display for PolicyError {
@@ -179,6 +187,10 @@ impl fmt::Display for PolicyError {
             PolicyError::WarnPercent { percent } => {
                 write!(f, "a warning below {percent} percent; allowed are 0 to 100")
             }
+            PolicyError::WarnAgainPercent { percent, below } => write!(
+                f,
+                "a warning below {below} percent, and again after {percent} percent were left; allowed are {below} to 100"
+            ),
         }
     }
 }

@@ -88,6 +88,8 @@ pub struct Policy {
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
+    /// Invariant: no smaller than `warn_below_percent`, at most 100.
+    warn_again_percent: Option<u8>,
     /// Invariant: sorted, each once.
     exempt: Vec<String>,
 }
@@ -102,6 +104,7 @@ impl Policy {
             conduct: ConductRules::default(),
             on_change: OnChange::default(),
             warn_below_percent: 20,
+            warn_again_percent: None,
             exempt: Vec::new(),
         }
     }
@@ -206,6 +209,13 @@ impl Policy {
         self.warn_below_percent
     }
 
+    /// The share of the capacity after which a warned agent is warned again.
+    /// `None` if every verdict below the threshold warns.
+    #[must_use]
+    pub fn warn_again_percent(&self) -> Option<u8> {
+        self.warn_again_percent
+    }
+
     /// Agents that are never limited, whatever is decided about them; sorted.
     pub fn exempt(&self) -> impl ExactSizeIterator<Item = &str> {
         self.exempt.iter().map(String::as_str)
@@ -267,6 +277,7 @@ pub struct PolicyBuilder {
     conduct: ConductRules,
     on_change: OnChange,
     warn_below_percent: u8,
+    warn_again_percent: Option<u8>,
     exempt: Vec<String>,
 }
 
@@ -333,6 +344,40 @@ impl PolicyBuilder {
         self
     }
 
+    /// Warns an agent once per lane, and again only after at least this share
+    /// of the capacity was left in between. By default every verdict below the
+    /// threshold warns, and an agent near it gets a warning with every other
+    /// answer.
+    ///
+    /// A share from [`warn_below_percent`](Self::warn_below_percent) to 100.
+    /// With the two equal, an agent is warned once per crossing; a larger share
+    /// also quiets one that lingers at the threshold.
+    ///
+    /// The last 65,536 warnings are remembered, so a limiter near whose
+    /// thresholds more agents linger repeats some. All checks then take the
+    /// road of those that are [watched](crate::LimiterBuilder::sight).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Decision, Limiter, ManualClock, Policy};
+    ///
+    /// let policy = Policy::builder().lane("http", "10/s").warn_below_percent(20).warn_again_percent(50).build()?;
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
+    /// let http = limiter.lane("http").expect("named above");
+    ///
+    /// assert_eq!(limiter.check_cost("agent-7", http, 9)?.decision(), Decision::Warn);
+    /// clock.advance(Duration::from_millis(100));
+    /// assert_eq!(limiter.check("agent-7", http)?.decision(), Decision::Allow); // 1 of 10 left, but warned.
+    /// clock.advance(Duration::from_millis(400));
+    /// assert_eq!(limiter.check_cost("agent-7", http, 4)?.decision(), Decision::Warn); // There were 5 of 10.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn warn_again_percent(mut self, percent: u8) -> Self {
+        self.warn_again_percent = Some(percent);
+        self
+    }
+
     /// Never limits these agents, whatever is decided about them at run time.
     ///
     /// ```
@@ -359,6 +404,10 @@ impl PolicyBuilder {
     pub fn build(self) -> Result<Policy, PolicyError> {
         if self.warn_below_percent > 100 {
             return Err(PolicyError::WarnPercent { percent: self.warn_below_percent });
+        }
+        let below = self.warn_below_percent;
+        if let Some(percent) = self.warn_again_percent.filter(|percent| !(below..=100).contains(percent)) {
+            return Err(PolicyError::WarnAgainPercent { percent, below });
         }
         if self.lanes.is_empty() || self.lanes.len() > LANES_MAX {
             return Err(PolicyError::Lanes { lanes: self.lanes.len() });
@@ -388,13 +437,14 @@ impl PolicyBuilder {
             plans.push(plan);
         }
         let actions = Actions::build(self.actions, &lanes)?;
-        let Self { conduct, on_change, warn_below_percent, mut exempt, .. } = self;
+        let Self { conduct, on_change, warn_below_percent, warn_again_percent, mut exempt, .. } = self;
         exempt.sort_unstable();
         exempt.dedup();
         if let Some(agent) = exempt.iter().find(|agent| !(1..=ID_BYTES_MAX).contains(&agent.len())) {
             return Err(PolicyError::Exempt { agent: agent.clone() });
         }
-        let policy = Policy { lanes, plans, actions, conduct, on_change, warn_below_percent, exempt };
+        let policy =
+            Policy { lanes, plans, actions, conduct, on_change, warn_below_percent, warn_again_percent, exempt };
         match policy.cell_kinds().len() {
             words if words > LANE_WORDS_MAX => Err(PolicyError::Words { words }),
             _ => Ok(policy),
@@ -473,6 +523,13 @@ mod tests {
         assert!(error_of(lane("", Limit::per_second(1))).starts_with("lane name \"\""));
         assert!(error_of(lane("a b", Limit::per_second(1))).starts_with("lane name \"a b\""));
         assert!(error_of(lane("a", Limit::per_second(1)).warn_below_percent(101)).contains("101 percent"));
+        for percent in [19, 101] {
+            let error = error_of(lane("a", Limit::per_second(1)).warn_again_percent(percent));
+            assert!(
+                error.ends_with(&format!("again after {percent} percent were left; allowed are 20 to 100")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ fn the_example_file_is_read() {
     assert_eq!(names(&policy)[6..], ["http/export"]);
     assert_eq!((unauthenticated.number(), pro.number()), (1, 2));
 
+    assert_eq!((policy.warn_below_percent(), policy.warn_again_percent()), (20, Some(40)));
     assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/light"), "600/minute burst 120");
     assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/heavy"), "10/minute");
     assert_eq!(limit(&policy, PlanId::DEFAULT, "http/export"), "5/hour burst 1");

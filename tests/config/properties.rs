@@ -83,7 +83,7 @@ prop_compose! {
         plans in btree_map(names(), vec((0..20_usize, limits()), 0..5), 0..4),
         actions in btree_map(names(), 0..20_usize, 0..10),
         rules in rules(),
-        percent in 0..=100_u8,
+        (percent, again) in (0..=100_u8).prop_flat_map(|below| (Just(below), prop::option::of(below..=100))),
         (reset, classify) in any::<(bool, bool)>(),
     ) -> Policy {
         let normal = "normal".to_owned();
@@ -93,6 +93,7 @@ prop_compose! {
         }
         let on_change = if reset { OnChange::Reset } else { OnChange::KeepDebt };
         let mut policy = Policy::builder().conduct(rules).warn_below_percent(percent).on_change(on_change);
+        policy = again.map_or(policy.clone(), |again| policy.warn_again_percent(again));
         for (lane, (kind, limit)) in lanes.iter().zip(&of_lanes) {
             policy = policy.lane(lane, of_kind(*kind, *limit));
         }

@@ -16,6 +16,7 @@ mod obedient;
 mod plans;
 mod sight;
 mod time;
+mod warnings;
 
 use std::time::Duration;
 use tollgate::{LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Tick, Verdict};

@@ -285,6 +285,9 @@ fn with_defaults(base: &Policy, defaults: &Defaults) -> Result<Policy, PolicyErr
         .on_change(base.on_change())
         .exempt(base.exempt())
         .conduct(base.conduct().clone());
+    if let Some(percent) = base.warn_again_percent() {
+        builder = builder.warn_again_percent(percent);
+    }
     let own = |name: &str| defaults.get(name).copied();
     for (lane, name) in base.lanes() {
         builder = builder.lane(name, own(name).or(base.limit(lane)).unwrap_or(Limit::deny_all()));

@@ -19,6 +19,7 @@ impl Policy {
     ///     preset = "hub"             # start from a preset; without it, from nothing
     ///     on_change = "keep"         # or "reset"
     ///     warn_below_percent = 20
+    ///     warn_again_percent = 40    # warn once, and again only after so much was left
     ///     exempt = ["dashboard"]     # never limited
     ///     unknown_actions_to = "normal"
     ///

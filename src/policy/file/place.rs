@@ -31,6 +31,7 @@ impl<'t> File<'t> {
             PolicyError::Conduct(problem) => self.place_of_conduct(problem),
             PolicyError::Exempt { .. } => self.value(&["exempt"]),
             PolicyError::WarnPercent { .. } => self.value(&["warn_below_percent"]),
+            PolicyError::WarnAgainPercent { .. } => self.value(&["warn_again_percent"]),
         }
     }
 

@@ -21,9 +21,10 @@ pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// The last one is for the server that reads the same file, and not looked at here.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "preset",
     "warn_below_percent",
+    "warn_again_percent",
     "on_change",
     "unknown_actions_to",
     "exempt",
@@ -82,6 +83,10 @@ impl<'t> File<'t> {
         if let Some(value) = self.table.get("warn_below_percent") {
             // Lossless: at most 100.
             builder.warn_below_percent = self.integer("warn_below_percent", value, 0..=100)? as u8;
+        }
+        if let Some(value) = self.table.get("warn_again_percent") {
+            // Lossless: at most 100.
+            builder.warn_again_percent = Some(self.integer("warn_again_percent", value, 0..=100)? as u8);
         }
         if let Some(value) = self.table.get("on_change") {
             builder.on_change = self.on_change(value)?;

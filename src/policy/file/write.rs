@@ -11,6 +11,9 @@ impl fmt::Display for Toml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = self.0;
         writeln!(f, "warn_below_percent = {}", policy.warn_below_percent())?;
+        if let Some(percent) = policy.warn_again_percent() {
+            writeln!(f, "warn_again_percent = {percent}")?;
+        }
         let on_change = match policy.on_change() {
             OnChange::KeepDebt => "keep",
             OnChange::Reset => "reset",

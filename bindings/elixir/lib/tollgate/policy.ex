@@ -3,7 +3,7 @@ defmodule Tollgate.Policy do
   What is limited, and to what: the option `policy:` of an instance.
 
     * `:hub`, `:platform`, `:adr`, `:citizen` or `:standard`: a ready-made one;
-    * `{:toml, text}`: a policy file's text;
+    * `{:toml, text}`: a policy file's text, which may also say `warn_again_percent` and `exempt`;
     * a keyword list:
 
           [
