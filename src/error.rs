@@ -34,7 +34,7 @@ pub enum Error {
     CostAboveCapacity {
         /// What was asked.
         cost: u64,
-        /// What the lane holds when it is full.
+        /// What the lane holds when it is full, or the most that it takes on credit.
         capacity: u64,
     },
     /// The agent is new, and no record of its neighbourhood may be given up.

@@ -167,7 +167,7 @@ impl Entry {
         if moved.is_reset || self.generation != before.generation() {
             return self.worthless();
         }
-        let (worth, place) = if moved.kinds[self.lane.index()] == Kind::Bucket {
+        let (worth, place) = if moved.kinds[self.lane.index()].is_bucket() {
             // All of what was cut may have been this charge's.
             let cut = before.payload().saturating_sub(after.payload());
             (self.worth_at(moved.now).saturating_sub(cut), self.place.min(after.payload()))

@@ -117,6 +117,21 @@ impl BucketLimit {
         self.capacity == u64::MAX
     }
 
+    /// 0 if everything is denied, `u64::MAX` if nothing.
+    pub(crate) const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// What a token takes to refill, in nanoseconds. 0 only of a torn limit.
+    pub(crate) const fn ticks_per_token(&self) -> u64 {
+        nanos(self.token)
+    }
+
+    /// Whether a request warns that leaves nothing.
+    pub(crate) const fn warns(&self) -> bool {
+        self.warn_below > 0
+    }
+
     /// The longest debt that a lane keeps when this limit begins to apply to
     /// it, in nanoseconds: what its bucket takes to refill. Without a bucket
     /// there is nothing to measure by, so all of it stays, for the limit that

@@ -10,6 +10,7 @@
 
 use super::bucket::{self, BucketLimit, Charge};
 use super::counted::CountLimit;
+use super::debt::{self, Oversize};
 use super::{Choice, Decision, LaneWord, Outcome, Status, Verdict, budget, exact, held, window};
 use crate::clock::{At, Tick};
 use crate::error::Error;
@@ -21,7 +22,7 @@ impl Kind {
     /// changes no later answer.
     pub(crate) fn is_idle(self, word: LaneWord, at: At) -> bool {
         match self {
-            Kind::Bucket | Kind::Exact { .. } => word.is_idle(at.now),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } => word.is_idle(at.now),
             Kind::Window(frame) | Kind::Past(frame) => frame.is_idle(word, at.now),
             Kind::Budget(era) => budget::is_idle(era, word, at),
             Kind::Held => held::count(word) == 0,
@@ -38,7 +39,7 @@ impl Kind {
     /// instant before `floor`.
     pub(crate) fn emptied(self, word: LaneWord, floor: At) -> LaneWord {
         match self {
-            Kind::Bucket | Kind::Exact { .. } => word.at(floor.now),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } => word.at(floor.now),
             Kind::Window(frame) | Kind::Past(frame) => frame.emptied(word, floor.now),
             Kind::Budget(era) => budget::emptied(era, word, floor),
             Kind::Held => held::emptied(word),
@@ -64,7 +65,7 @@ impl Kind {
     pub(crate) fn receipt(self, cell: usize, before: LaneWord, next: LaneWord, at: Tick) -> Receipt {
         let place = match self {
             Kind::Held => 0,
-            Kind::Bucket | Kind::Exact { .. } => next.time().as_nanos(),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } => next.time().as_nanos(),
             Kind::Window(frame) | Kind::Past(frame) => window::receipt(frame, next),
             Kind::Budget(_) => budget::receipt(next),
         };
@@ -100,6 +101,8 @@ impl Refunded {
 pub(crate) enum Charged {
     /// Told when the limit is known to be whole.
     Bucket(Charge),
+    /// The same, of a cost above the bucket's capacity.
+    Oversize(Oversize),
     Counted(Result<Verdict, Error>),
 }
 
@@ -107,6 +110,7 @@ impl Charged {
     pub(crate) fn verdict(self) -> Result<Verdict, Error> {
         match self {
             Charged::Bucket(charge) => bucket::verdict(charge),
+            Charged::Oversize(charge) => charge.verdict(),
             Charged::Counted(verdict) => verdict,
         }
     }
@@ -121,21 +125,34 @@ impl LaneLimit {
         self.limit.is_exempt()
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(crate) const fn bucket(&self) -> BucketLimit {
+        self.limit
+    }
+
     /// The limit of a lane that counts; `None` for a bucket, and for any lane
     /// that denies everything, or nothing.
     fn count(&self) -> Option<CountLimit> {
-        if self.kind == Kind::Bucket { None } else { self.limit.count() }
+        if self.kind.is_bucket() { None } else { self.limit.count() }
+    }
+
+    /// Whether the cost is one that the lane takes on credit.
+    fn is_oversize(&self, cost: u64) -> bool {
+        self.kind == Kind::Debt && debt::is_oversize(self.limit, cost)
     }
 
     /// What a bucket's functions are given: those of a lane of another kind
     /// that denies everything, or nothing, must not take its word for a time.
     fn bucket_word(&self, words: &[LaneWord]) -> LaneWord {
-        if self.kind == Kind::Bucket { first(words) } else { LaneWord::default() }
+        if self.kind.is_bucket() { first(words) } else { LaneWord::default() }
     }
 
     /// Charges `cost`, if there is room for it.
     pub(crate) fn step(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Charged> {
         let Some(limit) = self.count() else {
+            if self.is_oversize(cost) {
+                return Choice::of(debt::step(first(words), at.now, self.limit, cost)).map(Charged::Oversize);
+            }
             let step = bucket::step(self.bucket_word(words), at.now, self.limit, cost);
             return Choice::of(step).map(Charged::Bucket);
         };
@@ -144,7 +161,7 @@ impl LaneLimit {
             Kind::Exact { length } => exact::step(length, words, at.now, limit, cost),
             Kind::Window(frame) | Kind::Past(frame) => window::step(frame, words, at.now, limit, cost),
             Kind::Budget(era) => Choice::of(budget::step(era, word, at, limit, cost)),
-            Kind::Held | Kind::Bucket => Choice::of(held::step(word, limit, cost)),
+            Kind::Held | Kind::Bucket | Kind::Debt => Choice::of(held::step(word, limit, cost)),
         };
         choice.map(Charged::Counted)
     }
@@ -159,6 +176,11 @@ impl LaneLimit {
                 Charged::Counted(exact::answer(length, words, at.now, limit, sum))
             }
             (Kind::Exact { .. }, Some(_), _) => self.step(words, at, cost).outcome.answer,
+            // Each is charged for itself: none passes beside what is taken on credit.
+            (Kind::Debt, None, _) if sum > cost && self.is_oversize(sum) => {
+                let (cost, capacity) = (sum, self.limit.capacity());
+                Charged::Counted(Err(Error::CostAboveCapacity { cost, capacity }))
+            }
             _ => self.step(words, at, sum).outcome.answer,
         }
     }
@@ -170,7 +192,10 @@ impl LaneLimit {
             return self.release(words, at, cost).map(|told| told.map(Refunded::all));
         }
         let Some(limit) = self.count() else {
-            let refund = bucket::refund(self.bucket_word(words), at.now, self.limit, cost);
+            let refund = match self.is_oversize(cost) {
+                true => debt::refund(first(words), at.now, self.limit, cost),
+                false => bucket::refund(self.bucket_word(words), at.now, self.limit, cost),
+            };
             return Choice::of(refund).map(|told| told.map(Refunded::all));
         };
         let most = if let Kind::Exact { .. } = self.kind { 1 } else { limit.count() };
@@ -186,7 +211,7 @@ impl LaneLimit {
             Kind::Exact { .. } => exact::refund(words, at.now, limit).map(Refunded::all),
             Kind::Window(frame) | Kind::Past(frame) => window::refund(frame, words, at.now, limit, cost),
             Kind::Budget(era) => Choice::of(budget::refund(era, first(words), at, limit, cost)).map(Refunded::all),
-            Kind::Held | Kind::Bucket => Choice::of(look(Refunded::all(self.status(words, at)))),
+            Kind::Held | Kind::Bucket | Kind::Debt => Choice::of(look(Refunded::all(self.status(words, at)))),
         }
         .map(Ok)
     }
@@ -208,7 +233,7 @@ impl LaneLimit {
     pub(crate) fn undo(&self, words: &[LaneWord], at: At, receipt: Receipt, cost: u64) -> Choice<()> {
         let (word, place) = (first(words), receipt.place);
         Choice::of(match self.kind {
-            Kind::Bucket => bucket::undo(word, at.now, self.limit, cost, Tick::from_nanos(place)),
+            Kind::Bucket | Kind::Debt => bucket::undo(word, at.now, self.limit, cost, Tick::from_nanos(place)),
             Kind::Exact { .. } => return exact::undo(words, at.now, Tick::from_nanos(place)),
             Kind::Window(frame) | Kind::Past(frame) => return window::undo(frame, words, place, cost),
             Kind::Budget(era) => budget::undo(era, word, at, place, cost),
@@ -221,7 +246,7 @@ impl LaneLimit {
     /// any instant at which these words were charged.
     pub(crate) fn roll_back(&self, words: &[LaneWord], latest: At, receipt: Receipt, cost: u64) -> Choice<()> {
         match self.kind {
-            Kind::Bucket => Choice::of(bucket::roll_back(first(words), latest.now, receipt)),
+            Kind::Bucket | Kind::Debt => Choice::of(bucket::roll_back(first(words), latest.now, receipt)),
             Kind::Exact { .. } => exact::roll_back(words, receipt),
             Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => self.undo(words, latest, receipt, cost),
         }
@@ -232,7 +257,7 @@ impl LaneLimit {
         let word = first(words);
         Choice::of(match self.kind {
             _ if self.is_exempt() => look(()),
-            Kind::Bucket => bucket::force(word, at.now, self.limit, cost),
+            Kind::Bucket | Kind::Debt => bucket::force(word, at.now, self.limit, cost),
             Kind::Window(frame) | Kind::Past(frame) => return window::force(frame, words, at.now, cost),
             Kind::Budget(era) => budget::force(era, word, at, cost),
             // Of these nothing is reserved.
@@ -275,7 +300,7 @@ impl LaneLimit {
             Kind::Exact { length } => (exact::status(words, at.now, limit), length),
             Kind::Window(frame) | Kind::Past(frame) => (window::status(frame, words, at.now, limit), frame.length),
             Kind::Budget(era) => (budget::status(era, word, at, limit), era.length_ns()),
-            Kind::Held | Kind::Bucket => (held::status(word, limit), 0),
+            Kind::Held | Kind::Bucket | Kind::Debt => (held::status(word, limit), 0),
         };
         status.within(length_ns)
     }
@@ -297,7 +322,7 @@ impl LaneLimit {
             Kind::Exact { .. } => exact::load(words, now, limit),
             Kind::Window(frame) | Kind::Past(frame) => window::load(frame, words, now, limit),
             // Given up only if there is nothing to lose.
-            Kind::Budget(_) | Kind::Held | Kind::Bucket => 0,
+            Kind::Budget(_) | Kind::Held | Kind::Bucket | Kind::Debt => 0,
         }
     }
 }
@@ -324,6 +349,7 @@ impl Blocked {
     pub(crate) fn verdict(self, block: u64) -> Result<Verdict, Error> {
         let (charged, status) = match (self.charged, self.status) {
             (Charged::Bucket(charge), _) => return bucket::blocked(charge, block),
+            (Charged::Oversize(charge), _) => return charge.blocked(block),
             (Charged::Counted(verdict), None) => return verdict,
             (Charged::Counted(verdict), Some(status)) => (verdict?, status),
         };
@@ -346,7 +372,7 @@ mod tests {
         let era = |calendar| Era { calendar, zone_minutes: -570 };
         let windows = [1_000_000, 60_000_000_000, 86_400_000_000_000].map(|length| Kind::Window(Frame::new(length)));
         let budgets = [Calendar::Hour, Calendar::Month].map(|calendar| Kind::Budget(era(calendar)));
-        [Kind::Bucket, Kind::Exact { length: 60_000_000_000 }, Kind::Held]
+        [Kind::Bucket, Kind::Debt, Kind::Exact { length: 60_000_000_000 }, Kind::Held]
             .into_iter()
             .chain(windows)
             .chain(budgets)

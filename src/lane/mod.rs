@@ -7,6 +7,7 @@
 //! | kind | file | the word's 60 bits | fresh |
 //! |---|---|---|---|
 //! | token bucket | `bucket.rs` | the instant at which the bucket is full again | 0 |
+//! | bucket with debt | `debt.rs` | the same | 0 |
 //! | exact window | `exact.rs` | the instant at which a permit has rested; a lane has several such words | 0 |
 //! | budget | `budget.rs` | a calendar window's number, and what was used of it | 0 |
 //! | held slots | `held.rs` | how many are held | 0 |
@@ -28,6 +29,7 @@
 pub(crate) mod bucket;
 pub(crate) mod budget;
 pub(crate) mod counted;
+pub(crate) mod debt;
 pub(crate) mod exact;
 pub(crate) mod held;
 pub(crate) mod kind;

@@ -9,6 +9,7 @@
 
 use super::bucket::BucketLimit;
 use super::kind::LaneLimit;
+use crate::bounds::OVERSPEND_MAX;
 use crate::conduct::ConductNumbers;
 use crate::error::Error;
 use crate::mapping::Words;
@@ -180,9 +181,10 @@ impl LimitTable {
         }
     }
 
-    /// See [`BucketLimit::debt_max`].
+    /// See [`BucketLimit::debt_max`]. What was taken on credit stays, too.
     pub(crate) fn debt_max(&self, row: Row, lane: LaneId) -> u64 {
-        self.lane(lane).map_or(0, |lane| lane.limit(row).debt_max())
+        let buckets = if self.kinds.get(lane.index()) == Some(&Kind::Debt) { OVERSPEND_MAX } else { 1 };
+        self.lane(lane).map_or(0, |lane| lane.limit(row).debt_max().saturating_mul(buckets))
     }
 
     fn conduct_words(&self, epoch: u64) -> &[QuietU64; ConductNumbers::WORDS] {

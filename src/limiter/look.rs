@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::lane::kind::{LaneLimit, Refunded, look};
 use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, LaneWord, Outcome, Status};
-use crate::policy::{Kind, LaneId, PlanId};
+use crate::policy::{LaneId, PlanId};
 use crate::record::with_words;
 use crate::reservations::Entry;
 use crate::slab::hash::AgentHash;
@@ -138,7 +138,8 @@ impl Limiter {
         choice: Choice<A>,
     ) -> Choice<A> {
         let (lane, is_any) = (lane.id(), self.reservations.may_have(hash.low_bits()));
-        let (Kind::Bucket, Some(next), true) = (self.limits.kinds()[lane.index()], choice.outcome.next, is_any) else {
+        let is_bucket = self.limits.kinds()[lane.index()].is_bucket();
+        let (true, Some(next), true) = (is_bucket, choice.outcome.next, is_any) else {
             return choice;
         };
         let reserved = Duration::from_nanos(self.reservations.reserved(hash, lane, at.now));

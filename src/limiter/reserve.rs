@@ -141,7 +141,7 @@ impl Limiter {
             self.reservations.count_refusal();
             return Err(Error::ReservationsFull);
         };
-        let is_bucket = self.limits.kinds()[lane.index()] == Kind::Bucket;
+        let is_bucket = self.limits.kinds()[lane.index()].is_bucket();
         let token = if is_bucket { self.look(hash, ask.lane, now).ticks_per_token } else { 1 };
         let worth = estimate.saturating_mul(token);
         if !slot.announce(hash, lane, worth, now) {
@@ -318,7 +318,7 @@ impl Limiter {
             // Read after the word: whoever charged it read the clock before.
             let at = self.at(now.max(self.clock.now()));
             Choice::of(match kind {
-                Kind::Bucket => {
+                Kind::Bucket | Kind::Debt => {
                     // Read after the word, too: others may have lowered it.
                     let back = Entry { worth, place: slot.place(), ..*entry }.worth_at(at.now);
                     let outcome = bucket::give_back(word, at.now, back);

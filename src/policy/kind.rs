@@ -8,6 +8,8 @@ use crate::clock::{TICK_BITS, Tick};
 pub(crate) enum Kind {
     /// The instant at which a token bucket is full again.
     Bucket,
+    /// The same of a bucket that takes a cost above its capacity on credit.
+    Debt,
     /// The instant at which a permit has rested for this many nanoseconds; a
     /// lane has several.
     Exact { length: u64 },
@@ -24,7 +26,12 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether the word is an instant before which it matters.
     pub(crate) const fn is_instant(self) -> bool {
-        matches!(self, Kind::Bucket | Kind::Exact { .. })
+        matches!(self, Kind::Bucket | Kind::Debt | Kind::Exact { .. })
+    }
+
+    /// Whether the word is that of a token bucket.
+    pub(crate) const fn is_bucket(self) -> bool {
+        matches!(self, Kind::Bucket | Kind::Debt)
     }
 
     /// What the further words of such a lane mean.

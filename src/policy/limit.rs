@@ -26,6 +26,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// | kind | text | what it promises |
 /// |---|---|---|
 /// | [bucket](Limit::new) | `"10/second burst 20"` | at most the burst and what the rate brings since |
+/// | [bucket with debt](Limit::oversize_debt) | `"10/second burst 20 oversize debt"` | the same, and the excess of one request |
 /// | [window](Limit::window) | `"window 1000/min"` | never more than so many in any trailing window; a charge counts for up to a third longer |
 /// | [exact](Limit::exact) | `"exact 5/5min"` | never more than so many in any trailing window, and no denial before; up to 128 |
 /// | [budget](Limit::budget) | `"budget 10_000/day"` | so many per calendar window |
@@ -47,7 +48,7 @@ pub struct Limit(Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    Bucket { tokens: u64, per: Duration, capacity: u64 },
+    Bucket { tokens: u64, per: Duration, capacity: u64, oversize: Oversize },
     Window { count: u64, length: Duration },
     Exact { count: u64, length: Duration },
     Budget { units: u64, era: Era },
@@ -55,11 +56,18 @@ enum Kind {
     DenyAll,
 }
 
+/// What becomes of a cost above a bucket's capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Oversize {
+    Reject,
+    Debt,
+}
+
 impl Limit {
     /// `tokens` every `per`, with a burst of as many.
     #[must_use]
     pub const fn new(tokens: u64, per: Duration) -> Self {
-        Self(Kind::Bucket { tokens, per, capacity: tokens })
+        Self(Kind::Bucket { tokens, per, capacity: tokens, oversize: Oversize::Reject })
     }
 
     /// `tokens` every second, with a burst of as many.
@@ -229,7 +237,48 @@ impl Limit {
     #[must_use]
     pub const fn burst(self, capacity: u64) -> Self {
         match self.0 {
-            Kind::Bucket { tokens, per, .. } => Self(Kind::Bucket { tokens, per, capacity }),
+            Kind::Bucket { tokens, per, oversize, .. } => Self(Kind::Bucket { tokens, per, capacity, oversize }),
+            _ => self,
+        }
+    }
+
+    /// The same bucket, which takes a cost above its capacity on credit: for
+    /// requests that are larger than any sensible burst, such as those of LLMs.
+    /// In text, `"10/s burst 20 oversize debt"`.
+    ///
+    /// Such a cost passes when the bucket is full, and nothing passes after it
+    /// until the bucket has paid for it. So in any span at most the capacity,
+    /// what the rate brings, and the excess of one request pass. A cost is at
+    /// most [`OVERSPEND_MAX`](crate::OVERSPEND_MAX) times the capacity and takes
+    /// less than [`REFILL_MAX`] to pay for; more is
+    /// [`Error::CostAboveCapacity`](crate::Error::CostAboveCapacity), as every cost
+    /// above the capacity is of other lanes.
+    ///
+    /// Says nothing about other kinds, which stay what they are. A lane does
+    /// this in every plan or in none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limit, Limiter, ManualClock, Policy};
+    ///
+    /// let clock = ManualClock::new();
+    /// let policy = Policy::builder().lane("llm", Limit::per_second(10).burst(20).oversize_debt()).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
+    /// let llm = limiter.lane("llm").expect("named above");
+    ///
+    /// assert!(limiter.check_cost("agent-7", llm, 50)?.is_allowed());
+    /// let denied = limiter.check("agent-7", llm)?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(3_100))); // 30 in debt, and one more.
+    /// clock.advance(Duration::from_millis(3_100));
+    /// assert!(limiter.check("agent-7", llm)?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn oversize_debt(self) -> Self {
+        match self.0 {
+            Kind::Bucket { tokens, per, capacity, .. } => {
+                Self(Kind::Bucket { tokens, per, capacity, oversize: Oversize::Debt })
+            }
             _ => self,
         }
     }
@@ -259,7 +308,8 @@ impl Limit {
     /// everything, which any lane may.
     pub(crate) fn lane_kind(&self) -> Option<LaneKind> {
         match self.0 {
-            Kind::Bucket { .. } => Some(LaneKind::Bucket),
+            Kind::Bucket { oversize: Oversize::Reject, .. } => Some(LaneKind::Bucket),
+            Kind::Bucket { oversize: Oversize::Debt, .. } => Some(LaneKind::Debt),
             Kind::Window { length, .. } => Some(LaneKind::Window(Frame::new(nanos_saturating(length).max(1)))),
             Kind::Exact { length, .. } => Some(LaneKind::Exact { length: nanos_saturating(length) }),
             Kind::Budget { era, .. } => Some(LaneKind::Budget(era)),
@@ -291,7 +341,7 @@ impl Limit {
     /// The numbers that a lane computes with.
     pub(crate) fn compile(&self) -> Result<Numbers, LimitError> {
         match self.0 {
-            Kind::Bucket { tokens, per, capacity } => compile_bucket(tokens, per, capacity).map(Numbers::Bucket),
+            Kind::Bucket { tokens, per, capacity, .. } => compile_bucket(tokens, per, capacity).map(Numbers::Bucket),
             Kind::Window { count, length } => compile_window(count, length).map(Numbers::Count),
             Kind::Exact { count, length } => compile_exact(count, length).map(Numbers::Count),
             Kind::Budget { units, era } => compile_budget(units, era).map(Numbers::Count),
@@ -382,8 +432,13 @@ impl fmt::Display for Limit {
     /// Writes the text form, which parses back to the same limit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Kind::Bucket { tokens, per, capacity } if capacity == tokens => write!(f, "{tokens}/{}", Per(per)),
-            Kind::Bucket { tokens, per, capacity } => write!(f, "{tokens}/{} burst {capacity}", Per(per)),
+            Kind::Bucket { tokens, per, capacity, oversize } => {
+                write!(f, "{tokens}/{}", Per(per))?;
+                if capacity != tokens {
+                    write!(f, " burst {capacity}")?;
+                }
+                f.write_str(if oversize == Oversize::Debt { " oversize debt" } else { "" })
+            }
             Kind::Window { count, length } => write!(f, "window {count}/{}", Per(length)),
             Kind::Exact { count, length } => write!(f, "exact {count}/{}", Per(length)),
             Kind::Budget { units, era } => write!(f, "budget {units}/{era}"),
@@ -410,7 +465,8 @@ impl FromStr for Limit {
 
     /// Reads `"10/second burst 20"`, `"60/min"`, `"5 per 5 minutes"`,
     /// `"window 100/min"`, `"exact 5/5min"`, `"budget 10_000/day"`,
-    /// `"budget 10_000/day zone +02:00"`, `"held 3"` or `"deny"`. Numbers may
+    /// `"budget 10_000/day zone +02:00"`, `"held 3"` or `"deny"`. A bucket may
+    /// end in `"oversize debt"` or `"oversize reject"`, the default. Numbers may
     /// have underscores; the numbers are checked too.
     fn from_str(text: &str) -> Result<Self, LimitError> {
         let syntax = || LimitError::Syntax { text: text.chars().take(80).collect() };
@@ -419,7 +475,13 @@ impl FromStr for Limit {
             "" => {
                 let (tokens, per) = rate(&mut parts)?.ok_or_else(syntax)?;
                 let limit = Self::new(tokens, per);
-                if parts.take("burst") { limit.burst(number(&mut parts)?.ok_or_else(syntax)?) } else { limit }
+                let limit =
+                    if parts.take("burst") { limit.burst(number(&mut parts)?.ok_or_else(syntax)?) } else { limit };
+                match (parts.take("oversize"), parts.word()) {
+                    (false, "") | (true, "reject") => limit,
+                    (true, "debt") => limit.oversize_debt(),
+                    _ => return Err(syntax()),
+                }
             }
             "window" => {
                 let (count, length) = rate(&mut parts)?.ok_or_else(syntax)?;
@@ -434,6 +496,10 @@ impl FromStr for Limit {
             "deny" => Self::deny_all(),
             _ => return Err(syntax()),
         };
+        let is_bucket = limit.lane_kind().is_some_and(LaneKind::is_bucket);
+        if !is_bucket && parts.take("oversize") {
+            return Err(LimitError::Oversize { limit: limit.to_string() });
+        }
         if !parts.0.is_empty() {
             return Err(syntax());
         }
@@ -578,6 +644,11 @@ pub enum LimitError {
         /// A limit of the lane as text.
         known: String,
     },
+    /// Only a bucket says what becomes of a cost above its capacity.
+    Oversize {
+        /// The limit as text, without what it says of such costs.
+        limit: String,
+    },
     /// A number of the text is larger than any that is allowed.
     TooLarge {
         /// The number as given, its first 40 characters.
@@ -638,6 +709,10 @@ impl fmt::Display for LimitError {
                 f,
                 "{limit:?} is of another kind than {known:?}; a lane keeps its kind and its period in every plan, and changes its numbers or is \"deny\""
             ),
+            LimitError::Oversize { limit } => write!(
+                f,
+                "{limit:?} can't say \"oversize\"; only a bucket can take a cost above its capacity on credit, such as \"10/second oversize debt\""
+            ),
             LimitError::TooLarge { number } => write!(
                 f,
                 "{number} is too large; capacities are up to {CAPACITY_MAX}, rates up to {TOKENS_PER_SECOND_MAX} per second, periods less than {} seconds",
@@ -672,6 +747,9 @@ mod tests {
             ("5 per 5 minutes", Limit::new(5, Duration::from_secs(300))),
             ("3/300s", Limit::new(3, Duration::from_secs(300))),
             ("1/day", Limit::per_day(1)),
+            ("5/s oversize debt", Limit::per_second(5).oversize_debt()),
+            ("5 per 5 s burst 7 oversize  debt", Limit::new(5, Duration::from_secs(5)).burst(7).oversize_debt()),
+            ("5/s burst 5 oversize reject", Limit::per_second(5)),
             ("7/250ms burst 1", Limit::new(7, Duration::from_millis(250)).burst(1)),
             ("deny", Limit::deny_all()),
             ("window 100/min", Limit::window(100, MINUTE)),
@@ -698,6 +776,11 @@ mod tests {
             "60/fortnight",
             "60/min burst",
             "60/min burst 5 x",
+            "60/min oversize",
+            "60/min oversize debts",
+            "60/min oversize debt burst 5",
+            "60/min oversize debt oversize debt",
+            "60/min debt",
             "-1/s",
             "1.5/s",
             "_/s",
@@ -708,6 +791,16 @@ mod tests {
             "windows 1/s",
         ] {
             assert!(matches!(text.parse::<Limit>(), Err(LimitError::Syntax { .. })), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_bucket_goes_into_debt() {
+        for text in ["window 5/second", "exact 5/minute", "budget 5/day", "held 5", "deny"] {
+            let error = format!("{text} oversize debt").parse::<Limit>().expect_err("only a bucket");
+            assert!(error.to_string().starts_with(&format!("{text:?} can't say \"oversize\"")), "{error}");
+            let limit: Limit = text.parse().unwrap();
+            assert_eq!(limit.oversize_debt(), limit);
         }
     }
 

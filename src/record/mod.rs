@@ -545,7 +545,7 @@ impl<'a> Record<'a> {
                 break;
             }
             let longest = Duration::from_nanos(match (on_change, kind) {
-                (OnChange::KeepDebt, Kind::Bucket) => debt_max(LaneId::new(index as u32)),
+                (OnChange::KeepDebt, Kind::Bucket | Kind::Debt) => debt_max(LaneId::new(index as u32)),
                 // A permit rests for the same time under every limit of its lane.
                 (OnChange::KeepDebt, _) => u64::MAX,
                 (OnChange::Reset, _) => 0,

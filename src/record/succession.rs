@@ -62,9 +62,9 @@ impl Kind {
         }
         let inherits = succession == Succession::Inherit && !broken(Fault::NothingInherited);
         let left = match self {
-            Kind::Bucket | Kind::Exact { .. } if inherits => word.at(word.time().max(floor.now)),
-            Kind::Bucket | Kind::Exact { .. } if succession == Succession::Inherit => word.at(floor.now),
-            Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(moment.present()).max(floor.now)),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } if inherits => word.at(word.time().max(floor.now)),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } if succession == Succession::Inherit => word.at(floor.now),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } => word.at(word.time().min(moment.present()).max(floor.now)),
             Kind::Window(frame) if inherits => frame.lifted(word, floor.now),
             Kind::Past(frame) if inherits => frame.past_lifted(word, floor.now),
             // Whoever holds a slot is still there, and the tenant stays for it.
@@ -84,7 +84,7 @@ impl Kind {
     /// stay so even if lanes are to be filled: whoever holds them is still there.
     pub(crate) fn under_other_row(self, word: LaneWord, at: At, reset: bool, debt_max: Duration) -> LaneWord {
         let left = match self {
-            Kind::Bucket | Kind::Exact { .. } => word.at(word.time().min(at.now.saturating_add(debt_max))),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } => word.at(word.time().min(at.now.saturating_add(debt_max))),
             Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) if reset => self.emptied(word, at),
             Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => word,
         };
@@ -101,10 +101,10 @@ impl Kind {
     fn moved_on(self, word: LaneWord, present: Tick, raised: impl Fn(LaneWord) -> LaneWord) -> LaneWord {
         let word = match self {
             _ if !word.is_last_generation() => word,
-            Kind::Bucket | Kind::Exact { .. } if word.time() > present => {
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } if word.time() > present => {
                 word.at(word.time().saturating_add(Duration::from_nanos(1)))
             }
-            Kind::Bucket | Kind::Exact { .. } => word.at(present),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } => word.at(present),
             Kind::Window(frame) | Kind::Past(frame) => frame.salted(word).unwrap_or_else(|| raised(word)),
             Kind::Budget(_) => budget::salted(word).unwrap_or(word),
             Kind::Held => held::salted(word),
@@ -115,7 +115,7 @@ impl Kind {
     /// The word of a vacant record that is about to be claimed, if it must change.
     pub(super) fn settled(self, word: LaneWord, floor: At) -> Option<LaneWord> {
         let lifted = match self {
-            Kind::Bucket | Kind::Exact { .. } => word.at(word.time().max(floor.now)),
+            Kind::Bucket | Kind::Debt | Kind::Exact { .. } => word.at(word.time().max(floor.now)),
             Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => self.emptied(word, floor),
         };
         (lifted.bits() != word.bits()).then_some(lifted)
@@ -137,6 +137,7 @@ mod tests {
         let day = Era { calendar: Calendar::Day, zone_minutes: 0 };
         let kinds = [
             Kind::Bucket,
+            Kind::Debt,
             Kind::Exact { length: 1_000_000 },
             Kind::Window(Frame::new(1_000_000)),
             Kind::Past(Frame::new(1_000_000)),
@@ -163,7 +164,8 @@ mod tests {
     #[test]
     fn nobody_leaves_a_lane_below_the_floor() {
         let (now, floor) = (Tick::from_nanos(5), Tick::from_nanos(70_000_000_000));
-        let kinds = [Kind::Bucket, Kind::Exact { length: 1_000_000 }, Kind::Window(Frame::new(60_000_000_000))];
+        let kinds =
+            [Kind::Bucket, Kind::Debt, Kind::Exact { length: 1_000_000 }, Kind::Window(Frame::new(60_000_000_000))];
         let moment = Moment { kinds: &kinds, now, quiet_since: now, clock: now, floor, offset: Offset::default() };
         for kind in kinds {
             for succession in [Succession::Idle, Succession::Forget, Succession::Inherit] {

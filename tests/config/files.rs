@@ -26,13 +26,14 @@ fn the_example_file_is_read() {
     // Lanes and plans of the preset keep their numbers; new ones follow.
     let names = |policy: &Policy| policy.lanes().map(|(_, name)| name.to_owned()).collect::<Vec<_>>();
     assert_eq!(names(&policy)[..6], names(&hub)[..]);
-    assert_eq!(names(&policy)[6..], ["http/export"]);
+    assert_eq!(names(&policy)[6..], ["http/export", "http/completions"]);
     assert_eq!((unauthenticated.number(), pro.number()), (1, 2));
 
     assert_eq!((policy.warn_below_percent(), policy.warn_again_percent()), (20, Some(40)));
     assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/light"), "600/minute burst 120");
     assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/heavy"), "10/minute");
     assert_eq!(limit(&policy, PlanId::DEFAULT, "http/export"), "5/hour burst 1");
+    assert_eq!(limit(&policy, pro, "http/completions"), "1000/minute burst 500 oversize debt");
     assert_eq!(limit(&policy, pro, "ws/light"), "1200/minute");
     assert_eq!(limit(&policy, pro, "http/heavy"), "100/minute");
     assert_eq!(limit(&policy, pro, "http/export"), "60/hour burst 5");

@@ -9,6 +9,7 @@ use tollgate::{Calendar, ConductRules, Limit, OnChange, Policy};
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Bucket,
+    Debt,
     Window(Duration),
     Exact(Duration),
     Budget(Calendar, i16),
@@ -20,6 +21,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     let calendar = prop::sample::select(vec![Calendar::Hour, Calendar::Day, Calendar::Week, Calendar::Month]);
     prop_oneof![
         4 => Just(Kind::Bucket),
+        1 => Just(Kind::Debt),
         1 => length().prop_map(Kind::Window),
         1 => length().prop_map(Kind::Exact),
         1 => (calendar, prop_oneof![Just(0), -840..=840_i16]).prop_map(|(calendar, zone)| Kind::Budget(calendar, zone)),
@@ -33,6 +35,7 @@ fn of_kind(kind: Kind, bucket: Limit) -> Limit {
     match kind {
         _ if count == 0 => Limit::deny_all(),
         Kind::Bucket => bucket,
+        Kind::Debt => bucket.oversize_debt(),
         Kind::Window(length) => Limit::window(count, length),
         // A record has no room for many.
         Kind::Exact(length) => Limit::exact(1 + count % 3, length),

@@ -1,6 +1,6 @@
 //! The judge: reads what passed and when, and knows what was promised.
 
-use super::run::{BUCKET, BUDGET, EXACT, Log, Numbers, WINDOW};
+use super::run::{BUCKET, BUDGET, DEBT, EXACT, Log, Numbers, WINDOW};
 
 /// Something that passed, as of an instant between `low` and `high`.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,8 @@ pub(crate) struct Charge {
     pub(crate) lane: u32,
     pub(crate) low: u64,
     pub(crate) high: u64,
+    /// What was asked for at first.
+    pub(crate) asked: u64,
     /// What it came to in the end: a reservation costs what was used of it.
     pub(crate) cost: u64,
     pub(crate) span: Span,
@@ -48,10 +50,11 @@ struct Segment<'a> {
 
 pub(crate) fn judge(log: &Log) -> Result<(), String> {
     for agent in 0..log.agents {
-        for lane in [BUCKET, WINDOW, EXACT, BUDGET] {
+        for lane in [BUCKET, WINDOW, EXACT, BUDGET, DEBT] {
             for segment in segments(log, agent, lane) {
                 let judged = match lane {
-                    BUCKET => bucket(&segment),
+                    BUCKET => bucket(&segment, 0),
+                    DEBT => bucket(&segment, segment.excess()),
                     WINDOW => trailing(&segment, segment.numbers.window),
                     EXACT => trailing(&segment, segment.numbers.exact),
                     _ => budget(&segment),
@@ -82,10 +85,19 @@ fn segments<'a>(log: &'a Log, agent: usize, lane: u32) -> Vec<Segment<'a>> {
     starts.zip(ends).map(segment).collect()
 }
 
-/// Never more than the capacity and what the rate brings, over every pair of instants.
-fn bucket(segment: &Segment<'_>) -> Result<(), String> {
+impl Segment<'_> {
+    /// How far the largest request was above the capacity.
+    fn excess(&self) -> u64 {
+        let largest = self.charges.iter().map(|charge| charge.asked).max();
+        largest.map_or(0, |asked| asked.saturating_sub(self.numbers.capacity))
+    }
+}
+
+/// Never more than the capacity, what the rate brings and the excess of one
+/// request, over every pair of instants.
+fn bucket(segment: &Segment<'_>, excess: u64) -> Result<(), String> {
     let Numbers { capacity, token, .. } = segment.numbers;
-    let allowed = |span: u64| (capacity + segment.refunded) * token + span;
+    let allowed = |span: u64| (capacity + excess + segment.refunded) * token + span;
     over_pairs(segment, |sum, span| sum * token <= allowed(span)).map_err(|(sum, span)| {
         format!("{sum} tokens passed within {span} ns of a bucket of {capacity}, {token} ns each")
     })
@@ -131,6 +143,7 @@ fn one_token_too_many_is_noticed() {
         lane,
         low: at,
         high: at,
+        asked: 1,
         cost: 1,
         span: Span { began: 2 * call, ended: 2 * call + 1 },
     };
@@ -144,6 +157,10 @@ fn one_token_too_many_is_noticed() {
     };
     let at = |lane, instants: &[u64]| log(instants.iter().zip(1..).map(|(at, call)| charge(lane, *at, call)).collect());
     assert!(judge(&at(BUCKET, &[0, 0, 10])).is_ok() && judge(&at(BUCKET, &[0, 0, 9])).is_err());
+    let large = |at, call| Charge { asked: 5, cost: 5, ..charge(DEBT, at, call) };
+    assert!(
+        judge(&log(vec![large(0, 1), large(50, 2)])).is_ok() && judge(&log(vec![large(0, 1), large(49, 2)])).is_err()
+    );
     assert!(judge(&at(EXACT, &[0, 0, 100])).is_ok() && judge(&at(EXACT, &[0, 0, 99])).is_err());
     assert!(judge(&at(WINDOW, &[0, 0, 100])).is_ok() && judge(&at(WINDOW, &[0, 0, 99])).is_err());
     assert!(judge(&at(BUDGET, &[0, 500])).is_ok() && judge(&at(BUDGET, &[0, 500, 900])).is_err());

@@ -4,6 +4,8 @@
 //!
 //! - A bucket admits at most its capacity and what the rate brings, over every
 //!   pair of instants.
+//! - One that takes larger costs on credit admits the excess of one request
+//!   beside that.
 //! - An exact window admits at most its count in any trailing window, a window
 //!   at most what its documentation states.
 //! - A budget admits at most its count a day.

@@ -15,6 +15,8 @@ pub(crate) const WINDOW: u32 = 1;
 pub(crate) const EXACT: u32 = 2;
 pub(crate) const BUDGET: u32 = 3;
 pub(crate) const HELD: u32 = 4;
+/// A bucket that takes a cost above its capacity on credit.
+pub(crate) const DEBT: u32 = 5;
 
 const THREADS: usize = 3;
 const CALLS: u64 = 250;
@@ -162,6 +164,7 @@ fn policy() -> Policy {
             ("exact", format!("exact {exact}/{length}ns")),
             ("budget", format!("budget {budget}/day")),
             ("held", format!("held {held}")),
+            ("debt", format!("1/{token}ns burst {capacity} oversize debt")),
         ]
     };
     let builder =
@@ -251,6 +254,8 @@ impl<'a> Worker<'a> {
             BUCKET => 12,
             WINDOW => 4,
             EXACT => 1,
+            DEBT if self.random.below(4) == 0 => 4 * PLAIN.capacity,
+            DEBT => 12,
             _ => 30,
         };
         (lane, 1 + self.random.below(most))
@@ -262,11 +267,11 @@ impl<'a> Worker<'a> {
         let third = PLAIN.length.div_ceil(3);
         let begun = self.round.clock.now().as_nanos() / third * third;
         let high = if lane == WINDOW { high.max(begun) } else { high };
-        self.charges.push(Charge { agent, lane, low, high, cost, span });
+        self.charges.push(Charge { agent, lane, low, high, asked: cost, cost, span });
     }
 
     fn check(&mut self) {
-        let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, EXACT, BUDGET]));
+        let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, EXACT, BUDGET, DEBT]));
         let (answer, low, high, span) = self.timed(|limiter, at| match at {
             Some(at) => limiter.check_at(id(agent), LaneId::new(lane), cost, at),
             None => limiter.check_cost(id(agent), LaneId::new(lane), cost),
@@ -279,7 +284,7 @@ impl<'a> Worker<'a> {
     }
 
     fn batch(&mut self) {
-        let parts: [_; 4] = std::array::from_fn(|_| (self.agent(), self.lane(&[BUCKET, WINDOW, EXACT, BUDGET])));
+        let parts: [_; 4] = std::array::from_fn(|_| (self.agent(), self.lane(&[BUCKET, WINDOW, EXACT, BUDGET, DEBT])));
         let ids = parts.map(|(agent, _)| id(agent));
         let requests: Vec<_> =
             parts.iter().zip(&ids).map(|((_, (lane, cost)), id)| request(id, *lane, *cost)).collect();
@@ -297,7 +302,7 @@ impl<'a> Worker<'a> {
 
     fn all(&mut self) {
         let parts: [_; 3] =
-            std::array::from_fn(|_| (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, EXACT, BUDGET])));
+            std::array::from_fn(|_| (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, EXACT, BUDGET, DEBT])));
         let ids = parts.map(|(agent, _)| id(agent));
         let requests: Vec<_> =
             parts.iter().zip(&ids).map(|((_, (lane, cost)), id)| request(id, *lane, *cost)).collect();
@@ -315,7 +320,7 @@ impl<'a> Worker<'a> {
     }
 
     fn reserve(&mut self) {
-        let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, BUDGET]));
+        let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, BUDGET, DEBT]));
         let ttl = Duration::from_nanos(self.random.below(3_000_000));
         let (answer, low, high, span) = self.timed(|limiter, at| match at {
             Some(at) => limiter.reserve_at(id(agent), LaneId::new(lane), cost, ttl, at),
@@ -353,7 +358,7 @@ impl<'a> Worker<'a> {
     }
 
     fn refund(&mut self) {
-        let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, WINDOW, EXACT, BUDGET]));
+        let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, WINDOW, EXACT, BUDGET, DEBT]));
         let (answer, .., span) = self.timed(|limiter, at| match at {
             Some(at) => limiter.refund_at(id(agent), LaneId::new(lane), cost, at),
             None => limiter.refund(id(agent), LaneId::new(lane), cost),

@@ -22,6 +22,7 @@ defmodule Tollgate.Policy do
   | text | promises |
   |---|---|
   | `"10/second burst 20"`, `"5 per 5 minutes"` | a bucket: 20 at once, 10 a second in the long run |
+  | `"10/second burst 20 oversize debt"` | the same; a cost above 20 passes when the bucket is full, and has to be paid for before the next passes |
   | `"window 1000/minute"` | never more than 1,000 in any minute, at two words; a charge counts for 60 to 80 seconds |
   | `"exact 5/5min"` | never more than 5 in any 5 minutes; up to 128, 8 bytes each of every agent's record |
   | `"budget 10_000/day"`, `"budget 5_000/month zone +02:00"` | so many an hour, day, week or month of the calendar |

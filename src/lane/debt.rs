@@ -1,0 +1,226 @@
+//! A bucket that takes a cost above its capacity on credit.
+//!
+//! What fits into the bucket is charged as in any other. A cost above the
+//! capacity never would be; here it passes when the bucket is full, and leaves
+//! it in debt for the rest:
+//!
+//! ```text
+//! allowed        <=> full_at <= now
+//! full_at'         = now + cost * ticks_per_token
+//! retry_after      = full_at - now                   when denied
+//! ```
+//!
+//! The word is that of a bucket, and debt is the same time whether it is less
+//! than the depth or more. So whatever gives back, moves on or forgets a
+//! bucket's word needs to know nothing of this.
+//!
+//! # What passes
+//!
+//! After a charge of `c` at `t`, `full_at` is at most `t` and the larger of the
+//! bucket's depth and the price of `c`. Each charge moves `full_at` on by its
+//! price, and to `now` at least; so all prices between two instants come to at
+//! most the time between them and that. Within any span,
+//!
+//! ```text
+//! admitted <= capacity + rate * span + (largest cost - capacity, if that is more than nothing)
+//! ```
+//!
+//! the excess of *one* request, however many there were: the next has to wait
+//! until it is paid for. A cost is at most [`OVERSPEND_MAX`] times the capacity,
+//! and takes less than [`REFILL_MAX`] to pay for.
+
+use super::bucket::{self, BucketLimit};
+use super::{Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
+use crate::clock::Tick;
+use crate::error::Error;
+
+/// What a charge above the capacity comes to. Told when the limit is known to
+/// be whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Oversize {
+    limit: BucketLimit,
+    /// The debt before it, in nanoseconds.
+    debt: u64,
+    /// What it costs, in nanoseconds; or why it never passes.
+    price: Result<u64, Error>,
+    allowed: bool,
+}
+
+/// Whether a cost is above what the bucket holds, and the bucket holds anything.
+pub(crate) const fn is_oversize(limit: BucketLimit, cost: u64) -> bool {
+    limit.capacity() > 0 && cost > limit.capacity()
+}
+
+/// What a cost above the capacity takes to pay for, in nanoseconds.
+fn price(limit: BucketLimit, cost: u64) -> Result<u64, Error> {
+    let token = limit.ticks_per_token().max(1);
+    let payable = (REFILL_MAX.as_nanos() as u64 - 1) / token;
+    let most = limit.capacity().saturating_mul(OVERSPEND_MAX).min(payable);
+    // No overflow: `payable` tokens take less than ten years.
+    if cost <= most { Ok(cost * token) } else { Err(Error::CostAboveCapacity { cost, capacity: most }) }
+}
+
+/// Takes a cost above the capacity, if the bucket is full.
+pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Oversize> {
+    let (debt, price) = (word.time().as_nanos().saturating_sub(now.as_nanos()), price(limit, cost));
+    let full_at = price.ok().and_then(|price| now.as_nanos().checked_add(price));
+    // Past the range of the clock there is nothing to refill from.
+    let full_at = full_at.filter(|full_at| *full_at <= Tick::MAX.as_nanos() && debt == 0);
+    let answer = Oversize { limit, debt, price, allowed: full_at.is_some() };
+    Outcome { next: full_at.map(|full_at| word.at(Tick::from_nanos(full_at))), answer }
+}
+
+impl Oversize {
+    pub(crate) fn verdict(self) -> Result<Verdict, Error> {
+        let Self { limit, debt, allowed, .. } = self;
+        let price = self.price?;
+        let (decision, retry_after_ns, full_in_ns) = match (allowed, debt) {
+            (true, _) if limit.warns() => (Decision::Warn, 0, price),
+            (true, _) => (Decision::Allow, 0, price),
+            (false, 0) => (Decision::Deny, RETRY_NEVER, 0),
+            (false, debt) => (Decision::Deny, debt, debt),
+        };
+        let ticks_per_token = limit.ticks_per_token();
+        Ok(Verdict { decision, capacity: limit.capacity(), ticks_per_token, retry_after_ns, full_in_ns })
+    }
+
+    /// The same for an agent that has to wait `block` nanoseconds whatever its
+    /// bucket holds: it is not made.
+    pub(crate) fn blocked(self, block: u64) -> Result<Verdict, Error> {
+        let verdict = self.verdict()?;
+        let retry_after_ns = verdict.retry_after_ns.max(block);
+        Ok(Verdict { decision: Decision::Deny, retry_after_ns, full_in_ns: self.debt, ..verdict })
+    }
+}
+
+/// Gives back a cost above the capacity, never beyond full.
+pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
+    let price = match price(limit, cost) {
+        Ok(price) => price,
+        Err(error) => return Outcome { next: None, answer: Err(error) },
+    };
+    let next = bucket::give_back(word, now, price).next;
+    Outcome { next, answer: Ok(bucket::status(next.unwrap_or(word), now, limit)) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::{At, Offset};
+    use crate::lane::kind::LaneLimit;
+    use crate::policy::{Kind, PlanId, Policy};
+    use proptest::prelude::*;
+
+    fn limit(text: &str) -> LaneLimit {
+        let policy = Policy::builder().lane("lane", text).build().unwrap();
+        let numbers = policy.numbers(PlanId::DEFAULT).next().unwrap();
+        LaneLimit::new(policy.kinds().next().unwrap(), BucketLimit::new(numbers, 20))
+    }
+
+    fn at(now: u64) -> At {
+        At { now: Tick::from_nanos(now), offset: Offset::default() }
+    }
+
+    const CAPACITY: u64 = 5;
+    const TOKEN: u64 = 10;
+
+    proptest! {
+        /// Beside exact arithmetic: a level that refills, and may be negative.
+        #[test]
+        fn it_is_a_level_that_may_be_negative(
+            calls in prop::collection::vec((0..80_u64, 1..16_u64), 1..80),
+            generation in 0..16_u64,
+        ) {
+            let limit = limit("1/10ns burst 5 oversize debt");
+            let mut word = (0..generation).fold(LaneWord::default(), |word, _| word.next_generation());
+            // In parts of a token.
+            let (mut level, mut now, mut admitted) = (50_i64, 1_000, Vec::new());
+            for (wait, cost) in calls {
+                now += wait;
+                level = (level + wait as i64).min(50);
+                let price = (cost * TOKEN) as i64;
+                let needed = price.min(50);
+                let choice = limit.step(&[word], at(now), cost).outcome;
+                let verdict = choice.answer.verdict().unwrap();
+                prop_assert_eq!(verdict.is_allowed(), level >= needed);
+                prop_assert_eq!(choice.next.is_some(), verdict.is_allowed());
+                if let Some(next) = choice.next {
+                    level -= price;
+                    word = next;
+                    admitted.push((now, cost));
+                } else {
+                    // Exact: it passes then, and not a nanosecond before.
+                    let wait = verdict.retry_after().unwrap().as_nanos() as u64;
+                    prop_assert_eq!(wait as i64, needed - level);
+                    prop_assert!(limit.step(&[word], at(now + wait), cost).outcome.next.is_some());
+                    prop_assert!(limit.step(&[word], at(now + wait - 1), cost).outcome.next.is_none());
+                }
+                prop_assert_eq!(verdict.remaining() as i64, level.max(0) / 10);
+                prop_assert_eq!(verdict.full_in().as_nanos() as i64, 50 - level);
+                let status = limit.status(&[word], at(now));
+                prop_assert_eq!((status.remaining(), status.full_in()), (verdict.remaining(), verdict.full_in()));
+                prop_assert_eq!(word.generation(), generation);
+            }
+            // The excess of one, whatever the span.
+            let excess = admitted.iter().map(|(_, cost)| cost.saturating_sub(CAPACITY)).max().unwrap_or(0);
+            for (index, (start, _)) in admitted.iter().enumerate() {
+                let mut sum = 0;
+                for (end, cost) in &admitted[index..] {
+                    sum += cost;
+                    prop_assert!(sum * TOKEN <= (CAPACITY + excess) * TOKEN + end - start);
+                }
+            }
+        }
+
+        /// What fits is charged as in a bucket that rejects what does not.
+        #[test]
+        fn what_fits_is_charged_as_ever(debt in 0..200_u64, now in 0..100_u64, cost in 1..6_u64) {
+            let word = LaneWord::default().at(Tick::from_nanos(debt));
+            let step = |text| limit(text).step(&[word], at(now), cost).outcome;
+            let (one, other) = (step("1/10ns burst 5"), step("1/10ns burst 5 oversize debt"));
+            prop_assert_eq!(one.next, other.next);
+            prop_assert_eq!(one.answer.verdict(), other.answer.verdict());
+        }
+
+        #[test]
+        fn a_refund_gives_back_what_was_charged(cost in 6..500_u64, wait in 0..6_000_u64) {
+            let limit = limit("1/10ns burst 5 oversize debt");
+            let charged = limit.step(&[LaneWord::default()], at(1_000), cost).outcome.next.unwrap();
+            let now = at(1_000 + wait);
+            let refunded = limit.refund(&[charged], now, cost).outcome;
+            prop_assert_eq!(refunded.next.unwrap_or(charged).time().max(now.now), now.now);
+            prop_assert_eq!(refunded.answer.unwrap().status.remaining(), CAPACITY);
+        }
+    }
+
+    #[test]
+    fn a_cost_is_at_most_a_hundred_buckets_and_ten_years() {
+        let step = |text, cost| limit(text).step(&[LaneWord::default()], at(5), cost).outcome.answer.verdict();
+        let too_much = |cost, capacity| Err(Error::CostAboveCapacity { cost, capacity });
+        assert!(step("1/10ns burst 5 oversize debt", 500).unwrap().is_allowed());
+        assert_eq!(step("1/10ns burst 5 oversize debt", 501), too_much(501, 500));
+        assert!(step("1/day burst 1000 oversize debt", 3_652).unwrap().is_allowed());
+        assert_eq!(step("1/day burst 1000 oversize debt", 3_653), too_much(3_653, 3_652));
+        assert_eq!(step("1/10ns burst 5 oversize debt", u64::MAX), too_much(u64::MAX, 500));
+        assert_eq!(step("1/10ns burst 5 oversize debt", 0), Err(Error::ZeroCost));
+    }
+
+    #[test]
+    fn past_the_range_of_the_clock_no_wait_helps() {
+        let limit = limit("1/day burst 5 oversize debt");
+        let step = limit.step(&[LaneWord::default()], At { now: Tick::MAX, offset: Offset::default() }, 6).outcome;
+        assert_eq!(step.next, None);
+        assert_eq!(step.answer.verdict().unwrap().retry_after(), None);
+    }
+
+    #[test]
+    fn such_a_lane_may_deny_everything_or_nothing() {
+        let denies = LaneLimit::new(Kind::Debt, limit("deny").bucket());
+        let verdict = denies.step(&[LaneWord::default()], at(5), 9).outcome.answer.verdict().unwrap();
+        assert_eq!((verdict.is_allowed(), verdict.retry_after()), (false, None));
+        let exempt = LaneLimit::new(Kind::Debt, BucketLimit::EXEMPT);
+        let outcome = exempt.step(&[LaneWord::default()], at(5), u64::MAX).outcome;
+        assert_eq!((outcome.next, outcome.answer.verdict().unwrap().decision()), (None, Decision::Exempt));
+    }
+}
