@@ -83,6 +83,16 @@
 //!
 //! [`lower`]: Reservations::lower
 //!
+//! # What a window or a budget gives back
+//!
+//! These count, so there are no places to keep: the count of a window is at
+//! least what open reservations have charged to it. A settlement takes out its
+//! own, a refund no more than is above their sum ([`reserved_in`]). The loads
+//! and marks are those of a bucket's pieces, and so is the argument that none
+//! slips through.
+//!
+//! [`reserved_in`]: Reservations::reserved_in
+//!
 //! # Where slots lie
 //!
 //! An agent's slots follow one another from the home of its *shade*, a part of
@@ -387,6 +397,24 @@ impl Reservations {
         lengths.fold(0, u64::saturating_add)
     }
 
+    /// How much of what was charged to a window or a calendar window is
+    /// reserved. What is being charged counts for every window.
+    pub(crate) fn reserved_in(&self, hash: AgentHash, lane: LaneId, window: u64) -> u64 {
+        if broken(Fault::ReservedRefunded) {
+            return 0;
+        }
+        let of_window = self.pieces(hash, lane, None).filter(|(slot, place, _)| {
+            let is_charged = slot.charged.load(Ordering::Relaxed) & NOT_CHARGED == 0;
+            is_charged && (*place == window || *place == u64::MAX)
+        });
+        of_window.map(|(_, _, worth)| worth).fold(0, u64::saturating_add)
+    }
+
+    /// Closes those of the agent that have expired at `now`.
+    pub(crate) fn close_expired_of(&self, hash: AgentHash, now: Tick) {
+        self.likely(hash).for_each(|index| self.close_if_expired(index, now));
+    }
+
     /// A bucket is about to be full at `next`, sooner than it was: all pieces
     /// but that of `but` are moved down to fit. Before the exchange.
     ///
@@ -542,7 +570,7 @@ impl<'a> Held<'a> {
     /// How many other slots are the agent's, open or under way. Closes those
     /// that have expired at `now`.
     fn others_of(&self, hash: AgentHash, now: Tick) -> usize {
-        self.table.likely(hash).for_each(|index| self.table.close_if_expired(index, now));
+        self.table.close_expired_of(hash, now);
         let is_theirs = |index: &usize| {
             let slot = &self.table.slots[*index];
             let state = slot.state.load(Ordering::Acquire);

@@ -175,6 +175,8 @@ pub(crate) enum Fault {
     OtherCharge,
     /// Whoever gives back to a bucket does not say so to its reservations.
     NotLowered,
+    /// A refund of a window or a budget takes what is reserved of it, too.
+    ReservedRefunded,
     /// A change to a lane of several words is stored over whatever is there.
     PermitByStore,
     /// A window moves on before what falls off is recorded.

@@ -118,6 +118,12 @@ pub(crate) fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: 
     Outcome { next: (after != before).then_some(next), answer: told(era, after, at, limit) }
 }
 
+/// How much may be given back, of what is used and not `reserved` of its window.
+pub(crate) fn refundable(era: Era, word: LaneWord, at: At, reserved: impl Fn(u64) -> u64) -> u64 {
+    let Seen { index, used, .. } = seen(era, word, at);
+    used.saturating_sub(reserved(index))
+}
+
 /// The number of the window in which something is used, and how much, unless
 /// that window is over in this one.
 #[cfg(feature = "persist")]

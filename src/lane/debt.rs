@@ -188,7 +188,7 @@ mod tests {
             let limit = limit("1/10ns burst 5 oversize debt");
             let charged = limit.step(&[LaneWord::default()], at(1_000), cost).outcome.next.unwrap();
             let now = at(1_000 + wait);
-            let refunded = limit.refund(&[charged], now, cost).outcome;
+            let refunded = limit.refund(&[charged], now, cost, |_| 0).outcome;
             prop_assert_eq!(refunded.next.unwrap_or(charged).time().max(now.now), now.now);
             prop_assert_eq!(refunded.answer.unwrap().status.remaining(), CAPACITY);
         }

@@ -186,8 +186,16 @@ impl LaneLimit {
     }
 
     /// Gives `cost` back, never beyond full. Of a window, what is to come off
-    /// another word is said with the answer.
-    pub(crate) fn refund(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Result<Refunded, Error>> {
+    /// another word is said with the answer. `reserved` says how much open
+    /// reservations have charged to the window of a number: that is given back
+    /// by them alone. What is reserved of a bucket is the caller's to keep.
+    pub(crate) fn refund(
+        &self,
+        words: &[LaneWord],
+        at: At,
+        cost: u64,
+        reserved: impl Fn(u64) -> u64,
+    ) -> Choice<Result<Refunded, Error>> {
         if self.kind == Kind::Held {
             return self.release(words, at, cost).map(|told| told.map(Refunded::all));
         }
@@ -209,8 +217,14 @@ impl LaneLimit {
         }
         match self.kind {
             Kind::Exact { .. } => exact::refund(words, at.now, limit).map(Refunded::all),
-            Kind::Window(frame) | Kind::Past(frame) => window::refund(frame, words, at.now, limit, cost),
-            Kind::Budget(era) => Choice::of(budget::refund(era, first(words), at, limit, cost)).map(Refunded::all),
+            Kind::Window(frame) | Kind::Past(frame) => {
+                let cost = cost.min(window::refundable(frame, words, at.now, reserved));
+                window::refund(frame, words, at.now, limit, cost)
+            }
+            Kind::Budget(era) => {
+                let cost = cost.min(budget::refundable(era, first(words), at, reserved));
+                Choice::of(budget::refund(era, first(words), at, limit, cost)).map(Refunded::all)
+            }
             Kind::Held | Kind::Bucket | Kind::Debt => Choice::of(look(Refunded::all(self.status(words, at)))),
         }
         .map(Ok)
@@ -421,7 +435,7 @@ mod tests {
             let at = At { now, offset: Offset::default() };
             let receipt = Receipt { at: now, place, word: words[0], cell: cost as usize, price: cost };
             let _ = limit.step(words, at, cost);
-            let _ = limit.refund(words, at, cost);
+            let _ = limit.refund(words, at, cost, |_| cost / 2);
             let _ = limit.undo(words, at, receipt, cost);
             let _ = limit.roll_back(words, at, receipt, cost);
             let _ = limit.would(words, at, cost, place);

@@ -371,6 +371,23 @@ pub(crate) fn refund(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLi
     Choice::at(SECOND, Outcome { next: is_changed.then_some(next), answer: told(&[first, after], 0) })
 }
 
+/// How much may be given back, of what still counts and is not `reserved` of
+/// its part. A refund takes what was charged last: where something of that is
+/// reserved, it does not go on to the parts before.
+pub(crate) fn refundable(frame: Frame, words: &[LaneWord], now: Tick, reserved: impl Fn(u64) -> u64) -> u64 {
+    let Seen { index, counts, .. } = frame.seen(words, now);
+    let (mut sum, mut part) = (0, index);
+    for count in counts {
+        let held = reserved(part);
+        sum += count.saturating_sub(held);
+        if held > 0 || part == 0 {
+            break;
+        }
+        part -= 1;
+    }
+    sum
+}
+
 /// The number of the part that a charge made this word of.
 pub(crate) fn receipt(frame: Frame, word: LaneWord) -> u64 {
     frame.counts(word).index

@@ -64,8 +64,8 @@ impl Limiter {
     }
 
     /// Gives `cost` tokens back, never beyond full. An agent without a record
-    /// is full already. What a bucket has [reserved](Limiter::reserve) is given
-    /// back by its reservation alone.
+    /// is full already. What is [reserved](Limiter::reserve) is given back by its
+    /// reservation alone, until that expires.
     ///
     /// A token is worth what it costs under the agent's present limit. So give
     /// back what was charged by [`check_as`](Limiter::check_as) with
@@ -97,6 +97,10 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Status, Error> {
+        if self.reservations.may_have(hash.low_bits()) {
+            // What has expired is nobody's to give back any more, and stays charged like any other.
+            self.reservations.close_expired_of(hash, self.clock.now());
+        }
         let mut cost = cost;
         loop {
             let Refunded { status, rest } = self.give_once(hash, plan, lane, cost, now)?;
@@ -116,8 +120,9 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Refunded, Error> {
+        let reserved = |window| self.reservations.reserved_in(hash, lane.id(), window);
         self.change(hash, plan, lane, now, |limit, words, at| {
-            let refunded = limit.refund(words, at, cost);
+            let refunded = limit.refund(words, at, cost, reserved);
             let kept = self.but_for_reserved(hash, lane, words, at, refunded);
             if kept.outcome.next == refunded.outcome.next {
                 return kept;

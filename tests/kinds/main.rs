@@ -7,6 +7,7 @@ mod exact;
 mod held;
 #[path = "../common/random.rs"]
 mod random;
+mod refund;
 mod reserve;
 mod settle;
 mod stale;

@@ -388,6 +388,24 @@ model! {
 }
 
 model! {
+    /// A budget is reserved of while somebody gives back all that was used: the
+    /// refund takes nothing of the reservation, which gives it back later.
+    reservation_against_refund, Some(3), breaks with [ReservedRefunded], || {
+        let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
+        let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
+        assert!(model.0.check_at(A, FIRST, 2, Tick::ZERO).unwrap().is_allowed());
+        let refund = model.spawn(|model| model.0.refund_at(A, FIRST, 9, Tick::ZERO).map(|_| ()));
+        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        refund.join().unwrap().unwrap();
+        let left = model.remaining(A, FIRST, Tick::ZERO);
+        assert!((3..=5).contains(&left), "{left} of 9: 4 are reserved, and 2 may have come back");
+        assert!(model.0.check_at(A, FIRST, left, Tick::ZERO).unwrap().is_allowed());
+        model.0.cancel_at(reserved.id().unwrap(), Tick::ZERO).unwrap();
+        assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 4);
+    }
+}
+
+model! {
     /// An agent takes a slot while it is forgotten: whoever has one is counted.
     forget_against_acquire, Some(3), breaks with [NoClose], || {
         let policy = Policy::builder().lane("lane-0", "held 2").build().unwrap();

@@ -1,0 +1,171 @@
+//! What a plain refund may take: what was used, and no reservation accounts for.
+
+use super::*;
+use proptest::prelude::*;
+use std::time::Duration;
+use tollgate::{ReservationId, Settlement};
+
+const TTL: Duration = Duration::from_secs(600);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Limits of 100 of which nothing comes back during a test.
+const KINDS: [&str; 4] = ["100/day", "100/day oversize debt", "window 100/day", "budget 100/day"];
+
+fn left(limiter: &Limiter) -> u64 {
+    limiter.status(AGENT, LANE).expect("a lane").remaining()
+}
+
+fn reserve(limiter: &Limiter, estimate: u64) -> Option<ReservationId> {
+    limiter.reserve(AGENT, LANE, estimate, TTL).expect("room for it").id()
+}
+
+fn spend(limiter: &Limiter, cost: u64) -> bool {
+    limiter.check_cost(AGENT, LANE, cost).expect("within the capacity").is_allowed()
+}
+
+fn refund(limiter: &Limiter, cost: u64) -> u64 {
+    limiter.refund(AGENT, LANE, cost).expect("within the capacity").remaining()
+}
+
+/// A refund gave back what a reservation had charged; the reservation did so
+/// again when it was cancelled, and forgave what others had used since.
+#[test]
+fn what_is_reserved_is_given_back_by_its_reservation_alone() {
+    for limit in KINDS {
+        let (limiter, _) = limiter(limit);
+        assert!(spend(&limiter, 30));
+        let id = reserve(&limiter, 50).unwrap();
+        assert_eq!(refund(&limiter, 100), 50, "{limit}");
+        assert_eq!(refund(&limiter, 100), 50, "{limit}");
+        assert!(spend(&limiter, 50));
+        assert_eq!(limiter.cancel(id), Ok(Settlement { unused: 50, overspent: 0, left: 0 }));
+        assert_eq!(left(&limiter), 50, "{limit}: what was spent since stays spent");
+    }
+}
+
+#[test]
+fn what_a_reservation_has_used_is_plain() {
+    for limit in KINDS {
+        let (limiter, _) = limiter(limit);
+        let id = reserve(&limiter, 50).unwrap();
+        limiter.commit_part(id, 20).unwrap();
+        assert_eq!(refund(&limiter, 100), 70, "{limit}: 30 are still reserved");
+        limiter.commit(id, 10).unwrap();
+        assert_eq!(left(&limiter), 90, "{limit}");
+        assert_eq!(refund(&limiter, 100), 100, "{limit}");
+    }
+}
+
+#[test]
+fn what_has_expired_is_plain() {
+    for limit in KINDS {
+        let (limiter, clock) = limiter(limit);
+        let id = reserve(&limiter, 50).unwrap();
+        assert_eq!(refund(&limiter, 50), 50, "{limit}");
+        clock.advance(TTL);
+        assert!(limiter.commit(id, 0).is_err(), "{limit}: nobody gives it back any more");
+        assert_eq!(refund(&limiter, 50), 100, "{limit}");
+    }
+}
+
+/// An exempt agent's reservation has charged nothing, so it keeps nothing.
+#[test]
+fn what_was_not_charged_keeps_nothing() {
+    for limit in KINDS {
+        let (limiter, _) = limiter(limit);
+        assert!(spend(&limiter, 30));
+        limiter.exempt(AGENT).unwrap();
+        let _ = reserve(&limiter, 50).unwrap();
+        limiter.unexempt(AGENT).unwrap();
+        assert_eq!(refund(&limiter, 30), 100, "{limit}");
+    }
+}
+
+#[test]
+fn other_lanes_and_other_agents_keep_nothing() {
+    for limit in KINDS {
+        let policy = Policy::builder().lane("lane", limit).lane("other", limit).build().unwrap();
+        let (limiter, _) = of_policy(policy);
+        assert!(spend(&limiter, 30));
+        assert!(limiter.reserve(AGENT, LaneId::new(1), 50, TTL).unwrap().id().is_some());
+        assert!(limiter.reserve("another", LANE, 50, TTL).unwrap().id().is_some());
+        assert_eq!(refund(&limiter, 100), 100, "{limit}");
+    }
+}
+
+/// Reserved in the window before, and in this one.
+#[test]
+fn each_window_keeps_what_is_reserved_of_it() {
+    let (limiter, clock) = limiter("window 100/min");
+    let first = reserve(&limiter, 20).unwrap();
+    assert!(spend(&limiter, 20));
+    clock.advance(SECOND * 60);
+    assert_eq!(left(&limiter), 60);
+    assert_eq!(refund(&limiter, 100), 80, "the plain 20 of the window before");
+    let second = reserve(&limiter, 30).unwrap();
+    assert!(spend(&limiter, 10));
+    assert_eq!(refund(&limiter, 100), 50, "the plain 10 of this one");
+    limiter.cancel(first).unwrap();
+    limiter.cancel(second).unwrap();
+    assert_eq!(left(&limiter), 100);
+}
+
+/// Of a calendar window that is over, nothing is reserved any more.
+#[test]
+fn a_new_day_keeps_nothing_of_the_old_one() {
+    let (limiter, clock) = limiter("budget 100/day");
+    let id = limiter.reserve(AGENT, LANE, 50, SECOND * 200_000).unwrap().id().unwrap();
+    clock.advance(SECOND * 86_400);
+    assert!(spend(&limiter, 40));
+    assert_eq!(refund(&limiter, 100), 100);
+    assert!(spend(&limiter, 40));
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(&limiter), 60, "it was charged to another day");
+}
+
+proptest! {
+    /// Beside a model that adds up: what was used plainly, and what is reserved.
+    #[test]
+    fn a_refund_takes_what_is_plain(
+        limit in prop::sample::select(KINDS.to_vec()),
+        calls in prop::collection::vec((0..5_u8, 1..40_u64, any::<prop::sample::Index>()), 1..60),
+    ) {
+        let (limiter, _) = limiter(limit);
+        let (mut plain, mut open) = (0_u64, Vec::<(ReservationId, u64)>::new());
+        for (call, cost, which) in calls {
+            let reserved: u64 = open.iter().map(|(_, left)| left).sum();
+            let fits = plain + reserved + cost <= 100;
+            match call {
+                0 => {
+                    prop_assert_eq!(spend(&limiter, cost), fits);
+                    plain += if fits { cost } else { 0 };
+                }
+                1 => {
+                    let id = reserve(&limiter, cost);
+                    prop_assert_eq!(id.is_some(), fits);
+                    open.extend(id.map(|id| (id, cost)));
+                }
+                2 => {
+                    refund(&limiter, cost);
+                    plain = plain.saturating_sub(cost);
+                }
+                _ if open.is_empty() => {}
+                3 => {
+                    let index = which.index(open.len());
+                    let (id, left) = &mut open[index];
+                    let used = cost.min(*left);
+                    limiter.commit_part(*id, used).unwrap();
+                    (plain, *left) = (plain + used, *left - used);
+                }
+                _ => {
+                    let (id, left) = open.swap_remove(which.index(open.len()));
+                    let used = cost.min(left);
+                    prop_assert_eq!(limiter.commit(id, used).unwrap().unused, left - used);
+                    plain += used;
+                }
+            }
+            let reserved: u64 = open.iter().map(|(_, left)| left).sum();
+            prop_assert_eq!(left(&limiter), 100 - plain - reserved);
+        }
+    }
+}
