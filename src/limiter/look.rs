@@ -19,19 +19,34 @@ impl Limiter {
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
     pub fn status(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Status, Error> {
-        self.status_at(agent, lane, self.clock.now())
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
+        Ok(self.look(hash, lane, self.clock.now()))
     }
 
-    /// The agent's lane as it stands at `now`.
+    /// The agent's lane as it stands at `now`: what a check at that instant
+    /// would find, also of an agent whose record was swept after it.
     ///
     /// # Errors
     ///
     /// As [`status`](Limiter::status).
     pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        Ok(self.look(hash, lane, now))
+        Ok(self.look_as_given(hash, None, lane, now))
     }
 
+    /// The lane at an instant that the caller gave.
+    pub(super) fn look_as_given(
+        &self,
+        hash: AgentHash,
+        plan: Option<PlanId>,
+        lane: LaneLimits<'_>,
+        now: Tick,
+    ) -> Status {
+        let look = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.status(words, at)));
+        self.change_from(self.slab.floor(hash), hash, plan, lane, now, look)
+    }
+
+    /// The lane at an instant of the clock.
     pub(super) fn look(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) -> Status {
         self.change(hash, None, lane, now, |limit, words, at| Choice::of(look(limit.status(words, at))))
     }
@@ -43,7 +58,10 @@ impl Limiter {
     ///
     /// As [`status`](Limiter::status), and [`Error::UnknownPlan`].
     pub fn status_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId) -> Result<Status, Error> {
-        self.status_as_at(agent, plan, lane, self.clock.now())
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
+        self.limits.check_plan(plan)?;
+        let look = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.status(words, at)));
+        Ok(self.change(hash, Some(plan), lane, self.clock.now(), look))
     }
 
     /// As [`status_as`](Limiter::status_as), at `now`.
@@ -60,7 +78,7 @@ impl Limiter {
     ) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
-        Ok(self.change(hash, Some(plan), lane, now, |limit, words, at| Choice::of(look(limit.status(words, at)))))
+        Ok(self.look_as_given(hash, Some(plan), lane, now))
     }
 
     /// Gives `cost` tokens back, never beyond full. An agent without a record
@@ -78,7 +96,8 @@ impl Limiter {
         self.refund_at(agent, lane, cost, self.clock.now())
     }
 
-    /// Gives `cost` tokens back at `now`.
+    /// As [`refund`](Limiter::refund), at `now`, or at the clock's time if that
+    /// is later: an older instant would give back what time has given back already.
     ///
     /// # Errors
     ///
@@ -122,6 +141,8 @@ impl Limiter {
     ) -> Result<Refunded, Error> {
         let reserved = |window| self.reservations.reserved_in(hash, lane.id(), window);
         self.change(hash, plan, lane, now, |limit, words, at| {
+            // Read after the words: whoever charged them read the clock before.
+            let at = at.with(at.now.max(self.clock.now()));
             let refunded = limit.refund(words, at, cost, reserved);
             let kept = self.but_for_reserved(hash, lane, words, at, refunded);
             if kept.outcome.next == refunded.outcome.next {
@@ -299,11 +320,33 @@ impl Limiter {
         now: Tick,
         step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
     ) -> A {
+        self.change_from(Tick::ZERO, hash, stand_in, lane, now, step)
+    }
+
+    /// The same, where an agent without a record has lanes that stand at
+    /// `floor`, as those of the record that it would claim do. Of an instant
+    /// that the clock gave, the floor is the origin: a check would read the
+    /// clock again.
+    fn change_from<A>(
+        &self,
+        floor: Tick,
+        hash: AgentHash,
+        stand_in: Option<PlanId>,
+        lane: LaneLimits<'_>,
+        now: Tick,
+        step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
+    ) -> A {
         let (at, cells) = (self.at(now), self.limits.cells(lane.id()));
         loop {
             let Some(found) = self.slab.find(hash) else {
                 let limit = self.limit_of_stranger(hash, stand_in, lane);
-                return with_words(cells.count, |fresh| step(limit, fresh, at).outcome.answer);
+                let kind = self.limits.kinds()[lane.id().index()];
+                return with_words(cells.count, |fresh| {
+                    if floor > now {
+                        fresh.iter_mut().for_each(|word| *word = kind.emptied(*word, at.with(floor)));
+                    }
+                    step(limit, fresh, at).outcome.answer
+                });
             };
             let row = stand_in_row(found.tag.row(), stand_in);
             let step = |words: &[LaneWord]| step(self.limits.lane_limit(lane, row), words, at);

@@ -5,7 +5,8 @@ use super::check::Ask;
 use crate::clock::Tick;
 use crate::conduct::Violation;
 use crate::error::Error;
-use crate::lane::Verdict;
+use crate::lane::table::LaneLimits;
+use crate::lane::{Status, Verdict};
 use crate::policy::{LaneId, PlanId};
 use crate::sight::counters::Other;
 use crate::sight::roster::Entry;
@@ -72,7 +73,8 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn agent(&self, agent: impl AsRef<[u8]>) -> Result<AgentView, Error> {
-        self.agent_at(agent, self.clock.now())
+        let now = self.clock.now();
+        self.view(agent.as_ref(), now, |hash, lane| self.look(hash, lane, now))
     }
 
     /// As [`agent`](Limiter::agent), at `now`.
@@ -81,20 +83,29 @@ impl Limiter {
     ///
     /// As [`agent`](Limiter::agent).
     pub fn agent_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<AgentView, Error> {
-        let agent = agent.as_ref();
-        let assignment = self.assignment(agent)?;
+        self.view(agent.as_ref(), now, |hash, lane| self.look_as_given(hash, None, lane, now))
+    }
+
+    /// How the agent stands, and how its lanes do.
+    fn view(
+        &self,
+        agent: &[u8],
+        now: Tick,
+        look: impl Fn(AgentHash, LaneLimits<'_>) -> Status,
+    ) -> Result<AgentView, Error> {
+        let (assignment, hash) = (self.assignment(agent)?, self.hash(agent)?);
         let view = |(lane, name): (LaneId, &str)| {
             Ok(LaneView {
                 lane,
                 name: name.to_owned(),
                 limit: self.limit_of(agent, lane)?,
                 is_override: assignment.override_of(name).is_some(),
-                status: self.status_at(agent, lane, now)?,
+                status: look(hash, self.limits.lane(lane)?),
             })
         };
         Ok(AgentView {
             at: now,
-            is_known: self.slab.find(self.hash(agent)?).is_some(),
+            is_known: self.slab.find(hash).is_some(),
             plan: assignment.plan().map(str::to_owned),
             is_exempt: self.is_exempt(agent)?,
             lanes: self.policy().lanes().map(view).collect::<Result<_, Error>>()?,
@@ -314,26 +325,9 @@ impl Limiter {
         answer
     }
 
-    /// The same where warnings are not repeated.
-    #[cold]
-    #[inline(never)]
-    fn check_warned(
-        &self,
-        agent: &[u8],
-        lane: LaneId,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        now: Option<Tick>,
-    ) -> Result<Verdict, Error> {
-        let mut answer = self.check_unseen(agent, lane, cost, stand_in, now);
-        self.warn_once(agent, lane, cost, &mut answer);
-        self.note_answer(agent, lane, &answer);
-        answer
-    }
-
     /// The check alone, of which nobody knows yet.
     #[inline(always)]
-    fn check_unseen(
+    pub(super) fn check_unseen(
         &self,
         agent: &[u8],
         lane: LaneId,

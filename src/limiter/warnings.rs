@@ -24,8 +24,10 @@
 use super::Limiter;
 use super::check::Answer;
 use crate::bounds::WARNED_KEPT;
+use crate::clock::Tick;
+use crate::error::Error;
 use crate::lane::{Decision, Verdict};
-use crate::policy::{LaneId, Policy};
+use crate::policy::{LaneId, PlanId, Policy};
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering, Setting};
 use std::sync::OnceLock;
@@ -94,6 +96,23 @@ impl Warnings {
 }
 
 impl Limiter {
+    /// A check where warnings are not repeated.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn check_warned(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        stand_in: Option<PlanId>,
+        now: Option<Tick>,
+    ) -> Result<Verdict, Error> {
+        let mut answer = self.check_unseen(agent, lane, cost, stand_in, now);
+        self.warn_once(agent, lane, cost, &mut answer);
+        self.note_answer(agent, lane, &answer);
+        answer
+    }
+
     /// Takes a warning that the agent was given before out of the answer to a charge.
     #[inline]
     pub(super) fn warn_once(&self, agent: &[u8], lane: LaneId, cost: u64, answer: &mut Answer) {

@@ -32,6 +32,7 @@ pub use tenancy::OnFull;
 pub(crate) use tenancy::{Claimed, Newcomer, Refusal, RowChange};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
+use crate::clock::Tick;
 use crate::mapping::{Home, Parts};
 use crate::policy::Kind;
 use crate::processor::prefetch;
@@ -237,6 +238,15 @@ impl Slab {
 
     fn region_of(&self, position: Position) -> usize {
         position / (GROUP * REGION_GROUPS)
+    }
+
+    /// Where the lanes of the agent's record would stand at least if it claimed
+    /// one now: no idle record of its neighbourhood was evicted after this. A
+    /// hint, without the locks.
+    pub(crate) fn floor(&self, hash: AgentHash) -> Tick {
+        let groups = self.neighbourhood(hash);
+        let [first, last] = [groups.start, groups.end - 1].map(|group| self.region_of(group * GROUP));
+        self.region(first).evicted_at().max(self.region(last).evicted_at())
     }
 
     /// The groups in which the agent may live.

@@ -39,6 +39,11 @@ impl<'a> Region<'a> {
         Self(words)
     }
 
+    /// No idle record of this region has been evicted after this instant.
+    pub(crate) fn evicted_at(&self) -> Tick {
+        Tick::from_nanos(peek(&self.0[EVICTED_AT]))
+    }
+
     /// Waits for the region's lock.
     ///
     /// The wait ends: a holder takes no lock but the next region's, waits for
@@ -117,9 +122,9 @@ impl RegionGuard<'_> {
         self.region.0[EVICTED_AT].store(evicted_at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// No idle record of this region has been evicted after this instant.
+    /// See [`Region::evicted_at`]: under the lock it stays so.
     pub(crate) fn evicted_at(&self) -> Tick {
-        Tick::from_nanos(peek(&self.region.0[EVICTED_AT]))
+        self.region.evicted_at()
     }
 
     /// A vacant record was claimed.

@@ -95,3 +95,75 @@ fn who_waits_as_told_after_a_sweep_passes() {
         assert!(limiter.check_at(AGENT, LANE, 1, then).expect("room").is_allowed(), "{limit}: {denied:?}");
     }
 }
+
+/// A look said that the lane of a swept agent was full at an instant at which
+/// a check was denied.
+#[test]
+fn a_look_at_an_older_instant_says_what_a_check_would_find() {
+    for (limit, count, idle_at) in KINDS {
+        for (how, lose) in LOSSES {
+            for before in [idle_at, idle_at * 2 / 3, idle_at / 3, SECOND, NANOSECOND, Duration::ZERO] {
+                let now = Tick::from_nanos((idle_at - before).as_nanos() as u64);
+                let (limiter, _) = drained(limit, count, idle_at);
+                lose(&limiter);
+                let status = limiter.status_at(AGENT, LANE, now).expect("a lane");
+                let view = limiter.agent_at(AGENT, now).expect("an id").lanes[0].status;
+                assert_eq!(view, status, "{limit}, {how}");
+                let denied = limiter.check_at(AGENT, LANE, 1, now).expect("room");
+                let (admitted, wait) = if denied.is_allowed() {
+                    (1 + admitted_at(&limiter, now), None)
+                } else {
+                    (0, denied.retry_after())
+                };
+                assert_eq!(status.remaining(), admitted, "{limit}, {how}, at {now:?}");
+                if wait.is_some() {
+                    assert_eq!(status.next_in(), wait, "{limit}, {how}, at {now:?}");
+                }
+            }
+            let (limiter, _) = drained(limit, count, idle_at);
+            lose(&limiter);
+            assert_eq!(limiter.status(AGENT, LANE).expect("a lane").remaining(), count, "{limit}, {how}: by the clock");
+        }
+    }
+}
+
+/// A refund at an old instant gave back tokens that time had given back
+/// already, to a check at an old instant: 20 of 10 passed at once.
+#[test]
+fn what_time_gave_back_a_refund_does_not_give_back_again() {
+    let (limiter, clock) = limiter("1/10ns burst 10");
+    clock.advance(Duration::from_nanos(1_000));
+    assert!(limiter.check(AGENT, LANE).expect("room").is_allowed());
+    let status = limiter.refund_at(AGENT, LANE, 10, Tick::from_nanos(500)).expect("a cost within the limit");
+    assert_eq!(status.remaining(), 10);
+    let admitted = |now| admitted_at(&limiter, Tick::from_nanos(now));
+    assert_eq!(admitted(910) + admitted(1_000), 10, "what it holds at the present");
+}
+
+proptest::proptest! {
+    /// Calls at any instants, and refunds at old ones beside the same at the
+    /// present: no later call can tell them apart.
+    #[test]
+    fn a_refund_at_an_older_instant_is_one_at_the_present(
+        kind in 0..KINDS.len(),
+        calls in proptest::collection::vec((0..4_u8, 0..90_u64, 0..200_u64, 1..6_u64), 1..40),
+    ) {
+        let policy = |limit| Policy::builder().lane("lane", limit).build().expect("valid");
+        let (limit, ..) = KINDS[kind];
+        let [(stale, stale_clock), (present, clock)] = [(); 2].map(|()| of_policy(policy(limit)));
+        for (call, advance, age, cost) in calls {
+            let cost = if limit.starts_with("exact") { 1 } else { cost };
+            for clock in [&stale_clock, &clock] {
+                clock.advance(SECOND * advance as u32);
+            }
+            let now = Tick::from_nanos(clock.now().as_nanos().saturating_sub(age * 1_000_000_000));
+            if call == 0 {
+                let refunded = stale.refund_at(AGENT, LANE, cost, now);
+                proptest::prop_assert_eq!(refunded, present.refund(AGENT, LANE, cost));
+            } else {
+                let told = stale.check_at(AGENT, LANE, cost, now);
+                proptest::prop_assert_eq!(told, present.check_at(AGENT, LANE, cost, now));
+            }
+        }
+    }
+}

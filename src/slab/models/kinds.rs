@@ -390,7 +390,7 @@ model! {
 model! {
     /// A budget is reserved of while somebody gives back all that was used: the
     /// refund takes nothing of the reservation, which gives it back later.
-    reservation_against_refund, Some(3), breaks with [ReservedRefunded], || {
+    reservation_against_refund, Some(2), breaks with [ReservedRefunded], || {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
         assert!(model.0.check_at(A, FIRST, 2, Tick::ZERO).unwrap().is_allowed());
