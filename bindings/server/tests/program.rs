@@ -296,12 +296,45 @@ fn init_writes_a_file_that_can_be_served_and_reloaded() {
     assert!(directory.path().join("tollgate-state/assignments.json.lock").exists(), "the state is beside the file");
 }
 
-/// How much of a running server is in memory.
+/// How much of a running server is in memory: `VmRSS` now, `VmHWM` at the most.
 #[cfg(target_os = "linux")]
-fn resident_bytes(server: &Running) -> u64 {
+fn resident_bytes(server: &Running, which: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(which)?.strip_prefix(":")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
+}
+
+/// A megabyte that was not what it should be became a value of up to 90 MB,
+/// only to say what was wrong with it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_large_body_with_a_mistake_takes_little_memory() {
+    const BYTES: usize = 1_000_000;
+    let directory = Directory::new("mistake");
+    let path = directory.file("tollgate.toml", "[lanes]\napi = \"1/min\"\n");
+    let server = Running::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+    let before = resident_bytes(&server, "VmHWM");
+    let fill = |start: &str, unit: &str, end: &str| format!("{start}{}{end}", unit.repeat(BYTES / unit.len()));
+    for (body, part) in [
+        (
+            fill(r#"{"requests": [{"agent": "a", "lane": "api"}, {"agent": "a", "lane": ["#, "0,", "0]}]}"),
+            "requests[1].lane",
+        ),
+        (
+            fill(r#"{"requests": [{"agent": "a", "lane": {"a": {"a": 0"#, r#","a":{"a":{}}"#, "}}}]}"),
+            "requests[0].lane",
+        ),
+        (fill(r#"{"requests": [{"agent": {"a": 0"#, r#","a":0"#, "}}]}"), "requests[0].agent"),
+        (fill(r#"{"requests": [{"agent": "a", "more": ["#, "[],", "0]}]}"), "requests[0].more"),
+        (fill(r#"{"requests": ["#, "0,", "0]}"), "requests[0]"),
+        (fill(r#"{"requests": [{"agent": "a", "lane": "api"}], "requests": ["#, "{},", "{}]}"), "twice"),
+    ] {
+        let answer = server.post("/v1/check/batch", &body);
+        assert!(answer.contains(part), "{part}: {answer}");
+        let grown = resident_bytes(&server, "VmHWM") - before;
+        assert!(grown < 15_000_000, "{part}: {grown} bytes for a body of {BYTES}");
+    }
+    server.end();
 }
 
 #[cfg(target_os = "linux")]
@@ -312,7 +345,7 @@ fn memory_is_committed_at_the_start_if_the_file_says_so() {
         let text = format!("[server]\ncommit_memory = {commit}\n[lanes]\napi = \"1/min\"\n");
         let path = directory.file("tollgate.toml", &text);
         let server = Running::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
-        let resident = resident_bytes(&server);
+        let resident = resident_bytes(&server, "VmRSS");
         let answer = server.post("/v1/check", r#"{"agent": "a", "lane": "api"}"#);
         assert!(answer.contains("\"remaining\":0"), "{answer}");
         server.end();

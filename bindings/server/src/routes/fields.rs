@@ -4,7 +4,10 @@ use super::verdict::short;
 use crate::id::Id;
 use crate::problem::Problem;
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::cell::Cell;
+use std::fmt;
 
 /// What a body may say.
 pub(super) struct Fields {
@@ -27,16 +30,15 @@ pub(super) enum Shape {
     List(&'static Fields),
 }
 
+const LIST: &str = "a list";
+
 /// Reads a body.
 ///
 /// # Errors
 ///
 /// A problem that names the field.
 pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], fields: &Fields) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| match serde_json::from_slice(body) {
-        Ok(value) => fields.mistake(&value).unwrap_or_else(|| Problem::bad("a field is named twice; name it once")),
-        Err(_) => not_json(&error),
-    })
+    serde_json::from_slice(body).map_err(|error| if error.is_data() { fields.mistake(body) } else { not_json(&error) })
 }
 
 pub(crate) fn not_json(error: &serde_json::Error) -> Problem {
@@ -44,35 +46,244 @@ pub(crate) fn not_json(error: &serde_json::Error) -> Problem {
 }
 
 impl Fields {
-    /// What is wrong with a body that could not be read, if that can be seen
-    /// from its value: of a field that is named twice only one is left.
-    fn mistake(&self, value: &Value) -> Option<Problem> {
-        let example = self.example;
-        let Value::Object(fields) = value else {
-            return Some(Problem::bad(format!("this is no JSON object; give {example}")));
-        };
-        for (name, value) in fields {
-            let Some((_, shape)) = self.all.iter().find(|(known, _)| known == name) else {
-                // The other name of the agent is for earlier clients.
-                let known = self.all.iter().map(|(name, _)| *name).filter(|name| *name != "agent_id");
-                let known = known.collect::<Vec<_>>().join(", ");
-                return Some(Problem::field(short(name), format!("there is no such field; there are {known}")));
-            };
-            // What may be left out may be null as well.
-            if value.is_null() && !self.needed.contains(&name.as_str()) {
-                continue;
-            }
-            if let Some(problem) = shape.mistake(name, value) {
-                return Some(problem);
-            }
+    /// What is wrong with a body that is JSON and could not be read.
+    ///
+    /// It is walked, not kept: a megabyte of JSON as values would take a hundred.
+    fn mistake(&self, body: &[u8]) -> Problem {
+        let found = Cell::new(None);
+        let walked = Body { fields: self, found: &found }.deserialize(&mut serde_json::Deserializer::from_slice(body));
+        match (found.into_inner(), walked) {
+            (Some(problem), _) => problem,
+            (None, Err(error)) => not_json(&error),
+            (None, Ok(())) => Problem::bad("the body is not what it should be"),
         }
-        if fields.contains_key("agent") && fields.contains_key("agent_id") {
+    }
+
+    fn is_needed(&self, name: &str) -> bool {
+        self.needed.contains(&name)
+    }
+
+    /// What is wrong with a body that has these fields, each of which is right.
+    fn missing(&self, seen: &[&str]) -> Option<Problem> {
+        if seen.contains(&"agent") && seen.contains(&"agent_id") {
             return Some(Problem::field("agent", "it is named twice; give agent or agent_id"));
         }
-        let is_there = |name: &str| fields.contains_key(name) || name == "agent" && fields.contains_key("agent_id");
+        let is_there = |name: &str| seen.contains(&name) || name == "agent" && seen.contains(&"agent_id");
         let missing = self.needed.iter().find(|name| !is_there(name))?;
         let wanted = self.all.iter().find(|(name, _)| name == missing).map_or("", |(_, shape)| shape.wanted());
-        Some(Problem::field(*missing, format!("it is missing; give {wanted}, as in {example}")))
+        Some(Problem::field(*missing, format!("it is missing; give {wanted}, as in {}", self.example)))
+    }
+}
+
+/// Visits of everything but what is expected: each is the same mistake.
+macro_rules! mistaken {
+    () => {
+        fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
+            self.mistaken()
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<(), E> {
+            self.mistaken()
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<(), E> {
+            self.mistaken()
+        }
+
+        fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<(), E> {
+            self.mistaken()
+        }
+
+        fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<(), E> {
+            self.mistaken()
+        }
+
+        fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+            self.mistaken()
+        }
+    };
+}
+
+/// A walk through a body, up to the first mistake. Errors are of no interest: what was found is.
+#[derive(Clone, Copy)]
+struct Body<'f> {
+    fields: &'f Fields,
+    found: &'f Cell<Option<Problem>>,
+}
+
+impl Body<'_> {
+    fn found<E: serde::de::Error>(self, problem: Problem) -> E {
+        self.found.set(Some(problem));
+        E::custom("found")
+    }
+
+    fn mistaken<E: serde::de::Error>(self) -> Result<(), E> {
+        Err(self.found(Problem::bad(format!("this is no JSON object; give {}", self.fields.example))))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Body<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Body<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    mistaken!();
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        self.mistaken()
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let fields = self.fields;
+        // No more than there are: each is there once.
+        let mut seen = Vec::with_capacity(fields.all.len());
+        while let Some(name) = map.next_key::<String>()? {
+            let Some((name, shape)) = fields.all.iter().find(|(known, _)| *known == name) else {
+                // The other name of the agent is for earlier clients.
+                let known = fields.all.iter().map(|(name, _)| *name).filter(|name| *name != "agent_id");
+                let known = known.collect::<Vec<_>>().join(", ");
+                let problem = Problem::field(short(&name), format!("there is no such field; there are {known}"));
+                return Err(self.found(problem));
+            };
+            if seen.contains(name) {
+                return Err(self.found(Problem::bad("a field is named twice; name it once")));
+            }
+            seen.push(*name);
+            if let Shape::List(fields) = shape {
+                map.next_value_seed(Parts { name, of: Body { fields, ..self } })?;
+                continue;
+            }
+            let value = map.next_value_seed(Shallow { is_outer: true })?;
+            // What may be left out may be null as well.
+            let is_left_out = value.is_null() && !fields.is_needed(name);
+            if let Some(problem) = shape.mistake(name, &value).filter(|_| !is_left_out) {
+                return Err(self.found(problem));
+            }
+        }
+        fields.missing(&seen).map_or(Ok(()), |problem| Err(self.found(problem)))
+    }
+}
+
+/// A walk through a list of bodies.
+struct Parts<'f> {
+    name: &'f str,
+    of: Body<'f>,
+}
+
+impl Parts<'_> {
+    fn mistaken<E: serde::de::Error>(self) -> Result<(), E> {
+        Err(self.of.found(Problem::field(self.name, format!("give {LIST}"))))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Parts<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Parts<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    mistaken!();
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        self.mistaken()
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<(), A::Error> {
+        // Ends with the list.
+        for index in 0_usize.. {
+            match parts.next_element_seed(self.of) {
+                Ok(Some(())) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    let within = |problem: Problem| problem.within(&format!("{}[{index}]", self.name));
+                    self.of.found.set(self.of.found.take().map(within));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value without what is deep in it: an agent may be an object of one string.
+struct Shallow {
+    is_outer: bool,
+}
+
+/// How many fields of an object are kept: one more than may be right.
+const KEPT: usize = 2;
+
+impl<'de> DeserializeSeed<'de> for Shallow {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Shallow {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Array(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut kept = Map::new();
+        while self.is_outer && kept.len() < KEPT {
+            let Some(name) = map.next_key::<String>()? else { return Ok(kept.into()) };
+            kept.insert(name, map.next_value_seed(Shallow { is_outer: false })?);
+        }
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(kept.into())
     }
 }
 
@@ -84,21 +295,18 @@ impl Shape {
             Self::Count => "a whole number from 1",
             Self::Number => "a whole number from 0",
             Self::Flag => "true or false",
-            Self::List(_) => "a list",
+            Self::List(_) => LIST,
         }
     }
 
     fn mistake(self, name: &str, value: &Value) -> Option<Problem> {
         let is_right = match (self, value) {
             (Self::Agent, value) => return Id::from_json(value).err().map(|wrong| Problem::field(name, wrong)),
-            (Self::List(fields), Value::Array(parts)) => {
-                let wrong = |(index, part)| Some(fields.mistake(part)?.within(&format!("{name}[{index}]")));
-                return parts.iter().enumerate().find_map(wrong);
-            }
             (Self::Text, value) => value.is_string(),
             (Self::Count | Self::Number, value) => value.is_u64(),
             (Self::Flag, value) => value.is_boolean(),
-            (Self::List(_), _) => false,
+            // Is walked through.
+            (Self::List(_), value) => value.is_array(),
         };
         (!is_right).then(|| Problem::field(name, format!("give {}", self.wanted())))
     }
