@@ -198,7 +198,10 @@ impl Limiter {
         let order = self.order(parts)?;
         let blocked = if rules.enforces_wait() { self.blocked_by_conduct(&order, start)? } else { None };
         let mut verdict = match blocked {
-            Some(blocked) => blocked,
+            Some(blocked) => {
+                self.note_all(&order, &blocked);
+                blocked
+            }
             None => self.check_all_with(parts, now)?,
         };
         let mut last = AgentHash::NOBODY;
@@ -286,15 +289,21 @@ impl Limiter {
                 verdict.verdicts[place] = answer?;
             }
         }
-        if self.watch.is_some() {
-            for part in self.parts(&order) {
-                let told = verdict.verdicts[part.place];
-                if verdict.is_allowed() || !told.is_allowed() {
-                    self.note_answer(part.ask.agent, part.ask.lane.id(), &Ok(told));
-                }
+        self.note_all(&order, &verdict);
+        Ok(verdict)
+    }
+
+    /// Counts every part that was charged, or those that stand in the way.
+    fn note_all(&self, order: &Order<'_>, verdict: &AllVerdict) {
+        if self.watch.is_none() {
+            return;
+        }
+        for part in self.parts(order) {
+            let told = verdict.verdicts[part.place];
+            if verdict.is_allowed() || !told.is_allowed() {
+                self.note_answer(part.ask.agent, part.ask.lane.id(), &Ok(told));
             }
         }
-        Ok(verdict)
     }
 
     /// Says of each part what it would come to; but of the first only if

@@ -6,7 +6,7 @@ use crate::clock::Tick;
 use crate::conduct::Violation;
 use crate::error::Error;
 use crate::lane::table::LaneLimits;
-use crate::lane::{Status, Verdict};
+use crate::lane::{Decision, RETRY_NEVER, Status, Verdict};
 use crate::policy::{LaneId, PlanId};
 use crate::sight::counters::Other;
 use crate::sight::roster::Entry;
@@ -356,6 +356,16 @@ impl Limiter {
                 self.note_sample(agent, lane, *answer);
             }
         }
+    }
+
+    /// Counts a denial that the caller has decided itself: the server asks about conduct before some calls.
+    #[doc(hidden)]
+    pub fn count_denial_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
+        let agent = agent.as_ref();
+        let Status { capacity, ticks_per_token, full_in_ns, .. } = self.status_at(agent, lane, now)?;
+        let (decision, retry_after_ns) = (Decision::Deny, RETRY_NEVER);
+        self.note_answer(agent, lane, &Ok(Verdict { decision, capacity, ticks_per_token, retry_after_ns, full_in_ns }));
+        Ok(())
     }
 
     #[cold]

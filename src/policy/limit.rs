@@ -283,6 +283,13 @@ impl Limit {
         }
     }
 
+    /// Whether it takes a cost above its capacity on credit; see
+    /// [`oversize_debt`](Limit::oversize_debt).
+    #[must_use]
+    pub const fn takes_oversize(&self) -> bool {
+        matches!(self.0, Kind::Bucket { oversize: Oversize::Debt, .. })
+    }
+
     /// How much a full lane holds; 0 for [`deny_all`](Limit::deny_all).
     #[must_use]
     pub const fn capacity(&self) -> u64 {
@@ -800,7 +807,7 @@ mod tests {
             let error = format!("{text} oversize debt").parse::<Limit>().expect_err("only a bucket");
             assert!(error.to_string().starts_with(&format!("{text:?} can't say \"oversize\"")), "{error}");
             let limit: Limit = text.parse().unwrap();
-            assert_eq!(limit.oversize_debt(), limit);
+            assert_eq!((limit.oversize_debt(), limit.takes_oversize()), (limit, false));
         }
     }
 

@@ -162,6 +162,20 @@ fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
     }
 }
 
+/// What was denied for an agent's conduct was in no count if it was asked for
+/// together with something else.
+#[test]
+fn all_or_none_of_an_agent_that_has_to_wait_is_counted() {
+    let builder = Limiter::builder(lanes(rules().with_enforced_wait(true)).build().expect("valid"));
+    let limiter = builder.agents(100).clock(ManualClock::new()).sight(tollgate::Sight::new()).build().expect("small");
+    limiter.record_violation("agent-7").expect("valid");
+    let part = |agent: &'static str, lane| tollgate::Request { agent: agent.as_bytes(), lane, cost: 1 };
+    let denied = limiter.admit_all(&[part("agent-7", LANE), part("other", EMPTY)]).expect("valid");
+    assert_eq!(denied.blocking().collect::<Vec<_>>(), [0]);
+    let counts = limiter.snapshot().lanes;
+    assert_eq!([LANE, EMPTY].map(|lane| counts[lane.number() as usize].denied), [1, 0]);
+}
+
 /// An enforced wait is counted from the next eighth of a second. An agent
 /// that came back after the step that it was told was denied once more.
 #[test]

@@ -94,8 +94,11 @@ fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Pro
     let blocks = known.iter().map(|part| part.block(app, now)).collect::<Result<Vec<_>, _>>()?;
     if blocks.iter().any(Option::is_some) {
         let decide = |(part, block): (&Known<'_>, Option<Duration>)| match block {
-            Some(_) => offenders.blamed(part, block, |wait| part.blocked(app, wait, now)),
-            None => part.would_be(app, now),
+            Some(_) => {
+                limiter.count_denial_at(part.agent.as_bytes(), part.lane, now)?;
+                offenders.blamed(part, block, |wait| part.blocked(app, wait, now))
+            }
+            None => counted(app, part, part.would_be(app, now)?, now),
         };
         return known.iter().zip(blocks).map(decide).collect();
     }
@@ -103,11 +106,16 @@ fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Pro
     let all = match limiter.check_all_at(&parts, now) {
         Ok(all) => all,
         Err(Error::CostAboveCapacity { .. }) => {
-            // Those that can never pass are denied, each by itself: that counts them and charges
-            // nothing. The others stand as they are, and nobody is to blame.
-            let decide = |part: &Known<'_>| match part.would_be(app, now)? {
-                decided if part.cost > decided.quota.capacity => part.decide(app, now),
-                decided => Ok(decided),
+            // Those that can never pass are denied, by themselves or with others of their lane.
+            // The rest stand as they are, and nobody is to blame.
+            let decide = |part: &Known<'_>| {
+                let is_same = |other: &&Known<'_>| other.lane == part.lane && other.agent == part.agent;
+                let together = known.iter().filter(is_same).fold(0, |sum: u64, other| sum.saturating_add(other.cost));
+                let decided = match part.never(app, now, together)? {
+                    Some(never) => never,
+                    None => part.would_be(app, now)?,
+                };
+                counted(app, part, decided, now)
             };
             return known.iter().map(decide).collect();
         }
@@ -124,6 +132,15 @@ fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Pro
         }
     };
     known.iter().zip(all.verdicts()).map(decide).collect()
+}
+
+/// Counts a part that stands in the way, of which the limiter knows nothing.
+fn counted(app: &App, part: &Known<'_>, decided: Decided, now: Tick) -> Result<Decided, Problem> {
+    if decided.quota.denied {
+        app.limiter().count_denial_at(part.agent.as_bytes(), part.lane, now)?;
+        part.count(app, &decided, false);
+    }
+    Ok(decided)
 }
 
 /// Agents that stand in the way, each with one violation however many of its parts do.

@@ -84,6 +84,7 @@ pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Re
     };
     if let Some(block) = known.block(&app, now)? {
         let (violation, wait) = known.judged(&app, Some(block), now)?;
+        limiter.count_denial_at(agent, known.lane, now)?;
         return refuse(known.blocked(&app, wait, now)?, violation);
     }
     let reserved = match limiter.reserve_at(agent, known.lane, estimate, ttl, now) {

@@ -11,7 +11,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
-use tollgate::{Decision, Error, LaneId, Policy, Tick, Verdict, Violation};
+use tollgate::{Decision, Error, LaneId, OVERSPEND_MAX, Policy, Tick, Verdict, Violation};
 use tollgate_tower::{Profile, Quota, Reason, Refusal};
 
 /// What a body asks.
@@ -202,14 +202,35 @@ impl Known<'_> {
             Some(plan) => limiter.status_as_at(agent, plan, self.lane, now)?,
             None => limiter.status_at(agent, self.lane, now)?,
         };
+        let (capacity, most) = (status.capacity(), self.cost_max(app, status.capacity()));
         let decision = match status.remaining() {
             _ if status.is_exempt() => Decision::Exempt,
-            left if left < self.cost => Decision::Deny,
+            // A cost above the capacity needs a full lane.
+            left if left < self.cost.min(capacity) || self.cost > most => Decision::Deny,
             _ => Decision::Allow,
         };
         let quota = Quota { denied: decision == Decision::Deny, ..Quota::from(&status) };
-        let reason = if self.cost > quota.capacity { Reason::Cost(self.cost) } else { Reason::Quota };
+        let reason = if self.cost > most { Reason::Cost(self.cost) } else { Reason::Quota };
         Ok(Decided { decision, lane: self.lane, quota, reason, waits: (None, None) })
+    }
+
+    /// The largest cost that a lane of this capacity ever lets through.
+    fn cost_max(&self, app: &App, capacity: u64) -> u64 {
+        let policy = app.limiter().policy();
+        let takes_oversize = |(plan, _)| policy.plan_limit(plan, self.lane).is_some_and(|limit| limit.takes_oversize());
+        if policy.plans().any(takes_oversize) { capacity.saturating_mul(OVERSPEND_MAX) } else { capacity }
+    }
+
+    /// What a part comes to that can never pass with the others: together with
+    /// those of its lane it costs so much. `None` if it is not in their way.
+    pub(super) fn never(&self, app: &App, now: Tick, together: u64) -> Result<Option<Decided>, Problem> {
+        let would_be = self.would_be(app, now)?;
+        let capacity = would_be.quota.capacity;
+        // What is taken on credit leaves nothing for others.
+        let most = if together > self.cost { capacity } else { self.cost_max(app, capacity) };
+        let quota = Quota { denied: true, ..would_be.quota };
+        let never = Decided { decision: Decision::Deny, quota, reason: Reason::Cost(together), ..would_be };
+        Ok((together > most && capacity > 0).then_some(never))
     }
 
     /// How long the agent has to wait whatever its lanes hold, if it has to.

@@ -88,6 +88,39 @@ async fn a_part_that_can_never_pass_is_named() {
     assert_eq!(remaining(&server, "a"), [10, 100, 1]);
 }
 
+/// Parts of one lane that never pass together were answered as allowed, and
+/// nothing was charged.
+#[tokio::test]
+async fn parts_that_never_pass_together_are_denied() {
+    let server = Running::lanes(&LANES).await;
+    let tokens = json!({"agent": "a", "lane": "tokens", "cost": 60});
+    let never = ask(&server, json!([tokens, {"agent": "a", "lane": "requests"}, tokens])).await;
+    assert_eq!((never.status.as_u16(), header(&never, "retry-after")), (429, None));
+    assert_eq!(json(&never)["blocking"], json!([0, 2]));
+    assert!(json(&never)["detail"].as_str().expect("a detail").contains("costs 120"), "{never:?}");
+    assert_eq!(remaining(&server, "a"), [10, 100, 1]);
+}
+
+#[tokio::test]
+async fn what_is_taken_on_credit_is_charged_with_the_others_or_not() {
+    let server = Running::lanes(&[("large", "10/s burst 20 oversize debt"), ("tokens", "budget 100/day")]).await;
+    let left = || server.limiter().status("a", LaneId::new(0)).expect("an id").remaining();
+    let large = |cost: u64| json!({"agent": "a", "lane": "large", "cost": cost});
+    let never = ask(&server, json!([large(50), {"agent": "a", "lane": "tokens", "cost": 101}])).await;
+    assert_eq!((never.status.as_u16(), &json(&never)["blocking"], left()), (429, &json!([1]), 20));
+    assert_eq!(json(&never)["verdicts"][0]["allowed"], json!(true));
+    let never = ask(&server, json!([large(50), large(1)])).await;
+    assert_eq!((never.status.as_u16(), &json(&never)["blocking"], left()), (429, &json!([0, 1]), 20));
+    let never = ask(&server, json!([large(2_001)])).await;
+    assert_eq!((never.status.as_u16(), header(&never, "retry-after"), left()), (429, None, 20));
+    assert_eq!(ask(&server, json!([large(50), {"agent": "a", "lane": "tokens"}])).await.status, 200);
+    let estimate = json!({"agent": "a", "lane": "large", "estimate": 21}).to_string();
+    let denied = server.send("POST", "/v1/reserve", &[], &estimate).await;
+    assert_eq!((denied.status.as_u16(), &json(&denied)["retry_after_ms"]), (429, &json!(5_000)));
+    server.clock.advance(Duration::from_secs(5));
+    assert_eq!(server.send("POST", "/v1/reserve", &[], &estimate).await.status, 200);
+}
+
 #[tokio::test]
 async fn other_profiles_have_their_own_bodies() {
     let policy = super::common::counting().lane("http/heavy", "1/min").build().expect("a policy");

@@ -177,6 +177,34 @@ async fn what_can_never_pass_is_a_denial_everywhere() {
     }
 }
 
+/// Denials by an enforced wait were answered, and in no count.
+#[tokio::test]
+async fn who_has_to_wait_is_counted_whatever_was_asked() {
+    let conduct = tollgate::ConductRules::default().with_every_denial(true).with_enforced_wait(true);
+    let conduct = conduct.with_curve([std::time::Duration::from_secs(9)]);
+    let lanes = tollgate::Policy::builder().lane("llm", "budget 100/day").lane("small", "1/min").conduct(conduct);
+    let server = Running::with(lanes.build().expect("a policy"), |_| {}).await;
+    assert!(server.check(r#"{"agent": "b", "lane": "small"}"#).await.status == 200);
+    server.limiter().record_violation("a").expect("an id");
+    let part = |agent, lane| json!({"agent": agent, "lane": lane});
+    for (path, body) in [
+        ("/v1/check", part("a", "llm")),
+        ("/v1/reserve", json!({"agent": "a", "lane": "llm", "estimate": 1})),
+        ("/v1/check/all", json!({"requests": [part("a", "llm"), part("b", "llm"), part("b", "small")]})),
+    ] {
+        assert_eq!(server.send("POST", path, &[], &body.to_string()).await.status, 429, "{path}");
+    }
+    let (_, text) = page(&server, "text/plain").await;
+    let page = Page::read(&text);
+    for (lane, denied) in [("llm", 3.0), ("small", 1.0)] {
+        let labels = format!(r#"policy="{lane}",tier="{lane}",channel="",outcome="deny""#);
+        let sample = format!("tollgate_decisions_total{{{labels}}}");
+        assert_eq!(page.samples.get(&sample), Some(&denied), "{sample}\n{text}");
+        let hits = format!("rate_limit_hits_total{{endpoint=\"{lane}\",user_tier=\"default\"}}");
+        assert_eq!(page.samples.get(&hits), Some(&denied), "{hits}\n{text}");
+    }
+}
+
 /// Agents that have gone stay in the counts until somebody sweeps.
 #[tokio::test]
 async fn idle_records_are_swept_and_counted() {
