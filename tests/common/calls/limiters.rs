@@ -390,6 +390,8 @@ impl World<'_> {
             return assert!(raw.is_untouched(), "written in spite of {status:?}");
         }
         watched.at(now, self.now);
+        // A refund is made at the clock's time at least.
+        let now = if refund { now.max(self.now) } else { now };
         let Some((limit, price)) = price else { return };
         if refund && watched.has_reserved(agent.key(), lane) {
             // What is reserved stays, and the oracle does not know how much that is.
