@@ -2686,7 +2686,8 @@ tollgate_status tollgate_limiter_refund(struct tollgate_limiter *limiter,
                                         struct tollgate_lane_status *status_out);
 
 /**
- * Gives `cost` tokens back at an instant of the caller's.
+ * Gives `cost` tokens back at an instant of the caller's, or at the clock's
+ * time if that is later.
  *
  * Status: as tollgate_limiter_refund.
  *

@@ -199,7 +199,8 @@ pub unsafe extern "C" fn tollgate_limiter_refund(
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
 
-/// Gives `cost` tokens back at an instant of the caller's.
+/// Gives `cost` tokens back at an instant of the caller's, or at the clock's
+/// time if that is later.
 ///
 /// Status: as tollgate_limiter_refund.
 ///
