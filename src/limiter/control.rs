@@ -418,8 +418,8 @@ impl Limiter {
         let epoch = before + u64::from(!broken(Fault::RowsInPlace));
         self.limits.write_policy(&policy, epoch);
         self.limits.enter(epoch);
-        self.set_warnings(&policy);
         control.policy = Arc::clone(&policy);
+        self.set_warnings(&policy);
         unforked(|| *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy));
         // Every record moves on to the new rows of its plan, and its overrides
         // to a row that is made of the new numbers.
