@@ -320,30 +320,17 @@ impl Limiter {
         if self.warnings.is_used() {
             return self.check_warned(agent, lane, cost, stand_in, now);
         }
-        let answer = self.check_unseen(agent, lane, cost, stand_in, now);
+        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given: now.is_some() });
+        let answer = match ask {
+            Ok(ask) if self.limits.is_fast(lane) => self.check_bucket(ask, now, identity),
+            Ok(ask) => self.check_no_bucket(ask, now),
+            Err(error) => Err(error),
+        };
         self.note_answer(agent, lane, &answer);
         answer
     }
 
-    /// The check alone, of which nobody knows yet.
-    #[inline(always)]
-    pub(super) fn check_unseen(
-        &self,
-        agent: &[u8],
-        lane: LaneId,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        now: Option<Tick>,
-    ) -> Result<Verdict, Error> {
-        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given: now.is_some() });
-        match ask {
-            Ok(ask) if self.limits.is_fast(lane) => self.check_bucket(ask, now, identity),
-            Ok(ask) => self.check_no_bucket(ask, now),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn check_no_bucket(&self, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
+    pub(super) fn check_no_bucket(&self, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
         let hash = self.hash_ask(&ask)?;
         self.check_lane(hash, ask, now.unwrap_or_else(|| self.clock.now()))
     }

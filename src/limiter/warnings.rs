@@ -22,7 +22,7 @@
 //! checks come by here.
 
 use super::Limiter;
-use super::check::Answer;
+use super::check::{Answer, Ask};
 use crate::bounds::WARNED_KEPT;
 use crate::clock::Tick;
 use crate::error::Error;
@@ -107,7 +107,9 @@ impl Limiter {
         stand_in: Option<PlanId>,
         now: Option<Tick>,
     ) -> Result<Verdict, Error> {
-        let mut answer = self.check_unseen(agent, lane, cost, stand_in, now);
+        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given: now.is_some() });
+        // The general road, for buckets too: a second copy of theirs would cost those that are only watched.
+        let mut answer = ask.and_then(|ask| self.check_no_bucket(ask, now));
         self.warn_once(agent, lane, cost, &mut answer);
         self.note_answer(agent, lane, &answer);
         answer
