@@ -336,7 +336,7 @@ impl Limiter {
     }
 
     /// Counts the answer to a check, if anybody watches.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
         if let Some(watch) = &self.watch {
             if watch.answered(lane, answer) {

@@ -156,7 +156,7 @@ impl Watch {
     }
 
     /// Counts the answer to a check. `true` if it shall be told as well.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn answered(&self, lane: LaneId, answer: &Result<Verdict, Error>) -> bool {
         self.counters.add(match answer {
             Ok(verdict) => self.counters.verdict(lane, verdict.decision()),
