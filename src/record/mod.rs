@@ -244,6 +244,9 @@ impl<'a> Record<'a> {
     /// (c) holds for the one that is exchanged. An answer that changes none
     /// holds if all are the same when they are looked at again: then they were
     /// so all at once, between the two looks.
+    ///
+    /// A step may ask for a change that only prepares it ([`Choice::again`]).
+    /// After that it is made on what is there then.
     pub(crate) fn update_lane<A>(
         &self,
         seen: TagWord,
