@@ -76,6 +76,7 @@ impl BucketLimit {
         let BucketNumbers { ticks_per_token, capacity } = match numbers {
             Numbers::Bucket(numbers) => numbers,
             Numbers::Count(count) => return Self::counted(CountLimit::new(count, warn_below_percent)),
+            Numbers::Unlimited => return Self::EXEMPT,
         };
         let token = ticks_per_token.get();
         debug_assert!(u128::from(capacity * token) < REFILL_MAX.as_nanos());

@@ -75,6 +75,11 @@ pub enum PolicyError {
         /// What is wrong with its limit.
         problem: LimitError,
     },
+    /// A lane that is to be outside the total is not there.
+    OutsideTotal {
+        /// The lane as given.
+        lane: String,
+    },
     /// A policy names at most [`ACTIONS_MAX`] actions.
     Actions {
         /// How many were named.
@@ -159,6 +164,9 @@ impl fmt::Display for PolicyError {
                 write!(f, "plan {plan:?}: lane {lane:?} is named twice; name it once")
             }
             PolicyError::PlanLimit { plan, lane, problem } => write!(f, "plan {plan:?}, lane {lane:?}: {problem}"),
+            PolicyError::OutsideTotal { lane } => {
+                write!(f, "outside_total: there is no lane {lane:?}; name lanes that a total would count otherwise")
+            }
             PolicyError::Actions { actions } => {
                 write!(f, "a policy of {actions} actions; allowed are up to {ACTIONS_MAX}")
             }

@@ -32,6 +32,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// | [budget](Limit::budget) | `"budget 10_000/day"` | so many per calendar window |
 /// | [held](Limit::held) | `"held 3"` | at most so many at once |
 /// | [deny](Limit::deny_all) | `"deny"` | nothing passes |
+/// | [unlimited](Limit::unlimited) | `"unlimited"` | a plan's total alone: everything passes |
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,6 +55,7 @@ enum Kind {
     Budget { units: u64, era: Era },
     Held { slots: u64 },
     DenyAll,
+    Unlimited,
 }
 
 /// What becomes of a cost above a bucket's capacity.
@@ -231,6 +233,27 @@ impl Limit {
         Self(Kind::DenyAll)
     }
 
+    /// No limit at all: how a plan goes without the [total](crate::PolicyBuilder::total)
+    /// that others have. Only the lane `total` takes it.
+    ///
+    /// ```
+    /// use tollgate::Policy;
+    ///
+    /// let policy = Policy::builder().lane("read", "10/s").total("20/min").plan("staff", [("total", "unlimited")]);
+    /// assert!(policy.build().is_ok());
+    /// assert!(Policy::builder().lane("read", "unlimited").build().is_err());
+    /// ```
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self(Kind::Unlimited)
+    }
+
+    /// Whether it is [`unlimited`](Limit::unlimited).
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        matches!(self.0, Kind::Unlimited)
+    }
+
     /// The same rate with room for `capacity` tokens at once.
     ///
     /// Says nothing about other kinds, which stay what they are.
@@ -290,7 +313,8 @@ impl Limit {
         matches!(self.0, Kind::Bucket { oversize: Oversize::Debt, .. })
     }
 
-    /// How much a full lane holds; 0 for [`deny_all`](Limit::deny_all).
+    /// How much a full lane holds; 0 for [`deny_all`](Limit::deny_all),
+    /// `u64::MAX` for [`unlimited`](Limit::unlimited).
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match self.0 {
@@ -299,6 +323,7 @@ impl Limit {
             Kind::Budget { units, .. } => units,
             Kind::Held { slots } => slots,
             Kind::DenyAll => 0,
+            Kind::Unlimited => u64::MAX,
         }
     }
 
@@ -312,7 +337,7 @@ impl Limit {
     }
 
     /// What the word of such a lane means; `None` for one that denies
-    /// everything, which any lane may.
+    /// everything, or nothing, and leaves the word alone.
     pub(crate) fn lane_kind(&self) -> Option<LaneKind> {
         match self.0 {
             Kind::Bucket { oversize: Oversize::Reject, .. } => Some(LaneKind::Bucket),
@@ -321,7 +346,16 @@ impl Limit {
             Kind::Exact { length, .. } => Some(LaneKind::Exact { length: nanos_saturating(length) }),
             Kind::Budget { era, .. } => Some(LaneKind::Budget(era)),
             Kind::Held { .. } => Some(LaneKind::Held),
-            Kind::DenyAll => None,
+            Kind::DenyAll | Kind::Unlimited => None,
+        }
+    }
+
+    /// Refuses what only a total can be, or what a total cannot be.
+    pub(crate) fn is_for_total(&self, is_total: bool) -> Result<(), LimitError> {
+        match self.0 {
+            Kind::Unlimited if !is_total => Err(LimitError::Unlimited),
+            Kind::Exact { .. } | Kind::Held { .. } if is_total => Err(LimitError::Total { limit: self.to_string() }),
+            _ => Ok(()),
         }
     }
 
@@ -358,6 +392,7 @@ impl Limit {
                 _ => Err(LimitError::Held { slots }),
             },
             Kind::DenyAll => Ok(Numbers::Bucket(BucketNumbers { ticks_per_token: NonZeroU64::MIN, capacity: 0 })),
+            Kind::Unlimited => Ok(Numbers::Unlimited),
         }
     }
 }
@@ -368,6 +403,8 @@ pub(crate) enum Numbers {
     Bucket(BucketNumbers),
     /// What a window or a budget holds at most, or how many slots there are.
     Count(u64),
+    /// No limit.
+    Unlimited,
 }
 
 fn compile_window(count: u64, length: Duration) -> Result<u64, LimitError> {
@@ -451,6 +488,7 @@ impl fmt::Display for Limit {
             Kind::Budget { units, era } => write!(f, "budget {units}/{era}"),
             Kind::Held { slots } => write!(f, "held {slots}"),
             Kind::DenyAll => f.write_str("deny"),
+            Kind::Unlimited => f.write_str("unlimited"),
         }
     }
 }
@@ -472,9 +510,10 @@ impl FromStr for Limit {
 
     /// Reads `"10/second burst 20"`, `"60/min"`, `"5 per 5 minutes"`,
     /// `"window 100/min"`, `"exact 5/5min"`, `"budget 10_000/day"`,
-    /// `"budget 10_000/day zone +02:00"`, `"held 3"` or `"deny"`. A bucket may
-    /// end in `"oversize debt"` or `"oversize reject"`, the default. Numbers may
-    /// have underscores; the numbers are checked too.
+    /// `"budget 10_000/day zone +02:00"`, `"held 3"`, `"deny"` or
+    /// `"unlimited"`. A bucket may end in `"oversize debt"` or `"oversize
+    /// reject"`, the default. Numbers may have underscores; the numbers are
+    /// checked too.
     fn from_str(text: &str) -> Result<Self, LimitError> {
         let syntax = || LimitError::Syntax { text: text.chars().take(80).collect() };
         let mut parts = Parts(text.trim());
@@ -501,6 +540,7 @@ impl FromStr for Limit {
             "budget" => budget(&mut parts)?.ok_or_else(syntax)?,
             "held" => Self::held(number(&mut parts)?.ok_or_else(syntax)?),
             "deny" => Self::deny_all(),
+            "unlimited" => Self::unlimited(),
             _ => return Err(syntax()),
         };
         let is_bucket = limit.lane_kind().is_some_and(LaneKind::is_bucket);
@@ -656,6 +696,13 @@ pub enum LimitError {
         /// The limit as text, without what it says of such costs.
         limit: String,
     },
+    /// Only a plan's total can be `"unlimited"`.
+    Unlimited,
+    /// A plan's total is a bucket, a window or a budget.
+    Total {
+        /// The limit as text.
+        limit: String,
+    },
     /// A number of the text is larger than any that is allowed.
     TooLarge {
         /// The number as given, its first 40 characters.
@@ -720,6 +767,14 @@ impl fmt::Display for LimitError {
                 f,
                 "{limit:?} can't say \"oversize\"; only a bucket can take a cost above its capacity on credit, such as \"10/second oversize debt\""
             ),
+            LimitError::Unlimited => write!(
+                f,
+                "\"unlimited\" is for the total of a plan; give a lane a large limit, or exempt the agents that are never limited"
+            ),
+            LimitError::Total { limit } => write!(
+                f,
+                "{limit:?} is the limit of a single lane; a total is a bucket, a window or a budget, such as \"20/min\" or \"budget 1000/day\""
+            ),
             LimitError::TooLarge { number } => write!(
                 f,
                 "{number} is too large; capacities are up to {CAPACITY_MAX}, rates up to {TOKENS_PER_SECOND_MAX} per second, periods less than {} seconds",
@@ -767,6 +822,7 @@ mod tests {
             ("budget 5/week zone +05:30", Limit::budget(5, Calendar::Week).zone_minutes(330)),
             ("budget 5/month zone -8:00", Limit::budget(5, Calendar::Month).zone_minutes(-480)),
             ("held 3", Limit::held(3)),
+            ("unlimited", Limit::unlimited()),
         ] {
             assert_eq!(text.parse(), Ok(limit), "{text}");
             assert_eq!(limit.to_string().parse(), Ok(limit), "{limit}");

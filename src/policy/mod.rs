@@ -32,6 +32,9 @@ use crate::bounds::{ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX
 use actions::{Actions, ActionsDraft, TierDraft};
 use plan::{Compiled, Plan};
 
+/// The name of the lane whose limit is over all others.
+const TOTAL: &str = "total";
+
 /// A lane's number within its policy, in the order the lanes were named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(u32);
@@ -84,6 +87,8 @@ pub struct Policy {
     lanes: Vec<String>,
     /// Invariant: at least one, `default`, and each has a limit for every lane.
     plans: Vec<Plan>,
+    /// Invariant: sorted, each once, none of them the total.
+    outside_total: Vec<LaneId>,
     actions: Actions,
     conduct: ConductRules,
     on_change: OnChange,
@@ -100,6 +105,7 @@ impl Policy {
         PolicyBuilder {
             lanes: Vec::new(),
             plans: Vec::new(),
+            outside_total: Vec::new(),
             actions: ActionsDraft::default(),
             conduct: ConductRules::default(),
             on_change: OnChange::default(),
@@ -116,7 +122,7 @@ impl Policy {
     }
 
     /// Every lane with its name, in order.
-    pub fn lanes(&self) -> impl ExactSizeIterator<Item = (LaneId, &str)> {
+    pub fn lanes(&self) -> impl ExactSizeIterator<Item = (LaneId, &str)> + DoubleEndedIterator {
         // Lossless: `build` admits at most `LANES_MAX` lanes.
         self.lanes.iter().enumerate().map(|(index, lane)| (LaneId(index as u32), lane.as_str()))
     }
@@ -130,6 +136,28 @@ impl Policy {
             Some(lane) => vec![lane],
             None => self.lanes().filter(|(_, name)| is_of_tier(name)).map(|(lane, _)| lane).collect(),
         }
+    }
+
+    /// The lane whose limit is over all others: that named `total`. `None` if no
+    /// plan has one; see [`PolicyBuilder::total`].
+    #[must_use]
+    pub fn total(&self) -> Option<LaneId> {
+        // It stands last, so that no other lane's number depends on it.
+        self.lanes().next_back().filter(|(_, name)| *name == TOTAL).map(|(lane, _)| lane)
+    }
+
+    /// The lanes that were put [outside the total](PolicyBuilder::outside_total).
+    pub fn outside_total(&self) -> impl ExactSizeIterator<Item = LaneId> {
+        self.outside_total.iter().copied()
+    }
+
+    /// Whether the total is charged with the lane: with all but itself, those
+    /// that are held and those outside it.
+    #[must_use]
+    pub fn is_in_total(&self, lane: LaneId) -> bool {
+        let is_held = || self.limits_of(lane).any(|limit| limit.lane_kind() == Some(Kind::Held));
+        let is_within = |total: LaneId| lane < total && !self.outside_total.contains(&lane) && !is_held();
+        self.total().is_some_and(is_within)
     }
 
     /// A lane's limit in the plan `default`.
@@ -273,6 +301,7 @@ impl Policy {
 pub struct PolicyBuilder {
     lanes: Vec<NamedLimit>,
     plans: Vec<(String, Vec<NamedLimit>)>,
+    outside_total: Vec<String>,
     actions: ActionsDraft,
     conduct: ConductRules,
     on_change: OnChange,
@@ -291,6 +320,54 @@ impl PolicyBuilder {
         L: TryInto<Limit, Error: Into<LimitError>>,
     {
         self.lanes.push((name.into(), limit.try_into().map_err(Into::into)));
+        self
+    }
+
+    /// Gives agents one limit over all their lanes: a check charges its lane and
+    /// the total, both or neither. The same as a lane named `total`.
+    ///
+    /// A plan changes it, or has one where others have none, as it changes a
+    /// lane: `.plan("free", [("total", "20/min")])`. A plan that goes without is
+    /// `"unlimited"`, which is also the default. A total is a bucket, a window
+    /// or a budget, and stands last among the lanes: its
+    /// [status](crate::Limiter::status), overrides and resets are those of a
+    /// lane, but nobody charges it alone.
+    ///
+    /// A request that costs 3 takes 3 of its lane and 3 of the total. A slot
+    /// that is [held](Limit::held) is no request and takes nothing of the total;
+    /// nor do lanes that count something else and are
+    /// [outside of it](PolicyBuilder::outside_total).
+    ///
+    /// ```
+    /// use tollgate::{Limiter, ManualClock, Policy};
+    ///
+    /// let policy = Policy::builder()
+    ///     .lane("read", "100/min burst 200")
+    ///     .lane("write", "50/min burst 100")
+    ///     .plan("free", [("total", "20/min")])
+    ///     .build()?;
+    /// let limiter = Limiter::builder(policy).agents(1_000).clock(ManualClock::new()).build()?;
+    /// let [read, write] = ["read", "write"].map(|name| limiter.lane(name).expect("named above"));
+    /// limiter.assign("user:42", limiter.plan("free").expect("named above"))?;
+    ///
+    /// assert!(limiter.check_cost("user:42", read, 15)?.is_allowed());
+    /// assert_eq!(limiter.check_cost("user:42", write, 3)?.remaining(), 2);
+    /// let denied = limiter.check_cost("user:42", write, 3)?;
+    /// assert!(!denied.is_allowed());
+    /// assert_eq!((denied.remaining(), denied.capacity()), (2, 20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn total<L>(self, limit: L) -> Self
+    where
+        L: TryInto<Limit, Error: Into<LimitError>>,
+    {
+        self.lane(TOTAL, limit)
+    }
+
+    /// Leaves these lanes out of the total: those whose costs are no requests,
+    /// such as the tokens of a language model.
+    pub fn outside_total<N: Into<String>>(mut self, lanes: impl IntoIterator<Item = N>) -> Self {
+        self.outside_total.extend(lanes.into_iter().map(Into::into));
         self
     }
 
@@ -401,7 +478,7 @@ impl PolicyBuilder {
     ///
     /// The first thing that makes no sense, with the lane's or plan's name,
     /// the value and what is allowed.
-    pub fn build(self) -> Result<Policy, PolicyError> {
+    pub fn build(mut self) -> Result<Policy, PolicyError> {
         if self.warn_below_percent > 100 {
             return Err(PolicyError::WarnPercent { percent: self.warn_below_percent });
         }
@@ -409,8 +486,10 @@ impl PolicyBuilder {
         if let Some(percent) = self.warn_again_percent.filter(|percent| !(below..=100).contains(percent)) {
             return Err(PolicyError::WarnAgainPercent { percent, below });
         }
-        if self.lanes.is_empty() || self.lanes.len() > LANES_MAX {
-            return Err(PolicyError::Lanes { lanes: self.lanes.len() });
+        self.put_total_last();
+        let alone = usize::from(self.lanes.iter().all(|(name, _)| name == TOTAL)); // A total of nothing.
+        if alone == 1 || self.lanes.len() > LANES_MAX {
+            return Err(PolicyError::Lanes { lanes: self.lanes.len() * (1 - alone) });
         }
         self.conduct.validate().map_err(PolicyError::Conduct)?;
         let mut lanes: Vec<String> = Vec::with_capacity(self.lanes.len());
@@ -422,7 +501,7 @@ impl PolicyBuilder {
             if lanes.contains(&name) {
                 return Err(PolicyError::LaneTwice { lane: name });
             }
-            match compile(limit) {
+            match compile(&name, limit) {
                 Ok(compiled) => limits.push(compiled),
                 Err(problem) => return Err(PolicyError::Limit { lane: name, problem }),
             }
@@ -436,6 +515,16 @@ impl PolicyBuilder {
             let plan = build_plan(name, changes, &lanes, &plans)?;
             plans.push(plan);
         }
+        let mut outside_total = Vec::with_capacity(self.outside_total.len());
+        for name in self.outside_total {
+            match lanes.iter().position(|known| *known == name && name != TOTAL) {
+                // Lossless, as above.
+                Some(index) => outside_total.push(LaneId(index as u32)),
+                None => return Err(PolicyError::OutsideTotal { lane: name }),
+            }
+        }
+        outside_total.sort_unstable();
+        outside_total.dedup();
         let actions = Actions::build(self.actions, &lanes)?;
         let Self { conduct, on_change, warn_below_percent, warn_again_percent, mut exempt, .. } = self;
         exempt.sort_unstable();
@@ -443,12 +532,30 @@ impl PolicyBuilder {
         if let Some(agent) = exempt.iter().find(|agent| !(1..=ID_BYTES_MAX).contains(&agent.len())) {
             return Err(PolicyError::Exempt { agent: agent.clone() });
         }
-        let policy =
-            Policy { lanes, plans, actions, conduct, on_change, warn_below_percent, warn_again_percent, exempt };
+        let policy = Policy {
+            lanes,
+            plans,
+            outside_total,
+            actions,
+            conduct,
+            on_change,
+            warn_below_percent,
+            warn_again_percent,
+            exempt,
+        };
         match policy.cell_kinds().len() {
             words if words > LANE_WORDS_MAX => Err(PolicyError::Words { words }),
             _ => Ok(policy),
         }
+    }
+
+    /// The lane `total` is there if anything names it, behind all others.
+    fn put_total_last(&mut self) {
+        let is_of_plan = |(_, limits): &(String, Vec<NamedLimit>)| limits.iter().any(|(lane, _)| lane == TOTAL);
+        if !self.lanes.iter().any(|(name, _)| name == TOTAL) && self.plans.iter().any(is_of_plan) {
+            self.lanes.push((TOTAL.to_owned(), Ok(Limit::unlimited())));
+        }
+        self.lanes.sort_by_key(|(name, _)| name == TOTAL); // The others stay in their order.
     }
 }
 
@@ -457,8 +564,9 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LANE_NAME_BYTES_MAX && printable
 }
 
-fn compile(limit: Result<Limit, LimitError>) -> Result<Compiled, LimitError> {
+fn compile(lane: &str, limit: Result<Limit, LimitError>) -> Result<Compiled, LimitError> {
     let limit = limit?;
+    limit.is_for_total(lane == TOTAL)?;
     Ok(Compiled { limit, numbers: limit.compile()? })
 }
 
@@ -480,7 +588,7 @@ fn build_plan(name: String, changes: Vec<NamedLimit>, lanes: &[String], plans: &
             return Err(PolicyError::PlanLaneTwice { plan: name, lane });
         }
         let known = plans.iter().map(|plan| plan.limits[index].limit);
-        match compile(limit).and_then(|compiled| compiled.limit.is_of_kind_of(known).map(|()| compiled)) {
+        match compile(&lane, limit).and_then(|compiled| compiled.limit.is_of_kind_of(known).map(|()| compiled)) {
             Ok(compiled) => limits[index] = compiled,
             Err(problem) => return Err(PolicyError::PlanLimit { plan: name, lane, problem }),
         }

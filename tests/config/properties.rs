@@ -88,6 +88,7 @@ prop_compose! {
         rules in rules(),
         (percent, again) in (0..=100_u8).prop_flat_map(|below| (Just(below), prop::option::of(below..=100))),
         (reset, classify) in any::<(bool, bool)>(),
+        (total, totals, outside) in (any::<bool>(), vec(prop::option::of(limits()), 4), vec(0..20_usize, 0..4)),
     ) -> Policy {
         let normal = "normal".to_owned();
         let mut lanes: Vec<String> = alone.into_iter().collect();
@@ -100,8 +101,13 @@ prop_compose! {
         for (lane, (kind, limit)) in lanes.iter().zip(&of_lanes) {
             policy = policy.lane(lane, of_kind(*kind, *limit));
         }
-        for (plan, changes) in plans {
+        policy = policy.outside_total(outside.into_iter().map(|lane| lanes[lane % lanes.len()].clone()));
+        if total {
+            policy = policy.total(of_kind(Kind::Bucket, of_lanes[0].1));
+        }
+        for ((plan, changes), total) in plans.into_iter().zip(totals) {
             let mut named = Vec::new();
+            named.extend(total.map(|total| ("total".to_owned(), of_kind(Kind::Bucket, total))));
             for (lane, limit) in changes {
                 let (lane, (kind, _)) = (lanes[lane % lanes.len()].clone(), of_lanes[lane % lanes.len()]);
                 let limit = of_kind(kind, limit);

@@ -22,12 +22,14 @@ impl Policy {
     ///     warn_again_percent = 40    # warn once, and again only after so much was left
     ///     exempt = ["dashboard"]     # never limited
     ///     unknown_actions_to = "normal"
+    ///     outside_total = ["ws/light"]   # a plan's total does not count these
     ///
     ///     [lanes]                    # every lane and its limit
     ///     "ws/light" = "600/min burst 100"
     ///
     ///     [plans.pro]                # the lanes whose limits differ in this plan
     ///     "ws/light" = "1200/min"
+    ///     total = "2000/min"         # over all lanes; under [lanes] for all plans
     ///
     ///     [actions.ws]               # tier = [actions]: here those of ws/light
     ///     light = ["ping", "status", "whoami"]

@@ -20,6 +20,7 @@ impl<'t> File<'t> {
                 self.key(&["plans", plan, lane])
             }
             PolicyError::PlanLimit { plan, lane, .. } => self.value(&["plans", plan, lane]),
+            PolicyError::OutsideTotal { lane } => self.place_in(&["outside_total"], lane),
             PolicyError::Actions { .. } => self.key(&["actions"]),
             PolicyError::ActionLane { channel, tier } => self.key(&["actions", channel, tier]),
             PolicyError::ActionName { channel, action } => self.places_of_action(channel, action).first().cloned(),
@@ -57,6 +58,12 @@ impl<'t> File<'t> {
         actions.map(Spanned::span).collect()
     }
 
+    /// Where a list names this.
+    fn place_in(&self, path: &[&str], name: &str) -> Option<Range<usize>> {
+        let list = self.find(path)?.1.get_ref().as_array()?;
+        list.iter().find(|value| value.get_ref().as_str() == Some(name)).map(Spanned::span)
+    }
+
     fn key(&self, path: &[&str]) -> Option<Range<usize>> {
         self.find(path).map(|(key, _)| key.span())
     }
@@ -77,7 +84,7 @@ pub(super) fn hint(error: &PolicyError, lanes: &[String]) -> String {
     let lanes = lanes.iter().map(String::as_str);
     match error {
         PolicyError::Lanes { lanes: 0 } => "; name them under [lanes], or start with preset = \"standard\"".to_owned(),
-        PolicyError::PlanLane { lane, .. } => did_you_mean(lane, lanes),
+        PolicyError::PlanLane { lane, .. } | PolicyError::OutsideTotal { lane } => did_you_mean(lane, lanes),
         PolicyError::ActionLane { channel, tier } => did_you_mean(&format!("{channel}/{tier}"), lanes),
         PolicyError::UnknownTier { tier, .. } => {
             did_you_mean(tier, lanes.filter_map(|lane| lane.rsplit_once('/')).map(|(_, tier)| tier))

@@ -21,13 +21,14 @@ pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// The last one is for the server that reads the same file, and not looked at here.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "preset",
     "warn_below_percent",
     "warn_again_percent",
     "on_change",
     "unknown_actions_to",
     "exempt",
+    "outside_total",
     "lanes",
     "plans",
     "actions",
@@ -99,6 +100,14 @@ impl<'t> File<'t> {
             // Beside those of the preset.
             for agent in self.array("exempt", value, "a list of agents, such as [\"dashboard\"]")?.iter() {
                 builder.exempt.push(self.string("exempt", agent, "the id of an agent, in quotes")?.to_owned());
+            }
+        }
+        if let Some(value) = self.table.get("outside_total") {
+            // Beside those of the preset.
+            for lane in self.array("outside_total", value, "a list of lanes, such as [\"llm/tokens\"]")?.iter() {
+                builder
+                    .outside_total
+                    .push(self.string("outside_total", lane, "the name of a lane, in quotes")?.to_owned());
             }
         }
         self.lanes(&mut builder)?;

@@ -26,6 +26,11 @@ impl fmt::Display for Toml<'_> {
             let agents: Vec<_> = policy.exempt().map(quoted).collect();
             writeln!(f, "exempt = [{}]", agents.join(", "))?;
         }
+        if policy.outside_total().len() > 0 {
+            let lanes = policy.lanes().filter(|(lane, _)| policy.outside_total().any(|outside| outside == *lane));
+            let lanes: Vec<_> = lanes.map(|(_, name)| quoted(name)).collect();
+            writeln!(f, "outside_total = [{}]", lanes.join(", "))?;
+        }
         writeln!(f, "\n[lanes]")?;
         write_limits(f, policy, PlanId::DEFAULT, |_| true)?;
         for (plan, name) in policy.plans().skip(1) {
