@@ -46,7 +46,9 @@ pub enum Error {
         /// How many were released.
         released: u64,
     },
-    /// The call is for lanes of another kind.
+    /// The call is for lanes of another kind; or the lane is the
+    /// [total](crate::PolicyBuilder::total), which is charged with other lanes
+    /// and never alone.
     WrongKind {
         /// The lane's number.
         lane: u32,

@@ -93,6 +93,13 @@
 //!
 //! [`reserved_in`]: Reservations::reserved_in
 //!
+//! # The total
+//!
+//! Where a plan has a [total](crate::PolicyBuilder::total), a reservation
+//! charges that too, and so is a piece of two bars. The second piece lies
+//! beside the slot, in memory that only a limiter with a total has, and all of
+//! the above holds for it by itself. One state guards both.
+//!
 //! # Where slots lie
 //!
 //! An agent's slots follow one another from the home of its *shade*, a part of
@@ -215,23 +222,62 @@ struct Slot {
     state: AtomicU64,
     /// 0 if nobody has it.
     hash: QuietU64,
+    /// Of the lane.
+    piece: Piece,
+    left: Counter,
+    expires: Counter,
+}
+
+/// What a reservation charged to one word of a record.
+struct Piece {
     /// The lane and, above it, the generation of its word, whether anything was
     /// charged, and the record's position.
     charged: QuietU64,
-    left: Counter,
     token: Counter,
     worth: QuietU64,
     place: QuietU64,
-    expires: Counter,
+}
+
+impl Piece {
+    fn new() -> Self {
+        let (charged, worth, place) = (QuietU64::new(NO_LANE), QuietU64::new(0), QuietU64::new(0));
+        Self { charged, token: Counter::new(0), worth, place }
+    }
+
+    fn is_of(&self, lane: LaneId) -> bool {
+        self.charged.load(Ordering::Relaxed) & LANE_MASK == u64::from(lane.number())
+    }
+
+    /// It is about to be charged, and ends above all others until that is done.
+    fn announce(&self, lane: u64, worth: u64) {
+        self.charged.store(lane, Ordering::Relaxed);
+        self.worth.store(worth, Ordering::Relaxed);
+        self.place.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    fn put(&self, entry: &Entry) {
+        let flag = if entry.is_charged { 0 } else { NOT_CHARGED };
+        let charged = u64::from(entry.lane.number())
+            | entry.generation << GENERATION_SHIFT
+            | flag
+            | (entry.position as u64) << POSITION_SHIFT;
+        self.charged.store(charged, Ordering::Relaxed);
+        // Never raised: somebody may have lowered it meanwhile.
+        self.place.fetch_min(entry.place, Ordering::Relaxed);
+        self.worth.store(entry.worth, Ordering::Relaxed);
+        self.token.store(entry.token, Ordering::Relaxed);
+    }
 }
 
 const _: () = assert!(cfg!(loom) || size_of::<Slot>() == crate::bounds::RESERVATION_BYTES);
 
 const GENERATION_SHIFT: u32 = 8;
 const LANE_MASK: u64 = (1 << GENERATION_SHIFT) - 1;
+/// No lane has this number.
+const NO_LANE: u64 = LANE_MASK;
 const NOT_CHARGED: u64 = 1 << 12;
 const POSITION_SHIFT: u32 = 16;
-const _: () = assert!(crate::bounds::LANES_MAX <= 1 << GENERATION_SHIFT);
+const _: () = assert!((crate::bounds::LANES_MAX as u64) < NO_LANE);
 
 /// What is known of the agents that share a part of their hash.
 struct Shade {
@@ -250,6 +296,8 @@ pub(crate) struct Held<'a> {
 
 pub(crate) struct Reservations {
     slots: Box<[Slot]>,
+    /// What each slot charged to a total; empty if there is none.
+    totals: Box<[Piece]>,
     shades: Box<[Shade]>,
     /// How many an agent may have open.
     per_agent: usize,
@@ -266,21 +314,19 @@ pub(crate) struct Counts {
 }
 
 impl Reservations {
-    pub(crate) fn new(slots: usize, per_agent: usize) -> Self {
+    pub(crate) fn new(slots: usize, per_agent: usize, has_total: bool) -> Self {
         let random = RandomState::new();
         let slot = |index: usize| Slot {
             state: AtomicU64::new(random.hash_one(index) << PHASE_BITS | FREE),
             hash: QuietU64::new(0),
-            charged: QuietU64::new(0),
+            piece: Piece::new(),
             left: Counter::new(0),
-            token: Counter::new(0),
-            worth: QuietU64::new(0),
-            place: QuietU64::new(0),
             expires: Counter::new(0),
         };
         let shade = |_| Shade { open: QuietU64::new(0), reach: QuietU64::new(0) };
         Self {
             slots: (0..slots).map(slot).collect(),
+            totals: (0..if has_total { slots } else { 0 }).map(|_| Piece::new()).collect(),
             shades: (0..SHADES).map(shade).collect(),
             per_agent,
             expired: Counter::new(0),
@@ -382,13 +428,18 @@ impl Reservations {
     /// The agent's reservations of a lane, but for one: where each ends, and
     /// its worth. Relaxed: of one whose charge is in a word that the caller has
     /// loaded, all of it was stored before that.
-    fn pieces(&self, hash: AgentHash, lane: LaneId, but: Option<usize>) -> impl Iterator<Item = (&Slot, u64, u64)> {
+    fn pieces(&self, hash: AgentHash, lane: LaneId, but: Option<usize>) -> impl Iterator<Item = (&Piece, u64, u64)> {
         self.likely(hash).filter(move |index| but != Some(*index)).filter_map(move |index| {
-            let slot = &self.slots[index];
-            let is_of_lane = slot.charged.load(Ordering::Relaxed) & LANE_MASK == u64::from(lane.number());
-            let is_theirs = slot.hash.load(Ordering::Relaxed) == hash.bits() && is_of_lane;
-            is_theirs.then(|| (slot, slot.place.load(Ordering::Relaxed), slot.worth.load(Ordering::Relaxed)))
+            let is_theirs = self.slots[index].hash.load(Ordering::Relaxed) == hash.bits();
+            let piece = if is_theirs { self.piece(index, lane) } else { None };
+            piece.map(|piece| (piece, piece.place.load(Ordering::Relaxed), piece.worth.load(Ordering::Relaxed)))
         })
+    }
+
+    /// What a slot charged to this lane.
+    fn piece(&self, index: usize, lane: LaneId) -> Option<&Piece> {
+        let pieces = [Some(&self.slots[index].piece), self.totals.get(index)];
+        pieces.into_iter().flatten().find(|piece| piece.is_of(lane))
     }
 
     /// How much of a bucket's debt at `now` is reserved.
@@ -424,12 +475,12 @@ impl Reservations {
             return;
         }
         let but = but.map(|held| held.index);
-        for (slot, place, _) in self.pieces(hash, lane, but) {
+        for (piece, place, _) in self.pieces(hash, lane, but) {
             // Of two that end at the same place, one is worth nothing.
-            let is_above = |(_, other, _): &(&Slot, u64, u64)| *other > place;
+            let is_above = |(_, other, _): &(&Piece, u64, u64)| *other > place;
             let above = self.pieces(hash, lane, but).filter(is_above).map(|(_, _, worth)| worth);
             let end = next.payload().saturating_sub(above.fold(0, u64::saturating_add));
-            slot.place.fetch_min(end, Ordering::Relaxed);
+            piece.place.fetch_min(end, Ordering::Relaxed);
         }
     }
 
@@ -451,7 +502,10 @@ impl Reservations {
         let Some(held) = self.exchange(index, state) else {
             return;
         };
-        let entry = held.entry();
+        let (entry, total) = (held.entry(), held.total());
+        if let Some(total) = total.and_then(revise) {
+            held.keep_total(Some(total));
+        }
         match revise(entry) {
             Some(entry) => held.keep(entry),
             None => held.close(entry.hash),
@@ -467,7 +521,7 @@ impl Reservations {
             .enumerate()
             .filter_map(|(index, slot)| {
                 let state = slot.state.load(Ordering::Acquire);
-                let position = (slot.charged.load(Ordering::Relaxed) >> POSITION_SHIFT) as usize;
+                let position = (slot.piece.charged.load(Ordering::Relaxed) >> POSITION_SHIFT) as usize;
                 (state & PHASE_MASK == OPEN && positions.contains(&position)).then_some((position, index))
             })
             .collect();
@@ -530,16 +584,27 @@ impl<'a> Held<'a> {
     }
 
     pub(crate) fn entry(&self) -> Entry {
+        self.entry_of(&self.slot().piece)
+    }
+
+    /// The same of the total; `None` if nothing of one is reserved.
+    pub(crate) fn total(&self) -> Option<Entry> {
+        let piece = self.table.totals.get(self.index)?;
+        let is_any = piece.charged.load(Ordering::Relaxed) & LANE_MASK != NO_LANE;
+        is_any.then(|| self.entry_of(piece))
+    }
+
+    fn entry_of(&self, piece: &Piece) -> Entry {
         let slot = self.slot();
         let read = |word: &Counter| word.load(Ordering::Relaxed);
-        let charged = slot.charged.load(Ordering::Relaxed);
+        let charged = piece.charged.load(Ordering::Relaxed);
         Entry {
             hash: AgentHash::from_bits(slot.hash.load(Ordering::Relaxed)),
             lane: LaneId::new((charged & LANE_MASK) as u32),
             left: read(&slot.left),
-            token: read(&slot.token),
-            worth: slot.worth.load(Ordering::Relaxed),
-            place: self.place(),
+            token: read(&piece.token),
+            worth: piece.worth.load(Ordering::Relaxed),
+            place: piece.place.load(Ordering::Relaxed),
             position: (charged >> POSITION_SHIFT) as usize,
             generation: charged >> GENERATION_SHIFT & 0xf,
             expires: slot.expires(),
@@ -547,9 +612,19 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// `place` as it is now: others may have lowered it since the entry was read.
-    pub(crate) fn place(&self) -> u64 {
-        self.slot().place.load(Ordering::Relaxed)
+    /// `place` of the lane or of the total as it is now: others may have lowered
+    /// it since the entry was read.
+    pub(crate) fn place(&self, lane: LaneId) -> u64 {
+        self.table.piece(self.index, lane).map_or(0, |piece| piece.place.load(Ordering::Relaxed))
+    }
+
+    /// Says what the reservation is about to take of a total, if anything, before
+    /// the agent is [announced](Self::announce).
+    pub(crate) fn announce_total(&self, total: Option<(LaneId, u64)>) {
+        if let Some(piece) = self.table.totals.get(self.index) {
+            let (lane, worth) = total.map_or((NO_LANE, 0), |(lane, worth)| (lane.number().into(), worth));
+            piece.announce(lane, worth);
+        }
     }
 
     /// Says that the agent is about to have a reservation of this lane and
@@ -559,9 +634,7 @@ impl<'a> Held<'a> {
     pub(crate) fn announce(&self, hash: AgentHash, lane: LaneId, worth: u64, now: Tick) -> bool {
         let slot = self.slot();
         slot.hash.store(hash.bits(), Ordering::Relaxed);
-        slot.charged.store(u64::from(lane.number()), Ordering::Relaxed);
-        slot.worth.store(worth, Ordering::Relaxed);
-        slot.place.store(u64::MAX, Ordering::Relaxed);
+        slot.piece.announce(lane.number().into(), worth);
         let before = self.table.shade(hash.low_bits()).open.fetch_add(1, Ordering::AcqRel) as usize;
         let most = self.table.per_agent;
         before < most || self.others_of(hash, now) < most
@@ -592,23 +665,22 @@ impl<'a> Held<'a> {
         Some(Held { generation: self.generation.wrapping_add(1), ..self })
     }
 
+    /// Puts in what was reserved of a total, before [`keep`](Self::keep) opens the slot.
+    pub(crate) fn keep_total(&self, total: Option<Entry>) {
+        match (self.table.totals.get(self.index), total) {
+            (Some(piece), Some(entry)) => piece.put(&entry),
+            (Some(piece), None) => piece.charged.store(NO_LANE, Ordering::Relaxed),
+            (None, _) => {}
+        }
+    }
+
     /// Opens the slot, or leaves it open, with this in it.
     pub(crate) fn keep(self, entry: Entry) {
         let slot = self.slot();
-        let flag = if entry.is_charged { 0 } else { NOT_CHARGED };
-        let charged = u64::from(entry.lane.number())
-            | entry.generation << GENERATION_SHIFT
-            | flag
-            | (entry.position as u64) << POSITION_SHIFT;
         slot.hash.store(entry.hash.bits(), Ordering::Relaxed);
-        slot.charged.store(charged, Ordering::Relaxed);
-        // Never raised: somebody may have lowered it meanwhile.
-        slot.place.fetch_min(entry.place, Ordering::Relaxed);
-        slot.worth.store(entry.worth, Ordering::Relaxed);
-        let words = [(&slot.left, entry.left), (&slot.token, entry.token), (&slot.expires, entry.expires.as_nanos())];
-        for (word, value) in words {
-            word.store(value, Ordering::Relaxed);
-        }
+        slot.piece.put(&entry);
+        slot.left.store(entry.left, Ordering::Relaxed);
+        slot.expires.store(entry.expires.as_nanos(), Ordering::Relaxed);
         slot.state.store(self.generation << PHASE_BITS | OPEN, Ordering::Release);
     }
 

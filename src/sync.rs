@@ -167,6 +167,8 @@ pub(crate) enum Fault {
     NoLastScan,
     /// Of several charges, all or none, those before a denial stay.
     NoRollback,
+    /// A lane stays charged though its total has nothing left.
+    LaneKept,
     /// A charge is taken back as if no time had passed since it was made.
     RollbackAtCharge,
     /// An id of a reservation is taken for that of whichever has its slot.

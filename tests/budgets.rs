@@ -58,6 +58,28 @@ fn message(error: impl ToString, directory: &Directory) -> String {
     error.to_string().replace(directory.path().to_str().expect("a path of UTF-8"), "DIR")
 }
 
+/// A total that is a budget is kept like any other, though nobody charges it by its name.
+#[test]
+fn a_total_survives_a_restart() {
+    let (_directory, path) = place();
+    let start = |path: &Path| {
+        let lanes = [("http", "100/min"), ("search", "100/min"), ("total", "budget 50/day")];
+        let limiter = builder(&lanes).wall_clock(ManualWallClock::new(MORNING)).build().expect("a small slab");
+        limiter.keep_budgets_in(path).expect("a file that makes sense");
+        limiter
+    };
+    let [http, search, total] = [0, 1, 2].map(LaneId::new);
+    let limiter = start(&path);
+    spend(&limiter, "a", http, 20);
+    spend(&limiter, "a", search, 15);
+    limiter.save_budgets().expect("a file that can be written");
+    drop(limiter);
+    let limiter = start(&path);
+    assert_eq!(used(&limiter, "a", total), 35);
+    assert!(!limiter.check_cost("a", http, 16).expect("a cost within the limit").is_allowed());
+    spend(&limiter, "a", search, 15);
+}
+
 #[test]
 fn a_restart_after_a_save_loses_nothing() {
     let (directory, path) = place();

@@ -34,8 +34,12 @@ pub(crate) struct LimitTable {
     kinds: Box<[Kind]>,
     /// The words of each lane.
     cells: Box<[Cells]>,
-    /// How many lanes are buckets before the first that is not.
+    /// How many lanes are buckets before the first that is not; none if there is a total.
     fast_lanes: usize,
+    /// The lane that is charged with others,
+    total: Option<LaneId>,
+    /// and with which, as bits.
+    in_total: QuietU64,
     /// The numbers of conduct, for each parity of the epoch.
     conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
     /// How many policies came before the one in force. Its parity tells which
@@ -54,7 +58,9 @@ impl LimitTable {
     pub(crate) fn new(policy: &Policy) -> Result<Self, u64> {
         let len = policy.lanes().len();
         let kinds: Box<[Kind]> = policy.kinds().collect();
-        let fast_lanes = kinds.iter().take_while(|kind| **kind == Kind::Bucket).count();
+        let total = policy.total();
+        let is_fast = |kind: &&Kind| **kind == Kind::Bucket && total.is_none();
+        let fast_lanes = kinds.iter().take_while(is_fast).count();
         let lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
         let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
         lanes.show(fast_lanes);
@@ -63,6 +69,8 @@ impl LimitTable {
             kinds,
             cells: policy.cells().collect(),
             fast_lanes,
+            total,
+            in_total: QuietU64::new(0),
             conduct,
             epoch: QuietU64::new(0),
             plans: QuietU64::new(policy.plans().len() as u64),
@@ -93,11 +101,36 @@ impl LimitTable {
         self.lanes.show(if watched { 0 } else { self.fast_lanes });
     }
 
-    /// Whether the lane is a bucket, before the first that is not: it is
-    /// checked without asking what it is.
+    /// Whether the lane is a bucket, before the first that is not, in a policy
+    /// without a total: it is checked without asking what it is.
     #[inline]
     pub(crate) fn is_fast(&self, lane: LaneId) -> bool {
         lane.index() < self.fast_lanes
+    }
+
+    /// The total that is charged with this lane, if there is one.
+    ///
+    /// Relaxed: a policy that comes into force meanwhile may put a lane inside
+    /// or outside, and a call goes by the old one or by the new one.
+    pub(crate) fn total_with(&self, lane: LaneId) -> Option<LaneLimits<'_>> {
+        let total = self.total?;
+        let is_in_total = self.in_total.load(Ordering::Relaxed) >> lane.index() & 1 == 1;
+        if is_in_total { self.lane(total).ok() } else { None }
+    }
+
+    /// Whether any plan may have a total.
+    pub(crate) fn has_total(&self) -> bool {
+        self.total.is_some()
+    }
+
+    /// Whether the lane is the total.
+    pub(crate) fn is_total(&self, lane: LaneId) -> bool {
+        self.total == Some(lane)
+    }
+
+    /// The lane of this number, if there is one that is charged by itself.
+    pub(crate) fn chargeable(&self, lane: LaneId) -> Result<LaneLimits<'_>, Error> {
+        if self.is_total(lane) { Err(Error::WrongKind { lane: lane.number() }) } else { self.lane(lane) }
     }
 
     /// What each lane's word means.
@@ -161,6 +194,8 @@ impl LimitTable {
         for (plan, _) in policy.plans() {
             self.write(Row::of_plan(plan, epoch), row_of(plan));
         }
+        let in_total = policy.lanes().filter(|(lane, _)| policy.is_in_total(*lane));
+        self.in_total.store(in_total.map(|(lane, _)| 1 << lane.index()).sum(), Ordering::Relaxed);
         for (word, value) in self.conduct_words(epoch).iter().zip(ConductNumbers::new(policy.conduct()).to_words()) {
             word.store(value, Ordering::Release);
         }

@@ -6,7 +6,8 @@
 //! part is not looked at if all others pass, since its charge tells as much.
 //!
 //! If all pass, the parts are charged one after the other, in an order that is
-//! the same for every caller. A part may be denied even so, because somebody
+//! the same for every caller, and then the [totals](super::total), each once
+//! for all parts of its agent. A part may be denied even so, because somebody
 //! else charged its lane since the look, or because no record is free for its
 //! agent. Then what was charged is taken back, each charge by its receipt:
 //!
@@ -30,11 +31,13 @@
 //! take back: both may be denied once.
 
 use super::Limiter;
-use super::check::{Ask, Made};
+use super::check::{Answer, Ask, Made};
+use super::total::both;
 use crate::bounds::PARTS_MAX;
-use crate::clock::{At, Offset, Tick, nanos_saturating};
+use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
-use crate::lane::kind::{Charged, LaneLimit, Receipt, look};
+use crate::lane::kind::{Charged, Receipt, look};
+use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, Decision, LaneWord, Verdict};
 use crate::limiter::Request;
 use crate::policy::Kind;
@@ -111,6 +114,18 @@ struct Part<'a> {
     sum: u64,
     /// Its place among the parts.
     place: usize,
+    /// The total that is charged with it.
+    total: Option<Share<'a>>,
+}
+
+/// What parts of one agent take of its total.
+#[derive(Clone, Copy)]
+struct Share<'a> {
+    lane: LaneLimits<'a>,
+    /// What this part and those before it come to.
+    sum: u64,
+    /// Whether no other part comes after it: its sum is that of all.
+    is_last: bool,
 }
 
 /// The parts in the order in which they are charged: the same for everybody,
@@ -227,12 +242,7 @@ impl Limiter {
             let block = self.look_at_conduct(part.hash, now, &rules).wait();
             verdict.verdicts[part.place] = match block.is_zero() {
                 true => self.look_at(&part, now)?,
-                false => {
-                    let Ask { lane, cost, .. } = part.ask;
-                    let blocked =
-                        |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, cost)));
-                    self.change(part.hash, None, lane, now, blocked).verdict(nanos_saturating(block))?
-                }
+                false => self.blocked(part.hash, part.ask, block, now)?,
             };
         }
         // If no agent has to wait, or only those that are exempt, lanes decide.
@@ -247,7 +257,7 @@ impl Limiter {
             return Err(Error::Parts { parts: parts.len() });
         }
         for (place, Request { agent, lane, .. }) in parts.iter().enumerate() {
-            self.limits.lane(*lane)?;
+            self.limits.chargeable(*lane)?;
             order.hashes[place] = self.hash(agent)?;
             // They are few: by insertion, each behind those that come before it.
             let rank = |place: usize| (order.hashes[place], parts[place].lane, place);
@@ -270,8 +280,20 @@ impl Limiter {
             let sum = cost.saturating_add(sum);
             before = Some(((hash, lane), sum));
             let ask = Ask { agent, lane: self.limits.lane(lane).ok()?, cost, stand_in: None, is_given: true };
-            Some(Part { hash, ask, sum, place })
+            Some(Part { hash, ask, sum, place, total: self.share(order, place) })
         })
+    }
+
+    /// What a part takes of its agent's total, with those given before it.
+    fn share(&self, order: &Order<'_>, place: usize) -> Option<Share<'_>> {
+        let lane = self.limits.total_with(order.parts[place].lane)?;
+        let is_shared = |other: &usize| {
+            let is_theirs = order.hashes[*other] == order.hashes[place];
+            is_theirs && self.limits.total_with(order.parts[*other].lane).is_some()
+        };
+        let before = (0..=place).filter(is_shared).map(|other| order.parts[other].cost);
+        let sum = before.fold(0, u64::saturating_add);
+        Some(Share { lane, sum, is_last: !(place + 1..order.parts.len()).any(|other| is_shared(&other)) })
     }
 
     fn check_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
@@ -314,14 +336,15 @@ impl Limiter {
         let mut look = |part: Part<'_>| {
             let known = self.look_at_known(&part, now);
             newcomers |= u32::from(known.is_none()) << part.place;
-            verdict.verdicts[part.place] = known.map_or_else(|| self.look_at(&part, now), Charged::verdict)?;
+            let lane = known.map_or_else(|| self.look_at_lane(&part, now), Charged::verdict);
+            verdict.verdicts[part.place] = self.with_total(&part, lane, now)?;
             Ok(verdict.is_allowed() && newcomers == 0)
         };
         let mut is_simple = true;
         for part in self.parts(order).skip(1) {
             is_simple = look(part)?;
         }
-        let first = self.parts(order).next().filter(|_| !is_simple);
+        let first = self.parts(order).next().filter(|part| !is_simple || part.total.is_some());
         first.map_or(Ok(is_simple), look)?;
         Ok(newcomers)
     }
@@ -336,42 +359,83 @@ impl Limiter {
         verdict: &mut AllVerdict,
     ) -> Result<(), Error> {
         let mut receipts = [None; PARTS_MAX];
+        let mut totals = [None; PARTS_MAX];
+        let take_back = |receipts: &[Option<Receipt>], totals: &[Option<Receipt>]| {
+            for Part { hash, ask, place, total, .. } in self.parts(order).filter(|_| !broken(Fault::NoRollback)) {
+                receipts[place].inspect(|receipt| self.take_back(hash, ask.lane, ask.cost, *receipt));
+                if let (Some(share), Some(receipt)) = (total, totals[place]) {
+                    self.take_back(hash, share.lane, share.sum, receipt);
+                }
+            }
+        };
         let of = |is_newcomer| self.parts(order).filter(move |part| (newcomers >> part.place & 1 == 1) == is_newcomer);
         for part in of(true).chain(of(false)) {
             let ask = Ask { is_given: now.is_some(), ..part.ask };
             let Made { answer, receipt, .. } = self.make(part.hash, ask, start);
             receipts[part.place] = receipt;
             let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
-            if is_in_the_way && !broken(Fault::NoRollback) {
-                self.parts(order).for_each(|part| self.take_back(&part, receipts[part.place]));
+            if is_in_the_way {
+                take_back(&receipts, &totals);
             }
             verdict.verdicts[part.place] = answer?;
             if is_in_the_way {
-                break;
+                return Ok(());
+            }
+        }
+        for (part, share) in
+            self.parts(order).filter_map(|part| Some((part, part.total.filter(|share| share.is_last)?)))
+        {
+            let theirs = || self.parts(order).filter(|other| other.hash == part.hash && other.total.is_some());
+            // A newcomer's words may stand later than `start`: its lanes were charged there.
+            let charged = theirs().filter_map(|part| receipts[part.place]).map(|receipt| receipt.at);
+            let latest = charged.fold(start, Tick::max);
+            let ask = Ask { lane: share.lane, cost: share.sum, is_given: now.is_some(), ..part.ask };
+            let Made { answer, receipt, .. } = self.make(part.hash, ask, latest);
+            totals[part.place] = receipt;
+            match answer {
+                Ok(total) if total.is_allowed() => {
+                    for place in theirs().map(|part| part.place) {
+                        verdict.verdicts[place] = both(Ok(verdict.verdicts[place]), Ok(total))?;
+                    }
+                }
+                in_the_way => {
+                    take_back(&receipts, &totals);
+                    verdict.verdicts[part.place] = in_the_way?;
+                    return Ok(());
+                }
             }
         }
         Ok(())
     }
 
-    fn take_back(&self, part: &Part<'_>, receipt: Option<Receipt>) {
-        let Some(receipt) = receipt else {
-            return;
-        };
-        self.change(part.hash, None, part.ask.lane, receipt.at, |limit, words, at| {
+    /// Takes back a charge that was made as one of several.
+    pub(super) fn take_back(&self, hash: AgentHash, lane: LaneLimits<'_>, cost: u64, receipt: Receipt) {
+        self.change(hash, None, lane, receipt.at, |limit, words, at| {
             // After the words: whoever charged them read the clock before.
             finish_loads();
             let clock = if broken(Fault::RollbackAtCharge) { receipt.at } else { self.clock.now() };
             let at = at.with(clock.max(receipt.at));
-            let taken = limit.roll_back(words, at, receipt, part.ask.cost);
-            self.but_for_reserved(part.hash, part.ask.lane, words, at, taken)
+            let taken = limit.roll_back(words, at, receipt, cost);
+            self.but_for_reserved(hash, lane, words, at, taken)
         });
     }
 
     /// What a part would come to, with those of the same lane before it.
-    fn look_at(&self, part: &Part<'_>, now: Tick) -> Result<Verdict, Error> {
-        let (Ask { lane, cost, .. }, sum) = (part.ask, part.sum);
-        let would = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.would(words, at, cost, sum)));
-        self.change(part.hash, None, lane, now, would).verdict()
+    fn look_at(&self, part: &Part<'_>, now: Tick) -> Answer {
+        self.with_total(part, self.look_at_lane(part, now), now)
+    }
+
+    /// The same without its total.
+    fn look_at_lane(&self, part: &Part<'_>, now: Tick) -> Answer {
+        self.would(part.hash, part.ask, part.sum, now)
+    }
+
+    /// What a part would come to if this is what its lane says.
+    fn with_total(&self, part: &Part<'_>, lane: Answer, now: Tick) -> Answer {
+        let Some(Share { lane: total, sum, .. }) = part.total else {
+            return lane;
+        };
+        both(lane, self.would(part.hash, Ask { lane: total, ..part.ask }, sum, now))
     }
 
     /// The same for an agent whose record is found open: most are. `None` if not.

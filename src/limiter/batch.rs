@@ -183,7 +183,7 @@ impl Limiter {
     fn check_anywhere(&self, hash: AgentHash, request: impl Asked, now: Tick, is_given: bool) -> Answer {
         let (agent, lane, cost) = (request.agent(), request.lane(), request.cost());
         let check = || {
-            let lane = self.limits.lane(lane)?;
+            let lane = self.limits.chargeable(lane)?;
             let hash = if hash == AgentHash::NOBODY { self.hash(agent)? } else { hash };
             self.check_lane(hash, Ask { agent, lane, cost, stand_in: None, is_given }, now)
         };
@@ -205,12 +205,12 @@ mod tests {
 
     /// One of two that have the same key: nothing may differ between them, not
     /// even a word of the slab.
-    fn twin(agents: u64, on_full: OnFull, watched: bool, hash: IdHash) -> (Limiter, ManualClock) {
+    fn twin(agents: u64, on_full: OnFull, watched: bool, hash: IdHash, total: Option<&str>) -> (Limiter, ManualClock) {
         let lanes =
             ["10/min", "7/s burst 11", "held 3", "exact 3/min", "window 5/min", "budget 9/day", "4/min", "deny"];
         let lanes = lanes.into_iter().enumerate();
         let policy = lanes.fold(Policy::builder(), |policy, (lane, limit)| policy.lane(format!("lane-{lane}"), limit));
-        let policy = policy.build().unwrap();
+        let policy = total.into_iter().fold(policy, |policy, total| policy.total(total)).build().unwrap();
         let mut words = fixed_key(3).words().collect::<Vec<_>>().into_iter();
         let key = HashKey::from_words(hash, || words.next().unwrap());
         let kinds = policy.cell_kinds();
@@ -256,8 +256,9 @@ mod tests {
             on_full in prop::sample::select(vec![OnFull::Deny, OnFull::Evict]),
             hash in prop::sample::select(vec![IdHash::Multilinear, IdHash::SipHash13]),
             watched: bool,
+            total in prop::sample::select(vec![None, Some("12/min"), Some("budget 30/day")]),
         ) {
-            let [(together, one_clock), (single, other_clock)] = [(); 2].map(|()| twin(agents, on_full, watched, hash));
+            let [(together, one_clock), (single, other_clock)] = [(); 2].map(|()| twin(agents, on_full, watched, hash, total));
             let mut asked = 0;
             for (length, asks, wait, ahead) in &batches {
                 for clock in [&one_clock, &other_clock] {

@@ -48,6 +48,13 @@ pub(super) struct Made {
     pub(super) position: usize,
 }
 
+impl Made {
+    /// Nothing was charged.
+    pub(super) const fn unmade(answer: Answer) -> Self {
+        Self { answer, receipt: None, position: 0 }
+    }
+}
+
 impl Limiter {
     /// May the agent do this once, now? Charges one token if so.
     ///
@@ -80,7 +87,9 @@ impl Limiter {
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`],
     /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if
-    /// the agent is new and no record is free for it. An error charges nothing.
+    /// the agent is new and no record is free for it; [`Error::WrongKind`] if
+    /// the lane is the [total](crate::PolicyBuilder::total), which is charged
+    /// with others alone. An error charges nothing.
     #[inline(always)]
     pub fn check_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
         self.check_told(agent.as_ref(), lane, cost, None, Some(now), identity)
@@ -296,7 +305,7 @@ impl Limiter {
     /// one is an eviction or a change of row that was completed meanwhile.
     #[inline(never)]
     fn check_slowly(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Result<Verdict, Error> {
-        self.make(hash, ask, now).answer
+        self.make_both(hash, ask, now).answer()
     }
 
     /// Charges a lane of one word of a record that is found open: most lanes
@@ -334,7 +343,8 @@ impl Limiter {
         }
     }
 
-    /// As [`check_slowly`](Self::check_slowly), with a receipt for what was charged.
+    /// As [`check_slowly`](Self::check_slowly), with a receipt for what was
+    /// charged, and without the total.
     pub(super) fn make(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Made {
         if let Some(made) = self.make_simply(hash, ask, now) {
             return made;
@@ -353,7 +363,7 @@ impl Limiter {
     /// The loop ends with its first round: a claim keeps the record the agent's
     /// until it is charged.
     fn make_for_newcomer(&self, hash: AgentHash, ask: Ask<'_>, at: At) -> Made {
-        let unmade = |answer| Made { answer, receipt: None, position: 0 };
+        let unmade = Made::unmade;
         let (now, cells) = (at.now, self.limits.cells(ask.lane.id()));
         let limit = self.limit_of_stranger(hash, ask.stand_in, ask.lane);
         let fresh = with_words(cells.count, |words| limit.step(words, at, ask.cost).outcome);
@@ -364,11 +374,19 @@ impl Limiter {
         // The answer is made with the question: once the locks are released,
         // the record may have been filled, and the row be another agent's.
         let inherited = Cell::new(fresh.answer);
-        let passes = |row, record: Record<'_>| {
-            let step = |words: &[LaneWord]| self.step(words, stand_in_row(row, ask.stand_in), ask, at);
-            let Outcome { next, answer } = record.peek_cells(cells, step).outcome;
+        let passes_lane = |row, record: Record<'_>, ask: Ask<'_>| {
+            let step = |words: &[LaneWord]| self.step(words, row, ask, at);
+            let Outcome { next, answer } = record.peek_cells(self.limits.cells(ask.lane.id()), step).outcome;
             inherited.set(answer);
             next.is_some()
+        };
+        let total = self.limits.total_with(ask.lane.id());
+        let passes = |row, record: Record<'_>| {
+            let row = stand_in_row(row, ask.stand_in);
+            let is_unlimited = |total| self.limits.lane_limit(total, row).is_exempt();
+            let passes_total = |lane| is_unlimited(lane) || passes_lane(row, record, Ask { lane, ..ask });
+            // The total is charged next, and must not be found empty after somebody has lost a record.
+            passes_lane(row, record, ask) && total.is_none_or(passes_total)
         };
         let is_first = Cell::new(true);
         let may_have = |tag: TagWord| {

@@ -6,8 +6,7 @@ use crate::clock::{Tick, nanos_saturating};
 use crate::conduct::told::Judgement;
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
-use crate::lane::kind::{LaneLimit, look};
-use crate::lane::{Choice, LaneWord, Outcome, Verdict};
+use crate::lane::{Outcome, Verdict};
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
@@ -130,7 +129,7 @@ impl Limiter {
     ) -> Result<Admission, Error> {
         let now = given.unwrap_or_else(|| self.clock.now());
         let is_given = given.is_some();
-        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given });
+        let ask = self.limits.chargeable(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given });
         let admission = ask.and_then(|ask| self.admit_unwatched(ask, now));
         let mut answer = admission.map(|admission| admission.verdict);
         self.warn_once(agent, lane, cost, &mut answer);
@@ -142,13 +141,8 @@ impl Limiter {
         let hash = self.hash_ask(&ask)?;
         let rules = self.limits.conduct();
         let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
-        let verdict = if block.is_zero() {
-            self.check_lane(hash, ask, now)?
-        } else {
-            let blocked =
-                |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, ask.cost)));
-            self.change(hash, ask.stand_in, ask.lane, now, blocked).verdict(nanos_saturating(block))?
-        };
+        let verdict =
+            if block.is_zero() { self.check_lane(hash, ask, now)? } else { self.blocked(hash, ask, block, now)? };
         let (violation, wait) = match verdict.is_allowed() {
             true => (None, Duration::ZERO),
             false => self.judge(ask.agent, hash, ask.lane.id(), verdict.retry_after(), now, &rules),

@@ -401,7 +401,9 @@ impl Limiter {
     /// # Errors
     ///
     /// If the lanes are not the same in the same order, or a plan is missing:
-    /// plans keep their numbers, so they can be added but not taken away.
+    /// plans keep their numbers, so they can be added but not taken away. The
+    /// [total](crate::PolicyBuilder::total) is a lane too: a policy that may get
+    /// one later starts with `"unlimited"`, and goes back to that.
     /// Then nothing has changed.
     pub fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
         let mut control = self.control.lock()?;
@@ -499,6 +501,7 @@ impl Limiter {
     /// Refuses a limit of another kind than the lane's, or one that needs more
     /// words than the lane has.
     fn is_for(&self, lane: LaneId, limit: &Limit) -> Result<(), LimitError> {
+        limit.is_for_total(self.limits.is_total(lane))?;
         let room = self.limits.cells(lane).count;
         if self.limits.is_for(lane, limit) {
             let fits = limit.words() <= room;

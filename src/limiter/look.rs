@@ -13,7 +13,9 @@ use crate::slab::hash::AgentHash;
 use std::time::Duration;
 
 impl Limiter {
-    /// The agent's lane as it stands, without charging it or making the agent known.
+    /// The agent's lane as it stands, without charging it or making the agent
+    /// known. If the agent's plan has a [total](crate::PolicyBuilder::total) that
+    /// has less left, these are the numbers of the total.
     ///
     /// # Errors
     ///
@@ -31,10 +33,10 @@ impl Limiter {
     /// As [`status`](Limiter::status).
     pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        Ok(self.look_as_given(hash, None, lane, now))
+        Ok(self.status_with_total(hash, None, lane, now))
     }
 
-    /// The lane at an instant that the caller gave.
+    /// The lane by itself, at an instant that the caller gave.
     pub(super) fn look_as_given(
         &self,
         hash: AgentHash,
@@ -46,7 +48,7 @@ impl Limiter {
         self.change_from(self.slab.floor(hash), hash, plan, lane, now, look)
     }
 
-    /// The lane at an instant of the clock.
+    /// The lane by itself, at an instant of the clock.
     pub(super) fn look(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) -> Status {
         self.change(hash, None, lane, now, |limit, words, at| Choice::of(look(limit.status(words, at))))
     }
@@ -78,12 +80,13 @@ impl Limiter {
     ) -> Result<Status, Error> {
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
-        Ok(self.look_as_given(hash, Some(plan), lane, now))
+        Ok(self.status_with_total(hash, Some(plan), lane, now))
     }
 
-    /// Gives `cost` tokens back, never beyond full. An agent without a record
-    /// is full already. What is [reserved](Limiter::reserve) is given back by its
-    /// reservation alone, until that expires.
+    /// Gives `cost` tokens back, never beyond full, to the lane and to the
+    /// [total](crate::PolicyBuilder::total) if there is one. An agent without a
+    /// record is full already. What is [reserved](Limiter::reserve) is given
+    /// back by its reservation alone, until that expires.
     ///
     /// A token is worth what it costs under the agent's present limit. So give
     /// back what was charged by [`check_as`](Limiter::check_as) with
@@ -103,12 +106,12 @@ impl Limiter {
     ///
     /// As [`refund`](Limiter::refund).
     pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        self.give(hash, None, lane, cost, now)
+        let (lane, hash) = (self.limits.chargeable(lane)?, self.hash(agent.as_ref())?);
+        self.give_both(hash, None, lane, cost, now)
     }
 
     /// Gives back, and lets those know who have a reservation.
-    fn give(
+    pub(super) fn give(
         &self,
         hash: AgentHash,
         plan: Option<PlanId>,
@@ -202,12 +205,12 @@ impl Limiter {
         cost: u64,
         now: Tick,
     ) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
+        let (lane, hash) = (self.limits.chargeable(lane)?, self.hash(agent.as_ref())?);
         self.limits.check_plan(plan)?;
-        self.give(hash, Some(plan), lane, cost, now)
+        self.give_both(hash, Some(plan), lane, cost, now)
     }
 
-    /// Fills one lane of the agent. What is reserved of it has nothing to give
+    /// Fills one lane of the agent, and not its total. What is reserved of it has nothing to give
     /// back any more. Slots that are held stay held, since whoever holds them
     /// is still there: a lane of those stays as it is.
     ///

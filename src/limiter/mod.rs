@@ -4,6 +4,7 @@
 //! - `check.rs`: may the agent do this?
 //! - `look.rs`: status, refund, reset, forget, sweep
 //! - `all.rs`: several charges, all or none
+//! - `total.rs`: one limit over all lanes of a plan
 //! - `reserve.rs`: charges that are settled later
 //! - `budgets.rs` (feature `persist`): used budgets across restarts, and
 //!   `saved.rs` what their file says
@@ -31,6 +32,7 @@ mod reserve;
 mod saved;
 mod sight;
 mod told;
+mod total;
 mod warnings;
 
 pub use action::ActionLane;
@@ -182,7 +184,7 @@ impl LimiterBuilder {
     }
 
     /// How many reservations may be open at once. Default: 16,384. Each takes
-    /// 64 bytes.
+    /// 64 bytes, or 96 if the policy has a [total](crate::PolicyBuilder::total).
     pub fn reservations(mut self, reservations: usize) -> Self {
         self.reservations = reservations;
         self
@@ -287,10 +289,10 @@ impl LimiterBuilder {
         Ok(Limiter {
             slab,
             dates: has_dates.then(|| DateClock::new(self.wall_clock, &clock)),
+            reservations: Reservations::new(self.reservations, per_agent, limits.has_total()),
             limits,
             clock,
             on_full: self.on_full,
-            reservations: Reservations::new(self.reservations, per_agent),
             told_waits,
             warnings,
             registry,

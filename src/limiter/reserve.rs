@@ -76,7 +76,8 @@ impl Limiter {
     /// nothing came of it.
     ///
     /// If neither happens within `ttl`, the estimate stays charged: to
-    /// disconnect is not free. For buckets, windows and budgets.
+    /// disconnect is not free. For buckets, windows and budgets. A
+    /// [total](crate::PolicyBuilder::total) is charged with the lane, and settled with it.
     ///
     /// A reservation belongs to the charge that it makes. If the agent is
     /// [reset](Limiter::reset), that charge is forgiven, and there is nothing
@@ -131,7 +132,7 @@ impl Limiter {
         ttl: Duration,
         now: Tick,
     ) -> Result<Reserved, Error> {
-        let (agent, limits) = (agent.as_ref(), self.limits.lane(lane)?);
+        let (agent, limits) = (agent.as_ref(), self.limits.chargeable(lane)?);
         let ask = Ask { agent, lane: limits, cost: estimate, stand_in: None, is_given: true };
         if matches!(self.limits.kinds()[lane.index()], Kind::Held | Kind::Exact { .. }) {
             return Err(Error::WrongKind { lane: lane.number() });
@@ -141,36 +142,46 @@ impl Limiter {
             self.reservations.count_refusal();
             return Err(Error::ReservationsFull);
         };
-        let is_bucket = self.limits.kinds()[lane.index()].is_bucket();
-        let token = if is_bucket { self.look(hash, ask.lane, now).ticks_per_token } else { 1 };
-        let worth = estimate.saturating_mul(token);
+        let is_bucket = |lane: LaneId| self.limits.kinds()[lane.index()].is_bucket();
+        let worth_of = |lane: LaneLimits<'_>| {
+            let token = if is_bucket(lane.id()) { self.look(hash, lane, now).ticks_per_token } else { 1 };
+            estimate.saturating_mul(token)
+        };
+        let worth = worth_of(limits);
+        let total = self.limits.total_with(lane).map(|total| (total.id(), worth_of(total)));
+        let entry = |made: &Made, lane: LaneId, worth: u64| {
+            let verdict = made.answer.unwrap_or(Verdict::EXEMPT);
+            let Receipt { word, place, .. } = made.receipt.unwrap_or_default();
+            // Other limits may have come in force since it was announced.
+            let token = if is_bucket(lane) { verdict.ticks_per_token } else { 1 };
+            Entry {
+                hash,
+                lane,
+                left: estimate,
+                token,
+                worth: worth.min(estimate.saturating_mul(token)),
+                place,
+                position: made.position,
+                generation: word.generation(),
+                expires: now.saturating_add(ttl),
+                is_charged: verdict.decision() != Decision::Exempt,
+            }
+        };
+        slot.announce_total(total);
         if !slot.announce(hash, lane, worth, now) {
             slot.close(hash);
             self.reservations.count_refusal();
             return Err(Error::TooManyReservations { most: self.reservations.per_agent() as u64 });
         }
-        let Made { mut answer, receipt, position } = self.make(hash, ask, now);
+        let made = self.make_both(hash, ask, now);
+        let mut answer = made.answer();
         self.warn_once(ask.agent, lane, estimate, &mut answer);
         self.note_answer(ask.agent, lane, &answer);
         match answer {
             Ok(verdict) if verdict.is_allowed() => {
-                let Receipt { word, place, .. } = receipt.unwrap_or_default();
-                // Other limits may have come in force since it was announced.
-                let token = if is_bucket { verdict.ticks_per_token } else { 1 };
-                let worth = worth.min(estimate.saturating_mul(token));
                 let id = ReservationId(slot.id());
-                slot.keep(Entry {
-                    hash,
-                    lane,
-                    left: estimate,
-                    token,
-                    worth,
-                    place,
-                    position,
-                    generation: word.generation(),
-                    expires: now.saturating_add(ttl),
-                    is_charged: verdict.decision() != Decision::Exempt,
-                });
+                slot.keep_total(made.total.zip(total).map(|(made, (lane, worth))| entry(&made, lane, worth)));
+                slot.keep(entry(&made.lane, lane, worth));
                 Ok(Reserved { verdict, id: Some(id) })
             }
             answer => {
@@ -213,11 +224,12 @@ impl Limiter {
         let now = now.max(self.clock.now());
         let (slot, entry) = self.reservation(id, now)?;
         let (unused, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
-        if let Err(error) = self.overspend(&entry, overspent, now) {
+        let total = slot.total();
+        if let Err(error) = self.overspend(&entry, total.as_ref(), overspent, now) {
             slot.keep(entry);
             return Err(error);
         }
-        self.give_back(&slot, &entry, unused, now);
+        [Some(entry), total].iter().flatten().for_each(|entry| self.give_back(&slot, entry, unused, now));
         if broken(Fault::StaleId) {
             slot.keep(entry);
         } else {
@@ -246,11 +258,14 @@ impl Limiter {
         let now = now.max(self.clock.now());
         let (slot, entry) = self.reservation(id, now)?;
         let (left, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
-        if let Err(error) = self.overspend(&entry, overspent, now) {
+        let total = slot.total();
+        if let Err(error) = self.overspend(&entry, total.as_ref(), overspent, now) {
             slot.keep(entry);
             return Err(error);
         }
-        slot.keep(Entry { left, worth: entry.worth.min(left.saturating_mul(entry.token)), ..entry });
+        let lessened = |entry: Entry| Entry { left, worth: entry.worth.min(left.saturating_mul(entry.token)), ..entry };
+        slot.keep_total(total.map(lessened));
+        slot.keep(lessened(entry));
         Ok(Settlement { unused: 0, overspent, left })
     }
 
@@ -320,7 +335,7 @@ impl Limiter {
             Choice::of(match kind {
                 Kind::Bucket | Kind::Debt => {
                     // Read after the word, too: others may have lowered it.
-                    let back = Entry { worth, place: slot.place(), ..*entry }.worth_at(at.now);
+                    let back = Entry { worth, place: slot.place(entry.lane), ..*entry }.worth_at(at.now);
                     let outcome = bucket::give_back(word, at.now, back);
                     if let Some(next) = outcome.next {
                         self.reservations.lower(entry.hash, entry.lane, next, Some(slot));
@@ -341,13 +356,18 @@ impl Limiter {
         }
     }
 
-    /// Charges what was used beyond what was reserved.
-    fn overspend(&self, entry: &Entry, overspent: u64, now: Tick) -> Result<(), Error> {
+    /// Charges what was used beyond what was reserved, to the lane and to the total.
+    fn overspend(&self, entry: &Entry, total: Option<&Entry>, overspent: u64, now: Tick) -> Result<(), Error> {
         if overspent == 0 {
             return Ok(());
         }
         let lane = self.limits.lane(entry.lane)?;
-        let most = if entry.is_charged { self.overspend_max(entry, lane, now) } else { CAPACITY_MAX };
+        let total = total.and_then(|entry| Some((entry, self.limits.lane(entry.lane).ok()?)));
+        let most_of = |entry: &Entry, lane| match entry.is_charged {
+            true => self.overspend_max(entry, lane, now),
+            false => CAPACITY_MAX,
+        };
+        let most = most_of(entry, lane).min(total.map_or(CAPACITY_MAX, |(entry, lane)| most_of(entry, lane)));
         if overspent > most {
             return Err(Error::UsedTooLarge { used: entry.left.saturating_add(overspent), most: entry.left + most });
         }
@@ -355,9 +375,18 @@ impl Limiter {
             return Ok(());
         }
         // Its record may be gone: a bucket is full again, or a window over.
-        let charged = self.impose(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent));
+        let charge = |entry: &Entry, lane| {
+            self.impose(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent))
+        };
         let is_exempt = || self.limit_of_stranger(entry.hash, None, lane).is_exempt();
-        if charged.is_some() || is_exempt() { Ok(()) } else { Err(Error::Full) }
+        if charge(entry, lane).is_none() && !is_exempt() {
+            return Err(Error::Full);
+        }
+        // There is a record now. If somebody takes it in this moment, the lane's charge is lost with it too.
+        if let Some((entry, lane)) = total.filter(|(entry, _)| entry.is_charged) {
+            charge(entry, lane);
+        }
+        Ok(())
     }
 
     fn overspend_max(&self, entry: &Entry, lane: LaneLimits<'_>, now: Tick) -> u64 {

@@ -331,11 +331,13 @@ impl Limiter {
     }
 
     pub(super) fn check_no_bucket(&self, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
+        self.limits.chargeable(ask.lane.id())?;
         let hash = self.hash_ask(&ask)?;
         self.check_lane(hash, ask, now.unwrap_or_else(|| self.clock.now()))
     }
 
-    /// Counts the answer to a check, if anybody watches.
+    /// Counts the answer to a check, if anybody watches. In line: the answer
+    /// would be written to memory for it.
     #[inline(always)]
     pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
         if let Some(watch) = &self.watch {

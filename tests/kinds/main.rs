@@ -12,6 +12,7 @@ mod reserve;
 mod settle;
 mod stale;
 mod torn;
+mod total;
 mod window;
 
 use tollgate::{LaneId, Limiter, ManualClock, OnFull, Policy, Tick, Verdict};

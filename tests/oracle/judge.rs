@@ -1,6 +1,6 @@
 //! The judge: reads what passed and when, and knows what was promised.
 
-use super::run::{BUCKET, BUDGET, DEBT, EXACT, Log, Numbers, WINDOW};
+use super::run::{BUCKET, BUDGET, DEBT, EXACT, Log, Numbers, TOTAL, Total, WINDOW};
 
 /// Something that passed, as of an instant between `low` and `high`.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,10 @@ pub(crate) struct Charge {
     pub(crate) lane: u32,
     pub(crate) low: u64,
     pub(crate) high: u64,
+    /// When the third of a window began that the clock had reached by then. A
+    /// window takes an older instant for the start of the latest third that it
+    /// knows of.
+    pub(crate) third: u64,
     /// What was asked for at first.
     pub(crate) asked: u64,
     /// What it came to in the end: a reservation costs what was used of it.
@@ -50,12 +54,16 @@ struct Segment<'a> {
 
 pub(crate) fn judge(log: &Log) -> Result<(), String> {
     for agent in 0..log.agents {
-        for lane in [BUCKET, WINDOW, EXACT, BUDGET, DEBT] {
+        let lanes = [BUCKET, WINDOW, EXACT, BUDGET, DEBT, TOTAL];
+        for lane in lanes.into_iter().filter(|lane| *lane != TOTAL || log.total != Total::None) {
             for segment in segments(log, agent, lane) {
+                let Numbers { capacity, token, total, total_token, .. } = segment.numbers;
                 let judged = match lane {
-                    BUCKET => bucket(&segment, 0),
-                    DEBT => bucket(&segment, segment.excess()),
-                    WINDOW => trailing(&segment, segment.numbers.window),
+                    BUCKET => bucket(&segment, capacity, token, 0),
+                    DEBT => bucket(&segment, capacity, token, segment.excess()),
+                    TOTAL if log.total == Total::Bucket => bucket(&segment, total, total_token, 0),
+                    TOTAL => window(&segment, total),
+                    WINDOW => window(&segment, segment.numbers.window),
                     EXACT => trailing(&segment, segment.numbers.exact),
                     _ => budget(&segment),
                 };
@@ -75,11 +83,13 @@ fn segments<'a>(log: &'a Log, agent: usize, lane: u32) -> Vec<Segment<'a>> {
     cuts.sort_by_key(|cut| cut.span.began);
     let starts = std::iter::once((0, log.numbers)).chain(cuts.iter().map(|cut| (cut.span.ended, cut.numbers)));
     let ends = cuts.iter().map(|cut| cut.span.began).chain(std::iter::once(u64::MAX));
+    // All that is charged to a lane is charged to the total.
+    let is_of = |of: u32| lane == of || lane == TOTAL;
     let segment = |((start, numbers), end)| {
         let is_within = |span: &Span| span.began >= start && span.ended <= end;
-        let charges = log.charges.iter().filter(|one| one.agent == agent && one.lane == lane && is_within(&one.span));
+        let charges = log.charges.iter().filter(|one| one.agent == agent && is_of(one.lane) && is_within(&one.span));
         let overlaps = |span: &Span| span.ended >= start && span.began <= end;
-        let refunds = log.refunds.iter().filter(|one| one.agent == agent && one.lane == lane && overlaps(&one.span));
+        let refunds = log.refunds.iter().filter(|one| one.agent == agent && is_of(one.lane) && overlaps(&one.span));
         Segment { numbers, charges: charges.collect(), refunded: refunds.map(|refund| refund.cost).sum() }
     };
     starts.zip(ends).map(segment).collect()
@@ -95,18 +105,26 @@ impl Segment<'_> {
 
 /// Never more than the capacity, what the rate brings and the excess of one
 /// request, over every pair of instants.
-fn bucket(segment: &Segment<'_>, excess: u64) -> Result<(), String> {
-    let Numbers { capacity, token, .. } = segment.numbers;
+fn bucket(segment: &Segment<'_>, capacity: u64, token: u64, excess: u64) -> Result<(), String> {
     let allowed = |span: u64| (capacity + excess + segment.refunded) * token + span;
-    over_pairs(segment, |sum, span| sum * token <= allowed(span)).map_err(|(sum, span)| {
+    over_pairs(segment, |charge| charge.high, |sum, span| sum * token <= allowed(span)).map_err(|(sum, span)| {
         format!("{sum} tokens passed within {span} ns of a bucket of {capacity}, {token} ns each")
     })
 }
 
 /// Never more than `most` in any trailing window.
 fn trailing(segment: &Segment<'_>, most: u64) -> Result<(), String> {
+    trailing_by(segment, most, |charge| charge.high)
+}
+
+/// The same of a window, which may take a charge to be made later than asked.
+fn window(segment: &Segment<'_>, most: u64) -> Result<(), String> {
+    trailing_by(segment, most, |charge| charge.high.max(charge.third))
+}
+
+fn trailing_by(segment: &Segment<'_>, most: u64, end: impl Fn(&Charge) -> u64) -> Result<(), String> {
     let length = segment.numbers.length;
-    over_pairs(segment, |sum, span| span >= length || sum <= most + segment.refunded)
+    over_pairs(segment, end, |sum, span| span >= length || sum <= most + segment.refunded)
         .map_err(|(sum, span)| format!("{sum} passed within {span} ns, of {most} in {length} ns"))
 }
 
@@ -116,9 +134,13 @@ fn budget(segment: &Segment<'_>) -> Result<(), String> {
 }
 
 /// Adds up what surely passed between each pair of instants; the pair that breaks the promise.
-fn over_pairs(segment: &Segment<'_>, holds: impl Fn(u64, u64) -> bool) -> Result<(), (u64, u64)> {
+fn over_pairs(
+    segment: &Segment<'_>,
+    end: impl Fn(&Charge) -> u64,
+    holds: impl Fn(u64, u64) -> bool,
+) -> Result<(), (u64, u64)> {
     let mut by_end = segment.charges.clone();
-    by_end.sort_by_key(|charge| charge.high);
+    by_end.sort_by_key(|charge| end(charge));
     let mut starts: Vec<u64> = by_end.iter().map(|charge| charge.low).collect();
     starts.sort_unstable();
     starts.dedup();
@@ -126,8 +148,9 @@ fn over_pairs(segment: &Segment<'_>, holds: impl Fn(u64, u64) -> bool) -> Result
         let mut sum = 0;
         for charge in by_end.iter().filter(|charge| charge.low >= start) {
             sum += charge.cost;
-            if !holds(sum, charge.high - start) {
-                return Err((sum, charge.high - start));
+            let span = end(charge) - start;
+            if !holds(sum, span) {
+                return Err((sum, span));
             }
         }
     }
@@ -137,18 +160,30 @@ fn over_pairs(segment: &Segment<'_>, holds: impl Fn(u64, u64) -> bool) -> Result
 /// A judge that lets everything pass has judged nothing.
 #[test]
 fn one_token_too_many_is_noticed() {
-    let numbers = Numbers { capacity: 2, token: 10, window: 2, exact: 2, length: 100, budget: 2, held: 1 };
+    let numbers = Numbers {
+        capacity: 2,
+        token: 10,
+        window: 2,
+        exact: 2,
+        length: 100,
+        budget: 2,
+        held: 1,
+        total: 3,
+        total_token: 10,
+    };
     let charge = |lane, at, call: u64| Charge {
         agent: 0,
         lane,
         low: at,
         high: at,
+        third: at,
         asked: 1,
         cost: 1,
         span: Span { began: 2 * call, ended: 2 * call + 1 },
     };
     let log = |charges: Vec<Charge>| Log {
         agents: 1,
+        total: Total::Bucket,
         numbers,
         charges,
         refunds: Vec::new(),
@@ -158,12 +193,22 @@ fn one_token_too_many_is_noticed() {
     let at = |lane, instants: &[u64]| log(instants.iter().zip(1..).map(|(at, call)| charge(lane, *at, call)).collect());
     assert!(judge(&at(BUCKET, &[0, 0, 10])).is_ok() && judge(&at(BUCKET, &[0, 0, 9])).is_err());
     let large = |at, call| Charge { asked: 5, cost: 5, ..charge(DEBT, at, call) };
-    assert!(
-        judge(&log(vec![large(0, 1), large(50, 2)])).is_ok() && judge(&log(vec![large(0, 1), large(49, 2)])).is_err()
-    );
+    // More than the total ever holds.
+    let without_total = |charges| Log { total: Total::None, ..log(charges) };
+    assert!(judge(&without_total(vec![large(0, 1), large(50, 2)])).is_ok());
+    assert!(judge(&without_total(vec![large(0, 1), large(49, 2)])).is_err());
     assert!(judge(&at(EXACT, &[0, 0, 100])).is_ok() && judge(&at(EXACT, &[0, 0, 99])).is_err());
     assert!(judge(&at(WINDOW, &[0, 0, 100])).is_ok() && judge(&at(WINDOW, &[0, 0, 99])).is_err());
     assert!(judge(&at(BUDGET, &[0, 500])).is_ok() && judge(&at(BUDGET, &[0, 500, 900])).is_err());
+    // Two of each lane are four of the total.
+    let both = |at: u64| {
+        log([(BUDGET, 0), (EXACT, 0), (BUDGET, 0), (EXACT, at)]
+            .into_iter()
+            .zip(1..)
+            .map(|((lane, at), call)| charge(lane, at, call))
+            .collect())
+    };
+    assert!(judge(&both(10)).is_ok() && judge(&both(9)).is_err());
     // A reset between the second call and the third: they are not added up.
     let calls = at(BUDGET, &[0, 500, 900]).charges;
     let cut = Cut { agent: 0, numbers, span: Span { began: 5, ended: 6 } };

@@ -10,6 +10,7 @@
 //!   at most what its documentation states.
 //! - A budget admits at most its count a day.
 //! - At most so many slots are held at once.
+//! - A total admits of all lanes together what it would admit of one.
 //!
 //! Nothing here knows how the engine works. Threads make each run another one;
 //! the seed that a failure prints repeats the calls, not their order.
@@ -22,7 +23,7 @@ mod random;
 mod run;
 
 use judge::judge;
-use run::{Mix, run};
+use run::{Mix, Total, run};
 
 /// Rounds of a short run; each is a limiter of its own.
 const SHORT: u64 = 300;
@@ -54,8 +55,27 @@ macro_rules! scenarios {
     )*};
 }
 
-const QUIET: Mix =
-    Mix { stale: false, all: false, settle: false, refund: false, hold: false, control: false, crowd: false };
+const QUIET: Mix = Mix {
+    stale: false,
+    all: false,
+    settle: false,
+    refund: false,
+    hold: false,
+    control: false,
+    crowd: false,
+    total: Total::None,
+};
+
+const EVERYTHING: Mix = Mix {
+    stale: true,
+    all: true,
+    settle: true,
+    refund: true,
+    hold: true,
+    control: true,
+    crowd: true,
+    total: Total::None,
+};
 
 scenarios! {
     /// Checks and batches alone: what all the others build on.
@@ -72,7 +92,11 @@ scenarios! {
     held_slots_through_changes, held_slots_through_changes_long: Mix { hold: true, control: true, ..QUIET };
     /// A call at an old instant was denied before a sweep and allowed after it.
     stale_instants_in_a_crowd, stale_instants_in_a_crowd_long: Mix { stale: true, crowd: true, ..QUIET };
-    everything, everything_long: Mix {
-        stale: true, all: true, settle: true, refund: true, hold: true, control: true, crowd: true
-    };
+    everything, everything_long: EVERYTHING;
+    /// An agent got what each of its lanes had, whatever its plan allowed it in all.
+    a_total, a_total_long: Mix { total: Total::Bucket, ..QUIET };
+    a_total_of_several_parts, a_total_of_several_parts_long: Mix { total: Total::Bucket, all: true, stale: true, ..QUIET };
+    a_total_of_settlements, a_total_of_settlements_long: Mix { total: Total::Bucket, settle: true, control: true, ..QUIET };
+    a_total_that_is_a_window, a_total_that_is_a_window_long: Mix { total: Total::Window, all: true, ..QUIET };
+    everything_in_a_total, everything_in_a_total_long: Mix { total: Total::Bucket, ..EVERYTHING };
 }

@@ -17,6 +17,8 @@ pub(crate) const BUDGET: u32 = 3;
 pub(crate) const HELD: u32 = 4;
 /// A bucket that takes a cost above its capacity on credit.
 pub(crate) const DEBT: u32 = 5;
+/// Of all lanes but the held one, if there is a total.
+pub(crate) const TOTAL: u32 = 6;
 
 const THREADS: usize = 3;
 const CALLS: u64 = 250;
@@ -38,12 +40,33 @@ pub(crate) struct Numbers {
     pub(crate) length: u64,
     pub(crate) budget: u64,
     pub(crate) held: u64,
+    pub(crate) total: u64,
+    /// Nanoseconds a token of the total.
+    pub(crate) total_token: u64,
 }
 
-const PLAIN: Numbers =
-    Numbers { capacity: 40, token: 10_000, window: 20, exact: 5, length: 1_000_000, budget: 200, held: 3 };
+const PLAIN: Numbers = Numbers {
+    capacity: 40,
+    token: 10_000,
+    window: 20,
+    exact: 5,
+    length: 1_000_000,
+    budget: 200,
+    held: 3,
+    total: 45,
+    total_token: 15_000,
+};
 /// A plan of other numbers, whose tokens are dearer.
-const OTHER: Numbers = Numbers { capacity: 30, token: 200_000, window: 12, exact: 3, budget: 150, ..PLAIN };
+const OTHER: Numbers = Numbers {
+    capacity: 30,
+    token: 200_000,
+    window: 12,
+    exact: 3,
+    budget: 150,
+    total: 36,
+    total_token: 40_000,
+    ..PLAIN
+};
 
 /// What threads do beside checks and batches.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +81,22 @@ pub(crate) struct Mix {
     pub(crate) control: bool,
     /// Newcomers in a tiny slab, and sweeps.
     pub(crate) crowd: bool,
+    /// One limit over all lanes.
+    pub(crate) total: Total,
+}
+
+/// Whether plans have a total, and of which kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Total {
+    None,
+    Bucket,
+    Window,
 }
 
 /// What passed in a round, and what else happened to it.
 pub(crate) struct Log {
     pub(crate) agents: usize,
+    pub(crate) total: Total,
     /// The numbers at first.
     pub(crate) numbers: Numbers,
     pub(crate) charges: Vec<Charge>,
@@ -104,7 +138,7 @@ struct Worker<'a> {
 pub(crate) fn run(mix: Mix, seed: u64) -> Log {
     let clock = ManualClock::new();
     clock.advance(Duration::from_secs(10));
-    let limiter = Limiter::builder(policy())
+    let limiter = Limiter::builder(policy(mix.total))
         .agents(if mix.crowd { 8 } else { 1_000 })
         .on_full(OnFull::Deny)
         .clock(clock.clone())
@@ -141,6 +175,7 @@ pub(crate) fn run(mix: Mix, seed: u64) -> Log {
     });
     let mut log = Log {
         agents: AGENTS,
+        total: mix.total,
         numbers: PLAIN,
         charges: Vec::new(),
         refunds: Vec::new(),
@@ -155,17 +190,23 @@ pub(crate) fn run(mix: Mix, seed: u64) -> Log {
     log
 }
 
-fn policy() -> Policy {
+fn policy(total_kind: Total) -> Policy {
     let limits = |numbers: Numbers| {
-        let Numbers { capacity, token, window, exact, length, budget, held } = numbers;
-        [
+        let Numbers { capacity, token, window, exact, length, budget, held, total, total_token } = numbers;
+        let total = match total_kind {
+            Total::None => None,
+            Total::Bucket => Some(format!("1/{total_token}ns burst {total}")),
+            Total::Window => Some(format!("window {total}/{length}ns")),
+        };
+        let lanes = [
             ("bucket", format!("1/{token}ns burst {capacity}")),
             ("window", format!("window {window}/{length}ns")),
             ("exact", format!("exact {exact}/{length}ns")),
             ("budget", format!("budget {budget}/day")),
             ("held", format!("held {held}")),
             ("debt", format!("1/{token}ns burst {capacity} oversize debt")),
-        ]
+        ];
+        lanes.into_iter().chain(total.map(|total| ("total", total))).collect::<Vec<_>>()
     };
     let builder =
         limits(PLAIN).iter().fold(Policy::builder(), |builder, (lane, limit)| builder.lane(*lane, limit.as_str()));
@@ -262,12 +303,9 @@ impl<'a> Worker<'a> {
     }
 
     fn note(&mut self, agent: usize, (lane, cost): (u32, u64), (low, high): (u64, u64), span: Span) {
-        // A window takes an older instant for the start of the latest third that
-        // its lane knows of, which has begun by now.
-        let third = PLAIN.length.div_ceil(3);
-        let begun = self.round.clock.now().as_nanos() / third * third;
-        let high = if lane == WINDOW { high.max(begun) } else { high };
-        self.charges.push(Charge { agent, lane, low, high, asked: cost, cost, span });
+        let length = PLAIN.length.div_ceil(3);
+        let third = self.round.clock.now().as_nanos() / length * length;
+        self.charges.push(Charge { agent, lane, low, high, third, asked: cost, cost, span });
     }
 
     fn check(&mut self) {
@@ -388,7 +426,8 @@ impl<'a> Worker<'a> {
         let round = self.round;
         let mut numbers = round.numbers[agent].lock().expect("nobody panicked");
         let act = self.random.below(6);
-        let lane = LaneId::new(self.random.below(4) as u32);
+        let lanes = if self.mix.total == Total::None { 4 } else { 6 };
+        let lane = LaneId::new(self.random.below(lanes) as u32);
         let (next, span) = self.spanned(|limiter| {
             let id = id(agent);
             match act {

@@ -275,6 +275,62 @@ model! {
     }
 }
 
+/// What A has left of two lanes by themselves, and of the total.
+fn left(model: &Model) -> Vec<u64> {
+    let view = model.0.agent_at(A, Tick::ZERO).unwrap();
+    view.lanes.iter().map(|lane| lane.status.remaining()).collect()
+}
+
+fn with_total(lane: &str, total: &str) -> Model {
+    let policy = Policy::builder().lane("lane-0", lane).lane("lane-1", lane).total(total).build().unwrap();
+    let model = Model::at(1, policy, OnFull::Deny, 0);
+    assert!(model.allows(A, FIRST, Tick::ZERO));
+    model
+}
+
+model! {
+    /// Two callers race on different lanes for the last token of their total:
+    /// exactly one passes, and the other's lane is as it was.
+    last_token_of_a_total, Some(3), breaks with [LaneKept, ChargeByStore], || {
+        let model = with_total("9/ms", "2/ms");
+        let rival = model.spawn(|model| model.allows(A, SECOND, Tick::ZERO));
+        let mine = model.allows(A, FIRST, Tick::ZERO);
+        let theirs = rival.join().unwrap();
+        assert!(mine ^ theirs);
+        assert_eq!(left(&model), [8 - u64::from(mine), 9 - u64::from(theirs), 0]);
+    }
+}
+
+model! {
+    /// The same with the last of one lane, and of several parts: who passes has
+    /// charged everything, and who does not has charged nothing.
+    total_of_several_parts, Some(3), breaks with [NoRollback], || {
+        let model = with_total("window 9/ms", "window 3/ms");
+        let part = |lane| crate::Request { agent: A.as_bytes(), lane, cost: 1 };
+        let rival = model.spawn(|model| model.allows(A, SECOND, Tick::ZERO));
+        let mine = model.0.check_all_at(&[part(FIRST), part(SECOND)], Tick::ZERO).unwrap().is_allowed();
+        let (mine, theirs) = (u64::from(mine), u64::from(rival.join().unwrap()));
+        assert_eq!(mine + theirs, 1);
+        assert_eq!(left(&model), [8 - mine, 9 - mine - theirs, 2 - 2 * mine - theirs]);
+    }
+}
+
+model! {
+    /// A reservation is cancelled while its total is reset and spent: what was
+    /// forgiven does not come back, though its lane does.
+    cancel_against_reset_of_a_total, Some(3), breaks with [OtherCharge], || {
+        let model = with_total("window 9/ms", "window 5/ms");
+        let total = LaneId::new(2);
+        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        let id = reserved.id().unwrap();
+        let rival = model.spawn(move |model| model.0.cancel_at(id, Tick::ZERO).is_ok());
+        model.0.reset_lane_at(A, total, Tick::ZERO).unwrap();
+        assert!(model.0.check_at(A, SECOND, 5, Tick::ZERO).unwrap().is_allowed());
+        assert!(rival.join().unwrap());
+        assert_eq!(left(&model), [8, 4, 0]);
+    }
+}
+
 model! {
     /// The only record is given up for a newcomer while its tenant reserves:
     /// whoever has a reservation has a record, with what it charged in it.
@@ -308,7 +364,7 @@ model! {
     /// A slot whose time has passed is extended, at an instant before that,
     /// while it is taken for another reservation: one of the two has it.
     extension_against_expiry, Some(3), breaks with [], || {
-        let table = Arc::new(Reservations::new(1, 1));
+        let table = Arc::new(Reservations::new(1, 1, false));
         let hash = AgentHash::from_bits(1);
         let held = table.take(hash, Tick::ZERO).unwrap();
         assert!(held.announce(hash, FIRST, 0, Tick::ZERO));

@@ -1,0 +1,80 @@
+//! Reservations of a lane and of its total.
+
+use super::*;
+
+/// Of each kind of lane and of total: what is settled comes back to both, what
+/// is overspent is charged to both.
+#[test]
+fn a_reservation_is_charged_and_settled_on_both() {
+    const TTL: Duration = Duration::from_secs(3_600);
+    for total in ["20/min", "window 20/min", "budget 20/day"] {
+        for lane in [READ, SEARCH] {
+            let (limiter, _) = with_total(total);
+            let left = || (left(&limiter)[lane.number() as usize], left(&limiter)[6]);
+            let full = left().0;
+            let reserve = |estimate| limiter.reserve(AGENT, lane, estimate, TTL).unwrap();
+            let first = reserve(15);
+            assert_eq!((first.verdict().remaining(), left()), (5, (full - 15, 5)));
+            let denied = reserve(6);
+            assert!(denied.id().is_none() && !denied.verdict().is_allowed());
+            assert_eq!((denied.verdict().capacity(), left()), (20, (full - 15, 5)), "{total}");
+            let second = reserve(5);
+            assert_eq!(left(), (full - 20, 0));
+            // A refund takes nothing of what is reserved of a bucket.
+            if total == "20/min" && lane == READ {
+                limiter.refund(AGENT, lane, 20).unwrap();
+                assert_eq!(left(), (full - 20, 0));
+            }
+            limiter.commit_part(first.id().unwrap(), 3).unwrap();
+            assert_eq!(left(), (full - 20, 0));
+            limiter.commit(first.id().unwrap(), 2).unwrap();
+            assert_eq!(left(), (full - 10, 10), "{total}");
+            limiter.cancel(second.id().unwrap()).unwrap();
+            assert_eq!(left(), (full - 5, 15), "{total}");
+            let third = reserve(10).id().unwrap();
+            limiter.commit(third, 18).unwrap();
+            assert_eq!(left(), (full - 23, 0), "{total}");
+            assert!(!limiter.check(AGENT, WRITE).unwrap().is_allowed());
+            // No more than a total can owe.
+            limiter.reset(AGENT).unwrap();
+            let fourth = reserve(1).id().unwrap();
+            assert!(matches!(limiter.commit(fourth, 100_000), Err(Error::UsedTooLarge { .. })));
+            limiter.cancel(fourth).unwrap();
+            assert_eq!(left(), (full, 20));
+        }
+    }
+}
+
+/// What a reset of the lane, of the total or of both has forgiven does not come back.
+#[test]
+fn what_was_forgiven_is_not_given_back() {
+    const TTL: Duration = Duration::from_secs(3_600);
+    let (limiter, _) = free();
+    let left = || (left(&limiter)[0], left(&limiter)[6]);
+    let reserve = || limiter.reserve(AGENT, READ, 10, TTL).unwrap().id().unwrap();
+    let id = reserve();
+    limiter.reset_lane(AGENT, TOTAL).unwrap();
+    assert!(limiter.check_cost(AGENT, READ, 20).unwrap().is_allowed());
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(), (180, 0), "the lane gets its ten back, the total nothing");
+    limiter.reset(AGENT).unwrap();
+    let id = reserve();
+    limiter.reset_lane(AGENT, READ).unwrap();
+    assert!(limiter.check_cost(AGENT, READ, 10).unwrap().is_allowed());
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(), (190, 10), "the total gets its ten back, the lane nothing");
+    limiter.reset(AGENT).unwrap();
+    let id = reserve();
+    limiter.set_override(AGENT, "total", "20/hour").unwrap();
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(), (200, 20), "a change of limits keeps what is reserved");
+    let id = reserve();
+    limiter.forget(AGENT).unwrap();
+    assert_eq!(limiter.cancel(id), Err(Error::UnknownReservation));
+    // Where the plan has no total there is nothing to settle of it.
+    limiter.set_override(AGENT, "total", "unlimited").unwrap();
+    let id = reserve();
+    limiter.remove_overrides(AGENT).unwrap();
+    limiter.cancel(id).unwrap();
+    assert_eq!(left(), (200, 20));
+}
