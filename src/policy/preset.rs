@@ -69,7 +69,9 @@
 //! | `http/create_agent`: `post_agents` | `10/minute` | M72 |
 //! | `http/executions`: `post_agents_run`, `post_agents_run_stream` | by plan | M72 |
 //! | unknown actions | to `default` | M67 |
-//! | `http/default` in `free`, `starter`, `pro`, `team` | `20`, `100`, `500`, `2000` a minute | M58 |
+//! | all requests together in `free`, `starter`, `pro`, `team`: `total` | `20`, `100`, `500`, `2000` a minute | |
+//! | `http/default` in these plans | as many | |
+//! | outside the total | `llm/tokens`, which are no requests; `http/webhooks`, which others send | |
 //! | `http/executions` in `free`, `starter`, `pro`, `team` | `5`, `20`, `100`, `500` a minute, burst twice that | M59, M62 |
 //! | `enterprise` | custom: the numbers of `team` until an override or a policy file says others | M58, M59 |
 //! | which path is of which category | the caller's routes decide; the actions above are the endpoints with numbers of their own | M67 |
@@ -77,6 +79,7 @@
 //! | `llm/tokens` in `free`, `starter`, `pro`, `team` | a budget of 10,000, 100,000, 1,000,000, 5,000,000 a day, UTC | M60 |
 //! | `ws/connections` in `free`, `starter`, `pro`, `team` | 1, 3, 10, 50 held at once | M61 |
 //! | `llm/tokens`, `ws/connections` without a plan | those of `free` | M60, M61 |
+//! | total without a plan | none | |
 //!
 //! Who guesses passwords, or makes others send mail, must not get the count
 //! twice in a window, so these lanes are exact windows. An agent is a record of
@@ -197,6 +200,7 @@ fn hub() -> PolicyBuilder {
 fn platform() -> PolicyBuilder {
     let plan = |requests, executions, tokens, connections| {
         [
+            ("total", requests),
             ("http/default", requests),
             ("http/executions", executions),
             ("llm/tokens", tokens),
@@ -219,6 +223,7 @@ fn platform() -> PolicyBuilder {
         .lane("http/forgot_password", "exact 3/5min")
         .lane("llm/tokens", "budget 10_000/day")
         .lane("ws/connections", "held 1")
+        .outside_total(["llm/tokens", "http/webhooks"])
         .plan("free", plan("20/minute", "5/minute burst 10", "budget 10_000/day", "held 1"))
         .plan("starter", plan("100/minute", "20/minute burst 40", "budget 100_000/day", "held 3"))
         .plan("pro", plan("500/minute", "100/minute burst 200", "budget 1_000_000/day", "held 10"))

@@ -17,6 +17,36 @@ fn every_preset_round_trips() {
     }
 }
 
+/// A total may stand in a plan alone, and comes back from the text as it went.
+#[test]
+fn a_total_stands_in_a_plan_or_among_the_lanes() {
+    let text = r#"
+        outside_total = ["llm"]
+        [plans.free]
+        total = "20/min"
+        [plans.staff]
+        read = "100/s"
+        [lanes]
+        read = "10/s"
+        llm = "budget 10000/day"
+    "#;
+    let policy = Policy::from_toml(text).unwrap();
+    let [free, staff] = ["free", "staff"].map(|plan| policy.plan(plan).unwrap());
+    assert_eq!(policy.lanes().map(|(_, name)| name).collect::<Vec<_>>(), ["read", "llm", "total"]);
+    let totals = [free, staff, PlanId::DEFAULT].map(|plan| limit(&policy, plan, "total"));
+    assert_eq!(totals, ["20/minute", "unlimited", "unlimited"]);
+    assert_eq!([0, 1, 2].map(|lane| policy.is_in_total(LaneId::new(lane))), [true, false, false]);
+    assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy.clone()));
+    // A file gives its preset a total, takes one away, and counts fewer lanes.
+    let text = "preset = 'platform'\noutside_total = ['http/admin']\n[lanes]\ntotal = '30/min'\n[plans.team]\ntotal = 'unlimited'";
+    let policy = Policy::from_toml(text).unwrap();
+    let [free, team] = ["free", "team"].map(|plan| limit(&policy, policy.plan(plan).unwrap(), "total"));
+    assert_eq!([free, team, limit(&policy, PlanId::DEFAULT, "total")], ["20/minute", "unlimited", "30/minute"]);
+    let outside = policy.outside_total().map(|lane| policy.lanes().nth(lane.number() as usize).unwrap().1);
+    assert_eq!(outside.collect::<Vec<_>>(), ["http/webhooks", "http/admin", "llm/tokens"]);
+    assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy));
+}
+
 #[test]
 fn the_example_file_is_read() {
     let policy = Policy::from_toml(include_str!("../../examples/policy.toml")).unwrap();
@@ -26,7 +56,7 @@ fn the_example_file_is_read() {
     // Lanes and plans of the preset keep their numbers; new ones follow.
     let names = |policy: &Policy| policy.lanes().map(|(_, name)| name.to_owned()).collect::<Vec<_>>();
     assert_eq!(names(&policy)[..6], names(&hub)[..]);
-    assert_eq!(names(&policy)[6..], ["http/export", "http/completions"]);
+    assert_eq!(names(&policy)[6..], ["http/export", "http/completions", "total"]);
     assert_eq!((unauthenticated.number(), pro.number()), (1, 2));
 
     assert_eq!((policy.warn_below_percent(), policy.warn_again_percent()), (20, Some(40)));
@@ -35,6 +65,8 @@ fn the_example_file_is_read() {
     assert_eq!(limit(&policy, PlanId::DEFAULT, "http/export"), "5/hour burst 1");
     assert_eq!(limit(&policy, pro, "http/completions"), "1000/minute burst 500 oversize debt");
     assert_eq!(limit(&policy, pro, "ws/light"), "1200/minute");
+    assert_eq!(limit(&policy, pro, "total"), "1500/minute");
+    assert_eq!(limit(&policy, unauthenticated, "total"), "unlimited");
     assert_eq!(limit(&policy, pro, "http/heavy"), "100/minute");
     assert_eq!(limit(&policy, pro, "http/export"), "60/hour burst 5");
     assert_eq!(limit(&policy, pro, "http/light"), "120/minute");

@@ -81,6 +81,22 @@ fn standard() {
     );
 }
 
+/// A user of the plan `free` got 20 + 200 + 100 at once over three lanes.
+#[test]
+fn plans_of_platform_count_all_requests_together() {
+    for (plan, requests) in [("free", 20), ("starter", 100), ("pro", 500), ("team", 2_000), ("enterprise", 2_000)] {
+        let limiter = Limiter::builder(Policy::preset("platform").unwrap());
+        let limiter = limiter.agents(100).clock(ManualClock::new()).build().unwrap();
+        limiter.assign("user:42", limiter.plan(plan).unwrap()).unwrap();
+        let lanes = ["http/default", "http/read", "http/write", "http/executions", "http/list_agents", "http/login"];
+        let lanes = lanes.map(|name| limiter.lane(name).unwrap());
+        // In turn, as long as any of them passes.
+        let rounds = (0..requests).map(|_| lanes.map(|lane| limiter.check("user:42", lane).unwrap().is_allowed()));
+        let passed = rounds.flatten().filter(|is_allowed| *is_allowed).count();
+        assert_eq!(passed, requests, "{plan}");
+    }
+}
+
 /// Tokens a day are gone until midnight, and connections until one is closed.
 #[test]
 fn plans_of_platform_have_tokens_and_connections() {

@@ -171,7 +171,11 @@ fn hub_classifies_every_action_of_the_hub() {
 #[test]
 fn platform_has_the_numbers_of_the_platform() {
     let platform = Policy::preset("platform").unwrap();
-    let with = |requests: &'static str, executions: &'static str, tokens: &'static str, connections: &'static str| {
+    let with = |requests: &'static str,
+                executions: &'static str,
+                tokens: &'static str,
+                connections: &'static str,
+                total: &'static str| {
         [
             ("http/default", requests),
             ("http/auth", "10/minute burst 20"),
@@ -188,15 +192,38 @@ fn platform_has_the_numbers_of_the_platform() {
             ("http/forgot_password", "exact 3/5min"),
             ("llm/tokens", tokens),
             ("ws/connections", connections),
+            ("total", total),
         ]
     };
     assert_eq!(plans(&platform), ["default", "free", "starter", "pro", "team", "enterprise"]);
-    assert_row(&platform, "default", &with("100/minute burst 200", "20/minute burst 40", "budget 10000/day", "held 1"));
-    assert_row(&platform, "free", &with("20/minute", "5/minute burst 10", "budget 10000/day", "held 1"));
-    assert_row(&platform, "starter", &with("100/minute", "20/minute burst 40", "budget 100000/day", "held 3"));
-    assert_row(&platform, "pro", &with("500/minute", "100/minute burst 200", "budget 1000000/day", "held 10"));
-    assert_row(&platform, "team", &with("2000/minute", "500/minute burst 1000", "budget 5000000/day", "held 50"));
-    assert_row(&platform, "enterprise", &with("2000/minute", "500/minute burst 1000", "budget 5000000/day", "held 50"));
+    assert_row(
+        &platform,
+        "default",
+        &with("100/minute burst 200", "20/minute burst 40", "budget 10000/day", "held 1", "unlimited"),
+    );
+    assert_row(&platform, "free", &with("20/minute", "5/minute burst 10", "budget 10000/day", "held 1", "20/minute"));
+    assert_row(
+        &platform,
+        "starter",
+        &with("100/minute", "20/minute burst 40", "budget 100000/day", "held 3", "100/minute"),
+    );
+    assert_row(
+        &platform,
+        "pro",
+        &with("500/minute", "100/minute burst 200", "budget 1000000/day", "held 10", "500/minute"),
+    );
+    assert_row(
+        &platform,
+        "team",
+        &with("2000/minute", "500/minute burst 1000", "budget 5000000/day", "held 50", "2000/minute"),
+    );
+    assert_row(
+        &platform,
+        "enterprise",
+        &with("2000/minute", "500/minute burst 1000", "budget 5000000/day", "held 50", "2000/minute"),
+    );
+    let outside = platform.outside_total().map(|lane| platform.lanes().nth(lane.number() as usize).unwrap().1);
+    assert_eq!(outside.collect::<Vec<_>>(), ["http/webhooks", "llm/tokens"]);
     assert_actions(
         &platform,
         "http",
