@@ -1723,6 +1723,11 @@ void tollgate_policy_builder_free(struct tollgate_policy_builder *builder);
  * Lanes are numbered from 0 in the order in which they are added. What makes
  * no sense is told when the policy is built. Neither text is kept.
  *
+ * The lane "total" is a limit over all others: a check charges its lane and the
+ * total, both or neither. It has the last number wherever it is added, and is
+ * "unlimited" in plans that go without it. It is a bucket, a window or a
+ * budget, and never charged alone: such calls answer WRONG_KIND.
+ *
  * Status: NOT_UTF8, TEXT_TOO_LONG.
  *
  * # Safety
@@ -1846,6 +1851,22 @@ tollgate_status tollgate_policy_builder_action(struct tollgate_policy_builder *b
 tollgate_status tollgate_policy_builder_unknown_actions_to(struct tollgate_policy_builder *builder,
                                                            const char *tier,
                                                            size_t tier_len);
+
+/**
+ * Leaves a lane out of the total, which counts all but those that are held
+ * otherwise: one whose costs are not requests, such as LLM tokens. A lane that
+ * is not there is reported when the policy is built.
+ *
+ * Status: NOT_UTF8, TEXT_TOO_LONG.
+ *
+ * # Safety
+ *
+ * `builder` is NULL, or not freed and in use by no other thread; `lane` is
+ * NULL or readable for `lane_len` bytes.
+ */
+tollgate_status tollgate_policy_builder_outside_total(struct tollgate_policy_builder *builder,
+                                                      const char *lane,
+                                                      size_t lane_len);
 
 /**
  * Sets the rules of conduct. What is out of range is told when the policy is

@@ -419,6 +419,12 @@ public:
         return *this;
     }
 
+    builder &outside_total(std::string_view lane)
+    {
+        detail::require(tollgate_policy_builder_outside_total(handle_.get(), lane.data(), lane.size()));
+        return *this;
+    }
+
     builder &conduct(const tollgate_conduct_rules &rules)
     {
         detail::require(tollgate_policy_builder_conduct(handle_.get(), &rules));

@@ -203,6 +203,11 @@ pub unsafe extern "C" fn tollgate_policy_builder_free(builder: *mut PolicyBuilde
 /// Lanes are numbered from 0 in the order in which they are added. What makes
 /// no sense is told when the policy is built. Neither text is kept.
 ///
+/// The lane "total" is a limit over all others: a check charges its lane and the
+/// total, both or neither. It has the last number wherever it is added, and is
+/// "unlimited" in plans that go without it. It is a bucket, a window or a
+/// budget, and never charged alone: such calls answer WRONG_KIND.
+///
 /// Status: NOT_UTF8, TEXT_TOO_LONG.
 ///
 /// # Safety
@@ -415,6 +420,32 @@ pub unsafe extern "C" fn tollgate_policy_builder_unknown_actions_to(
         // SAFETY: NULL, or readable for `tier_len` bytes, by this function's contract.
         let tier = unsafe { text(tier, tier_len) }?;
         builder.change(|builder| builder.unknown_actions_to(tier));
+        Ok(())
+    };
+    // SAFETY: as this function's contract has it.
+    unsafe { change(builder, set) }
+}
+
+/// Leaves a lane out of the total, which counts all but those that are held
+/// otherwise: one whose costs are not requests, such as LLM tokens. A lane that
+/// is not there is reported when the policy is built.
+///
+/// Status: NOT_UTF8, TEXT_TOO_LONG.
+///
+/// # Safety
+///
+/// `builder` is NULL, or not freed and in use by no other thread; `lane` is
+/// NULL or readable for `lane_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_policy_builder_outside_total(
+    builder: *mut PolicyBuilder,
+    lane: *const c_char,
+    lane_len: usize,
+) -> Status {
+    let set = |builder: &mut PolicyBuilder| {
+        // SAFETY: NULL, or readable for `lane_len` bytes, by this function's contract.
+        let lane = unsafe { text(lane, lane_len) }?;
+        builder.change(|builder| builder.outside_total([lane]));
         Ok(())
     };
     // SAFETY: as this function's contract has it.

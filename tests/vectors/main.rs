@@ -48,6 +48,7 @@ files! {
     preset_standard,
     reservations,
     time,
+    total,
 }
 
 fn directory() -> PathBuf {

@@ -25,6 +25,7 @@ pub(crate) fn read(fields: &Fields) -> Result<Result<Policy, String>, String> {
         builder = builder.plan(plan.text("name")?, limits(plan.list("limits")?)?);
         plan.all_used()?;
     }
+    builder = builder.outside_total(texts(fields.optional_list("outside_total")?)?);
     for tier in fields.optional_list("actions")? {
         let tier = Fields::of(tier);
         builder = builder.actions(tier.text("channel")?, tier.text("tier")?, texts(tier.list("names")?)?);

@@ -138,6 +138,7 @@ static void plans_and_overrides_are_decided()
                             .plan_lane("pro", "http/heavy", 200, 1min, 50)
                             .action("ws", "heavy", "identify")
                             .unknown_actions_to("heavy")
+                            .outside_total("ws/heavy")
                             .conduct(tollgate::conduct_rules())
                             .on_change(TOLLGATE_ON_CHANGE_RESET)
                             .build();

@@ -123,6 +123,7 @@ int main(void)
     EXPECT_PANIC(tollgate_policy_builder_plan_lane_bucket(builder, "a", 1, "a", 1, 1, 1, 1));
     EXPECT_PANIC(tollgate_policy_builder_action(builder, "a", 1, "a", 1, "a", 1));
     EXPECT_PANIC(tollgate_policy_builder_unknown_actions_to(builder, "a", 1));
+    EXPECT_PANIC(tollgate_policy_builder_outside_total(builder, "a", 1));
     EXPECT_PANIC(tollgate_policy_builder_conduct(builder, &rules));
     EXPECT_PANIC(tollgate_policy_builder_on_change(builder, 0));
     EXPECT_PANIC(tollgate_policy_preset("hub", 3, &policy, &error));

@@ -323,6 +323,8 @@ static void a_policy_has_plans_actions_and_tiers(void)
     EXPECT_EQ(tollgate_policy_builder_action(builder, "a", 1, "a", 1, "a", SIZE_MAX), TOLLGATE_STATUS_TEXT_TOO_LONG);
     EXPECT_EQ(tollgate_policy_builder_unknown_actions_to(NULL, "a", 1), TOLLGATE_STATUS_NULL_POINTER);
     EXPECT_EQ(tollgate_policy_builder_unknown_actions_to(builder, NULL, 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_outside_total(NULL, "a", 1), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_builder_outside_total(builder, NULL, 1), TOLLGATE_STATUS_NULL_POINTER);
     EXPECT_EQ(tollgate_policy_builder_on_change(NULL, 0), TOLLGATE_STATUS_NULL_POINTER);
     EXPECT_EQ(tollgate_policy_builder_on_change(builder, 2), TOLLGATE_STATUS_INVALID_OPTION);
     EXPECT_EQ(tollgate_policy_builder_on_change(builder, -1), TOLLGATE_STATUS_INVALID_OPTION);

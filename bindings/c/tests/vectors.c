@@ -209,6 +209,9 @@ static tollgate_status make_policy(json_t *object, tollgate_policy **policy)
     }
     if ((value = optional(&from, "unknown_actions_to")) != NULL)
         REQUIRE_OK(tollgate_policy_builder_unknown_actions_to(builder, TEXT(value)));
+    json_t *outside = optional(&from, "outside_total");
+    json_array_foreach(outside, index, item)
+        REQUIRE_OK(tollgate_policy_builder_outside_total(builder, TEXT(item)));
     if ((value = optional(&from, "warn_below_percent")) != NULL)
         REQUIRE_OK(tollgate_policy_builder_warn_below_percent(builder, (uint32_t)number_of(value, "warn_below_percent")));
     if ((value = optional(&from, "on_change")) != NULL)

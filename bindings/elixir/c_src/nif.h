@@ -40,7 +40,7 @@ typedef struct {
 #define ATOMS(X) \
     X(ok) X(error) X(nil) X(true) X(false) X(infinity) X(message) \
     X(allow) X(warn) X(deny) X(exempt) X(full) X(cost_above_capacity) \
-    X(lane) X(plan) X(actions) X(unknown_actions_to) X(warn_below_percent) X(on_change) X(conduct) \
+    X(lane) X(plan) X(actions) X(unknown_actions_to) X(outside_total) X(warn_below_percent) X(on_change) X(conduct) \
     X(preset) X(toml) X(keep) X(reset) X(evict) X(multilinear) X(siphash13) \
     X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \

@@ -89,6 +89,9 @@ static bool add_line(ErlNifEnv *env, tollgate_policy_builder *builder, term line
     } else if (part[0] == atom_unknown_actions_to && arity == 2) {
         good = enif_inspect_binary(env, part[1], &first);
         status = good ? tollgate_policy_builder_unknown_actions_to(builder, TEXT(first)) : status;
+    } else if (part[0] == atom_outside_total && arity == 2) {
+        good = enif_inspect_binary(env, part[1], &first);
+        status = good ? tollgate_policy_builder_outside_total(builder, TEXT(first)) : status;
     } else if (part[0] == atom_conduct && arity == 7) {
         good = add_conduct(env, builder, part, &status);
     } else if (part[0] == atom_on_change && arity == 2) {

@@ -52,6 +52,7 @@ defmodule Tollgate.VectorsTest do
         {"lanes", lanes} -> {:lanes, Enum.map(lanes, &List.to_tuple/1)}
         {"plans", plans} -> {:plans, for(plan <- plans, do: {plan["name"], Enum.map(plan["limits"], &List.to_tuple/1)})}
         {"actions", actions} -> {:actions, for(tier <- actions, do: {tier["channel"], tier["tier"], tier["names"]})}
+        {"outside_total", lanes} -> {:outside_total, lanes}
         {"unknown_actions_to", tier} -> {:unknown_actions_to, tier}
         {"warn_below_percent", percent} -> {:warn_below_percent, percent}
         {"on_change", on_change} -> {:on_change, String.to_atom(on_change)}
@@ -304,6 +305,7 @@ defmodule Tollgate.VectorsTest do
       message =~ "the cost has to be" -> "zero_cost"
       message =~ "all or none takes" -> "parts"
       message =~ "a lane of this kind" -> "wrong_kind"
+      true -> message
     end
   end
 end

@@ -552,7 +552,11 @@ impl World<'_> {
             4 => {
                 let tier = self.text(&["e", "normal"]);
                 faults.extend(tier.faults());
-                call!(self, tollgate_policy_builder_unknown_actions_to(to, tier.start(), tier.len))
+                if self.bytes.below(2) == 0 {
+                    call!(self, tollgate_policy_builder_outside_total(to, tier.start(), tier.len))
+                } else {
+                    call!(self, tollgate_policy_builder_unknown_actions_to(to, tier.start(), tier.len))
+                }
             }
             5 => {
                 let on_change = i32::from(self.bytes.below(4)) - 1;

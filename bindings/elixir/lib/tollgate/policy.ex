@@ -8,7 +8,7 @@ defmodule Tollgate.Policy do
 
           [
             lanes: [{"api/read", "100/minute burst 150"}, {"api/write", "20/minute"}],
-            plans: [{"pro", [{"api/write", "200/minute"}]}],
+            plans: [{"free", [{"total", "50/minute"}]}, {"pro", [{"api/write", "200/minute"}]}],
             actions: [{"api", "read", ["get_task", "list_tasks"]}, {"api", "write", ["post_task"]}],
             unknown_actions_to: "write",
             warn_below_percent: 20,
@@ -28,6 +28,12 @@ defmodule Tollgate.Policy do
   | `"budget 10_000/day"`, `"budget 5_000/month zone +02:00"` | so many an hour, day, week or month of the calendar |
   | `"held 3"` | 3 at once, until they are given back: see `Tollgate.hold/3` |
   | `"deny"` | nothing |
+  | `"unlimited"` | everything; for the total alone |
+
+  The lane `"total"`, in a plan or among the lanes, is a limit over all lanes: a check charges its lane and the total,
+  both or neither, and tells the numbers of whichever has less left. What is held is not counted, nor are the lanes
+  that `outside_total: ["llm/tokens"]` names. Nobody charges the total by itself; status, overrides and resets know
+  it as `{nil, :total}`.
 
   A lane keeps its kind in every plan and override. Only `lanes` is needed. `on_change` says what becomes of an agent's
   debt when its limits change: `:keep`, or `:reset`, which fills its lanes. An agent violates a limit if it comes back
@@ -41,7 +47,7 @@ defmodule Tollgate.Policy do
   @type limit :: String.t()
   @type t :: atom | {:toml, String.t()} | keyword
 
-  @keys [:lanes, :plans, :actions, :unknown_actions_to, :warn_below_percent, :on_change, :conduct]
+  @keys [:lanes, :plans, :outside_total, :actions, :unknown_actions_to, :warn_below_percent, :on_change, :conduct]
   @conduct [:curve_ms, :quiet_ms, :abuse_violations, :abuse_within_ms, :every_denial, :enforce_wait]
 
   @doc false
@@ -76,6 +82,7 @@ defmodule Tollgate.Policy do
     end)
   end
 
+  defp of_key({:outside_total, lanes}) when is_list(lanes), do: for(lane <- lanes, do: {:outside_total, text(lane)})
   defp of_key({:unknown_actions_to, tier}), do: [{:unknown_actions_to, text(tier)}]
   defp of_key({:warn_below_percent, percent}) when percent in 0..100, do: [{:warn_below_percent, percent}]
   defp of_key({:on_change, on_change}) when on_change in [:keep, :reset], do: [{:on_change, on_change}]
@@ -161,6 +168,7 @@ defmodule Tollgate.Policy do
   # The numbers of a limit as the limiter writes it: `{capacity, tokens, per_ns}`.
   # A window or a budget comes back as a whole; told as a bucket of the same rate. What is held comes back by itself never.
   def numbers("deny"), do: {0, 0, 1}
+  def numbers("unlimited"), do: {0xFFFF_FFFF_FFFF_FFFF, 0, 1}
   def numbers("held " <> slots), do: {String.to_integer(slots), 0, 1}
 
   def numbers(limit) do
