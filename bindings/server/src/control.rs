@@ -288,6 +288,8 @@ fn with_defaults(base: &Policy, defaults: &Defaults) -> Result<Policy, PolicyErr
     if let Some(percent) = base.warn_again_percent() {
         builder = builder.warn_again_percent(percent);
     }
+    let outside = base.lanes().filter(|(lane, _)| base.outside_total().any(|outside| outside == *lane));
+    builder = builder.outside_total(outside.map(|(_, name)| name));
     let own = |name: &str| defaults.get(name).copied();
     for (lane, name) in base.lanes() {
         builder = builder.lane(name, own(name).or(base.limit(lane)).unwrap_or(Limit::deny_all()));

@@ -319,7 +319,7 @@ impl TollgateLayerBuilder {
                 _ => Ok(lane),
             }
         };
-        let others = match (self.lane, policy.lanes().len()) {
+        let others = match (self.lane, names_of(policy).len()) {
             (Some(name), _) => Some(lane(&name)?),
             (None, _) if self.pass_others => None,
             (None, 1) => policy.lanes().next().map(|(_, name)| lane(name)).transpose()?,
@@ -369,10 +369,14 @@ impl TollgateLayerBuilder {
 }
 
 fn lane(policy: &Policy, name: &str) -> Result<LaneId, BuildError> {
-    policy.lane(name).ok_or_else(|| BuildError::UnknownLane {
-        lane: name.to_string(),
-        known: policy.lanes().map(|(_, name)| name.to_string()).collect(),
-    })
+    let known = policy.lane(name).filter(|lane| policy.total() != Some(*lane));
+    known.ok_or_else(|| BuildError::UnknownLane { lane: name.to_string(), known: names_of(policy) })
+}
+
+/// The lanes that a request can be charged to: the total is charged with each of them.
+fn names_of(policy: &Policy) -> Vec<String> {
+    let lanes = policy.lanes().filter(|(lane, _)| policy.total() != Some(*lane));
+    lanes.map(|(_, name)| name.to_string()).collect()
 }
 
 fn plan(policy: &Policy, name: String) -> Result<PlanId, BuildError> {

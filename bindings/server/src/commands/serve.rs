@@ -167,8 +167,12 @@ impl Started {
             (_, None, None) => " -H \"authorization: Bearer $TOLLGATE_ADMIN_TOKEN\"".to_owned(),
         };
         let is_held = |lane| self.app.limiter().is_held(lane) == Ok(true);
-        let lanes =
-            policy.lanes().filter_map(|(lane, name)| Some((name, policy.limit(lane)?.capacity(), is_held(lane))));
+        // A total that all agents have may be used up before the lane is.
+        let total = policy.total().and_then(|total| policy.limit(total)).map_or(u64::MAX, |limit| limit.capacity());
+        let most = |lane| if policy.is_in_total(lane) { total } else { u64::MAX };
+        let lanes = policy.lanes().filter(|(lane, _)| policy.total() != Some(*lane));
+        let lanes = lanes
+            .filter_map(|(lane, name)| Some((name, policy.limit(lane)?.capacity().min(most(lane)), is_held(lane))));
         // Slots come second: they are given back after a minute, and not by waiting a little.
         let (lane, capacity, is_held) =
             lanes.min_by_key(|(_, capacity, is_held)| (*is_held, *capacity == 0, *capacity))?;

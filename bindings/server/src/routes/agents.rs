@@ -39,15 +39,12 @@ pub(crate) async fn status(
 
 /// Tells every lane in the list fields, and the tightest where there is room for one.
 fn tell(app: &App, agent: &[u8], headers: &mut HeaderMap) -> Result<(), Problem> {
-    let (limiter, now) = (app.limiter(), || app.wall_clock());
-    let policy = limiter.policy();
+    let now = || app.wall_clock();
+    // Each lane by itself, and the total beside them.
+    let view = app.limiter().agent(agent)?;
     let mut tightest: Option<(&str, Quota)> = None;
-    for (lane, name) in policy.lanes() {
-        let status = limiter.status(agent, lane)?;
-        if status.is_exempt() {
-            continue;
-        }
-        let quota = Quota::from(&status);
+    for lane in view.lanes.iter().filter(|lane| !lane.status.is_exempt()) {
+        let (name, quota) = (lane.name.as_str(), Quota::from(&lane.status));
         Style::Draft10.write(headers, name, &quota, &now);
         let share = |quota: &Quota| quota.remaining as f64 / quota.capacity.max(1) as f64;
         if tightest.as_ref().is_none_or(|(_, least)| share(&quota) < share(least)) {
@@ -61,19 +58,16 @@ fn tell(app: &App, agent: &[u8], headers: &mut HeaderMap) -> Result<(), Problem>
 }
 
 pub(crate) fn document(limiter: &Limiter, agent: &[u8], with_decisions: bool) -> Result<Value, Problem> {
-    let policy = limiter.policy();
     let assignment = limiter.assignment(agent)?;
-    let mut lanes = Vec::with_capacity(policy.lanes().len());
-    for (lane, name) in policy.lanes() {
-        let status = limiter.status(agent, lane)?;
-        if status.is_exempt() {
-            continue;
-        }
+    let view = limiter.agent(agent)?;
+    let mut lanes = Vec::with_capacity(view.lanes.len());
+    for lane in view.lanes.iter().filter(|lane| !lane.status.is_exempt()) {
+        let status = lane.status;
         let (capacity, remaining) = (status.capacity(), status.remaining());
         let used = capacity.saturating_sub(remaining);
         lanes.push(json!({
-            "lane": name,
-            "limit": limiter.limit_of(agent, lane)?.map(|limit| limit.to_string()),
+            "lane": lane.name,
+            "limit": lane.limit.map(|limit| limit.to_string()),
             "capacity": capacity,
             "remaining": remaining,
             "used_percent": (u128::from(used) * 100).checked_div(u128::from(capacity)).map_or(100, |used| used as u64),

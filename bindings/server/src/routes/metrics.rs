@@ -134,11 +134,10 @@ fn decisions(app: &App, page: &mut Page) {
         let name = "rate_limit_remaining";
         page.family(Kind::Gauge, name, "Tokens left, of the agents that the settings name.");
         for agent in pinned {
-            for lane in &snapshot.lanes {
-                let status = app.limiter().status(agent, lane.lane);
-                if let Some(status) = status.ok().filter(|status| !status.is_exempt()) {
-                    page.sample(name, &[("user_id", agent), ("endpoint", &lane.name)], status.remaining());
-                }
+            let view = app.limiter().agent(agent).ok();
+            let lanes = view.iter().flat_map(|view| &view.lanes).filter(|lane| !lane.status.is_exempt());
+            for lane in lanes {
+                page.sample(name, &[("user_id", agent), ("endpoint", &lane.name)], lane.status.remaining());
             }
         }
     }

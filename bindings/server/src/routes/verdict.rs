@@ -64,14 +64,22 @@ impl<'a> Ask<'a> {
             (Some(_), ..) => return Err(Problem::field("lane", "give a lane, or a channel and an action, not both")),
             (None, Some(_), None) => return Err(Problem::field("action", "a channel needs an action; give both")),
             (None, None, Some(_)) => return Err(Problem::field("channel", "an action needs a channel; give both")),
-            (None, None, None) => match (policy.lanes().len(), policy.lanes().next()) {
-                (1, Some((only, _))) => only,
-                _ => {
-                    let detail = format!("give a lane, or a channel and an action; the lanes are {}", lanes(policy));
-                    return Err(Problem::field("lane", detail));
+            (None, None, None) => {
+                match (policy.lanes().len() - usize::from(policy.total().is_some()), policy.lanes().next()) {
+                    (1, Some((only, _))) => only,
+                    _ => {
+                        let detail =
+                            format!("give a lane, or a channel and an action; the lanes are {}", lanes(policy));
+                        return Err(Problem::field("lane", detail));
+                    }
                 }
-            },
+            }
         };
+        if policy.total() == Some(lane) {
+            let detail =
+                format!("the total is charged with every other lane and never alone; the lanes are {}", lanes(policy));
+            return Err(Problem::field("lane", detail));
+        }
         let plan = match &self.plan {
             None => None,
             Some(Text(name)) => Some(policy.plan(name).ok_or_else(|| no_plan(policy, name))?),

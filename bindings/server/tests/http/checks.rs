@@ -60,6 +60,40 @@ async fn a_denial_is_a_violation_and_makes_the_wait_longer() {
     assert!(server.limiter().rate_limited("a").expect("an id"));
 }
 
+/// A plan's total, as a policy file gives it: 20 between all lanes, and the
+/// answers tell whichever limit is tighter.
+#[tokio::test]
+async fn a_plan_has_one_limit_over_all_its_lanes() {
+    let file = "[lanes]\nread = '100/min burst 200'\nwrite = '50/min'\nsearch = 'window 30/min'\n\
+                [plans.free]\ntotal = '20/min'\n";
+    let server = Running::with(Policy::from_toml(file).expect("a policy"), |_| {}).await;
+    let ask = |lane: &str| json!({"agent": "user:42", "lane": lane, "plan": "free"}).to_string();
+    let mut passed = 0;
+    for _ in 0..20 {
+        for lane in ["read", "write", "search"] {
+            passed += u32::from(server.check(&ask(lane)).await.status == 200);
+        }
+    }
+    assert_eq!(passed, 20);
+    let denied = server.check(&ask("write")).await;
+    assert_eq!((denied.status.as_u16(), header(&denied, "retry-after")), (429, Some("3")));
+    assert_eq!(header(&denied, "ratelimit-policy"), Some(r#""write";q=20;w=60"#));
+    let body = json(&denied);
+    assert_eq!((&body["limit"], &body["remaining"]), (&json!(20), &json!(0)));
+    // Without the plan, each lane has its own; an agent's page shows them apart.
+    assert_eq!(server.check(r#"{"agent": "other", "lane": "read", "cost": 200}"#).await.status, 200);
+    let total = server.check(r#"{"agent": "a", "lane": "total"}"#).await;
+    assert_eq!(total.status, 400);
+    let detail = json(&total)["detail"].to_string();
+    assert!(detail.contains("never alone"), "{detail}");
+    server.limiter().assign("user:42", server.limiter().plan("free").expect("a plan")).expect("an id");
+    let view = json(&server.client().await.send("GET", "/v1/agents/user:42", &[], "").await.expect("an answer"));
+    let rows = view["lanes"].as_array().expect("lanes").iter();
+    let rows: Vec<_> =
+        rows.map(|row| (row["lane"].clone(), row["capacity"].clone(), row["remaining"].clone())).collect();
+    assert_eq!(json!(rows), json!([["read", 200, 193], ["write", 50, 43], ["search", 30, 24], ["total", 20, 0]]));
+}
+
 #[tokio::test]
 async fn channel_and_action_name_the_lane() {
     let server = Running::with(Policy::preset("hub").expect("a preset"), |_| {}).await;
