@@ -15,8 +15,10 @@
 //! not rot; `make mutants` plants them one by one in a copy of the tree, and
 //! expects the named test to fail.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::time::Instant;
 use std::{env, fs};
 
 struct Mutant {
@@ -48,42 +50,53 @@ impl Mutant {
         }
     }
 
-    /// The file with the mutant in it.
-    fn planted(&self) -> String {
-        let code = fs::read_to_string(root().join(&self.file)).expect("a file of the tree");
+    /// The file as it is in this tree, and with the mutant in it.
+    fn planted(&self, tree: &Path) -> (String, String) {
+        let code = fs::read_to_string(tree.join(&self.file)).expect("a file of the tree");
         let places = code.matches(&self.from).count();
         assert!(places == 1 && !self.from.is_empty(), "{}: {places} places in {}", self.name, self.file);
         assert_ne!(self.from, self.to, "{}", self.name);
-        code.replace(&self.from, &self.to)
+        let planted = code.replace(&self.from, &self.to);
+        (code, planted)
     }
 
-    /// Whether the named test fails in this tree. Whatever else goes wrong is not a kill.
+    /// Whether the named test fails in this tree. A tree that does not build, or
+    /// a name that no test has, is no kill, and neither is a test that hangs.
     fn is_killed(&self, tree: &Path, target: &Path) -> bool {
         let (program, filter) = self.killer.split_first().expect("what kills it");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(tree).env_remove("RUSTFLAGS").env("RUST_BACKTRACE", "0");
-        match program.as_str() {
-            // As the alias does, which cannot be used here: cargo would add that of the tree around the copy to it.
-            "loom" => {
-                let loom = ["test", "--package", "tollgate", "--lib", "--profile", "loom"];
-                let flags = ["--config", "build.rustflags=['--cfg','loom']", "--target-dir"];
-                cargo.args(loom).args(flags).arg(target.join("loom"))
-            }
-            "lib" => {
-                cargo.args(["test", "--package", "tollgate", "--all-features", "--lib", "--target-dir"]).arg(target)
-            }
-            test => {
-                let test = ["test", "--package", "tollgate", "--all-features", "--profile", "stress", "--test", test];
-                cargo.args(test).arg("--target-dir").arg(target)
-            }
-        };
-        let output = cargo.arg("--").args(filter).output().expect("cargo runs");
-        let told = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(told.contains("test result: "), "{}: no test was run: {errors}", self.name);
-        assert!(!told.contains("running 0 tests"), "{}: no test has this name", self.name);
-        told.contains("test result: FAILED")
+        let built = cargo(program, tree, target, &["--no-run"]);
+        assert!(built.status.success(), "{} does not build: {}", self.name, String::from_utf8_lossy(&built.stderr));
+        let mut arguments = vec!["--"];
+        arguments.extend(filter.iter().map(String::as_str));
+        let run = cargo(program, tree, target, &arguments);
+        let output = String::from_utf8_lossy(&run.stdout);
+        assert!(output.contains("running "), "{}: no test was run: {output}", self.name);
+        assert!(!output.contains("running 0 tests"), "{}: no test has this name", self.name);
+        assert_ne!(run.status.code(), Some(TIMED_OUT), "{}: the test hangs", self.name);
+        !run.status.success()
     }
+}
+
+/// The exit status of `timeout`, and how long it lets a build or a test take.
+const TIMED_OUT: i32 = 124;
+const SECONDS_MAX: &str = "1800";
+
+/// Builds or runs one test program. Builds are incremental, since from mutant to
+/// mutant only a line changes; the models have a target directory of their own.
+fn cargo(program: &str, tree: &Path, target: &Path, arguments: &[&str]) -> Output {
+    let mut cargo = Command::new("timeout");
+    cargo.args(["--kill-after=9", SECONDS_MAX, env!("CARGO"), "test", "--package", "tollgate", "--target-dir"]);
+    cargo.current_dir(tree).env_remove("RUSTFLAGS").env("RUST_BACKTRACE", "0");
+    match program {
+        // As the alias does, which cannot be used here: cargo would add that of the tree around the copy to it.
+        "loom" => {
+            let flags = ["--config", "build.rustflags=['--cfg','loom']", "--config", "profile.loom.incremental=true"];
+            cargo.arg(target.join("loom")).args(["--lib", "--profile", "loom"]).args(flags)
+        }
+        "lib" => cargo.arg(target).args(["--features", "config,persist", "--lib"]),
+        test => cargo.arg(target).args(["--features", "config,persist", "--test", test]),
+    };
+    cargo.args(arguments).output().expect("timeout runs, which runs cargo")
 }
 
 fn root() -> PathBuf {
@@ -93,20 +106,42 @@ fn root() -> PathBuf {
 fn mutants() -> Vec<Mutant> {
     let files = fs::read_dir(root().join("tests/mutants")).expect("the list");
     let mut paths: Vec<_> = files.map(|file| file.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "txt"));
     paths.sort();
     paths.iter().map(|path| Mutant::read(path)).collect()
 }
 
-/// Copies what git knows of.
+/// Copies what git knows of and has changed since the last run, so that the rest is not built again.
 fn copy_tree(to: &Path) {
-    let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().expect("git runs");
+    let listed = Command::new("git")
+        .arg("-C")
+        .arg(root())
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .output()
+        .expect("git runs");
     assert!(listed.status.success(), "git lists no files");
     for name in String::from_utf8(listed.stdout).expect("names in UTF-8").split('\0').filter(|name| !name.is_empty()) {
-        let copy = to.join(name);
-        fs::create_dir_all(copy.parent().expect("a folder")).expect("a writable folder");
-        if root().join(name).is_file() {
-            fs::copy(root().join(name), copy).expect("a copy");
+        let (file, copy) = (root().join(name), to.join(name));
+        if !file.is_file() {
+            let _ = fs::remove_file(copy); // Or it was never there.
+        } else if fs::read(&file).expect("a readable file") != fs::read(&copy).unwrap_or_default() {
+            fs::create_dir_all(copy.parent().expect("a folder")).expect("a writable folder");
+            fs::copy(file, copy).expect("a copy");
         }
+    }
+}
+
+/// What kills mutants passes in the tree as it is, or else it would prove nothing.
+fn check_killers(mutants: &[Mutant], tree: &Path, target: &Path) {
+    let programs: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.killer[0].as_str()).collect();
+    for program in programs {
+        let start = Instant::now();
+        let killers = mutants.iter().filter(|mutant| mutant.killer[0] == program);
+        let filters = killers.flat_map(|mutant| &mutant.killer[1..]).map(String::as_str);
+        let run = cargo(program, tree, target, &["--"].into_iter().chain(filters).collect::<Vec<_>>());
+        let output = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success(), "{program} fails without a mutant: {output}");
+        println!("{program}: passes without a mutant ({} s)", start.elapsed().as_secs());
     }
 }
 
@@ -115,7 +150,7 @@ fn every_mutant_has_its_place_in_the_code() {
     let mutants = mutants();
     assert!(mutants.len() >= 10);
     for mutant in mutants {
-        mutant.planted();
+        mutant.planted(&root());
         let test = root().join("tests").join(&mutant.killer[0]);
         let known = ["loom", "lib"].contains(&mutant.killer[0].as_str());
         assert!(known || test.is_dir() || test.with_extension("rs").is_file(), "{}: no such tests", mutant.name);
@@ -130,13 +165,18 @@ fn every_mutant_is_killed() {
     let tree = target.join("tree");
     copy_tree(&tree);
     let wanted = env::var("MUTANTS").unwrap_or_default();
+    let mutants: Vec<Mutant> = mutants().into_iter().filter(|mutant| mutant.name.contains(&wanted)).collect();
+    assert!(!mutants.is_empty(), "no mutant has {wanted} in its name");
+    check_killers(&mutants, &tree, &target);
     let mut survivors = Vec::new();
-    for mutant in mutants().into_iter().filter(|mutant| mutant.name.contains(&wanted)) {
-        let (place, code) = (tree.join(&mutant.file), mutant.planted());
-        fs::write(&place, code).expect("a writable copy");
+    for mutant in mutants {
+        let start = Instant::now();
+        let (place, (code, planted)) = (tree.join(&mutant.file), mutant.planted(&tree));
+        fs::write(&place, planted).expect("a writable copy");
         let is_killed = mutant.is_killed(&tree, &target);
-        fs::copy(root().join(&mutant.file), &place).expect("a copy");
-        println!("{}: {} by {}", mutant.name, if is_killed { "killed" } else { "NOT KILLED" }, mutant.killer.join(" "));
+        fs::write(&place, code).expect("a writable copy");
+        let (fate, seconds) = (if is_killed { "killed" } else { "NOT KILLED" }, start.elapsed().as_secs());
+        println!("{}: {fate} by {} ({seconds} s)", mutant.name, mutant.killer.join(" "));
         if !is_killed {
             survivors.push(mutant.name);
         }
