@@ -137,3 +137,18 @@ fn a_newcomer_that_would_be_denied_takes_nobodys_record() {
     assert_eq!(limiter.stats(), before);
     assert!(agents.iter().all(|agent| remaining(&limiter, agent, LANE) == 7));
 }
+
+#[test]
+fn an_eviction_by_a_caller_ahead_of_the_clock_harms_no_newcomer() {
+    // An hour ahead every record looks idle, so the caller is given one. What is
+    // remembered for those who come after is an eviction of now, not of then.
+    let (limiter, clock) = neighbourhood(Limit::per_minute(10), OnFull::Deny);
+    clock.advance(SECOND);
+    let agents = fill(&limiter);
+    let ahead = clock.now().saturating_add(MINUTE * 60);
+    assert!(limiter.check_at("ahead", LANE, 1, ahead).expect("an idle record").is_allowed());
+    assert_eq!(limiter.stats().idle_evictions, 1);
+    // One of the two may be the one that was evicted; the other makes room.
+    assert!(agents[..2].iter().any(|agent| limiter.forget(agent).expect("a valid id")));
+    assert_eq!(spend(&limiter, "new", LANE, 3).remaining(), 7);
+}
