@@ -12,6 +12,7 @@
 //! | `anchor.rs` | where the counter clock stands, never read half changed |
 //! | `wall.rs` | the date, for calendar windows |
 //! | `sources.rs` | what it reads, and a fake of it for tests |
+//! | `hook.rs` | for tests: what happens between a reading and its use |
 
 mod anchor;
 mod os;
@@ -311,7 +312,10 @@ impl ManualClock {
     /// The instant it stands at.
     #[must_use]
     pub fn now(&self) -> Tick {
-        Tick::from_nanos(self.0.load(Ordering::Acquire))
+        let now = Tick::from_nanos(self.0.load(Ordering::Acquire));
+        #[cfg(all(test, not(loom)))]
+        hook::after_reading();
+        now
     }
 
     /// Moves it ahead; it stops at [`Tick::MAX`].
@@ -332,6 +336,9 @@ impl fmt::Debug for ManualClock {
         f.debug_tuple("ManualClock").field(&self.now()).finish()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod hook;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

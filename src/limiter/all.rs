@@ -456,3 +456,6 @@ impl AllVerdict {
         Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts, conduct_wait: Duration::ZERO, sustained_abuse: 0 }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
