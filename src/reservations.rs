@@ -469,19 +469,32 @@ impl Reservations {
     /// A bucket is about to be full at `next`, sooner than it was: all pieces
     /// but that of `but` are moved down to fit. Before the exchange.
     ///
-    /// Takes the square of how many the agent has open on this lane.
+    /// Slots lie in any order, and a piece that was moved may no longer lie
+    /// above one that was not yet. So it is done until all fit. A round leaves the
+    /// highest piece that did not fit before it where it stays, so there is a
+    /// round for each at most, and one more; others only move pieces down too.
+    /// Each round takes the square of how many the agent has open on this lane.
     pub(crate) fn lower(&self, hash: AgentHash, lane: LaneId, next: LaneWord, but: Option<&Held<'_>>) {
-        if broken(Fault::NotLowered) {
-            return;
-        }
         let but = but.map(|held| held.index);
+        while !broken(Fault::NotLowered) && self.lower_once(hash, lane, next, but) {}
+    }
+
+    /// One round of it. Says whether a piece was moved.
+    fn lower_once(&self, hash: AgentHash, lane: LaneId, next: LaneWord, but: Option<usize>) -> bool {
+        let mut is_moved = false;
         for (piece, place, _) in self.pieces(hash, lane, but) {
-            // Of two that end at the same place, one is worth nothing.
-            let is_above = |(_, other, _): &(&Piece, u64, u64)| *other > place;
+            // Of those that end at the same place, one lies above the other: that is stricter.
+            let is_above = |(other, end, _): &(&Piece, u64, u64)| {
+                (*end, std::ptr::from_ref::<Piece>(other)) > (place, std::ptr::from_ref(piece))
+            };
             let above = self.pieces(hash, lane, but).filter(is_above).map(|(_, _, worth)| worth);
             let end = next.payload().saturating_sub(above.fold(0, u64::saturating_add));
-            piece.place.fetch_min(end, Ordering::Relaxed);
+            if end < place {
+                piece.place.fetch_min(end, Ordering::Relaxed);
+                is_moved = true;
+            }
         }
+        is_moved
     }
 
     /// Gives every open reservation of the agent to `revise`, which says what
@@ -697,3 +710,6 @@ impl<'a> Held<'a> {
         self.slot().state.store(self.generation << PHASE_BITS | FREE, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -321,6 +321,22 @@ fn a_refund_takes_nothing_that_is_reserved() {
     assert_eq!(left(&limiter), 8);
 }
 
+/// The later of two has the first slot: a refund moved it down past the other, and time paid for both at once.
+#[test]
+fn a_refund_moves_reservations_down_one_below_the_other() {
+    let (limiter, clock) = limiter("1/s burst 100");
+    let before = reserve(&limiter, 1);
+    spend(&limiter, 20);
+    let earlier = reserve(&limiter, 10);
+    limiter.cancel(before).unwrap();
+    let later = reserve(&limiter, 10);
+    let _ = limiter.refund(AGENT, LANE, 20).unwrap();
+    clock.advance(10 * SECOND);
+    spend(&limiter, 10);
+    let _ = [later, earlier].map(|id| limiter.cancel(id).unwrap());
+    assert_eq!(left(&limiter), 90);
+}
+
 /// Two at once, on a bucket that is otherwise full: whichever comes first, all of both comes back.
 #[test]
 fn reservations_do_not_stand_in_each_others_way() {
