@@ -498,3 +498,6 @@ mod tests {
         assert_eq!(roll_back(spent, now, receipt).next, None);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod edges;

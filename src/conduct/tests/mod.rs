@@ -1,6 +1,7 @@
 //! What a conduct word does, by example.
 
 mod any;
+mod edges;
 mod exact;
 
 use super::*;

@@ -1,0 +1,72 @@
+//! Charges at the edges: of the range of the clock, of a warning, of limits without a bucket.
+
+use super::*;
+use crate::policy::{PlanId, Policy};
+
+fn limit(text: &str) -> BucketLimit {
+    let policy = Policy::builder().lane("lane", text).build().unwrap();
+    BucketLimit::new(policy.numbers(PlanId::DEFAULT).next().unwrap(), 20)
+}
+
+/// A bucket in debt until `full_at`, in each of the generations.
+fn words(full_at: u64) -> impl Iterator<Item = LaneWord> {
+    let first = LaneWord::default().at(Tick::from_nanos(full_at));
+    std::iter::successors(Some(first), |word| Some(word.next_generation())).take(16)
+}
+
+fn charged(word: LaneWord, now: u64, limit: BucketLimit, cost: u64) -> Result<Verdict, Error> {
+    verdict(step(word, Tick::from_nanos(now), limit, cost).answer)
+}
+
+#[test]
+fn a_warning_begins_below_the_share_and_denials_beyond_the_depth_in_every_generation() {
+    let limit = limit("1/10ns burst 10");
+    for word in words(1_000) {
+        let after = |cost| charged(word, 1_000, limit, cost).unwrap();
+        let decisions = [7, 8, 9, 10].map(|cost| after(cost).decision());
+        assert_eq!(decisions, [Decision::Allow, Decision::Allow, Decision::Warn, Decision::Warn], "{word:?}");
+        let denied = charged(word, 993, limit, 10).unwrap();
+        assert_eq!((denied.decision(), denied.retry_after_ns, denied.full_in_ns), (Decision::Deny, 7, 7), "{word:?}");
+    }
+}
+
+/// The debt would fit the bucket and not the clock, in the generation with which
+/// it is just as deep as the bucket too.
+#[test]
+fn past_the_range_no_wait_helps_in_any_generation() {
+    let limit = limit("1/10ns burst 10");
+    let now = Tick::MAX.as_nanos() - 50;
+    for (debt, cost) in [(0, 10), (0, 6), (20, 8), (45, 5)] {
+        for word in words(now + debt) {
+            let denied = charged(word, now, limit, cost).unwrap();
+            assert_eq!((denied.decision(), denied.retry_after_ns), (Decision::Deny, RETRY_NEVER), "{word:?}, {cost}");
+            assert_eq!(
+                (denied.capacity, denied.ticks_per_token, denied.full_in_ns),
+                (10, 10, debt),
+                "{word:?}, {cost}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_cost_of_nothing_is_an_error_however_deep_the_debt() {
+    let limit = limit("1/10ns burst 10");
+    for word in [0, 1_050, 1_100, 1_101, 5_000].into_iter().flat_map(words) {
+        assert_eq!(charged(word, 1_000, limit, 0), Err(Error::ZeroCost), "{word:?}");
+    }
+}
+
+#[test]
+fn limits_without_a_bucket_leave_the_word_as_it_is() {
+    let now = Tick::from_nanos(1_000);
+    for limit in [limit("deny"), BucketLimit::EXEMPT] {
+        for word in words(1_500) {
+            assert_eq!(refund(word, now, limit, 3).next, None, "{word:?}");
+            assert_eq!(undo(word, now, limit, 3, word.time()).next, None, "{word:?}");
+            assert_eq!(force(word, now, limit, 3).next, None, "{word:?}");
+        }
+    }
+    let denied = charged(words(1_500).next().unwrap(), 1_000, limit("deny"), 3).unwrap();
+    assert_eq!((denied.decision(), denied.retry_after_ns, denied.full_in_ns), (Decision::Deny, RETRY_NEVER, 0));
+}
