@@ -291,3 +291,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod edges;

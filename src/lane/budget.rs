@@ -192,3 +192,6 @@ fn told(era: Era, seen: Seen, at: At, limit: CountLimit) -> Status {
     let more_in = if seen.used == 0 && !seen.is_unknown { 0 } else { seen.more_in(era, at) };
     Status::counted(limit.count(), seen.left(limit), more_in, more_in)
 }
+
+#[cfg(all(test, not(loom)))]
+mod edges;

@@ -143,4 +143,31 @@ mod tests {
         }
         assert_eq!((remaining(5), length_ns(5)), (None, None));
     }
+
+    #[test]
+    fn lengths_are_told_in_seconds_from_an_hour_on_and_no_count_spills() {
+        let hour = 3_600_000_000_000;
+        assert_eq!(pack(7, hour - 1_000_000), COUNTED | 3_599_999 << LENGTH_SHIFT | 7);
+        for length in [hour - 999_999, hour, hour + 1 - 1_000_000_000] {
+            assert_eq!(length_ns(pack(7, length)), Some(length.next_multiple_of(1_000_000)), "{length}");
+        }
+        assert_eq!(pack(7, hour), COUNTED | SECONDS | 3_600 << LENGTH_SHIFT | 7);
+        assert_eq!(pack(u64::MAX, 0), COUNTED | REMAINING_MASK);
+        assert_eq!(remaining(pack(REMAINING_MASK, hour)), Some(REMAINING_MASK));
+    }
+
+    #[test]
+    fn shares_warnings_and_errors_begin_where_they_say() {
+        // A fifth of 11 is 2.2: fewer than that is 2 or fewer.
+        let limit = CountLimit::new(11, 20);
+        assert_eq!(limit, CountLimit::from_parts(11, 3));
+        assert_eq!([2, 3].map(|left| limit.decision(left)), [Decision::Warn, Decision::Allow]);
+        assert_eq!(limit.error(0), Some(Error::ZeroCost));
+        assert_eq!((limit.error(1), limit.error(11)), (None, None));
+        assert_eq!(limit.error(12), Some(Error::CostAboveCapacity { cost: 12, capacity: 11 }));
+        let all = u64::from(u32::MAX);
+        assert_eq!([0, 11, 22].map(|count| limit.share(count)), [0, all, 2 * all]);
+        assert_eq!(CountLimit::new(2, 0).share(1), all / 2);
+        assert_eq!((CountLimit::new(0, 0).share(3), limit.share(u64::MAX)), (3 * all, u64::MAX));
+    }
 }

@@ -70,3 +70,14 @@ fn limits_without_a_bucket_leave_the_word_as_it_is() {
     let denied = charged(words(1_500).next().unwrap(), 1_000, limit("deny"), 3).unwrap();
     assert_eq!((denied.decision(), denied.retry_after_ns, denied.full_in_ns), (Decision::Deny, RETRY_NEVER, 0));
 }
+
+/// Once time has paid for a charge there is nothing to write.
+#[test]
+fn a_charge_that_time_has_paid_for_is_not_taken_back() {
+    let (limit, at) = (limit("1/10ns burst 10"), Tick::from_nanos(1_000));
+    let before = LaneWord::default().at(Tick::from_nanos(1_030));
+    let charged = step(before, at, limit, 2).next.unwrap();
+    let receipt = crate::policy::Kind::Bucket.receipt(0, before, charged, at);
+    let taken = [1_000, 1_019, 1_020, 1_021].map(|now| roll_back(charged, Tick::from_nanos(now), receipt).next);
+    assert_eq!(taken, [Some(1_030), Some(1_049), None, None].map(|time| Some(before.at(Tick::from_nanos(time?)))));
+}
