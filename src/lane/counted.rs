@@ -154,6 +154,8 @@ mod tests {
         assert_eq!(pack(7, hour), COUNTED | SECONDS | 3_600 << LENGTH_SHIFT | 7);
         assert_eq!(pack(u64::MAX, 0), COUNTED | REMAINING_MASK);
         assert_eq!(remaining(pack(REMAINING_MASK, hour)), Some(REMAINING_MASK));
+        let status = Status::counted(10, 7, 1, 2);
+        assert_eq!([status, status.within(hour)].map(|seen| seen.ticks_per_token), [pack(7, 0), pack(7, hour)]);
     }
 
     #[test]

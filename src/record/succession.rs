@@ -175,4 +175,97 @@ mod tests {
             }
         }
     }
+
+    const DAY: Kind = Kind::Budget(Era { calendar: Calendar::Day, zone_minutes: 0 });
+    const DAY_NS: u64 = 86_400_000_000_000;
+
+    fn bucket(nanos: u64) -> LaneWord {
+        LaneWord::default().at(Tick::from_nanos(nanos))
+    }
+
+    fn last_generation(word: LaneWord) -> LaneWord {
+        (0..15).fold(word, |word, _| word.next_generation())
+    }
+
+    fn moment(now: u64, clock: u64, floor: u64) -> Moment<'static> {
+        let [now, clock, floor] = [now, clock, floor].map(Tick::from_nanos);
+        Moment { kinds: &[], now, quiet_since: now, clock, floor, offset: Offset::default() }
+    }
+
+    /// A lane of each kind, and what is left of it in each succession.
+    #[test]
+    fn what_is_left_depends_on_the_kind_and_on_the_succession() {
+        use Succession::{Forget, Idle, Inherit};
+        let left = |kind: Kind, word, succession, moment| kind.succeeded_by(word, succession, moment);
+        let then = |word: LaneWord| Some(word.next_generation());
+        for kind in [Kind::Bucket, Kind::Exact { length: 50 }] {
+            let left = |nanos, succession| left(kind, bucket(nanos), succession, moment(100, 100, 40));
+            assert_eq!([10, 90, 100].map(|nanos| left(nanos, Idle)), [40, 90, 100].map(|nanos| then(bucket(nanos))));
+            assert_eq!(left(101, Idle), None);
+            assert_eq!([10, 90, 120].map(|nanos| left(nanos, Inherit)), [40, 90, 120].map(|nanos| then(bucket(nanos))));
+            assert_eq!([10, 90, 120].map(|nanos| left(nanos, Forget)), [40, 90, 100].map(|nanos| then(bucket(nanos))));
+        }
+        // A caller ahead of the clock leaves nothing that is.
+        assert_eq!(left(Kind::Bucket, bucket(90), Forget, moment(100, 70, 40)), then(bucket(70)));
+
+        let held = LaneWord::default().with_payload(3);
+        let of_held =
+            [Idle, Inherit, Forget].map(|succession| left(Kind::Held, held, succession, moment(100, 100, 40)));
+        assert_eq!(of_held, [None, None, then(held)]);
+
+        // Three used on the first day; evicted on that day, and on the next.
+        let used = budget::force(
+            Era { calendar: Calendar::Day, zone_minutes: 0 },
+            LaneWord::default(),
+            moment(0, 0, 0).at(Tick::ZERO),
+            3,
+        );
+        let used = used.next.unwrap();
+        let day =
+            |now, floor| [Idle, Inherit, Forget].map(|succession| left(DAY, used, succession, moment(now, now, floor)));
+        let emptied = |floor| then(DAY.emptied(used, moment(0, 0, 0).at(Tick::from_nanos(floor))));
+        assert_eq!(day(100, 40), [None, None, emptied(40)]);
+        assert_eq!(day(DAY_NS, DAY_NS), [emptied(DAY_NS); 3]);
+
+        let frame = Frame::new(60_000_000_000);
+        let counted = LaneWord::default().with_payload(7);
+        let window = |succession| left(Kind::Window(frame), counted, succession, moment(100, 100, 70_000_000_000));
+        let floor = Tick::from_nanos(70_000_000_000);
+        assert_eq!(window(Inherit), then(frame.lifted(counted, floor)));
+        assert_eq!(window(Forget), then(Kind::Window(frame).emptied(counted, moment(0, 0, 0).at(floor))));
+    }
+
+    #[test]
+    fn other_limits_cut_the_debt_of_a_bucket_and_a_reset_empties_what_counts() {
+        let at = moment(100, 100, 0).at(Tick::from_nanos(100));
+        let under =
+            |kind: Kind, word, reset, longest| kind.under_other_row(word, at, reset, Duration::from_nanos(longest));
+        for kind in [Kind::Bucket, Kind::Exact { length: 50 }] {
+            for (debt_max, left) in [(0, 100), (50, 150), (400, 500), (1_000, 500)] {
+                assert_eq!(under(kind, bucket(500), false, debt_max), bucket(left).next_generation());
+            }
+        }
+        let counted = LaneWord::default().with_payload(7);
+        for kind in [DAY, Kind::Window(Frame::new(60_000_000_000))] {
+            assert_eq!(under(kind, counted, false, 0), counted.next_generation());
+            assert_eq!(under(kind, counted, true, 0), kind.emptied(counted, at).next_generation());
+        }
+        assert_eq!(under(Kind::Held, counted, true, 0), counted.next_generation());
+    }
+
+    #[test]
+    fn when_the_generations_start_over_the_instant_is_the_present_or_a_later_one() {
+        let moved = |nanos| Kind::Bucket.moved_on(last_generation(bucket(nanos)), Tick::from_nanos(100), |word| word);
+        assert_eq!([90, 100, 101, 500].map(moved), [100, 100, 102, 501].map(bucket));
+    }
+
+    #[test]
+    fn a_vacant_lane_is_lifted_to_the_floor() {
+        let floor = moment(0, 0, 0).at(Tick::from_nanos(40));
+        for kind in [Kind::Bucket, Kind::Exact { length: 50 }] {
+            assert_eq!([10, 40, 90].map(|nanos| kind.settled(bucket(nanos), floor)), [Some(bucket(40)), None, None]);
+        }
+        assert_eq!(Kind::Held.settled(LaneWord::default(), floor), None);
+        assert_eq!(Kind::Held.settled(LaneWord::default().with_payload(3), floor), Some(LaneWord::default()));
+    }
 }

@@ -106,8 +106,10 @@ fn a_slot_that_somebody_has_is_given_to_nobody_else() {
     // Its id is none from then on, whoever has the slot.
     assert!(table.find(id, Tick::ZERO).is_none());
     let next = open(&table, entry(agent, LANE));
-    assert_ne!(next, id);
     assert!(table.find(id, Tick::ZERO).is_none() && table.take(agent, at(9)).is_none());
+    table.find(next, Tick::ZERO).expect("it is open").close(agent);
+    let last = open(&table, entry(agent, LANE));
+    assert!(id != next && next != last && last != id);
 }
 
 #[test]
@@ -130,6 +132,12 @@ fn an_expired_slot_is_taken_and_counts_for_its_new_agent() {
     let (first, second) = (hash(0, 1), hash(1, 2));
     let id = open(&table, entry(first, LANE));
     assert!(table.take(second, at(9)).is_none());
+    // At once, and long after that.
+    for now in [10, 11, 50] {
+        let table = Reservations::new(1, 1);
+        open(&table, entry(first, LANE));
+        assert!(table.take(second, at(now)).is_some(), "at {now}");
+    }
     let held = table.take(second, at(10)).expect("it has expired");
     assert_eq!(table.counts(at(10)), Counts { open: 0, expired: 1, refused: 0 });
     assert!(held.announce(second, LANE, 15, at(10)));
@@ -246,6 +254,12 @@ fn an_agent_has_no_more_than_it_may_whoever_shares_its_shade() {
         open(&table, entry(of, LANE));
     }
     assert!(announces(agent, 0) && !announces(neighbour, 0));
+    // Alone in its shade too.
+    let alone = hash(1, 3);
+    assert!(announces(alone, 0));
+    let ids = [0, 1].map(|_| open(&table, entry(alone, LANE)));
+    assert!(!announces(alone, 0));
+    ids.into_iter().for_each(|id| table.find(id, Tick::ZERO).expect("it is open").close(alone));
     // One that is under way counts too.
     let id = open(&table, Entry { expires: at(50), ..entry(agent, LANE) });
     let busy = table.find(id, Tick::ZERO).expect("it is open");
