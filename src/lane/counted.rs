@@ -163,6 +163,7 @@ mod tests {
         // A fifth of 11 is 2.2: fewer than that is 2 or fewer.
         let limit = CountLimit::new(11, 20);
         assert_eq!(limit, CountLimit::from_parts(11, 3));
+        assert_eq!((limit.count(), limit.warn_below()), (11, 3));
         assert_eq!([2, 3].map(|left| limit.decision(left)), [Decision::Warn, Decision::Allow]);
         assert_eq!(limit.error(0), Some(Error::ZeroCost));
         assert_eq!((limit.error(1), limit.error(11)), (None, None));

@@ -48,8 +48,8 @@ fn found(table: &Reservations, id: u64) -> Option<Entry> {
 
 #[test]
 fn homes_are_spread_over_the_table_and_slots_follow_them_around_its_end() {
-    let table = Reservations::new(10_000, 1);
-    assert_eq!((table.len(), table.per_agent()), (10_000, 1));
+    let table = Reservations::new(10_000, 3);
+    assert_eq!((table.len(), table.per_agent()), (10_000, 3));
     for (low_bits, home) in [(0, 0), (1, 2), (3, 7), (2_048, 5_000), (4_095, 9_997), (4_096, 0), (65_535, 9_997)] {
         for (offset, beyond) in [(0, 0), (1, 1), (4, 4), (9_999, 9_999)] {
             assert_eq!(table.index(hash(low_bits, 5), offset), (home + beyond) % 10_000, "{low_bits}, {offset}");

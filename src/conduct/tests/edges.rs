@@ -73,3 +73,10 @@ fn torn_rules_have_a_step_for_any_number() {
     let torn = ConductNumbers::from_words([u64::MAX; ConductNumbers::WORDS]);
     assert_eq!([0, 1, 15, 16, 17, u64::MAX].map(|in_a_row| torn.step(in_a_row)), [u64::MAX; 6]);
 }
+
+#[test]
+fn rules_say_what_they_were_told() {
+    let said = |rules: ConductRules| (numbers(rules.clone()).enforces_wait(), numbers(rules).counts_every_denial());
+    assert_eq!(said(curved()), (false, false));
+    assert_eq!(said(curved().with_enforced_wait(true)), (true, false));
+}

@@ -61,7 +61,7 @@ fn a_cost_of_nothing_is_an_error_however_deep_the_debt() {
 fn limits_without_a_bucket_leave_the_word_as_it_is() {
     let now = Tick::from_nanos(1_000);
     for limit in [limit("deny"), BucketLimit::EXEMPT] {
-        for word in words(1_500) {
+        for word in words(1_500).chain(words(500)) {
             assert_eq!(refund(word, now, limit, 3).next, None, "{word:?}");
             assert_eq!(undo(word, now, limit, 3, word.time()).next, None, "{word:?}");
             assert_eq!(force(word, now, limit, 3).next, None, "{word:?}");
@@ -80,4 +80,46 @@ fn a_charge_that_time_has_paid_for_is_not_taken_back() {
     let receipt = crate::policy::Kind::Bucket.receipt(0, before, charged, at);
     let taken = [1_000, 1_019, 1_020, 1_021].map(|now| roll_back(charged, Tick::from_nanos(now), receipt).next);
     assert_eq!(taken, [Some(1_030), Some(1_049), None, None].map(|time| Some(before.at(Tick::from_nanos(time?)))));
+}
+
+#[test]
+fn a_limit_knows_its_kind_its_longest_debt_and_the_share_of_one() {
+    let (bucket, denies) = (limit("1/10ns burst 10"), limit("deny"));
+    let count = CountLimit::new(11, 20);
+    assert_eq!(BucketLimit::counted(count).count(), Some(count));
+    assert_eq!([bucket, denies, BucketLimit::EXEMPT].map(|limit| limit.count()), [None; 3]);
+    assert_eq!([bucket, denies, BucketLimit::EXEMPT].map(|limit| limit.debt_max()), [100, u64::MAX, u64::MAX]);
+    let all = u64::from(u32::MAX);
+    let ratio = |debt: u64| bucket.debt_ratio(words(1_000 + debt).next().unwrap(), Tick::from_nanos(1_000));
+    assert_eq!([0, 1, 50, 100, 300].map(ratio), [0, all / 100, all / 2, all, 3 * all]);
+    assert_eq!(bucket.debt_ratio(words(900).next().unwrap(), Tick::from_nanos(1_000)), 0);
+}
+
+#[test]
+fn an_agent_that_is_blocked_is_told_the_longer_wait() {
+    let limit = limit("1/10ns burst 10");
+    let told = |debt: u64, cost, block| {
+        let charge = step(words(1_000 + debt).next().unwrap(), Tick::from_nanos(1_000), limit, cost).answer;
+        let Verdict { decision, retry_after_ns, full_in_ns, .. } = blocked(charge, block).unwrap();
+        assert_eq!(decision, Decision::Deny);
+        (retry_after_ns, full_in_ns)
+    };
+    assert_eq!((told(30, 2, 7), told(95, 2, 7), told(95, 2, 77)), ((7, 30), (15, 95), (77, 95)));
+    let exempt = step(words(0).next().unwrap(), Tick::ZERO, BucketLimit::EXEMPT, 2).answer;
+    assert_eq!(blocked(exempt, 7), Ok(Verdict::EXEMPT));
+}
+
+#[test]
+fn what_is_given_back_or_forced_changes_the_word_or_is_not_written() {
+    let (limit, now) = (limit("1/10ns burst 10"), Tick::from_nanos(1_000));
+    for word in words(1_050) {
+        let full_at = |nanos| word.at(Tick::from_nanos(nanos));
+        let given = [0, 1, 50, 51].map(|price| give_back(word, now, price).next);
+        assert_eq!(given, [None, Some(full_at(1_049)), Some(full_at(1_000)), Some(full_at(1_000))]);
+        assert_eq!(give_back(full_at(900), now, 5).next, None);
+        assert_eq!([0, 3].map(|cost| force(word, now, limit, cost).next), [None, Some(full_at(1_080))]);
+        let most = full_at(1_000 + 100 * OVERSPEND_MAX);
+        assert_eq!(force(word, now, limit, u64::MAX).next, Some(most));
+        assert_eq!(force(most, now, limit, 3).next, None);
+    }
 }
