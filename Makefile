@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 # Stages run in the order in which they are named, also under `make -j`.
 .NOTPARALLEL:
-.PHONY: help test lint doc loom mutants bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
+.PHONY: help test lint doc loom mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
 .PHONY: elixir elixir-long elixir-bench
 
@@ -63,9 +63,20 @@ loom: ## Explores the concurrency models; each prints its number of executions
 		{ echo "no loom model was found" >&2; exit 1; }
 	@RUST_BACKTRACE=0 $(STAGE) loom cargo loom -- --nocapture
 
-# MUTANTS=part: only those with this in their name.
-mutants: ## Plants mistakes in a copy of the tree, one by one: each must be noticed (minutes for each)
-	@$(STAGE) mutants cargo test --package tollgate --test mutants -- --ignored --nocapture
+# MUTANTS=part: only those with this in their name, and none of the arithmetic.
+# SHARD=k/n: of the mutants of the arithmetic the k-th of n parts, from 0.
+mutants: ## Plants mistakes in a copy of the tree, one by one: each must be noticed (a quarter of an hour; the arithmetic takes hours)
+	@$(STAGE) mutants cargo test --package tollgate --features config,persist --test mutants -- --ignored --nocapture
+	@$(if $(MUTANTS),:,$(MAKE) --no-print-directory mutants-arithmetic)
+
+# .cargo/mutants.toml says which files, which tests, and what is left out and why.
+mutants-arithmetic: ## Lets cargo-mutants change operators and results in the arithmetic, if it is installed
+	@if cargo mutants --version >/dev/null 2>&1; then \
+		CARGO_PROFILE_DEV_DEBUG=0 $(STAGE) "mutants of the arithmetic" cargo mutants --package tollgate --output $(TARGET) \
+			--timeout 300 --no-shuffle $(if $(SHARD),--shard $(SHARD)); \
+	else \
+		echo "== stage mutants of the arithmetic NOT RUN: there is no cargo-mutants (cargo install --locked cargo-mutants)"; \
+	fi
 
 # --- The C ABI.
 
