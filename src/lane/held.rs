@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_salt_moves_on_and_starts_over() {
         assert_eq!(salted(word(3)), word(3).with_payload(78 << HELD_BITS | 3));
-        let last = word(3).with_payload((1 << TICK_BITS) - 1 & !HELD_MASK | 3);
+        let last = word(3).with_payload(((1 << TICK_BITS) - 1) & !HELD_MASK | 3);
         assert_eq!(salted(last), last.with_payload(3));
     }
 }
