@@ -48,7 +48,7 @@ fn found(table: &Reservations, id: u64) -> Option<Entry> {
 
 #[test]
 fn homes_are_spread_over_the_table_and_slots_follow_them_around_its_end() {
-    let table = Reservations::new(10_000, 3);
+    let table = Reservations::new(10_000, 3, false);
     assert_eq!((table.len(), table.per_agent()), (10_000, 3));
     for (low_bits, home) in [(0, 0), (1, 2), (3, 7), (2_048, 5_000), (4_095, 9_997), (4_096, 0), (65_535, 9_997)] {
         for (offset, beyond) in [(0, 0), (1, 1), (4, 4), (9_999, 9_999)] {
@@ -59,7 +59,7 @@ fn homes_are_spread_over_the_table_and_slots_follow_them_around_its_end() {
 
 #[test]
 fn a_shade_knows_of_its_own_reservations_alone() {
-    let table = Reservations::new(8, 1);
+    let table = Reservations::new(8, 1, false);
     let id = open(&table, entry(hash(1, 5), LANE));
     let shades = [1, 4_097, 0, 2, 16, 4_095].map(|low_bits| table.may_have(low_bits));
     assert_eq!(shades, [true, true, false, false, false, false]);
@@ -69,7 +69,7 @@ fn a_shade_knows_of_its_own_reservations_alone() {
 
 #[test]
 fn what_was_kept_is_found_as_it_was() {
-    let table = Reservations::new(2, 2);
+    let table = Reservations::new(2, 2, false);
     let wide = Entry {
         hash: AgentHash::from_bits(u64::MAX),
         lane: LaneId::new(crate::bounds::LANES_MAX as u32 - 1),
@@ -96,7 +96,7 @@ fn what_was_kept_is_found_as_it_was() {
 
 #[test]
 fn a_slot_that_somebody_has_is_given_to_nobody_else() {
-    let table = Reservations::new(1, 1);
+    let table = Reservations::new(1, 1, false);
     let agent = hash(0, 1);
     let held = table.take(agent, at(5)).expect("a free slot");
     assert!(table.take(agent, at(5)).is_none() && table.take(agent, Tick::MAX).is_none());
@@ -114,7 +114,7 @@ fn a_slot_that_somebody_has_is_given_to_nobody_else() {
 
 #[test]
 fn an_id_names_its_slot_and_no_other() {
-    let table = Reservations::new(3, 3);
+    let table = Reservations::new(3, 3, false);
     let agent = hash(0, 1);
     let ids = [1, 2, 3].map(|left| open(&table, Entry { left, ..entry(agent, LANE) }));
     assert_eq!(ids.map(|id| id & SLOT_MASK), [0, 1, 2]);
@@ -128,13 +128,13 @@ fn an_id_names_its_slot_and_no_other() {
 /// its own slots never reached that far.
 #[test]
 fn an_expired_slot_is_taken_and_counts_for_its_new_agent() {
-    let table = Reservations::new(1, 1);
+    let table = Reservations::new(1, 1, false);
     let (first, second) = (hash(0, 1), hash(1, 2));
     let id = open(&table, entry(first, LANE));
     assert!(table.take(second, at(9)).is_none());
     // At once, and long after that.
     for now in [10, 11, 50] {
-        let table = Reservations::new(1, 1);
+        let table = Reservations::new(1, 1, false);
         open(&table, entry(first, LANE));
         assert!(table.take(second, at(now)).is_some(), "at {now}");
     }
@@ -149,7 +149,7 @@ fn an_expired_slot_is_taken_and_counts_for_its_new_agent() {
 
 #[test]
 fn a_reservation_is_open_until_it_expires_and_is_counted_as_expired_once() {
-    let table = Reservations::new(4, 4);
+    let table = Reservations::new(4, 4, false);
     let agent = hash(0, 1);
     let ids = [10, 20].map(|expires| open(&table, Entry { expires: at(expires), ..entry(agent, LANE) }));
     let counts = |now| (table.counts(at(now)).open, table.counts(at(now)).expired);
@@ -167,7 +167,7 @@ fn a_reservation_is_open_until_it_expires_and_is_counted_as_expired_once() {
 /// Of one shade, and so behind each other: agents, and lanes of one of them.
 #[test]
 fn an_agent_has_reserved_what_is_its_own_on_the_lane_and_not_yet_paid() {
-    let table = Reservations::new(8, 3);
+    let table = Reservations::new(8, 3, false);
     let (agent, neighbour) = (hash(0, 1), hash(0, 2));
     for (of, lane, worth, place) in
         [(agent, LANE, 10, 100), (neighbour, LANE, 200, 300), (agent, OTHER_LANE, 3_000, 4_000), (agent, LANE, 20, 120)]
@@ -184,7 +184,7 @@ fn an_agent_has_reserved_what_is_its_own_on_the_lane_and_not_yet_paid() {
 /// than it was.
 #[test]
 fn pieces_are_moved_down_to_fit() {
-    let table = Reservations::new(8, 4);
+    let table = Reservations::new(8, 4, false);
     let (agent, neighbour) = (hash(0, 1), hash(0, 2));
     let piece = |of, lane, worth, place| open(&table, Entry { worth, place, ..entry(of, lane) });
     let ids = [
@@ -214,7 +214,7 @@ fn pieces_are_moved_down_to_fit() {
 
 #[test]
 fn only_the_agents_open_reservations_are_revised() {
-    let table = Reservations::new(8, 4);
+    let table = Reservations::new(8, 4, false);
     let (agent, neighbour) = (hash(0, 1), hash(0, 2));
     let ids = [agent, neighbour, agent, agent].map(|of| open(&table, entry(of, LANE)));
     let busy = table.find(ids[2], Tick::ZERO).expect("it is open");
@@ -231,7 +231,7 @@ fn only_the_agents_open_reservations_are_revised() {
 
 #[test]
 fn open_slots_are_found_by_the_records_that_they_charged() {
-    let table = Reservations::new(8, 8);
+    let table = Reservations::new(8, 8, false);
     let agent = hash(0, 1);
     let ids = [30, 10, 20, 40, 10].map(|position| open(&table, Entry { position, ..entry(agent, LANE) }));
     table.find(ids[2], Tick::ZERO).expect("it is open").close(agent);
@@ -242,7 +242,7 @@ fn open_slots_are_found_by_the_records_that_they_charged() {
 
 #[test]
 fn an_agent_has_no_more_than_it_may_whoever_shares_its_shade() {
-    let table = Reservations::new(16, 2);
+    let table = Reservations::new(16, 2, false);
     let (agent, neighbour) = (hash(0, 1), hash(0, 2));
     let announces = |of: AgentHash, now| {
         let held = table.take(of, at(now)).expect("a free slot");
