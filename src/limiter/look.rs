@@ -21,8 +21,7 @@ impl Limiter {
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
     pub fn status(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        Ok(self.look(hash, lane, self.clock.now()))
+        self.status_at(agent, lane, self.clock.now())
     }
 
     /// The agent's lane as it stands at `now`: what a check at that instant
@@ -60,10 +59,7 @@ impl Limiter {
     ///
     /// As [`status`](Limiter::status), and [`Error::UnknownPlan`].
     pub fn status_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        self.limits.check_plan(plan)?;
-        let look = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.status(words, at)));
-        Ok(self.change(hash, Some(plan), lane, self.clock.now(), look))
+        self.status_as_at(agent, plan, lane, self.clock.now())
     }
 
     /// As [`status_as`](Limiter::status_as), at `now`.
