@@ -295,7 +295,9 @@ impl<'a> Worker<'a> {
             BUCKET => 12,
             WINDOW => 4,
             EXACT => 1,
-            DEBT if self.random.below(4) == 0 => 4 * PLAIN.capacity,
+            // What is more than the total ever holds can never pass.
+            DEBT if self.random.below(4) == 0 && self.mix.total == Total::None => 4 * PLAIN.capacity,
+            DEBT if self.random.below(4) == 0 => OTHER.total,
             DEBT => 12,
             _ => 30,
         };
@@ -426,7 +428,7 @@ impl<'a> Worker<'a> {
         let round = self.round;
         let mut numbers = round.numbers[agent].lock().expect("nobody panicked");
         let act = self.random.below(6);
-        let lanes = if self.mix.total == Total::None { 4 } else { 6 };
+        let lanes = if self.mix.total == Total::None { 4 } else { 7 };
         let lane = LaneId::new(self.random.below(lanes) as u32);
         let (next, span) = self.spanned(|limiter| {
             let id = id(agent);
