@@ -20,7 +20,7 @@ const BATCH: usize = 256;
 fn main() {
     let mut criterion = criterion();
     let ids = stream(MANY);
-    let requests: Vec<_> = ids.iter().map(|id| Request { agent: id, lane: ALLOWED, cost: 1 }).collect();
+    let requests: Vec<_> = ids.iter().map(|id| Request::new(id, ALLOWED)).collect();
     let mut answers = [Err(Error::EmptyId); BATCH];
 
     let mut group = criterion.benchmark_group("256 of 1 M agents");
@@ -37,7 +37,7 @@ fn main() {
     group.bench_function("one by one", |bencher| {
         bencher.iter(|| {
             for (request, answer) in batches.next().into_iter().flatten().zip(&mut answers) {
-                *answer = limiter.check_cost(request.agent, request.lane, request.cost);
+                *answer = limiter.check_request(*request);
             }
             black_box(&answers);
         });

@@ -15,7 +15,7 @@ use common::{ALLOWED, DENIED, Id, LockedMap, MANY, criterion, id, limiter, limit
 use criterion::Criterion;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tollgate::{Clock, LaneId, Sight, Tick};
+use tollgate::{Clock, LaneId, Request, Sight, Tick};
 
 fn clocks() -> [(&'static str, Clock); 3] {
     [("auto", Clock::auto()), ("os", Clock::os()), ("coarse", Clock::coarse())]
@@ -56,7 +56,7 @@ fn ours(criterion: &mut Criterion, name: &str, agents: usize, ids: &[Id], lane: 
     group.bench_function("own now", |bencher| {
         bencher.iter(|| {
             now += 20;
-            next.next().map(|id| limiter.check_at(id.as_slice(), lane, 1, Tick::from_nanos(now)))
+            next.next().map(|id| limiter.check_request(Request::new(id.as_slice(), lane).at(Tick::from_nanos(now))))
         });
     });
     drop(limiter);
@@ -84,7 +84,8 @@ fn watched(criterion: &mut Criterion) {
             group.bench_function(format!("{name}, own now"), |bencher| {
                 bencher.iter(|| {
                     now += 20;
-                    ids.next().map(|id| limiter.check_at(id.as_slice(), lane, 1, Tick::from_nanos(now)))
+                    ids.next()
+                        .map(|id| limiter.check_request(Request::new(id.as_slice(), lane).at(Tick::from_nanos(now))))
                 });
             });
         }

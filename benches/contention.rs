@@ -20,7 +20,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tollgate::Clock;
+use tollgate::{Clock, Request};
 
 /// Lets every thread do its `work`, given the thread's number, so many times.
 fn together(threads: usize, turns: u64, work: &(impl Fn(usize) + Sync)) -> Duration {
@@ -55,7 +55,7 @@ fn main() {
     // Denied, it also records a violation: once both counts are at their
     // maximum that is one write a second, and else a look at the word.
     let admit = |agent: usize, lane| {
-        black_box(&limiter.admit(black_box(ids[agent].as_slice()), lane, 1));
+        black_box(&limiter.check_request(Request::new(black_box(ids[agent].as_slice()), lane).counted()));
     };
     let check_map = |agent: usize| {
         black_box(map.check(black_box(&ids[agent])));

@@ -97,7 +97,10 @@ impl RustLoops {
         for _ in 0..count {
             now += 20;
             let id = hide(self.ids[0].as_bytes());
-            let verdict = self.limiter.check_at(id, LaneId::new(lane), 1, Tick::from_nanos(now)).expect("a lane");
+            let verdict = self
+                .limiter
+                .check_request(Request::new(id, LaneId::new(lane)).at(Tick::from_nanos(now)))
+                .expect("a lane");
             black_box(&read(&verdict));
             allowed += u64::from(verdict.is_allowed());
         }
@@ -123,9 +126,10 @@ impl RustLoops {
         for _ in (0..count).step_by(BATCH) {
             requests.clear();
             let lane = LaneId::new(lane);
-            requests.extend(self.ids.iter().map(|id| Request { agent: id.as_bytes(), lane, cost: 1 }));
             now += 20;
-            self.limiter.check_many_at(&requests, &mut answers, Tick::from_nanos(now)).expect("a small batch");
+            let now = Tick::from_nanos(now);
+            requests.extend(self.ids.iter().map(|id| Request::new(id, lane).at(now)));
+            self.limiter.check_many(&requests, &mut answers).expect("a small batch");
             black_box(&answers);
             allowed += answers.iter().flatten().filter(|verdict| verdict.is_allowed()).count() as u64;
         }

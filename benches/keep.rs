@@ -11,7 +11,7 @@
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tollgate::{Assignment, LaneId, Limiter, Policy};
+use tollgate::{Assignment, LaneId, Limiter, Policy, Request};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -56,7 +56,7 @@ fn measure<T>(what: &str, changed: usize, run: impl FnOnce() -> Outcome<T>) -> O
 
 fn spend(limiter: &Limiter, agents: std::ops::Range<usize>) -> Outcome<()> {
     for number in agents {
-        let _ = limiter.check_cost(agent(number), LLM, 7)?;
+        let _ = limiter.check_request(Request::new(&agent(number), LLM).cost(7))?;
     }
     Ok(())
 }

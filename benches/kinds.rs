@@ -65,20 +65,21 @@ impl Time {
 
 /// So many checks; those of slots in pieces, with the releases not counted.
 fn checks(limiter: &Limiter, lane: LaneId, time: &mut Time, step: u64, rounds: u64) -> Duration {
-    let is_held = limiter.acquire(AGENT, lane).is_ok() && limiter.release(AGENT, lane).is_ok();
+    let is_held =
+        limiter.acquire(Request::new(AGENT, lane)).is_ok() && limiter.release(Request::new(AGENT, lane)).is_ok();
     let (mut taken, mut left) = (Duration::ZERO, rounds);
     // Each piece leaves less to do.
     while left > 0 {
         let piece = if is_held { left.min(HELD) } else { left };
         let start = Instant::now();
         for _ in 0..piece {
-            let _ = black_box(limiter.check_at(AGENT, lane, 1, time.next(step)));
+            let _ = black_box(limiter.check_request(Request::new(AGENT, lane).at(time.next(step))));
         }
         taken += start.elapsed();
         left -= piece;
         let releases = if is_held { piece } else { 0 };
         for _ in 0..releases {
-            let _ = limiter.release(AGENT, lane);
+            let _ = limiter.release(Request::new(AGENT, lane));
         }
     }
     taken
@@ -94,7 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut time = Time(limiter.now().as_nanos());
         let figure = measure(&mut group, name, |rounds| checks(&limiter, lane, &mut time, step, rounds));
         // What was denied would be measured as something else.
-        assert!(limiter.check_at(AGENT, lane, 1, time.next(step))?.is_allowed(), "{name} ran out");
+        assert!(limiter.check_request(Request::new(AGENT, lane).at(time.next(step)))?.is_allowed(), "{name} ran out");
         rows.push((name.to_owned(), vec![figure]));
     }
     group.finish();
@@ -104,7 +105,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agents: Vec<String> = (0..8).map(|agent| format!("agent-{agent:04}")).collect();
     let mut group = criterion.benchmark_group("all or none");
     for count in [1, 2, 3, 8] {
-        let parts: Vec<_> = agents[..count].iter().map(|id| Request { agent: id.as_bytes(), lane, cost: 1 }).collect();
+        let parts: Vec<_> = agents[..count].iter().map(|id| Request::new(id, lane)).collect();
         let mut timed = |name: &str, ask: &dyn Fn(Tick)| {
             measure(&mut group, name, |rounds| {
                 let start = Instant::now();
@@ -115,11 +116,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
         };
         let all = timed(&format!("check_all, {count} parts"), &|now| {
-            let _ = black_box(limiter.check_all_at(&parts, now));
+            let parts: Vec<_> = parts.iter().map(|part| part.at(now)).collect();
+            let _ = black_box(limiter.check_all(&parts));
         });
         let single = timed(&format!("{count} single checks"), &|now| {
-            for Request { agent, lane, cost } in &parts {
-                let _ = black_box(limiter.check_at(agent, *lane, *cost, now));
+            for part in &parts {
+                let _ = black_box(limiter.check_request(part.at(now)));
             }
         });
         rows.push((format!("check_all, {count}"), vec![all, single]));

@@ -32,12 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut now = limiter.now();
     for (turn, arrived) in TURNS.iter().enumerate() {
         requests.clear();
-        requests.extend(arrived.iter().map(|&(agent, cost)| Request { agent: agent.as_bytes(), lane: rows, cost }));
+        requests.extend(arrived.iter().map(|&(agent, cost)| Request::new(agent, rows).cost(cost).at(now)));
         answers.clear();
         answers.resize(requests.len(), Err(tollgate::Error::ZeroCost)); // Each is overwritten.
 
         // As if checked one by one, in order, all at the same instant.
-        limiter.check_many_at(&requests, &mut answers, now)?;
+        limiter.check_many(&requests, &mut answers)?;
 
         println!("turn {turn}");
         for (&(agent, cost), answer) in arrived.iter().zip(&answers) {
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Looking charges nothing, and takes the same instant.
-    let status = limiter.status_at("agent-7", rows, now)?;
+    let status = limiter.peek(Request::new("agent-7", rows).at(now))?;
     println!("agent-7 has {} of {} rows left", status.remaining(), status.capacity());
     Ok(())
 }

@@ -9,7 +9,7 @@
 //! Without arguments it makes a thousand checks in every mode.
 
 use std::hint::black_box;
-use tollgate::{Clock, LaneId, Limit, Limiter, ManualClock, Policy, Sight, Tick};
+use tollgate::{Clock, LaneId, Limit, Limiter, ManualClock, Policy, Request, Sight, Tick};
 
 const AGENT: &[u8; 16] = b"agent-0000012345";
 const MODES: [&str; 7] =
@@ -59,7 +59,7 @@ fn at_own_now(limiter: &Limiter, lane: LaneId, count: u64) {
     let mut now = limiter.now().as_nanos();
     for _ in 0..count {
         now += 20;
-        black_box(&limiter.check_at(agent(), lane, 1, Tick::from_nanos(now)));
+        black_box(&limiter.check_request(Request::new(agent(), lane).at(Tick::from_nanos(now))));
     }
 }
 

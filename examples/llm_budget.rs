@@ -6,7 +6,7 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tollgate::{Limiter, Policy, Request};
+use tollgate::{Limiter, Policy, Request, Settle};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let policy = Policy::builder()
@@ -20,34 +20,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     limiter.assign("team:7", limiter.plan("team").ok_or("the policy has no such plan")?)?;
 
     // The request itself, and what its prompt takes of the user's and of the team's budget: all or none.
-    let part = |agent: &'static str, lane, cost| Request { agent: agent.as_bytes(), lane, cost };
+    let part = |agent: &'static str, lane, cost| Request::new(agent, lane).cost(cost).counted();
     let prompt = 1_200;
     let parts = [part("user:42", requests, 1), part("user:42", tokens, prompt), part("team:7", tokens, prompt)];
-    let answer = limiter.admit_all(&parts)?;
+    let answer = limiter.check_all(&parts)?;
     println!("prompt: {}", if answer.is_allowed() { "paid for" } else { "refused" });
 
     // Nobody knows yet how long the answer will be: reserve what it may be at most.
-    let reserved = limiter.reserve("user:42", tokens, 4_000, Duration::from_secs(120))?;
+    let reserved = limiter.reserve(Request::new("user:42", tokens).cost(4_000), Duration::from_secs(120))?;
     let Some(id) = reserved.id() else {
         println!("refused; the budget is full again in {:?}", reserved.verdict().full_in());
         return Ok(());
     };
-    println!("reserved 4000, {} left", limiter.status("user:42", tokens)?.remaining());
+    println!("reserved 4000, {} left", limiter.peek(Request::new("user:42", tokens))?.remaining());
 
     // While it streams, tell what has been used: should the client go away now,
     // that stays charged, and what is reserved as well once its time has passed.
     for chunk in [300, 450, 120] {
-        let settled = limiter.commit_part(id, chunk)?;
+        let settled = limiter.settle(id, Settle::used_so_far(chunk))?;
         limiter.extend(id, Duration::from_secs(120))?;
         println!("streamed {chunk}, {} still reserved", settled.left);
     }
 
     // The end: what was not needed comes back.
-    let settled = limiter.commit(id, 30)?;
-    println!("{} came back, {} left", settled.unused, limiter.status("user:42", tokens)?.remaining());
-    assert_eq!(limiter.status("user:42", tokens)?.remaining(), 10_000 - prompt - 900);
+    let settled = limiter.settle(id, Settle::used(30))?;
+    println!("{} came back, {} left", settled.unused, limiter.peek(Request::new("user:42", tokens))?.remaining());
+    assert_eq!(limiter.peek(Request::new("user:42", tokens))?.remaining(), 10_000 - prompt - 900);
 
     // An id works once.
-    assert!(limiter.commit(id, 30).is_err());
+    assert!(limiter.settle(id, Settle::used(30)).is_err());
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tollgate::{AgentQuery, AgentSort, EventKind, Limiter, LogThrottle, ManualClock, Policy, ShownId, Sight};
+use tollgate::{AgentQuery, AgentSort, EventKind, Limiter, LogThrottle, ManualClock, Policy, Request, ShownId, Sight};
 
 /// Who asks, how often in a second, and for what.
 const CLIENTS: [(&str, u32, &str); 4] = [
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (agent, requests, lane) in CLIENTS {
             let lane = limiter.lane(lane).ok_or("the preset has no such lane")?;
             for _ in 0..requests {
-                if !limiter.admit(agent, lane, 1)?.is_allowed() {
+                if !limiter.check_request(Request::new(agent, lane).counted())?.is_allowed() {
                     // One line for the first denial, then at most one a minute.
                     log.denied(agent, limiter.now()).into_iter().for_each(|line| println!("{:8} {line}", line.level()));
                 }

@@ -28,7 +28,7 @@ pub enum Error {
         /// How many plans the policy has; they are numbered from 0, which is `default`.
         plans: u16,
     },
-    /// A cost of 0 asks nothing; use `status` to look.
+    /// A cost of 0 asks nothing; use `peek` to look.
     ZeroCost,
     /// The cost is larger than the lane's capacity, so it can never pass.
     CostAboveCapacity {
@@ -98,7 +98,7 @@ impl fmt::Display for Error {
             Error::UnknownPlan { plan, plans } => {
                 write!(f, "there is no plan {plan}; this policy has {plans}, numbered from 0")
             }
-            Error::ZeroCost => write!(f, "cost 0 asks nothing; give at least 1, or use status to look"),
+            Error::ZeroCost => write!(f, "cost 0 asks nothing; give at least 1, or peek"),
             Error::CostAboveCapacity { cost, capacity } => {
                 write!(f, "cost {cost} exceeds capacity {capacity} and can never pass")
             }

@@ -16,8 +16,7 @@ pub const RETRY_NEVER_MS: u64 = 60_000;
 /// The wait of a denial as the hub tells it: milliseconds, rounded up to whole
 /// seconds. [`RETRY_NEVER_MS`] if no wait helps.
 ///
-/// Takes what [`Verdict::retry_after`](crate::Verdict::retry_after) or
-/// [`Admission::retry_after`](crate::Admission::retry_after) says of a denial.
+/// Takes what [`Verdict::retry_after`](crate::Verdict::retry_after) says of a denial.
 ///
 /// ```
 /// use std::time::Duration;

@@ -6,7 +6,7 @@
 //! memory is fixed when the limiter is built, whatever ids arrive.
 //!
 //! ```
-//! use tollgate::{Limit, Limiter, Policy, Request, Error};
+//! use tollgate::{Error, Limit, Limiter, Policy, Request};
 //!
 //! let policy = Policy::builder()
 //!     .lane("ws/light", Limit::per_minute(120))
@@ -19,12 +19,12 @@
 //! // One request, one token.
 //! assert_eq!(limiter.check("agent-7", normal)?.remaining(), 59);
 //! // Fifty tokens at once, all or none; half of them turn out not to be needed.
-//! assert!(limiter.check_cost("agent-7", normal, 50)?.is_allowed());
-//! limiter.refund("agent-7", normal, 25)?;
+//! assert!(limiter.check_request(Request::new("agent-7", normal).cost(50))?.is_allowed());
+//! limiter.refund(Request::new("agent-7", normal).cost(25))?;
 //! // Look without charging.
-//! assert_eq!(limiter.status("agent-7", normal)?.remaining(), 34);
+//! assert_eq!(limiter.peek(Request::new("agent-7", normal))?.remaining(), 34);
 //! // A batch, at one reading of the clock.
-//! let requests = [Request { agent: b"agent-8", lane: normal, cost: 1 }; 3];
+//! let requests = [Request::new(b"agent-8", normal); 3];
 //! let mut answers = [Err(Error::EmptyId); 3];
 //! limiter.check_many(&requests, &mut answers)?;
 //! assert!(answers.iter().all(|answer| answer.is_ok_and(|verdict| verdict.is_allowed())));
@@ -108,8 +108,8 @@ pub use conduct::{Conduct, Violation};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
 pub use limiter::{
-    Acquired, ActionLane, Admission, AllVerdict, ControlError, HeldSlot, Limiter, LimiterBuilder, Request,
-    ReservationId, Reserved, Settlement, Stats,
+    Acquired, ActionLane, Agent, AllVerdict, ControlError, HeldSlot, Limiter, LimiterBuilder, Request, ReservationId,
+    Reserved, Settle, Settlement, Stats,
 };
 #[cfg(feature = "persist")]
 pub use limiter::{BudgetsLoaded, BudgetsSaved};

@@ -116,7 +116,7 @@
 
 use crate::clock::Tick;
 use crate::lane::LaneWord;
-use crate::policy::{Kind, LaneId};
+use crate::policy::{Kind, LaneId, PlanId};
 use crate::record::Move;
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, QuietU64, broken, wait};
@@ -147,6 +147,8 @@ const SHADES: usize = if cfg!(loom) { 1 } else { 4_096 };
 pub(crate) struct Entry {
     pub(crate) hash: AgentHash,
     pub(crate) lane: LaneId,
+    /// The plan that applied if the agent had no assignment.
+    pub(crate) plan: Option<PlanId>,
     /// Tokens that are charged and not yet accounted for.
     pub(crate) left: u64,
     /// What one of them was charged with: nanoseconds of a bucket's time, or 1.
@@ -260,7 +262,8 @@ impl Piece {
         let charged = u64::from(entry.lane.number())
             | entry.generation << GENERATION_SHIFT
             | flag
-            | (entry.position as u64) << POSITION_SHIFT;
+            | (entry.position as u64 & POSITION_MASK) << POSITION_SHIFT
+            | entry.plan.map_or(0, |plan| u64::from(plan.number()) + 1) << PLAN_SHIFT;
         self.charged.store(charged, Ordering::Relaxed);
         // Never raised: somebody may have lowered it meanwhile.
         self.place.fetch_min(entry.place, Ordering::Relaxed);
@@ -277,7 +280,16 @@ const LANE_MASK: u64 = (1 << GENERATION_SHIFT) - 1;
 const NO_LANE: u64 = LANE_MASK;
 const NOT_CHARGED: u64 = 1 << 12;
 const POSITION_SHIFT: u32 = 16;
+const POSITION_MASK: u64 = (1 << (PLAN_SHIFT - POSITION_SHIFT)) - 1;
+/// One more than the number of the plan; 0 for none.
+const PLAN_SHIFT: u32 = 48;
 const _: () = assert!((crate::bounds::LANES_MAX as u64) < NO_LANE);
+const _: () = assert!(crate::bounds::AGENTS_MAX < POSITION_MASK && crate::bounds::PLANS_MAX < 1 << (64 - PLAN_SHIFT));
+
+/// The record that was charged.
+const fn position(charged: u64) -> usize {
+    (charged >> POSITION_SHIFT & POSITION_MASK) as usize
+}
 
 /// What is known of the agents that share a part of their hash.
 struct Shade {
@@ -534,7 +546,7 @@ impl Reservations {
             .enumerate()
             .filter_map(|(index, slot)| {
                 let state = slot.state.load(Ordering::Acquire);
-                let position = (slot.piece.charged.load(Ordering::Relaxed) >> POSITION_SHIFT) as usize;
+                let position = position(slot.piece.charged.load(Ordering::Relaxed));
                 (state & PHASE_MASK == OPEN && positions.contains(&position)).then_some((position, index))
             })
             .collect();
@@ -614,11 +626,13 @@ impl<'a> Held<'a> {
         Entry {
             hash: AgentHash::from_bits(slot.hash.load(Ordering::Relaxed)),
             lane: LaneId::new((charged & LANE_MASK) as u32),
+            // Lossless: there are no more plans than that.
+            plan: (charged >> PLAN_SHIFT).checked_sub(1).map(|number| PlanId::new(number as u16)),
             left: read(&slot.left),
             token: read(&piece.token),
             worth: piece.worth.load(Ordering::Relaxed),
             place: piece.place.load(Ordering::Relaxed),
-            position: (charged >> POSITION_SHIFT) as usize,
+            position: position(charged),
             generation: charged >> GENERATION_SHIFT & 0xf,
             expires: slot.expires(),
             is_charged: charged & NOT_CHARGED == 0,

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tollgate::{
-    BudgetsLoaded, LaneId, Limiter, LimiterBuilder, ManualClock, ManualWallClock, PersistError, Policy, Sight,
+    BudgetsLoaded, LaneId, Limiter, LimiterBuilder, ManualClock, ManualWallClock, PersistError, Policy, Request, Sight,
 };
 
 const LLM: LaneId = LaneId::new(0);
@@ -45,12 +45,14 @@ fn start(path: &Path, wall: Duration) -> (Limiter, BudgetsLoaded) {
 }
 
 fn used(limiter: &Limiter, agent: impl AsRef<[u8]>, lane: LaneId) -> u64 {
-    let status = limiter.status(agent, lane).expect("a lane of the policy");
+    let status = limiter.peek(Request::new(&agent, lane)).expect("a lane of the policy");
     status.capacity() - status.remaining()
 }
 
 fn spend(limiter: &Limiter, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) {
-    assert!(limiter.check_cost(agent, lane, cost).expect("a cost within the limit").is_allowed());
+    assert!(
+        limiter.check_request(Request::new(&agent, lane).cost(cost)).expect("a cost within the limit").is_allowed()
+    );
 }
 
 /// A message, with the directory's path as `DIR`.
@@ -76,7 +78,7 @@ fn a_total_survives_a_restart() {
     drop(limiter);
     let limiter = start(&path);
     assert_eq!(used(&limiter, "a", total), 35);
-    assert!(!limiter.check_cost("a", http, 16).expect("a cost within the limit").is_allowed());
+    assert!(!limiter.check_request(Request::new("a", http).cost(16)).expect("a cost within the limit").is_allowed());
     spend(&limiter, "a", search, 15);
 }
 
@@ -91,8 +93,8 @@ fn a_restart_after_a_save_loses_nothing() {
     spend(&limiter, b"\xff\n", LLM, 1);
     spend(&limiter, "only a bucket", LaneId::new(2), 5);
     spend(&limiter, "refunded", LLM, 5);
-    limiter.refund("refunded", LLM, 5).unwrap();
-    let reserved = limiter.reserve("reserved", LLM, 100, Duration::from_secs(60)).unwrap();
+    limiter.refund(Request::new("refunded", LLM).cost(5)).unwrap();
+    let reserved = limiter.reserve(Request::new("reserved", LLM).cost(100), Duration::from_secs(60)).unwrap();
     assert!(reserved.id().is_some());
     let saved = limiter.save_budgets().unwrap();
     assert_eq!((saved.saved, saved.unsaved), (4, 0));
@@ -107,7 +109,7 @@ fn a_restart_after_a_save_loses_nothing() {
     assert_eq!(used(&limiter, "reserved", LLM), 100);
     assert_eq!(used(&limiter, "only a bucket", LaneId::new(2)), 0);
     // No more than the rest, and it counts on.
-    assert!(!limiter.check_cost("a", LLM, 301).unwrap().is_allowed());
+    assert!(!limiter.check_request(Request::new("a", LLM).cost(301)).unwrap().is_allowed());
     spend(&limiter, "a", LLM, 300);
     limiter.save_budgets().unwrap();
     drop(limiter);
@@ -152,7 +154,7 @@ fn a_wall_clock_put_back_between_two_runs_opens_no_window_again() {
     // The calendar is that of the second day: its windows end when that ends.
     spend(&limiter, "b", LLM, 1);
     let until_midnight = Duration::from_secs(16 * 3_600);
-    assert_eq!(limiter.status("b", LLM).unwrap().full_in(), until_midnight);
+    assert_eq!(limiter.peek(Request::new("b", LLM)).unwrap().full_in(), until_midnight);
 }
 
 /// Without a wall clock the limiter's own counts from 1970, and starts there again.
@@ -338,7 +340,7 @@ fn a_save_writes_what_has_changed() {
     // What is said already is not said again.
     assert_eq!(limiter.save_budgets().unwrap().saved, LARGE + 2);
     assert_eq!(look(), (inode, more));
-    limiter.refund("a", LLM, 7).unwrap();
+    limiter.refund(Request::new("a", LLM).cost(7)).unwrap();
     assert_eq!(limiter.save_budgets().unwrap().saved, LARGE + 1);
     drop(limiter);
     let (limiter, loaded) = start_large(&path);
@@ -366,7 +368,7 @@ fn who_lost_a_record_between_two_saves_is_saved_as_it_is() {
     let inode = fs::metadata(&path).unwrap().ino();
     (0..LARGE)
         .filter(|number| number % 3 == 0)
-        .for_each(|number| assert_eq!(limiter.forget(long_id(number)), Ok(true)));
+        .for_each(|number| assert_eq!(limiter.forget(&long_id(number)), Ok(true)));
     // Every record there is goes to somebody else.
     for other in 0..2_000 {
         let _ = limiter.check(format!("other-{other}"), LaneId::new(2)).unwrap();
@@ -444,16 +446,16 @@ proptest! {
                     ledger = saved;
                 }
                 3 => {
-                    limiter.forget(format!("{agent}")).unwrap();
+                    limiter.forget(&format!("{agent}")).unwrap();
                     ledger[agent] = 0;
                 }
                 2 => {
-                    limiter.refund(format!("{agent}"), LLM, cost).unwrap();
+                    limiter.refund(Request::new(&format!("{agent}"), LLM).cost(cost)).unwrap();
                     ledger[agent] -= cost.min(ledger[agent]);
                 }
                 _ => {
                     let fits = ledger[agent] + cost <= 1_000;
-                    prop_assert_eq!(limiter.check_cost(format!("{agent}"), LLM, cost).unwrap().is_allowed(), fits);
+                    prop_assert_eq!(limiter.check_request(Request::new(&format!("{agent}"), LLM).cost(cost)).unwrap().is_allowed(), fits);
                     ledger[agent] += if fits { cost } else { 0 };
                 }
             }

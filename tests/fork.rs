@@ -10,7 +10,7 @@ mod directory;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tollgate::{ControlError, Decision, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Sight};
+use tollgate::{ControlError, Decision, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Sight};
 
 const LANE: LaneId = LaneId::new(0);
 const FORKS: u32 = 400;
@@ -23,14 +23,17 @@ const CHILD_SECONDS: u32 = 20;
 /// What a child finds; its exit status.
 fn child(limiter: &Limiter) -> i32 {
     // Known since before the threads began; never forgotten.
-    if !matches!(limiter.status("steady", LANE), Ok(status) if status.remaining() == 1) {
+    if !matches!(limiter.peek(Request::new("steady", LANE)), Ok(status) if status.remaining() == 1) {
         return 1;
     }
     // Half of the records are vacant at all times, so everybody new is let in,
     // once: a record that nobody sees, or one that is seen twice, would show.
     for agent in 0..40_u32 {
         let id = agent.to_le_bytes();
-        match (limiter.check_cost(id, LANE, 2), limiter.check_cost(id, LANE, 2)) {
+        match (
+            limiter.check_request(Request::new(&id, LANE).cost(2)),
+            limiter.check_request(Request::new(&id, LANE).cost(2)),
+        ) {
             (Ok(first), Ok(second)) if first.is_allowed() && !second.is_allowed() => {}
             (Err(Error::Full), _) => return 2,
             _ => return 3,
@@ -169,7 +172,7 @@ fn child_that_looks(limiter: &Limiter) -> i32 {
         if !limiter.check(agent.to_le_bytes(), LANE).is_ok_and(|verdict| verdict.is_allowed()) {
             return 1;
         }
-        if limiter.record_violation(agent.to_le_bytes()).is_err() {
+        if limiter.record_violation(&agent.to_le_bytes()).is_err() {
             return 2;
         }
     }
@@ -193,7 +196,7 @@ fn a_child_that_is_watched_goes_on_whatever_was_being_counted() {
     let limiter = with_sight(Some(Sight::new().roster(100).sample_every(1)));
     assert!(limiter.check("steady", LANE).unwrap().is_allowed());
     let violate = |limiter: &Limiter| {
-        let _ = limiter.admit("comes", LANE, 2);
+        let _ = limiter.check_request(Request::new("comes", LANE).cost(2).counted());
         let _ = limiter.forget("goes");
     };
     fork_while(&limiter, FORKS / 4, [violate, |limiter| come_and_go(limiter, "goes")], child_that_looks);

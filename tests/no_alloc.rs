@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Duration;
-use tollgate::{Clock, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Sight, Tick};
+use tollgate::{Clock, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Settle, Sight, Tick};
 
 /// Counts what each thread allocates, so that other tests and the harness do not show.
 struct Counting;
@@ -75,8 +75,9 @@ fn a_check_allocates_nothing_whether_allowed_or_denied() {
             for _ in 0..20 {
                 let verdict = limiter.check("agent-7", LANE).unwrap();
                 verdicts[usize::from(verdict.is_allowed())] += 1;
-                let _ = black_box(limiter.check_at("agent-7", LANE, 3, limiter.now()).unwrap());
-                let _ = black_box(limiter.check_cost("agent-7", LANE, 2).unwrap());
+                let _ =
+                    black_box(limiter.check_request(Request::new("agent-7", LANE).cost(3).at(limiter.now())).unwrap());
+                let _ = black_box(limiter.check_request(Request::new("agent-7", LANE).cost(2)).unwrap());
             }
         });
         assert!(verdicts[0] > 0 && verdicts[1] > 0, "both kinds of verdict: {verdicts:?}");
@@ -119,7 +120,7 @@ fn a_change_of_tenants_allocates_nothing() {
 fn a_batch_allocates_nothing() {
     let limiter = limiter(ManualClock::new(), OnFull::Deny);
     let ids: [[u8; 8]; 32] = std::array::from_fn(|agent| (agent as u64 % 20).to_le_bytes());
-    let requests = ids.each_ref().map(|agent| Request { agent, lane: LANE, cost: 6 });
+    let requests = ids.each_ref().map(|agent| Request::new(agent, LANE).cost(6));
     let mut answers = [Err(Error::EmptyId); 32];
     assert_eq!(allocations(|| limiter.check_many(&requests, &mut answers).unwrap()), 0);
     let allowed = answers.iter().filter(|answer| answer.is_ok_and(|verdict| verdict.is_allowed())).count();
@@ -130,12 +131,12 @@ fn a_batch_allocates_nothing() {
 fn looking_refunding_resetting_forgetting_and_sweeping_allocate_nothing() {
     let clock = ManualClock::new();
     let limiter = limiter(clock.clone(), OnFull::Deny);
-    assert!(limiter.check_cost("agent-7", LANE, 9).unwrap().is_allowed());
-    assert!(limiter.check_cost("agent-8", LANE, 9).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("agent-7", LANE).cost(9)).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("agent-8", LANE).cost(9)).unwrap().is_allowed());
     let allocated = allocations(|| {
         for agent in ["agent-7", "stranger"] {
-            black_box(limiter.status(agent, LANE).unwrap());
-            black_box(limiter.refund(agent, LANE, 2).unwrap());
+            black_box(limiter.peek(Request::new(agent, LANE)).unwrap());
+            black_box(limiter.refund(Request::new(agent, LANE).cost(2)).unwrap());
             limiter.reset_lane(agent, LANE).unwrap();
             limiter.reset(agent).unwrap();
             black_box(limiter.forget(agent).unwrap());
@@ -159,15 +160,17 @@ fn being_watched_allocates_nothing() {
         let allocated = allocations(|| {
             for _ in 0..30 {
                 let _ = black_box(limiter.check("agent-7", LANE).unwrap());
-                let _ = black_box(limiter.admit(long, LANE, 1).unwrap());
+                let _ = black_box(limiter.check_request(Request::new(&long, LANE).counted()).unwrap());
                 let _ = black_box(limiter.record_violation("agent-8").unwrap());
                 assert!(limiter.check("", LANE).is_err());
             }
             // More violators than there are counters for.
             for agent in 0..189_u64 {
                 let _ = black_box(limiter.check(agent.to_le_bytes(), LANE));
-                let _ = black_box(limiter.admit(agent.to_le_bytes(), LaneId::new(1), 61));
-                let _ = black_box(limiter.record_violation(agent.to_le_bytes()));
+                let _ = black_box(
+                    limiter.check_request(Request::new(&agent.to_le_bytes(), LaneId::new(1)).cost(61).counted()),
+                );
+                let _ = black_box(limiter.record_violation(&agent.to_le_bytes()));
             }
         });
         assert_eq!(allocated, 0);
@@ -186,8 +189,8 @@ fn an_error_allocates_nothing() {
         assert!(limiter.check("", LANE).is_err());
         assert!(limiter.check(long, LANE).is_err());
         assert!(limiter.check("agent-7", LaneId::new(2)).is_err());
-        assert!(limiter.check_cost("agent-7", LANE, 11).is_err());
-        assert!(!limiter.check_at("agent-7", LANE, 1, Tick::MAX).unwrap().is_allowed());
+        assert!(limiter.check_request(Request::new("agent-7", LANE).cost(11)).is_err());
+        assert!(!limiter.check_request(Request::new("agent-7", LANE).at(Tick::MAX)).unwrap().is_allowed());
     });
     assert_eq!(allocated, 0);
 }
@@ -218,17 +221,17 @@ fn kinds_all_or_none_and_reservations_allocate_nothing() {
             for lane in lanes {
                 verdicts[usize::from(limiter.check("agent-7", lane).unwrap().is_allowed())] += 1;
             }
-            let all = lanes.map(|lane| Request { agent: b"agent-8", lane, cost: 1 });
+            let all = lanes.map(|lane| Request::new(b"agent-8", lane));
             verdicts[usize::from(limiter.check_all(&all).unwrap().is_allowed())] += 1;
-            verdicts[usize::from(limiter.admit_all(&all).unwrap().is_allowed())] += 1;
-            let reserved = limiter.reserve("agent-9", lanes[3], 3, Duration::from_secs(1)).unwrap();
+            verdicts[usize::from(limiter.check_all(&all.map(Request::counted)).unwrap().is_allowed())] += 1;
+            let reserved = limiter.reserve(Request::new("agent-9", lanes[3]).cost(3), Duration::from_secs(1)).unwrap();
             if let Some(id) = reserved.id() {
-                black_box(limiter.commit_part(id, 1).unwrap());
+                black_box(limiter.settle(id, Settle::used_so_far(1)).unwrap());
                 limiter.extend(id, Duration::from_secs(9)).unwrap();
-                black_box(limiter.commit(id, round % 4).unwrap());
+                black_box(limiter.settle(id, Settle::used(round % 4)).unwrap());
             }
             verdicts[usize::from(reserved.verdict().is_allowed())] += 1;
-            drop(black_box(Limiter::hold(&limiter, "agent-9", lanes[4]).unwrap()));
+            drop(black_box(Limiter::hold(&limiter, Request::new("agent-9", lanes[4])).unwrap()));
         }
     });
     assert!(verdicts[0] > 0 && verdicts[1] > 0, "both kinds of verdict: {verdicts:?}");

@@ -9,7 +9,7 @@ use directory::Directory;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
-use tollgate::{ConductRules, LaneId, Limiter, ManualClock, PersistError, Policy, STATUS_FILE, Sight};
+use tollgate::{ConductRules, LaneId, Limiter, ManualClock, PersistError, Policy, Request, STATUS_FILE, Sight};
 
 const WS: LaneId = LaneId::new(0);
 const HTTP: LaneId = LaneId::new(1);
@@ -30,12 +30,12 @@ fn it_says_who_offends_who_is_busy_and_what_was_counted() {
     let limiter = limiter(Sight::new().roster(1_000));
     limiter.assign("agent-7", limiter.plan("pro").expect("a plan")).expect("valid");
     limiter.exempt("dashboard").expect("valid");
-    assert!(limiter.check_cost("agent-7", WS, 15).expect("valid").is_allowed());
+    assert!(limiter.check_request(Request::new("agent-7", WS).cost(15)).expect("valid").is_allowed());
     for _ in 0..5 {
-        let _ = limiter.admit(b"<\xff>\n", HTTP, 1).expect("valid");
+        let _ = limiter.check_request(Request::new(b"<\xff>\n", HTTP).counted()).expect("valid");
     }
-    let _ = limiter.admit("\"quoted\"\u{2028}", HTTP, 2).expect("valid");
-    let _ = limiter.admit("\"quoted\"\u{2028}", HTTP, 1).expect("valid");
+    let _ = limiter.check_request(Request::new("\"quoted\"\u{2028}", HTTP).cost(2).counted()).expect("valid");
+    let _ = limiter.check_request(Request::new("\"quoted\"\u{2028}", HTTP).counted()).expect("valid");
     assert!(limiter.check("agent-7", LaneId::new(9)).is_err());
 
     let mut document = read(&limiter.status_document());
@@ -94,7 +94,7 @@ fn it_stays_short_however_many_agents_there_are() {
     let limiter = limiter(Sight::new().roster(1_000));
     for agent in 0..100 {
         for _ in 0..4 {
-            let _ = limiter.admit(format!("agent-{agent}"), HTTP, 1).expect("valid");
+            let _ = limiter.check_request(Request::new(&format!("agent-{agent}"), HTTP).counted()).expect("valid");
         }
     }
     let document = read(&limiter.status_document());
@@ -118,7 +118,7 @@ fn it_is_replaced_as_a_whole_while_others_read_it() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..50 {
-                let _ = limiter.admit(format!("agent-{round}"), HTTP, 1).expect("valid");
+                let _ = limiter.check_request(Request::new(&format!("agent-{round}"), HTTP).counted()).expect("valid");
                 limiter.write_status(&path).expect("nobody else writes");
             }
             done.store(true, Ordering::Relaxed);

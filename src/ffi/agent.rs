@@ -5,7 +5,7 @@ use super::pointers::{Tagged, agent, borrow, plan_id, tagged_out, tell};
 use super::{Limiter, Status, TOLLGATE_NEVER};
 use crate as tollgate;
 use std::ffi::c_void;
-use tollgate::{LaneId, Tick};
+use tollgate::{Agent, LaneId, Request, Tick};
 
 /// A lane of an agent as it stands, without having been charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,11 @@ pub unsafe extern "C" fn tollgate_limiter_status(
     status_out: *mut LaneStatus,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, |limiter, id| Ok(limiter.status(id, LaneId::new(lane))?)) }
+    unsafe {
+        lane_status(limiter, id, id_len, status_out, |limiter, id| {
+            Ok(limiter.peek(Request::new(id, LaneId::new(lane)))?)
+        })
+    }
 }
 
 /// Looks at a lane of an agent at an instant of the caller's.
@@ -124,7 +128,7 @@ pub unsafe extern "C" fn tollgate_limiter_status_at(
     status_out: *mut LaneStatus,
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.status_at(id, LaneId::new(lane), now)?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.peek(Request::new(id, LaneId::new(lane)).at(now))?);
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
@@ -146,7 +150,9 @@ pub unsafe extern "C" fn tollgate_limiter_status_as(
     lane: u32,
     status_out: *mut LaneStatus,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.status_as(id, plan_id(plan)?, LaneId::new(lane))?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.peek(Request::new(id, LaneId::new(lane)).plan(plan_id(plan)?))?)
+    };
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
@@ -170,7 +176,7 @@ pub unsafe extern "C" fn tollgate_limiter_status_as_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.status_as_at(id, plan_id(plan)?, LaneId::new(lane), now)?)
+        Ok(limiter.peek(Request::new(id, LaneId::new(lane)).plan(plan_id(plan)?).at(now))?)
     };
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
@@ -194,7 +200,8 @@ pub unsafe extern "C" fn tollgate_limiter_refund(
     cost: u64,
     status_out: *mut LaneStatus,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund(id, LaneId::new(lane), cost)?);
+    let ask =
+        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost))?);
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
@@ -218,7 +225,9 @@ pub unsafe extern "C" fn tollgate_limiter_refund_at(
     status_out: *mut LaneStatus,
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund_at(id, LaneId::new(lane), cost, now)?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost).at(now))?)
+    };
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
@@ -242,8 +251,9 @@ pub unsafe extern "C" fn tollgate_limiter_refund_as(
     cost: u64,
     status_out: *mut LaneStatus,
 ) -> Status {
-    let ask =
-        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund_as(id, plan_id(plan)?, LaneId::new(lane), cost)?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?))?)
+    };
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }
@@ -268,7 +278,7 @@ pub unsafe extern "C" fn tollgate_limiter_refund_as_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.refund_as_at(id, plan_id(plan)?, LaneId::new(lane), cost, now)?)
+        Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?).at(now))?)
     };
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
@@ -304,7 +314,7 @@ pub unsafe extern "C" fn tollgate_limiter_reset_at(
     now_ns: u64,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset_at(id, Tick::from_nanos(now_ns))) }
+    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset(Agent::new(id).at(Tick::from_nanos(now_ns)))) }
 }
 
 /// Fills one lane of the agent; as tollgate_limiter_reset.
@@ -342,7 +352,7 @@ pub unsafe extern "C" fn tollgate_limiter_reset_lane_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: as this function's contract has it.
-    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset_lane_at(id, LaneId::new(lane), now)) }
+    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset_lane(Agent::new(id).at(now), LaneId::new(lane))) }
 }
 
 /// Forgets the agent: its record is vacant again, and its next check is its
@@ -386,7 +396,7 @@ pub unsafe extern "C" fn tollgate_limiter_forget_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
-    let forget = |limiter: &Limiter| Ok(limiter.0.forget_at(unsafe { agent(id, id_len) }?, now)?);
+    let forget = |limiter: &Limiter| Ok(limiter.0.forget(Agent::new(unsafe { agent(id, id_len) }?).at(now))?);
     // SAFETY: as this function's contract has it.
     unsafe { tell(limiter, known_out, forget) }
 }

@@ -57,7 +57,9 @@ impl AllVerdict {
             decision: verdict.decision().into(),
             retry_after_ns,
             blocking: bits(verdict.blocking()),
-            sustained_abuse: bits(verdict.sustained_abuse()),
+            sustained_abuse: bits(
+                (0..verdict.verdicts().len()).filter(|part| verdict.verdicts()[*part].is_sustained_abuse()),
+            ),
         }
     }
 }
@@ -86,7 +88,7 @@ unsafe fn all(
     count: usize,
     answers_out: *mut Answer,
     verdict_out: *mut AllVerdict,
-    ask: impl FnOnce(&tollgate::Limiter, &[tollgate::Request<'_>]) -> Result<tollgate::AllVerdict, tollgate::Error>,
+    (now, is_counted): (Option<Tick>, bool),
 ) -> Status {
     guard(|| {
         // SAFETY: NULL, or valid for as many bytes as its tag says, as the caller guarantees.
@@ -101,13 +103,14 @@ unsafe fn all(
         }
         // SAFETY: not NULL, so readable for `count` requests as the caller guarantees.
         let parts = unsafe { std::slice::from_raw_parts(parts, count) };
-        let mut asked = [tollgate::Request { agent: &[], lane: LaneId::new(0), cost: 0 }; TOLLGATE_PARTS_MAX];
+        let mut asked = [tollgate::Request::new(&[], LaneId::new(0)); TOLLGATE_PARTS_MAX];
         for (part, asked) in parts.iter().zip(&mut asked) {
             // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
             let agent = unsafe { agent(part.id, part.id_len) }?;
-            *asked = tollgate::Request { agent, lane: LaneId::new(part.lane), cost: part.cost };
+            let request = tollgate::Request::new(agent, LaneId::new(part.lane)).cost(part.cost);
+            *asked = tollgate::Request { at: now, is_counted, ..request };
         }
-        let verdict = ask(&limiter.0, &asked[..count])?;
+        let verdict = limiter.0.check_all(&asked[..count])?;
         if !answers_out.is_null() {
             // SAFETY: not NULL, so writable for `count` answers as the caller guarantees, and no part of the requests.
             let answers = unsafe { std::slice::from_raw_parts_mut(answers_out.cast::<MaybeUninit<Answer>>(), count) };
@@ -154,7 +157,7 @@ pub unsafe extern "C" fn tollgate_limiter_check_all(
     verdict_out: *mut AllVerdict,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { all(limiter, parts, count, answers_out, verdict_out, tollgate::Limiter::check_all) }
+    unsafe { all(limiter, parts, count, answers_out, verdict_out, (None, false)) }
 }
 
 /// As tollgate_limiter_check_all, at an instant of the caller's; see
@@ -176,7 +179,7 @@ pub unsafe extern "C" fn tollgate_limiter_check_all_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: as this function's contract has it.
-    unsafe { all(limiter, parts, count, answers_out, verdict_out, |limiter, parts| limiter.check_all_at(parts, now)) }
+    unsafe { all(limiter, parts, count, answers_out, verdict_out, (Some(now), false)) }
 }
 
 /// As tollgate_limiter_check_all, and a denial is recorded as a violation of
@@ -197,7 +200,7 @@ pub unsafe extern "C" fn tollgate_limiter_admit_all(
     verdict_out: *mut AllVerdict,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { all(limiter, parts, count, answers_out, verdict_out, tollgate::Limiter::admit_all) }
+    unsafe { all(limiter, parts, count, answers_out, verdict_out, (None, true)) }
 }
 
 /// As tollgate_limiter_admit_all, at an instant of the caller's.
@@ -218,5 +221,5 @@ pub unsafe extern "C" fn tollgate_limiter_admit_all_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: as this function's contract has it.
-    unsafe { all(limiter, parts, count, answers_out, verdict_out, |limiter, parts| limiter.admit_all_at(parts, now)) }
+    unsafe { all(limiter, parts, count, answers_out, verdict_out, (Some(now), true)) }
 }

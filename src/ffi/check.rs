@@ -237,6 +237,28 @@ impl VerdictOut {
     }
 }
 
+/// A check under a plan, at this instant or else at the clock's.
+///
+/// # Safety
+///
+/// As [`tollgate_limiter_check`].
+#[inline(never)]
+unsafe fn check_under(
+    limiter: *const Limiter,
+    id: *const c_void,
+    id_len: usize,
+    (plan, lane, cost): (u32, u32, u64),
+    at: Option<Tick>,
+    verdict_out: *mut Verdict,
+) -> Status {
+    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
+        let request = tollgate::Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?);
+        limiter.check_told(tollgate::Request { at, ..request }, |answer| verdict_out.tell(answer))
+    };
+    // SAFETY: as this function's contract has it.
+    unsafe { check(limiter, id, id_len, verdict_out, ask) }
+}
+
 /// A whole call that answers with a verdict, which it writes where it is found:
 /// of a check it is in registers there, as a rule.
 ///
@@ -286,7 +308,7 @@ pub unsafe extern "C" fn tollgate_limiter_check(
     verdict_out: *mut Verdict,
 ) -> Status {
     let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
-        limiter.check_told(id, LaneId::new(lane), cost, None, None, |answer| verdict_out.tell(answer))
+        limiter.check_told(tollgate::Request::new(id, LaneId::new(lane)).cost(cost), |answer| verdict_out.tell(answer))
     };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
@@ -315,9 +337,8 @@ pub unsafe extern "C" fn tollgate_limiter_check_at(
     verdict_out: *mut Verdict,
 ) -> Status {
     let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
-        limiter.check_told(id, LaneId::new(lane), cost, None, Some(Tick::from_nanos(now_ns)), |answer| {
-            verdict_out.tell(answer)
-        })
+        let request = tollgate::Request::new(id, LaneId::new(lane)).cost(cost).at(Tick::from_nanos(now_ns));
+        limiter.check_told(request, |answer| verdict_out.tell(answer))
     };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
@@ -346,11 +367,8 @@ pub unsafe extern "C" fn tollgate_limiter_check_as(
     cost: u64,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
-        limiter.check_told(id, LaneId::new(lane), cost, Some(plan_id(plan)?), None, |answer| verdict_out.tell(answer))
-    };
     // SAFETY: as this function's contract has it.
-    unsafe { check(limiter, id, id_len, verdict_out, ask) }
+    unsafe { check_under(limiter, id, id_len, (plan, lane, cost), None, verdict_out) }
 }
 
 /// As tollgate_limiter_check_as, at an instant of the caller's; see
@@ -372,18 +390,9 @@ pub unsafe extern "C" fn tollgate_limiter_check_as_at(
     now_ns: u64,
     verdict_out: *mut Verdict,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
-        limiter.check_told(
-            id,
-            LaneId::new(lane),
-            cost,
-            Some(plan_id(plan)?),
-            Some(Tick::from_nanos(now_ns)),
-            |answer| verdict_out.tell(answer),
-        )
-    };
+    let now = Some(Tick::from_nanos(now_ns));
     // SAFETY: as this function's contract has it.
-    unsafe { check(limiter, id, id_len, verdict_out, ask) }
+    unsafe { check_under(limiter, id, id_len, (plan, lane, cost), now, verdict_out) }
 }
 
 /// A request as the limiter reads it.
@@ -413,6 +422,20 @@ impl Asked for Asking<'_> {
     #[inline(always)]
     fn cost(&self) -> u64 {
         self.0.cost
+    }
+
+    #[inline(always)]
+    fn at(&self) -> Option<Tick> {
+        None
+    }
+
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        true
+    }
+
+    fn request(&self) -> tollgate::Request<'_> {
+        tollgate::Request::new(self.agent(), self.lane()).cost(self.cost())
     }
 }
 

@@ -8,7 +8,7 @@ use crate as tollgate;
 use crate::clock::nanos_saturating;
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
-use tollgate::{LaneId, Tick};
+use tollgate::{Agent, LaneId, Request, Tick};
 
 /// The answer to a check that counts violations. Its first members are those
 /// of a tollgate_verdict; tollgate_admission_remaining tells what is left.
@@ -53,22 +53,21 @@ unsafe impl Tagged for Admission {
 }
 
 impl Admission {
-    fn new(struct_size: u32, admission: &tollgate::Admission) -> Self {
+    fn new(struct_size: u32, admission: &crate::limiter::Admission) -> Self {
+        let crate::limiter::Admission { of_lane, violation, wait } = *admission;
         let verdict = admission.verdict();
-        let violation = admission.violation();
-        let retry_after_ns = match verdict.is_allowed() {
-            true => 0,
-            false => admission.retry_after().map_or(TOLLGATE_NEVER, nanos_saturating),
-        };
-        let wait_ns = nanos_saturating(admission.wait());
+        let wait_ns = nanos_saturating(wait);
         Self {
             struct_size,
             decision: verdict.decision().into(),
             capacity: verdict.capacity(),
-            retry_after_ns,
+            retry_after_ns: match verdict.is_allowed() {
+                true => 0,
+                false => verdict.retry_after().map_or(TOLLGATE_NEVER, nanos_saturating),
+            },
             full_in_ns: verdict.full_in_ns,
             token_ns: verdict.ticks_per_token,
-            lane_retry_after_ns: verdict.retry_after_ns,
+            lane_retry_after_ns: of_lane.retry_after_ns,
             wait_ns,
             step_ns: violation.map_or(wait_ns, |violation| nanos_saturating(violation.step())),
             consecutive: violation.map_or(0, |violation| violation.consecutive()),
@@ -201,7 +200,8 @@ pub unsafe extern "C" fn tollgate_limiter_admit(
     cost: u64,
     admission_out: *mut Admission,
 ) -> Status {
-    let admit = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.admit(id, LaneId::new(lane), cost)?);
+    let admit =
+        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.admission(Request::new(id, LaneId::new(lane)).cost(cost))?);
     // SAFETY: as this function's contract has it.
     unsafe { ask(limiter, id, id_len, admission_out, admit, Admission::new) }
 }
@@ -225,7 +225,9 @@ pub unsafe extern "C" fn tollgate_limiter_admit_at(
     admission_out: *mut Admission,
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
-    let admit = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.admit_at(id, LaneId::new(lane), cost, now)?);
+    let admit = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.admission(Request::new(id, LaneId::new(lane)).cost(cost).at(now))?)
+    };
     // SAFETY: as this function's contract has it.
     unsafe { ask(limiter, id, id_len, admission_out, admit, Admission::new) }
 }
@@ -248,8 +250,9 @@ pub unsafe extern "C" fn tollgate_limiter_admit_as(
     cost: u64,
     admission_out: *mut Admission,
 ) -> Status {
-    let admit =
-        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.admit_as(id, plan_id(plan)?, LaneId::new(lane), cost)?);
+    let admit = |limiter: &tollgate::Limiter, id: &[u8]| {
+        Ok(limiter.admission(Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?))?)
+    };
     // SAFETY: as this function's contract has it.
     unsafe { ask(limiter, id, id_len, admission_out, admit, Admission::new) }
 }
@@ -274,7 +277,7 @@ pub unsafe extern "C" fn tollgate_limiter_admit_as_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     let admit = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.admit_as_at(id, plan_id(plan)?, LaneId::new(lane), cost, now)?)
+        Ok(limiter.admission(Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?).at(now))?)
     };
     // SAFETY: as this function's contract has it.
     unsafe { ask(limiter, id, id_len, admission_out, admit, Admission::new) }
@@ -329,7 +332,7 @@ pub unsafe extern "C" fn tollgate_limiter_record_violation_at(
     violation_out: *mut Violation,
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
-    let record = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.record_violation_at(id, now)?);
+    let record = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.record_violation(Agent::new(id).at(now))?);
     // SAFETY: as this function's contract has it.
     unsafe { ask(limiter, id, id_len, violation_out, record, violation) }
 }
@@ -382,7 +385,8 @@ pub unsafe extern "C" fn tollgate_limiter_violations_at(
     now_ns: u64,
     conduct_out: *mut Conduct,
 ) -> Status {
-    let look = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.violations_at(id, Tick::from_nanos(now_ns))?);
+    let look =
+        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.violations(Agent::new(id).at(Tick::from_nanos(now_ns)))?);
     // SAFETY: as this function's contract has it.
     unsafe { ask(limiter, id, id_len, conduct_out, look, conduct) }
 }
@@ -426,7 +430,7 @@ pub unsafe extern "C" fn tollgate_limiter_rate_limited_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
-    let limited = |limiter: &Limiter| Ok(limiter.0.rate_limited_at(unsafe { agent(id, id_len) }?, now)?);
+    let limited = |limiter: &Limiter| Ok(limiter.0.rate_limited(Agent::new(unsafe { agent(id, id_len) }?).at(now))?);
     // SAFETY: as this function's contract has it.
     unsafe { tell(limiter, limited_out, limited) }
 }
@@ -468,7 +472,7 @@ pub unsafe extern "C" fn tollgate_limiter_assignable(
         for (id, answer) in ids.iter().zip(answers) {
             // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
             let id = unsafe { agent(id.id, id.id_len) };
-            answer.write(id.is_ok_and(|id| limiter.rate_limited_at(id, now) == Ok(false)));
+            answer.write(id.is_ok_and(|id| limiter.rate_limited(Agent::new(id).at(now)) == Ok(false)));
         }
         Ok(())
     })

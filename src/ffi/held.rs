@@ -5,7 +5,7 @@ use super::check::{VerdictOut, check};
 use super::{LaneStatus, Limiter, Status, Verdict};
 use crate as tollgate;
 use std::ffi::c_void;
-use tollgate::LaneId;
+use tollgate::{LaneId, Request};
 
 /// Takes a slot of a lane whose limit is "held 3" or the like, for a
 /// connection, say, until tollgate_limiter_release gives it back.
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn tollgate_limiter_acquire(
     verdict_out: *mut Verdict,
 ) -> Status {
     let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
-        verdict_out.tell(limiter.acquire(id, LaneId::new(lane)))
+        verdict_out.tell(limiter.acquire(Request::new(id, LaneId::new(lane))))
     };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn tollgate_limiter_release(
     lane: u32,
     status_out: *mut LaneStatus,
 ) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.release(id, LaneId::new(lane))?);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.release(Request::new(id, LaneId::new(lane)))?);
     // SAFETY: as this function's contract has it.
     unsafe { lane_status(limiter, id, id_len, status_out, ask) }
 }

@@ -8,7 +8,7 @@ use crate as tollgate;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::time::Duration;
-use tollgate::{LaneId, ReservationId, Tick};
+use tollgate::{LaneId, Request, ReservationId, Settle, Tick};
 
 /// The most reservations that a limiter may be made for.
 pub const TOLLGATE_RESERVATIONS_MAX: u64 = 16_777_216;
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn tollgate_limiter_reserve(
     reservation_out: *mut u64,
 ) -> Status {
     let (lane, ttl) = (LaneId::new(lane), Duration::from_nanos(ttl_ns));
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| limiter.reserve(id, lane, estimate, ttl);
+    let ask = |limiter: &tollgate::Limiter, id: &[u8]| limiter.reserve(Request::new(id, lane).cost(estimate), ttl);
     // SAFETY: as this function's contract has it.
     unsafe { reserve(limiter, id, id_len, verdict_out, reservation_out, ask) }
 }
@@ -141,7 +141,8 @@ pub unsafe extern "C" fn tollgate_limiter_reserve_at(
     reservation_out: *mut u64,
 ) -> Status {
     let (lane, ttl, now) = (LaneId::new(lane), Duration::from_nanos(ttl_ns), Tick::from_nanos(now_ns));
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| limiter.reserve_at(id, lane, estimate, ttl, now);
+    let ask =
+        |limiter: &tollgate::Limiter, id: &[u8]| limiter.reserve(Request::new(id, lane).cost(estimate).at(now), ttl);
     // SAFETY: as this function's contract has it.
     unsafe { reserve(limiter, id, id_len, verdict_out, reservation_out, ask) }
 }
@@ -196,7 +197,7 @@ pub unsafe extern "C" fn tollgate_limiter_commit(
     settlement_out: *mut Settlement,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.commit(id, used)) }
+    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.settle(id, Settle::used(used))) }
 }
 
 /// As tollgate_limiter_commit, at an instant of the caller's, or at the clock's
@@ -217,7 +218,9 @@ pub unsafe extern "C" fn tollgate_limiter_commit_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: as this function's contract has it.
-    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.commit_at(id, used, now)) }
+    unsafe {
+        settle(limiter, reservation, settlement_out, |limiter, id| limiter.settle(id, Settle::used(used).at(now)))
+    }
 }
 
 /// Tells that so much of a reservation was used, and keeps the rest reserved:
@@ -236,7 +239,7 @@ pub unsafe extern "C" fn tollgate_limiter_commit_part(
     settlement_out: *mut Settlement,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.commit_part(id, used)) }
+    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.settle(id, Settle::used_so_far(used))) }
 }
 
 /// As tollgate_limiter_commit_part, at an instant of the caller's.
@@ -256,7 +259,11 @@ pub unsafe extern "C" fn tollgate_limiter_commit_part_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: as this function's contract has it.
-    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.commit_part_at(id, used, now)) }
+    unsafe {
+        settle(limiter, reservation, settlement_out, |limiter, id| {
+            limiter.settle(id, Settle::used_so_far(used).at(now))
+        })
+    }
 }
 
 /// Gives a reservation back, but for what tollgate_limiter_commit_part has told
@@ -274,7 +281,7 @@ pub unsafe extern "C" fn tollgate_limiter_cancel(
     settlement_out: *mut Settlement,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { settle(limiter, reservation, settlement_out, tollgate::Limiter::cancel) }
+    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.settle(id, Settle::cancelled())) }
 }
 
 /// As tollgate_limiter_cancel, at an instant of the caller's.
@@ -293,7 +300,9 @@ pub unsafe extern "C" fn tollgate_limiter_cancel_at(
 ) -> Status {
     let now = Tick::from_nanos(now_ns);
     // SAFETY: as this function's contract has it.
-    unsafe { settle(limiter, reservation, settlement_out, |limiter, id| limiter.cancel_at(id, now)) }
+    unsafe {
+        settle(limiter, reservation, settlement_out, |limiter, id| limiter.settle(id, Settle::cancelled().at(now)))
+    }
 }
 
 /// A whole call that gives a reservation more time.

@@ -12,7 +12,7 @@ use crate as tollgate;
 use crate::clock::nanos_saturating;
 use std::ffi::{c_char, c_void};
 use std::fmt::Display;
-use tollgate::{EventKind, ShownId, Tick};
+use tollgate::{Agent, EventKind, ShownId, Tick};
 
 /// A number of a lane or a plan that there is not.
 pub const TOLLGATE_NONE: u32 = u32::MAX;
@@ -352,7 +352,7 @@ unsafe fn look(
         // SAFETY: NULL, or alive and shared, as the caller guarantees.
         let limiter = &unsafe { borrow(limiter) }?.0;
         // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
-        let seen = limiter.agent_at(unsafe { agent(id, id_len) }?, now.unwrap_or_else(|| limiter.now()))?;
+        let seen = limiter.agent(Agent { id: unsafe { agent(id, id_len) }?, at: now })?;
         // SAFETY: as the caller guarantees.
         unsafe { place.put(&limiter.policy(), &seen) }
     })

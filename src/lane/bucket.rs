@@ -28,7 +28,7 @@
 
 use super::counted::CountLimit;
 use super::kind::Receipt;
-use super::{Decision, GENERATION_BITS, GENERATION_MASK, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Finding, GENERATION_BITS, GENERATION_MASK, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
@@ -202,17 +202,17 @@ pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
 #[inline(always)]
 pub(crate) fn usual_verdict(charge: Charge) -> Option<Verdict> {
     let Charge { limit, cost, debt, allowed } = charge;
-    let (decision, retry_after_ns, full_in_ns) = if allowed {
+    let (finding, retry_after_ns, full_in_ns) = if allowed {
         let near = limit.depth - debt < limit.warn_below;
-        (if near { Decision::Warn } else { Decision::Allow }, 0, nanos(debt))
+        (if near { Finding::WARN } else { Finding::ALLOW }, 0, nanos(debt))
     } else if limit.price(cost) <= limit.depth && debt > limit.depth && cost > 0 {
         // The depth's low bits are set, and the wait is rounded up.
-        (Decision::Deny, nanos(debt - limit.depth + GENERATION_MASK), nanos(debt.wrapping_sub(limit.price(cost))))
+        (Finding::DENY, nanos(debt - limit.depth + GENERATION_MASK), nanos(debt.wrapping_sub(limit.price(cost))))
     } else {
         return None;
     };
     let ticks_per_token = nanos(limit.token);
-    Some(Verdict { decision, capacity: limit.capacity, ticks_per_token, retry_after_ns, full_in_ns })
+    Some(Verdict { finding, capacity: limit.capacity, ticks_per_token, retry_after_ns, full_in_ns })
 }
 
 /// What a charge that is neither came to; nothing was charged.
@@ -233,7 +233,7 @@ pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
     }
     let not_charged = if charge.allowed { nanos(charge.limit.price(charge.cost)) } else { 0 };
     Ok(Verdict {
-        decision: Decision::Deny,
+        finding: Finding::DENY,
         retry_after_ns: verdict.retry_after_ns.max(block),
         full_in_ns: verdict.full_in_ns - not_charged,
         ..verdict
@@ -253,7 +253,7 @@ fn odd_verdict_of(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Ver
         return Ok(Verdict::EXEMPT);
     }
     Ok(Verdict {
-        decision: Decision::Deny,
+        finding: Finding::DENY,
         capacity: limit.capacity,
         ticks_per_token: nanos(limit.token),
         retry_after_ns: RETRY_NEVER,

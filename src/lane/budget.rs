@@ -16,7 +16,7 @@
 //! words do not return when the generations start over.
 
 use super::counted::CountLimit;
-use super::{Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::CAPACITY_MAX;
 use crate::clock::{At, Tick};
 use crate::error::Error;
@@ -102,7 +102,7 @@ pub(crate) fn step(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u6
     };
     if cost > left || at.now == Tick::MAX {
         let wait = if at.now == Tick::MAX { RETRY_NEVER } else { more_in };
-        return Outcome { next: None, answer: told(Decision::Deny, left, wait, seen.used) };
+        return Outcome { next: None, answer: told(Finding::DENY, left, wait, seen.used) };
     }
     let used = seen.used + cost;
     let answer = told(limit.decision(left - cost), left - cost, 0, used);

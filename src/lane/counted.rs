@@ -1,6 +1,6 @@
 //! What the kinds that count have in common.
 
-use super::{Decision, Status, Verdict};
+use super::{Finding, Status, Verdict};
 use crate::error::Error;
 
 /// The limit of a lane that counts: windows, budgets, held slots.
@@ -38,8 +38,8 @@ impl CountLimit {
     }
 
     /// What an allowed request is told that leaves so much.
-    pub(crate) const fn decision(self, remaining: u64) -> Decision {
-        if remaining < self.warn_below { Decision::Warn } else { Decision::Allow }
+    pub(crate) const fn decision(self, remaining: u64) -> Finding {
+        if remaining < self.warn_below { Finding::WARN } else { Finding::ALLOW }
     }
 
     /// A share of the limit: 0 for nothing, `u32::MAX` for all of it.
@@ -98,14 +98,14 @@ pub(crate) const fn length_ns(ticks_per_token: u64) -> Option<u64> {
 impl Verdict {
     /// The verdict of a lane that counts. `length_ns` is that of its window.
     pub(crate) const fn counted(
-        decision: Decision,
+        finding: Finding,
         capacity: u64,
         remaining: u64,
         retry_after_ns: u64,
         full_in_ns: u64,
         length_ns: u64,
     ) -> Self {
-        Self { decision, capacity, ticks_per_token: pack(remaining, length_ns), retry_after_ns, full_in_ns }
+        Self { finding, capacity, ticks_per_token: pack(remaining, length_ns), retry_after_ns, full_in_ns }
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
         let limit = CountLimit::new(11, 20);
         assert_eq!(limit, CountLimit::from_parts(11, 3));
         assert_eq!((limit.count(), limit.warn_below()), (11, 3));
-        assert_eq!([2, 3].map(|left| limit.decision(left)), [Decision::Warn, Decision::Allow]);
+        assert_eq!([2, 3].map(|left| limit.decision(left)), [Finding::WARN, Finding::ALLOW]);
         assert_eq!(limit.error(0), Some(Error::ZeroCost));
         assert_eq!((limit.error(1), limit.error(11)), (None, None));
         assert_eq!(limit.error(12), Some(Error::CostAboveCapacity { cost: 12, capacity: 11 }));

@@ -30,7 +30,7 @@
 //! and takes less than [`REFILL_MAX`] to pay for.
 
 use super::bucket::{self, BucketLimit};
-use super::{Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
@@ -75,14 +75,14 @@ impl Oversize {
     pub(crate) fn verdict(self) -> Result<Verdict, Error> {
         let Self { limit, debt, allowed, .. } = self;
         let price = self.price?;
-        let (decision, retry_after_ns, full_in_ns) = match (allowed, debt) {
-            (true, _) if limit.warns() => (Decision::Warn, 0, price),
-            (true, _) => (Decision::Allow, 0, price),
-            (false, 0) => (Decision::Deny, RETRY_NEVER, 0),
-            (false, debt) => (Decision::Deny, debt, debt),
+        let (finding, retry_after_ns, full_in_ns) = match (allowed, debt) {
+            (true, _) if limit.warns() => (Finding::WARN, 0, price),
+            (true, _) => (Finding::ALLOW, 0, price),
+            (false, 0) => (Finding::DENY, RETRY_NEVER, 0),
+            (false, debt) => (Finding::DENY, debt, debt),
         };
         let ticks_per_token = limit.ticks_per_token();
-        Ok(Verdict { decision, capacity: limit.capacity(), ticks_per_token, retry_after_ns, full_in_ns })
+        Ok(Verdict { finding, capacity: limit.capacity(), ticks_per_token, retry_after_ns, full_in_ns })
     }
 
     /// The same for an agent that has to wait `block` nanoseconds whatever its
@@ -90,7 +90,7 @@ impl Oversize {
     pub(crate) fn blocked(self, block: u64) -> Result<Verdict, Error> {
         let verdict = self.verdict()?;
         let retry_after_ns = verdict.retry_after_ns.max(block);
-        Ok(Verdict { decision: Decision::Deny, retry_after_ns, full_in_ns: self.debt, ..verdict })
+        Ok(Verdict { finding: Finding::DENY, retry_after_ns, full_in_ns: self.debt, ..verdict })
     }
 }
 
@@ -221,6 +221,6 @@ mod tests {
         assert_eq!((verdict.is_allowed(), verdict.retry_after()), (false, None));
         let exempt = LaneLimit::new(Kind::Debt, BucketLimit::EXEMPT);
         let outcome = exempt.step(&[LaneWord::default()], at(5), u64::MAX).outcome;
-        assert_eq!((outcome.next, outcome.answer.verdict().unwrap().decision()), (None, Decision::Exempt));
+        assert_eq!((outcome.next, outcome.answer.verdict().unwrap().decision()), (None, crate::lane::Decision::Exempt));
     }
 }

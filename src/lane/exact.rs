@@ -18,7 +18,7 @@
 
 use super::counted::CountLimit;
 use super::kind::Receipt;
-use super::{Choice, Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::EXACT_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
@@ -79,8 +79,8 @@ pub(crate) fn answer(
     let (left, last) = told(words, now, limit);
     let verdict = |decision, left, wait, last| Ok(Verdict::counted(decision, limit.count(), left, wait, last, length));
     match left.checked_sub(cost) {
-        None => verdict(Decision::Deny, left, wait(words, now, limit, cost), last),
-        Some(_) if rests_until(now, length) == Tick::MAX => verdict(Decision::Deny, left, RETRY_NEVER, last),
+        None => verdict(Finding::DENY, left, wait(words, now, limit, cost), last),
+        Some(_) if rests_until(now, length) == Tick::MAX => verdict(Finding::DENY, left, RETRY_NEVER, last),
         Some(left) => verdict(limit.decision(left), left, 0, last.max(length)),
     }
 }

@@ -11,7 +11,7 @@
 //! generations start over, so that words do not return.
 
 use super::counted::CountLimit;
-use super::{Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::HELD_MAX;
 use crate::error::Error;
 
@@ -48,7 +48,7 @@ pub(crate) fn step(word: LaneWord, limit: CountLimit, cost: u64) -> Outcome<Resu
     let left = limit.count().saturating_sub(held);
     let told = |decision, left, wait| Ok(Verdict::counted(decision, limit.count(), left, wait, 0, 0));
     if cost > left {
-        return Outcome { next: None, answer: told(Decision::Deny, left, RETRY_NEVER) };
+        return Outcome { next: None, answer: told(Finding::DENY, left, RETRY_NEVER) };
     }
     Outcome { next: Some(put(word, held + cost)), answer: told(limit.decision(left - cost), left - cost, 0) }
 }
@@ -71,6 +71,7 @@ pub(crate) fn status(word: LaneWord, limit: CountLimit) -> Status {
 mod tests {
     use super::*;
     use crate::clock::TICK_BITS;
+    use crate::lane::Decision;
 
     const LIMIT: CountLimit = CountLimit::new(10, 20);
 

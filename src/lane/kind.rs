@@ -11,7 +11,7 @@
 use super::bucket::{self, BucketLimit, Charge};
 use super::counted::CountLimit;
 use super::debt::{self, Oversize};
-use super::{Choice, Decision, LaneWord, Outcome, Status, Verdict, budget, exact, held, window};
+use super::{Choice, Finding, LaneWord, Outcome, Status, Verdict, budget, exact, held, window};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::policy::Kind;
@@ -369,7 +369,7 @@ impl Blocked {
         };
         let (remaining, length) = (status.remaining(), charged.window().as_nanos() as u64);
         let wait = charged.retry_after_ns.max(block);
-        Ok(Verdict::counted(Decision::Deny, charged.capacity, remaining, wait, status.full_in_ns, length))
+        Ok(Verdict::counted(Finding::DENY, charged.capacity, remaining, wait, status.full_in_ns, length))
     }
 }
 

@@ -36,9 +36,10 @@ pub(crate) mod kind;
 pub(crate) mod table;
 pub(crate) mod window;
 
-use crate::clock::{TICK_BITS, Tick};
+use crate::clock::{TICK_BITS, Tick, nanos_saturating};
 use crate::record::Word;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 const GENERATION_BITS: u32 = 4;
@@ -163,7 +164,7 @@ impl<A> Choice<A> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a verdict says whether the request may go on"]
 pub struct Verdict {
-    pub(crate) decision: Decision,
+    pub(crate) finding: Finding,
     pub(crate) capacity: u64,
     /// What is left follows from this and `full_in_ns`; the division waits
     /// until somebody asks. A lane that counts says both here: see `counted.rs`.
@@ -183,25 +184,144 @@ pub enum Decision {
     Allow,
     /// It may, and the agent is near its limit.
     Warn,
-    /// It may not; nothing was charged.
-    Deny,
     /// It may: the agent is never limited, and nothing was charged.
     Exempt,
+    /// It may not; nothing was charged.
+    Deny,
+}
+
+/// A decision, and what a denial means for the agent's conduct, in one word. So
+/// a verdict has no fields for conduct that most of them would fill in vain.
+///
+/// ```text
+///  63                                  8    7     6        3 2        0
+/// ┌─────────────────────────────────────┬───────┬───────────┬──────────┐
+/// │ wait for conduct: nanoseconds, 56   │ abuse │ in a row  │ decision │
+/// └─────────────────────────────────────┴───────┴───────────┴──────────┘
+/// 1 allow   2 warn   3 exempt   4 deny
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Finding(NonZeroU64);
+
+const DECISION_MASK: u64 = 7;
+const IN_A_ROW_SHIFT: u32 = 3;
+const IN_A_ROW_MASK: u64 = 15;
+const ABUSE_SHIFT: u32 = 7;
+const CONDUCT_WAIT_SHIFT: u32 = 8;
+const CONDUCT_WAIT_MAX: u64 = u64::MAX >> CONDUCT_WAIT_SHIFT;
+const _: () = assert!(crate::bounds::CURVE_STEPS_MAX as u64 <= IN_A_ROW_MASK);
+/// An agent waits no longer for its conduct than until it is forgiven.
+const _: () = assert!(crate::bounds::QUIET_MAX.as_nanos() < CONDUCT_WAIT_MAX as u128);
+
+impl Finding {
+    pub(crate) const ALLOW: Self = Self::new(1);
+    pub(crate) const WARN: Self = Self::new(2);
+    pub(crate) const EXEMPT: Self = Self::new(3);
+    pub(crate) const DENY: Self = Self::new(4);
+
+    const fn new(word: u64) -> Self {
+        match NonZeroU64::new(word) {
+            Some(word) => Self(word),
+            None => Self(NonZeroU64::MAX), // A denial; no word is 0.
+        }
+    }
+
+    /// A denial that is the agent's violation number `in_a_row`, or none if
+    /// that is 0, with what the agent has to wait for its conduct.
+    const fn judged(in_a_row: u32, sustained_abuse: bool, wait_ns: u64) -> Self {
+        let wait_ns = if wait_ns < CONDUCT_WAIT_MAX { wait_ns } else { CONDUCT_WAIT_MAX };
+        Self::new(
+            wait_ns << CONDUCT_WAIT_SHIFT
+                | (sustained_abuse as u64) << ABUSE_SHIFT
+                | (in_a_row as u64 & IN_A_ROW_MASK) << IN_A_ROW_SHIFT
+                | Self::DENY.0.get(),
+        )
+    }
+
+    /// Violations in a row, and whether the last made them sustained abuse.
+    const fn conduct(self) -> (u32, bool) {
+        let word = self.0.get();
+        ((word >> IN_A_ROW_SHIFT & IN_A_ROW_MASK) as u32, word >> ABUSE_SHIFT & 1 == 1)
+    }
+
+    const fn conduct_wait_ns(self) -> u64 {
+        self.0.get() >> CONDUCT_WAIT_SHIFT
+    }
+
+    #[inline(always)]
+    const fn is_denial(self) -> bool {
+        self.0.get() & Self::DENY.0.get() != 0
+    }
+
+    #[inline(always)]
+    const fn decision(self) -> Decision {
+        match self.0.get() & DECISION_MASK {
+            1 => Decision::Allow,
+            2 => Decision::Warn,
+            3 => Decision::Exempt,
+            _ => Decision::Deny,
+        }
+    }
+
+    /// The decision as a number: that of the enum's variant.
+    #[inline(always)]
+    pub(crate) const fn decision_number(self) -> usize {
+        // No word has a 0 there.
+        ((self.0.get() & DECISION_MASK) as usize).wrapping_sub(1)
+    }
+}
+
+impl fmt::Debug for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (in_a_row, sustained_abuse) = self.conduct();
+        let mut finding = f.debug_struct("Finding");
+        finding.field("decision", &self.decision());
+        if in_a_row > 0 {
+            finding.field("violations_in_a_row", &in_a_row).field("sustained_abuse", &sustained_abuse);
+        }
+        if self.conduct_wait_ns() > 0 {
+            finding.field("conduct_wait_ns", &self.conduct_wait_ns());
+        }
+        finding.finish()
+    }
 }
 
 impl Verdict {
     pub(crate) const EXEMPT: Self =
-        Self { decision: Decision::Exempt, capacity: u64::MAX, ticks_per_token: 1, retry_after_ns: 0, full_in_ns: 0 };
+        Self { finding: Finding::EXEMPT, capacity: u64::MAX, ticks_per_token: 1, retry_after_ns: 0, full_in_ns: 0 };
 
     /// Whether the request may go on.
     pub const fn decision(&self) -> Decision {
-        self.decision
+        self.finding.decision()
     }
 
     /// Whether the request may go on, with or without a warning or a limit.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
-        !matches!(self.decision, Decision::Deny)
+        !self.finding.is_denial()
+    }
+
+    /// The denial of a [counted](crate::Request::counted) request: its number
+    /// among the agent's violations in a row, 0 if it is not one, and the wait
+    /// that conduct asks for.
+    pub(crate) fn judged(self, in_a_row: u32, sustained_abuse: bool, wait: Duration) -> Self {
+        Self { finding: Finding::judged(in_a_row, sustained_abuse, nanos_saturating(wait)), ..self }
+    }
+
+    /// How many violations in a row the agent has, if this denial is one: it
+    /// stays at 15. 0 for every other verdict, and unless the request was
+    /// [counted](crate::Request::counted).
+    #[must_use]
+    pub const fn violations_in_a_row(&self) -> u32 {
+        self.finding.conduct().0
+    }
+
+    /// Whether with this denial the agent's conduct became sustained abuse.
+    /// Reported once, and again only after a window without a violation.
+    #[must_use]
+    pub const fn is_sustained_abuse(&self) -> bool {
+        self.finding.conduct().1
     }
 
     /// Whole tokens left after this request; `u64::MAX` for an exempt agent.
@@ -221,27 +341,40 @@ impl Verdict {
         self.capacity
     }
 
-    /// How long a denied caller has to wait until the same request would pass,
-    /// exact to the nanosecond. `None` if the request was allowed, or if no
-    /// wait helps.
+    /// How long a denied caller has to wait until the same request would pass:
+    /// the longer of [the lane's wait](Self::lane_wait) and [that for the
+    /// agent's conduct](Self::conduct_wait). `None` if the request was allowed,
+    /// or if no wait helps.
     #[must_use]
-    pub const fn retry_after(&self) -> Option<Duration> {
-        match (self.decision, self.retry_after_ns) {
-            (Decision::Deny, RETRY_NEVER) => None,
-            (Decision::Deny, nanos) => Some(Duration::from_nanos(nanos)),
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.lane_wait().map(|wait| wait.max(self.conduct_wait()))
+    }
+
+    /// How long until the lane would let the same request pass, exact to the
+    /// nanosecond. `None` if the request was allowed, or if no wait helps.
+    #[must_use]
+    pub const fn lane_wait(&self) -> Option<Duration> {
+        match self.retry_after_ns {
+            nanos if self.finding.is_denial() && nanos != RETRY_NEVER => Some(Duration::from_nanos(nanos)),
             _ => None,
         }
+    }
+
+    /// What a denied agent has to wait for its conduct: zero if the policy has
+    /// no curve, or the request was not [counted](crate::Request::counted).
+    #[must_use]
+    pub const fn conduct_wait(&self) -> Duration {
+        Duration::from_nanos(self.finding.conduct_wait_ns())
     }
 
     /// How long until there is one more whole token than now; `None` if there
     /// never is, because the lane is full or denies everything. A lane that is
     /// no bucket tells when it is full again, or when a denied request would
-    /// pass, if that is sooner; [`status`](crate::Limiter::status) is exact.
+    /// pass, if that is sooner; [`peek`](crate::Limiter::peek) is exact.
     #[must_use]
     pub const fn next_in(&self) -> Option<Duration> {
         if counted::remaining(self.ticks_per_token).is_some() {
-            let denied = matches!(self.decision, Decision::Deny);
-            let sooner = denied && self.retry_after_ns < self.full_in_ns;
+            let sooner = self.finding.is_denial() && self.retry_after_ns < self.full_in_ns;
             let nanos = if sooner { self.retry_after_ns } else { self.full_in_ns };
             return if nanos == 0 { None } else { Some(Duration::from_nanos(nanos)) };
         }
@@ -358,6 +491,29 @@ mod tests {
             prop_assert_eq!(word.with_payload(word.payload()), word);
             prop_assert_eq!(word.next_generation().payload(), word.payload());
             prop_assert_ne!(word.next_generation(), word);
+        }
+    }
+
+    #[test]
+    fn a_finding_holds_what_it_was_made_of() {
+        use Decision::{Allow, Deny, Exempt, Warn};
+        let plain = [(Finding::ALLOW, Allow), (Finding::WARN, Warn), (Finding::EXEMPT, Exempt), (Finding::DENY, Deny)];
+        for (finding, decision) in plain {
+            assert_eq!((finding.decision(), finding.decision_number()), (decision, decision as usize));
+            assert_eq!(
+                (finding.is_denial(), finding.conduct(), finding.conduct_wait_ns()),
+                (decision == Deny, (0, false), 0)
+            );
+        }
+        for in_a_row in 0..=15 {
+            for wait in [0, 1, CONDUCT_WAIT_MAX, u64::MAX] {
+                for abuse in [false, true] {
+                    let finding = Finding::judged(in_a_row, abuse, wait);
+                    assert_eq!((finding.decision(), finding.decision_number()), (Deny, Deny as usize));
+                    assert_eq!((finding.is_denial(), finding.conduct()), (true, (in_a_row, abuse)));
+                    assert_eq!(finding.conduct_wait_ns(), wait.min(CONDUCT_WAIT_MAX));
+                }
+            }
         }
     }
 

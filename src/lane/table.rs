@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::mapping::Words;
 use crate::policy::{Cells, Kind, LaneId, Limit, Numbers, PlanId, Policy};
 use crate::record::tag::{ROWS, Row};
-use crate::sync::{Fault, Ordering, QuietU64, broken};
+use crate::sync::{Fault, Ordering, QuietU64, Setting, broken};
 
 /// Words of a limit.
 const LIMIT_WORDS: usize = 4;
@@ -36,6 +36,8 @@ pub(crate) struct LimitTable {
     cells: Box<[Cells]>,
     /// How many lanes are buckets before the first that is not; none if there is a total.
     fast_lanes: usize,
+    /// How many of these are checked without asking what they are: all or none.
+    fast: Setting,
     /// The lane that is charged with others,
     total: Option<LaneId>,
     /// and with which, as bits.
@@ -69,6 +71,7 @@ impl LimitTable {
             kinds,
             cells: policy.cells().collect(),
             fast_lanes,
+            fast: Setting::new(fast_lanes),
             total,
             in_total: QuietU64::new(0),
             conduct,
@@ -96,16 +99,18 @@ impl LimitTable {
         self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
     }
 
-    /// From now on all lanes are watched, or none.
-    pub(crate) fn watch(&self, watched: bool) {
-        self.lanes.show(if watched { 0 } else { self.fast_lanes });
+    /// From now on all lanes are watched, or none; and if all are checked by
+    /// the general road, none is [fast](Self::is_fast).
+    pub(crate) fn watch(&self, is_watched: bool, is_general: bool) {
+        self.fast.store(if is_general { 0 } else { self.fast_lanes }, Ordering::Relaxed);
+        self.lanes.show(if is_watched || is_general { 0 } else { self.fast_lanes });
     }
 
     /// Whether the lane is a bucket, before the first that is not, in a policy
     /// without a total: it is checked without asking what it is.
     #[inline]
     pub(crate) fn is_fast(&self, lane: LaneId) -> bool {
-        lane.index() < self.fast_lanes
+        lane.index() < self.fast.load(Ordering::Relaxed)
     }
 
     /// The total that is charged with this lane, if there is one.

@@ -96,7 +96,7 @@
 //! is a denial until that part begins.
 
 use super::kind::Refunded;
-use super::{Choice, Decision, LaneWord, Outcome, RETRY_NEVER, Status, Verdict, counted::CountLimit};
+use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict, counted::CountLimit};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::policy::{Frame, PARTS};
@@ -343,7 +343,7 @@ pub(crate) fn step(
     let charged = before.saturating_add(cost);
     if charged > limit.count() || now == Tick::MAX {
         let wait = if now == Tick::MAX { RETRY_NEVER } else { seen.wait(frame, limit.count(), cost) };
-        return Choice::of(Outcome { next: None, answer: Ok(verdict(Decision::Deny, before, wait, seen)) });
+        return Choice::of(Outcome { next: None, answer: Ok(verdict(Finding::DENY, before, wait, seen)) });
     }
     let after = seen.with(cost);
     let decision = limit.decision(limit.count() - charged);

@@ -30,16 +30,15 @@
 //! part is. Of callers that cross, each may meet what the other is about to
 //! take back: both may be denied once.
 
-use super::Limiter;
 use super::check::{Answer, Ask, Made};
 use super::total::both;
+use super::{Limiter, Request, stand_in_row};
 use crate::bounds::PARTS_MAX;
 use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
 use crate::lane::kind::{Charged, Receipt, look};
 use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, Decision, LaneWord, Verdict};
-use crate::limiter::Request;
 use crate::policy::Kind;
 use crate::processor::finish_loads;
 use crate::slab::Found;
@@ -53,12 +52,9 @@ use std::time::Duration;
 pub struct AllVerdict {
     verdicts: [Verdict; PARTS_MAX],
     parts: usize,
-    /// The longest wait that conduct asks for.
-    conduct_wait: Duration,
-    /// The parts with which an agent's conduct became sustained abuse, as bits.
-    sustained_abuse: u32,
 }
 
+/// Newcomers are counted in bits.
 const _: () = assert!(PARTS_MAX <= u32::BITS as usize);
 
 impl AllVerdict {
@@ -89,19 +85,13 @@ impl AllVerdict {
         self.verdicts().iter().enumerate().filter(|(_, verdict)| !verdict.is_allowed()).map(|(part, _)| part)
     }
 
-    /// The parts with whose denial the conduct of their agent became sustained
-    /// abuse, by their place; of [`admit_all`](Limiter::admit_all) alone.
-    pub fn sustained_abuse(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.parts).filter(|part| self.sustained_abuse >> part & 1 == 1)
-    }
-
     /// The longest wait of the parts that stand in the way. `None` if it was
     /// allowed, or no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let mut waits = self.blocking().map(|part| self.verdicts[part].retry_after());
         let first = waits.next()??;
-        waits.try_fold(first.max(self.conduct_wait), |longest, wait| Some(longest.max(wait?)))
+        waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
     }
 }
 
@@ -110,6 +100,8 @@ impl AllVerdict {
 struct Part<'a> {
     hash: AgentHash,
     ask: Ask<'a>,
+    now: Tick,
+    is_counted: bool,
     /// What it and the parts of the same lane before it come to.
     sum: u64,
     /// Its place among the parts.
@@ -133,6 +125,8 @@ struct Share<'a> {
 /// the other still needs.
 struct Order<'a> {
     parts: &'a [Request<'a>],
+    /// The instant of those that bring none.
+    start: Tick,
     /// By place.
     hashes: [AgentHash; PARTS_MAX],
     /// First those of the first `parts.len()`.
@@ -146,13 +140,16 @@ impl Order<'_> {
 }
 
 impl Limiter {
-    /// May all of this be done now? Charges every part or none: one request
+    /// May all of this be done? Charges every part or none: one request
     /// against several lanes of an agent, or of several agents.
+    ///
+    /// If parts are [counted](Request::counted), a denial may be one violation
+    /// of each agent that stands in the way.
     ///
     /// # Errors
     ///
     /// [`Error::Parts`] if there are none, or more than [`PARTS_MAX`]; those of
-    /// [`check_at`](Limiter::check_at) if a part cannot be answered, among them
+    /// [`check_request`](Limiter::check_request) if a part cannot be answered, among them
     /// [`Error::CostAboveCapacity`] if parts of one lane together are more than
     /// it ever holds. Then nothing was charged.
     ///
@@ -164,101 +161,74 @@ impl Limiter {
     /// let [requests, tokens] = ["requests", "tokens"].map(|name| limiter.lane(name).expect("named above"));
     /// let parts = |cost| {
     ///     [
-    ///         Request { agent: b"user:42", lane: requests, cost: 1 },
-    ///         Request { agent: b"user:42", lane: tokens, cost },
-    ///         Request { agent: b"team:7", lane: tokens, cost },
+    ///         Request::new("user:42", requests),
+    ///         Request::new("user:42", tokens).cost(cost),
+    ///         Request::new("team:7", tokens).cost(cost),
     ///     ]
     /// };
     /// assert!(limiter.check_all(&parts(80))?.is_allowed());
     /// let denied = limiter.check_all(&parts(30))?;
     /// assert_eq!(denied.blocking().collect::<Vec<_>>(), [1, 2]);
-    /// assert_eq!(limiter.status("user:42", requests)?.remaining(), 9);
+    /// assert_eq!(limiter.peek(Request::new("user:42", requests))?.remaining(), 9);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_all(&self, parts: &[Request<'_>]) -> Result<AllVerdict, Error> {
-        self.check_all_with(parts, None)
-    }
-
-    /// As [`check_all`](Limiter::check_all), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_all`](Limiter::check_all).
-    pub fn check_all_at(&self, parts: &[Request<'_>], now: Tick) -> Result<AllVerdict, Error> {
-        self.check_all_with(parts, Some(now))
-    }
-
-    /// As [`check_all`](Limiter::check_all), and a denial may be a violation of
-    /// each agent that stands in the way; see [`admit`](Limiter::admit).
-    ///
-    /// # Errors
-    ///
-    /// As [`check_all`](Limiter::check_all).
-    pub fn admit_all(&self, parts: &[Request<'_>]) -> Result<AllVerdict, Error> {
-        self.admit_all_with(parts, None)
-    }
-
-    /// As [`admit_all`](Limiter::admit_all), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_all`](Limiter::check_all).
-    pub fn admit_all_at(&self, parts: &[Request<'_>], now: Tick) -> Result<AllVerdict, Error> {
-        self.admit_all_with(parts, Some(now))
-    }
-
-    fn admit_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
-        let rules = self.limits.conduct();
-        let start = now.unwrap_or_else(|| self.clock.now());
         let order = self.order(parts)?;
-        let blocked = if rules.enforces_wait() { self.blocked_by_conduct(&order, start)? } else { None };
-        let mut verdict = match blocked {
-            Some(blocked) => {
-                self.note_all(&order, &blocked);
-                blocked
-            }
-            None => self.check_all_with(parts, now)?,
+        let decided = match self.blocked_by_conduct(&order) {
+            Ok(Some(blocked)) => Ok(blocked),
+            Ok(None) => self.look_and_charge(&order),
+            Err(error) => Err(error),
         };
+        let mut verdict = decided.inspect_err(|_| self.note_impossible(&order))?;
         let mut last = AgentHash::NOBODY;
         for part in self.parts(&order) {
+            let answer = &mut verdict.verdicts[part.place];
             // An agent's parts stand together.
-            if !verdict.verdicts[part.place].is_allowed() && part.hash != last {
+            if part.is_counted && !answer.is_allowed() && part.hash != last {
                 last = part.hash;
-                let (lane, wait) = (part.ask.lane.id(), verdict.verdicts[part.place].retry_after());
-                let (violation, wait) = self.judge(part.ask.agent, part.hash, lane, wait, start, &rules);
-                let is_abuse = violation.is_some_and(|violation| violation.sustained_abuse());
-                verdict.conduct_wait = verdict.conduct_wait.max(wait);
-                verdict.sustained_abuse |= u32::from(is_abuse) << part.place;
+                *answer = self.judged(*answer, part.hash, part.ask, part.now);
             }
         }
+        self.note_all(&order, &verdict);
         Ok(verdict)
     }
 
-    /// The answer if an agent has to wait, whatever its lanes hold.
-    fn blocked_by_conduct(&self, order: &Order<'_>, now: Tick) -> Result<Option<AllVerdict>, Error> {
-        let rules = self.limits.conduct();
-        let mut verdict = AllVerdict::new(order.parts.len());
-        for part in self.parts(order) {
-            let block = self.look_at_conduct(part.hash, now, &rules).wait();
-            verdict.verdicts[part.place] = match block.is_zero() {
-                true => self.look_at(&part, now)?,
-                false => self.blocked(part.hash, part.ask, block, now)?,
-            };
+    /// Counts the parts that can never pass, by themselves or with others of
+    /// their lane.
+    fn note_impossible(&self, order: &Order<'_>) {
+        for part in self.parts(order).filter(|_| self.watch.is_some()) {
+            let answer = self.look_at(&part);
+            if let Err(Error::CostAboveCapacity { .. }) = answer {
+                self.note_answer(part.ask.agent, part.ask.lane.id(), &answer);
+            }
         }
-        // If no agent has to wait, or only those that are exempt, lanes decide.
-        let is_blocked = |part: &Part<'_>| !self.look_at_conduct(part.hash, now, &rules).wait().is_zero();
-        let in_the_way = self.parts(order).any(|part| !verdict.verdicts[part.place].is_allowed() && is_blocked(&part));
-        Ok(in_the_way.then_some(verdict))
+    }
+
+    /// The answer if an agent has to wait, whatever its lanes hold.
+    fn blocked_by_conduct(&self, order: &Order<'_>) -> Result<Option<AllVerdict>, Error> {
+        if !order.parts.iter().any(|part| part.is_counted) || !self.limits.conduct().enforces_wait() {
+            return Ok(None);
+        }
+        let (mut verdict, mut is_blocked) = (AllVerdict::new(order.parts.len()), false);
+        for part in self.parts(order) {
+            let blocked = if part.is_counted { self.blocked(part.hash, part.ask, part.now)? } else { None };
+            // An exempt agent does not wait.
+            is_blocked |= blocked.is_some_and(|verdict| !verdict.is_allowed());
+            verdict.verdicts[part.place] = blocked.map_or_else(|| self.look_at(&part), Ok)?;
+        }
+        Ok(is_blocked.then_some(verdict))
     }
 
     fn order<'a>(&self, parts: &'a [Request<'a>]) -> Result<Order<'a>, Error> {
-        let mut order = Order { parts, hashes: [AgentHash::NOBODY; PARTS_MAX], places: [0; PARTS_MAX] };
         if !(1..=PARTS_MAX).contains(&parts.len()) {
             return Err(Error::Parts { parts: parts.len() });
         }
-        for (place, Request { agent, lane, .. }) in parts.iter().enumerate() {
-            self.limits.chargeable(*lane)?;
-            order.hashes[place] = self.hash(agent)?;
+        let (hashes, places) = ([AgentHash::NOBODY; PARTS_MAX], [0; PARTS_MAX]);
+        let is_any_now = parts.iter().any(|part| part.at.is_none());
+        let start = if is_any_now { self.clock.now() } else { Tick::ZERO };
+        let mut order = Order { parts, start, hashes, places };
+        for (place, part) in parts.iter().enumerate() {
+            order.hashes[place] = self.hash_ask(&self.ask(*part)?)?;
             // They are few: by insertion, each behind those that come before it.
             let rank = |place: usize| (order.hashes[place], parts[place].lane, place);
             let sorted = &order.places[..place];
@@ -273,14 +243,15 @@ impl Limiter {
     fn parts<'a>(&'a self, order: &'a Order<'a>) -> impl Iterator<Item = Part<'a>> + 'a {
         let mut before = None;
         order.places().filter_map(move |place| {
-            let Request { agent, lane, cost } = order.parts[place];
+            let request = order.parts[place];
+            let Request { lane, cost, at, is_counted, .. } = request;
             let hash = order.hashes[place];
             // Those of one lane stand together.
             let sum = before.filter(|(other, _)| *other == (hash, lane)).map_or(0, |(_, sum)| sum);
             let sum = cost.saturating_add(sum);
             before = Some(((hash, lane), sum));
-            let ask = Ask { agent, lane: self.limits.lane(lane).ok()?, cost, stand_in: None, is_given: true };
-            Some(Part { hash, ask, sum, place, total: self.share(order, place) })
+            let (ask, now, total) = (self.ask(request).ok()?, at.unwrap_or(order.start), self.share(order, place));
+            Some(Part { hash, ask, now, is_counted, sum, place, total })
         })
     }
 
@@ -296,22 +267,20 @@ impl Limiter {
         Some(Share { lane, sum, is_last: !(place + 1..order.parts.len()).any(|other| is_shared(&other)) })
     }
 
-    fn check_all_with(&self, parts: &[Request<'_>], now: Option<Tick>) -> Result<AllVerdict, Error> {
-        let order = self.order(parts)?;
-        let start = now.unwrap_or_else(|| self.clock.now());
-        let mut verdict = AllVerdict::new(parts.len());
-        let newcomers = self.look_at_all(&order, start, &mut verdict)?;
+    /// Charges every part, if a look at each finds room for it.
+    fn look_and_charge(&self, order: &Order<'_>) -> Result<AllVerdict, Error> {
+        let mut verdict = AllVerdict::new(order.parts.len());
+        let newcomers = self.look_at_all(order, &mut verdict)?;
         if verdict.is_allowed() {
-            self.charge_all(&order, now, start, newcomers, &mut verdict)?;
+            self.charge_all(order, newcomers, &mut verdict)?;
         }
         if verdict.is_allowed() && self.warnings.is_used() {
-            for Part { ask, place, .. } in self.parts(&order) {
+            for Part { ask, place, .. } in self.parts(order) {
                 let mut answer = Ok(verdict.verdicts[place]);
                 self.warn_once(ask.agent, ask.lane.id(), ask.cost, &mut answer);
                 verdict.verdicts[place] = answer?;
             }
         }
-        self.note_all(&order, &verdict);
         Ok(verdict)
     }
 
@@ -331,13 +300,13 @@ impl Limiter {
     /// Says of each part what it would come to; but of the first only if
     /// another is denied or a newcomer's. Says which are those of agents that
     /// seem to have no record, as bits.
-    fn look_at_all(&self, order: &Order<'_>, now: Tick, verdict: &mut AllVerdict) -> Result<u32, Error> {
+    fn look_at_all(&self, order: &Order<'_>, verdict: &mut AllVerdict) -> Result<u32, Error> {
         let mut newcomers = 0;
         let mut look = |part: Part<'_>| {
-            let known = self.look_at_known(&part, now);
+            let known = self.look_at_known(&part);
             newcomers |= u32::from(known.is_none()) << part.place;
-            let lane = known.map_or_else(|| self.look_at_lane(&part, now), Charged::verdict);
-            verdict.verdicts[part.place] = self.with_total(&part, lane, now)?;
+            let lane = known.map_or_else(|| self.look_at_lane(&part), Charged::verdict);
+            verdict.verdicts[part.place] = self.with_total(&part, lane)?;
             Ok(verdict.is_allowed() && newcomers == 0)
         };
         let mut is_simple = true;
@@ -350,14 +319,7 @@ impl Limiter {
     }
 
     /// Charges every part, or takes back what was charged.
-    fn charge_all(
-        &self,
-        order: &Order<'_>,
-        now: Option<Tick>,
-        start: Tick,
-        newcomers: u32,
-        verdict: &mut AllVerdict,
-    ) -> Result<(), Error> {
+    fn charge_all(&self, order: &Order<'_>, newcomers: u32, verdict: &mut AllVerdict) -> Result<(), Error> {
         let mut receipts = [None; PARTS_MAX];
         let mut totals = [None; PARTS_MAX];
         let take_back = |receipts: &[Option<Receipt>], totals: &[Option<Receipt>]| {
@@ -370,8 +332,7 @@ impl Limiter {
         };
         let of = |is_newcomer| self.parts(order).filter(move |part| (newcomers >> part.place & 1 == 1) == is_newcomer);
         for part in of(true).chain(of(false)) {
-            let ask = Ask { is_given: now.is_some(), ..part.ask };
-            let Made { answer, receipt, .. } = self.make(part.hash, ask, start);
+            let Made { answer, receipt, .. } = self.make(part.hash, part.ask, part.now);
             receipts[part.place] = receipt;
             let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
             if is_in_the_way {
@@ -386,10 +347,10 @@ impl Limiter {
             self.parts(order).filter_map(|part| Some((part, part.total.filter(|share| share.is_last)?)))
         {
             let theirs = || self.parts(order).filter(|other| other.hash == part.hash && other.total.is_some());
-            // A newcomer's words may stand later than `start`: its lanes were charged there.
+            // A newcomer's words may stand later than its instant: its lanes were charged there.
             let charged = theirs().filter_map(|part| receipts[part.place]).map(|receipt| receipt.at);
-            let latest = charged.fold(start, Tick::max);
-            let ask = Ask { lane: share.lane, cost: share.sum, is_given: now.is_some(), ..part.ask };
+            let latest = charged.fold(part.now, Tick::max);
+            let ask = Ask { lane: share.lane, cost: share.sum, ..part.ask };
             let Made { answer, receipt, .. } = self.make(part.hash, ask, latest);
             totals[part.place] = receipt;
             match answer {
@@ -421,27 +382,28 @@ impl Limiter {
     }
 
     /// What a part would come to, with those of the same lane before it.
-    fn look_at(&self, part: &Part<'_>, now: Tick) -> Answer {
-        self.with_total(part, self.look_at_lane(part, now), now)
+    fn look_at(&self, part: &Part<'_>) -> Answer {
+        self.with_total(part, self.look_at_lane(part))
     }
 
     /// The same without its total.
-    fn look_at_lane(&self, part: &Part<'_>, now: Tick) -> Answer {
-        self.would(part.hash, part.ask, part.sum, now)
+    fn look_at_lane(&self, part: &Part<'_>) -> Answer {
+        self.would(part.hash, part.ask, part.sum, part.now)
     }
 
     /// What a part would come to if this is what its lane says.
-    fn with_total(&self, part: &Part<'_>, lane: Answer, now: Tick) -> Answer {
+    fn with_total(&self, part: &Part<'_>, lane: Answer) -> Answer {
         let Some(Share { lane: total, sum, .. }) = part.total else {
             return lane;
         };
-        both(lane, self.would(part.hash, Ask { lane: total, ..part.ask }, sum, now))
+        both(lane, self.would(part.hash, Ask { lane: total, ..part.ask }, sum, part.now))
     }
 
     /// The same for an agent whose record is found open: most are. `None` if not.
-    fn look_at_known(&self, part: &Part<'_>, now: Tick) -> Option<Charged> {
-        let (Ask { lane, cost, .. }, sum) = (part.ask, part.sum);
+    fn look_at_known(&self, part: &Part<'_>) -> Option<Charged> {
+        let (Ask { lane, cost, stand_in, .. }, sum, now) = (part.ask, part.sum, part.now);
         let (Found { record, tag, .. }, row) = self.slab.find_open(part.hash)?;
+        let row = stand_in_row(row, stand_in);
         // Only budgets ask for the date.
         let is_budget = matches!(self.limits.kinds()[lane.id().index()], Kind::Budget(_));
         let at = if is_budget { self.at(now) } else { At { now, offset: Offset::default() } };
@@ -453,7 +415,7 @@ impl Limiter {
 
 impl AllVerdict {
     fn new(parts: usize) -> Self {
-        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts, conduct_wait: Duration::ZERO, sustained_abuse: 0 }
+        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Many checks at once: while one is charged, the memory of the next ones is on
 //! its way.
 
-use super::Limiter;
 use super::check::{Answer, Ask, Unusual};
+use super::{Limiter, Request};
 use crate::bounds::BATCH_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
@@ -18,23 +18,17 @@ const HASHED_AHEAD: usize = 32;
 /// and its record: what comes in the meantime takes longer than the memory does.
 const FOUND_AHEAD: usize = HASHED_AHEAD / 2;
 
-/// One request of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// Who asks.
-    pub agent: &'a [u8],
-    /// For what.
-    pub lane: LaneId,
-    /// How much.
-    pub cost: u64,
-}
-
 /// A request of a batch in whatever form: another language's too. Each part is
 /// read when it is wanted.
 pub(crate) trait Asked: Copy {
     fn agent(&self) -> &[u8];
     fn lane(&self) -> LaneId;
     fn cost(&self) -> u64;
+    fn at(&self) -> Option<Tick>;
+    /// Whether it has neither a plan nor counts violations, as most do.
+    fn is_plain(&self) -> bool;
+    /// All of it.
+    fn request(&self) -> Request<'_>;
 }
 
 impl Asked for &Request<'_> {
@@ -52,6 +46,20 @@ impl Asked for &Request<'_> {
     fn cost(&self) -> u64 {
         self.cost
     }
+
+    #[inline(always)]
+    fn at(&self) -> Option<Tick> {
+        self.at
+    }
+
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.plan.is_none() && !self.is_counted
+    }
+
+    fn request(&self) -> Request<'_> {
+        **self
+    }
 }
 
 /// What is known of a request that is still to be charged.
@@ -65,7 +73,8 @@ struct Known<'a> {
 
 impl Limiter {
     /// Answers a batch as if its requests were checked one by one, in order,
-    /// at one reading of the clock.
+    /// at one reading of the clock but for those that bring their own
+    /// [instant](Request::at).
     ///
     /// A request that cannot be answered gets its own error and the others
     /// proceed. `answers` takes one answer for each request.
@@ -81,7 +90,7 @@ impl Limiter {
     /// let policy = Policy::builder().lane("http", Limit::per_minute(1)).build()?;
     /// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
     /// let lane = limiter.lane("http").expect("named above");
-    /// let ask = |agent: &'static str| Request { agent: agent.as_bytes(), lane, cost: 1 };
+    /// let ask = |agent: &'static str| Request::new(agent, lane);
     ///
     /// let mut answers = [Err(Error::EmptyId); 4];
     /// limiter.check_many(&[ask("a"), ask(""), ask("a"), ask("b")], &mut answers)?;
@@ -90,33 +99,10 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_many(&self, requests: &[Request<'_>], answers: &mut [Result<Verdict, Error>]) -> Result<(), Error> {
-        self.check_many_with(requests, answers, None)
-    }
-
-    /// Answers a batch at `now`; see [`check_many`](Limiter::check_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`check_many`](Limiter::check_many).
-    pub fn check_many_at(
-        &self,
-        requests: &[Request<'_>],
-        answers: &mut [Result<Verdict, Error>],
-        now: Tick,
-    ) -> Result<(), Error> {
-        self.check_many_with(requests, answers, Some(now))
-    }
-
-    fn check_many_with(
-        &self,
-        requests: &[Request<'_>],
-        answers: &mut [Result<Verdict, Error>],
-        now: Option<Tick>,
-    ) -> Result<(), Error> {
         if requests.len() != answers.len() || requests.len() > BATCH_MAX {
             return Err(Error::BatchSize { requests: requests.len(), answers: answers.len() });
         }
-        self.check_batch(requests.iter(), answers, now, |place, answer| *place = answer);
+        self.check_batch(requests.iter(), answers, None, |place, answer| *place = answer);
         Ok(())
     }
 
@@ -150,7 +136,9 @@ impl Limiter {
             let next = &mut ring[(index + FOUND_AHEAD) % HASHED_AHEAD];
             next.record = self.record_ahead(next.hash);
             let usual = match (self.limits.unwatched_lane(request.lane()), record) {
-                (Some(lane), Some(record)) => self.check_likely(record, hash, lane, request.cost(), None, now),
+                (Some(lane), Some(record)) if request.is_plain() => {
+                    self.check_likely(record, hash, lane, request.cost(), None, request.at().unwrap_or(now))
+                }
                 _ => Err(Unusual::Place),
             };
             match usual {
@@ -181,15 +169,20 @@ impl Limiter {
     /// finds out why.
     #[inline(never)]
     fn check_anywhere(&self, hash: AgentHash, request: impl Asked, now: Tick, is_given: bool) -> Answer {
-        let (agent, lane, cost) = (request.agent(), request.lane(), request.cost());
+        let request = request.request();
         let check = || {
-            let lane = self.limits.chargeable(lane)?;
-            let hash = if hash == AgentHash::NOBODY { self.hash(agent)? } else { hash };
-            self.check_lane(hash, Ask { agent, lane, cost, stand_in: None, is_given }, now)
+            let ask = self.ask(request)?;
+            let ask = Ask { is_given: ask.is_given || is_given, ..ask };
+            let now = request.at.unwrap_or(now);
+            if request.is_counted {
+                return self.check_counted(ask, now);
+            }
+            let is_hashed = hash != AgentHash::NOBODY && request.plan.is_none();
+            self.check_lane(if is_hashed { hash } else { self.hash_ask(&ask)? }, ask, now)
         };
         let mut answer = check();
-        self.warn_once(agent, lane, cost, &mut answer);
-        self.note_answer(agent, lane, &answer);
+        self.warn_once(request.agent, request.lane, request.cost, &mut answer);
+        self.note_answer(request.agent, request.lane, &answer);
         answer
     }
 }
@@ -199,7 +192,7 @@ mod tests {
     use super::*;
     use crate::slab::hash::{HashKey, fixed_key};
     use crate::slab::{Geometry, IdHash, OnFull, Slab};
-    use crate::{ManualClock, Policy, Sight, Snapshot};
+    use crate::{ManualClock, PlanId, Policy, Sight, Snapshot};
     use proptest::prelude::*;
     use std::time::Duration;
 
@@ -210,6 +203,7 @@ mod tests {
             ["10/min", "7/s burst 11", "held 3", "exact 3/min", "window 5/min", "budget 9/day", "4/min", "deny"];
         let lanes = lanes.into_iter().enumerate();
         let policy = lanes.fold(Policy::builder(), |policy, (lane, limit)| policy.lane(format!("lane-{lane}"), limit));
+        let policy = policy.plan("small", [("lane-0", "3/min")]);
         let policy = total.into_iter().fold(policy, |policy, total| policy.total(total)).build().unwrap();
         let mut words = fixed_key(3).words().collect::<Vec<_>>().into_iter();
         let key = HashKey::from_words(hash, || words.next().unwrap());
@@ -245,7 +239,7 @@ mod tests {
             batches in prop::collection::vec(
                 (
                     prop::sample::select(LENGTHS.to_vec()),
-                    prop::collection::vec((0..400_usize, 0..30_u32, 0..13_u64), 300),
+                    prop::collection::vec((0..400_usize, 0..30_u32, 0..13_u64, 0..12_u16), 300),
                     0..2_000_000_000_u64,
                     prop::sample::select(vec![0_u64, 5]),
                 ),
@@ -266,17 +260,27 @@ mod tests {
                 }
                 let asks = &asks[..*length];
                 let agents: Vec<Vec<u8>> = asks.iter().map(|(agent, ..)| id(agent % ids)).collect();
+                let now = together.now().saturating_add(Duration::from_secs(*ahead));
                 let requests: Vec<Request<'_>> = asks
                     .iter()
                     .zip(&agents)
                     // Most of the first lane; two numbers are no lane's.
-                    .map(|((_, lane, cost), agent)| Request { agent, lane: LaneId::new(if *lane < 10 { *lane } else { 0 }), cost: *cost })
+                    .map(|((_, lane, cost, option), agent)| {
+                        let request = Request::new(agent, LaneId::new(if *lane < 10 { *lane } else { 0 }));
+                        let request = request.cost(*cost).at(now);
+                        match option {
+                            0 | 1 => request.plan(PlanId::new(*option)),
+                            2 => request.plan(PlanId::new(7)), // There is none.
+                            3 => request.counted(),
+                            4 => Request { at: None, ..request },
+                            _ => request,
+                        }
+                    })
                     .collect();
-                let now = together.now().saturating_add(Duration::from_secs(*ahead));
                 let mut answers = vec![Err(Error::Full); requests.len()];
-                together.check_many_at(&requests, &mut answers, now).unwrap();
+                together.check_many(&requests, &mut answers).unwrap();
                 for (index, (request, answer)) in requests.iter().zip(answers).enumerate() {
-                    let alone = single.check_at(request.agent, request.lane, request.cost, now);
+                    let alone = single.check_request(*request);
                     prop_assert_eq!(alone, answer, "request {} of {}", index, requests.len());
                 }
                 asked += requests.len() as u64;

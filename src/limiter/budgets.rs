@@ -175,7 +175,7 @@ impl Limiter {
     /// it is left as it is; otherwise what the system refused. Nothing was charged.
     ///
     /// ```
-    /// use tollgate::{Limiter, Policy};
+    /// use tollgate::{Limiter, Policy, Request};
     ///
     /// # let directory = std::env::temp_dir().join(format!("tollgate-doc-budgets-{}", std::process::id()));
     /// # std::fs::create_dir_all(&directory)?;
@@ -189,7 +189,7 @@ impl Limiter {
     /// let (limiter, loaded) = start()?;
     /// assert_eq!(loaded.loaded, 0); // There was no file yet.
     /// let llm = limiter.lane("llm").expect("named above");
-    /// assert!(limiter.check_cost("user:42", llm, 1_200)?.is_allowed());
+    /// assert!(limiter.check_request(Request::new("user:42", llm).cost(1_200))?.is_allowed());
     /// assert_eq!(limiter.save_budgets()?.saved, 1); // Every few seconds, and at the end.
     /// drop(limiter);
     ///

@@ -1,6 +1,6 @@
 //! May the agent do this?
 
-use super::{Limiter, stand_in_row};
+use super::{Limiter, Request, stand_in_row};
 use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
 use crate::lane::bucket::{self, Charge};
@@ -60,84 +60,55 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// See [`check_at`](Limiter::check_at).
+    /// See [`check_request`](Limiter::check_request).
     #[inline(always)]
     pub fn check(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Verdict, Error> {
-        self.check_told(agent.as_ref(), lane, 1, None, None, identity)
+        self.check_request(Request::new(agent.as_ref(), lane))
     }
 
-    /// May the agent spend `cost` tokens now? Charges all of them or none.
-    ///
-    /// # Errors
-    ///
-    /// See [`check_at`](Limiter::check_at).
-    #[inline(always)]
-    pub fn check_cost(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        self.check_told(agent.as_ref(), lane, cost, None, None, identity)
-    }
-
-    /// May the agent spend `cost` tokens at `now`?
-    ///
-    /// For callers that have the time at hand, and for tests. `now` counts on
-    /// this limiter's clock ([`Limiter::now`]). An older one than another
-    /// caller's only makes the answer stricter; one that lies ahead of the
-    /// clock lets the agent borrow from its future, and others look idle.
+    /// May the agent do this? Charges what the [request](Request) costs, or
+    /// nothing.
     ///
     /// # Errors
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`],
-    /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if
-    /// the agent is new and no record is free for it; [`Error::WrongKind`] if
-    /// the lane is the [total](crate::PolicyBuilder::total), which is charged
-    /// with others alone. An error charges nothing.
-    #[inline(always)]
-    pub fn check_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Verdict, Error> {
-        self.check_told(agent.as_ref(), lane, cost, None, Some(now), identity)
-    }
-
-    /// May the agent spend `cost` tokens now, under this plan if it has no
-    /// assignment of its own?
-    ///
-    /// For what is known only with the request, such as how the caller has
-    /// authenticated: the plans `jwt` and `unauthenticated`, say. Nothing is
-    /// remembered of the plan; the agent's lanes are the same under each.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_at`](Limiter::check_at), and [`Error::UnknownPlan`].
+    /// [`Error::UnknownPlan`], [`Error::ZeroCost`], [`Error::CostAboveCapacity`];
+    /// [`Error::Full`] if the agent is new and no record is free for it;
+    /// [`Error::WrongKind`] if the lane is the
+    /// [total](crate::PolicyBuilder::total), which is charged with others alone.
+    /// An error charges nothing.
     ///
     /// ```
-    /// use tollgate::{Limiter, Policy};
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, ManualClock, Policy, Request};
     ///
-    /// let policy = Policy::builder().lane("http", "10/s").plan("jwt", [("http", "20/s burst 100")]).build()?;
-    /// let limiter = Limiter::builder(policy).agents(1_000).build()?;
-    /// let (http, jwt) = (limiter.lane("http").expect("named above"), limiter.plan("jwt").expect("named above"));
-    /// assert_eq!(limiter.check_as("user:42", jwt, http, 1)?.capacity(), 100);
+    /// let policy = Policy::builder().lane("http", "10/min").build()?;
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
+    /// let http = limiter.lane("http").expect("named above");
+    /// let request = Request::new("agent-7", http).counted();
+    ///
+    /// assert!(limiter.check_request(request.cost(10))?.is_allowed());
+    /// let denied = limiter.check_request(request)?;
+    /// assert_eq!((denied.retry_after(), denied.violations_in_a_row()), (Some(Duration::from_secs(6)), 0));
+    ///
+    /// clock.advance(Duration::from_secs(2));
+    /// assert_eq!(limiter.check_request(request)?.violations_in_a_row(), 1, "four seconds early");
+    /// assert!(limiter.rate_limited("agent-7")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline(always)]
-    pub fn check_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
-        self.check_told(agent.as_ref(), lane, cost, Some(plan), None, identity)
+    pub fn check_request(&self, request: Request<'_>) -> Result<Verdict, Error> {
+        self.check_told(request, identity)
     }
 
-    /// As [`check_as`](Limiter::check_as), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_as`](Limiter::check_as).
-    #[inline(always)]
-    pub fn check_as_at(
-        &self,
-        agent: impl AsRef<[u8]>,
-        plan: PlanId,
-        lane: LaneId,
-        cost: u64,
-        now: Tick,
-    ) -> Result<Verdict, Error> {
-        self.check_told(agent.as_ref(), lane, cost, Some(plan), Some(now), identity)
+    /// A request with its lane's limits.
+    pub(super) fn ask<'a>(&'a self, request: Request<'a>) -> Result<Ask<'a>, Error> {
+        let Request { agent, lane, cost, plan, at, .. } = request;
+        Ok(Ask { agent, lane: self.limits.chargeable(lane)?, cost, stand_in: plan, is_given: at.is_some() })
     }
 
-    /// Checks at `now`, or else at the clock's time.
+    /// Answers a request.
     ///
     /// One comparison tells whether the lane exists, whether it is a bucket and
     /// whether anybody watches, so a bucket that is not watched pays for nothing else.
@@ -145,19 +116,15 @@ impl Limiter {
     /// The answer goes to `tell`, wherever it was found: there it may still be
     /// in registers, and what wants it elsewhere need not fetch it from memory.
     #[inline(always)]
-    pub(crate) fn check_told<R>(
-        &self,
-        agent: &[u8],
-        lane: LaneId,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        now: Option<Tick>,
-        tell: impl FnOnce(Answer) -> R,
-    ) -> R {
+    pub(crate) fn check_told<R>(&self, request: Request<'_>, tell: impl FnOnce(Answer) -> R) -> R {
+        if request.is_counted {
+            return tell(self.check_judged(&request));
+        }
+        let Request { agent, lane, cost, plan, at, .. } = request;
         let Some(lane) = self.limits.unwatched_lane(lane) else {
-            return tell(self.check_watched(agent, lane, cost, stand_in, now));
+            return tell(self.check_watched(agent, lane, cost, plan, at));
         };
-        self.check_bucket(Ask { agent, lane, cost, stand_in, is_given: now.is_some() }, now, tell)
+        self.check_bucket(Ask { agent, lane, cost, stand_in: plan, is_given: at.is_some() }, at, tell)
     }
 
     /// The check of a lane that is a bucket.

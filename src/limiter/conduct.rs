@@ -1,173 +1,89 @@
 //! Violations, and what follows from them.
 
-use super::Limiter;
 use super::check::Ask;
+use super::{Agent, Limiter};
 use crate::clock::{Tick, nanos_saturating};
 use crate::conduct::told::Judgement;
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
 use crate::lane::{Outcome, Verdict};
-use crate::policy::{LaneId, PlanId};
+use crate::policy::LaneId;
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
 
-/// The answer to a check that also counts violations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "an admission says whether the request may go on"]
-pub struct Admission {
-    verdict: Verdict,
-    violation: Option<Violation>,
-    wait: Duration,
+/// What became of a counted request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admission {
+    /// The verdict by the lane alone.
+    pub(crate) of_lane: Verdict,
+    /// What the denial was, if it counts.
+    pub(crate) violation: Option<Violation>,
+    /// What a denied agent has to wait for its conduct.
+    pub(crate) wait: Duration,
 }
 
 impl Admission {
-    /// The answer of the lane, with the wait that the lane asks for.
-    pub const fn verdict(&self) -> Verdict {
-        self.verdict
-    }
-
-    /// Whether the request may go on.
-    #[must_use]
-    pub const fn is_allowed(&self) -> bool {
-        self.verdict.is_allowed()
-    }
-
-    /// The violation that a denial was. `None` if the request was allowed, or
-    /// the denial does not count: see [`ConductRules`](crate::ConductRules).
-    #[must_use]
-    pub const fn violation(&self) -> Option<Violation> {
-        self.violation
-    }
-
-    /// What a denied agent has to wait for its conduct: zero if the policy has
-    /// no curve.
-    #[must_use]
-    pub const fn wait(&self) -> Duration {
-        self.wait
-    }
-
-    /// What a denied caller is told to wait: the longer of the lane's wait and
-    /// that for its conduct. `None` if the request was allowed, or no wait helps.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.verdict.retry_after().map(|wait| wait.max(self.wait))
+    /// The verdict by lane and conduct.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let sustained_abuse = self.violation.is_some_and(|violation| violation.sustained_abuse());
+        match self.of_lane.is_allowed() {
+            true => self.of_lane,
+            false => {
+                let in_a_row = self.violation.map_or(0, |violation| violation.consecutive());
+                self.of_lane.judged(in_a_row, sustained_abuse, self.wait)
+            }
+        }
     }
 }
 
 impl Limiter {
-    /// May the agent spend `cost` tokens now? A denial is a violation if the
-    /// agent was told to wait and came back early.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_at`](Limiter::check_at).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Limiter, ManualClock, Policy};
-    ///
-    /// let policy = Policy::builder().lane("http", "10/min").build()?;
-    /// let clock = ManualClock::new();
-    /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
-    /// let http = limiter.lane("http").expect("named above");
-    ///
-    /// assert!(limiter.admit("agent-7", http, 10)?.is_allowed());
-    /// let denied = limiter.admit("agent-7", http, 1)?;
-    /// assert_eq!((denied.retry_after(), denied.violation()), (Some(Duration::from_secs(6)), None));
-    ///
-    /// clock.advance(Duration::from_secs(2));
-    /// assert!(limiter.admit("agent-7", http, 1)?.violation().is_some(), "four seconds early");
-    /// assert!(limiter.rate_limited("agent-7")?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn admit(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), lane, cost, None, None)
+    /// The check of a request whose denial may be a violation.
+    pub(super) fn check_counted(&self, ask: Ask<'_>, now: Tick) -> Result<Verdict, Error> {
+        self.admit(ask, now).map(|admission| admission.verdict())
     }
 
-    /// As [`admit`](Limiter::admit), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_at`](Limiter::check_at).
-    pub fn admit_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), lane, cost, None, Some(now))
-    }
-
-    /// As [`admit`](Limiter::admit), under this plan if the agent has no
-    /// assignment of its own.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_as`](Limiter::check_as).
-    pub fn admit_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), lane, cost, Some(plan), None)
-    }
-
-    /// As [`admit_as`](Limiter::admit_as), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_as`](Limiter::check_as).
-    pub fn admit_as_at(
-        &self,
-        agent: impl AsRef<[u8]>,
-        plan: PlanId,
-        lane: LaneId,
-        cost: u64,
-        now: Tick,
-    ) -> Result<Admission, Error> {
-        self.admit_with(agent.as_ref(), lane, cost, Some(plan), Some(now))
-    }
-
-    fn admit_with(
-        &self,
-        agent: &[u8],
-        lane: LaneId,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        given: Option<Tick>,
-    ) -> Result<Admission, Error> {
-        let now = given.unwrap_or_else(|| self.clock.now());
-        let is_given = given.is_some();
-        let ask = self.limits.chargeable(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given });
-        let admission = ask.and_then(|ask| self.admit_unwatched(ask, now));
-        let mut answer = admission.map(|admission| admission.verdict);
-        self.warn_once(agent, lane, cost, &mut answer);
-        self.note_answer(agent, lane, &answer);
-        admission.and_then(|admission| Ok(Admission { verdict: answer?, ..admission }))
-    }
-
-    fn admit_unwatched(&self, ask: Ask<'_>, now: Tick) -> Result<Admission, Error> {
+    fn admit(&self, ask: Ask<'_>, now: Tick) -> Result<Admission, Error> {
         let hash = self.hash_ask(&ask)?;
+        let verdict = match self.blocked(hash, ask, now)? {
+            Some(verdict) => verdict,
+            None => self.check_lane(hash, ask, now)?,
+        };
+        Ok(self.conclude(verdict, hash, ask, now))
+    }
+
+    /// As [`check_request`](Limiter::check_request) of a counted request, with
+    /// the waits of the lane and of the conduct apart.
+    #[cfg(feature = "capi")]
+    pub(crate) fn admission(&self, request: super::Request<'_>) -> Result<Admission, Error> {
+        let admission = self.ask(request).and_then(|ask| self.admit(ask, self.now_of(request)));
+        let mut of_lane = admission.map(|admission| admission.of_lane);
+        self.warn_once(request.agent, request.lane, request.cost, &mut of_lane);
+        let admission = admission.and_then(|admission| Ok(Admission { of_lane: of_lane?, ..admission }));
+        self.note_answer(request.agent, request.lane, &admission.map(|admission| admission.verdict()));
+        admission
+    }
+
+    /// The denial that an agent gets whatever its lanes hold, if the policy
+    /// enforces waits and the agent has to wait.
+    pub(super) fn blocked(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Result<Option<Verdict>, Error> {
         let rules = self.limits.conduct();
         let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
-        let verdict =
-            if block.is_zero() { self.check_lane(hash, ask, now)? } else { self.blocked(hash, ask, block, now)? };
-        let (violation, wait) = match verdict.is_allowed() {
-            true => (None, Duration::ZERO),
-            false => self.judge(ask.agent, hash, ask.lane.id(), verdict.retry_after(), now, &rules),
-        };
-        Ok(Admission { verdict, violation, wait })
+        if block.is_zero() { Ok(None) } else { self.denied_for(hash, ask, block, now).map(Some) }
     }
 
-    /// Judges the denial of another call, such as [`reserve`](Limiter::reserve),
-    /// as [`admit`](Limiter::admit) would. `retry_after` is the wait of its
-    /// verdict. Gives the violation, if it is one, and what the agent has to
-    /// wait for its conduct.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
-    pub fn judge_at(
-        &self,
-        agent: impl AsRef<[u8]>,
-        lane: LaneId,
-        retry_after: Option<Duration>,
-        now: Tick,
-    ) -> Result<(Option<Violation>, Duration), Error> {
-        let agent = agent.as_ref();
-        self.limits.lane(lane)?;
-        Ok(self.judge(agent, self.hash(agent)?, lane, retry_after, now, &self.limits.conduct()))
+    /// The verdict on a counted request, with what a denial means for the
+    /// agent's conduct.
+    pub(super) fn judged(&self, verdict: Verdict, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Verdict {
+        self.conclude(verdict, hash, ask, now).verdict()
+    }
+
+    fn conclude(&self, of_lane: Verdict, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Admission {
+        if of_lane.is_allowed() {
+            return Admission { of_lane, violation: None, wait: Duration::ZERO };
+        }
+        let rules = self.limits.conduct();
+        let (violation, wait) = self.judge(ask.agent, hash, ask.lane.id(), of_lane.retry_after(), now, &rules);
+        Admission { of_lane, violation, wait }
     }
 
     /// What follows from a denial. Records a violation, if it is one, and tells of it.
@@ -204,17 +120,9 @@ impl Limiter {
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`]; [`Error::Full`] if nothing is
     /// known of the agent and every record near its home is in use.
-    pub fn record_violation(&self, agent: impl AsRef<[u8]>) -> Result<Violation, Error> {
-        self.record_violation_at(agent, self.clock.now())
-    }
-
-    /// As [`record_violation`](Limiter::record_violation), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`record_violation`](Limiter::record_violation).
-    pub fn record_violation_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<Violation, Error> {
-        let agent = agent.as_ref();
+    pub fn record_violation<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<Violation, Error> {
+        let Agent { id: agent, at } = agent.into();
+        let now = at.unwrap_or_else(|| self.clock.now());
         let hash = self.hash(agent)?;
         let violation = self.violate(agent, hash, now, &self.limits.conduct()).ok_or(Error::Full)?;
         self.note_violation(agent, &violation, now);
@@ -226,18 +134,9 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
-    pub fn violations(&self, agent: impl AsRef<[u8]>) -> Result<Conduct, Error> {
-        self.violations_at(agent, self.clock.now())
-    }
-
-    /// The agent's conduct as it stands at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`violations`](Limiter::violations).
-    pub fn violations_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<Conduct, Error> {
-        let hash = self.hash(agent.as_ref())?;
-        Ok(self.conduct_of(hash, now))
+    pub fn violations<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<Conduct, Error> {
+        let Agent { id, at } = agent.into();
+        Ok(self.conduct_of(self.hash(id)?, at.unwrap_or_else(|| self.clock.now())))
     }
 
     pub(super) fn conduct_of(&self, hash: AgentHash, now: Tick) -> Conduct {
@@ -250,25 +149,16 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
-    pub fn rate_limited(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.rate_limited_at(agent, self.clock.now())
-    }
-
-    /// As [`rate_limited`](Limiter::rate_limited), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`rate_limited`](Limiter::rate_limited).
-    pub fn rate_limited_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
-        let agent = agent.as_ref();
-        Ok(self.violations_at(agent, now)?.is_rate_limited() && !self.is_exempt(agent)?)
+    pub fn rate_limited<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<bool, Error> {
+        let agent = agent.into();
+        Ok(self.violations(agent)?.is_rate_limited() && !self.is_exempt(agent.id)?)
     }
 
     /// Those of the agents that may be given new work: all that are not rate
     /// limited. A bad id is not among them.
     pub fn assignable<A: AsRef<[u8]>>(&self, agents: impl IntoIterator<Item = A>) -> Vec<A> {
         let now = self.clock.now();
-        agents.into_iter().filter(|agent| self.rate_limited_at(agent, now) == Ok(false)).collect()
+        agents.into_iter().filter(|agent| self.rate_limited(Agent::new(agent).at(now)) == Ok(false)).collect()
     }
 
     /// Forgives the agent all violations. `false` if there were none that
@@ -323,8 +213,9 @@ impl Limiter {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Request;
     use crate::clock::ManualClock;
-    use crate::policy::{ConductRules, Policy};
+    use crate::policy::{ConductRules, PlanId, Policy};
 
     fn enforcing(clock: &ManualClock) -> Limiter {
         let policy = Policy::builder().lane("lane", "10/min").plan("small", [("lane", "5/min")]);
@@ -344,10 +235,10 @@ mod tests {
         for millis in [0, 10, 1_124, 5_001, 60_000, 90_001] {
             clock.advance(Duration::from_millis(millis));
             limiter.record_violation("agent-7").unwrap();
-            let denied = limiter.admit("agent-7", LANE, 1).unwrap();
+            let denied = limiter.check_request(Request::new("agent-7", LANE).counted()).unwrap();
             assert!(!denied.is_allowed(), "{millis}");
             clock.advance(denied.retry_after().unwrap());
-            assert!(limiter.admit("agent-7", LANE, 1).unwrap().is_allowed(), "{millis}");
+            assert!(limiter.check_request(Request::new("agent-7", LANE).counted()).unwrap().is_allowed(), "{millis}");
         }
     }
 
@@ -357,12 +248,12 @@ mod tests {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1));
         let limiter = enforcing(&clock);
-        let allowed = limiter.admit("agent-7", LANE, 10).unwrap();
+        let allowed = limiter.check_request(Request::new("agent-7", LANE).cost(10).counted()).unwrap();
         limiter.record_violation("agent-7").unwrap();
-        let denied = limiter.admit("agent-7", LANE, 2).unwrap();
-        assert_eq!(denied.violation().unwrap().wait(), Duration::from_secs(2));
+        let denied = limiter.check_request(Request::new("agent-7", LANE).cost(2).counted()).unwrap();
+        assert_eq!(denied.conduct_wait(), Duration::from_secs(2));
         assert_eq!(denied.retry_after(), Some(Duration::from_secs(12)));
-        assert_eq!(denied.verdict().full_in(), allowed.verdict().full_in(), "a denial charges nothing");
+        assert_eq!(denied.full_in(), allowed.full_in(), "a denial charges nothing");
     }
 
     /// Such a call was once denied in place of being refused, and so made the
@@ -374,14 +265,20 @@ mod tests {
         let small = limiter.plan("small").unwrap();
         limiter.record_violation("agent-7").unwrap();
         let conduct = limiter.violations("agent-7").unwrap();
-        assert_eq!(limiter.admit("agent-7", LANE, 0), Err(Error::ZeroCost));
-        assert_eq!(limiter.admit("agent-7", LANE, 11), Err(Error::CostAboveCapacity { cost: 11, capacity: 10 }));
+        assert_eq!(limiter.check_request(Request::new("agent-7", LANE).cost(0).counted()), Err(Error::ZeroCost));
+        assert_eq!(
+            limiter.check_request(Request::new("agent-7", LANE).cost(11).counted()),
+            Err(Error::CostAboveCapacity { cost: 11, capacity: 10 })
+        );
         let above = Error::CostAboveCapacity { cost: 6, capacity: 5 };
-        assert_eq!(limiter.admit_as("agent-7", small, LANE, 6), Err(above));
-        assert!(matches!(limiter.admit_as("agent-7", PlanId::new(2), LANE, 1), Err(Error::UnknownPlan { .. })));
+        assert_eq!(limiter.check_request(Request::new("agent-7", LANE).cost(6).plan(small).counted()), Err(above));
+        assert!(matches!(
+            limiter.check_request(Request::new("agent-7", LANE).plan(PlanId::new(2)).counted()),
+            Err(Error::UnknownPlan { .. })
+        ));
         assert_eq!(limiter.violations("agent-7").unwrap(), conduct);
-        let denied = limiter.admit_as("agent-7", small, LANE, 1).unwrap();
-        assert_eq!((denied.is_allowed(), denied.verdict().remaining(), denied.verdict().capacity()), (false, 5, 5));
+        let denied = limiter.check_request(Request::new("agent-7", LANE).plan(small).counted()).unwrap();
+        assert_eq!((denied.is_allowed(), denied.remaining(), denied.capacity()), (false, 5, 5));
     }
 
     #[test]
@@ -389,6 +286,6 @@ mod tests {
         let limiter = enforcing(&ManualClock::new());
         limiter.record_violation("agent-7").unwrap();
         limiter.exempt("agent-7").unwrap();
-        assert!(limiter.admit("agent-7", LANE, 1).unwrap().is_allowed());
+        assert!(limiter.check_request(Request::new("agent-7", LANE).counted()).unwrap().is_allowed());
     }
 }

@@ -132,8 +132,8 @@ impl Limiter {
     /// Assigns the agent to a plan of the policy. It stays so when its record
     /// is evicted or forgotten.
     ///
-    /// An agent that is assigned to `default` has the lanes' own limits in
-    /// [`check_as`](Limiter::check_as) too.
+    /// An agent that is assigned to `default` has the lanes' own limits, also
+    /// if a request names [a plan](crate::Request::plan).
     ///
     /// # Errors
     ///
@@ -836,6 +836,7 @@ impl std::error::Error for ControlError {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+    use crate::limiter::Request;
     use std::time::Duration;
 
     /// A new policy walks all records, which takes a while. It read the clock
@@ -852,7 +853,7 @@ mod tests {
         // The bucket is emptied while the change is under way.
         let debt_max = |row, lane| {
             clock.advance(Duration::from_secs(5));
-            assert!(limiter.check_cost("agent-7", api, 10).unwrap().is_allowed());
+            assert!(limiter.check_request(Request::new("agent-7", api).cost(10)).unwrap().is_allowed());
             limiter.limits.debt_max(row, lane)
         };
         let change = RowChange {
@@ -862,6 +863,6 @@ mod tests {
             moved: &|_, _| {},
         };
         limiter.slab.change_row(hash, &change, || Row::of_plan(twin, 0));
-        assert_eq!(limiter.status("agent-7", api).unwrap().remaining(), 0);
+        assert_eq!(limiter.peek(Request::new("agent-7", api)).unwrap().remaining(), 0);
     }
 }

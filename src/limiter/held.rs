@@ -1,6 +1,6 @@
 //! Slots that are held until they are given back: connections, say.
 
-use super::Limiter;
+use super::{Limiter, Request};
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, Receipt};
 use crate::lane::{Decision, LaneWord, Status, Verdict};
@@ -10,7 +10,8 @@ use std::fmt;
 use std::ops::Deref;
 
 impl Limiter {
-    /// Takes a slot of a lane that is [held](crate::Limit::held), until it is
+    /// Takes a slot of a lane that is [held](crate::Limit::held), or as many as
+    /// the request costs, until it is
     /// [released](Limiter::release). A denial has no wait: somebody must
     /// release a slot.
     ///
@@ -19,11 +20,11 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check_at`](Limiter::check_at), and [`Error::WrongKind`] if the lane
+    /// As [`check_request`](Limiter::check_request), and [`Error::WrongKind`] if the lane
     /// is not held.
-    pub fn acquire(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Verdict, Error> {
-        self.must_be_held(lane)?;
-        self.check(agent, lane)
+    pub fn acquire(&self, request: Request<'_>) -> Result<Verdict, Error> {
+        self.must_be_held(request.lane)?;
+        self.check_request(request)
     }
 
     /// Gives a slot back.
@@ -33,9 +34,9 @@ impl Limiter {
     /// [`Error::NotHeld`] if the agent holds none, and then nothing has
     /// changed; [`Error::WrongKind`], [`Error::EmptyId`], [`Error::IdTooLong`],
     /// [`Error::UnknownLane`].
-    pub fn release(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Status, Error> {
-        self.must_be_held(lane)?;
-        self.refund(agent, lane, 1)
+    pub fn release(&self, request: Request<'_>) -> Result<Status, Error> {
+        self.must_be_held(request.lane)?;
+        self.refund(request)
     }
 
     /// Takes a slot that is released when the guard is dropped. The guard
@@ -47,31 +48,27 @@ impl Limiter {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Limit, Limiter, Policy};
+    /// use tollgate::{Limit, Limiter, Policy, Request};
     ///
     /// let policy = Policy::builder().lane("ws/connections", Limit::held(1)).build()?;
     /// let limiter = Arc::new(Limiter::builder(policy).agents(1_000).build()?);
     /// let connections = limiter.lane("ws/connections").expect("named above");
+    /// let request = Request::new("agent-7", connections);
     ///
-    /// let first = Limiter::hold(Arc::clone(&limiter), "agent-7", connections)?;
+    /// let first = Limiter::hold(Arc::clone(&limiter), request)?;
     /// assert!(first.slot().is_some());
-    /// let second = Limiter::hold(&*limiter, "agent-7", connections)?;
+    /// let second = Limiter::hold(&*limiter, request)?;
     /// assert!(second.slot().is_none() && !second.verdict().is_allowed());
     /// drop(first);
-    /// assert!(Limiter::hold(&*limiter, "agent-7", connections)?.slot().is_some());
+    /// assert!(Limiter::hold(&*limiter, request)?.slot().is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn hold<L: Deref<Target = Limiter>>(
-        limiter: L,
-        agent: impl AsRef<[u8]>,
-        lane: LaneId,
-    ) -> Result<Acquired<L>, Error> {
-        let agent = agent.as_ref();
-        let verdict = limiter.acquire(agent, lane)?;
-        let hash = limiter.hash(agent)?;
-        let is_held = matches!(verdict.decision(), Decision::Allow | Decision::Warn);
+    pub fn hold<L: Deref<Target = Limiter>>(limiter: L, request: Request<'_>) -> Result<Acquired<L>, Error> {
+        let verdict = limiter.acquire(request)?;
+        let (hash, lane) = (limiter.hash(request.agent)?, request.lane);
         // An exempt agent takes no slot, and has none to give back.
-        let slot = verdict.is_allowed().then(|| HeldSlot { limiter, hash, lane, is_held });
+        let slots = if verdict.decision() == Decision::Exempt { 0 } else { request.cost };
+        let slot = verdict.is_allowed().then(|| HeldSlot { limiter, hash, lane, slots });
         Ok(Acquired { verdict, slot })
     }
 
@@ -121,17 +118,19 @@ pub struct HeldSlot<L: Deref<Target = Limiter>> {
     limiter: L,
     hash: AgentHash,
     lane: LaneId,
-    is_held: bool,
+    /// How many of the lane's slots; 0 if the agent is exempt.
+    slots: u64,
 }
 
 impl<L: Deref<Target = Limiter>> Drop for HeldSlot<L> {
     fn drop(&mut self) {
-        if self.is_held {
+        if self.slots > 0 {
             let now = self.limiter.clock.now();
             if let Ok(lane) = self.limiter.limits.lane(self.lane) {
                 // The agent may have been forgotten or reset meanwhile; then there is nothing to release.
                 // What is held does not depend on the limit, so neither does this.
-                let release = |limit: LaneLimit, words: &[LaneWord], at| limit.undo(words, at, Receipt::default(), 1);
+                let release =
+                    |limit: LaneLimit, words: &[LaneWord], at| limit.undo(words, at, Receipt::default(), self.slots);
                 self.limiter.change(self.hash, None, lane, now, release);
             }
         }

@@ -1,6 +1,6 @@
 //! Looks at an agent's lanes, and gives back.
 
-use super::{Limiter, stand_in_row};
+use super::{Agent, Limiter, Request, stand_in_row};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, Refunded, look};
@@ -14,96 +14,61 @@ use std::time::Duration;
 
 impl Limiter {
     /// The agent's lane as it stands, without charging it or making the agent
-    /// known. If the agent's plan has a [total](crate::PolicyBuilder::total) that
-    /// has less left, these are the numbers of the total.
+    /// known: what a check at that instant would find. The cost of the request
+    /// does not matter. If the agent's plan has a
+    /// [total](crate::PolicyBuilder::total) that has less left, these are the
+    /// numbers of the total.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
-    pub fn status(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<Status, Error> {
-        self.status_at(agent, lane, self.clock.now())
+    /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`] or
+    /// [`Error::UnknownPlan`].
+    pub fn peek(&self, request: Request<'_>) -> Result<Status, Error> {
+        let (lane, hash) = (self.limits.lane(request.lane)?, self.hash(request.agent)?);
+        request.plan.map_or(Ok(()), |plan| self.limits.check_plan(plan))?;
+        Ok(self.status_with_total(self.floor_of(hash, request.at), hash, request.plan, lane, self.now_of(request)))
     }
 
-    /// The agent's lane as it stands at `now`: what a check at that instant
-    /// would find, also of an agent whose record was swept after it.
-    ///
-    /// # Errors
-    ///
-    /// As [`status`](Limiter::status).
-    pub fn status_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        Ok(self.status_with_total(hash, None, lane, now))
+    /// Where the lanes of an agent without a record stand, for a look at this
+    /// instant, or at that of the clock.
+    pub(super) fn floor_of(&self, hash: AgentHash, at: Option<Tick>) -> Tick {
+        at.map_or(Tick::ZERO, |_| self.slab.floor(hash))
     }
 
-    /// The lane by itself, at an instant that the caller gave.
-    pub(super) fn look_as_given(
+    /// The lane by itself, at an instant of the clock.
+    pub(super) fn look(&self, hash: AgentHash, stand_in: Option<PlanId>, lane: LaneLimits<'_>, now: Tick) -> Status {
+        self.look_from(Tick::ZERO, hash, stand_in, lane, now)
+    }
+
+    /// The lane by itself; `floor` as in [`change_from`](Self::change_from).
+    pub(super) fn look_from(
         &self,
+        floor: Tick,
         hash: AgentHash,
-        plan: Option<PlanId>,
+        stand_in: Option<PlanId>,
         lane: LaneLimits<'_>,
         now: Tick,
     ) -> Status {
         let look = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.status(words, at)));
-        self.change_from(self.slab.floor(hash), hash, plan, lane, now, look)
+        self.change_from(floor, hash, stand_in, lane, now, look)
     }
 
-    /// The lane by itself, at an instant of the clock.
-    pub(super) fn look(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) -> Status {
-        self.change(hash, None, lane, now, |limit, words, at| Choice::of(look(limit.status(words, at))))
-    }
-
-    /// As [`status`](Limiter::status), under this plan if the agent has no
-    /// assignment of its own; see [`check_as`](Limiter::check_as).
-    ///
-    /// # Errors
-    ///
-    /// As [`status`](Limiter::status), and [`Error::UnknownPlan`].
-    pub fn status_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId) -> Result<Status, Error> {
-        self.status_as_at(agent, plan, lane, self.clock.now())
-    }
-
-    /// As [`status_as`](Limiter::status_as), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`status_as`](Limiter::status_as).
-    pub fn status_as_at(
-        &self,
-        agent: impl AsRef<[u8]>,
-        plan: PlanId,
-        lane: LaneId,
-        now: Tick,
-    ) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
-        self.limits.check_plan(plan)?;
-        Ok(self.status_with_total(hash, Some(plan), lane, now))
-    }
-
-    /// Gives `cost` tokens back, never beyond full, to the lane and to the
-    /// [total](crate::PolicyBuilder::total) if there is one. An agent without a
-    /// record is full already. What is [reserved](Limiter::reserve) is given
+    /// Gives back what the request costs, never beyond full, to the lane and to
+    /// the [total](crate::PolicyBuilder::total) if there is one. An agent without
+    /// a record is full already. What is [reserved](Limiter::reserve) is given
     /// back by its reservation alone, until that expires.
     ///
-    /// A token is worth what it costs under the agent's present limit. So give
-    /// back what was charged by [`check_as`](Limiter::check_as) with
-    /// [`refund_as`](Limiter::refund_as).
+    /// A token is worth what it costs under the limit that applies, so name the
+    /// [plan](Request::plan) that the charge was made under. It is made at the
+    /// clock's time at least: an older instant would give back what time has
+    /// given back already.
     ///
     /// # Errors
     ///
-    /// As [`check_at`](Limiter::check_at), less [`Error::Full`].
-    pub fn refund(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) -> Result<Status, Error> {
-        self.refund_at(agent, lane, cost, self.clock.now())
-    }
-
-    /// As [`refund`](Limiter::refund), at `now`, or at the clock's time if that
-    /// is later: an older instant would give back what time has given back already.
-    ///
-    /// # Errors
-    ///
-    /// As [`refund`](Limiter::refund).
-    pub fn refund_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64, now: Tick) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.chargeable(lane)?, self.hash(agent.as_ref())?);
-        self.give_both(hash, None, lane, cost, now)
+    /// As [`check_request`](Limiter::check_request), less [`Error::Full`].
+    pub fn refund(&self, request: Request<'_>) -> Result<Status, Error> {
+        let ask = self.ask(request)?;
+        self.give_both(self.hash_ask(&ask)?, ask.stand_in, ask.lane, ask.cost, self.now_of(request))
     }
 
     /// Gives back, and lets those know who have a reservation.
@@ -177,35 +142,6 @@ impl Limiter {
         Choice { outcome: Outcome { next, ..choice.outcome }, ..choice }
     }
 
-    /// As [`refund`](Limiter::refund), under this plan if the agent has no
-    /// assignment of its own: the plan that [`check_as`](Limiter::check_as)
-    /// charged under.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_as`](Limiter::check_as), less [`Error::Full`].
-    pub fn refund_as(&self, agent: impl AsRef<[u8]>, plan: PlanId, lane: LaneId, cost: u64) -> Result<Status, Error> {
-        self.refund_as_at(agent, plan, lane, cost, self.clock.now())
-    }
-
-    /// As [`refund_as`](Limiter::refund_as), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`refund_as`](Limiter::refund_as).
-    pub fn refund_as_at(
-        &self,
-        agent: impl AsRef<[u8]>,
-        plan: PlanId,
-        lane: LaneId,
-        cost: u64,
-        now: Tick,
-    ) -> Result<Status, Error> {
-        let (lane, hash) = (self.limits.chargeable(lane)?, self.hash(agent.as_ref())?);
-        self.limits.check_plan(plan)?;
-        self.give_both(hash, Some(plan), lane, cost, now)
-    }
-
     /// Fills one lane of the agent, and not its total. What is reserved of it has nothing to give
     /// back any more. Slots that are held stay held, since whoever holds them
     /// is still there: a lane of those stays as it is.
@@ -213,17 +149,10 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
-    pub fn reset_lane(&self, agent: impl AsRef<[u8]>, lane: LaneId) -> Result<(), Error> {
-        self.reset_lane_at(agent, lane, self.clock.now())
-    }
-
-    /// Fills one lane of the agent at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`reset_lane`](Limiter::reset_lane).
-    pub fn reset_lane_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(agent.as_ref())?);
+    pub fn reset_lane<'a>(&self, agent: impl Into<Agent<'a>>, lane: LaneId) -> Result<(), Error> {
+        let Agent { id, at } = agent.into();
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(id)?);
+        let now = at.unwrap_or_else(|| self.clock.now());
         self.fill(hash, lane, now);
         let is_of = |entry: &Entry| entry.lane == lane.id();
         self.reservations.revise(hash, |entry| Some(if is_of(&entry) { entry.worthless() } else { entry }));
@@ -244,17 +173,9 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
-    pub fn reset(&self, agent: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.reset_at(agent, self.clock.now())
-    }
-
-    /// Fills every lane of the agent at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`reset`](Limiter::reset).
-    pub fn reset_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<(), Error> {
-        let hash = self.hash(agent.as_ref())?;
+    pub fn reset<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<(), Error> {
+        let Agent { id, at } = agent.into();
+        let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
         self.limits.lanes().for_each(|lane| self.fill(hash, lane, now));
         self.reservations.revise(hash, |entry| Some(entry.worthless()));
         Ok(())
@@ -271,17 +192,9 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
-    pub fn forget(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.forget_at(agent, self.clock.now())
-    }
-
-    /// Forgets the agent at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`forget`](Limiter::forget).
-    pub fn forget_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<bool, Error> {
-        let hash = self.hash(agent.as_ref())?;
+    pub fn forget<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<bool, Error> {
+        let Agent { id, at } = agent.into();
+        let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
         let was_known = self.slab.forget(hash, self.at(now), self.clock.now());
         self.reservations.revise(hash, |_| None);
         Ok(was_known)
@@ -299,7 +212,7 @@ impl Limiter {
     }
 
     /// Sweeps at `now`.
-    pub fn sweep_at(&self, idle_for: Duration, now: Tick) -> u64 {
+    pub(crate) fn sweep_at(&self, idle_for: Duration, now: Tick) -> u64 {
         self.reservations.close_expired(now.min(self.clock.now()));
         // Before the origin nothing can have been idle.
         let sweep = |since| self.slab.sweep(self.at(since), self.quiet_since(since), self.clock.now());

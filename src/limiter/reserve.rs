@@ -3,8 +3,8 @@
 //! What may be given back, and why it is never more than what was charged and
 //! is still in debt, is told in [`reservations`](crate::reservations).
 
-use super::Limiter;
-use super::check::{Ask, Made};
+use super::check::Made;
+use super::{Limiter, Request};
 use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use crate::reservations::{Entry, Held};
 use crate::sync::{Fault, broken};
 use std::time::Duration;
 
-/// The id of a reservation. It works until it is committed or cancelled, or
+/// The id of a reservation. It works until the reservation is settled, or
 /// its time has passed, and never again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReservationId(u64);
@@ -57,7 +57,49 @@ impl Reserved {
     }
 }
 
-/// What a commit came to.
+/// What came of a reservation, for [`settle`](Limiter::settle).
+///
+/// ```
+/// use tollgate::{Settle};
+///
+/// Settle::used(700); // It is over, and came to 700.
+/// Settle::used_so_far(500); // 500 more are used, and the rest stays reserved: answers that stream.
+/// Settle::cancelled(); // Nothing more came of it.
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "nothing is settled until a limiter is told"]
+pub struct Settle {
+    used: u64,
+    keeps_rest: bool,
+    at: Option<Tick>,
+}
+
+impl Settle {
+    /// It is over and came to this, beyond what was [used so
+    /// far](Self::used_so_far). The rest is given back.
+    pub const fn used(used: u64) -> Self {
+        Self { used, keeps_rest: false, at: None }
+    }
+
+    /// So much more of it is used, and the rest stays reserved.
+    pub const fn used_so_far(used: u64) -> Self {
+        Self { used, keeps_rest: true, at: None }
+    }
+
+    /// Nothing more came of it: what is left is given back.
+    pub const fn cancelled() -> Self {
+        Self::used(0)
+    }
+
+    /// The instant of the call, or the clock's time if that is later.
+    /// Default: the limiter reads its clock.
+    pub const fn at(mut self, now: Tick) -> Self {
+        self.at = Some(now);
+        self
+    }
+}
+
+/// What a settlement came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// What was charged and is not needed: given back, to the window that it
@@ -71,12 +113,11 @@ pub struct Settlement {
 }
 
 impl Limiter {
-    /// Charges an estimate now, to be settled when the cost is known: by
-    /// [`commit`](Limiter::commit), or by [`cancel`](Limiter::cancel) if
-    /// nothing came of it.
+    /// Charges an estimate, the cost of the request, now; the real cost is
+    /// [settled](Limiter::settle) later.
     ///
-    /// If neither happens within `ttl`, the estimate stays charged: to
-    /// disconnect is not free. For buckets, windows and budgets. A
+    /// If that does not happen within `ttl`, the estimate stays charged:
+    /// disconnecting is not free. For buckets, windows and budgets. A
     /// [total](crate::PolicyBuilder::total) is charged with the lane, and settled with it.
     ///
     /// A reservation belongs to the charge that it makes. If the agent is
@@ -87,67 +128,53 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check_at`](Limiter::check_at); [`Error::WrongKind`] for a lane that
+    /// As [`check_request`](Limiter::check_request); [`Error::WrongKind`] for a lane that
     /// is held or an exact window; [`Error::TooManyReservations`] if the agent
     /// has as many open as [one agent may](crate::LimiterBuilder::reservations_per_agent);
     /// [`Error::ReservationsFull`].
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Limiter, ManualClock, Policy};
+    /// use tollgate::{Limiter, ManualClock, Policy, Request, Settle};
     ///
     /// let policy = Policy::builder().lane("llm", "budget 10_000/day").build()?;
     /// let limiter = Limiter::builder(policy).agents(1_000).clock(ManualClock::new()).build()?;
     /// let llm = limiter.lane("llm").expect("named above");
     ///
-    /// let reserved = limiter.reserve("user:42", llm, 4_000, Duration::from_secs(120))?;
+    /// let estimate = Request::new("user:42", llm).cost(4_000);
+    /// let reserved = limiter.reserve(estimate, Duration::from_secs(120))?;
     /// let id = reserved.id().expect("within the budget");
-    /// limiter.commit_part(id, 500)?; // While the answer streams.
-    /// let settled = limiter.commit(id, 700)?;
+    /// limiter.settle(id, Settle::used_so_far(500))?; // While the answer streams.
+    /// let settled = limiter.settle(id, Settle::used(700))?;
     /// assert_eq!((settled.unused, settled.overspent), (2_800, 0));
-    /// assert_eq!(limiter.status("user:42", llm)?.remaining(), 10_000 - 1_200);
-    /// assert!(limiter.commit(id, 700).is_err()); // An id works once.
+    /// assert_eq!(limiter.peek(estimate)?.remaining(), 10_000 - 1_200);
+    /// assert!(limiter.settle(id, Settle::used(700)).is_err()); // An id works once.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reserve(
-        &self,
-        agent: impl AsRef<[u8]>,
-        lane: LaneId,
-        estimate: u64,
-        ttl: Duration,
-    ) -> Result<Reserved, Error> {
-        self.reserve_at(agent, lane, estimate, ttl, self.clock.now())
-    }
-
-    /// As [`reserve`](Limiter::reserve), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`reserve`](Limiter::reserve).
-    pub fn reserve_at(
-        &self,
-        agent: impl AsRef<[u8]>,
-        lane: LaneId,
-        estimate: u64,
-        ttl: Duration,
-        now: Tick,
-    ) -> Result<Reserved, Error> {
-        let (agent, limits) = (agent.as_ref(), self.limits.chargeable(lane)?);
-        let ask = Ask { agent, lane: limits, cost: estimate, stand_in: None, is_given: true };
+    pub fn reserve(&self, request: Request<'_>, ttl: Duration) -> Result<Reserved, Error> {
+        let Request { lane, cost: estimate, is_counted, plan, .. } = request;
+        let now = self.now_of(request);
+        let ask = self.ask(request.at(now))?;
         if matches!(self.limits.kinds()[lane.index()], Kind::Held | Kind::Exact { .. }) {
             return Err(Error::WrongKind { lane: lane.number() });
         }
-        let hash = self.hash(ask.agent)?;
+        let hash = self.hash_ask(&ask)?;
+        let blocked = if is_counted { self.blocked(hash, ask, now)? } else { None };
+        if let Some(verdict) = blocked.filter(|verdict| !verdict.is_allowed()) {
+            let verdict = self.judged(verdict, hash, ask, now);
+            self.note_answer(ask.agent, lane, &Ok(verdict));
+            return Ok(Reserved { verdict, id: None });
+        }
         let Some(slot) = self.reservations.take(hash, now) else {
             self.reservations.count_refusal();
             return Err(Error::ReservationsFull);
         };
         let is_bucket = |lane: LaneId| self.limits.kinds()[lane.index()].is_bucket();
         let worth_of = |lane: LaneLimits<'_>| {
-            let token = if is_bucket(lane.id()) { self.look(hash, lane, now).ticks_per_token } else { 1 };
+            let token = if is_bucket(lane.id()) { self.look(hash, plan, lane, now).ticks_per_token } else { 1 };
             estimate.saturating_mul(token)
         };
-        let worth = worth_of(limits);
+        let worth = worth_of(ask.lane);
         let total = self.limits.total_with(lane).map(|total| (total.id(), worth_of(total)));
         let entry = |made: &Made, lane: LaneId, worth: u64| {
             let verdict = made.answer.unwrap_or(Verdict::EXEMPT);
@@ -157,6 +184,7 @@ impl Limiter {
             Entry {
                 hash,
                 lane,
+                plan,
                 left: estimate,
                 token,
                 worth: worth.min(estimate.saturating_mul(token)),
@@ -186,18 +214,18 @@ impl Limiter {
             }
             answer => {
                 slot.close(hash);
-                answer.map(|verdict| Reserved { verdict, id: None })
+                let judged = |verdict| if is_counted { self.judged(verdict, hash, ask, now) } else { verdict };
+                answer.map(|verdict| Reserved { verdict: judged(verdict), id: None })
             }
         }
     }
 
-    /// Settles a reservation: `used` is what it came to, beyond what
-    /// [`commit_part`](Limiter::commit_part) has told already. The rest is
-    /// given back; what is more than was reserved is charged, into debt if need
-    /// be, and told.
+    /// Settles a reservation, or a part of it.
     ///
-    /// A bucket that would have been full again since the reservation gets back
-    /// only what others cannot have spent meanwhile.
+    /// What was reserved and is not used is given back; what is used beyond it
+    /// is charged, into debt if need be. A bucket that would have been full
+    /// again since the reservation gets back only what others cannot have spent
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -205,57 +233,15 @@ impl Limiter {
     /// stays open:
     ///
     /// - [`Error::UnknownReservation`] if the id was settled already, its time
-    ///   has passed, or it is none;
+    ///   has passed, or there never was one;
     /// - [`Error::UsedTooLarge`] if more than [`OVERSPEND_MAX`] times the lane's
     ///   capacity would be overspent;
     /// - [`Error::Full`] if something is overspent and there is no record to
-    ///   charge it to, because the agent's was idle and has been taken. Commit
+    ///   charge it to, because the agent's was idle and has been taken. Settle
     ///   again later.
-    pub fn commit(&self, id: ReservationId, used: u64) -> Result<Settlement, Error> {
-        self.commit_at(id, used, self.clock.now())
-    }
-
-    /// As [`commit`](Limiter::commit), at `now`, or at the clock's time if that is later.
-    ///
-    /// # Errors
-    ///
-    /// As [`commit`](Limiter::commit).
-    pub fn commit_at(&self, id: ReservationId, used: u64, now: Tick) -> Result<Settlement, Error> {
-        let now = now.max(self.clock.now());
-        let (slot, entry) = self.reservation(id, now)?;
-        let (unused, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
-        let total = slot.total();
-        if let Err(error) = self.overspend(&entry, total.as_ref(), overspent, now) {
-            slot.keep(entry);
-            return Err(error);
-        }
-        [Some(entry), total].iter().flatten().for_each(|entry| self.give_back(&slot, entry, unused, now));
-        if broken(Fault::StaleId) {
-            slot.keep(entry);
-        } else {
-            slot.close(entry.hash);
-        }
-        Ok(Settlement { unused, overspent, left: 0 })
-    }
-
-    /// Tells that so much of a reservation was used, and keeps the rest
-    /// reserved: for answers that stream. What is more than was reserved is
-    /// charged at once.
-    ///
-    /// # Errors
-    ///
-    /// As [`commit`](Limiter::commit).
-    pub fn commit_part(&self, id: ReservationId, used: u64) -> Result<Settlement, Error> {
-        self.commit_part_at(id, used, self.clock.now())
-    }
-
-    /// As [`commit_part`](Limiter::commit_part), at `now`, or at the clock's time if that is later.
-    ///
-    /// # Errors
-    ///
-    /// As [`commit`](Limiter::commit).
-    pub fn commit_part_at(&self, id: ReservationId, used: u64, now: Tick) -> Result<Settlement, Error> {
-        let now = now.max(self.clock.now());
+    pub fn settle(&self, id: ReservationId, settle: Settle) -> Result<Settlement, Error> {
+        let Settle { used, keeps_rest, at } = settle;
+        let now = at.map_or_else(|| self.clock.now(), |now| now.max(self.clock.now()));
         let (slot, entry) = self.reservation(id, now)?;
         let (left, overspent) = (entry.left.saturating_sub(used), used.saturating_sub(entry.left));
         let total = slot.total();
@@ -263,46 +249,32 @@ impl Limiter {
             slot.keep(entry);
             return Err(error);
         }
-        let lessened = |entry: Entry| Entry { left, worth: entry.worth.min(left.saturating_mul(entry.token)), ..entry };
-        slot.keep_total(total.map(lessened));
-        slot.keep(lessened(entry));
-        Ok(Settlement { unused: 0, overspent, left })
-    }
-
-    /// Gives a reservation back, but for what
-    /// [`commit_part`](Limiter::commit_part) has told already.
-    ///
-    /// # Errors
-    ///
-    /// As [`commit`](Limiter::commit).
-    pub fn cancel(&self, id: ReservationId) -> Result<Settlement, Error> {
-        self.commit(id, 0)
-    }
-
-    /// As [`cancel`](Limiter::cancel), at `now`, or at the clock's time if that is later.
-    ///
-    /// # Errors
-    ///
-    /// As [`commit`](Limiter::commit).
-    pub fn cancel_at(&self, id: ReservationId, now: Tick) -> Result<Settlement, Error> {
-        self.commit_at(id, 0, now)
+        if keeps_rest {
+            let lessened =
+                |entry: Entry| Entry { left, worth: entry.worth.min(left.saturating_mul(entry.token)), ..entry };
+            slot.keep_total(total.map(lessened));
+            slot.keep(lessened(entry));
+            return Ok(Settlement { unused: 0, overspent, left });
+        }
+        [Some(entry), total].iter().flatten().for_each(|entry| self.give_back(&slot, entry, left, now));
+        if broken(Fault::StaleId) {
+            slot.keep(entry);
+        } else {
+            slot.close(entry.hash);
+        }
+        Ok(Settlement { unused: left, overspent, left: 0 })
     }
 
     /// Gives a reservation `ttl` from now, if that is later than it had.
     ///
     /// # Errors
     ///
-    /// As [`commit`](Limiter::commit).
+    /// As [`settle`](Limiter::settle).
     pub fn extend(&self, id: ReservationId, ttl: Duration) -> Result<(), Error> {
         self.extend_at(id, ttl, self.clock.now())
     }
 
-    /// As [`extend`](Limiter::extend), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`commit`](Limiter::commit).
-    pub fn extend_at(&self, id: ReservationId, ttl: Duration, now: Tick) -> Result<(), Error> {
+    pub(crate) fn extend_at(&self, id: ReservationId, ttl: Duration, now: Tick) -> Result<(), Error> {
         let (slot, entry) = self.reservation(id, now.max(self.clock.now()))?;
         slot.keep(Entry { expires: entry.expires.max(now.saturating_add(ttl)), ..entry });
         Ok(())
@@ -376,9 +348,9 @@ impl Limiter {
         }
         // Its record may be gone: a bucket is full again, or a window over.
         let charge = |entry: &Entry, lane| {
-            self.impose(entry.hash, None, lane, now, |limit, words, at| limit.force(words, at, overspent))
+            self.impose(entry.hash, entry.plan, lane, now, |limit, words, at| limit.force(words, at, overspent))
         };
-        let is_exempt = || self.limit_of_stranger(entry.hash, None, lane).is_exempt();
+        let is_exempt = || self.limit_of_stranger(entry.hash, entry.plan, lane).is_exempt();
         if charge(entry, lane).is_none() && !is_exempt() {
             return Err(Error::Full);
         }
@@ -390,7 +362,7 @@ impl Limiter {
     }
 
     fn overspend_max(&self, entry: &Entry, lane: LaneLimits<'_>, now: Tick) -> u64 {
-        match self.look(entry.hash, lane, now).capacity() {
+        match self.look(entry.hash, entry.plan, lane, now).capacity() {
             // It denies everything, or nothing: no number of its own.
             0 | u64::MAX => CAPACITY_MAX,
             capacity => capacity.saturating_mul(OVERSPEND_MAX).min(CAPACITY_MAX),

@@ -1,12 +1,11 @@
 //! Looks at what the limiter does: counts, how agents stand, lists of them, events.
 
-use super::Limiter;
 use super::check::Ask;
+use super::{Agent, Limiter, Request};
 use crate::clock::Tick;
 use crate::conduct::Violation;
 use crate::error::Error;
-use crate::lane::table::LaneLimits;
-use crate::lane::{Decision, RETRY_NEVER, Status, Verdict};
+use crate::lane::Verdict;
 use crate::policy::{LaneId, PlanId};
 use crate::sight::counters::Other;
 use crate::sight::roster::Entry;
@@ -57,13 +56,13 @@ impl Limiter {
     /// [`Error::EmptyId`] or [`Error::IdTooLong`].
     ///
     /// ```
-    /// use tollgate::{Limiter, ManualClock, Policy, UsageLevel};
+    /// use tollgate::{Limiter, ManualClock, Policy, Request, UsageLevel};
     ///
     /// let policy = Policy::builder().lane("ws", "120/minute").lane("http", "10/minute").build()?;
     /// let limiter = Limiter::builder(policy).agents(1_000).clock(ManualClock::new()).build()?;
     /// let (ws, http) = (limiter.lane("ws").expect("named above"), limiter.lane("http").expect("named above"));
-    /// assert!(limiter.check_cost("agent-7", ws, 30)?.is_allowed());
-    /// assert!(limiter.check_cost("agent-7", http, 9)?.is_allowed());
+    /// assert!(limiter.check_request(Request::new("agent-7", ws).cost(30))?.is_allowed());
+    /// assert!(limiter.check_request(Request::new("agent-7", http).cost(9))?.is_allowed());
     ///
     /// let view = limiter.agent("agent-7")?;
     /// assert_eq!(view.lanes[0].usage_percent(), 25.0);
@@ -72,35 +71,22 @@ impl Limiter {
     /// assert_eq!(dominant.level(), UsageLevel::Red);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn agent(&self, agent: impl AsRef<[u8]>) -> Result<AgentView, Error> {
-        let now = self.clock.now();
-        self.view(agent.as_ref(), now, |hash, lane| self.look(hash, lane, now))
+    pub fn agent<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<AgentView, Error> {
+        let Agent { id, at } = agent.into();
+        self.view(id, at, at.unwrap_or_else(|| self.clock.now()))
     }
 
-    /// As [`agent`](Limiter::agent), at `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`agent`](Limiter::agent).
-    pub fn agent_at(&self, agent: impl AsRef<[u8]>, now: Tick) -> Result<AgentView, Error> {
-        self.view(agent.as_ref(), now, |hash, lane| self.look_as_given(hash, None, lane, now))
-    }
-
-    /// How the agent stands, and how its lanes do.
-    fn view(
-        &self,
-        agent: &[u8],
-        now: Tick,
-        look: impl Fn(AgentHash, LaneLimits<'_>) -> Status,
-    ) -> Result<AgentView, Error> {
+    /// How the agent stands at `now`, which is `given` or the clock's.
+    fn view(&self, agent: &[u8], given: Option<Tick>, now: Tick) -> Result<AgentView, Error> {
         let (assignment, hash) = (self.assignment(agent)?, self.hash(agent)?);
+        let floor = self.floor_of(hash, given);
         let view = |(lane, name): (LaneId, &str)| {
             Ok(LaneView {
                 lane,
                 name: name.to_owned(),
                 limit: self.limit_of(agent, lane)?,
                 is_override: assignment.override_of(name).is_some(),
-                status: look(hash, self.limits.lane(lane)?),
+                status: self.look_from(floor, hash, None, self.limits.lane(lane)?, now),
             })
         };
         Ok(AgentView {
@@ -109,7 +95,7 @@ impl Limiter {
             plan: assignment.plan().map(str::to_owned),
             is_exempt: self.is_exempt(agent)?,
             lanes: self.policy().lanes().map(view).collect::<Result<_, Error>>()?,
-            conduct: self.violations_at(agent, now)?,
+            conduct: self.violations(Agent::new(agent).at(now))?,
         })
     }
 
@@ -122,14 +108,14 @@ impl Limiter {
     /// up nobody.
     ///
     /// ```
-    /// use tollgate::{AgentQuery, AgentSort, Limiter, ManualClock, Policy, Sight};
+    /// use tollgate::{AgentQuery, AgentSort, Limiter, ManualClock, Policy, Request, Sight};
     ///
     /// let policy = Policy::builder().lane("http", "10/minute").build()?;
     /// let builder = Limiter::builder(policy).agents(1_000).clock(ManualClock::new());
     /// let limiter = builder.sight(Sight::new().roster(2_000)).build()?;
     /// let http = limiter.lane("http").expect("named above");
     /// for (agent, cost) in [("user:1", 2), ("user:2", 9), ("ip:10.0.0.1", 5)] {
-    ///     assert!(limiter.check_cost(agent, http, cost)?.is_allowed());
+    ///     assert!(limiter.check_request(Request::new(agent, http).cost(cost))?.is_allowed());
     /// }
     /// let page = limiter.agents(&AgentQuery::new().prefix("user:").sort(AgentSort::Usage));
     /// assert_eq!((page.matched, page.listed, page.not_listed), (2, 3, 0));
@@ -147,7 +133,7 @@ impl Limiter {
 
     /// As [`agents`](Limiter::agents), at `now`.
     #[must_use]
-    pub fn agents_at(&self, query: &AgentQuery, now: Tick) -> AgentPage {
+    pub(crate) fn agents_at(&self, query: &AgentQuery, now: Tick) -> AgentPage {
         self.list(query, || now)
     }
 
@@ -184,7 +170,7 @@ impl Limiter {
         let matched = found.len() as u64;
         let start = query.page.saturating_mul(query.per_page);
         let page = found.into_iter().skip(start).take(query.per_page);
-        let agents = page.filter_map(|(_, id)| self.agent_at(&id, now()).ok().map(|view| ListedAgent { id, view }));
+        let agents = page.filter_map(|(_, id)| self.view(&id, None, now()).ok().map(|view| ListedAgent { id, view }));
         let not_listed = self.stats().agents.saturating_sub(holders);
         AgentPage { agents: agents.collect(), matched, listed, not_listed }
     }
@@ -192,7 +178,7 @@ impl Limiter {
     /// How much of its dominant lane an agent uses, in parts of 2^32.
     fn usage(&self, hash: AgentHash, now: Tick) -> u64 {
         let usage = |lane| {
-            let status = self.look(hash, lane, now);
+            let status = self.look(hash, None, lane, now);
             let used = u128::from(status.capacity().saturating_sub(status.remaining()));
             // At most 2^32, since not more is used than there is.
             ((used << 32) / u128::from(status.capacity().max(1))) as u64
@@ -204,11 +190,11 @@ impl Limiter {
     /// and no more than [`OFFENDERS_KEPT`](crate::OFFENDERS_KEPT). Without
     /// [`Sight`](crate::Sight) there are none.
     ///
-    /// A violation is a denial by [`admit`](Limiter::admit) that counts, or one
+    /// A violation is a denial of a [counted](Request::counted) request, or one
     /// that was recorded with [`record_violation`](Limiter::record_violation).
     ///
     /// ```
-    /// use tollgate::{ConductRules, Limiter, ManualClock, Policy, Sight};
+    /// use tollgate::{ConductRules, Limiter, ManualClock, Policy, Request, Sight};
     ///
     /// let rules = ConductRules::default().with_every_denial(true);
     /// let policy = Policy::builder().lane("http", "1/minute").conduct(rules).build()?;
@@ -217,7 +203,7 @@ impl Limiter {
     /// let http = limiter.lane("http").expect("named above");
     /// for (agent, requests) in [("agent-7", 9), ("agent-8", 3)] {
     ///     for _ in 0..requests {
-    ///         let _ = limiter.admit(agent, http, 1)?;
+    ///         let _ = limiter.check_request(Request::new(agent, http).counted())?;
     ///     }
     /// }
     /// let top = limiter.top_offenders(3);
@@ -232,7 +218,7 @@ impl Limiter {
 
     /// As [`top_offenders`](Limiter::top_offenders), in the hour before `now`.
     #[must_use]
-    pub fn top_offenders_at(&self, most: usize, now: Tick) -> Offenders {
+    pub(crate) fn top_offenders_at(&self, most: usize, now: Tick) -> Offenders {
         self.watch.as_ref().map(|watch| watch.violations.top(most, now)).unwrap_or_default()
     }
 
@@ -282,7 +268,7 @@ impl Limiter {
     /// them; [`Snapshot::events_dropped`] counts those that did not.
     ///
     /// ```
-    /// use tollgate::{ConductRules, EventKind, Limiter, ManualClock, Policy, Sight};
+    /// use tollgate::{ConductRules, EventKind, Limiter, ManualClock, Policy, Request, Sight};
     ///
     /// let rules = ConductRules::default().with_every_denial(true);
     /// let policy = Policy::builder().lane("http", "1/minute").conduct(rules).build()?;
@@ -291,7 +277,7 @@ impl Limiter {
     /// let http = limiter.lane("http").expect("named above");
     /// // One passes, and ten denials within five minutes are sustained abuse.
     /// for _ in 0..20 {
-    ///     let _ = limiter.admit("agent-7", http, 1)?;
+    ///     let _ = limiter.check_request(Request::new("agent-7", http).counted())?;
     /// }
     /// let event = limiter.poll_event().expect("sustained abuse");
     /// assert_eq!(event.kind, EventKind::SustainedAbuse { agent: b"agent-7".to_vec(), consecutive: 10 });
@@ -305,8 +291,19 @@ impl Limiter {
         watch.events.poll()
     }
 
-    /// A check of a limiter that counts, or of a lane that is no bucket or does not exist.
-    /// `now` is the clock's if none is given.
+    /// A check of a request whose denial may be a violation.
+    #[inline(never)]
+    pub(super) fn check_judged(&self, request: &Request<'_>) -> Result<Verdict, Error> {
+        let mut answer = self.ask(*request).and_then(|ask| self.check_counted(ask, self.now_of(*request)));
+        self.warn_once(request.agent, request.lane, request.cost, &mut answer);
+        self.note_answer(request.agent, request.lane, &answer);
+        answer
+    }
+
+    /// A check of a limiter that is watched, or of a lane that is not a bucket
+    /// or does not exist.
+    ///
+    /// It takes the request in pieces, or they would be put together for every check.
     #[cold]
     #[inline(never)]
     pub(super) fn check_watched(
@@ -314,26 +311,29 @@ impl Limiter {
         agent: &[u8],
         lane: LaneId,
         cost: u64,
-        stand_in: Option<PlanId>,
-        now: Option<Tick>,
+        plan: Option<PlanId>,
+        at: Option<Tick>,
     ) -> Result<Verdict, Error> {
-        if self.warnings.is_used() {
-            return self.check_warned(agent, lane, cost, stand_in, now);
-        }
-        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given: now.is_some() });
+        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in: plan, is_given: at.is_some() });
         let answer = match ask {
-            Ok(ask) if self.limits.is_fast(lane) => self.check_bucket(ask, now, identity),
-            Ok(ask) => self.check_no_bucket(ask, now),
+            Ok(ask) if self.limits.is_fast(lane) => self.check_bucket(ask, at, identity),
+            _ if self.warnings.is_used() => return self.check_warned(agent, lane, cost, plan, at),
+            Ok(ask) => self.check_no_bucket(ask, at),
             Err(error) => Err(error),
         };
         self.note_answer(agent, lane, &answer);
         answer
     }
 
-    pub(super) fn check_no_bucket(&self, ask: Ask<'_>, now: Option<Tick>) -> Result<Verdict, Error> {
+    pub(super) fn check_no_bucket(&self, ask: Ask<'_>, at: Option<Tick>) -> Result<Verdict, Error> {
         self.limits.chargeable(ask.lane.id())?;
         let hash = self.hash_ask(&ask)?;
-        self.check_lane(hash, ask, now.unwrap_or_else(|| self.clock.now()))
+        self.check_lane(hash, ask, at.unwrap_or_else(|| self.clock.now()))
+    }
+
+    /// The instant of a request.
+    pub(super) fn now_of(&self, request: Request<'_>) -> Tick {
+        request.at.unwrap_or_else(|| self.clock.now())
     }
 
     /// Counts the answer to a check, if anybody watches. In line: the answer
@@ -345,16 +345,6 @@ impl Limiter {
                 self.note_sample(agent, lane, *answer);
             }
         }
-    }
-
-    /// Counts a denial that the caller has decided itself: the server asks about conduct before some calls.
-    #[doc(hidden)]
-    pub fn count_denial_at(&self, agent: impl AsRef<[u8]>, lane: LaneId, now: Tick) -> Result<(), Error> {
-        let agent = agent.as_ref();
-        let Status { capacity, ticks_per_token, full_in_ns, .. } = self.status_at(agent, lane, now)?;
-        let (decision, retry_after_ns) = (Decision::Deny, RETRY_NEVER);
-        self.note_answer(agent, lane, &Ok(Verdict { decision, capacity, ticks_per_token, retry_after_ns, full_in_ns }));
-        Ok(())
     }
 
     #[cold]
@@ -465,8 +455,8 @@ mod tests {
         let builder = Limiter::builder(policy).agents(100).clock(ManualClock::new());
         let limiter = builder.sight(Sight::new()).build().unwrap();
         let [a, b] = ["a", "b"].map(|name| limiter.lane(name).unwrap());
-        let parts = [a, b].map(|lane| crate::Request { agent: b"agent-7", lane, cost: 1 });
-        let allowed = (0..11).filter(|_| limiter.admit_all(&parts).unwrap().is_allowed()).count();
+        let parts = [a, b].map(|lane| Request::new(b"agent-7", lane).counted());
+        let allowed = (0..11).filter(|_| limiter.check_all(&parts).unwrap().is_allowed()).count();
         let seen = limiter.snapshot();
         assert_eq!((allowed, seen.violations, seen.sustained_abuse), (1, 10, 1), "one for both lanes");
         assert_eq!(limiter.top_offenders(3).list[0].violations, 10);

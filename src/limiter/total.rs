@@ -45,7 +45,7 @@ use crate::clock::{Tick, nanos_saturating};
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
 use crate::lane::table::LaneLimits;
-use crate::lane::{Choice, Decision, LaneWord, Status, Verdict};
+use crate::lane::{Choice, Decision, Finding, LaneWord, Status, Verdict};
 use crate::policy::PlanId;
 use crate::slab::hash::AgentHash;
 use crate::sync::{Fault, broken};
@@ -81,9 +81,9 @@ pub(super) fn both(lane: Answer, total: Answer) -> Answer {
 
 /// Of two that pass, the one that leaves less.
 fn tighter(lane: Verdict, total: Verdict) -> Verdict {
-    let warns = [lane, total].iter().any(|verdict| verdict.decision == Decision::Warn);
+    let warns = [lane, total].iter().any(|verdict| verdict.decision() == Decision::Warn);
     let tighter = if total.remaining() < lane.remaining() { total } else { lane };
-    Verdict { decision: if warns { Decision::Warn } else { tighter.decision }, ..tighter }
+    Verdict { finding: if warns { Finding::WARN } else { tighter.finding }, ..tighter }
 }
 
 impl Limiter {
@@ -123,7 +123,7 @@ impl Limiter {
 
     /// What a charge comes to that is not made because the agent has to wait
     /// `block` for its conduct.
-    pub(super) fn blocked(&self, hash: AgentHash, ask: Ask<'_>, block: Duration, now: Tick) -> Answer {
+    pub(super) fn denied_for(&self, hash: AgentHash, ask: Ask<'_>, block: Duration, now: Tick) -> Answer {
         let blocked = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, ask.cost)));
         let of = |lane| self.change(hash, ask.stand_in, lane, now, blocked).verdict(nanos_saturating(block));
         let lane = of(ask.lane);
@@ -134,12 +134,13 @@ impl Limiter {
     /// that has less.
     pub(super) fn status_with_total(
         &self,
+        floor: Tick,
         hash: AgentHash,
         plan: Option<PlanId>,
         lane: LaneLimits<'_>,
         now: Tick,
     ) -> Status {
-        let of = |lane| self.look_as_given(hash, plan, lane, now);
+        let of = |lane| self.look_from(floor, hash, plan, lane, now);
         self.tighter_status(lane, of(lane), of)
     }
 
@@ -157,7 +158,7 @@ impl Limiter {
         let Some(total) = self.limits.total_with(lane.id()) else {
             return Ok(given);
         };
-        let capacity = self.status_with_total(hash, plan, total, now).capacity();
+        let capacity = self.look(hash, plan, total, now).capacity();
         let of_total = self.give(hash, plan, total, cost.min(capacity.max(1)), now);
         // Other limits may have come into force since; then the lane's status is all there is to say.
         Ok(self.tighter_status(lane, given, |_| of_total.unwrap_or(given)))
@@ -177,7 +178,7 @@ impl Limiter {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{LaneId, ManualClock, Policy};
+    use crate::{LaneId, ManualClock, Policy, Request};
 
     /// A newcomer reads the clock, and before it has claimed its record others
     /// are evicted: its words stand later than its instant. The lane reads the
@@ -204,14 +205,14 @@ mod tests {
         let policy = Policy::builder().lane("read", "9/min").lane("write", "9/min").total("3/min").build().unwrap();
         let limiter = Limiter::builder(policy).agents(1).clock(ManualClock::new()).build().unwrap();
         let [read, write] = [0, 1].map(LaneId::new);
-        assert!(limiter.check_cost("agent", read, 3).unwrap().is_allowed());
+        assert!(limiter.check_request(Request::new("agent", read).cost(3)).unwrap().is_allowed());
         let before = limiter.slab.snapshot();
         for lane in [read, write] {
             assert!(!limiter.check("agent", lane).unwrap().is_allowed());
-            assert!(limiter.check_cost("agent", lane, 4).is_err());
-            assert!(!limiter.admit("agent", lane, 1).unwrap().is_allowed());
+            assert!(limiter.check_request(Request::new("agent", lane).cost(4)).is_err());
+            assert!(!limiter.check_request(Request::new("agent", lane).counted()).unwrap().is_allowed());
             let ttl = Duration::from_secs(1);
-            assert!(limiter.reserve("agent", lane, 1, ttl).unwrap().id().is_none());
+            assert!(limiter.reserve(Request::new("agent", lane), ttl).unwrap().id().is_none());
         }
         assert_eq!(limiter.slab.snapshot(), before);
     }

@@ -26,7 +26,7 @@ use super::check::{Answer, Ask};
 use crate::bounds::WARNED_KEPT;
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::lane::{Decision, Verdict};
+use crate::lane::{Decision, Finding, Verdict};
 use crate::policy::{LaneId, PlanId, Policy};
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering, Setting};
@@ -73,7 +73,7 @@ impl Warnings {
     /// The verdict, without a warning that the agent was given before.
     fn once(&self, hash: AgentHash, lane: LaneId, cost: u64, verdict: Verdict) -> Verdict {
         let percent = self.again_percent.load(Ordering::Relaxed);
-        let (Some(warned), Decision::Allow | Decision::Warn) = (self.warned.get(), verdict.decision) else {
+        let (Some(warned), Decision::Allow | Decision::Warn) = (self.warned.get(), verdict.decision()) else {
             return verdict;
         };
         // The product scatters what the lane changes; its high bits are the best.
@@ -82,10 +82,10 @@ impl Warnings {
         let place = &warned[(key >> 32) as usize % warned.len()];
         let before = u128::from(verdict.remaining()) + u128::from(cost);
         let is_rested = before * 100 >= u128::from(verdict.capacity) * percent as u128;
-        if verdict.decision == Decision::Warn {
+        if verdict.decision() == Decision::Warn {
             let was_warned = place.load(Ordering::Relaxed) == key || place.swap(key, Ordering::Relaxed) == key;
-            let decision = if was_warned && !is_rested { Decision::Allow } else { Decision::Warn };
-            return Verdict { decision, ..verdict };
+            let finding = if was_warned && !is_rested { Finding::ALLOW } else { Finding::WARN };
+            return Verdict { finding, ..verdict };
         }
         if is_rested && place.load(Ordering::Relaxed) == key {
             // If it is another's by now, it stays.
@@ -134,6 +134,6 @@ impl Limiter {
     /// Puts a policy's rule of warnings in force.
     pub(super) fn set_warnings(&self, policy: &Policy) {
         self.warnings.set(policy);
-        self.limits.watch(self.watch.is_some() || self.warnings.is_used());
+        self.limits.watch(self.watch.is_some(), self.warnings.is_used());
     }
 }

@@ -78,8 +78,8 @@ impl ConductRules {
         self
     }
 
-    /// Whether the wait of a violation is a block: until it is over,
-    /// [`admit`](crate::Limiter) denies on every lane. Off by default: the wait is advice, and a request
+    /// Whether the wait of a violation is a block: until it is over, requests
+    /// that are [counted](crate::Request::counted) are denied on every lane. Off by default: the wait is advice, and a request
     /// that its bucket can pay for passes.
     pub fn with_enforced_wait(mut self, enforce: bool) -> Self {
         self.enforce = enforce;

@@ -117,14 +117,14 @@ impl Limit {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Limit, Limiter, ManualClock, Policy};
+    /// use tollgate::{Limit, Limiter, ManualClock, Policy, Request};
     ///
     /// let clock = ManualClock::new();
     /// let policy = Policy::builder().lane("search", Limit::window(10, Duration::from_secs(60))).build()?;
     /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
     /// let search = limiter.lane("search").expect("named above");
     ///
-    /// assert_eq!(limiter.check_cost("agent-7", search, 10)?.remaining(), 0);
+    /// assert_eq!(limiter.check_request(Request::new("agent-7", search).cost(10))?.remaining(), 0);
     /// clock.advance(Duration::from_secs(59));
     /// let denied = limiter.check("agent-7", search)?;
     /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(1 + 20)));
@@ -185,7 +185,7 @@ impl Limit {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Calendar, Limit, Limiter, ManualClock, Policy};
+    /// use tollgate::{Calendar, Limit, Limiter, ManualClock, Policy, Request};
     ///
     /// // By itself a manual clock counts from 1970, at midnight UTC.
     /// let clock = ManualClock::new();
@@ -194,10 +194,10 @@ impl Limit {
     /// let llm = limiter.lane("llm").expect("named above");
     ///
     /// clock.advance(Duration::from_secs(23 * 3_600));
-    /// assert_eq!(limiter.check_cost("user:42", llm, 9_000)?.remaining(), 1_000);
-    /// assert_eq!(limiter.check_cost("user:42", llm, 2_000)?.retry_after(), Some(Duration::from_secs(3_600)));
+    /// assert_eq!(limiter.check_request(Request::new("user:42", llm).cost(9_000))?.remaining(), 1_000);
+    /// assert_eq!(limiter.check_request(Request::new("user:42", llm).cost(2_000))?.retry_after(), Some(Duration::from_secs(3_600)));
     /// clock.advance(Duration::from_secs(3_600));
-    /// assert!(limiter.check_cost("user:42", llm, 2_000)?.is_allowed());
+    /// assert!(limiter.check_request(Request::new("user:42", llm).cost(2_000))?.is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -282,14 +282,14 @@ impl Limit {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Limit, Limiter, ManualClock, Policy};
+    /// use tollgate::{Limit, Limiter, ManualClock, Policy, Request};
     ///
     /// let clock = ManualClock::new();
     /// let policy = Policy::builder().lane("llm", Limit::per_second(10).burst(20).oversize_debt()).build()?;
     /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
     /// let llm = limiter.lane("llm").expect("named above");
     ///
-    /// assert!(limiter.check_cost("agent-7", llm, 50)?.is_allowed());
+    /// assert!(limiter.check_request(Request::new("agent-7", llm).cost(50))?.is_allowed());
     /// let denied = limiter.check("agent-7", llm)?;
     /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(3_100))); // 30 in debt, and one more.
     /// clock.advance(Duration::from_millis(3_100));

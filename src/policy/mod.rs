@@ -87,8 +87,8 @@ pub struct Policy {
     lanes: Vec<String>,
     /// Invariant: at least one, `default`, and each has a limit for every lane.
     plans: Vec<Plan>,
-    /// Invariant: sorted, each once, none of them the total.
-    outside_total: Vec<LaneId>,
+    /// A bit for each lane; not for the total.
+    outside_total: u64,
     actions: Actions,
     conduct: ConductRules,
     on_change: OnChange,
@@ -147,8 +147,12 @@ impl Policy {
     }
 
     /// The lanes that were put [outside the total](PolicyBuilder::outside_total).
-    pub fn outside_total(&self) -> impl ExactSizeIterator<Item = LaneId> {
-        self.outside_total.iter().copied()
+    pub fn outside_total(&self) -> impl Iterator<Item = LaneId> {
+        self.lanes().map(|(lane, _)| lane).filter(|lane| self.is_outside_total(*lane))
+    }
+
+    fn is_outside_total(&self, lane: LaneId) -> bool {
+        self.outside_total >> lane.index() & 1 == 1
     }
 
     /// Whether the total is charged with the lane: with all but itself, those
@@ -156,7 +160,7 @@ impl Policy {
     #[must_use]
     pub fn is_in_total(&self, lane: LaneId) -> bool {
         let is_held = || self.limits_of(lane).any(|limit| limit.lane_kind() == Some(Kind::Held));
-        let is_within = |total: LaneId| lane < total && !self.outside_total.contains(&lane) && !is_held();
+        let is_within = |total: LaneId| lane < total && !self.is_outside_total(lane) && !is_held();
         self.total().is_some_and(is_within)
     }
 
@@ -330,7 +334,7 @@ impl PolicyBuilder {
     /// lane: `.plan("free", [("total", "20/min")])`. A plan that goes without is
     /// `"unlimited"`, which is also the default. A total is a bucket, a window
     /// or a budget, and stands last among the lanes: its
-    /// [status](crate::Limiter::status), overrides and resets are those of a
+    /// [state](crate::Limiter::peek), overrides and resets are those of a
     /// lane, but nobody charges it alone.
     ///
     /// A request that costs 3 takes 3 of its lane and 3 of the total. A slot
@@ -339,7 +343,7 @@ impl PolicyBuilder {
     /// [outside of it](PolicyBuilder::outside_total).
     ///
     /// ```
-    /// use tollgate::{Limiter, ManualClock, Policy};
+    /// use tollgate::{Limiter, ManualClock, Policy, Request};
     ///
     /// let policy = Policy::builder()
     ///     .lane("read", "100/min burst 200")
@@ -350,9 +354,9 @@ impl PolicyBuilder {
     /// let [read, write] = ["read", "write"].map(|name| limiter.lane(name).expect("named above"));
     /// limiter.assign("user:42", limiter.plan("free").expect("named above"))?;
     ///
-    /// assert!(limiter.check_cost("user:42", read, 15)?.is_allowed());
-    /// assert_eq!(limiter.check_cost("user:42", write, 3)?.remaining(), 2);
-    /// let denied = limiter.check_cost("user:42", write, 3)?;
+    /// assert!(limiter.check_request(Request::new("user:42", read).cost(15))?.is_allowed());
+    /// assert_eq!(limiter.check_request(Request::new("user:42", write).cost(3))?.remaining(), 2);
+    /// let denied = limiter.check_request(Request::new("user:42", write).cost(3))?;
     /// assert!(!denied.is_allowed());
     /// assert_eq!((denied.remaining(), denied.capacity()), (2, 20));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -436,18 +440,18 @@ impl PolicyBuilder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Decision, Limiter, ManualClock, Policy};
+    /// use tollgate::{Decision, Limiter, ManualClock, Policy, Request};
     ///
     /// let policy = Policy::builder().lane("http", "10/s").warn_below_percent(20).warn_again_percent(50).build()?;
     /// let clock = ManualClock::new();
     /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
     /// let http = limiter.lane("http").expect("named above");
     ///
-    /// assert_eq!(limiter.check_cost("agent-7", http, 9)?.decision(), Decision::Warn);
+    /// assert_eq!(limiter.check_request(Request::new("agent-7", http).cost(9))?.decision(), Decision::Warn);
     /// clock.advance(Duration::from_millis(100));
     /// assert_eq!(limiter.check("agent-7", http)?.decision(), Decision::Allow); // 1 of 10 left, but warned.
     /// clock.advance(Duration::from_millis(400));
-    /// assert_eq!(limiter.check_cost("agent-7", http, 4)?.decision(), Decision::Warn); // There were 5 of 10.
+    /// assert_eq!(limiter.check_request(Request::new("agent-7", http).cost(4))?.decision(), Decision::Warn); // There were 5 of 10.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn warn_again_percent(mut self, percent: u8) -> Self {
@@ -515,20 +519,23 @@ impl PolicyBuilder {
             let plan = build_plan(name, changes, &lanes, &plans)?;
             plans.push(plan);
         }
-        let mut outside_total = Vec::with_capacity(self.outside_total.len());
+        const { assert!(LANES_MAX < u64::BITS as usize) };
+        let mut outside_total = 0;
         for name in self.outside_total {
             match lanes.iter().position(|known| *known == name && name != TOTAL) {
-                // Lossless, as above.
-                Some(index) => outside_total.push(LaneId(index as u32)),
+                Some(index) => outside_total |= 1 << index,
                 None => return Err(PolicyError::OutsideTotal { lane: name }),
             }
         }
-        outside_total.sort_unstable();
-        outside_total.dedup();
         let actions = Actions::build(self.actions, &lanes)?;
-        let Self { conduct, on_change, warn_below_percent, warn_again_percent, mut exempt, .. } = self;
-        exempt.sort_unstable();
-        exempt.dedup();
+        let Self { conduct, on_change, warn_below_percent, warn_again_percent, .. } = self;
+        let mut exempt = Vec::with_capacity(self.exempt.len());
+        for agent in self.exempt {
+            // They are few.
+            if let Err(place) = exempt.binary_search(&agent) {
+                exempt.insert(place, agent);
+            }
+        }
         if let Some(agent) = exempt.iter().find(|agent| !(1..=ID_BYTES_MAX).contains(&agent.len())) {
             return Err(PolicyError::Exempt { agent: agent.clone() });
         }

@@ -94,7 +94,7 @@
 //! fails and (d) finds another word. If no word is later, the row is whole.
 //!
 //! The same holds for a row of the same policy that another plan has, which
-//! [`check_as`](crate::Limiter::check_as) reads in the place of the tag's own:
+//! [a request](crate::Request::plan) may name in the place of the tag's own:
 //! such rows are written over only after every record has been moved on to
 //! the rows of the next policy.
 //!
@@ -143,7 +143,6 @@ pub(crate) enum Attempt<A> {
 pub(crate) fn with_words<T>(count: usize, with: impl FnOnce(&mut [LaneWord]) -> T) -> T {
     match count {
         0..=2 => with(&mut [LaneWord::default(); 2][..count]),
-        3..=16 => with(&mut [LaneWord::default(); 16][..count]),
         _ => with(&mut [LaneWord::default(); EXACT_MAX as usize][..count]),
     }
 }
@@ -278,13 +277,15 @@ impl<'a> Record<'a> {
     }
 
     /// The same with room for the words of the lane. `None` if the step was
-    /// prepared, and is now to be made.
+    /// prepared, and is now to be made. One copy for all steps of an answer:
+    /// such lanes are not the ones that have to be fastest.
+    #[inline(never)]
     fn try_update_words<A>(
         &self,
         seen: TagWord,
         cells: Cells,
         words: &mut [LaneWord],
-        step: impl Fn(&[LaneWord]) -> Choice<A>,
+        step: &dyn Fn(&[LaneWord]) -> Choice<A>,
     ) -> Option<Attempt<A>> {
         // (a)
         for (word, place) in words.iter_mut().zip(self.places(cells)) {

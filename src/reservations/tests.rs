@@ -18,6 +18,7 @@ fn entry(hash: AgentHash, lane: LaneId) -> Entry {
     Entry {
         hash,
         lane,
+        plan: None,
         left: 3,
         token: 5,
         worth: 15,
@@ -73,11 +74,12 @@ fn what_was_kept_is_found_as_it_was() {
     let wide = Entry {
         hash: AgentHash::from_bits(u64::MAX),
         lane: LaneId::new(crate::bounds::LANES_MAX as u32 - 1),
+        plan: Some(crate::PlanId::new(crate::bounds::PLANS_MAX as u16 - 1)),
         left: u64::MAX,
         token: u64::MAX - 1,
         worth: u64::MAX - 2,
         place: u64::MAX - 3,
-        position: (1 << 40) - 1,
+        position: (1 << 32) - 1,
         generation: 15,
         expires: Tick::MAX,
         is_charged: false,

@@ -14,6 +14,7 @@
 
 use super::DECISIONS;
 use crate::Decision;
+use crate::lane::Finding;
 use crate::policy::LaneId;
 use crate::sync::{Counter, Ordering};
 use crossbeam_utils::CachePadded;
@@ -79,6 +80,12 @@ impl Counters {
     #[inline]
     pub(crate) fn verdict(&self, lane: LaneId, decision: Decision) -> Place {
         Place(lane.index() * DECISIONS.len() + decision as usize)
+    }
+
+    /// The same of a verdict at hand.
+    #[inline]
+    pub(crate) fn finding(&self, lane: LaneId, finding: Finding) -> Place {
+        Place(lane.index() * DECISIONS.len() + finding.decision_number())
     }
 
     /// Where something else is counted: after the lanes.

@@ -159,7 +159,7 @@ impl Watch {
     #[inline(always)]
     pub(crate) fn answered(&self, lane: LaneId, answer: &Result<Verdict, Error>) -> bool {
         self.counters.add(match answer {
-            Ok(verdict) => self.counters.verdict(lane, verdict.decision()),
+            Ok(verdict) => self.counters.finding(lane, verdict.finding),
             // An answer all the same: a denial that no wait can lift.
             Err(Error::CostAboveCapacity { .. }) => self.counters.verdict(lane, Decision::Deny),
             Err(Error::Full) => return false, // Was counted when it was refused.
@@ -230,7 +230,7 @@ impl Watch {
 }
 
 /// Decisions in the order in which they are counted.
-const DECISIONS: [Decision; 4] = [Decision::Allow, Decision::Warn, Decision::Deny, Decision::Exempt];
+const DECISIONS: [Decision; 4] = [Decision::Allow, Decision::Warn, Decision::Exempt, Decision::Deny];
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub errors: u64,
     /// Newcomers that were refused with [`Error::Full`](crate::Error::Full).
     pub full: u64,
-    /// Violations: denials by an `admit` call, and those that were recorded by hand.
+    /// Violations: denials of counted requests, and those that were recorded by hand.
     pub violations: u64,
     /// Violations in the last 60 minutes, the present one among them.
     pub violations_last_hour: u64,
@@ -72,7 +72,7 @@ impl LaneCounts {
     pub(crate) fn of(policy: &Policy, counters: Option<&Counters>) -> Vec<Self> {
         let lanes = policy.lanes().map(|(lane, name)| {
             let sum = |decision| counters.map_or(0, |counters| counters.sum(counters.verdict(lane, decision)));
-            let [allowed, warned, denied, exempt] = DECISIONS.map(sum);
+            let [allowed, warned, exempt, denied] = DECISIONS.map(sum);
             Self { lane, name: name.to_owned(), allowed, warned, denied, exempt }
         });
         lanes.collect()

@@ -13,7 +13,7 @@ use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tollgate::{Decision, LaneId, Limit, Limiter, ManualClock, OnFull, PlanId, Policy, Verdict};
+use tollgate::{Decision, LaneId, Limit, Limiter, ManualClock, OnFull, PlanId, Policy, Request, Verdict};
 
 const THREADS: u64 = 3;
 const AGENTS: usize = 5;
@@ -233,8 +233,12 @@ impl Changer<'_> {
             let id = &shared.ids[agent];
             shared.limiter.unexempt(id).expect("a valid id");
             let granted: u64 = seen.iter().map(|seen| seen.granted[agent]).sum();
-            let owed =
-                shared.limiter.status(id, LaneId::new(0)).expect("a lane of the policy").full_in().as_nanos() as u64;
+            let owed = shared
+                .limiter
+                .peek(Request::new(id, LaneId::new(0)))
+                .expect("a lane of the policy")
+                .full_in()
+                .as_nanos() as u64;
             // A nanosecond more each time that the lane's generations start over.
             let most = granted + (self.changes[agent] + 1) / 16 + 1;
             assert!((granted..=most).contains(&owed), "{id} owes {owed} ns of {granted}: {report:?}");
@@ -317,9 +321,9 @@ impl Shared {
             let look = || InForce::from_bits(self.in_force[agent][lane].load(Ordering::SeqCst));
             let before = look();
             let verdict = match kind {
-                0 => self.limiter.check_as(id, AUTH_ID, lane_id, cost),
-                1 => self.limiter.admit(id, lane_id, cost).map(|admission| admission.verdict()),
-                _ => self.limiter.check_cost(id, lane_id, cost),
+                0 => self.limiter.check_request(Request::new(id, lane_id).cost(cost).plan(AUTH_ID)),
+                1 => self.limiter.check_request(Request::new(id, lane_id).cost(cost).counted()),
+                _ => self.limiter.check_request(Request::new(id, lane_id).cost(cost)),
             }
             .expect("a valid request");
             let after = look();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy};
+use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request};
 
 /// Two cache lines a record, with the tag in one and the tenant's lane in the
 /// other: the gap between looking at one and charging the other is as long as
@@ -96,7 +96,7 @@ pub(crate) fn duel(rounds: u64) -> Report {
     let limiter = Limiter::builder(policy.build().expect("valid")).agents(1).on_full(OnFull::Deny);
     let limiter = limiter.clock(clock.clone()).build().expect("a small slab");
     for debtor in 1..RECORDS {
-        let verdict = limiter.check_cost(format!("debtor-{debtor}"), DEBTORS_LANE, 1_000);
+        let verdict = limiter.check_request(Request::new(&format!("debtor-{debtor}"), DEBTORS_LANE).cost(1_000));
         assert!(verdict.is_ok_and(|verdict| verdict.is_allowed()));
     }
     let (gate, granted) = (Gate(AtomicU64::new(0)), Mutex::new([0, 0]));
@@ -172,7 +172,8 @@ impl Duel {
         let tenant = self.tenant.load(Ordering::Acquire);
         for (agent, lane, granted) in [(tenant, TENANTS_LANE, tenants), (round, NEWCOMERS_LANE, newcomers)] {
             for other in [TENANTS_LANE, NEWCOMERS_LANE] {
-                let status = self.limiter.status(agent.to_le_bytes(), other).expect("a lane of the policy");
+                let status =
+                    self.limiter.peek(Request::new(&agent.to_le_bytes(), other)).expect("a lane of the policy");
                 let owed = if other == lane { TOKEN * granted as u32 } else { Duration::ZERO };
                 assert_eq!(
                     status.full_in(),

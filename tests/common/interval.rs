@@ -9,7 +9,7 @@ use crate::random::Random;
 use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
-use tollgate::{LaneId, Limit, Limiter, ManualClock, OnFull, PlanId, Policy, Stats, Tick};
+use tollgate::{LaneId, Limit, Limiter, ManualClock, OnFull, PlanId, Policy, Request, Stats, Tick};
 
 const LANE: LaneId = LaneId::new(0);
 const SAME: PlanId = PlanId::new(1);
@@ -45,10 +45,11 @@ pub(crate) fn stress(calls: u64) -> Report {
         for _ in 0..calls / THREADS {
             clock.advance(Duration::from_nanos(random.below(60)));
             let agent = random.below(AGENTS);
-            let now = Tick::from_nanos(clock.now().as_nanos() - random.below(STALE));
+            let age = random.below(STALE);
+            let now = Tick::from_nanos(clock.now().as_nanos() - age);
             let id = agent.to_le_bytes();
             match random.below(400) {
-                0 => drop(limiter.sweep_at(Duration::ZERO, now)),
+                0 => drop(limiter.sweep(Duration::from_nanos(age))),
                 // Plans and overrides with the same numbers: debt stays as it is.
                 1 => limiter.assign(id, SAME).expect("a plan"),
                 2 | 3 => limiter.unassign(id).expect("an id"),
@@ -56,7 +57,10 @@ pub(crate) fn stress(calls: u64) -> Report {
                 5 | 6 => limiter.remove_overrides(id).expect("an id"),
                 _ => {
                     let cost = 1 + random.below(CAPACITY);
-                    if limiter.check_at(id, LANE, cost, now).is_ok_and(|verdict| verdict.is_allowed()) {
+                    if limiter
+                        .check_request(Request::new(&id, LANE).cost(cost).at(now))
+                        .is_ok_and(|verdict| verdict.is_allowed())
+                    {
                         log.push((agent, now.as_nanos(), cost));
                     }
                 }

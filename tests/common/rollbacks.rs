@@ -44,7 +44,7 @@ pub(crate) fn stress(length: Duration) -> Report {
     let policy =
         Policy::builder().lane("bucket", bucket).lane("slot", "held 1").lane("busy", "held 1").build().expect("valid");
     let limiter = Limiter::builder(policy).agents(10).build().expect("a small slab");
-    assert!(limiter.acquire("agent", BUSY).expect("a record is vacant").is_allowed());
+    assert!(limiter.acquire(Request::new("agent", BUSY)).expect("a record is vacant").is_allowed());
     let (start, stop) = (Barrier::new(CALLERS + 2), AtomicBool::new(false));
     let caller = || {
         let (mut log, mut denied) = (Log::new(), 0);
@@ -53,12 +53,12 @@ pub(crate) fn stress(length: Duration) -> Report {
         while !stop.load(Ordering::Relaxed) {
             turn += 1;
             let slot = if turn % 64 == 0 { SLOT } else { BUSY };
-            let part = |lane, cost| Request { agent: b"agent", lane, cost };
             let now = limiter.now();
-            let verdict = limiter.check_all_at(&[part(BUCKET, TOKENS), part(slot, 1)], now);
+            let part = |lane, cost| Request::new(b"agent", lane).cost(cost).at(now);
+            let verdict = limiter.check_all(&[part(BUCKET, TOKENS), part(slot, 1)]);
             if verdict.expect("a cost within the limit").is_allowed() {
                 log.push((now, TOKENS));
-                limiter.release("agent", SLOT).expect("it is held");
+                limiter.release(Request::new("agent", SLOT)).expect("it is held");
             } else {
                 denied += 1;
             }
@@ -73,7 +73,11 @@ pub(crate) fn stress(length: Duration) -> Report {
             let next_burst = burst_end + DEPTH_NS / 2;
             while limiter.now().as_nanos() < burst_end {
                 let now = limiter.now();
-                if limiter.check_at("agent", BUCKET, 1, now).expect("a cost within the limit").is_allowed() {
+                if limiter
+                    .check_request(Request::new("agent", BUCKET).at(now))
+                    .expect("a cost within the limit")
+                    .is_allowed()
+                {
                     log.push((now, 1));
                 }
             }

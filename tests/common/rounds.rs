@@ -12,7 +12,7 @@ use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Stats, Tick};
+use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Stats, Tick};
 
 /// Tokens and nanoseconds per token of each lane. A token takes a whole
 /// number of nanoseconds, so the oracle is exact in whole numbers too. One
@@ -275,7 +275,7 @@ impl Stress {
         }
         let who = (&self.ids[agent], lane, self.report.calls);
         assert!(charged <= held, "{} admitted of {} tokens: {who:?}", tally.admitted, held / token);
-        let status = self.limiter.status(&self.ids[agent], lane_id(lane)).expect("a lane of the policy");
+        let status = self.limiter.peek(Request::new(&self.ids[agent], lane_id(lane))).expect("a lane of the policy");
         let full_in = Duration::from_nanos(capacity * token - left);
         if self.run.form == Form::Stale {
             assert!(status.full_in() >= full_in, "{status:?}, full in {full_in:?} at the earliest: {who:?}");
@@ -312,15 +312,15 @@ impl Round<'_> {
             let tally = &mut tallies[index][lane];
             // Looking and sweeping change nothing, whenever they happen.
             if random.below(200) == 0 {
-                self.limiter.sweep_at(Duration::ZERO, now);
+                self.limiter.sweep(Duration::from_nanos(self.limiter.now().as_nanos().saturating_sub(now.as_nanos())));
             }
             if self.refunds && index % 2 == 0 {
-                let refunded = self.limiter.refund_at(agent, lane_id(lane), cost, now);
+                let refunded = self.limiter.refund(Request::new(agent, lane_id(lane)).cost(cost).at(now));
                 assert!(refunded.is_ok(), "{refunded:?}");
                 tally.refunded += cost;
                 continue;
             }
-            match self.limiter.check_at(agent, lane_id(lane), cost, now) {
+            match self.limiter.check_request(Request::new(agent, lane_id(lane)).cost(cost).at(now)) {
                 Ok(verdict) if verdict.is_allowed() => tally.admitted += cost,
                 Ok(_) => tally.denied = tally.denied.min(cost),
                 Err(error) => {

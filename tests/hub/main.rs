@@ -11,7 +11,7 @@ mod pitfalls;
 mod rules;
 
 use std::time::Duration;
-use tollgate::{Admission, LaneId, Limiter, ManualClock, Policy, Verdict};
+use tollgate::{LaneId, Limiter, ManualClock, Policy, Request, Verdict};
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -46,13 +46,13 @@ impl Hub {
         self.limiter.check(agent, self.lane(lane)).unwrap()
     }
 
-    fn admit(&self, agent: &str, lane: &str) -> Admission {
-        self.limiter.admit(agent, self.lane(lane), 1).unwrap()
+    fn admit(&self, agent: &str, lane: &str) -> Verdict {
+        self.limiter.check_request(Request::new(agent, self.lane(lane)).counted()).unwrap()
     }
 
     /// What is left in a lane, without charging it.
     fn left(&self, agent: &str, lane: &str) -> u64 {
-        self.limiter.status(agent, self.lane(lane)).unwrap().remaining()
+        self.limiter.peek(Request::new(agent, self.lane(lane))).unwrap().remaining()
     }
 
     /// Checks until the first denial, and says how many passed. No lane here

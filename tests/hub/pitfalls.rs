@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::thread;
-use tollgate::{Clock, ClockSource, Decision, Error, Tick};
+use tollgate::{Clock, ClockSource, Decision, Error, Request, Tick};
 
 const THREADS: usize = 4;
 
@@ -38,7 +38,7 @@ fn clock() {
     assert_eq!(hub.drain("agent-7", "ws/heavy"), 1);
     // A caller with an older instant gains nothing and takes nothing away.
     let heavy = hub.lane("ws/heavy");
-    assert!(!hub.limiter.check_at("agent-7", heavy, 1, Tick::ZERO).unwrap().is_allowed());
+    assert!(!hub.limiter.check_request(Request::new("agent-7", heavy).at(Tick::ZERO)).unwrap().is_allowed());
     hub.clock.advance(6 * SECOND);
     assert_eq!(hub.drain("agent-7", "ws/heavy"), 1);
 }
@@ -105,7 +105,7 @@ fn identify() {
     assert_eq!((identify.lane(), identify.is_known()), (hub.lane("ws/heavy"), true));
     for _ in 0..1_000 {
         assert_eq!(hub.limiter.check("", identify.lane()), Err(Error::EmptyId));
-        assert_eq!(hub.limiter.admit("", identify.lane(), 1), Err(Error::EmptyId));
+        assert_eq!(hub.limiter.check_request(Request::new("", identify.lane()).counted()), Err(Error::EmptyId));
     }
     assert_eq!(hub.limiter.stats().agents, 0);
     assert_eq!(hub.limiter.check("agent-7", identify.lane()).unwrap().remaining(), 9, "once it has a name");

@@ -1,7 +1,7 @@
 //! The hub's other rules, as far as they show here.
 
 use super::*;
-use tollgate::{ConductRules, Decision, Limit, hub};
+use tollgate::{ConductRules, Decision, Limit, Request, hub};
 
 /// M13: an unknown action is limited as normal and reported once, and a
 /// stream of made-up names takes no more memory than 256 of them.
@@ -50,16 +50,16 @@ fn waits_are_exact_and_told_in_whole_seconds() {
     assert_eq!(hub::retry_after_ms(hub.admit("agent-7", "ws/heavy").retry_after()), 60_000);
 }
 
-/// D4: what is told is the longer of the bucket's wait and the curve's, and
-/// both can be had apart. The curve's takes no tokens.
+/// The wait is the longer of the bucket's and the curve's, and both can be had
+/// apart. The curve's takes no tokens.
 #[test]
 fn a_denied_agent_is_told_the_longer_wait() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/heavy");
     for step in [1, 2, 5, 10, 30] {
         let denied = hub.admit("agent-7", "ws/heavy");
-        assert_eq!(denied.verdict().retry_after(), Some(6 * SECOND));
-        assert_eq!(denied.violation().unwrap().step(), step * SECOND);
+        assert_eq!(denied.lane_wait(), Some(6 * SECOND));
+        assert_eq!(denied.conduct_wait(), step * SECOND);
         assert_eq!(denied.retry_after(), Some((step * SECOND).max(6 * SECOND)));
     }
     hub.clock.advance(6 * SECOND);
@@ -73,7 +73,7 @@ fn every_denial_is_a_violation() {
     let consecutive = |policy| {
         let hub = Hub::with(policy);
         hub.drain("agent-7", "http/heavy");
-        [(); 5].map(|()| hub.admit("agent-7", "http/heavy").violation().map_or(0, |counted| counted.consecutive()))
+        [(); 5].map(|()| hub.admit("agent-7", "http/heavy").violations_in_a_row())
     };
     assert_eq!(consecutive(Policy::preset("hub").unwrap()), [1, 2, 3, 4, 5]);
     let sparing = ConductRules::default().with_every_denial(false);
@@ -232,7 +232,7 @@ fn the_capacity_of_a_lane_can_be_asked_for() {
     let hub = Hub::new();
     hub.limiter.set_override("agent-8", "heavy", "25/min").unwrap();
     for (lane, capacity) in lanes() {
-        let of = |agent| hub.limiter.status(agent, hub.lane(&lane)).unwrap().capacity();
+        let of = |agent| hub.limiter.peek(Request::new(agent, hub.lane(&lane))).unwrap().capacity();
         assert_eq!((of("agent-7"), of("agent-8")), (capacity, if capacity == 10 { 25 } else { capacity }), "{lane}");
     }
     assert_eq!(hub.limiter.stats().agents, 0);
@@ -259,7 +259,7 @@ fn the_hubs_calls_are_all_there() {
     assert!(limiter.rate_limited("agent-7").unwrap()); // rate_limited?/1
     assert!(limiter.reset_violations("agent-7").unwrap()); // reset_violations/1
     assert!(!limiter.is_exempt("agent-7").unwrap()); // exempt?/1
-    assert_eq!(limiter.status("agent-7", heavy).unwrap().capacity(), 10); // capacity/3
+    assert_eq!(limiter.peek(Request::new("agent-7", heavy)).unwrap().capacity(), 10); // capacity/3
     assert_eq!(limiter.limit_of("agent-7", heavy).unwrap(), Some(Limit::per_minute(10))); // get_limits/3
     assert!(limiter.forget("agent-7").unwrap()); // delete_agent_buckets/1
     assert_eq!(limiter.lane_for("ws", "identify").unwrap().lane(), heavy); // the classifiers

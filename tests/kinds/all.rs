@@ -16,11 +16,11 @@ fn every_kind() -> (Limiter, ManualClock) {
 }
 
 fn part(agent: &'static str, lane: u32, cost: u64) -> Request<'static> {
-    Request { agent: agent.as_bytes(), lane: LaneId::new(lane), cost }
+    Request::new(agent, LaneId::new(lane)).cost(cost)
 }
 
 fn left(limiter: &Limiter, agent: &str) -> [u64; 5] {
-    [0, 1, 2, 3, 4].map(|lane| limiter.status(agent, LaneId::new(lane)).expect("a lane").remaining())
+    [0, 1, 2, 3, 4].map(|lane| limiter.peek(Request::new(agent, LaneId::new(lane))).expect("a lane").remaining())
 }
 
 #[test]
@@ -113,11 +113,11 @@ fn parts_of_an_exact_window_count_one_each() {
 fn a_denied_call_takes_nobodys_record() {
     let policy = Policy::builder().lane("lane", "20/min").build().unwrap();
     let (limiter, _) = full(policy, OnFull::Evict);
-    assert!(limiter.check_cost("tenant-0", LANE, 19).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("tenant-0", LANE).cost(19)).unwrap().is_allowed());
     let before = limiter.stats();
     for newcomer in 0..200 {
         let id = format!("newcomer-{newcomer}");
-        let newcomer = Request { agent: id.as_bytes(), lane: LANE, cost: 1 };
+        let newcomer = Request::new(&id, LANE);
         assert!(!limiter.check_all(&[newcomer, part("tenant-0", 0, 1)]).unwrap().is_allowed());
         assert!(limiter.check_all(&[newcomer, part("tenant-0", 0, 21)]).is_err());
     }
@@ -132,10 +132,10 @@ fn a_part_without_a_record_leaves_the_others_alone() {
     let before = limiter.stats();
     for newcomer in 0..50 {
         let id = format!("newcomer-{newcomer}");
-        let newcomer = Request { agent: id.as_bytes(), lane: LANE, cost: 1 };
+        let newcomer = Request::new(&id, LANE);
         assert_eq!(limiter.check_all(&[part("tenant-0", 0, 1), newcomer, part("tenant-1", 0, 1)]), Err(Error::Full));
         // A clock that runs on would leave its time in a bucket that was charged.
-        let full_in = |agent| limiter.status(agent, LANE).unwrap().full_in();
+        let full_in = |agent| limiter.peek(Request::new(agent, LANE)).unwrap().full_in();
         assert_eq!([full_in("tenant-0"), full_in("tenant-1")], [Duration::from_secs(3); 2]);
     }
     assert_eq!(limiter.stats(), before);
@@ -145,14 +145,14 @@ fn a_part_without_a_record_leaves_the_others_alone() {
 fn an_early_return_is_a_violation_of_those_in_the_way() {
     let (limiter, clock) = every_kind();
     limiter.exempt("dashboard").unwrap();
-    let parts = [part("a", 0, 1), part("b", 4, 20), part("b", 3, 20), part("dashboard", 0, 1)];
-    let first = limiter.admit_all(&parts).unwrap();
+    let parts = [part("a", 0, 1), part("b", 4, 20), part("b", 3, 20), part("dashboard", 0, 1)].map(Request::counted);
+    let first = limiter.check_all(&parts).unwrap();
     assert!(first.is_allowed());
     assert_eq!(first.verdicts()[3].decision(), Decision::Exempt);
-    assert!(!limiter.admit_all(&parts).unwrap().is_allowed());
+    assert!(!limiter.check_all(&parts).unwrap().is_allowed());
     assert_eq!(limiter.rate_limited("b"), Ok(false));
     clock.advance(Duration::from_secs(2));
-    assert!(!limiter.admit_all(&parts).unwrap().is_allowed());
+    assert!(!limiter.check_all(&parts).unwrap().is_allowed());
     assert_eq!((limiter.rate_limited("a"), limiter.rate_limited("b")), (Ok(false), Ok(true)));
     assert_eq!(limiter.violations("b").unwrap().consecutive(), 1, "once for both lanes");
     assert_eq!(left(&limiter, "a")[0], 19);
@@ -205,7 +205,7 @@ proptest! {
         let (limiter, clock) = every_kind();
         let cost = |lane: u32, cost| if lane == 2 { 1 } else { cost };
         for (lane, amount, seconds) in used {
-            let _ = limiter.check_cost("agent", LaneId::new(lane), cost(lane, amount)).unwrap();
+            let _ = limiter.check_request(Request::new("agent", LaneId::new(lane)).cost(cost(lane, amount))).unwrap();
             clock.advance(Duration::from_secs(seconds));
         }
         if is_fewer {
@@ -217,9 +217,10 @@ proptest! {
         };
         if let Some(wait) = denied.retry_after() {
             let now = limiter.now();
+            let at = |now| parts.iter().map(|part| part.at(now)).collect::<Vec<_>>();
             let just_before = now.saturating_add(wait - Duration::from_nanos(1));
-            prop_assert!(!limiter.check_all_at(&parts, just_before).unwrap().is_allowed());
-            prop_assert!(limiter.check_all_at(&parts, now.saturating_add(wait)).unwrap().is_allowed());
+            prop_assert!(!limiter.check_all(&at(just_before)).unwrap().is_allowed());
+            prop_assert!(limiter.check_all(&at(now.saturating_add(wait))).unwrap().is_allowed());
         } else {
             prop_assert!(denied.is_allowed());
         }
@@ -233,7 +234,10 @@ fn a_denied_call_keeps_no_permit_when_limits_change() {
     let policy = Policy::builder().lane("exact", "exact 20/min").lane("held", "held 1").build().unwrap();
     let (limiter, _) = of_policy(policy);
     let held = LaneId::new(1);
-    assert!(limiter.acquire(AGENT, held).unwrap().is_allowed() && limiter.release(AGENT, held).is_ok());
+    assert!(
+        limiter.acquire(Request::new(AGENT, held)).unwrap().is_allowed()
+            && limiter.release(Request::new(AGENT, held)).is_ok()
+    );
     let stop = std::sync::atomic::AtomicBool::new(false);
     // A refund names no charge: it might take the permit that a call is about to take back.
     let calls = std::sync::RwLock::new(());
@@ -247,8 +251,8 @@ fn a_denied_call_keeps_no_permit_when_limits_change() {
                     drop(calling);
                     if is_allowed {
                         let _alone = calls.write().unwrap();
-                        limiter.release(AGENT, held).unwrap();
-                        limiter.refund(AGENT, LANE, 1).unwrap();
+                        limiter.release(Request::new(AGENT, held)).unwrap();
+                        limiter.refund(Request::new(AGENT, LANE)).unwrap();
                     }
                 }
             })
@@ -267,7 +271,7 @@ fn a_denied_call_keeps_no_permit_when_limits_change() {
         stop.store(true, Ordering::Relaxed);
     });
     limiter.remove_overrides(AGENT).unwrap();
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 20);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 20);
 }
 
 /// Callers that cross on all kinds of lanes: no part is over-admitted at any
@@ -304,7 +308,7 @@ fn crossing_callers_leave_exactly_what_was_admitted() {
     for (agent, lanes) in ["x", "y"].iter().zip(&admitted) {
         for (lane, used) in (0..).zip(lanes) {
             let used = used.load(Ordering::Relaxed);
-            let left = limiter.status(agent, LaneId::new(lane)).unwrap().remaining();
+            let left = limiter.peek(Request::new(agent, LaneId::new(lane))).unwrap().remaining();
             assert_eq!(left + used, 4_000, "{agent}, lane {lane}");
         }
     }
@@ -315,13 +319,13 @@ fn crossing_callers_leave_exactly_what_was_admitted() {
 #[test]
 fn a_rollback_does_not_lift_above_full() {
     let (limiter, clock) = every_kind();
-    assert!(limiter.check_cost("b", LaneId::new(4), 20).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("b", LaneId::new(4)).cost(20)).unwrap().is_allowed());
     for _ in 0..10 {
         assert!(!limiter.check_all(&[part("a", 0, 20), part("b", 4, 1)]).unwrap().is_allowed());
         assert_eq!(left(&limiter, "a")[0], 20);
         clock.advance(Duration::from_secs(1));
     }
-    assert!(limiter.check_cost("a", LaneId::new(0), 20).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("a", LaneId::new(0)).cost(20)).unwrap().is_allowed());
     assert!(!limiter.check("a", LaneId::new(0)).unwrap().is_allowed());
 }
 
@@ -332,10 +336,10 @@ fn a_rollback_on_a_running_clock_leaves_nothing() {
     let policy = Policy::builder().lane("bucket", "60/min").lane("held", "held 1").build().unwrap();
     let limiter = Limiter::builder(policy).agents(10).build().unwrap();
     let (bucket, held) = (LaneId::new(0), LaneId::new(1));
-    assert!(limiter.acquire("b", held).unwrap().is_allowed());
-    assert!(limiter.check_cost("a", bucket, 30).unwrap().is_allowed());
+    assert!(limiter.acquire(Request::new("b", held)).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("a", bucket).cost(30)).unwrap().is_allowed());
     let then = limiter.now();
-    let full_in = || limiter.status_at("a", bucket, then).unwrap().full_in();
+    let full_in = || limiter.peek(Request::new("a", bucket).at(then)).unwrap().full_in();
     let before = full_in();
     for _ in 0..1_000 {
         assert!(!limiter.check_all(&[part("a", 0, 20), part("b", 1, 1)]).unwrap().is_allowed());
@@ -345,7 +349,7 @@ fn a_rollback_on_a_running_clock_leaves_nothing() {
     for _ in 0..1_000 {
         assert!(!limiter.check_all(&[part("c", 0, 60), part("b", 1, 1)]).unwrap().is_allowed());
     }
-    assert!(limiter.check_cost("c", bucket, 60).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("c", bucket).cost(60)).unwrap().is_allowed());
 }
 
 /// The same while the clock runs: the debt is never less than that of the
@@ -357,10 +361,10 @@ fn crossing_callers_on_a_running_clock_leave_no_less_than_was_admitted() {
     let limiter = Limiter::builder(policy).agents(10).build().unwrap();
     let lane = LaneId::new(0);
     for agent in ["x", "y"] {
-        assert!(limiter.check_cost(agent, lane, 1_000).unwrap().is_allowed());
+        assert!(limiter.check_request(Request::new(agent, lane).cost(1_000)).unwrap().is_allowed());
     }
     let then = limiter.now();
-    let debt = |agent: &str| limiter.status_at(agent, lane, then).unwrap().full_in();
+    let debt = |agent: &str| limiter.peek(Request::new(agent, lane).at(then)).unwrap().full_in();
     let before = [debt("x"), debt("y")];
     let (admitted, denied, denied_ns) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -376,7 +380,7 @@ fn crossing_callers_on_a_running_clock_leave_no_less_than_was_admitted() {
                     if limiter.check_all(&two).unwrap().is_allowed() {
                         admitted.fetch_add(1, Ordering::Relaxed);
                         std::thread::yield_now();
-                        limiter.release("z", LaneId::new(1)).unwrap();
+                        limiter.release(Request::new("z", LaneId::new(1))).unwrap();
                     } else {
                         denied.fetch_add(1, Ordering::Relaxed);
                         let taken = limiter.now().as_nanos() - start.as_nanos();

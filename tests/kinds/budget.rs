@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Error, ManualWallClock};
+use tollgate::{Error, ManualWallClock, Request};
 
 const HOUR: u64 = 3_600_000_000_000;
 const DAY: u64 = 24 * HOUR;
@@ -34,10 +34,10 @@ proptest! {
             let left = units - *used;
             if call == 0 {
                 *used = used.saturating_sub(cost);
-                prop_assert_eq!(limiter.refund(AGENT, LANE, cost).unwrap().remaining(), units - *used);
+                prop_assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(cost)).unwrap().remaining(), units - *used);
                 continue;
             }
-            let verdict = limiter.check_cost(AGENT, LANE, cost).unwrap();
+            let verdict = limiter.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap();
             prop_assert_eq!(verdict.is_allowed(), cost <= left);
             if verdict.is_allowed() {
                 *used += cost;
@@ -47,7 +47,7 @@ proptest! {
             prop_assert_eq!(verdict.remaining(), units - *used);
             let full_in = if *used == 0 { Duration::ZERO } else { Duration::from_nanos(ends_in) };
             prop_assert_eq!(verdict.full_in(), full_in);
-            let status = limiter.status(AGENT, LANE).unwrap();
+            let status = limiter.peek(Request::new(AGENT, LANE)).unwrap();
             prop_assert_eq!((status.remaining(), status.full_in()), (units - *used, full_in));
         }
     }
@@ -69,8 +69,8 @@ const ONE_DAY: Duration = Duration::from_secs(86_400);
 #[test]
 fn a_wall_clock_that_is_put_back_opens_no_window_again() {
     let (limiter, _, wall) = with_wall("budget 10/day");
-    let left = |agent: &str| limiter.status(agent, LANE).unwrap().remaining();
-    let spend = |agent: &str, cost| limiter.check_cost(agent, LANE, cost).unwrap().is_allowed();
+    let left = |agent: &str| limiter.peek(Request::new(agent, LANE)).unwrap().remaining();
+    let spend = |agent: &str, cost| limiter.check_request(Request::new(agent, LANE).cost(cost)).unwrap().is_allowed();
     assert!(spend("a", 10) && spend("b", 4));
     wall.set(MORNING + ONE_DAY);
     assert!(spend("a", 7));
@@ -89,11 +89,11 @@ fn a_wall_clock_that_is_put_back_opens_no_window_again() {
 #[test]
 fn an_agent_that_was_forgotten_meanwhile_gets_no_old_window_either() {
     let (limiter, _, wall) = with_wall("budget 10/day");
-    assert!(limiter.check_cost(AGENT, LANE, 10).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().is_allowed());
     wall.set(MORNING + ONE_DAY);
     assert_eq!(limiter.sweep(Duration::ZERO), 1);
     wall.set(MORNING);
-    assert!(limiter.check_cost(AGENT, LANE, 10).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().is_allowed());
     wall.set(MORNING + ONE_DAY);
     assert!(!limiter.check(AGENT, LANE).unwrap().is_allowed(), "the second day was used already");
 }
@@ -101,7 +101,7 @@ fn an_agent_that_was_forgotten_meanwhile_gets_no_old_window_either() {
 #[test]
 fn the_limiters_own_clock_carries_the_calendar_on() {
     let (limiter, clock, _) = with_wall("budget 10/day");
-    let denied = |limiter: &Limiter| limiter.check_cost(AGENT, LANE, 10).unwrap().retry_after();
+    let denied = |limiter: &Limiter| limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().retry_after();
     assert_eq!(denied(&limiter), None);
     assert_eq!(denied(&limiter), Some(Duration::from_secs(16 * 3_600)));
     // The wall clock stands still, and is behind from now on.
@@ -127,7 +127,7 @@ fn a_record_with_a_used_budget_is_never_given_up() {
     let policy = Policy::builder().lane("lane", "budget 10/day").build().unwrap();
     let (limiter, clock) = full(policy, OnFull::Evict);
     assert_eq!(limiter.check("newcomer", LANE), Err(Error::Full));
-    limiter.refund("tenant-0", LANE, 1).unwrap();
+    limiter.refund(Request::new("tenant-0", LANE)).unwrap();
     assert_eq!(limiter.check("newcomer", LANE).unwrap().remaining(), 9);
     assert_eq!((limiter.check("another", LANE), limiter.stats().lossy_evictions), (Err(Error::Full), 0));
     clock.advance(ONE_DAY);
@@ -144,14 +144,14 @@ fn a_hundred_threads_spend_a_budget_exactly() {
             scope.spawn(move || {
                 for call in 0..100 {
                     let cost = 1 + (thread * 31 + call * 17) % 40;
-                    if limiter.check_cost(AGENT, LANE, cost).unwrap().is_allowed() {
+                    if limiter.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap().is_allowed() {
                         spent.fetch_add(cost, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
-    let left = limiter.status(AGENT, LANE).unwrap().remaining();
+    let left = limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining();
     assert_eq!(spent.into_inner() + left, 100_000);
     assert!(left < 40, "{left} left though more was asked for");
 }
@@ -160,12 +160,12 @@ fn a_hundred_threads_spend_a_budget_exactly() {
 fn a_changed_limit_keeps_what_was_used() {
     let policy = Policy::builder().lane("lane", "budget 10/day").plan("pro", [("lane", "budget 100/day")]);
     let (limiter, _) = of_policy(policy.build().unwrap());
-    assert!(limiter.check_cost(AGENT, LANE, 8).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(8)).unwrap().is_allowed());
     for round in 0..20 {
         limiter.assign(AGENT, limiter.plan("pro").unwrap()).unwrap();
-        assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 92, "{round}");
+        assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 92, "{round}");
         limiter.unassign(AGENT).unwrap();
-        assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 2, "{round}");
+        assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 2, "{round}");
     }
     let error = limiter.set_override(AGENT, "lane", "budget 10/day zone +01:00").unwrap_err();
     assert!(error.to_string().contains("is of another kind"), "{error}");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{EXACT_MAX, Error, Limit};
+use tollgate::{EXACT_MAX, Error, Limit, Request};
 
 /// Every instant at which something passed.
 #[derive(Default)]
@@ -47,7 +47,7 @@ proptest! {
             now += if share == 2.0 { wait } else { (length as f64 * share) as u64 };
             let used = log.trailing(now, length);
             if call == 0 {
-                let status = limiter.refund_at(AGENT, LANE, 1, Tick::from_nanos(now)).unwrap();
+                let status = limiter.refund(Request::new(AGENT, LANE).at(Tick::from_nanos(now))).unwrap();
                 if used > 0 {
                     log.0.pop();
                 }
@@ -65,7 +65,7 @@ proptest! {
             }
             let left = count - log.trailing(now, length);
             prop_assert_eq!(verdict.remaining(), left);
-            let status = limiter.status_at(AGENT, LANE, Tick::from_nanos(now)).unwrap();
+            let status = limiter.peek(Request::new(AGENT, LANE).at(Tick::from_nanos(now))).unwrap();
             prop_assert_eq!((status.remaining(), status.capacity(), status.full_in()), (left, count, verdict.full_in()));
             prop_assert_eq!(log.trailing(now + nanos(status.full_in()), length), 0);
             if let Some(next_in) = status.next_in() {
@@ -108,10 +108,16 @@ fn no_trailing_window_of_many_threads_holds_more() {
 #[test]
 fn a_request_costs_one() {
     let limiter = exact(5, 1_000_000_000);
-    assert_eq!(limiter.check_cost(AGENT, LANE, 2), Err(Error::CostAboveCapacity { cost: 2, capacity: 1 }));
-    assert_eq!(limiter.check_cost(AGENT, LANE, 0), Err(Error::ZeroCost));
-    assert_eq!(limiter.refund(AGENT, LANE, 2), Err(Error::CostAboveCapacity { cost: 2, capacity: 1 }));
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 5);
+    assert_eq!(
+        limiter.check_request(Request::new(AGENT, LANE).cost(2)),
+        Err(Error::CostAboveCapacity { cost: 2, capacity: 1 })
+    );
+    assert_eq!(limiter.check_request(Request::new(AGENT, LANE).cost(0)), Err(Error::ZeroCost));
+    assert_eq!(
+        limiter.refund(Request::new(AGENT, LANE).cost(2)),
+        Err(Error::CostAboveCapacity { cost: 2, capacity: 1 })
+    );
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 5);
 }
 
 #[test]
@@ -128,9 +134,9 @@ fn a_plan_may_allow_fewer_and_no_limit_more_than_there_are_words_for() {
     // Four rest, two of them in words that the plan does not use.
     assert!(!limiter.check(AGENT, LANE).unwrap().is_allowed());
     clock.advance(Duration::from_secs(57));
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 0);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 0);
     clock.advance(Duration::from_secs(1));
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 1);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
     let error = limiter.set_override(AGENT, "lane", "exact 6/min").unwrap_err().to_string();
     assert!(error.contains("have room for 5"), "{error}");
     assert!(limiter.set_override(AGENT, "lane", "exact 5/min").is_ok());
@@ -150,7 +156,7 @@ fn after_a_change_to_fewer_the_wait_is_one_that_helps() {
     clock.set(Tick::from_nanos(10_000_000_000));
     let denied = limiter.check(AGENT, LANE).unwrap();
     assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(Duration::from_secs(40))));
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().next_in(), Some(Duration::from_secs(40)));
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().next_in(), Some(Duration::from_secs(40)));
     clock.advance(Duration::from_nanos(39_999_999_999));
     assert_eq!(limiter.check(AGENT, LANE).unwrap().retry_after(), Some(Duration::from_nanos(1)));
     clock.advance(Duration::from_nanos(1));
@@ -163,7 +169,7 @@ fn reset_rests_every_permit_and_others_lanes_stay() {
         Policy::builder().lane("a", "exact 3/min").lane("b", "exact 2/min").lane("c", "4/min").build().unwrap();
     let (limiter, clock) = of_policy(policy);
     let lanes = [0, 1, 2].map(LaneId::new);
-    let left = || lanes.map(|lane| limiter.status(AGENT, lane).unwrap().remaining());
+    let left = || lanes.map(|lane| limiter.peek(Request::new(AGENT, lane)).unwrap().remaining());
     for lane in lanes {
         while limiter.check(AGENT, lane).unwrap().is_allowed() {}
     }
@@ -218,7 +224,7 @@ fn the_largest_limit_counts_every_permit() {
         assert!(!limiter.check(AGENT, LANE).unwrap().is_allowed());
     }
     limiter.reset(AGENT).unwrap();
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), EXACT_MAX);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), EXACT_MAX);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Decision, Error, OnChange};
+use tollgate::{Decision, Error, OnChange, Request};
 
 proptest! {
     /// Any order of taking and giving back, one or several at once, equals a count.
@@ -19,7 +19,7 @@ proptest! {
         for (take, count, wait) in calls {
             clock.advance(Duration::from_nanos(wait));
             if take {
-                match limiter.check_cost(AGENT, LANE, count) {
+                match limiter.check_request(Request::new(AGENT, LANE).cost(count)) {
                     Err(error) => prop_assert_eq!(error, Error::CostAboveCapacity { cost: count, capacity: slots }),
                     Ok(verdict) => {
                         prop_assert_eq!(verdict.is_allowed(), held + count <= slots);
@@ -29,11 +29,11 @@ proptest! {
                 }
             } else if count <= held {
                 held -= count;
-                prop_assert_eq!(limiter.refund(AGENT, LANE, count).unwrap().remaining(), slots - held);
+                prop_assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(count)).unwrap().remaining(), slots - held);
             } else {
-                prop_assert_eq!(limiter.refund(AGENT, LANE, count), Err(Error::NotHeld { held, released: count }));
+                prop_assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(count)), Err(Error::NotHeld { held, released: count }));
             }
-            prop_assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), slots - held);
+            prop_assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), slots - held);
         }
     }
 }
@@ -41,14 +41,14 @@ proptest! {
 #[test]
 fn the_next_is_refused_until_one_is_given_back() {
     let (limiter, clock) = limiter("held 3");
-    let acquire = || limiter.acquire(AGENT, LANE).unwrap();
+    let acquire = || limiter.acquire(Request::new(AGENT, LANE)).unwrap();
     assert_eq!([0; 3].map(|_| acquire().remaining()), [2, 1, 0]);
     clock.advance(Duration::from_secs(1_000_000));
     let denied = acquire();
     assert_eq!((denied.decision(), denied.retry_after(), denied.capacity()), (Decision::Deny, None, 3));
-    assert_eq!(limiter.release(AGENT, LANE).unwrap().remaining(), 1);
+    assert_eq!(limiter.release(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
     assert_eq!(acquire().remaining(), 0);
-    let status = limiter.status(AGENT, LANE).unwrap();
+    let status = limiter.peek(Request::new(AGENT, LANE)).unwrap();
     assert_eq!((status.remaining(), status.next_in()), (0, None));
 }
 
@@ -56,32 +56,32 @@ fn the_next_is_refused_until_one_is_given_back() {
 fn a_release_without_an_acquire_is_an_error_that_changes_nothing() {
     let (limiter, _) = limiter("held 3");
     let none = Err(Error::NotHeld { held: 0, released: 1 });
-    assert_eq!(limiter.release(AGENT, LANE), none);
+    assert_eq!(limiter.release(Request::new(AGENT, LANE)), none);
     assert_eq!(limiter.stats().agents, 0);
-    assert!(limiter.acquire(AGENT, LANE).unwrap().is_allowed());
-    assert_eq!(limiter.refund(AGENT, LANE, 2), Err(Error::NotHeld { held: 1, released: 2 }));
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 2);
-    assert!(limiter.release(AGENT, LANE).is_ok());
-    assert_eq!(limiter.release(AGENT, LANE), none);
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 3);
+    assert!(limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
+    assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(2)), Err(Error::NotHeld { held: 1, released: 2 }));
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 2);
+    assert!(limiter.release(Request::new(AGENT, LANE)).is_ok());
+    assert_eq!(limiter.release(Request::new(AGENT, LANE)), none);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 3);
 }
 
 #[test]
 fn only_lanes_that_are_held_can_be() {
     let policy = Policy::builder().lane("lane", "3/s").build().unwrap();
     let (limiter, _) = of_policy(policy);
-    assert_eq!(limiter.acquire(AGENT, LANE), Err(Error::WrongKind { lane: 0 }));
-    assert_eq!(limiter.release(AGENT, LANE), Err(Error::WrongKind { lane: 0 }));
-    assert_eq!(limiter.acquire(AGENT, LaneId::new(1)), Err(Error::UnknownLane { lane: 1, lanes: 1 }));
+    assert_eq!(limiter.acquire(Request::new(AGENT, LANE)), Err(Error::WrongKind { lane: 0 }));
+    assert_eq!(limiter.release(Request::new(AGENT, LANE)), Err(Error::WrongKind { lane: 0 }));
+    assert_eq!(limiter.acquire(Request::new(AGENT, LaneId::new(1))), Err(Error::UnknownLane { lane: 1, lanes: 1 }));
 }
 
 #[test]
 fn a_guard_releases_when_it_is_dropped() {
     let limiter = Arc::new(limiter("held 2").0);
-    let left = || limiter.status(AGENT, LANE).unwrap().remaining();
-    let first = Limiter::hold(&*limiter, AGENT, LANE).unwrap();
-    let second = Limiter::hold(Arc::clone(&limiter), AGENT, LANE).unwrap().into_slot().unwrap();
-    let third = Limiter::hold(&*limiter, AGENT, LANE).unwrap();
+    let left = || limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining();
+    let first = Limiter::hold(&*limiter, Request::new(AGENT, LANE)).unwrap();
+    let second = Limiter::hold(Arc::clone(&limiter), Request::new(AGENT, LANE)).unwrap().into_slot().unwrap();
+    let third = Limiter::hold(&*limiter, Request::new(AGENT, LANE)).unwrap();
     assert!(third.slot().is_none() && !third.verdict().is_allowed());
     drop(third);
     assert_eq!(left(), 0);
@@ -94,19 +94,19 @@ fn a_guard_releases_when_it_is_dropped() {
 #[test]
 fn an_exempt_agent_holds_nothing_and_gives_nothing_back() {
     let (limiter, _) = limiter("held 1");
-    let before = Limiter::hold(&limiter, AGENT, LANE).unwrap();
+    let before = Limiter::hold(&limiter, Request::new(AGENT, LANE)).unwrap();
     limiter.exempt(AGENT).unwrap();
-    let during = Limiter::hold(&limiter, AGENT, LANE).unwrap();
+    let during = Limiter::hold(&limiter, Request::new(AGENT, LANE)).unwrap();
     assert_eq!(during.verdict().decision(), Decision::Exempt);
-    assert!(limiter.acquire(AGENT, LANE).unwrap().is_allowed());
+    assert!(limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
     drop(during);
     limiter.unexempt(AGENT).unwrap();
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 0);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 0);
     limiter.exempt(AGENT).unwrap();
     drop(before);
-    assert!(limiter.release(AGENT, LANE).unwrap().is_exempt());
+    assert!(limiter.release(Request::new(AGENT, LANE)).unwrap().is_exempt());
     limiter.unexempt(AGENT).unwrap();
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 1);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
 }
 
 #[test]
@@ -115,14 +115,15 @@ fn slots_stay_held_when_limits_change() {
         let policy = Policy::builder().lane("lane", "held 3").plan("small", [("lane", "held 1")]);
         let (limiter, _) = of_policy(policy.on_change(on_change).build().unwrap());
         assert!(
-            limiter.acquire(AGENT, LANE).unwrap().is_allowed() && limiter.acquire(AGENT, LANE).unwrap().is_allowed()
+            limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed()
+                && limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed()
         );
         for _ in 0..40 {
             limiter.assign(AGENT, limiter.plan("small").unwrap()).unwrap();
-            assert_eq!(limiter.release(AGENT, LANE).unwrap().remaining(), 0);
-            assert!(!limiter.acquire(AGENT, LANE).unwrap().is_allowed());
+            assert_eq!(limiter.release(Request::new(AGENT, LANE)).unwrap().remaining(), 0);
+            assert!(!limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
             limiter.unassign(AGENT).unwrap();
-            assert_eq!(limiter.acquire(AGENT, LANE).unwrap().remaining(), 1);
+            assert_eq!(limiter.acquire(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
         }
     }
 }
@@ -132,9 +133,9 @@ fn a_record_with_a_held_slot_is_never_given_up() {
     let policy = Policy::builder().lane("lane", "held 2").build().unwrap();
     let (limiter, clock) = full(policy, OnFull::Evict);
     clock.advance(Duration::from_secs(1_000_000));
-    assert_eq!((limiter.acquire("newcomer", LANE), limiter.sweep(Duration::ZERO)), (Err(Error::Full), 0));
-    limiter.release("tenant-0", LANE).unwrap();
-    assert_eq!(limiter.acquire("newcomer", LANE).unwrap().remaining(), 1);
+    assert_eq!((limiter.acquire(Request::new("newcomer", LANE)), limiter.sweep(Duration::ZERO)), (Err(Error::Full), 0));
+    limiter.release(Request::new("tenant-0", LANE)).unwrap();
+    assert_eq!(limiter.acquire(Request::new("newcomer", LANE)).unwrap().remaining(), 1);
     assert_eq!(limiter.stats().lossy_evictions, 0);
 }
 
@@ -145,8 +146,8 @@ fn a_slot_that_is_held_stays_so_whatever_is_forgotten() {
     let policy = Policy::builder().lane("lane", "held 1").lane("other", "10/day").lane("held", "held 2");
     let (limiter, _) = of_policy(policy.build().unwrap());
     let other = LaneId::new(1);
-    let left = |lane| limiter.status(AGENT, lane).unwrap().remaining();
-    let slot = Limiter::hold(&limiter, AGENT, LANE).unwrap();
+    let left = |lane| limiter.peek(Request::new(AGENT, lane)).unwrap().remaining();
+    let slot = Limiter::hold(&limiter, Request::new(AGENT, LANE)).unwrap();
     let changes: [fn(&Limiter); 3] = [
         |limiter| limiter.reset(AGENT).unwrap(),
         |limiter| limiter.reset_lane(AGENT, LANE).unwrap(),
@@ -154,11 +155,11 @@ fn a_slot_that_is_held_stays_so_whatever_is_forgotten() {
     ];
     for (number, change) in changes.into_iter().enumerate() {
         for _ in 0..20 {
-            assert!(limiter.check_cost(AGENT, other, 4).unwrap().is_allowed());
+            assert!(limiter.check_request(Request::new(AGENT, other).cost(4)).unwrap().is_allowed());
             limiter.record_violation(AGENT).unwrap();
             change(&limiter);
             assert_eq!(left(LANE), 0, "it is in use");
-            assert!(!limiter.acquire(AGENT, LANE).unwrap().is_allowed());
+            assert!(!limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
             if number != 1 {
                 assert_eq!(left(other), 10, "everything else starts afresh");
             }
@@ -181,7 +182,7 @@ fn threads_never_hold_more_at_once() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..5_000 {
-                    if let Some(slot) = Limiter::hold(&limiter, AGENT, LANE).unwrap().into_slot() {
+                    if let Some(slot) = Limiter::hold(&limiter, Request::new(AGENT, LANE)).unwrap().into_slot() {
                         most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         taken.fetch_add(1, Ordering::Relaxed);
                         std::thread::yield_now();
@@ -193,5 +194,5 @@ fn threads_never_hold_more_at_once() {
         }
     });
     assert!(most.load(Ordering::SeqCst) <= 3 && taken.into_inner() > 0);
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 3);
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 3);
 }

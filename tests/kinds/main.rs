@@ -15,7 +15,7 @@ mod torn;
 mod total;
 mod window;
 
-use tollgate::{LaneId, Limiter, ManualClock, OnFull, Policy, Tick, Verdict};
+use tollgate::{LaneId, Limiter, ManualClock, OnFull, Policy, Request, Tick, Verdict};
 
 const LANE: LaneId = LaneId::new(0);
 const AGENT: &str = "agent-7";
@@ -44,7 +44,9 @@ fn full(policy: Policy, on_full: OnFull) -> (Limiter, ManualClock) {
 }
 
 fn check_at(limiter: &Limiter, now: u64, cost: u64) -> Verdict {
-    limiter.check_at(AGENT, LANE, cost, Tick::from_nanos(now)).expect("a cost within the limit")
+    limiter
+        .check_request(Request::new(AGENT, LANE).cost(cost).at(Tick::from_nanos(now)))
+        .expect("a cost within the limit")
 }
 
 /// Fresh memory is a fresh lane, and an agent that has used nothing is idle.
@@ -52,13 +54,13 @@ fn check_at(limiter: &Limiter, now: u64, cost: u64) -> Verdict {
 fn a_fresh_lane_of_every_kind_is_full_and_idle() {
     for limit in ["5/min", "5/min oversize debt", "window 5/min", "exact 5/min", "budget 5/day", "held 5"] {
         let (limiter, clock) = limiter(limit);
-        let status = limiter.status(AGENT, LANE).unwrap();
+        let status = limiter.peek(Request::new(AGENT, LANE)).unwrap();
         assert_eq!((status.remaining(), status.full_in().as_nanos()), (5, 0), "{limit}");
         assert_eq!(limiter.stats().agents, 0, "looking makes nobody known");
         assert_eq!(check_at(&limiter, 0, 1).remaining(), 4, "{limit}");
         assert_eq!(limiter.sweep(std::time::Duration::ZERO), 0, "{limit}: it is not idle now");
-        limiter.refund(AGENT, LANE, 1).unwrap();
-        assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 5, "{limit}");
+        limiter.refund(Request::new(AGENT, LANE)).unwrap();
+        assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 5, "{limit}");
         clock.advance(std::time::Duration::from_nanos(1));
         assert_eq!(limiter.sweep(std::time::Duration::ZERO), 1, "{limit}: what came back leaves it idle");
     }

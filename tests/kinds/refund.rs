@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
-use tollgate::{ReservationId, Settlement};
+use tollgate::{Request, ReservationId, Settle, Settlement};
 
 const TTL: Duration = Duration::from_secs(600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -12,19 +12,19 @@ const SECOND: Duration = Duration::from_secs(1);
 const KINDS: [&str; 4] = ["100/day", "100/day oversize debt", "window 100/day", "budget 100/day"];
 
 fn left(limiter: &Limiter) -> u64 {
-    limiter.status(AGENT, LANE).expect("a lane").remaining()
+    limiter.peek(Request::new(AGENT, LANE)).expect("a lane").remaining()
 }
 
 fn reserve(limiter: &Limiter, estimate: u64) -> Option<ReservationId> {
-    limiter.reserve(AGENT, LANE, estimate, TTL).expect("room for it").id()
+    limiter.reserve(Request::new(AGENT, LANE).cost(estimate), TTL).expect("room for it").id()
 }
 
 fn spend(limiter: &Limiter, cost: u64) -> bool {
-    limiter.check_cost(AGENT, LANE, cost).expect("within the capacity").is_allowed()
+    limiter.check_request(Request::new(AGENT, LANE).cost(cost)).expect("within the capacity").is_allowed()
 }
 
 fn refund(limiter: &Limiter, cost: u64) -> u64 {
-    limiter.refund(AGENT, LANE, cost).expect("within the capacity").remaining()
+    limiter.refund(Request::new(AGENT, LANE).cost(cost)).expect("within the capacity").remaining()
 }
 
 /// A refund gave back what a reservation had charged; the reservation did so
@@ -38,7 +38,7 @@ fn what_is_reserved_is_given_back_by_its_reservation_alone() {
         assert_eq!(refund(&limiter, 100), 50, "{limit}");
         assert_eq!(refund(&limiter, 100), 50, "{limit}");
         assert!(spend(&limiter, 50));
-        assert_eq!(limiter.cancel(id), Ok(Settlement { unused: 50, overspent: 0, left: 0 }));
+        assert_eq!(limiter.settle(id, Settle::cancelled()), Ok(Settlement { unused: 50, overspent: 0, left: 0 }));
         assert_eq!(left(&limiter), 50, "{limit}: what was spent since stays spent");
     }
 }
@@ -48,9 +48,9 @@ fn what_a_reservation_has_used_is_plain() {
     for limit in KINDS {
         let (limiter, _) = limiter(limit);
         let id = reserve(&limiter, 50).unwrap();
-        limiter.commit_part(id, 20).unwrap();
+        limiter.settle(id, Settle::used_so_far(20)).unwrap();
         assert_eq!(refund(&limiter, 100), 70, "{limit}: 30 are still reserved");
-        limiter.commit(id, 10).unwrap();
+        limiter.settle(id, Settle::used(10)).unwrap();
         assert_eq!(left(&limiter), 90, "{limit}");
         assert_eq!(refund(&limiter, 100), 100, "{limit}");
     }
@@ -63,7 +63,7 @@ fn what_has_expired_is_plain() {
         let id = reserve(&limiter, 50).unwrap();
         assert_eq!(refund(&limiter, 50), 50, "{limit}");
         clock.advance(TTL);
-        assert!(limiter.commit(id, 0).is_err(), "{limit}: nobody gives it back any more");
+        assert!(limiter.settle(id, Settle::used(0)).is_err(), "{limit}: nobody gives it back any more");
         assert_eq!(refund(&limiter, 50), 100, "{limit}");
     }
 }
@@ -87,8 +87,8 @@ fn other_lanes_and_other_agents_keep_nothing() {
         let policy = Policy::builder().lane("lane", limit).lane("other", limit).build().unwrap();
         let (limiter, _) = of_policy(policy);
         assert!(spend(&limiter, 30));
-        assert!(limiter.reserve(AGENT, LaneId::new(1), 50, TTL).unwrap().id().is_some());
-        assert!(limiter.reserve("another", LANE, 50, TTL).unwrap().id().is_some());
+        assert!(limiter.reserve(Request::new(AGENT, LaneId::new(1)).cost(50), TTL).unwrap().id().is_some());
+        assert!(limiter.reserve(Request::new("another", LANE).cost(50), TTL).unwrap().id().is_some());
         assert_eq!(refund(&limiter, 100), 100, "{limit}");
     }
 }
@@ -105,8 +105,8 @@ fn each_window_keeps_what_is_reserved_of_it() {
     let second = reserve(&limiter, 30).unwrap();
     assert!(spend(&limiter, 10));
     assert_eq!(refund(&limiter, 100), 50, "the plain 10 of this one");
-    limiter.cancel(first).unwrap();
-    limiter.cancel(second).unwrap();
+    limiter.settle(first, Settle::cancelled()).unwrap();
+    limiter.settle(second, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 100);
 }
 
@@ -114,12 +114,12 @@ fn each_window_keeps_what_is_reserved_of_it() {
 #[test]
 fn a_new_day_keeps_nothing_of_the_old_one() {
     let (limiter, clock) = limiter("budget 100/day");
-    let id = limiter.reserve(AGENT, LANE, 50, SECOND * 200_000).unwrap().id().unwrap();
+    let id = limiter.reserve(Request::new(AGENT, LANE).cost(50), SECOND * 200_000).unwrap().id().unwrap();
     clock.advance(SECOND * 86_400);
     assert!(spend(&limiter, 40));
     assert_eq!(refund(&limiter, 100), 100);
     assert!(spend(&limiter, 40));
-    limiter.cancel(id).unwrap();
+    limiter.settle(id, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 60, "it was charged to another day");
 }
 
@@ -154,13 +154,13 @@ proptest! {
                     let index = which.index(open.len());
                     let (id, left) = &mut open[index];
                     let used = cost.min(*left);
-                    limiter.commit_part(*id, used).unwrap();
+                    limiter.settle(*id, Settle::used_so_far(used)).unwrap();
                     (plain, *left) = (plain + used, *left - used);
                 }
                 _ => {
                     let (id, left) = open.swap_remove(which.index(open.len()));
                     let used = cost.min(left);
-                    prop_assert_eq!(limiter.commit(id, used).unwrap().unused, left - used);
+                    prop_assert_eq!(limiter.settle(id, Settle::used(used)).unwrap().unused, left - used);
                     plain += used;
                 }
             }

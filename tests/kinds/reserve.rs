@@ -4,17 +4,17 @@ use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Error, ReservationId, Settlement};
+use tollgate::{Error, Request, ReservationId, Settle, Settlement};
 
 const TTL: Duration = Duration::from_secs(60);
 const ONE_DAY: Duration = Duration::from_secs(86_400);
 
 fn left(limiter: &Limiter) -> u64 {
-    limiter.status(AGENT, LANE).expect("a lane").remaining()
+    limiter.peek(Request::new(AGENT, LANE)).expect("a lane").remaining()
 }
 
 fn reserve(limiter: &Limiter, estimate: u64) -> ReservationId {
-    limiter.reserve(AGENT, LANE, estimate, TTL).expect("room for it").id().expect("within the limit")
+    limiter.reserve(Request::new(AGENT, LANE).cost(estimate), TTL).expect("room for it").id().expect("within the limit")
 }
 
 #[test]
@@ -23,19 +23,19 @@ fn what_is_not_used_comes_back_and_an_id_works_once() {
         let (limiter, _) = limiter(limit);
         let id = reserve(&limiter, 400);
         assert_eq!(left(&limiter), 600, "{limit}");
-        assert_eq!(limiter.commit(id, 150), Ok(Settlement { unused: 250, overspent: 0, left: 0 }));
+        assert_eq!(limiter.settle(id, Settle::used(150)), Ok(Settlement { unused: 250, overspent: 0, left: 0 }));
         assert_eq!(left(&limiter), 850, "{limit}");
         let made_up = [id, ReservationId::from_number(id.number() + (1 << 24)), ReservationId::from_number(u64::MAX)];
         for id in made_up {
-            assert_eq!(limiter.commit(id, 1), Err(Error::UnknownReservation));
-            assert_eq!(limiter.commit_part(id, 1), Err(Error::UnknownReservation));
-            assert_eq!(limiter.cancel(id), Err(Error::UnknownReservation));
+            assert_eq!(limiter.settle(id, Settle::used(1)), Err(Error::UnknownReservation));
+            assert_eq!(limiter.settle(id, Settle::used_so_far(1)), Err(Error::UnknownReservation));
+            assert_eq!(limiter.settle(id, Settle::cancelled()), Err(Error::UnknownReservation));
             assert_eq!(limiter.extend(id, TTL), Err(Error::UnknownReservation));
         }
         assert_eq!(left(&limiter), 850, "{limit}");
         let id = reserve(&limiter, 850);
-        assert!(limiter.reserve(AGENT, LANE, 1, TTL).unwrap().id().is_none());
-        assert_eq!(limiter.cancel(id), Ok(Settlement { unused: 850, overspent: 0, left: 0 }));
+        assert!(limiter.reserve(Request::new(AGENT, LANE), TTL).unwrap().id().is_none());
+        assert_eq!(limiter.settle(id, Settle::cancelled()), Ok(Settlement { unused: 850, overspent: 0, left: 0 }));
         assert_eq!(left(&limiter), 850, "{limit}");
     }
 }
@@ -44,15 +44,15 @@ fn what_is_not_used_comes_back_and_an_id_works_once() {
 fn a_stream_commits_in_pieces() {
     let (limiter, clock) = limiter("budget 1000/day");
     let id = reserve(&limiter, 300);
-    assert_eq!(limiter.commit_part(id, 100), Ok(Settlement { unused: 0, overspent: 0, left: 200 }));
+    assert_eq!(limiter.settle(id, Settle::used_so_far(100)), Ok(Settlement { unused: 0, overspent: 0, left: 200 }));
     clock.advance(Duration::from_secs(50));
     limiter.extend(id, TTL).unwrap();
     clock.advance(Duration::from_secs(50));
-    assert_eq!(limiter.commit_part(id, 150), Ok(Settlement { unused: 0, overspent: 0, left: 50 }));
+    assert_eq!(limiter.settle(id, Settle::used_so_far(150)), Ok(Settlement { unused: 0, overspent: 0, left: 50 }));
     assert_eq!(left(&limiter), 700);
-    assert_eq!(limiter.commit_part(id, 80), Ok(Settlement { unused: 0, overspent: 30, left: 0 }));
+    assert_eq!(limiter.settle(id, Settle::used_so_far(80)), Ok(Settlement { unused: 0, overspent: 30, left: 0 }));
     assert_eq!(left(&limiter), 670);
-    assert_eq!(limiter.commit(id, 5), Ok(Settlement { unused: 0, overspent: 5, left: 0 }));
+    assert_eq!(limiter.settle(id, Settle::used(5)), Ok(Settlement { unused: 0, overspent: 5, left: 0 }));
     assert_eq!(left(&limiter), 665);
 }
 
@@ -61,10 +61,10 @@ fn after_its_time_the_estimate_stays_charged() {
     let (limiter, clock) = limiter("budget 1000/day");
     let id = reserve(&limiter, 300);
     clock.advance(TTL - Duration::from_nanos(1));
-    assert_eq!(limiter.commit_part(id, 100).unwrap().left, 200);
+    assert_eq!(limiter.settle(id, Settle::used_so_far(100)).unwrap().left, 200);
     clock.advance(Duration::from_nanos(1));
     for used in [0, 50, 1_000] {
-        assert_eq!(limiter.commit(id, used), Err(Error::UnknownReservation));
+        assert_eq!(limiter.settle(id, Settle::used(used)), Err(Error::UnknownReservation));
     }
     assert_eq!(left(&limiter), 700);
 }
@@ -74,7 +74,7 @@ fn overspending_goes_into_debt_and_says_so() {
     for (limit, after) in [("budget 1000/day", ONE_DAY), ("window 1000/day", 3 * ONE_DAY), ("1000/day", 3 * ONE_DAY)] {
         let (limiter, clock) = limiter(limit);
         let id = reserve(&limiter, 900);
-        assert_eq!(limiter.commit(id, 2_500), Ok(Settlement { unused: 0, overspent: 1_600, left: 0 }));
+        assert_eq!(limiter.settle(id, Settle::used(2_500)), Ok(Settlement { unused: 0, overspent: 1_600, left: 0 }));
         assert_eq!(left(&limiter), 0, "{limit}");
         assert!(!limiter.check(AGENT, LANE).unwrap().is_allowed(), "{limit}");
         clock.advance(after);
@@ -82,7 +82,7 @@ fn overspending_goes_into_debt_and_says_so() {
     }
     // A bucket pays its debt back before anything passes.
     let (limiter, clock) = limiter("1000/day");
-    limiter.commit(reserve(&limiter, 1_000), 2_000).unwrap();
+    limiter.settle(reserve(&limiter, 1_000), Settle::used(2_000)).unwrap();
     assert_eq!(limiter.check(AGENT, LANE).unwrap().retry_after(), Some(ONE_DAY + ONE_DAY / 1_000));
     clock.advance(ONE_DAY);
     assert_eq!(left(&limiter), 0);
@@ -94,10 +94,10 @@ fn overspending_goes_into_debt_and_says_so() {
 fn overspending_is_charged_also_when_the_record_is_gone() {
     for (limit, wait) in [("1000/min", 61), ("window 1000/min", 121), ("budget 1000/hour", 3_601)] {
         let (limiter, clock) = limiter(limit);
-        let id = limiter.reserve(AGENT, LANE, 900, 2 * ONE_DAY).unwrap().id().unwrap();
+        let id = limiter.reserve(Request::new(AGENT, LANE).cost(900), 2 * ONE_DAY).unwrap().id().unwrap();
         clock.advance(Duration::from_secs(wait));
         assert_eq!(limiter.sweep(Duration::ZERO), 1, "{limit}");
-        assert_eq!(limiter.commit(id, 1_300).unwrap().overspent, 400);
+        assert_eq!(limiter.settle(id, Settle::used(1_300)).unwrap().overspent, 400);
         assert_eq!(left(&limiter), 600, "{limit}");
     }
 }
@@ -108,11 +108,11 @@ fn a_commit_after_midnight_settles_the_day_it_was_reserved_in() {
     clock.advance(ONE_DAY - Duration::from_secs(10));
     let (first, second, third) = (reserve(&limiter, 400), reserve(&limiter, 400), reserve(&limiter, 100));
     clock.advance(Duration::from_secs(20));
-    assert!(limiter.check_cost(AGENT, LANE, 300).unwrap().is_allowed());
-    limiter.commit(first, 100).unwrap();
-    limiter.cancel(second).unwrap();
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(300)).unwrap().is_allowed());
+    limiter.settle(first, Settle::used(100)).unwrap();
+    limiter.settle(second, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 700, "what is unused belongs to yesterday");
-    assert_eq!(limiter.commit(third, 150).unwrap().overspent, 50);
+    assert_eq!(limiter.settle(third, Settle::used(150)).unwrap().overspent, 50);
     assert_eq!(left(&limiter), 650, "what is overspent belongs to today");
 }
 
@@ -123,12 +123,12 @@ fn a_bucket_gives_back_nothing_that_time_has_paid_already() {
     let (limiter, clock) = limiter("60/min");
     let id = reserve(&limiter, 60);
     clock.advance(TTL - Duration::from_secs(1));
-    assert!(limiter.check_cost(AGENT, LANE, 59).unwrap().is_allowed());
-    limiter.cancel(id).unwrap();
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(59)).unwrap().is_allowed());
+    limiter.settle(id, Settle::cancelled()).unwrap();
     assert!(left(&limiter) <= 1, "{} left", left(&limiter));
     // At once, all of it comes back.
     clock.advance(Duration::from_secs(60));
-    limiter.cancel(reserve(&limiter, 60)).unwrap();
+    limiter.settle(reserve(&limiter, 60), Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 60);
 }
 
@@ -138,19 +138,19 @@ fn the_table_is_bounded_and_slots_whose_time_has_passed_are_used_again() {
     let clock = ManualClock::new();
     let limiter = Limiter::builder(policy).agents(10).reservations(3).clock(clock.clone()).build().unwrap();
     let old = [0; 3].map(|_| reserve(&limiter, 10));
-    assert_eq!(limiter.reserve(AGENT, LANE, 10, TTL), Err(Error::ReservationsFull));
+    assert_eq!(limiter.reserve(Request::new(AGENT, LANE).cost(10), TTL), Err(Error::ReservationsFull));
     assert_eq!(left(&limiter), 970, "nothing was charged for it");
-    limiter.cancel(old[1]).unwrap();
+    limiter.settle(old[1], Settle::cancelled()).unwrap();
     let _ = reserve(&limiter, 10);
     clock.advance(TTL);
     let new = [0; 3].map(|_| reserve(&limiter, 10));
     for id in old {
-        assert_eq!(limiter.commit(id, 0), Err(Error::UnknownReservation));
+        assert_eq!(limiter.settle(id, Settle::used(0)), Err(Error::UnknownReservation));
     }
     for id in new {
-        assert!(limiter.commit(id, 0).is_ok());
+        assert!(limiter.settle(id, Settle::used(0)).is_ok());
     }
-    assert_eq!(limiter.reserve(AGENT, LaneId::new(1), 1, TTL), Err(Error::WrongKind { lane: 1 }));
+    assert_eq!(limiter.reserve(Request::new(AGENT, LaneId::new(1)), TTL), Err(Error::WrongKind { lane: 1 }));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn an_exempt_agent_reserves_for_nothing() {
     limiter.exempt(AGENT).unwrap();
     let id = reserve(&limiter, 1_000);
     limiter.unexempt(AGENT).unwrap();
-    assert!(limiter.commit(id, 5_000).is_ok());
+    assert!(limiter.settle(id, Settle::used(5_000)).is_ok());
     assert_eq!(left(&limiter), 10);
 }
 
@@ -168,10 +168,11 @@ fn a_record_with_an_open_reservation_is_not_given_up() {
     let policy = Policy::builder().lane("lane", "10/min").build().unwrap();
     let (limiter, _) = full(policy, OnFull::Evict);
     let tenants: Vec<_> = (0..limiter.stats().records).map(|tenant| format!("tenant-{tenant}")).collect();
-    let ids: Vec<_> = tenants.iter().map(|agent| limiter.reserve(agent, LANE, 1, TTL).unwrap().id().unwrap()).collect();
+    let ids: Vec<_> =
+        tenants.iter().map(|agent| limiter.reserve(Request::new(agent, LANE), TTL).unwrap().id().unwrap()).collect();
     assert_eq!(limiter.check("newcomer", LANE), Err(Error::Full));
     for id in ids {
-        limiter.cancel(id).unwrap();
+        limiter.settle(id, Settle::cancelled()).unwrap();
     }
     assert!(limiter.check("newcomer", LANE).unwrap().is_allowed());
 }
@@ -189,7 +190,7 @@ fn a_hundred_threads_never_exceed_a_budget() {
             scope.spawn(move || {
                 for call in 0..40_u64 {
                     let estimate = 100 + (thread * 37 + call * 101) % 900;
-                    let Some(id) = limiter.reserve(AGENT, LANE, estimate, TTL).unwrap().id() else {
+                    let Some(id) = limiter.reserve(Request::new(AGENT, LANE).cost(estimate), TTL).unwrap().id() else {
                         denied.fetch_add(1, Ordering::SeqCst);
                         continue;
                     };
@@ -198,7 +199,7 @@ fn a_hundred_threads_never_exceed_a_budget() {
                     let spent = estimate * (call % 5) / 8;
                     used.fetch_add(spent, Ordering::SeqCst);
                     open.fetch_sub(estimate, Ordering::SeqCst);
-                    limiter.commit(id, spent).unwrap();
+                    limiter.settle(id, Settle::used(spent)).unwrap();
                 }
             });
         }
@@ -236,7 +237,7 @@ proptest! {
             let place = (!open.is_empty()).then(|| which % open.len().max(1));
             match (act, place) {
                 (0..=2, _) => {
-                    let reserved = limiter.reserve(AGENT, LANE, amount, Duration::from_secs(7_200)).unwrap();
+                    let reserved = limiter.reserve(Request::new(AGENT, LANE).cost(amount), Duration::from_secs(7_200)).unwrap();
                     let used = used.entry(today).or_insert(0);
                     prop_assert_eq!(reserved.id().is_some(), *used + amount <= BUDGET);
                     if let Some(id) = reserved.id() {
@@ -248,7 +249,7 @@ proptest! {
                     let Open { id, day, left, .. } = open.swap_remove(place);
                     let (spent, unused) = if act == 3 { (amount, left.saturating_sub(amount)) } else { (0, left) };
                     let overspent = spent.saturating_sub(left);
-                    let settled = if act == 3 { limiter.commit(id, spent) } else { limiter.cancel(id) };
+                    let settled = if act == 3 { limiter.settle(id, Settle::used(spent)) } else { limiter.settle(id, Settle::cancelled()) };
                     prop_assert_eq!(settled, Ok(Settlement { unused, overspent, left: 0 }));
                     *used.entry(day).or_insert(0) -= unused;
                     *used.entry(today).or_insert(0) += overspent;
@@ -259,7 +260,7 @@ proptest! {
                     let overspent = amount.saturating_sub(open.left);
                     open.left = open.left.saturating_sub(amount);
                     let expected = Settlement { unused: 0, overspent, left: open.left };
-                    prop_assert_eq!(limiter.commit_part(open.id, amount), Ok(expected));
+                    prop_assert_eq!(limiter.settle(open.id, Settle::used_so_far(amount)), Ok(expected));
                     *used.entry(today).or_insert(0) += overspent;
                 }
                 (_, Some(place)) => {
@@ -270,7 +271,7 @@ proptest! {
                 (_, None) => {}
             }
             for id in &closed {
-                prop_assert_eq!(limiter.commit(*id, 1), Err(Error::UnknownReservation));
+                prop_assert_eq!(limiter.settle(*id, Settle::used(1)), Err(Error::UnknownReservation));
             }
             let used = used.get(&today).copied().unwrap_or(0);
             prop_assert_eq!(left(&limiter), BUDGET.saturating_sub(used));

@@ -4,7 +4,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
-use tollgate::{Error, OnChange, ReservationId, Settlement};
+use tollgate::{Error, OnChange, Request, ReservationId, Settle, Settlement};
 
 const TTL: Duration = Duration::from_secs(600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -13,15 +13,15 @@ const SECOND: Duration = Duration::from_secs(1);
 const KINDS: [&str; 3] = ["100/day", "window 100/day", "budget 100/day"];
 
 fn left(limiter: &Limiter) -> u64 {
-    limiter.status(AGENT, LANE).expect("a lane").remaining()
+    limiter.peek(Request::new(AGENT, LANE)).expect("a lane").remaining()
 }
 
 fn reserve(limiter: &Limiter, estimate: u64) -> ReservationId {
-    limiter.reserve(AGENT, LANE, estimate, TTL).expect("room for it").id().expect("within the limit")
+    limiter.reserve(Request::new(AGENT, LANE).cost(estimate), TTL).expect("room for it").id().expect("within the limit")
 }
 
 fn spend(limiter: &Limiter, cost: u64) {
-    assert!(limiter.check_cost(AGENT, LANE, cost).expect("within the capacity").is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(cost)).expect("within the capacity").is_allowed());
 }
 
 /// A hundred were reserved, forgiven by a reset, and spent; then the cancel
@@ -36,13 +36,16 @@ fn what_a_reset_has_forgiven_does_not_come_back_again() {
             let (first, second) = (reserve(&limiter, 60), reserve(&limiter, 40));
             reset(&limiter);
             spend(&limiter, 100);
-            assert_eq!(limiter.cancel(first), Ok(Settlement { unused: 60, overspent: 0, left: 0 }));
-            assert_eq!(limiter.commit(second, 10).unwrap().unused, 30);
+            assert_eq!(
+                limiter.settle(first, Settle::cancelled()),
+                Ok(Settlement { unused: 60, overspent: 0, left: 0 })
+            );
+            assert_eq!(limiter.settle(second, Settle::used(10)).unwrap().unused, 30);
             assert_eq!(left(&limiter), 0, "{limit}");
             // A reservation that is made after the reset is whole.
             reset(&limiter);
             let third = reserve(&limiter, 70);
-            assert_eq!((limiter.cancel(third).is_ok(), left(&limiter)), (true, 100), "{limit}");
+            assert_eq!((limiter.settle(third, Settle::cancelled()).is_ok(), left(&limiter)), (true, 100), "{limit}");
         }
     }
 }
@@ -56,7 +59,7 @@ fn sixteen_resets_forgive_as_much_as_one() {
             let id = reserve(&limiter, 100);
             (0..resets).for_each(|_| limiter.reset_lane(AGENT, LANE).unwrap());
             spend(&limiter, 100);
-            limiter.cancel(id).unwrap();
+            limiter.settle(id, Settle::cancelled()).unwrap();
             assert_eq!(left(&limiter), 0, "{limit}, {resets} resets");
         }
     }
@@ -69,7 +72,7 @@ fn a_reset_of_another_lane_forgives_nothing() {
     let id = reserve(&limiter, 40);
     limiter.reset_lane(AGENT, LaneId::new(1)).unwrap();
     limiter.reset("another").unwrap();
-    limiter.cancel(id).unwrap();
+    limiter.settle(id, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 100);
 }
 
@@ -77,13 +80,14 @@ fn a_reset_of_another_lane_forgives_nothing() {
 fn forgetting_an_agent_closes_its_reservations() {
     for limit in KINDS {
         let (limiter, _) = limiter(limit);
-        let (id, other) = (reserve(&limiter, 100), limiter.reserve("other", LANE, 50, TTL).unwrap().id().unwrap());
+        let (id, other) =
+            (reserve(&limiter, 100), limiter.reserve(Request::new("other", LANE).cost(50), TTL).unwrap().id().unwrap());
         assert_eq!(limiter.forget(AGENT), Ok(true));
         spend(&limiter, 100);
-        assert_eq!(limiter.cancel(id), Err(Error::UnknownReservation), "{limit}");
+        assert_eq!(limiter.settle(id, Settle::cancelled()), Err(Error::UnknownReservation), "{limit}");
         assert_eq!(left(&limiter), 0, "{limit}");
-        assert!(limiter.cancel(other).is_ok());
-        assert_eq!(limiter.status("other", LANE).unwrap().remaining(), 100);
+        assert!(limiter.settle(other, Settle::cancelled()).is_ok());
+        assert_eq!(limiter.peek(Request::new("other", LANE)).unwrap().remaining(), 100);
     }
 }
 
@@ -96,7 +100,7 @@ fn a_bucket_gives_back_time_and_not_tokens_of_another_plan() {
     let id = reserve(&limiter, 40);
     limiter.assign(AGENT, limiter.plan("slow").unwrap()).unwrap();
     spend(&limiter, 99);
-    limiter.cancel(id).unwrap();
+    limiter.settle(id, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 1, "99 of 100 are spent");
     spend(&limiter, 1);
     assert_eq!(left(&limiter), 0);
@@ -115,7 +119,7 @@ fn what_a_change_of_plan_has_cut_does_not_come_back() {
         let id = reserve(&limiter, 100 - others);
         limiter.assign(AGENT, limiter.plan("fast").unwrap()).unwrap();
         assert_eq!(left(&limiter), 0);
-        limiter.cancel(id).unwrap();
+        limiter.settle(id, Settle::cancelled()).unwrap();
         assert_eq!(left(&limiter), back);
     }
     // Once it has been paid by time and spent by others, there is nothing left of it.
@@ -124,7 +128,7 @@ fn what_a_change_of_plan_has_cut_does_not_come_back() {
     limiter.assign(AGENT, limiter.plan("fast").unwrap()).unwrap();
     clock.advance(SECOND);
     spend(&limiter, 100);
-    limiter.cancel(id).unwrap();
+    limiter.settle(id, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 0);
 }
 
@@ -146,7 +150,7 @@ fn a_change_of_limits_leaves_a_reservation_its_worth() {
                 change(&limiter, policy(OnChange::KeepDebt));
                 limiter.unassign(AGENT).unwrap();
             });
-            limiter.cancel(id).unwrap();
+            limiter.settle(id, Settle::cancelled()).unwrap();
             assert_eq!(left(&limiter), 100, "{limit}");
             // Nothing of it, where the change fills all lanes.
             let (limiter, _) = of_policy(policy(OnChange::Reset));
@@ -154,7 +158,7 @@ fn a_change_of_limits_leaves_a_reservation_its_worth() {
             change(&limiter, policy(OnChange::Reset));
             spend(&limiter, 90);
             let before = left(&limiter);
-            limiter.cancel(id).unwrap();
+            limiter.settle(id, Settle::cancelled()).unwrap();
             assert_eq!(left(&limiter), before, "{limit}");
         }
     }
@@ -167,7 +171,7 @@ fn an_exemption_in_between_changes_nothing() {
         let (limiter, _) = limiter(limit);
         let id = reserve(&limiter, 70);
         limiter.exempt(AGENT).unwrap();
-        limiter.cancel(id).unwrap();
+        limiter.settle(id, Settle::cancelled()).unwrap();
         limiter.unexempt(AGENT).unwrap();
         assert_eq!(left(&limiter), 100, "{limit}");
     }
@@ -185,10 +189,13 @@ fn an_older_instant_gives_back_no_more() {
         cancel(&limiter, id);
         left(&limiter)
     };
-    let at_present = spent(|limiter, id| limiter.cancel(id).map(drop).unwrap());
+    let at_present = spent(|limiter, id| limiter.settle(id, Settle::cancelled()).map(drop).unwrap());
     assert_eq!(at_present, 50);
-    assert_eq!(spent(|limiter, id| limiter.cancel_at(id, Tick::ZERO).map(drop).unwrap()), at_present);
-    assert_eq!(spent(|limiter, id| limiter.commit_at(id, 0, Tick::ZERO).map(drop).unwrap()), at_present);
+    assert_eq!(
+        spent(|limiter, id| limiter.settle(id, Settle::cancelled().at(Tick::ZERO)).map(drop).unwrap()),
+        at_present
+    );
+    assert_eq!(spent(|limiter, id| limiter.settle(id, Settle::used(0).at(Tick::ZERO)).map(drop).unwrap()), at_present);
 }
 
 #[test]
@@ -197,10 +204,10 @@ fn an_older_instant_revives_no_reservation() {
     let id = reserve(&limiter, 40);
     clock.advance(TTL);
     let old = Tick::ZERO;
-    assert_eq!(limiter.cancel_at(id, old), Err(Error::UnknownReservation));
-    assert_eq!(limiter.commit_at(id, 1, old), Err(Error::UnknownReservation));
-    assert_eq!(limiter.commit_part_at(id, 1, old), Err(Error::UnknownReservation));
-    assert_eq!(limiter.extend_at(id, TTL, old), Err(Error::UnknownReservation));
+    assert_eq!(limiter.settle(id, Settle::cancelled().at(old)), Err(Error::UnknownReservation));
+    assert_eq!(limiter.settle(id, Settle::used(1).at(old)), Err(Error::UnknownReservation));
+    assert_eq!(limiter.settle(id, Settle::used_so_far(1).at(old)), Err(Error::UnknownReservation));
+    assert_eq!(limiter.extend(id, TTL), Err(Error::UnknownReservation));
     assert_eq!(left(&limiter), 60);
 }
 
@@ -212,10 +219,10 @@ fn what_others_give_back_counts_too() {
     let (limiter, clock) = limiter("1/s burst 20");
     spend(&limiter, 5);
     let id = reserve(&limiter, 5);
-    let _ = limiter.refund(AGENT, LANE, 5).unwrap();
+    let _ = limiter.refund(Request::new(AGENT, LANE).cost(5)).unwrap();
     clock.advance(4 * SECOND);
     spend(&limiter, 1);
-    limiter.cancel(id).unwrap();
+    limiter.settle(id, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 19);
 }
 
@@ -228,8 +235,8 @@ fn a_busy_bucket_gives_all_of_it_back() {
     let (first, second) = (reserve(&limiter, 10), reserve(&limiter, 10));
     clock.advance(20 * SECOND);
     spend(&limiter, 5);
-    limiter.commit(first, 2).unwrap();
-    limiter.cancel(second).unwrap();
+    limiter.settle(first, Settle::used(2)).unwrap();
+    limiter.settle(second, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 100 - (60 + 5 + 2 - 20));
 }
 
@@ -267,27 +274,27 @@ proptest! {
                     other.advance(Duration::from_nanos(nanos));
                 }
                 Act::Spend(cost) => {
-                    if with.check_cost(AGENT, LANE, cost).unwrap().is_allowed() {
-                        prop_assert!(without.check_cost(AGENT, LANE, cost).unwrap().is_allowed());
+                    if with.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap().is_allowed() {
+                        prop_assert!(without.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap().is_allowed());
                     }
                 }
                 Act::Refund(cost) => {
-                    let _ = with.refund(AGENT, LANE, cost).unwrap();
-                    let _ = without.refund(AGENT, LANE, cost).unwrap();
+                    let _ = with.refund(Request::new(AGENT, LANE).cost(cost)).unwrap();
+                    let _ = without.refund(Request::new(AGENT, LANE).cost(cost)).unwrap();
                 }
-                Act::Reserve(estimate) => open.extend(with.reserve(AGENT, LANE, estimate, TTL).unwrap().id()),
+                Act::Reserve(estimate) => open.extend(with.reserve(Request::new(AGENT, LANE).cost(estimate), TTL).unwrap().id()),
                 Act::Cancel(_) if open.is_empty() => {}
                 Act::Cancel(which) => {
-                    with.cancel(open.swap_remove(which % open.len())).unwrap();
+                    with.settle(open.swap_remove(which % open.len()), Settle::cancelled()).unwrap();
                 }
             }
-            let full_in = |limiter: &Limiter| limiter.status(AGENT, LANE).unwrap().full_in();
+            let full_in = |limiter: &Limiter| limiter.peek(Request::new(AGENT, LANE)).unwrap().full_in();
             prop_assert!(full_in(&with) >= full_in(&without), "{:?} < {:?}", full_in(&with), full_in(&without));
         }
         for id in open {
-            with.cancel(id).unwrap();
+            with.settle(id, Settle::cancelled()).unwrap();
         }
-        let full_in = |limiter: &Limiter| limiter.status(AGENT, LANE).unwrap().full_in();
+        let full_in = |limiter: &Limiter| limiter.peek(Request::new(AGENT, LANE)).unwrap().full_in();
         prop_assert!(full_in(&with) >= full_in(&without), "{:?} < {:?}", full_in(&with), full_in(&without));
     }
 }
@@ -299,7 +306,7 @@ fn what_has_expired_keeps_no_record() {
     let policy = Policy::builder().lane("lane", "10/day").build().unwrap();
     let (limiter, clock) = full(policy, OnFull::Evict);
     for tenant in 0..limiter.stats().records {
-        assert!(limiter.reserve(format!("tenant-{tenant}"), LANE, 1, SECOND).unwrap().id().is_some());
+        assert!(limiter.reserve(Request::new(&format!("tenant-{tenant}"), LANE), SECOND).unwrap().id().is_some());
     }
     assert_eq!(limiter.check("newcomer", LANE), Err(Error::Full));
     clock.advance(SECOND);
@@ -315,9 +322,9 @@ fn a_refund_takes_nothing_that_is_reserved() {
     let (limiter, _) = limiter("1/s burst 20");
     let id = reserve(&limiter, 8);
     spend(&limiter, 2);
-    assert_eq!(limiter.refund(AGENT, LANE, 5).unwrap().remaining(), 12);
+    assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(5)).unwrap().remaining(), 12);
     spend(&limiter, 12);
-    limiter.cancel(id).unwrap();
+    limiter.settle(id, Settle::cancelled()).unwrap();
     assert_eq!(left(&limiter), 8);
 }
 
@@ -328,12 +335,12 @@ fn a_refund_moves_reservations_down_one_below_the_other() {
     let before = reserve(&limiter, 1);
     spend(&limiter, 20);
     let earlier = reserve(&limiter, 10);
-    limiter.cancel(before).unwrap();
+    limiter.settle(before, Settle::cancelled()).unwrap();
     let later = reserve(&limiter, 10);
-    let _ = limiter.refund(AGENT, LANE, 20).unwrap();
+    let _ = limiter.refund(Request::new(AGENT, LANE).cost(20)).unwrap();
     clock.advance(10 * SECOND);
     spend(&limiter, 10);
-    let _ = [later, earlier].map(|id| limiter.cancel(id).unwrap());
+    let _ = [later, earlier].map(|id| limiter.settle(id, Settle::cancelled()).unwrap());
     assert_eq!(left(&limiter), 90);
 }
 
@@ -345,7 +352,7 @@ fn reservations_do_not_stand_in_each_others_way() {
         let ids = [reserve(&limiter, 10), reserve(&limiter, 6)];
         clock.advance(3 * SECOND);
         for which in order {
-            limiter.cancel(ids[which]).unwrap();
+            limiter.settle(ids[which], Settle::cancelled()).unwrap();
         }
         assert_eq!(left(&limiter), 20);
     }
@@ -362,20 +369,20 @@ fn one_agent_takes_only_its_share_of_all_reservations() {
     for _ in 0..256 {
         let _ = reserve(&usual, 1);
     }
-    assert_eq!(usual.reserve(AGENT, LANE, 1, TTL), Err(Error::TooManyReservations { most: 256 }));
+    assert_eq!(usual.reserve(Request::new(AGENT, LANE), TTL), Err(Error::TooManyReservations { most: 256 }));
     assert_eq!((left(&usual), usual.stats().reservations), (100_000 - 256, 256), "nothing was charged for it");
-    assert!(usual.reserve("another", LANE, 1, TTL).unwrap().id().is_some());
+    assert!(usual.reserve(Request::new("another", LANE), TTL).unwrap().id().is_some());
     assert_eq!((usual.stats().reservations, usual.stats().reservations_refused), (257, 1));
     assert_eq!(usual.forget(AGENT), Ok(true));
     assert_eq!(usual.stats().reservations, 1);
-    assert!(usual.reserve(AGENT, LANE, 1, TTL).unwrap().id().is_some(), "freed by forgetting it");
+    assert!(usual.reserve(Request::new(AGENT, LANE), TTL).unwrap().id().is_some(), "freed by forgetting it");
     // Of fewer, and with what is settled or has expired.
     let few = builder.reservations(10).reservations_per_agent(3).build().unwrap();
     let [first, ..] = [0; 3].map(|_| reserve(&few, 1));
-    assert_eq!(few.reserve(AGENT, LANE, 1, TTL), Err(Error::TooManyReservations { most: 3 }));
-    few.cancel(first).unwrap();
+    assert_eq!(few.reserve(Request::new(AGENT, LANE), TTL), Err(Error::TooManyReservations { most: 3 }));
+    few.settle(first, Settle::cancelled()).unwrap();
     let _ = reserve(&few, 1);
-    assert_eq!(few.reserve(AGENT, LANE, 1, TTL), Err(Error::TooManyReservations { most: 3 }));
+    assert_eq!(few.reserve(Request::new(AGENT, LANE), TTL), Err(Error::TooManyReservations { most: 3 }));
     clock.advance(TTL);
     let _ = reserve(&few, 1);
     few.sweep(Duration::ZERO);
@@ -394,11 +401,11 @@ fn threads_together_get_no_more_than_one_agent_may_have() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..2_000 {
-                    if let Ok(reserved) = limiter.reserve(AGENT, LANE, 1, TTL) {
+                    if let Ok(reserved) = limiter.reserve(Request::new(AGENT, LANE), TTL) {
                         most.fetch_max(open.fetch_add(1, order) + 1, order);
                         std::thread::yield_now();
                         open.fetch_sub(1, order);
-                        limiter.cancel(reserved.id().unwrap()).unwrap();
+                        limiter.settle(reserved.id().unwrap(), Settle::cancelled()).unwrap();
                     }
                 }
             });
@@ -416,14 +423,14 @@ fn a_commit_has_a_maximum() {
         let id = reserve(&limiter, 40);
         for used in [40 + 100 * 100 + 1, u64::MAX] {
             let refused = Err(Error::UsedTooLarge { used, most: 40 + 100 * 100 });
-            assert_eq!(limiter.commit(id, used), refused, "{limit}");
-            assert_eq!(limiter.commit_part(id, used), refused, "{limit}");
+            assert_eq!(limiter.settle(id, Settle::used(used)), refused, "{limit}");
+            assert_eq!(limiter.settle(id, Settle::used_so_far(used)), refused, "{limit}");
         }
         assert_eq!(left(&limiter), 60, "nothing has changed");
-        assert_eq!(limiter.commit_part(id, 40 + 100 * 100).unwrap().overspent, 10_000);
+        assert_eq!(limiter.settle(id, Settle::used_so_far(40 + 100 * 100)).unwrap().overspent, 10_000);
         // However often: no bucket is deeper in debt than a hundred times its depth.
         for _ in 0..10 {
-            assert_eq!(limiter.commit_part(id, 10_000).unwrap().overspent, 10_000);
+            assert_eq!(limiter.settle(id, Settle::used_so_far(10_000)).unwrap().overspent, 10_000);
         }
         clock.advance(Duration::from_secs(86_400 * 101));
         assert_eq!(left(&limiter), 100, "{limit}");
@@ -441,9 +448,9 @@ fn what_is_overspent_does_not_vanish() {
     clock.advance(Duration::from_secs(60));
     let tenants: Vec<_> = (0..limiter.stats().records).map(|tenant| format!("tenant-{tenant}")).collect();
     assert!(tenants.iter().all(|tenant| limiter.check(tenant, LANE).unwrap().is_allowed()));
-    assert_eq!(limiter.commit(id, 8), Err(Error::Full));
-    assert_eq!(limiter.commit_part(id, 8), Err(Error::Full));
+    assert_eq!(limiter.settle(id, Settle::used(8)), Err(Error::Full));
+    assert_eq!(limiter.settle(id, Settle::used_so_far(8)), Err(Error::Full));
     limiter.forget(&tenants[0]).unwrap();
-    assert_eq!(limiter.commit(id, 8).unwrap().overspent, 3, "it stayed open");
+    assert_eq!(limiter.settle(id, Settle::used(8)).unwrap().overspent, 3, "it stayed open");
     assert_eq!(left(&limiter), 7);
 }

@@ -5,6 +5,7 @@
 
 use super::*;
 use std::time::Duration;
+use tollgate::Agent;
 
 const OTHER: LaneId = LaneId::new(1);
 const NANOSECOND: Duration = Duration::from_nanos(1);
@@ -21,7 +22,9 @@ const KINDS: [(&str, u64, Duration); 5] = [
 ];
 
 fn admitted_at(limiter: &Limiter, now: Tick) -> u64 {
-    (0..100).take_while(|_| limiter.check_at(AGENT, LANE, 1, now).expect("room").is_allowed()).count() as u64
+    (0..100)
+        .take_while(|_| limiter.check_request(Request::new(AGENT, LANE).at(now)).expect("room").is_allowed())
+        .count() as u64
 }
 
 /// The agent has drained its lane at the origin and is idle.
@@ -41,7 +44,7 @@ const LOSSES: [Loss; 3] = [
     ("swept", |limiter| assert_eq!(limiter.sweep(Duration::ZERO), 1)),
     ("evicted", |limiter| {
         for agent in 0..limiter.stats().records {
-            let filled = limiter.check_cost(format!("other-{agent}"), OTHER, 1_000);
+            let filled = limiter.check_request(Request::new(&format!("other-{agent}"), OTHER).cost(1_000));
             assert!(filled.expect("an idle record").is_allowed());
         }
         assert_eq!(limiter.stats().idle_evictions, 1);
@@ -87,12 +90,15 @@ fn who_waits_as_told_after_a_sweep_passes() {
     for (limit, count, idle_at) in KINDS {
         let (limiter, _) = drained(limit, count, idle_at);
         limiter.sweep(Duration::ZERO);
-        let denied = limiter.check_at(AGENT, LANE, 1, Tick::ZERO).expect("room");
+        let denied = limiter.check_request(Request::new(AGENT, LANE).at(Tick::ZERO)).expect("room");
         let wait = denied.retry_after().expect("it ends");
         assert!(!denied.is_allowed() && denied.remaining() == 0 && denied.full_in() >= wait, "{limit}: {denied:?}");
         assert!(wait <= idle_at, "{limit}: {wait:?}");
         let then = Tick::ZERO.saturating_add(wait);
-        assert!(limiter.check_at(AGENT, LANE, 1, then).expect("room").is_allowed(), "{limit}: {denied:?}");
+        assert!(
+            limiter.check_request(Request::new(AGENT, LANE).at(then)).expect("room").is_allowed(),
+            "{limit}: {denied:?}"
+        );
     }
 }
 
@@ -106,10 +112,10 @@ fn a_look_at_an_older_instant_says_what_a_check_would_find() {
                 let now = Tick::from_nanos((idle_at - before).as_nanos() as u64);
                 let (limiter, _) = drained(limit, count, idle_at);
                 lose(&limiter);
-                let status = limiter.status_at(AGENT, LANE, now).expect("a lane");
-                let view = limiter.agent_at(AGENT, now).expect("an id").lanes[0].status;
+                let status = limiter.peek(Request::new(AGENT, LANE).at(now)).expect("a lane");
+                let view = limiter.agent(Agent::new(AGENT).at(now)).expect("an id").lanes[0].status;
                 assert_eq!(view, status, "{limit}, {how}");
-                let denied = limiter.check_at(AGENT, LANE, 1, now).expect("room");
+                let denied = limiter.check_request(Request::new(AGENT, LANE).at(now)).expect("room");
                 let (admitted, wait) = if denied.is_allowed() {
                     (1 + admitted_at(&limiter, now), None)
                 } else {
@@ -122,7 +128,11 @@ fn a_look_at_an_older_instant_says_what_a_check_would_find() {
             }
             let (limiter, _) = drained(limit, count, idle_at);
             lose(&limiter);
-            assert_eq!(limiter.status(AGENT, LANE).expect("a lane").remaining(), count, "{limit}, {how}: by the clock");
+            assert_eq!(
+                limiter.peek(Request::new(AGENT, LANE)).expect("a lane").remaining(),
+                count,
+                "{limit}, {how}: by the clock"
+            );
         }
     }
 }
@@ -134,7 +144,8 @@ fn what_time_gave_back_a_refund_does_not_give_back_again() {
     let (limiter, clock) = limiter("1/10ns burst 10");
     clock.advance(Duration::from_nanos(1_000));
     assert!(limiter.check(AGENT, LANE).expect("room").is_allowed());
-    let status = limiter.refund_at(AGENT, LANE, 10, Tick::from_nanos(500)).expect("a cost within the limit");
+    let status =
+        limiter.refund(Request::new(AGENT, LANE).cost(10).at(Tick::from_nanos(500))).expect("a cost within the limit");
     assert_eq!(status.remaining(), 10);
     let admitted = |now| admitted_at(&limiter, Tick::from_nanos(now));
     assert_eq!(admitted(910) + admitted(1_000), 10, "what it holds at the present");
@@ -158,11 +169,11 @@ proptest::proptest! {
             }
             let now = Tick::from_nanos(clock.now().as_nanos().saturating_sub(age * 1_000_000_000));
             if call == 0 {
-                let refunded = stale.refund_at(AGENT, LANE, cost, now);
-                proptest::prop_assert_eq!(refunded, present.refund(AGENT, LANE, cost));
+                let refunded = stale.refund(Request::new(AGENT, LANE).cost(cost).at(now));
+                proptest::prop_assert_eq!(refunded, present.refund(Request::new(AGENT, LANE).cost(cost)));
             } else {
-                let told = stale.check_at(AGENT, LANE, cost, now);
-                proptest::prop_assert_eq!(told, present.check_at(AGENT, LANE, cost, now));
+                let told = stale.check_request(Request::new(AGENT, LANE).cost(cost).at(now));
+                proptest::prop_assert_eq!(told, present.check_request(Request::new(AGENT, LANE).cost(cost).at(now)));
             }
         }
     }

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tollgate::{ConductRules, Error, LaneId, Limiter, ManualClock, Policy, Request};
+use tollgate::{ConductRules, Error, LaneId, Limiter, ManualClock, Policy, Request, Settle};
 
 /// The limits that a lane changes between; the first is the policy's.
 const LIMITS: [[&str; 3]; 5] = [
@@ -40,25 +40,25 @@ fn call(limiter: &Limiter, random: &mut Random) {
     let lane = LaneId::new(random.below(LIMITS.len() as u64) as u32);
     let cost = 1 + random.below(3);
     match random.below(12) {
-        0 | 1 => assert!(limiter.status(agent, lane).is_ok()),
-        2 => assert!(limiter.status(holder, lane).is_ok()),
-        3 => assert!(limiter.check_cost(agent, lane, cost).is_ok() || cost > 1),
-        4 => assert!(limiter.admit(agent, lane, cost).is_ok() || cost > 1),
-        5 => assert!(limiter.refund(agent, lane, cost) != Err(Error::Full)),
+        0 | 1 => assert!(limiter.peek(Request::new(agent, lane)).is_ok()),
+        2 => assert!(limiter.peek(Request::new(holder, lane)).is_ok()),
+        3 => assert!(limiter.check_request(Request::new(agent, lane).cost(cost)).is_ok() || cost > 1),
+        4 => assert!(limiter.check_request(Request::new(agent, lane).cost(cost).counted()).is_ok() || cost > 1),
+        5 => assert!(limiter.refund(Request::new(agent, lane).cost(cost)) != Err(Error::Full)),
         6 => assert!(limiter.reset_lane(agent, lane).is_ok()),
         7 => {
-            let reserved = limiter.reserve(agent, lane, cost, Duration::from_secs(1));
+            let reserved = limiter.reserve(Request::new(agent, lane).cost(cost), Duration::from_secs(1));
             if let Some(id) = reserved.ok().and_then(|reserved| reserved.id()) {
-                let settled = limiter.commit(id, random.below(5));
+                let settled = limiter.settle(id, Settle::used(random.below(5)));
                 assert!(settled.is_ok() || settled == Err(Error::UnknownReservation));
             }
         }
         8 => {
-            let part = |lane: usize| Request { agent: agent.as_bytes(), lane: LaneId::new(lane as u32), cost: 1 };
+            let part = |lane: usize| Request::new(agent, LaneId::new(lane as u32));
             assert!(limiter.check_all(&std::array::from_fn::<_, 5, _>(part)).is_ok());
         }
         9 => assert!(limiter.agent(agent).is_ok()),
-        _ => assert!(Limiter::hold(limiter, holder, LaneId::new(HELD as u32)).is_ok()),
+        _ => assert!(Limiter::hold(limiter, Request::new(holder, LaneId::new(HELD as u32))).is_ok()),
     }
 }
 
@@ -95,7 +95,7 @@ fn no_call_panics_while_limits_change_and_no_slot_is_lost() {
         limiter.remove_overrides(agent).expect("an id");
     }
     for holder in &AGENTS[..2] {
-        let status = limiter.status(holder, LaneId::new(HELD as u32)).expect("a lane");
+        let status = limiter.peek(Request::new(holder, LaneId::new(HELD as u32))).expect("a lane");
         assert_eq!(status.remaining(), 3, "{holder}: a slot was not released");
     }
 }

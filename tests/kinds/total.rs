@@ -48,7 +48,7 @@ fn left(limiter: &Limiter) -> Vec<u64> {
 }
 
 fn part(lane: LaneId, cost: u64) -> Request<'static> {
-    Request { agent: AGENT.as_bytes(), lane, cost }
+    Request::new(AGENT, lane).cost(cost)
 }
 
 proptest! {
@@ -64,9 +64,9 @@ proptest! {
             let lane = COUNTED[lane];
             let is_allowed = match verb {
                 0 => limiter.check(AGENT, lane).unwrap().is_allowed(),
-                1 => limiter.admit(AGENT, lane, 1).unwrap().is_allowed(),
+                1 => limiter.check_request(Request::new(AGENT, lane).counted()).unwrap().is_allowed(),
                 2 => limiter.check_all(&[part(lane, 1)]).unwrap().is_allowed(),
-                3 => limiter.check_as(AGENT, PlanId::DEFAULT, lane, 1).unwrap().is_allowed(),
+                3 => limiter.check_request(Request::new(AGENT, lane).plan(PlanId::DEFAULT)).unwrap().is_allowed(),
                 _ => {
                     let mut answers = [Err(Error::EmptyId)];
                     limiter.check_many(&[part(lane, 1)], &mut answers).unwrap();
@@ -78,7 +78,7 @@ proptest! {
             passed += u64::from(is_allowed);
             of_login += u64::from(is_allowed && lane == LOGIN);
         }
-        prop_assert_eq!(limiter.status(AGENT, TOTAL).unwrap().remaining(), 20 - passed);
+        prop_assert_eq!(limiter.peek(Request::new(AGENT, TOTAL)).unwrap().remaining(), 20 - passed);
         let spent = 410 - left(&limiter)[..4].iter().sum::<u64>();
         prop_assert_eq!(spent, passed);
     }
@@ -114,19 +114,22 @@ fn the_numbers_are_those_of_one_limit() {
     // 20 left of the total, 10 of the lane.
     let login = limiter.check(AGENT, LOGIN).unwrap();
     assert_eq!((login.remaining(), login.capacity()), (9, 10));
-    let read = limiter.check_cost(AGENT, READ, 12).unwrap();
+    let read = limiter.check_request(Request::new(AGENT, READ).cost(12)).unwrap();
     assert_eq!((read.remaining(), read.capacity(), read.decision()), (7, 20, Decision::Allow));
     assert_eq!((read.full_in(), read.window()), (Duration::from_secs(39), Duration::from_secs(60)));
-    let write = limiter.check_cost(AGENT, WRITE, 4).unwrap();
+    let write = limiter.check_request(Request::new(AGENT, WRITE).cost(4)).unwrap();
     assert_eq!((write.remaining(), write.decision()), (3, Decision::Warn), "the total is near its end");
-    let denied = limiter.check_cost(AGENT, READ, 5).unwrap();
+    let denied = limiter.check_request(Request::new(AGENT, READ).cost(5)).unwrap();
     assert_eq!((denied.decision(), denied.capacity(), denied.remaining()), (Decision::Deny, 20, 3));
     assert_eq!(denied.retry_after(), Some(Duration::from_secs(6)));
     clock.advance(Duration::from_secs(6) - Duration::from_nanos(1));
-    assert!(!limiter.check_cost(AGENT, READ, 5).unwrap().is_allowed());
+    assert!(!limiter.check_request(Request::new(AGENT, READ).cost(5)).unwrap().is_allowed());
     clock.advance(Duration::from_nanos(1));
-    assert!(limiter.check_cost(AGENT, READ, 5).unwrap().is_allowed());
-    assert_eq!(limiter.check_cost(AGENT, READ, 21), Err(Error::CostAboveCapacity { cost: 21, capacity: 20 }));
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(5)).unwrap().is_allowed());
+    assert_eq!(
+        limiter.check_request(Request::new(AGENT, READ).cost(21)),
+        Err(Error::CostAboveCapacity { cost: 21, capacity: 20 })
+    );
 }
 
 /// A lane that is near its end warns, though the total has less left.
@@ -135,12 +138,12 @@ fn either_of_them_warns() {
     let policy = lanes().lane("small", "50/min").plan("free", [("total", "20/min")]).build().unwrap();
     let (limiter, _) = of_policy(policy);
     let (small, total) = (limiter.lane("small").unwrap(), limiter.lane("total").unwrap());
-    assert!(limiter.check_cost(AGENT, small, 41).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, small).cost(41)).unwrap().is_allowed());
     limiter.assign(AGENT, FREE).unwrap();
-    assert_eq!(limiter.status(AGENT, total).unwrap().remaining(), 20);
-    let verdict = limiter.check_cost(AGENT, small, 1).unwrap();
+    assert_eq!(limiter.peek(Request::new(AGENT, total)).unwrap().remaining(), 20);
+    let verdict = limiter.check_request(Request::new(AGENT, small)).unwrap();
     assert_eq!((verdict.decision(), verdict.remaining(), verdict.capacity()), (Decision::Warn, 8, 50));
-    assert!(limiter.check_cost(AGENT, READ, 13).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(13)).unwrap().is_allowed());
     let verdict = limiter.check(AGENT, small).unwrap();
     assert_eq!((verdict.decision(), verdict.remaining(), verdict.capacity()), (Decision::Warn, 5, 20));
 }
@@ -154,7 +157,7 @@ fn a_denial_tells_the_longer_wait() {
     }
     let by_lane = limiter.check(AGENT, LOGIN).unwrap();
     assert_eq!((by_lane.capacity(), by_lane.retry_after()), (10, Some(Duration::from_secs(60))));
-    assert!(limiter.check_cost(AGENT, READ, 10).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(10)).unwrap().is_allowed());
     assert_eq!(limiter.check(AGENT, READ).unwrap().retry_after(), Some(Duration::from_secs(3)));
     let by_both = limiter.check(AGENT, LOGIN).unwrap();
     assert_eq!((by_both.capacity(), by_both.retry_after()), (10, Some(Duration::from_secs(60))));
@@ -170,15 +173,15 @@ fn a_total_that_denies_charges_nothing_and_evicts_nobody() {
     let before = limiter.stats();
     for newcomer in 0..200 {
         let agent = format!("newcomer-{newcomer}");
-        assert!(!limiter.check_as(&agent, none, READ, 1).unwrap().is_allowed());
-        assert!(limiter.check_as(&agent, FREE, READ, 21).is_err());
+        assert!(!limiter.check_request(Request::new(&agent, READ).plan(none)).unwrap().is_allowed());
+        assert!(limiter.check_request(Request::new(&agent, READ).cost(21).plan(FREE)).is_err());
     }
     assert_eq!(limiter.stats(), before);
     let (limiter, _) = free();
-    assert!(limiter.check_cost(AGENT, READ, 18).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(18)).unwrap().is_allowed());
     let before = left(&limiter);
     for lane in [READ, WRITE, SEARCH] {
-        assert!(!limiter.check_cost(AGENT, lane, 3).unwrap().is_allowed());
+        assert!(!limiter.check_request(Request::new(AGENT, lane).cost(3)).unwrap().is_allowed());
         assert!(!limiter.check_all(&[part(lane, 1), part(LLM, 100), part(lane, 2)]).unwrap().is_allowed());
     }
     assert_eq!(left(&limiter), before);
@@ -205,33 +208,33 @@ fn a_newcomer_is_asked_about_the_total_it_would_inherit() {
 fn a_plan_without_a_total_has_none() {
     let (limiter, _) = free();
     let other = "other";
-    assert!(limiter.check_cost(other, READ, 200).unwrap().is_allowed());
-    assert!(limiter.check_cost(other, WRITE, 100).unwrap().is_allowed());
-    assert!(limiter.check_cost(other, SEARCH, 100).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(other, READ).cost(200)).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(other, WRITE).cost(100)).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(other, SEARCH).cost(100)).unwrap().is_allowed());
     let denied = limiter.check(other, READ).unwrap();
     assert_eq!((denied.capacity(), denied.remaining()), (200, 0));
-    assert!(limiter.status(other, TOTAL).unwrap().is_exempt());
+    assert!(limiter.peek(Request::new(other, TOTAL)).unwrap().is_exempt());
     assert_eq!(limiter.limit_of(other, TOTAL).unwrap(), Some(Limit::unlimited()));
     let view = limiter.agent(other).unwrap();
     assert_eq!((view.lanes[6].name.as_str(), view.lanes[6].usage_percent()), ("total", 0.0));
     assert_eq!(view.dominant().unwrap().name, "read");
     // A plan of the request alone.
-    assert_eq!(limiter.check_as("third", FREE, READ, 1).unwrap().remaining(), 19);
-    assert_eq!(limiter.status_as("third", FREE, WRITE).unwrap().remaining(), 19);
-    limiter.refund_as("third", FREE, READ, 1).unwrap();
-    assert_eq!(limiter.status_as("third", FREE, WRITE).unwrap().remaining(), 20);
+    assert_eq!(limiter.check_request(Request::new("third", READ).plan(FREE)).unwrap().remaining(), 19);
+    assert_eq!(limiter.peek(Request::new("third", WRITE).plan(FREE)).unwrap().remaining(), 19);
+    limiter.refund(Request::new("third", READ).plan(FREE)).unwrap();
+    assert_eq!(limiter.peek(Request::new("third", WRITE).plan(FREE)).unwrap().remaining(), 20);
 }
 
 #[test]
 fn slots_and_lanes_outside_take_nothing_of_it() {
     let (limiter, _) = free();
-    assert!(limiter.check_cost(AGENT, LLM, 4_000).unwrap().is_allowed());
-    assert!(limiter.acquire(AGENT, SOCKETS).unwrap().is_allowed());
-    assert_eq!(limiter.status(AGENT, TOTAL).unwrap().remaining(), 20);
-    assert!(limiter.check_cost(AGENT, READ, 20).unwrap().is_allowed());
-    assert!(limiter.acquire(AGENT, SOCKETS).unwrap().is_allowed());
-    assert!(limiter.check_cost(AGENT, LLM, 4_000).unwrap().is_allowed());
-    assert_eq!(limiter.release(AGENT, SOCKETS).unwrap().remaining(), 2);
+    assert!(limiter.check_request(Request::new(AGENT, LLM).cost(4_000)).unwrap().is_allowed());
+    assert!(limiter.acquire(Request::new(AGENT, SOCKETS)).unwrap().is_allowed());
+    assert_eq!(limiter.peek(Request::new(AGENT, TOTAL)).unwrap().remaining(), 20);
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
+    assert!(limiter.acquire(Request::new(AGENT, SOCKETS)).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, LLM).cost(4_000)).unwrap().is_allowed());
+    assert_eq!(limiter.release(Request::new(AGENT, SOCKETS)).unwrap().remaining(), 2);
     assert!(!limiter.check(AGENT, READ).unwrap().is_allowed());
 }
 
@@ -252,7 +255,7 @@ fn parts_of_one_agent_share_its_total() {
     assert_eq!(left(&limiter), before);
     // Another agent has a total of its own.
     limiter.assign("other", FREE).unwrap();
-    let other = Request { agent: b"other", ..part(READ, 20) };
+    let other = Request::new("other", READ).cost(20);
     assert!(limiter.check_all(&[part(READ, 4), other]).unwrap().is_allowed());
     assert!(!limiter.check_all(&[part(READ, 1)]).unwrap().is_allowed());
     assert!(!limiter.check("other", WRITE).unwrap().is_allowed());
@@ -283,28 +286,28 @@ fn crossing_calls_of_several_parts_leave_what_passed() {
 #[test]
 fn a_refund_fills_both_and_a_reset_of_a_lane_fills_that_lane() {
     let (limiter, _) = free();
-    assert!(limiter.check_cost(AGENT, READ, 20).unwrap().is_allowed());
-    let status = limiter.refund(AGENT, READ, 5).unwrap();
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
+    let status = limiter.refund(Request::new(AGENT, READ).cost(5)).unwrap();
     assert_eq!((status.remaining(), status.capacity()), (5, 20));
     assert_eq!((left(&limiter)[0], left(&limiter)[6]), (185, 5));
     limiter.reset_lane(AGENT, READ).unwrap();
     assert_eq!((left(&limiter)[0], left(&limiter)[6]), (200, 5));
-    assert_eq!(limiter.status(AGENT, WRITE).unwrap().remaining(), 5);
+    assert_eq!(limiter.peek(Request::new(AGENT, WRITE)).unwrap().remaining(), 5);
     limiter.reset_lane(AGENT, TOTAL).unwrap();
-    assert_eq!(limiter.status(AGENT, WRITE).unwrap().remaining(), 20);
-    assert!(limiter.check_cost(AGENT, READ, 20).unwrap().is_allowed());
+    assert_eq!(limiter.peek(Request::new(AGENT, WRITE)).unwrap().remaining(), 20);
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
     limiter.reset(AGENT).unwrap();
     assert_eq!(left(&limiter), [200, 100, 100, 10, 10_000, 3, 20]);
     // More than the total ever holds fills it.
-    assert!(limiter.check_cost(AGENT, READ, 20).unwrap().is_allowed());
-    assert_eq!(limiter.refund(AGENT, READ, 150).unwrap().remaining(), 20);
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
+    assert_eq!(limiter.refund(Request::new(AGENT, READ).cost(150)).unwrap().remaining(), 20);
 }
 
 #[test]
 fn an_agent_may_have_a_total_of_its_own() {
     let (limiter, _) = free();
     limiter.set_override(AGENT, "total", "40/min").unwrap();
-    assert!(limiter.check_cost(AGENT, READ, 40).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(40)).unwrap().is_allowed());
     assert!(!limiter.check(AGENT, WRITE).unwrap().is_allowed());
     limiter.set_override(AGENT, "total", "unlimited").unwrap();
     assert!(limiter.check(AGENT, WRITE).unwrap().is_allowed());
@@ -314,8 +317,8 @@ fn an_agent_may_have_a_total_of_its_own() {
     assert!(refused("total", "held 3").contains("a total is a bucket, a window or a budget"));
     assert!(refused("total", "window 20/min").contains("of another kind"));
     limiter.exempt(AGENT).unwrap();
-    assert_eq!(limiter.check_cost(AGENT, READ, 1_000).unwrap().decision(), Decision::Exempt);
-    assert!(limiter.status(AGENT, READ).unwrap().is_exempt());
+    assert_eq!(limiter.check_request(Request::new(AGENT, READ).cost(1_000)).unwrap().decision(), Decision::Exempt);
+    assert!(limiter.peek(Request::new(AGENT, READ)).unwrap().is_exempt());
 }
 
 #[test]
@@ -323,13 +326,13 @@ fn nobody_charges_the_total_alone() {
     let (limiter, _) = free();
     let wrong = Err(Error::WrongKind { lane: 6 });
     assert_eq!(limiter.check(AGENT, TOTAL), wrong);
-    assert_eq!(limiter.check_as(AGENT, FREE, TOTAL, 1), wrong);
-    assert_eq!(limiter.admit(AGENT, TOTAL, 1).map(|admission| admission.verdict()), wrong);
+    assert_eq!(limiter.check_request(Request::new(AGENT, TOTAL).plan(FREE)), wrong);
+    assert_eq!(limiter.check_request(Request::new(AGENT, TOTAL).counted()), wrong);
     assert_eq!(limiter.check_all(&[part(TOTAL, 1)]).map(|all| all.verdicts()[0]), wrong);
-    assert_eq!(limiter.refund(AGENT, TOTAL, 1).map(|_| ()), wrong.map(|_| ()));
-    assert_eq!(limiter.refund_as(AGENT, FREE, TOTAL, 1).map(|_| ()), wrong.map(|_| ()));
-    assert_eq!(limiter.acquire(AGENT, TOTAL), wrong);
-    assert_eq!(limiter.reserve(AGENT, TOTAL, 1, Duration::from_secs(1)).map(|one| one.verdict()), wrong);
+    assert_eq!(limiter.refund(Request::new(AGENT, TOTAL)).map(|_| ()), wrong.map(|_| ()));
+    assert_eq!(limiter.refund(Request::new(AGENT, TOTAL).plan(FREE)).map(|_| ()), wrong.map(|_| ()));
+    assert_eq!(limiter.acquire(Request::new(AGENT, TOTAL)), wrong);
+    assert_eq!(limiter.reserve(Request::new(AGENT, TOTAL), Duration::from_secs(1)).map(|one| one.verdict()), wrong);
     let mut answers = [Err(Error::EmptyId); 2];
     limiter.check_many(&[part(TOTAL, 1), part(READ, 1)], &mut answers).unwrap();
     assert_eq!((answers[0], answers[1].unwrap().remaining()), (wrong, 19));
@@ -338,12 +341,12 @@ fn nobody_charges_the_total_alone() {
 #[test]
 fn a_policy_in_force_changes_its_totals_and_what_they_count() {
     let (limiter, _) = free();
-    assert!(limiter.check_cost(AGENT, READ, 20).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
     limiter.replace_policy(lanes().plan("free", [("total", "40/min")]).build().unwrap()).unwrap();
     // The debt is a minute long, which is all of the new total too.
-    assert_eq!(limiter.status(AGENT, WRITE).unwrap().capacity(), 40);
+    assert_eq!(limiter.peek(Request::new(AGENT, WRITE)).unwrap().capacity(), 40);
     limiter.reset(AGENT).unwrap();
-    assert!(limiter.check_cost(AGENT, WRITE, 40).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, WRITE).cost(40)).unwrap().is_allowed());
     assert!(!limiter.check(AGENT, READ).unwrap().is_allowed());
     let outside = lanes().outside_total(["read"]).plan("free", [("total", "40/min")]).build().unwrap();
     limiter.replace_policy(outside).unwrap();
@@ -353,7 +356,7 @@ fn a_policy_in_force_changes_its_totals_and_what_they_count() {
     let error = limiter.replace_policy(lanes().plan("free", [("read", "1/min")]).build().unwrap()).unwrap_err();
     assert!(error.to_string().ends_with("sockets, total"), "{error}");
     limiter.replace_policy(lanes().total("unlimited").plan("free", [("read", "10/min")]).build().unwrap()).unwrap();
-    assert!(limiter.check_cost(AGENT, WRITE, 60).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, WRITE).cost(60)).unwrap().is_allowed());
 }
 
 #[test]
@@ -361,12 +364,12 @@ fn a_blocked_agent_is_told_the_longest_wait() {
     let rules = tollgate::ConductRules::default().with_curve([Duration::from_secs(1)]);
     let rules = rules.with_every_denial(true).with_enforced_wait(true);
     let (limiter, _) = of_policy(lanes().total("20/hour").conduct(rules).build().unwrap());
-    assert!(limiter.admit(AGENT, READ, 20).unwrap().is_allowed());
-    let denied = limiter.admit(AGENT, WRITE, 1).unwrap();
-    assert_eq!(denied.violation().unwrap().consecutive(), 1);
-    let blocked = limiter.admit(AGENT, SEARCH, 1).unwrap();
-    assert_eq!(blocked.verdict().retry_after(), Some(Duration::from_secs(180)));
-    let all = limiter.admit_all(&[part(READ, 1)]).unwrap();
+    assert!(limiter.check_request(Request::new(AGENT, READ).cost(20).counted()).unwrap().is_allowed());
+    let denied = limiter.check_request(Request::new(AGENT, WRITE).counted()).unwrap();
+    assert_eq!(denied.violations_in_a_row(), 1);
+    let blocked = limiter.check_request(Request::new(AGENT, SEARCH).counted()).unwrap();
+    assert_eq!(blocked.lane_wait(), Some(Duration::from_secs(180)));
+    let all = limiter.check_all(&[part(READ, 1).counted()]).unwrap();
     assert_eq!(all.retry_after(), Some(Duration::from_secs(180)));
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
-use tollgate::{Error, Limit};
+use tollgate::{Error, Limit, Request};
 
 /// Every charge with its instant.
 #[derive(Default)]
@@ -104,7 +104,7 @@ proptest! {
             let cost = 1 + ((count - 1) as f64 * share) as u64;
             if call == 0 {
                 log.refund(now, length, cost);
-                let status = limiter.refund_at(AGENT, LANE, cost, Tick::from_nanos(now)).unwrap();
+                let status = limiter.refund(Request::new(AGENT, LANE).cost(cost).at(Tick::from_nanos(now))).unwrap();
                 prop_assert_eq!(status.remaining(), count - log.counted(now, length));
                 continue;
             }
@@ -122,7 +122,7 @@ proptest! {
             }
             let left = count - log.counted(now, length);
             prop_assert_eq!(verdict.remaining(), left);
-            let status = limiter.status_at(AGENT, LANE, Tick::from_nanos(now)).unwrap();
+            let status = limiter.peek(Request::new(AGENT, LANE).at(Tick::from_nanos(now))).unwrap();
             prop_assert_eq!((status.remaining(), status.capacity()), (left, count));
             prop_assert_eq!(status.full_in(), verdict.full_in());
             if let Some(next_in) = status.next_in() {
@@ -146,7 +146,7 @@ proptest! {
         let mut now = 5 * length;
         for (moved, share) in charges {
             now = Move::Share(moved).from(now, length, 0);
-            let left = |now| limiter.status_at(AGENT, LANE, Tick::from_nanos(now)).unwrap().remaining();
+            let left = |now| limiter.peek(Request::new(AGENT, LANE).at(Tick::from_nanos(now))).unwrap().remaining();
             let earlier = now - Move::Share(back).from(0, length, 0).min(now);
             prop_assert!(left(earlier) <= left(now));
             let _ = check_at(&limiter, now, 1 + ((count - 1) as f64 * share) as u64);
@@ -192,7 +192,7 @@ fn a_charge_counts_for_up_to_a_third_longer() {
         for count in [20, 100] {
             let (limiter, clock) = limiter(&format!("window {count}/min"));
             clock.advance(Duration::from_secs(second));
-            assert!(limiter.check_cost(AGENT, LANE, count).unwrap().is_allowed());
+            assert!(limiter.check_request(Request::new(AGENT, LANE).cost(count)).unwrap().is_allowed());
             let denied = limiter.check(AGENT, LANE).unwrap();
             assert_eq!(denied.retry_after(), Some(Duration::from_secs(wait)), "at {second} s");
             assert_eq!(denied.full_in(), Duration::from_secs(wait));
@@ -268,16 +268,16 @@ fn who_asks_all_the_time_gets_the_count_in_every_minute_at_the_most() {
 fn a_refund_reaches_every_third_that_counts() {
     let (limiter, clock) = limiter("window 10/min");
     for cost in [1, 2, 3, 4] {
-        assert!(limiter.check_cost(AGENT, LANE, cost).unwrap().is_allowed());
+        assert!(limiter.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap().is_allowed());
         clock.advance(Duration::from_secs(20));
     }
     // The first is over.
-    assert_eq!(limiter.status(AGENT, LANE).unwrap().remaining(), 1);
-    assert_eq!(limiter.refund(AGENT, LANE, 8).unwrap().remaining(), 9);
-    let left = limiter.status(AGENT, LANE).unwrap();
+    assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
+    assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(8)).unwrap().remaining(), 9);
+    let left = limiter.peek(Request::new(AGENT, LANE)).unwrap();
     assert_eq!((left.remaining(), left.full_in()), (9, Duration::from_secs(20)));
-    assert_eq!(limiter.refund(AGENT, LANE, 10).unwrap().full_in(), Duration::ZERO);
-    assert_eq!(limiter.check_cost(AGENT, LANE, 10).unwrap().remaining(), 0);
+    assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(10)).unwrap().full_in(), Duration::ZERO);
+    assert_eq!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().remaining(), 0);
 }
 
 /// All of it, also what has moved to the second word.
@@ -285,23 +285,26 @@ fn a_refund_reaches_every_third_that_counts() {
 fn a_reset_fills_both_words() {
     let (limiter, clock) = limiter("window 10/min");
     for cost in [1, 2, 3, 4] {
-        assert!(limiter.check_cost(AGENT, LANE, cost).unwrap().is_allowed());
+        assert!(limiter.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap().is_allowed());
         clock.advance(Duration::from_secs(20));
     }
     limiter.reset_lane(AGENT, LANE).unwrap();
-    assert_eq!(limiter.check_cost(AGENT, LANE, 10).unwrap().remaining(), 0);
+    assert_eq!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().remaining(), 0);
 }
 
 #[test]
 fn a_refund_takes_off_what_was_charged_last_and_never_more() {
     let (limiter, clock) = limiter("window 10/min");
-    assert!(limiter.check_cost(AGENT, LANE, 10).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().is_allowed());
     clock.advance(Duration::from_secs(60));
-    assert_eq!(limiter.refund(AGENT, LANE, 4).unwrap().remaining(), 4);
-    assert!(limiter.check_cost(AGENT, LANE, 2).unwrap().is_allowed());
-    assert_eq!(limiter.refund(AGENT, LANE, 10).unwrap().remaining(), 10);
-    assert_eq!(limiter.refund(AGENT, LANE, 10).unwrap().remaining(), 10);
-    assert_eq!(limiter.refund(AGENT, LANE, 11), Err(Error::CostAboveCapacity { cost: 11, capacity: 10 }));
+    assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(4)).unwrap().remaining(), 4);
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(2)).unwrap().is_allowed());
+    assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(10)).unwrap().remaining(), 10);
+    assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(10)).unwrap().remaining(), 10);
+    assert_eq!(
+        limiter.refund(Request::new(AGENT, LANE).cost(11)),
+        Err(Error::CostAboveCapacity { cost: 11, capacity: 10 })
+    );
 }
 
 #[test]
@@ -313,7 +316,7 @@ fn an_idle_window_is_swept_and_a_busy_one_is_not() {
     };
     assert!(limiter.check(AGENT, LANE).unwrap().is_allowed());
     assert_eq!((swept_after(0), swept_after(79), swept_after(1)), (0, 0, 1));
-    assert_eq!(limiter.check_cost(AGENT, LANE, 10).unwrap().remaining(), 0);
+    assert_eq!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().remaining(), 0);
     limiter.reset(AGENT).unwrap();
     assert_eq!(swept_after(0), 1);
 }
@@ -342,8 +345,8 @@ fn a_plan_changes_the_count_and_keeps_what_was_charged() {
     let policy = Policy::builder().lane("lane", "window 3/min").plan("pro", [("lane", "window 9/min")]);
     let policy = policy.plan("off", [("lane", "deny")]).build().unwrap();
     let (limiter, _) = of_policy(policy);
-    let left = || limiter.status(AGENT, LANE).unwrap().remaining();
-    assert!(limiter.check_cost(AGENT, LANE, 2).unwrap().is_allowed());
+    let left = || limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining();
+    assert!(limiter.check_request(Request::new(AGENT, LANE).cost(2)).unwrap().is_allowed());
     for (plan, expected) in [("pro", 7), ("off", 0), ("default", 1), ("pro", 7)] {
         // Sixteen generations and more.
         for _ in 0..17 {
@@ -356,8 +359,11 @@ fn a_plan_changes_the_count_and_keeps_what_was_charged() {
     assert_eq!(limiter.check(AGENT, LANE).unwrap().decision(), tollgate::Decision::Exempt);
     limiter.unexempt(AGENT).unwrap();
     assert_eq!(left(), 7);
-    assert_eq!(limiter.check_cost(AGENT, LANE, 10), Err(Error::CostAboveCapacity { cost: 10, capacity: 9 }));
-    assert_eq!(limiter.check_cost(AGENT, LANE, 0), Err(Error::ZeroCost));
+    assert_eq!(
+        limiter.check_request(Request::new(AGENT, LANE).cost(10)),
+        Err(Error::CostAboveCapacity { cost: 10, capacity: 9 })
+    );
+    assert_eq!(limiter.check_request(Request::new(AGENT, LANE).cost(0)), Err(Error::ZeroCost));
 }
 
 #[test]
@@ -391,23 +397,36 @@ fn lanes_of_several_kinds_do_not_disturb_each_other() {
     let (limiter, clock) = of_policy(policy);
     let [a, b, c] = ["a", "b", "c"].map(|name| limiter.lane(name).unwrap());
     for lane in [a, b, c] {
-        assert_eq!([1, 1].map(|cost| limiter.check_cost(AGENT, lane, cost).unwrap().remaining()), [1, 0]);
+        assert_eq!(
+            [1, 1].map(|cost| limiter.check_request(Request::new(AGENT, lane).cost(cost)).unwrap().remaining()),
+            [1, 0]
+        );
         assert!(!limiter.check(AGENT, lane).unwrap().is_allowed());
     }
     clock.advance(Duration::from_secs(30));
     assert_eq!([a, b, c].map(|lane| limiter.check(AGENT, lane).unwrap().is_allowed()), [true, false, true]);
     assert_eq!(limiter.check(AGENT, LaneId::new(3)), Err(Error::UnknownLane { lane: 3, lanes: 3 }));
-    let admitted = limiter.admit(AGENT, b, 1).unwrap();
-    assert_eq!(admitted.verdict().retry_after(), Some(Duration::from_secs(50)));
-    assert_eq!(admitted.verdict().window(), Duration::from_secs(60));
-    assert_eq!((admitted.violation(), admitted.retry_after()), (None, Some(Duration::from_secs(50))));
+    let admitted = limiter.check_request(Request::new(AGENT, b).counted()).unwrap();
+    assert_eq!(admitted.lane_wait(), Some(Duration::from_secs(50)));
+    assert_eq!(admitted.window(), Duration::from_secs(60));
+    assert_eq!((admitted.violations_in_a_row(), admitted.retry_after()), (0, Some(Duration::from_secs(50))));
 }
 
 #[test]
 fn the_last_instant_denies() {
     let (limiter, _) = limiter("window 3/min");
-    let last = limiter.check_at(AGENT, LANE, 1, Tick::MAX).unwrap();
+    let last = limiter.check_request(Request::new(AGENT, LANE).at(Tick::MAX)).unwrap();
     assert_eq!((last.is_allowed(), last.retry_after()), (false, None));
-    assert!(limiter.check_at(AGENT, LANE, 3, Tick::from_nanos(Tick::MAX.as_nanos() - 1)).unwrap().is_allowed());
-    assert!(!limiter.check_at(AGENT, LANE, 1, Tick::from_nanos(Tick::MAX.as_nanos() - 1)).unwrap().is_allowed());
+    assert!(
+        limiter
+            .check_request(Request::new(AGENT, LANE).cost(3).at(Tick::from_nanos(Tick::MAX.as_nanos() - 1)))
+            .unwrap()
+            .is_allowed()
+    );
+    assert!(
+        !limiter
+            .check_request(Request::new(AGENT, LANE).at(Tick::from_nanos(Tick::MAX.as_nanos() - 1)))
+            .unwrap()
+            .is_allowed()
+    );
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use tollgate::{Agent, Request};
 
 #[test]
 fn a_limiter_is_shared_between_threads() {
@@ -37,17 +38,17 @@ proptest! {
             let cost = if cost % 2 == 0 { cost / 2 % 12 } else { *cost };
             let (now, span) = (Tick::from_nanos(*nanos), Duration::from_nanos(*nanos));
             match call {
-                0 => drop(limiter.check_at(agent, lane, cost, now)),
-                1 => drop(limiter.refund_at(agent, lane, cost, now)),
-                2 => drop(limiter.reset_lane_at(agent, lane, now)),
-                3 => drop(limiter.reset_at(agent, now)),
-                4 => drop(limiter.forget_at(agent, now)),
-                5 => drop(limiter.sweep_at(span, limiter.now())),
+                0 => drop(limiter.check_request(Request::new(agent, lane).cost(cost).at(now))),
+                1 => drop(limiter.refund(Request::new(agent, lane).cost(cost).at(now))),
+                2 => drop(limiter.reset_lane(Agent::new(agent).at(now), lane)),
+                3 => drop(limiter.reset(Agent::new(agent).at(now))),
+                4 => drop(limiter.forget(Agent::new(agent).at(now))),
+                5 => drop(limiter.sweep(span)),
                 6 => clock.advance(span),
                 7 => clock.set(now),
-                _ => drop(limiter.check_cost(agent, lane, cost)),
+                _ => drop(limiter.check_request(Request::new(agent, lane).cost(cost))),
             }
-            if let Ok(status) = limiter.status_at(agent, lane, now) {
+            if let Ok(status) = limiter.peek(Request::new(agent, lane).at(now)) {
                 prop_assert!(status.remaining() <= status.capacity());
             }
             prop_assert!(limiter.stats().agents <= limiter.stats().records);

@@ -7,7 +7,7 @@ use tollgate::{BATCH_MAX, Error, Request};
 #[test]
 fn a_batch_is_answered_as_if_its_requests_came_one_by_one() {
     let (limiter, _) = platform();
-    let ask = |agent: &'static str, lane, cost| Request { agent: agent.as_bytes(), lane, cost };
+    let ask = |agent: &'static str, lane, cost| Request::new(agent, lane).cost(cost);
     let requests = [
         ask("a", HEAVY, 6),
         ask("", HEAVY, 1),
@@ -43,7 +43,7 @@ fn a_batch_is_answered_as_if_its_requests_came_one_by_one() {
 #[test]
 fn a_batch_with_another_number_of_answers_is_refused_and_charges_nothing() {
     let (limiter, _) = one_lane(Limit::per_minute(60));
-    let request = Request { agent: b"agent-7", lane: LANE, cost: 1 };
+    let request = Request::new(b"agent-7", LANE);
     for (requests, answers) in [(2, 1), (1, 2), (1, 0), (0, 1), (BATCH_MAX + 1, BATCH_MAX + 1)] {
         let refused = limiter.check_many(&vec![request; requests], &mut vec![Err(Error::Full); answers]);
         assert_eq!(refused, Err(Error::BatchSize { requests, answers }));
@@ -64,14 +64,14 @@ proptest! {
             let lanes = Policy::builder().lane("x", "10/min").lane("y", "7/s burst 11").lane("z", "deny");
             lanes.build().expect("valid")
         };
-        let requests: Vec<Request<'_>> =
-            asks.iter().map(|(id, lane, cost)| Request { agent: ids[*id], lane: LaneId::new(*lane), cost: *cost }).collect();
         let now = Tick::from_nanos(nanos);
+        let requests: Vec<Request<'_>> =
+            asks.iter().map(|(id, lane, cost)| Request::new(ids[*id], LaneId::new(*lane)).cost(*cost).at(now)).collect();
         let ((together, _), (one_by_one, _)) = (build(policy(), 10, OnFull::Deny), build(policy(), 10, OnFull::Deny));
         let mut answers = vec![Err(Error::Full); requests.len()];
-        prop_assert_eq!(together.check_many_at(&requests, &mut answers, now), Ok(()));
+        prop_assert_eq!(together.check_many(&requests, &mut answers), Ok(()));
         for (request, answer) in requests.iter().zip(answers) {
-            prop_assert_eq!(one_by_one.check_at(request.agent, request.lane, request.cost, now), answer);
+            prop_assert_eq!(one_by_one.check_request(*request), answer);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a bucket holds, how it refills, and what a denial says.
 
 use super::*;
-use tollgate::{Decision, Error};
+use tollgate::{Decision, Error, Request};
 
 #[test]
 fn the_first_check_of_an_agent_charges_a_full_bucket() {
@@ -56,7 +56,7 @@ fn a_bucket_holds_its_capacity_after_any_idle_time_and_never_more() {
         let (limiter, clock) = one_lane(limit);
         let capacity = limit.capacity();
         assert_eq!(admitted(&limiter, "agent-7", LANE), capacity);
-        let depth = limiter.status("agent-7", LANE).expect("valid").full_in();
+        let depth = limiter.peek(Request::new("agent-7", LANE)).expect("valid").full_in();
         for extra in [Duration::ZERO, NANOSECOND, depth - NANOSECOND, depth, YEAR] {
             clock.advance(depth + extra);
             assert_eq!(admitted(&limiter, "agent-7", LANE), capacity, "{limit}, idle {extra:?} beyond full");
@@ -86,7 +86,7 @@ fn long_run_admission_never_exceeds_the_rate_and_falls_short_by_less_than_a_bill
         let limit = Limit::new(tokens, per).burst(1_000);
         let (limiter, clock) = one_lane(limit);
         assert!(spend(&limiter, "agent-7", LANE, 1_000).is_allowed());
-        let depth = limiter.status("agent-7", LANE).expect("valid").full_in();
+        let depth = limiter.peek(Request::new("agent-7", LANE)).expect("valid").full_in();
         // Steps shorter than a refill, so that no time is lost at the brim,
         // and of no round length, so that every fraction of a token occurs.
         let step = depth * 997 / 1_009;
@@ -119,17 +119,17 @@ fn a_lane_that_denies_everything_gives_no_retry_and_makes_no_agent_known() {
         assert_eq!((denied.remaining(), denied.capacity()), (0, 0));
         assert_eq!((denied.next_in(), denied.window()), (None, Duration::ZERO));
     }
-    assert_eq!(limiter.check_cost("agent-7", off, 0), Err(Error::ZeroCost));
+    assert_eq!(limiter.check_request(Request::new("agent-7", off).cost(0)), Err(Error::ZeroCost));
     assert_eq!((limiter.stats().agents, limiter.stats().claims), (0, 0));
 
     // Not for an agent with a record either, nor after any wait, refund or reset.
     assert_eq!(check(&limiter, "agent-7", on).remaining(), 59);
     clock.advance(YEAR);
-    assert_eq!(limiter.refund("agent-7", off, 1).map(|status| status.remaining()), Ok(0));
+    assert_eq!(limiter.refund(Request::new("agent-7", off)).map(|status| status.remaining()), Ok(0));
     limiter.reset("agent-7").expect("valid");
     let denied = check(&limiter, "agent-7", off);
     assert_eq!((denied.decision(), denied.retry_after()), (Decision::Deny, None));
-    let status = limiter.status("agent-7", off).expect("valid");
+    let status = limiter.peek(Request::new("agent-7", off)).expect("valid");
     assert_eq!((status.remaining(), status.capacity(), status.next_in()), (0, 0, None));
 }
 
@@ -138,11 +138,11 @@ fn a_denial_charges_nothing() {
     for limit in several_limits() {
         let (limiter, _) = one_lane(limit);
         assert_eq!(admitted(&limiter, "agent-7", LANE), limit.capacity());
-        let before = limiter.status("agent-7", LANE);
+        let before = limiter.peek(Request::new("agent-7", LANE));
         for cost in [1, limit.capacity()] {
             assert!((0..1_000).all(|_| !spend(&limiter, "agent-7", LANE, cost).is_allowed()));
         }
-        assert_eq!(limiter.status("agent-7", LANE), before, "{limit}");
+        assert_eq!(limiter.peek(Request::new("agent-7", LANE)), before, "{limit}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What becomes of debt when limits change, and when plans stand in for them.
 
 use super::*;
-use tollgate::{ConductRules, Error, PlanId};
+use tollgate::{ConductRules, Error, PlanId, Request};
 
 fn plans() -> (Limiter, ManualClock) {
     let policy = Policy::builder()
@@ -43,10 +43,10 @@ fn debt_is_cut_to_what_the_new_limit_takes_to_refill() {
     let (limiter, _) = plans();
     assert_eq!(admitted(&limiter, "agent-7", LANE), 10);
     limiter.assign("agent-7", plan(&limiter, "quick")).expect("valid");
-    let status = limiter.status("agent-7", LANE).expect("valid");
+    let status = limiter.peek(Request::new("agent-7", LANE)).expect("valid");
     assert_eq!((status.remaining(), status.full_in()), (0, SECOND));
     limiter.unassign("agent-7").expect("valid");
-    assert_eq!(limiter.status("agent-7", LANE).expect("valid").full_in(), SECOND);
+    assert_eq!(limiter.peek(Request::new("agent-7", LANE)).expect("valid").full_in(), SECOND);
 }
 
 /// A refund once had no other price than that of the agent's own limit: a
@@ -55,13 +55,13 @@ fn debt_is_cut_to_what_the_new_limit_takes_to_refill() {
 fn what_a_stand_in_charged_is_given_back_at_its_price() {
     let (limiter, _) = plans();
     let quick = plan(&limiter, "quick");
-    assert!(limiter.check_as("agent-8", quick, LANE, 5).expect("valid").is_allowed());
+    assert!(limiter.check_request(Request::new("agent-8", LANE).cost(5).plan(quick)).expect("valid").is_allowed());
     assert_eq!(remaining(&limiter, "agent-8", LANE), 9);
-    let status = limiter.refund_as("agent-8", quick, LANE, 2).expect("valid");
+    let status = limiter.refund(Request::new("agent-8", LANE).cost(2).plan(quick)).expect("valid");
     assert_eq!((status.remaining(), status.full_in()), (7, SECOND * 3 / 10));
     let unknown = PlanId::new(9);
-    assert!(limiter.refund_as("agent-8", unknown, LANE, 1).is_err());
-    assert!(limiter.status_as("agent-8", unknown, LANE).is_err());
+    assert!(limiter.refund(Request::new("agent-8", LANE).plan(unknown)).is_err());
+    assert!(limiter.peek(Request::new("agent-8", LANE).plan(unknown)).is_err());
 }
 
 /// While a wait was enforced, a request that makes no sense was a denial, and
@@ -73,12 +73,18 @@ fn an_enforced_wait_does_not_hide_errors() {
     let (limiter, _) = build(policy.expect("a valid policy"), 100, OnFull::Deny);
     let quick = plan(&limiter, "quick");
     limiter.record_violation("agent-7").expect("valid");
-    assert_eq!(limiter.admit("agent-7", LANE, 0), Err(Error::ZeroCost));
-    assert_eq!(limiter.admit("agent-7", LANE, 2), Err(Error::CostAboveCapacity { cost: 2, capacity: 1 }));
-    assert!(matches!(limiter.admit_as("agent-7", PlanId::new(9), LANE, 1), Err(Error::UnknownPlan { .. })));
+    assert_eq!(limiter.check_request(Request::new("agent-7", LANE).cost(0).counted()), Err(Error::ZeroCost));
+    assert_eq!(
+        limiter.check_request(Request::new("agent-7", LANE).cost(2).counted()),
+        Err(Error::CostAboveCapacity { cost: 2, capacity: 1 })
+    );
+    assert!(matches!(
+        limiter.check_request(Request::new("agent-7", LANE).plan(PlanId::new(9)).counted()),
+        Err(Error::UnknownPlan { .. })
+    ));
     assert_eq!(limiter.violations("agent-7").expect("valid").consecutive(), 1);
-    let denied = limiter.admit_as("agent-7", quick, LANE, 5).expect("valid");
+    let denied = limiter.check_request(Request::new("agent-7", LANE).cost(5).plan(quick).counted()).expect("valid");
     assert!(!denied.is_allowed());
-    assert_eq!(denied.verdict().capacity(), 10);
+    assert_eq!(denied.capacity(), 10);
     assert_eq!(limiter.violations("agent-7").expect("valid").consecutive(), 2);
 }

@@ -1,7 +1,7 @@
 //! Violations: what a denied agent is told, who gets work, who is remembered.
 
 use super::*;
-use tollgate::{Admission, Conduct, ConductRules, Decision, Error, PlanId, PolicyBuilder};
+use tollgate::{Conduct, ConductRules, Decision, Error, PlanId, PolicyBuilder, Request, Verdict};
 
 const EMPTY: LaneId = LaneId::new(1);
 const DENY: LaneId = LaneId::new(2);
@@ -27,8 +27,8 @@ fn rules() -> ConductRules {
     ConductRules::default().with_curve([1, 2, 5, 10, 30].map(Duration::from_secs)).with_every_denial(true)
 }
 
-fn admit(limiter: &Limiter, agent: &str, lane: LaneId) -> Admission {
-    limiter.admit(agent, lane, 1).expect("a valid request")
+fn admit(limiter: &Limiter, agent: &str, lane: LaneId) -> Verdict {
+    limiter.check_request(Request::new(agent, lane).counted()).expect("a valid request")
 }
 
 /// Spends all of the fast lane, by admission.
@@ -36,11 +36,11 @@ fn exhaust(limiter: &Limiter, agent: &str) {
     for _ in 0..10 {
         let admission = admit(limiter, agent, LANE);
         assert!(admission.is_allowed());
-        assert_eq!((admission.violation(), admission.retry_after()), (None, None));
+        assert_eq!((admission.violations_in_a_row(), admission.retry_after()), (0, None));
     }
 }
 
-fn seconds(admission: &Admission) -> Option<f64> {
+fn seconds(admission: &Verdict) -> Option<f64> {
     admission.retry_after().map(|wait| wait.as_secs_f64())
 }
 
@@ -55,15 +55,15 @@ fn every_denial_may_count_and_the_longer_wait_is_told() {
     exhaust(&limiter, "agent-7");
     for step in [1, 2, 5, 10, 30, 30] {
         let denied = admit(&limiter, "agent-7", LANE);
-        assert_eq!(denied.verdict().retry_after(), Some(SECOND / 10), "the bucket's wait, apart");
-        assert_eq!(denied.violation().map(|violation| violation.step()), Some(SECOND * step));
+        assert_eq!(denied.lane_wait(), Some(SECOND / 10), "the bucket's wait, apart");
+        assert_eq!(denied.conduct_wait(), SECOND * step);
         assert_eq!(denied.retry_after(), Some(SECOND * step));
     }
     // The bucket's wait is the longer one here: a day, less what has passed.
     assert!(admit(&limiter, "agent-8", EMPTY).is_allowed());
     clock.advance(SECOND);
     let denied = admit(&limiter, "agent-8", EMPTY);
-    assert_eq!(denied.violation().map(|violation| violation.step()), Some(SECOND));
+    assert_eq!(denied.violations_in_a_row(), 1);
     assert_eq!(denied.retry_after(), Some(SECOND * 86_399));
     // A step is advice: as soon as the bucket can pay, the request passes.
     assert!(admit(&limiter, "agent-7", LANE).is_allowed());
@@ -91,11 +91,8 @@ fn a_lane_that_denies_everything_counts_violations_and_tells_no_wait() {
         let (limiter, _) = limiter(rules);
         for count in 1..4 {
             let denied = admit(&limiter, "agent-7", DENY);
-            assert_eq!((denied.verdict().decision(), denied.verdict().capacity()), (Decision::Deny, 0));
-            assert_eq!(
-                (denied.retry_after(), denied.violation().map(|violation| violation.consecutive())),
-                (None, Some(count))
-            );
+            assert_eq!((denied.decision(), denied.capacity()), (Decision::Deny, 0));
+            assert_eq!((denied.retry_after(), denied.violations_in_a_row()), (None, count));
         }
         assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
     }
@@ -106,14 +103,14 @@ fn an_admission_under_the_plan_of_a_call_is_a_check_under_it() {
     for rules in [rules(), rules().with_enforced_wait(true)] {
         let (limiter, _) = started(lanes(rules).plan("jwt", [("fast", "20/s")]), 100, OnFull::Deny);
         let jwt = limiter.plan("jwt").expect("named above");
-        let first = limiter.admit_as("agent-7", jwt, LANE, 20).unwrap();
-        assert_eq!((first.is_allowed(), first.verdict().capacity()), (true, 20));
+        let first = limiter.check_request(Request::new("agent-7", LANE).cost(20).plan(jwt).counted()).unwrap();
+        assert_eq!((first.is_allowed(), first.capacity()), (true, 20));
         for _ in 0..2 {
-            let denied = limiter.admit_as("agent-7", jwt, LANE, 1).unwrap();
-            assert_eq!((denied.is_allowed(), denied.verdict().capacity()), (false, 20));
+            let denied = limiter.check_request(Request::new("agent-7", LANE).plan(jwt).counted()).unwrap();
+            assert_eq!((denied.is_allowed(), denied.capacity()), (false, 20));
         }
         let unknown = Err(Error::UnknownPlan { plan: 9, plans: 2 });
-        assert_eq!(limiter.admit_as("agent-7", PlanId::new(9), LANE, 1), unknown);
+        assert_eq!(limiter.check_request(Request::new("agent-7", LANE).plan(PlanId::new(9)).counted()), unknown);
         assert_eq!(violations(&limiter, "agent-7").0, 2);
     }
 }
@@ -122,10 +119,16 @@ fn an_admission_under_the_plan_of_a_call_is_a_check_under_it() {
 fn an_error_is_no_violation_blocked_or_not() {
     let (limiter, _) = limiter(rules().with_enforced_wait(true));
     for _ in 0..2 {
-        assert_eq!(limiter.admit("", LANE, 1), Err(Error::EmptyId));
-        assert_eq!(limiter.admit("agent-7", LANE, 0), Err(Error::ZeroCost));
-        assert_eq!(limiter.admit("agent-7", LANE, 11), Err(Error::CostAboveCapacity { cost: 11, capacity: 10 }));
-        assert_eq!(limiter.admit("agent-7", LaneId::new(3), 1), Err(Error::UnknownLane { lane: 3, lanes: 3 }));
+        assert_eq!(limiter.check_request(Request::new("", LANE).counted()), Err(Error::EmptyId));
+        assert_eq!(limiter.check_request(Request::new("agent-7", LANE).cost(0).counted()), Err(Error::ZeroCost));
+        assert_eq!(
+            limiter.check_request(Request::new("agent-7", LANE).cost(11).counted()),
+            Err(Error::CostAboveCapacity { cost: 11, capacity: 10 })
+        );
+        assert_eq!(
+            limiter.check_request(Request::new("agent-7", LaneId::new(3)).counted()),
+            Err(Error::UnknownLane { lane: 3, lanes: 3 })
+        );
         assert_eq!(violations(&limiter, "agent-7").0, limiter.stats().agents as u32);
         limiter.record_violation("agent-7").unwrap();
         limiter.reset_violations("agent-7").unwrap();
@@ -141,7 +144,7 @@ fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
     clock.advance(SECOND / 2);
     // The bucket could pay; the block denies, and that is a violation too.
     let blocked = admit(&limiter, "agent-7", LANE);
-    assert_eq!((blocked.verdict().retry_after(), blocked.verdict().remaining()), (Some(SECOND / 2), 5));
+    assert_eq!((blocked.lane_wait(), blocked.remaining()), (Some(SECOND / 2), 5));
     assert_eq!(blocked.retry_after(), Some(SECOND * 2));
     clock.advance(SECOND);
     let other_lane = admit(&limiter, "agent-7", EMPTY);
@@ -157,7 +160,7 @@ fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
     // A lane that is empty for a day says so, blocked or not.
     for step in [10, 30] {
         let denied = admit(&limiter, "agent-7", EMPTY);
-        assert_eq!(denied.violation().map(|violation| violation.step()), Some(SECOND * step));
+        assert_eq!(denied.conduct_wait(), SECOND * step);
         assert_eq!(denied.retry_after(), Some(SECOND * 86_400));
     }
 }
@@ -169,8 +172,8 @@ fn all_or_none_of_an_agent_that_has_to_wait_is_counted() {
     let builder = Limiter::builder(lanes(rules().with_enforced_wait(true)).build().expect("valid"));
     let limiter = builder.agents(100).clock(ManualClock::new()).sight(tollgate::Sight::new()).build().expect("small");
     limiter.record_violation("agent-7").expect("valid");
-    let part = |agent: &'static str, lane| tollgate::Request { agent: agent.as_bytes(), lane, cost: 1 };
-    let denied = limiter.admit_all(&[part("agent-7", LANE), part("other", EMPTY)]).expect("valid");
+    let part = |agent: &'static str, lane| Request::new(agent, lane).counted();
+    let denied = limiter.check_all(&[part("agent-7", LANE), part("other", EMPTY)]).expect("valid");
     assert_eq!(denied.blocking().collect::<Vec<_>>(), [0]);
     let counts = limiter.snapshot().lanes;
     assert_eq!([LANE, EMPTY].map(|lane| counts[lane.number() as usize].denied), [1, 0]);
@@ -197,11 +200,12 @@ fn whoever_waits_as_told_is_not_blocked() {
 #[test]
 fn without_a_curve_a_wait_is_the_lanes_own_and_only_who_comes_back_early_violates() {
     let (limiter, clock) = limiter(ConductRules::default());
-    assert!(limiter.admit("agent-7", LANE, 10).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("agent-7", LANE).cost(10).counted()).unwrap().is_allowed());
     // Parallel requests, each of which is told the same.
     for _ in 0..8 {
-        let denied = limiter.admit("agent-7", LANE, 5).unwrap();
-        assert_eq!((denied.violation(), denied.wait(), denied.retry_after()), (None, Duration::ZERO, Some(SECOND / 2)));
+        let denied = limiter.check_request(Request::new("agent-7", LANE).cost(5).counted()).unwrap();
+        assert_eq!((denied.violations_in_a_row(), denied.conduct_wait()), (0, Duration::ZERO));
+        assert_eq!(denied.retry_after(), Some(SECOND / 2));
     }
     assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
     assert_eq!(admit(&limiter, "agent-7", EMPTY).retry_after(), Some(SECOND * 86_400));
@@ -210,15 +214,14 @@ fn without_a_curve_a_wait_is_the_lanes_own_and_only_who_comes_back_early_violate
     for count in 1..=10 {
         clock.advance(SECOND);
         let early = admit(&limiter, "agent-7", EMPTY);
-        let violation = early.violation().expect("a day too early");
-        assert_eq!((violation.consecutive(), violation.sustained_abuse()), (count, count == 10));
-        assert_eq!(early.retry_after(), early.verdict().retry_after());
-        assert_eq!(admit(&limiter, "agent-7", EMPTY).violation(), None, "of the same moment");
+        assert_eq!((early.violations_in_a_row(), early.is_sustained_abuse()), (count, count == 10), "a day too early");
+        assert_eq!(early.retry_after(), Some(SECOND * (86_400 - count)));
+        assert_eq!(admit(&limiter, "agent-7", EMPTY).violations_in_a_row(), 0, "of the same moment");
     }
     assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
     // Waits are told lane by lane.
-    assert!(limiter.admit("agent-7", LANE, 10).unwrap().is_allowed());
-    assert_eq!(admit(&limiter, "agent-7", LANE).violation(), None);
+    assert!(limiter.check_request(Request::new("agent-7", LANE).cost(10).counted()).unwrap().is_allowed());
+    assert_eq!(admit(&limiter, "agent-7", LANE).violations_in_a_row(), 0);
 }
 
 #[test]
@@ -232,7 +235,7 @@ fn with_a_curve_who_comes_back_early_climbs_it_and_who_waits_does_not() {
     // Always in time: the first step, and no violation.
     for _ in 0..20 {
         let in_time = denied();
-        assert_eq!((in_time.retry_after(), in_time.violation()), (Some(SECOND), None));
+        assert_eq!((in_time.retry_after(), in_time.violations_in_a_row()), (Some(SECOND), 0));
         clock.advance(SECOND);
     }
     // A crowd of requests violates once, and the wait of a second is over when its moment is.
@@ -259,10 +262,10 @@ fn with_a_curve_who_comes_back_early_climbs_it_and_who_waits_does_not() {
 fn a_small_request_is_not_early_by_the_wait_of_a_large_one() {
     let (limiter, clock) = limiter(ConductRules::default());
     let (large, small) = (10, 1);
-    assert!(limiter.admit("agent-7", EMPTY, 1).unwrap().is_allowed());
+    assert!(limiter.check_request(Request::new("agent-7", EMPTY).counted()).unwrap().is_allowed());
     for _ in 0..10 {
-        let _ = limiter.admit("agent-7", LANE, large).unwrap();
-        while limiter.admit("agent-7", LANE, small).unwrap().is_allowed() {}
+        let _ = limiter.check_request(Request::new("agent-7", LANE).cost(large).counted()).unwrap();
+        while limiter.check_request(Request::new("agent-7", LANE).cost(small).counted()).unwrap().is_allowed() {}
         clock.advance(SECOND * 3 / 5);
     }
     assert_eq!(violations(&limiter, "agent-7"), (0, 0));
@@ -314,7 +317,7 @@ fn an_exempt_agent_is_not_blocked() {
     assert!(!admit(&limiter, "agent-7", LANE).is_allowed());
     limiter.exempt("agent-7").unwrap();
     let admission = admit(&limiter, "agent-7", LANE);
-    assert_eq!((admission.verdict().decision(), admission.violation()), (Decision::Exempt, None));
+    assert_eq!((admission.decision(), admission.violations_in_a_row()), (Decision::Exempt, 0));
 }
 
 #[test]
@@ -338,7 +341,7 @@ fn what_an_operator_forgives_is_forgotten_and_what_is_quiet_needs_no_forgiving()
 fn conduct_keeps_a_record_until_it_is_quiet() {
     let (limiter, clock) = started(lanes(rules()), 1, OnFull::Deny);
     for agent in 0..96 {
-        limiter.record_violation(format!("agent-{agent}")).unwrap();
+        limiter.record_violation(&format!("agent-{agent}")).unwrap();
     }
     assert_eq!(limiter.stats().agents, 96);
     clock.advance(MINUTE * 5 - NANOSECOND);
@@ -368,14 +371,13 @@ fn a_violation_takes_a_vacant_or_an_idle_record_and_nobody_elses() {
         assert_eq!(limiter.record_violation("stranger"), Err(Error::Full));
         // Denied without a record: a first violation each time, that nobody remembers.
         for _ in 0..3 {
-            let denied = admit(&limiter, "stranger", DENY).violation().unwrap();
-            assert_eq!((denied.consecutive(), denied.step()), (1, SECOND));
+            assert_eq!(admit(&limiter, "stranger", DENY).violations_in_a_row(), 1);
         }
-        let newcomer = limiter.admit("stranger", EMPTY, 1);
+        let newcomer = limiter.check_request(Request::new("stranger", EMPTY).counted());
         match on_full {
             OnFull::Deny => assert_eq!(newcomer, Err(Error::Full)),
             // The record that it would inherit has nothing left either.
-            _ => assert_eq!(newcomer.unwrap().violation().map(|violation| violation.consecutive()), Some(1)),
+            _ => assert_eq!(newcomer.unwrap().violations_in_a_row(), 1),
         }
         assert_eq!((limiter.stats(), violations(&limiter, "stranger")), (before, (0, 0)));
         clock.advance(SECOND * 86_400);

@@ -1,12 +1,13 @@
 //! Refund, reset, forget and sweep.
 
 use super::*;
+use tollgate::Request;
 
 #[test]
 fn a_refund_gives_back_what_was_charged() {
     let (limiter, _) = platform();
     assert_eq!(spend(&limiter, "agent-7", NORMAL, 30).remaining(), 30);
-    assert_eq!(limiter.refund("agent-7", NORMAL, 10).map(|status| status.remaining()), Ok(40));
+    assert_eq!(limiter.refund(Request::new("agent-7", NORMAL).cost(10)).map(|status| status.remaining()), Ok(40));
     assert_eq!(remaining(&limiter, "agent-7", NORMAL), 40);
     assert_eq!(remaining(&limiter, "agent-7", LIGHT), 120);
     assert_eq!(admitted(&limiter, "agent-7", NORMAL), 40);
@@ -17,21 +18,21 @@ fn a_refund_never_lifts_a_bucket_above_full() {
     let (limiter, clock) = one_lane(Limit::per_minute(60));
     assert_eq!(spend(&limiter, "agent-7", LANE, 5).remaining(), 55);
     for _ in 0..10 {
-        let status = limiter.refund("agent-7", LANE, 60).expect("valid");
+        let status = limiter.refund(Request::new("agent-7", LANE).cost(60)).expect("valid");
         assert_eq!((status.remaining(), status.full_in()), (60, Duration::ZERO));
     }
     assert_eq!(admitted(&limiter, "agent-7", LANE), 60);
 
     // Nor above full after an idle time, when the debt lies in the past.
     clock.advance(MINUTE * 5);
-    assert_eq!(limiter.refund("agent-7", LANE, 60).map(|status| status.remaining()), Ok(60));
+    assert_eq!(limiter.refund(Request::new("agent-7", LANE).cost(60)).map(|status| status.remaining()), Ok(60));
     assert_eq!(admitted(&limiter, "agent-7", LANE), 60);
 }
 
 #[test]
 fn a_refund_to_an_unknown_agent_changes_nothing() {
     let (limiter, _) = one_lane(Limit::per_minute(60));
-    assert_eq!(limiter.refund("agent-7", LANE, 5).map(|status| status.remaining()), Ok(60));
+    assert_eq!(limiter.refund(Request::new("agent-7", LANE).cost(5)).map(|status| status.remaining()), Ok(60));
     assert_eq!(limiter.stats().claims, 0);
     assert_eq!(admitted(&limiter, "agent-7", LANE), 60);
 }
@@ -58,7 +59,7 @@ fn resetting_an_agent_fills_all_its_lanes_and_nobody_elses() {
     }
     limiter.reset("agent-7").expect("valid");
     for (lane, _) in limiter.policy().lanes() {
-        let status = limiter.status("agent-7", lane).expect("valid");
+        let status = limiter.peek(Request::new("agent-7", lane)).expect("valid");
         assert_eq!(status.remaining(), status.capacity());
         assert_eq!(remaining(&limiter, "agent-8", lane), 0);
     }

@@ -2,7 +2,7 @@
 
 use super::plans::{HTTP, PING, WS, capacities, plan, plans};
 use super::*;
-use tollgate::{ConductRules, Decision, OnChange};
+use tollgate::{ConductRules, Decision, OnChange, Request};
 
 fn limiter(on_change: OnChange) -> (Limiter, ManualClock) {
     build(plans().on_change(on_change).build().expect("valid"), 100, OnFull::Deny)
@@ -10,7 +10,7 @@ fn limiter(on_change: OnChange) -> (Limiter, ManualClock) {
 
 /// How long until the lane `ws/heavy` is full.
 fn full_in(limiter: &Limiter, agent: &str) -> Duration {
-    limiter.status(agent, WS).expect("valid").full_in()
+    limiter.peek(Request::new(agent, WS)).expect("valid").full_in()
 }
 
 /// One way to give an agent the limit with this text for the lane `ws/heavy`.
@@ -87,7 +87,7 @@ fn a_change_fills_every_lane_if_the_policy_says_so() {
             touch(&limiter, "agent-7", PING);
             change(&limiter, "agent-7", limit);
             for lane in [WS, HTTP, PING] {
-                let status = limiter.status("agent-7", lane).unwrap();
+                let status = limiter.peek(Request::new("agent-7", lane)).unwrap();
                 assert_eq!((status.remaining(), status.full_in()), (status.capacity(), Duration::ZERO), "{limit}");
             }
         }
@@ -168,7 +168,7 @@ fn a_new_policy_is_in_force_at_once_and_nobody_loses_debt() {
     let old = [[10, 20], [5, 20], [100, 200], [7, 200], [u64::MAX; 2]];
     let new = [[100, 200], [50, 200], [1_000, 2_000], [7, 2_000], [u64::MAX; 2]];
     assert_eq!(all(), old);
-    let owed = || agents.map(|agent| limiter.status(agent, HTTP).unwrap().full_in());
+    let owed = || agents.map(|agent| limiter.peek(Request::new(agent, HTTP)).unwrap().full_in());
     assert_eq!(owed(), [3_000, 3_000, 300, 300, 0].map(Duration::from_millis));
     for round in 0..5 {
         let before = owed();
@@ -181,8 +181,8 @@ fn a_new_policy_is_in_force_at_once_and_nobody_loses_debt() {
         assert_eq!([plan(&limiter, "free"), plan(&limiter, "pro")], [free, pro]);
         let gold = plan(&limiter, "gold");
         assert_eq!(gold.number(), 3);
-        assert_eq!(limiter.check_as("anybody", gold, WS, 1).unwrap().capacity(), 5_000);
-        assert_eq!(limiter.check_as("pro", free, WS, 1).unwrap().capacity(), 1_000);
+        assert_eq!(limiter.check_request(Request::new("anybody", WS).plan(gold)).unwrap().capacity(), 5_000);
+        assert_eq!(limiter.check_request(Request::new("pro", WS).plan(free)).unwrap().capacity(), 1_000);
         assert_eq!(limiter.limit_of("own", HTTP), Ok(Some(Limit::per_minute(2_000))));
 
         let back = plans().plan("gold", [("ws/heavy", "5000/min")]).build().expect("valid");
@@ -208,7 +208,7 @@ fn a_policy_with_other_lanes_or_without_a_plan_is_refused_and_nothing_changes() 
         assert_eq!(limiter.policy(), before);
         assert_eq!(capacities(&limiter, "agent-7"), [100, 200, 120]);
         assert_eq!(capacities(&limiter, "anybody"), [10, 20, 120]);
-        assert!(limiter.check_as("anybody", tollgate::PlanId::new(3), WS, 1).is_err());
+        assert!(limiter.check_request(Request::new("anybody", WS).plan(tollgate::PlanId::new(3))).is_err());
     };
     let lanes = |names: &[&str]| names.iter().fold(Policy::builder(), |policy, name| policy.lane(*name, "1/s"));
     let other = "the new policy has other lanes; give it these, in this order: ws/heavy, http/heavy, ws/light";

@@ -1,7 +1,7 @@
 //! Costs, and calls that cannot be answered.
 
 use super::*;
-use tollgate::{AGENTS_MAX, BuildError, Decision, Error, ID_BYTES_MAX};
+use tollgate::{AGENTS_MAX, BuildError, Decision, Error, ID_BYTES_MAX, Request};
 
 #[test]
 fn a_cost_is_charged_whole_or_not_at_all() {
@@ -28,8 +28,8 @@ fn a_cost_above_capacity_is_an_error_and_not_a_denial() {
     let (limiter, _) = one_lane(Limit::per_minute(60));
     for cost in [61, 1 << 40, u64::MAX] {
         let error = Error::CostAboveCapacity { cost, capacity: 60 };
-        assert_eq!(limiter.check_cost("agent-7", LANE, cost), Err(error));
-        assert_eq!(limiter.refund("agent-7", LANE, cost), Err(error));
+        assert_eq!(limiter.check_request(Request::new("agent-7", LANE).cost(cost)), Err(error));
+        assert_eq!(limiter.refund(Request::new("agent-7", LANE).cost(cost)), Err(error));
     }
 }
 
@@ -44,16 +44,16 @@ fn a_request_that_cannot_be_answered_has_a_named_error() {
     assert_eq!(limiter.check("", LANE), Err(Error::EmptyId));
     assert_eq!(limiter.check(long, LANE), Err(too_long));
     assert_eq!(limiter.check("agent-7", unknown), Err(no_lane));
-    assert_eq!(limiter.check_cost("agent-7", LANE, 0), Err(Error::ZeroCost));
+    assert_eq!(limiter.check_request(Request::new("agent-7", LANE).cost(0)), Err(Error::ZeroCost));
 
-    assert_eq!(limiter.status("", LANE), Err(Error::EmptyId));
-    assert_eq!(limiter.status(long, LANE), Err(too_long));
-    assert_eq!(limiter.status("agent-7", unknown), Err(no_lane));
+    assert_eq!(limiter.peek(Request::new("", LANE)), Err(Error::EmptyId));
+    assert_eq!(limiter.peek(Request::new(&long, LANE)), Err(too_long));
+    assert_eq!(limiter.peek(Request::new("agent-7", unknown)), Err(no_lane));
 
-    assert_eq!(limiter.refund("", LANE, 1), Err(Error::EmptyId));
-    assert_eq!(limiter.refund(long, LANE, 1), Err(too_long));
-    assert_eq!(limiter.refund("agent-7", unknown, 1), Err(no_lane));
-    assert_eq!(limiter.refund("agent-7", LANE, 0), Err(Error::ZeroCost));
+    assert_eq!(limiter.refund(Request::new("", LANE)), Err(Error::EmptyId));
+    assert_eq!(limiter.refund(Request::new(&long, LANE)), Err(too_long));
+    assert_eq!(limiter.refund(Request::new("agent-7", unknown)), Err(no_lane));
+    assert_eq!(limiter.refund(Request::new("agent-7", LANE).cost(0)), Err(Error::ZeroCost));
 
     assert_eq!(limiter.reset_lane("", LANE), Err(Error::EmptyId));
     assert_eq!(
@@ -61,20 +61,20 @@ fn a_request_that_cannot_be_answered_has_a_named_error() {
         Err(Error::UnknownLane { lane: u32::MAX, lanes: 6 })
     );
     assert_eq!(limiter.reset(""), Err(Error::EmptyId));
-    assert_eq!(limiter.reset(long), Err(too_long));
+    assert_eq!(limiter.reset(&long), Err(too_long));
     assert_eq!(limiter.forget(""), Err(Error::EmptyId));
-    assert_eq!(limiter.forget(long), Err(too_long));
+    assert_eq!(limiter.forget(&long), Err(too_long));
 }
 
 #[test]
 fn an_error_charges_nothing_and_makes_no_agent_known() {
     let (limiter, _) = one_lane(Limit::per_minute(60));
     let errors = |agent: &[u8]| {
-        assert!(limiter.check_cost(agent, LANE, 0).is_err());
-        assert!(limiter.check_cost(agent, LANE, 61).is_err());
+        assert!(limiter.check_request(Request::new(agent, LANE).cost(0)).is_err());
+        assert!(limiter.check_request(Request::new(agent, LANE).cost(61)).is_err());
         assert!(limiter.check(agent, LaneId::new(1)).is_err());
-        assert!(limiter.refund(agent, LANE, 0).is_err());
-        assert!(limiter.refund(agent, LANE, 61).is_err());
+        assert!(limiter.refund(Request::new(agent, LANE).cost(0)).is_err());
+        assert!(limiter.refund(Request::new(agent, LANE).cost(61)).is_err());
         assert!(limiter.check([agent, &[b'a'; ID_BYTES_MAX]].concat(), LANE).is_err());
         assert!(limiter.check([], LANE).is_err());
     };
@@ -90,7 +90,10 @@ fn an_error_charges_nothing_and_makes_no_agent_known() {
 fn errors_read_as_sentences_that_name_what_was_hit() {
     let (limiter, _) = one_lane(Limit::per_minute(5));
     let text = |error: Result<Verdict, Error>| error.expect_err("cannot be answered").to_string();
-    assert_eq!(text(limiter.check_cost("a", LANE, 9)), "cost 9 exceeds capacity 5 and can never pass");
+    assert_eq!(
+        text(limiter.check_request(Request::new("a", LANE).cost(9))),
+        "cost 9 exceeds capacity 5 and can never pass"
+    );
     assert!(text(limiter.check([b'a'; 300], LANE)).contains("300 bytes; at most 256"));
     assert!(text(limiter.check("a", LaneId::new(3))).contains("no lane 3; this policy has 1"));
 }

@@ -1,7 +1,7 @@
 //! Lanes and agents apart, warnings, and looking without charging.
 
 use super::*;
-use tollgate::{Decision, ID_BYTES_MAX};
+use tollgate::{Decision, ID_BYTES_MAX, Request};
 
 #[test]
 fn lanes_of_an_agent_are_independent() {
@@ -73,7 +73,7 @@ fn the_warning_threshold_is_a_choice() {
 #[test]
 fn status_looks_without_charging_and_without_making_the_agent_known() {
     let (limiter, clock) = platform();
-    let fresh = limiter.status("agent-7", NORMAL).expect("valid");
+    let fresh = limiter.peek(Request::new("agent-7", NORMAL)).expect("valid");
     assert_eq!((fresh.remaining(), fresh.capacity()), (60, 60));
     assert_eq!((fresh.next_in(), fresh.full_in()), (None, Duration::ZERO));
     assert_eq!(limiter.stats().claims, 0);
@@ -81,7 +81,7 @@ fn status_looks_without_charging_and_without_making_the_agent_known() {
     assert_eq!(check(&limiter, "agent-7", NORMAL).remaining(), 59);
     clock.advance(SECOND / 4);
     for _ in 0..100 {
-        let status = limiter.status("agent-7", NORMAL).expect("valid");
+        let status = limiter.peek(Request::new("agent-7", NORMAL)).expect("valid");
         assert_eq!((status.remaining(), status.capacity()), (59, 60));
         assert_eq!((status.next_in(), status.full_in()), (Some(SECOND * 3 / 4), SECOND * 3 / 4));
     }
@@ -93,7 +93,7 @@ fn status_says_when_the_next_token_comes() {
         let (limiter, clock) = one_lane(limit);
         assert_eq!(admitted(&limiter, "agent-7", LANE), limit.capacity());
         for expected in 1..=limit.capacity().min(20) {
-            let next_in = limiter.status("agent-7", LANE).expect("valid").next_in().expect("not full yet");
+            let next_in = limiter.peek(Request::new("agent-7", LANE)).expect("valid").next_in().expect("not full yet");
             clock.advance(next_in - NANOSECOND);
             assert_eq!(remaining(&limiter, "agent-7", LANE), expected - 1, "{limit}");
             clock.advance(NANOSECOND);

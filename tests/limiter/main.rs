@@ -14,12 +14,13 @@ mod lanes;
 mod memory;
 mod obedient;
 mod plans;
+mod requests;
 mod sight;
 mod time;
 mod warnings;
 
 use std::time::Duration;
-use tollgate::{LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Tick, Verdict};
+use tollgate::{LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Tick, Verdict};
 
 const LANE: LaneId = LaneId::new(0);
 const NANOSECOND: Duration = Duration::from_nanos(1);
@@ -79,11 +80,11 @@ fn touch(limiter: &Limiter, agent: &str, lane: LaneId) {
 }
 
 fn spend(limiter: &Limiter, agent: &str, lane: LaneId, cost: u64) -> Verdict {
-    limiter.check_cost(agent, lane, cost).expect("a valid request")
+    limiter.check_request(Request::new(agent, lane).cost(cost)).expect("a valid request")
 }
 
 fn remaining(limiter: &Limiter, agent: &str, lane: LaneId) -> u64 {
-    limiter.status(agent, lane).expect("a valid request").remaining()
+    limiter.peek(Request::new(agent, lane)).expect("a valid request").remaining()
 }
 
 /// Checks until the first denial, and says how many passed. No bucket here

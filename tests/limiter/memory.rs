@@ -1,7 +1,7 @@
 //! What a limiter reserves, and what happens when it is full.
 
 use super::*;
-use tollgate::Error;
+use tollgate::{Error, Request};
 
 /// Built for one agent, a slab is a single neighbourhood of this many records.
 const NEIGHBOURHOOD: u64 = 96;
@@ -68,7 +68,7 @@ fn a_full_neighbourhood_refuses_newcomers_and_touches_nobodys_bucket() {
 fn a_newcomer_to_a_full_neighbourhood_inherits_the_least_debt() {
     let (limiter, _) = neighbourhood(Limit::per_minute(10), OnFull::Evict);
     let agents = fill(&limiter);
-    assert_eq!(limiter.refund(&agents[40], LANE, 2).map(|status| status.remaining()), Ok(9));
+    assert_eq!(limiter.refund(Request::new(&agents[40], LANE).cost(2)).map(|status| status.remaining()), Ok(9));
 
     // It starts from the 9 tokens of the record that was given up.
     assert_eq!(check(&limiter, "newcomer", LANE).remaining(), 8);
@@ -146,7 +146,7 @@ fn an_eviction_by_a_caller_ahead_of_the_clock_harms_no_newcomer() {
     clock.advance(SECOND);
     let agents = fill(&limiter);
     let ahead = clock.now().saturating_add(MINUTE * 60);
-    assert!(limiter.check_at("ahead", LANE, 1, ahead).expect("an idle record").is_allowed());
+    assert!(limiter.check_request(Request::new("ahead", LANE).at(ahead)).expect("an idle record").is_allowed());
     assert_eq!(limiter.stats().idle_evictions, 1);
     // One of the two may be the one that was evicted; the other makes room.
     assert!(agents[..2].iter().any(|agent| limiter.forget(agent).expect("a valid id")));

@@ -3,7 +3,7 @@
 use super::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use tollgate::ConductRules;
+use tollgate::{ConductRules, Request};
 
 const WORKERS: u64 = 8;
 const REQUESTS: u32 = 200;
@@ -49,7 +49,9 @@ fn simulate(rules: ConductRules, manner: Manner, seed: u64) -> Seen {
     let (mut seen, mut left) = (Seen::default(), REQUESTS);
     // Ends: a worker that is refused waits for a finite time, and tokens come meanwhile.
     while let Some(Reverse((at, worker))) = due.pop() {
-        let admission = limiter.admit_at("agent-7", lane, 1, Tick::from_nanos(at.as_nanos() as u64)).expect("valid");
+        let admission = limiter
+            .check_request(Request::new("agent-7", lane).at(Tick::from_nanos(at.as_nanos() as u64)).counted())
+            .expect("valid");
         let mut back = at + latency();
         if admission.is_allowed() {
             left -= 1;
@@ -64,8 +66,8 @@ fn simulate(rules: ConductRules, manner: Manner, seed: u64) -> Seen {
             back += manner.ignores.unwrap_or(told);
             seen.longest_wait = seen.longest_wait.max(wait);
         }
-        seen.violations += u32::from(admission.violation().is_some());
-        seen.abuse += u32::from(admission.violation().is_some_and(|violation| violation.sustained_abuse()));
+        seen.violations += u32::from(admission.violations_in_a_row() > 0);
+        seen.abuse += u32::from(admission.is_sustained_abuse());
         if left == 0 {
             break;
         }

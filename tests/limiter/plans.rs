@@ -1,7 +1,9 @@
 //! Plans, overrides and exemptions: who has which limit, and for how long.
 
 use super::*;
-use tollgate::{Assignment, ControlError, Decision, Error, ID_BYTES_MAX, OVERRIDES_MAX, PlanId, PolicyBuilder};
+use tollgate::{
+    Assignment, ControlError, Decision, Error, ID_BYTES_MAX, OVERRIDES_MAX, PlanId, PolicyBuilder, Request,
+};
 
 pub(crate) const WS: LaneId = LaneId::new(0);
 pub(crate) const HTTP: LaneId = LaneId::new(1);
@@ -32,7 +34,8 @@ pub(crate) fn capacities(limiter: &Limiter, agent: &str) -> [u64; 3] {
 
 /// What the very next check finds under a plan that stands in.
 fn capacities_as(limiter: &Limiter, agent: &str, plan: PlanId) -> [u64; 3] {
-    [WS, HTTP, PING].map(|lane| limiter.check_as(agent, plan, lane, 1).expect("a valid request").capacity())
+    [WS, HTTP, PING]
+        .map(|lane| limiter.check_request(Request::new(agent, lane).plan(plan)).expect("a valid request").capacity())
 }
 
 pub(crate) fn exempt() -> Assignment {
@@ -129,11 +132,11 @@ fn the_plan_of_a_call_is_for_that_call_alone() {
     }
     assert_eq!(limiter.assignments(), []);
     // The lanes are the same under each plan: one token of pro is 0.6 s, one of free 12 s.
-    let spent = limiter.check_as("one", pro, WS, 50).unwrap();
+    let spent = limiter.check_request(Request::new("one", WS).cost(50).plan(pro)).unwrap();
     assert_eq!(spent.full_in(), SECOND * 30);
-    assert_eq!(limiter.check_as("one", free, WS, 1).unwrap().full_in(), SECOND * 42);
+    assert_eq!(limiter.check_request(Request::new("one", WS).plan(free)).unwrap().full_in(), SECOND * 42);
     assert_eq!(remaining(&limiter, "one", WS), 3);
-    let unknown = limiter.check_as("one", PlanId::new(3), WS, 1);
+    let unknown = limiter.check_request(Request::new("one", WS).plan(PlanId::new(3)));
     assert_eq!(unknown, Err(Error::UnknownPlan { plan: 3, plans: 3 }));
 }
 
@@ -244,7 +247,7 @@ fn an_exempt_agent_owes_nothing_and_takes_nobodys_record() {
         let left = [WS, HTTP, PING].map(|lane| remaining(&limiter, &agents[0], lane));
         assert_eq!(left, [10, 10, 120], "what it owed before, and no more");
         assert!(agents[1..].iter().all(|agent| remaining(&limiter, agent, HTTP) == 10));
-        assert_eq!(limiter.check_cost("stranger", HTTP, 0), Err(Error::ZeroCost));
+        assert_eq!(limiter.check_request(Request::new("stranger", HTTP).cost(0)), Err(Error::ZeroCost));
         limiter.unexempt("stranger").unwrap();
     }
 }

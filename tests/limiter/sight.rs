@@ -33,41 +33,47 @@ fn every_form_of_check_counts_its_answer_once() {
     let mut expected = [[0_u64; 4]; 2];
     let mut errors = 0;
     let mut note = |lane: LaneId, answer: Result<Decision, Error>| match answer {
-        Ok(decision) => expected[lane.number() as usize][decision as usize] += 1,
+        Ok(decision) => {
+            let order = [Decision::Allow, Decision::Warn, Decision::Deny, Decision::Exempt];
+            let place = order.iter().position(|known| *known == decision).expect("one of four");
+            expected[lane.number() as usize][place] += 1;
+        }
         Err(_) => errors += 1,
     };
     limiter.exempt("dashboard").expect("valid");
     for round in 0..12 {
         let now = limiter.now();
         note(WS, limiter.check("a", WS).map(|verdict| verdict.decision()));
-        note(WS, limiter.check_cost("b", WS, 2).map(|verdict| verdict.decision()));
-        note(HTTP, limiter.check_at("c", HTTP, 1, now).map(|verdict| verdict.decision()));
-        note(HTTP, limiter.check_as("d", pro, HTTP, 5).map(|verdict| verdict.decision()));
-        note(HTTP, limiter.check_as_at("d", pro, HTTP, 1, now).map(|verdict| verdict.decision()));
-        note(HTTP, limiter.admit("e", HTTP, 1).map(|admission| admission.verdict().decision()));
-        note(WS, limiter.admit_as_at("f", pro, WS, 3, now).map(|admission| admission.verdict().decision()));
+        note(WS, limiter.check_request(Request::new("b", WS).cost(2)).map(|verdict| verdict.decision()));
+        note(HTTP, limiter.check_request(Request::new("c", HTTP).at(now)).map(|verdict| verdict.decision()));
+        note(HTTP, limiter.check_request(Request::new("d", HTTP).cost(5).plan(pro)).map(|verdict| verdict.decision()));
+        note(HTTP, limiter.check_request(Request::new("d", HTTP).plan(pro).at(now)).map(|verdict| verdict.decision()));
+        note(HTTP, limiter.check_request(Request::new("e", HTTP).counted()).map(|admission| admission.decision()));
+        note(
+            WS,
+            limiter
+                .check_request(Request::new("f", WS).cost(3).plan(pro).at(now).counted())
+                .map(|admission| admission.decision()),
+        );
         note(WS, limiter.check("dashboard", WS).map(|verdict| verdict.decision()));
         // What can never pass is an error to the caller, and counted as what it comes to.
-        assert!(limiter.check_cost("a", WS, 11).is_err());
+        assert!(limiter.check_request(Request::new("a", WS).cost(11)).is_err());
         note(WS, Ok(Decision::Deny));
         // Nobody can be told.
         note(WS, limiter.check("", WS).map(|verdict| verdict.decision()));
         note(WS, limiter.check("a", LaneId::new(2)).map(|verdict| verdict.decision()));
-        note(WS, limiter.admit("a", WS, 0).map(|admission| admission.verdict().decision()));
+        note(WS, limiter.check_request(Request::new("a", WS).cost(0).counted()).map(|admission| admission.decision()));
         let agent = format!("agent-{}", round % 3);
-        let requests = [("g", WS, 1), (agent.as_str(), HTTP, 1), ("", WS, 1)].map(|(agent, lane, cost)| Request {
-            agent: agent.as_bytes(),
-            lane,
-            cost,
-        });
+        let requests = [("g", WS, 1), (agent.as_str(), HTTP, 1), ("", WS, 1)]
+            .map(|(agent, lane, cost)| Request::new(agent, lane).cost(cost));
         let mut answers = [Err(Error::EmptyId); 3];
         limiter.check_many(&requests, &mut answers).expect("a batch of three");
-        for (request, answer) in requests.iter().zip(answers) {
-            note(request.lane, answer.map(|verdict| verdict.decision()));
+        for (lane, answer) in [WS, HTTP, WS].into_iter().zip(answers) {
+            note(lane, answer.map(|verdict| verdict.decision()));
         }
         // What is no check is not counted.
-        let _ = limiter.status("a", WS);
-        let _ = limiter.refund("a", WS, 1);
+        let _ = limiter.peek(Request::new("a", WS));
+        let _ = limiter.refund(Request::new("a", WS));
         let _ = limiter.agent("z");
     }
     let snapshot = limiter.snapshot();
@@ -87,11 +93,14 @@ fn a_request_that_an_enforced_wait_denies_is_counted_as_denied() {
         .lane("lane", "1/min")
         .conduct(ConductRules::default().with_curve([SECOND]).with_every_denial(true).with_enforced_wait(true));
     let (limiter, clock) = watched(policy.build().expect("valid"), 10, OnFull::Deny);
-    assert!(limiter.admit("a", LANE, 1).expect("valid").is_allowed());
-    assert!(!limiter.admit("a", LANE, 1).expect("valid").is_allowed());
+    assert!(limiter.check_request(Request::new("a", LANE).counted()).expect("valid").is_allowed());
+    assert!(!limiter.check_request(Request::new("a", LANE).counted()).expect("valid").is_allowed());
     limiter.reset("a").expect("valid");
     clock.advance(SECOND / 2);
-    assert!(!limiter.admit("a", LANE, 1).expect("valid").is_allowed(), "the bucket is full, the wait is not over");
+    assert!(
+        !limiter.check_request(Request::new("a", LANE).counted()).expect("valid").is_allowed(),
+        "the bucket is full, the wait is not over"
+    );
     assert_eq!(counts(&limiter.snapshot().lanes[0]), [0, 1, 2, 0]);
 }
 
@@ -110,7 +119,10 @@ fn without_sight_the_answers_are_the_same_and_nothing_is_counted() {
     let (other, _) = watched(two_lanes(), 100, OnFull::Deny);
     for cost in [1, 2, 1, 0, 11, 7, 1] {
         for lane in [WS, HTTP, LaneId::new(2)] {
-            assert_eq!(limiter.check_cost("a", lane, cost), other.check_cost("a", lane, cost));
+            assert_eq!(
+                limiter.check_request(Request::new("a", lane).cost(cost)),
+                other.check_request(Request::new("a", lane).cost(cost))
+            );
         }
     }
     let Snapshot { is_counting, lanes, errors, full, stats, .. } = limiter.snapshot();
@@ -123,11 +135,11 @@ fn without_sight_the_answers_are_the_same_and_nothing_is_counted() {
 fn an_agent_is_seen_lane_by_lane_without_being_charged() {
     let (limiter, clock) = watched(two_lanes(), 100, OnFull::Deny);
     let pro = limiter.plan("pro").expect("a plan");
-    assert!(limiter.check_cost("a", WS, 6).expect("valid").is_allowed());
+    assert!(limiter.check_request(Request::new("a", WS).cost(6)).expect("valid").is_allowed());
     limiter.assign("a", pro).expect("valid");
     limiter.set_override("a", "ws", "12/min").expect("valid");
-    assert!(limiter.check_cost("a", HTTP, 19).expect("valid").is_allowed());
-    assert!(!limiter.admit("a", HTTP, 2).expect("valid").is_allowed());
+    assert!(limiter.check_request(Request::new("a", HTTP).cost(19)).expect("valid").is_allowed());
+    assert!(!limiter.check_request(Request::new("a", HTTP).cost(2).counted()).expect("valid").is_allowed());
     clock.advance(SECOND);
     let before = limiter.stats();
     let view = limiter.agent("a").expect("valid");
@@ -135,7 +147,7 @@ fn an_agent_is_seen_lane_by_lane_without_being_charged() {
     assert_eq!((view.at, view.is_known, view.is_exempt), (limiter.now(), true, false));
     assert_eq!(view.plan.as_deref(), Some("pro"));
     for lane in &view.lanes {
-        assert_eq!(lane.status, limiter.status("a", lane.lane).expect("valid"));
+        assert_eq!(lane.status, limiter.peek(Request::new("a", lane.lane)).expect("valid"));
         assert_eq!(lane.limit, limiter.limit_of("a", lane.lane).expect("valid"));
     }
     assert_eq!(view.lanes.iter().map(|lane| lane.is_override).collect::<Vec<_>>(), [true, false]);
@@ -157,7 +169,7 @@ fn an_agent_is_seen_lane_by_lane_without_being_charged() {
     assert!(stranger.lanes.iter().all(|lane| lane.used() == 0));
     assert_eq!(limiter.stats(), before, "looking claims no record");
     assert_eq!(limiter.agent(""), Err(Error::EmptyId));
-    assert!(matches!(limiter.agent([0; 257]), Err(Error::IdTooLong { .. })));
+    assert!(matches!(limiter.agent(&[0; 257]), Err(Error::IdTooLong { .. })));
 }
 
 #[test]
@@ -201,14 +213,15 @@ fn agents_with_records_are_listed_and_found() {
     let (limiter, clock) = with_roster(two_lanes(), 100, OnFull::Deny, 1_000);
     assert_eq!(limiter.agents(&AgentQuery::new()), AgentPage::default());
     for (agent, ws, http) in [("user:2", 4, 0), ("user:1", 1, 1), ("ip:10.0.0.1", 9, 0), ("user:12", 5, 0)] {
-        assert!(limiter.check_cost(agent, WS, ws).expect("valid").is_allowed());
-        assert!(http == 0 || limiter.check_cost(agent, HTTP, http).expect("valid").is_allowed());
+        assert!(limiter.check_request(Request::new(agent, WS).cost(ws)).expect("valid").is_allowed());
+        assert!(http == 0 || limiter.check_request(Request::new(agent, HTTP).cost(http)).expect("valid").is_allowed());
     }
     // A violation makes an agent known too; looking does not.
     limiter.record_violation("user:3").expect("room");
     limiter.record_violation("user:2").expect("room");
     limiter.record_violation("user:2").expect("room");
-    let _ = (limiter.agent("nobody"), limiter.status("nobody", WS), limiter.refund("nobody", WS, 1));
+    let _ =
+        (limiter.agent("nobody"), limiter.peek(Request::new("nobody", WS)), limiter.refund(Request::new("nobody", WS)));
     let all = limiter.agents(&AgentQuery::new());
     assert_eq!(ids(&all), ["ip:10.0.0.1", "user:1", "user:12", "user:2", "user:3"]);
     assert_eq!((all.matched, all.listed, all.not_listed), (5, 5, 0));
@@ -281,13 +294,13 @@ fn a_roster_takes_the_memory_it_says_whatever_ids_arrive() {
 fn sustained_abuse_is_told_once_with_the_tenth_violation() {
     let (limiter, clock) = watched(two_lanes(), 100, OnFull::Deny);
     let abuse = |agent: &str| EventKind::SustainedAbuse { agent: agent.into(), consecutive: 10 };
-    assert!(limiter.admit("a", HTTP, 2).expect("valid").is_allowed());
+    assert!(limiter.check_request(Request::new("a", HTTP).cost(2).counted()).expect("valid").is_allowed());
     for _ in 0..9 {
-        assert!(!limiter.admit("a", HTTP, 1).expect("valid").is_allowed());
+        assert!(!limiter.check_request(Request::new("a", HTTP).counted()).expect("valid").is_allowed());
     }
     assert_eq!(events(&limiter), []);
     for _ in 0..20 {
-        assert!(!limiter.admit("a", HTTP, 1).expect("valid").is_allowed());
+        assert!(!limiter.check_request(Request::new("a", HTTP).counted()).expect("valid").is_allowed());
         limiter.record_violation("b").expect("room");
     }
     assert_eq!(events(&limiter), [abuse("a"), abuse("b")]);
@@ -389,7 +402,7 @@ fn without_sight_there_are_no_events() {
 fn the_worst_offenders_of_the_last_hour_are_known_by_name() {
     let (limiter, clock) = watched(two_lanes(), 100, OnFull::Deny);
     for (agent, requests) in [("a", 7), ("b", 12), ("c", 4), ("d", 2)] {
-        (0..requests).for_each(|_| ignore(limiter.admit(agent, HTTP, 1)));
+        (0..requests).for_each(|_| ignore(limiter.check_request(Request::new(agent, HTTP).counted())));
     }
     limiter.record_violation("d").expect("room");
     // A denial by a plain check is none.
@@ -422,7 +435,7 @@ fn every_kind_of_lane_is_counted_and_seen() {
     for lane in (0..5).map(LaneId::new) {
         let allowed = (0..6).filter(|_| limiter.check("a", lane).expect("valid").is_allowed()).count();
         assert_eq!(allowed, 4, "{lane:?}");
-        assert!(!limiter.admit("a", lane, 1).expect("valid").is_allowed());
+        assert!(!limiter.check_request(Request::new("a", lane).counted()).expect("valid").is_allowed());
     }
     let snapshot = limiter.snapshot();
     for lane in &snapshot.lanes {

@@ -78,15 +78,15 @@ fn every_kind_and_every_agent_has_warnings_of_its_own() {
 fn every_verb_knows_of_the_warning() {
     let calls: [fn(&Limiter) -> Decision; 5] = [
         |limiter| limiter.check("agent-7", LANE).unwrap().decision(),
-        |limiter| limiter.admit("agent-7", LANE, 1).unwrap().verdict().decision(),
-        |limiter| limiter.reserve("agent-7", LANE, 1, SECOND).unwrap().verdict().decision(),
+        |limiter| limiter.check_request(Request::new("agent-7", LANE).counted()).unwrap().decision(),
+        |limiter| limiter.reserve(Request::new("agent-7", LANE), SECOND).unwrap().verdict().decision(),
         |limiter| {
-            let parts = [Request { agent: b"agent-7", lane: LANE, cost: 1 }];
+            let parts = [Request::new(b"agent-7", LANE)];
             limiter.check_all(&parts).unwrap().verdicts()[0].decision()
         },
         |limiter| {
             let mut answers = [Err(tollgate::Error::Full)];
-            limiter.check_many(&[Request { agent: b"agent-7", lane: LANE, cost: 1 }], &mut answers).unwrap();
+            limiter.check_many(&[Request::new(b"agent-7", LANE)], &mut answers).unwrap();
             answers[0].unwrap().decision()
         },
     ];

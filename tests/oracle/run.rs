@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tollgate::{
-    Error, HeldSlot, LaneId, Limiter, ManualClock, ManualWallClock, OnFull, Policy, Request, ReservationId, Tick,
+    Error, HeldSlot, LaneId, Limiter, ManualClock, ManualWallClock, OnFull, Policy, Request, ReservationId, Settle,
+    Tick,
 };
 
 pub(crate) const BUCKET: u32 = 0;
@@ -313,8 +314,8 @@ impl<'a> Worker<'a> {
     fn check(&mut self) {
         let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, EXACT, BUDGET, DEBT]));
         let (answer, low, high, span) = self.timed(|limiter, at| match at {
-            Some(at) => limiter.check_at(id(agent), LaneId::new(lane), cost, at),
-            None => limiter.check_cost(id(agent), LaneId::new(lane), cost),
+            Some(at) => limiter.check_request(Request::new(&id(agent), LaneId::new(lane)).cost(cost).at(at)),
+            None => limiter.check_request(Request::new(&id(agent), LaneId::new(lane)).cost(cost)),
         });
         match answer {
             Ok(verdict) if verdict.is_allowed() => self.note(agent, (lane, cost), (low, high), span),
@@ -330,7 +331,7 @@ impl<'a> Worker<'a> {
             parts.iter().zip(&ids).map(|((_, (lane, cost)), id)| request(id, *lane, *cost)).collect();
         let mut answers = [const { Err(Error::ZeroCost) }; 4];
         let (_, low, high, span) = self.timed(|limiter, at| match at {
-            Some(at) => limiter.check_many_at(&requests, &mut answers, at).expect("room for every answer"),
+            Some(at) => limiter.check_many(&all_at(&requests, at), &mut answers).expect("room for every answer"),
             None => limiter.check_many(&requests, &mut answers).expect("room for every answer"),
         });
         for ((agent, part), answer) in parts.into_iter().zip(answers) {
@@ -347,7 +348,7 @@ impl<'a> Worker<'a> {
         let requests: Vec<_> =
             parts.iter().zip(&ids).map(|((_, (lane, cost)), id)| request(id, *lane, *cost)).collect();
         let (answer, low, high, span) = self.timed(|limiter, at| match at {
-            Some(at) => limiter.check_all_at(&requests, at),
+            Some(at) => limiter.check_all(&all_at(&requests, at)),
             None => limiter.check_all(&requests),
         });
         match answer {
@@ -363,8 +364,8 @@ impl<'a> Worker<'a> {
         let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, BUCKET, WINDOW, BUDGET, DEBT]));
         let ttl = Duration::from_nanos(self.random.below(3_000_000));
         let (answer, low, high, span) = self.timed(|limiter, at| match at {
-            Some(at) => limiter.reserve_at(id(agent), LaneId::new(lane), cost, ttl, at),
-            None => limiter.reserve(id(agent), LaneId::new(lane), cost, ttl),
+            Some(at) => limiter.reserve(Request::new(&id(agent), LaneId::new(lane)).cost(cost).at(at), ttl),
+            None => limiter.reserve(Request::new(&id(agent), LaneId::new(lane)).cost(cost), ttl),
         });
         let Ok(reserved) = answer else { return };
         if let Some(reservation) = reserved.id() {
@@ -382,10 +383,10 @@ impl<'a> Worker<'a> {
         let used = self.random.below(self.charges[charge].cost + 1);
         let in_part = self.random.below(4) == 0;
         let (answer, ..) = self.timed(|limiter, at| match (in_part, at) {
-            (true, Some(at)) => limiter.commit_part_at(reservation, used.min(1), at),
-            (true, None) => limiter.commit_part(reservation, used.min(1)),
-            (false, Some(at)) => limiter.commit_at(reservation, used, at),
-            (false, None) => limiter.commit(reservation, used),
+            (true, Some(at)) => limiter.settle(reservation, Settle::used_so_far(used.min(1)).at(at)),
+            (true, None) => limiter.settle(reservation, Settle::used_so_far(used.min(1))),
+            (false, Some(at)) => limiter.settle(reservation, Settle::used(used).at(at)),
+            (false, None) => limiter.settle(reservation, Settle::used(used)),
         });
         let Ok(settlement) = answer else {
             self.reserved.swap_remove(index); // Its time has passed: all of it stays charged.
@@ -400,8 +401,8 @@ impl<'a> Worker<'a> {
     fn refund(&mut self) {
         let (agent, (lane, cost)) = (self.agent(), self.lane(&[BUCKET, WINDOW, EXACT, BUDGET, DEBT]));
         let (answer, .., span) = self.timed(|limiter, at| match at {
-            Some(at) => limiter.refund_at(id(agent), LaneId::new(lane), cost, at),
-            None => limiter.refund(id(agent), LaneId::new(lane), cost),
+            Some(at) => limiter.refund(Request::new(&id(agent), LaneId::new(lane)).cost(cost).at(at)),
+            None => limiter.refund(Request::new(&id(agent), LaneId::new(lane)).cost(cost)),
         });
         if answer.is_ok() {
             self.refunds.push(Refund { agent, lane, cost, span });
@@ -410,7 +411,7 @@ impl<'a> Worker<'a> {
 
     fn hold(&mut self) {
         let agent = self.agent();
-        let (answer, _) = self.spanned(|limiter| Limiter::hold(limiter, id(agent), LaneId::new(HELD)));
+        let (answer, _) = self.spanned(|limiter| Limiter::hold(limiter, Request::new(&id(agent), LaneId::new(HELD))));
         if let Some(slot) = answer.ok().and_then(tollgate::Acquired::into_slot) {
             let held = self.round.held[agent].fetch_add(1, Ordering::SeqCst) + 1;
             self.round.held_most[agent].fetch_max(held, Ordering::SeqCst);
@@ -433,9 +434,9 @@ impl<'a> Worker<'a> {
         let (next, span) = self.spanned(|limiter| {
             let id = id(agent);
             match act {
-                0 => limiter.reset(id).map(|()| *numbers).expect("a valid id"),
-                1 => limiter.reset_lane(id, lane).map(|()| *numbers).expect("a valid lane"),
-                2 => limiter.forget(id).map(|_| *numbers).expect("a valid id"),
+                0 => limiter.reset(&id).map(|()| *numbers).expect("a valid id"),
+                1 => limiter.reset_lane(&id, lane).map(|()| *numbers).expect("a valid lane"),
+                2 => limiter.forget(&id).map(|_| *numbers).expect("a valid id"),
                 3 => {
                     let plan = limiter.plan("other").expect("in the policy");
                     limiter.assign(id, plan).expect("a valid plan");
@@ -447,7 +448,7 @@ impl<'a> Worker<'a> {
                 }
                 _ => {
                     // There and back: rows of limits are written over others'.
-                    let status = |_| limiter.status(id, LaneId::new(WINDOW)).expect("a valid lane");
+                    let status = |_| limiter.peek(Request::new(&id, LaneId::new(WINDOW))).expect("a valid lane");
                     (0..4).for_each(|round| {
                         limiter.set_override("another", "window", "window 9/ms").expect("a valid limit");
                         let _ = status(round);
@@ -473,12 +474,16 @@ impl<'a> Worker<'a> {
                 limiter.sweep(Duration::ZERO);
             } else {
                 let at = at.unwrap_or_else(|| limiter.now());
-                let _ = limiter.check_at(stranger.to_le_bytes(), LaneId::new(BUCKET), 1, at);
+                let _ = limiter.check_request(Request::new(&stranger.to_le_bytes(), LaneId::new(BUCKET)).at(at));
             }
         });
     }
 }
 
 fn request(id: &[u8], lane: u32, cost: u64) -> Request<'_> {
-    Request { agent: id, lane: LaneId::new(lane), cost }
+    Request::new(id, LaneId::new(lane)).cost(cost)
+}
+
+fn all_at<'a>(requests: &[Request<'a>], now: Tick) -> Vec<Request<'a>> {
+    requests.iter().map(|request| request.at(now)).collect()
 }

@@ -1,7 +1,7 @@
 //! The presets as an agent meets them: so many at once, then denied, then the rate.
 
 use std::time::Duration;
-use tollgate::{Limiter, ManualClock, Policy};
+use tollgate::{Limiter, ManualClock, Policy, Request};
 
 /// Lane, what passes at once, and when the next token is there.
 type Expected = (&'static str, u64, Duration);
@@ -109,16 +109,16 @@ fn plans_of_platform_have_tokens_and_connections() {
         let [llm, ws] = ["llm/tokens", "ws/connections"].map(|name| limiter.lane(name).unwrap());
         limiter.assign("user:42", limiter.plan(plan).unwrap()).unwrap();
         clock.advance(MINUTE * 60);
-        assert!(limiter.check_cost("user:42", llm, tokens).unwrap().is_allowed(), "{plan}");
+        assert!(limiter.check_request(Request::new("user:42", llm).cost(tokens)).unwrap().is_allowed(), "{plan}");
         assert_eq!(limiter.check("user:42", llm).unwrap().retry_after(), Some(MINUTE * 60 * 23), "{plan}");
         for _ in 0..connections {
-            assert!(limiter.acquire("user:42", ws).unwrap().is_allowed(), "{plan}");
+            assert!(limiter.acquire(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
         }
-        assert!(!limiter.acquire("user:42", ws).unwrap().is_allowed(), "{plan}");
-        limiter.release("user:42", ws).unwrap();
-        assert!(limiter.acquire("user:42", ws).unwrap().is_allowed(), "{plan}");
+        assert!(!limiter.acquire(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
+        limiter.release(Request::new("user:42", ws)).unwrap();
+        assert!(limiter.acquire(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
         clock.advance(MINUTE * 60 * 23);
-        assert_eq!(limiter.status("user:42", llm).unwrap().remaining(), tokens, "{plan}");
+        assert_eq!(limiter.peek(Request::new("user:42", llm)).unwrap().remaining(), tokens, "{plan}");
     }
 }
 

@@ -9,7 +9,7 @@ use exact::Exact;
 use inputs::{Amount, Call, Numbers, any_limit, any_move, call, move_ahead};
 use proptest::prelude::*;
 use std::time::Duration;
-use tollgate::{Decision, LaneId, Limit, Limiter, ManualClock, Policy, Tick, Verdict};
+use tollgate::{Agent, Decision, LaneId, Limit, Limiter, ManualClock, Policy, Request, Tick, Verdict};
 
 const LANE: LaneId = LaneId::new(0);
 
@@ -28,28 +28,33 @@ impl Bucket {
     }
 
     fn check(&self, now: u64, cost: u64) -> Verdict {
-        self.0.check_at("agent-7", LANE, cost, Tick::from_nanos(now)).expect("a cost within the capacity")
+        self.0
+            .check_request(Request::new("agent-7", LANE).cost(cost).at(Tick::from_nanos(now)))
+            .expect("a cost within the capacity")
     }
 
     fn refund(&self, now: u64, cost: u64) {
-        self.0.refund_at("agent-7", LANE, cost, Tick::from_nanos(now)).expect("a cost within the capacity");
+        self.0
+            .refund(Request::new("agent-7", LANE).cost(cost).at(Tick::from_nanos(now)))
+            .expect("a cost within the capacity");
     }
 
     fn reset(&self, now: u64) {
-        self.0.reset_lane_at("agent-7", LANE, Tick::from_nanos(now)).expect("a lane of the policy");
+        self.0.reset_lane(Agent::new("agent-7").at(Tick::from_nanos(now)), LANE).expect("a lane of the policy");
     }
 
     fn left(&self, now: u64) -> u64 {
-        self.0.status_at("agent-7", LANE, Tick::from_nanos(now)).expect("a lane of the policy").remaining()
+        self.0.peek(Request::new("agent-7", LANE).at(Tick::from_nanos(now))).expect("a lane of the policy").remaining()
     }
 
     fn full_in(&self, now: u64) -> u64 {
-        let status = self.0.status_at("agent-7", LANE, Tick::from_nanos(now)).expect("a lane of the policy");
+        let status =
+            self.0.peek(Request::new("agent-7", LANE).at(Tick::from_nanos(now))).expect("a lane of the policy");
         nanos(status.full_in())
     }
 
     fn next_in(&self, now: u64) -> Option<Duration> {
-        self.0.status_at("agent-7", LANE, Tick::from_nanos(now)).expect("a lane of the policy").next_in()
+        self.0.peek(Request::new("agent-7", LANE).at(Tick::from_nanos(now))).expect("a lane of the policy").next_in()
     }
 }
 

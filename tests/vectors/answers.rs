@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tollgate::{
-    Admission, AllVerdict, Assignment, Conduct, ControlError, Decision, Error, LaneId, Limiter, PlanId, Request,
-    ReservationId, Settlement, Status, Tick, Verdict, Violation, hub,
+    AllVerdict, Assignment, Conduct, ControlError, Decision, Error, LaneId, Limiter, PlanId, Request, ReservationId,
+    Settle, Settlement, Status, Tick, Verdict, Violation, hub,
 };
 
 /// Reservations by the names that a case gives them.
@@ -38,31 +38,41 @@ pub(crate) fn of(
     let cost = || Ok::<_, String>(step.optional_number("cost")?.unwrap_or(1));
     let of_control = |done: Result<(), ControlError>| done.map(|()| json!({})).map_err(|error| control_error(&error));
     Ok(match step.text("op")? {
-        "check" => of_call(limiter.check_cost(agent()?, lane()?, cost()?), verdict),
-        "check_as" => of_call(limiter.check_as(agent()?, plan()?, lane()?, cost()?), verdict),
-        "admit" => of_call(limiter.admit(agent()?, lane()?, cost()?), admission),
-        "admit_as" => of_call(limiter.admit_as(agent()?, plan()?, lane()?, cost()?), admission),
-        "status" => of_call(limiter.status(agent()?, lane()?), status),
-        "refund" => of_call(limiter.refund(agent()?, lane()?, cost()?), status),
-        "acquire" => of_call(limiter.acquire(agent()?, lane()?), verdict),
-        "release" => of_call(limiter.release(agent()?, lane()?), status),
+        "check" => of_call(limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?)), verdict),
+        "check_as" => {
+            of_call(limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?).plan(plan()?)), verdict)
+        }
+        "admit" => of_call(limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?).counted()), admission),
+        "admit_as" => of_call(
+            limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?).plan(plan()?).counted()),
+            admission,
+        ),
+        "status" => of_call(limiter.peek(Request::new(&agent()?, lane()?)), status),
+        "refund" => of_call(limiter.refund(Request::new(&agent()?, lane()?).cost(cost()?)), status),
+        "acquire" => of_call(limiter.acquire(Request::new(&agent()?, lane()?)), verdict),
+        "release" => of_call(limiter.release(Request::new(&agent()?, lane()?)), status),
         "check_all" => of_call(with_parts(limiter, step, Limiter::check_all)?, |told| all_verdict(&told)),
-        "admit_all" => of_call(with_parts(limiter, step, Limiter::admit_all)?, |told| all_verdict(&told)),
+        "admit_all" => of_call(
+            with_parts(limiter, step, |limiter, parts| {
+                limiter.check_all(&parts.iter().map(|part| part.counted()).collect::<Vec<_>>())
+            })?,
+            |told| all_verdict(&told),
+        ),
         "reserve" => {
-            let reserved = limiter.reserve(agent()?, lane()?, step.number("estimate")?, ttl()?);
+            let reserved = limiter.reserve(Request::new(&agent()?, lane()?).cost(step.number("estimate")?), ttl()?);
             let name = step.text("reservation")?;
             if let Some(id) = reserved.ok().and_then(|reserved| reserved.id()) {
                 reservations.borrow_mut().insert(name.to_owned(), id);
             }
             of_call(reserved, |reserved| verdict(reserved.verdict()))
         }
-        "commit" => of_call(limiter.commit(reservation()?, step.number("used")?), settlement),
-        "commit_part" => of_call(limiter.commit_part(reservation()?, step.number("used")?), settlement),
-        "cancel" => of_call(limiter.cancel(reservation()?), settlement),
+        "commit" => of_call(limiter.settle(reservation()?, Settle::used(step.number("used")?)), settlement),
+        "commit_part" => of_call(limiter.settle(reservation()?, Settle::used_so_far(step.number("used")?)), settlement),
+        "cancel" => of_call(limiter.settle(reservation()?, Settle::cancelled()), settlement),
         "extend" => of_call(limiter.extend(reservation()?, ttl()?), |()| json!({})),
-        "reset" => of_call(limiter.reset(agent()?), |()| json!({})),
-        "reset_lane" => of_call(limiter.reset_lane(agent()?, lane()?), |()| json!({})),
-        "forget" => of_call(limiter.forget(agent()?), |known| json!({ "known": known })),
+        "reset" => of_call(limiter.reset(&agent()?), |()| json!({})),
+        "reset_lane" => of_call(limiter.reset_lane(&agent()?, lane()?), |()| json!({})),
+        "forget" => of_call(limiter.forget(&agent()?), |known| json!({ "known": known })),
         "sweep" => {
             let idle_for = Duration::from_millis(step.number("idle_for_ms")?);
             Ok(json!({ "swept": limiter.sweep(idle_for) }))
@@ -87,9 +97,9 @@ pub(crate) fn of(
             Ok(policy) => of_control(limiter.replace_policy(policy)),
             Err(_) => Err("bad_policy".into()),
         },
-        "record_violation" => of_call(limiter.record_violation(agent()?), |told| Value::Object(violation(&told))),
-        "violations" => of_call(limiter.violations(agent()?), |seen| conduct(&seen)),
-        "rate_limited" => of_call(limiter.rate_limited(agent()?), |limited| json!({ "rate_limited": limited })),
+        "record_violation" => of_call(limiter.record_violation(&agent()?), |told| Value::Object(violation(&told))),
+        "violations" => of_call(limiter.violations(&agent()?), |seen| conduct(&seen)),
+        "rate_limited" => of_call(limiter.rate_limited(&agent()?), |limited| json!({ "rate_limited": limited })),
         "assignable" => {
             let agents = step.list("agents")?.iter().map(agent_id).collect::<Result<Vec<_>, _>>()?;
             Ok(json!({ "agents": limiter.assignable(agents).iter().map(|id| id_value(id)).collect::<Vec<_>>() }))
@@ -130,7 +140,7 @@ fn with_parts<T>(
         part.all_used().map(|()| read)
     };
     let parts = step.optional_list("parts")?.iter().map(read).collect::<Result<Vec<_>, String>>()?;
-    let parts: Vec<_> = parts.iter().map(|(agent, lane, cost)| Request { agent, lane: *lane, cost: *cost }).collect();
+    let parts: Vec<_> = parts.iter().map(|(agent, lane, cost)| Request::new(agent, *lane).cost(*cost)).collect();
     Ok(call(limiter, &parts))
 }
 
@@ -185,16 +195,13 @@ fn settlement(settled: Settlement) -> Value {
     json!({ "unused": settled.unused, "overspent": settled.overspent, "left": settled.left })
 }
 
-fn admission(admission: Admission) -> Value {
-    let mut fields = verdict(admission.verdict());
-    if let (false, Some(fields)) = (admission.is_allowed(), fields.as_object_mut()) {
-        let (counted, wait) = (admission.violation(), json!(nanos(admission.wait())));
-        fields.extend([("step_ns".into(), wait.clone()), ("wait_ns".into(), wait)]);
-        fields.extend([("consecutive".into(), json!(0)), ("sustained_abuse".into(), json!(false))]);
-        fields.extend(counted.iter().flat_map(violation));
-        let lane_wait = fields.insert("retry_after_ns".into(), json!(admission.retry_after().map(nanos)));
-        fields.insert("lane_retry_after_ns".into(), lane_wait.unwrap_or_default());
-        fields.insert("hub_retry_after_ms".into(), json!(hub::retry_after_ms(admission.retry_after())));
+fn admission(admission: Verdict) -> Value {
+    let mut fields = verdict(admission);
+    if !admission.is_allowed() {
+        fields["lane_retry_after_ns"] = json!(admission.lane_wait().map(nanos));
+        fields["wait_ns"] = json!(nanos(admission.conduct_wait()));
+        fields["consecutive"] = json!(admission.violations_in_a_row());
+        fields["sustained_abuse"] = json!(admission.is_sustained_abuse());
     }
     fields
 }

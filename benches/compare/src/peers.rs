@@ -214,7 +214,7 @@ impl Check for OursOs {
 
     #[inline(always)]
     fn check(&self, id: &Id) -> Self::Answer {
-        self.limiter.check_at(slice(id), self.lane, 1, self.clock.now())
+        self.limiter.check_request(Request::new(slice(id), self.lane).at(self.clock.now()))
     }
 
     fn is_allowed(answer: &Self::Answer) -> bool {
@@ -244,14 +244,14 @@ impl Contestant for OursNow {
         let mut now = self.now.load(Ordering::Relaxed);
         for id in ids {
             now += 20;
-            black_box(&self.limiter.check_at(slice(id), self.lane, 1, Tick::from_nanos(now)));
+            black_box(&self.limiter.check_request(Request::new(slice(id), self.lane).at(Tick::from_nanos(now))));
         }
         self.now.store(now, Ordering::Relaxed);
     }
 
     fn allows(&self, id: &Id) -> bool {
         let now = Tick::from_nanos(self.now.load(Ordering::Relaxed));
-        self.limiter.check_at(slice(id), self.lane, 1, now).is_ok_and(|verdict| verdict.is_allowed())
+        self.limiter.check_request(Request::new(slice(id), self.lane).at(now)).is_ok_and(|verdict| verdict.is_allowed())
     }
 }
 
@@ -284,7 +284,7 @@ impl Contestant for OursBatch {
             answers.resize(self.size, Err(Error::EmptyId));
             for batch in ids.chunks(self.size) {
                 requests.clear();
-                requests.extend(batch.iter().map(|id| Request { agent: slice(id), lane: self.lane, cost: 1 }));
+                requests.extend(batch.iter().map(|id| Request::new(slice(id), self.lane)));
                 let answers = &mut answers[..batch.len()];
                 self.limiter.check_many(&requests, answers).expect("as many answers as requests");
                 black_box(&*answers);

@@ -291,9 +291,9 @@ mod tests {
         let app = App::new(Settings::default(), Source::Policy(Box::new(policy)), Some(clock.clone().into())).unwrap();
         let [ws, llm] = ["ws", "llm"].map(|name| app.limiter.lane(name).unwrap());
         let ttl = Duration::from_secs(30);
-        assert!(app.limiter.acquire("gone", ws).unwrap().is_allowed());
+        assert!(app.limiter.acquire(tollgate::Request::new("gone", ws)).unwrap().is_allowed());
         app.leases.turn(clock.now()).grant(b"gone", ws, 1, ttl).unwrap();
-        assert!(app.limiter.reserve("gone too", llm, 5, ttl).unwrap().id().is_some());
+        assert!(app.limiter.reserve(tollgate::Request::new("gone too", llm).cost(5), ttl).unwrap().id().is_some());
         app.sweep();
         assert_eq!((app.limiter.stats().agents, app.meter.sweeps()), (2, (1, 0)), "neither has run out");
         clock.advance(IDLE + Duration::from_secs(60));

@@ -12,7 +12,7 @@ use crate::random;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tollgate::{LaneId, Limiter, Status, Tick};
+use tollgate::{LaneId, Limiter, Request, Status, Tick};
 
 /// How many leases there may be at once if nothing is said: some 25 MB if every
 /// agent has the longest id.
@@ -124,7 +124,7 @@ impl Leases {
     fn give_back(&self, lease: &Lease, now: Tick) -> Option<Status> {
         let slots = Some(lease.slots).filter(|slots| *slots > 0)?;
         // Somebody may have released it in the library: then there is nothing to give back.
-        self.limiter.refund_at(&lease.agent, lease.lane, slots, now).ok()
+        self.limiter.refund(Request::new(&lease.agent, lease.lane).cost(slots).at(now)).ok()
     }
 
     /// Ends a lease and releases its slot. `None` if there is no such lease,
@@ -216,8 +216,8 @@ mod tests {
 
     fn acquire(leases: &Leases, agent: &str, lane: LaneId, ttl: Duration) -> Option<LeaseId> {
         let mut turn = leases.turn(leases.limiter.now());
-        let is_free =
-            turn.room_for(&[agent.as_bytes()]).is_ok() && leases.limiter.acquire(agent, lane).unwrap().is_allowed();
+        let is_free = turn.room_for(&[agent.as_bytes()]).is_ok()
+            && leases.limiter.acquire(Request::new(agent, lane)).unwrap().is_allowed();
         is_free.then(|| turn.grant(agent.as_bytes(), lane, 1, ttl).unwrap())
     }
 

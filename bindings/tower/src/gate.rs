@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tollgate::{Decision, Error, LaneId, Limiter, PlanId, Status, Tick, Verdict};
+use std::time::SystemTime;
+use tollgate::{Decision, Error, LaneId, Limiter, PlanId, Request, Status, Tick, Verdict};
 
 pub(crate) type PeerOf = dyn Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync;
 pub(crate) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -101,13 +101,13 @@ impl Gate {
         }
         let decided = self.style.tells_moments().then(|| self.limiter.now());
         match self.decide(head, &agent, lane, cost) {
-            Ok((verdict, retry_after)) => match verdict.decision() {
+            Ok(verdict) => match verdict.decision() {
                 Decision::Allow if self.only_when_low => Ruling::Pass(None),
                 Decision::Allow | Decision::Warn => Ruling::Pass(Some(Told { lane, verdict, decided })),
                 Decision::Deny => {
-                    let quota = Quota { retry_after, ..Quota::from(&verdict) };
+                    let quota = Quota::from(&verdict);
                     // It is the agent's conduct if it has to wait longer than for its tokens.
-                    let is_conduct = retry_after > verdict.retry_after() || quota.remaining >= cost;
+                    let is_conduct = quota.retry_after > verdict.lane_wait() || quota.remaining >= cost;
                     let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
                     Ruling::Answer(self.refuse(head, &agent, lane, reason, quota))
                 }
@@ -135,39 +135,17 @@ impl Gate {
 
     /// The lane as it stands, under the plan of the request.
     fn status(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Result<Status, Error> {
-        match self.plan(head) {
-            Some(plan) => self.limiter.status_as(agent.as_bytes(), plan, lane),
-            None => self.limiter.status(agent.as_bytes(), lane),
-        }
+        self.limiter.peek(Request::new(agent.as_bytes(), lane).plan(self.plan(head)))
     }
 
     fn plan(&self, head: &Head<'_>) -> Option<PlanId> {
         self.plans.iter().find(|(_, when)| when(head)).map(|(plan, _)| *plan)
     }
 
-    /// Asks the limiter; nothing else here charges. With the verdict comes
-    /// what a refused caller is told to wait.
-    fn decide(
-        &self,
-        head: &Head<'_>,
-        agent: &AgentId,
-        lane: LaneId,
-        cost: u64,
-    ) -> Result<(Verdict, Option<Duration>), Error> {
-        let (limiter, agent) = (&self.limiter, agent.as_bytes());
-        let plan = self.plan(head);
-        if self.counts_violations {
-            let admission = match plan {
-                Some(plan) => limiter.admit_as(agent, plan, lane, cost)?,
-                None => limiter.admit(agent, lane, cost)?,
-            };
-            return Ok((admission.verdict(), admission.retry_after()));
-        }
-        let verdict = match plan {
-            Some(plan) => limiter.check_as(agent, plan, lane, cost)?,
-            None => limiter.check_cost(agent, lane, cost)?,
-        };
-        Ok((verdict, verdict.retry_after()))
+    /// Asks the limiter; nothing else here charges.
+    fn decide(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
+        let request = Request::new(agent.as_bytes(), lane).cost(cost).plan(self.plan(head));
+        self.limiter.check_request(if self.counts_violations { request.counted() } else { request })
     }
 
     /// Adds to the response of an admitted request what it has to tell.

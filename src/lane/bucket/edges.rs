@@ -1,6 +1,7 @@
 //! Charges at the edges: of the range of the clock, of a warning, of limits without a bucket.
 
 use super::*;
+use crate::lane::Decision;
 use crate::policy::{PlanId, Policy};
 
 fn limit(text: &str) -> BucketLimit {
@@ -100,8 +101,8 @@ fn an_agent_that_is_blocked_is_told_the_longer_wait() {
     let limit = limit("1/10ns burst 10");
     let told = |debt: u64, cost, block| {
         let charge = step(words(1_000 + debt).next().unwrap(), Tick::from_nanos(1_000), limit, cost).answer;
-        let Verdict { decision, retry_after_ns, full_in_ns, .. } = blocked(charge, block).unwrap();
-        assert_eq!(decision, Decision::Deny);
+        let Verdict { finding, retry_after_ns, full_in_ns, .. } = blocked(charge, block).unwrap();
+        assert_eq!(finding, Finding::DENY);
         (retry_after_ns, full_in_ns)
     };
     assert_eq!((told(30, 2, 7), told(95, 2, 7), told(95, 2, 77)), ((7, 30), (15, 95), (77, 95)));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::Offset;
+use crate::lane::Decision;
 use crate::policy::Calendar;
 
 const DAY: Era = Era { calendar: Calendar::Day, zone_minutes: 0 };

@@ -26,7 +26,7 @@ impl fmt::Display for Toml<'_> {
             let agents: Vec<_> = policy.exempt().map(quoted).collect();
             writeln!(f, "exempt = [{}]", agents.join(", "))?;
         }
-        if policy.outside_total().len() > 0 {
+        if policy.outside_total().next().is_some() {
             let lanes = policy.lanes().filter(|(lane, _)| policy.outside_total().any(|outside| outside == *lane));
             let lanes: Vec<_> = lanes.map(|(_, name)| quoted(name)).collect();
             writeln!(f, "outside_total = [{}]", lanes.join(", "))?;

@@ -11,7 +11,7 @@ fn model(threshold: u32, records: usize, on_full: OnFull) -> Model {
 }
 
 fn consecutive(model: &Model, agent: &str) -> u32 {
-    model.0.violations_at(agent, Tick::ZERO).unwrap().consecutive()
+    model.0.violations(Agent::new(agent).at(Tick::ZERO)).unwrap().consecutive()
 }
 
 model! {
@@ -19,8 +19,8 @@ model! {
     /// it is told once.
     abuse_is_told_once, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = model(2, 1, OnFull::Deny);
-        model.0.record_violation_at(A, Tick::ZERO).unwrap();
-        let violate = |model: &Model| model.0.record_violation_at(A, Tick::ZERO).unwrap().sustained_abuse();
+        model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap();
+        let violate = |model: &Model| model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap().sustained_abuse();
         let rival = model.spawn(violate);
         let mine = violate(&model);
         assert!(mine ^ rival.join().unwrap());
@@ -32,7 +32,7 @@ model! {
     /// A first violation is recorded by two threads: one record, two violations.
     first_violation_of_two, UNBOUNDED, breaks with [NoLock], || {
         let model = model(10, 2, OnFull::Deny);
-        let violate = |model: &Model| model.0.record_violation_at(A, Tick::ZERO).is_ok();
+        let violate = |model: &Model| model.0.record_violation(Agent::new(A).at(Tick::ZERO)).is_ok();
         let rival = model.spawn(violate);
         assert!(violate(&model) && rival.join().unwrap());
         assert_eq!((consecutive(&model, A), model.agents()), (2, 1));
@@ -46,10 +46,10 @@ model! {
         let model = model(10, 1, OnFull::Deny);
         assert!(model.allows(A, FIRST, Tick::ZERO));
         let others = model.spawn(|model| {
-            let _ = model.0.forget_at(A, Tick::ZERO);
+            let _ = model.0.forget(Agent::new(A).at(Tick::ZERO));
             model.check(B, FIRST, Tick::ZERO).is_ok()
         });
-        let _ = model.0.record_violation_at(A, Tick::ZERO);
+        let _ = model.0.record_violation(Agent::new(A).at(Tick::ZERO));
         others.join().unwrap();
         assert_eq!(consecutive(&model, B), 0);
     }
@@ -63,7 +63,7 @@ model! {
         let model = model(10, 1, OnFull::Deny);
         assert!(model.allows(A, FIRST, Tick::ZERO));
         let newcomer = model.spawn(|model| model.check(B, FIRST, PAID).is_ok());
-        let recorded = model.0.record_violation_at(A, PAID).is_ok();
+        let recorded = model.0.record_violation(Agent::new(A).at(PAID)).is_ok();
         let let_in = newcomer.join().unwrap();
         assert!(recorded ^ let_in, "recorded {recorded}, let in {let_in}");
         assert_eq!(consecutive(&model, A), u32::from(recorded));
@@ -78,7 +78,7 @@ model! {
     violation_against_lossy_eviction, Some(4), breaks with [ConductGivenUpEarly, ConductNotBumped], || {
         let model = model(10, 1, OnFull::Evict);
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        model.0.record_violation_at(A, Tick::ZERO).unwrap();
+        model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap();
         let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
         let seen = consecutive(&model, A);
         let let_in = newcomer.join().unwrap();
@@ -96,8 +96,8 @@ fn told(others: &[&str]) -> Model {
     for agent in [A].iter().chain(others) {
         assert!(model.allows(agent, FIRST, Tick::ZERO));
     }
-    let admission = model.0.admit_at(A, FIRST, 1, Tick::ZERO).unwrap();
-    assert!(!admission.is_allowed() && admission.violation().is_none(), "told");
+    let admission = model.0.check_request(Request::new(A, FIRST).at(Tick::ZERO).counted()).unwrap();
+    assert!(!admission.is_allowed() && admission.violations_in_a_row() == 0, "told");
     model
 }
 
@@ -105,7 +105,7 @@ fn told(others: &[&str]) -> Model {
 const EARLY: Tick = Tick::from_nanos(10_000_000_000);
 
 fn violates(model: &Model, agent: &str) -> bool {
-    model.0.admit_at(agent, FIRST, 1, EARLY).unwrap().violation().is_some()
+    model.0.check_request(Request::new(agent, FIRST).at(EARLY).counted()).unwrap().violations_in_a_row() > 0
 }
 
 model! {
@@ -116,7 +116,7 @@ model! {
         let mine = violates(&model, A);
         let theirs = rivals.map(|rival| rival.join().unwrap());
         assert_eq!([mine, theirs[0], theirs[1]].iter().filter(|violated| **violated).count(), 1);
-        assert_eq!(model.0.violations_at(A, EARLY).unwrap().consecutive(), 1);
+        assert_eq!(model.0.violations(Agent::new(A).at(EARLY)).unwrap().consecutive(), 1);
     }
 }
 
@@ -129,6 +129,6 @@ model! {
         let mine = [violates(&model, A), violates(&model, A)];
         assert!(!other.join().unwrap(), "B was not told anything");
         assert!(!(mine[0] && mine[1]), "one moment");
-        assert_eq!(model.0.violations_at(B, EARLY).unwrap().consecutive(), 0);
+        assert_eq!(model.0.violations(Agent::new(B).at(EARLY)).unwrap().consecutive(), 0);
     }
 }

@@ -2,6 +2,7 @@
 //! matter with them.
 
 use super::*;
+use crate::limiter::Settle;
 use crate::reservations::{Entry, Reservations};
 use crate::slab::hash::AgentHash;
 
@@ -68,7 +69,7 @@ model! {
     older_caller_meets_a_record, Some(3), breaks with [RecordIgnored], || {
         let model = model("window 3/ms", OnFull::Deny);
         let charge = |model: &Model, index, cost| {
-            model.0.check_at(A, FIRST, cost, third(index)).unwrap().is_allowed()
+            model.0.check_request(Request::new(A, FIRST).cost(cost).at(third(index))).unwrap().is_allowed()
         };
         // Two in the third 0, one in the third 2: it is full until the third 4.
         assert!(charge(&model, 0, 1) && charge(&model, 2, 1));
@@ -85,7 +86,7 @@ model! {
     window_moves_on_against_reset, Some(3), breaks with [NoLookBack], || {
         let model = model("window 3/ms", OnFull::Deny);
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        let reset = model.spawn(|model| model.0.reset_lane_at(A, FIRST, third(2)).unwrap());
+        let reset = model.spawn(|model| model.0.reset_lane(Agent::new(A).at(third(2)), FIRST).unwrap());
         let _ = model.allows(A, FIRST, third(2));
         reset.join().unwrap();
         assert!(model.remaining(A, FIRST, third(2)) >= 2);
@@ -121,9 +122,9 @@ model! {
     /// within one window: only the generation tells the words apart.
     window_stalled_across_two_tenancies, Some(3), breaks with [SameGeneration], || {
         let model = model("window 2/ms", OnFull::Deny);
-        model.0.reset_at(A, Tick::ZERO).unwrap();
+        model.0.reset(Agent::new(A).at(Tick::ZERO)).unwrap();
         let others = model.spawn(|model| {
-            model.0.forget_at(A, Tick::ZERO).unwrap() && model.allows(C, FIRST, Tick::ZERO)
+            model.0.forget(Agent::new(A).at(Tick::ZERO)).unwrap() && model.allows(C, FIRST, Tick::ZERO)
         });
         let _ = model.check(A, FIRST, Tick::ZERO);
         let third = others.join().unwrap();
@@ -161,12 +162,15 @@ model! {
     permits_change_places, Some(3), breaks with [NoLastScan], || {
         // The permit that is given back has rested for less time than the other.
         const LATER: Tick = Tick::from_nanos(5);
-        let model = model("exact 2/ms", OnFull::Deny);
+        let policy = Policy::builder().lane("lane-0", "exact 2/ms").build().unwrap();
+        // A refund is made at the clock's time at least.
+        let model = Model::at(1, policy, OnFull::Deny, LATER.as_nanos());
+        assert!(model.allows(A, FIRST, Tick::ZERO));
         let other = model.spawn(|model| {
-            let _ = model.0.refund_at(A, FIRST, 1, LATER).unwrap();
+            let _ = model.0.refund(Request::new(A, FIRST).at(LATER)).unwrap();
             model.allows(A, FIRST, LATER)
         });
-        let mine = model.0.status_at(A, FIRST, LATER).unwrap().remaining();
+        let mine = model.0.peek(Request::new(A, FIRST).at(LATER)).unwrap().remaining();
         assert!(other.join().unwrap());
         assert!(mine > 0, "a permit had rested all the time");
     }
@@ -213,8 +217,8 @@ model! {
     /// Two release the only slot that is held: one of them is told that there is none.
     slot_is_released_once, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = model("held 2", OnFull::Deny);
-        let rival = model.spawn(|model| model.0.release(A, FIRST).is_ok());
-        let mine = model.0.release(A, FIRST).is_ok();
+        let rival = model.spawn(|model| model.0.release(Request::new(A, FIRST)).is_ok());
+        let mine = model.0.release(Request::new(A, FIRST)).is_ok();
         assert!(mine ^ rival.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2);
     }
@@ -222,8 +226,8 @@ model! {
 
 /// One of each, all or none.
 fn both(model: &Model, first: &'static str, second: &'static str) -> bool {
-    let part = |agent: &'static str| crate::Request { agent: agent.as_bytes(), lane: FIRST, cost: 1 };
-    model.0.check_all_at(&[part(first), part(second)], Tick::ZERO).unwrap().is_allowed()
+    let part = |agent: &'static str| crate::Request::new(agent, FIRST);
+    model.0.check_all(&[part(first), part(second)].map(|part| part.at(Tick::ZERO))).unwrap().is_allowed()
 }
 
 model! {
@@ -237,7 +241,7 @@ model! {
         agents.sort_by_key(|agent| fixed_key(KEY).hash(agent.as_bytes()));
         let [plenty, short] = agents;
         assert!(model.allows(short, FIRST, Tick::ZERO) && model.allows(plenty, FIRST, Tick::ZERO));
-        model.0.reset_at(plenty, Tick::ZERO).unwrap();
+        model.0.reset(Agent::new(plenty).at(Tick::ZERO)).unwrap();
         let rival = model.spawn(move |model| both(model, short, plenty));
         let mine = both(&model, plenty, short);
         let admitted = u64::from(mine) + u64::from(rival.join().unwrap());
@@ -257,16 +261,16 @@ model! {
         let policy = Policy::builder().lane("lane-0", bucket).lane("lane-1", "held 1").build().unwrap();
         let clock = ManualClock::new();
         let model = Model::on_clock(1, policy, OnFull::Deny, clock.clone());
-        assert!(model.allows(A, SECOND, Tick::ZERO) && model.0.release(A, SECOND).is_ok());
+        assert!(model.allows(A, SECOND, Tick::ZERO) && model.0.release(Request::new(A, SECOND)).is_ok());
         let rival = model.spawn(move |model| {
             let held = model.allows(A, SECOND, Tick::ZERO);
             clock.set(Tick::from_nanos(LATER));
             model.allows(A, FIRST, Tick::from_nanos(LATER)) && held
         });
-        let part = |lane, cost| crate::Request { agent: A.as_bytes(), lane, cost };
-        let mine = model.0.check_all_at(&[part(FIRST, 2), part(SECOND, 1)], Tick::ZERO).unwrap().is_allowed();
+        let part = |lane, cost| crate::Request::new(A, lane).cost(cost);
+        let mine = model.0.check_all(&[part(FIRST, 2), part(SECOND, 1)].map(|part| part.at(Tick::ZERO))).unwrap().is_allowed();
         assert!(mine ^ rival.join().unwrap(), "one of them has the slot");
-        let full_in = model.0.status_at(A, FIRST, Tick::from_nanos(LATER)).unwrap().full_in();
+        let full_in = model.0.peek(Request::new(A, FIRST).at(Tick::from_nanos(LATER))).unwrap().full_in();
         // What is left of the two that were charged at 0, or nothing, or at
         // most the time of the call; and the other's one.
         let admitted = if mine { 3 * TOKEN - LATER } else { TOKEN };
@@ -277,7 +281,7 @@ model! {
 
 /// What A has left of two lanes by themselves, and of the total.
 fn left(model: &Model) -> Vec<u64> {
-    let view = model.0.agent_at(A, Tick::ZERO).unwrap();
+    let view = model.0.agent(Agent::new(A).at(Tick::ZERO)).unwrap();
     view.lanes.iter().map(|lane| lane.status.remaining()).collect()
 }
 
@@ -306,9 +310,9 @@ model! {
     /// charged everything, and who does not has charged nothing.
     total_of_several_parts, Some(3), breaks with [NoRollback], || {
         let model = with_total("window 9/ms", "window 3/ms");
-        let part = |lane| crate::Request { agent: A.as_bytes(), lane, cost: 1 };
+        let part = |lane| crate::Request::new(A, lane);
         let rival = model.spawn(|model| model.allows(A, SECOND, Tick::ZERO));
-        let mine = model.0.check_all_at(&[part(FIRST), part(SECOND)], Tick::ZERO).unwrap().is_allowed();
+        let mine = model.0.check_all(&[part(FIRST), part(SECOND)].map(|part| part.at(Tick::ZERO))).unwrap().is_allowed();
         let (mine, theirs) = (u64::from(mine), u64::from(rival.join().unwrap()));
         assert_eq!(mine + theirs, 1);
         assert_eq!(left(&model), [8 - mine, 9 - mine - theirs, 2 - 2 * mine - theirs]);
@@ -321,11 +325,11 @@ model! {
     cancel_against_reset_of_a_total, Some(3), breaks with [OtherCharge], || {
         let model = with_total("window 9/ms", "window 5/ms");
         let total = LaneId::new(2);
-        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        let reserved = model.0.reserve(Request::new(A, FIRST).cost(4).at(Tick::ZERO), Duration::from_secs(1)).unwrap();
         let id = reserved.id().unwrap();
-        let rival = model.spawn(move |model| model.0.cancel_at(id, Tick::ZERO).is_ok());
-        model.0.reset_lane_at(A, total, Tick::ZERO).unwrap();
-        assert!(model.0.check_at(A, SECOND, 5, Tick::ZERO).unwrap().is_allowed());
+        let rival = model.spawn(move |model| model.0.settle(id, Settle::cancelled().at(Tick::ZERO)).is_ok());
+        model.0.reset_lane(Agent::new(A).at(Tick::ZERO), total).unwrap();
+        assert!(model.0.check_request(Request::new(A, SECOND).cost(5).at(Tick::ZERO)).unwrap().is_allowed());
         assert!(rival.join().unwrap());
         assert_eq!(left(&model), [8, 4, 0]);
     }
@@ -337,7 +341,7 @@ model! {
     reservation_against_lossy_eviction, Some(3), breaks with [ReservedUnchecked], || {
         let model = model("4/ms", OnFull::Evict);
         let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
-        let reserved = model.0.reserve_at(A, FIRST, 1, Duration::from_secs(1), Tick::ZERO);
+        let reserved = model.0.reserve(Request::new(A, FIRST).at(Tick::ZERO), Duration::from_secs(1));
         let _ = newcomer.join().unwrap();
         if reserved.is_ok_and(|reserved| reserved.id().is_some()) {
             assert!(model.remaining(A, FIRST, Tick::ZERO) < 3, "its record is gone, or what it reserved");
@@ -350,11 +354,11 @@ model! {
     reservation_is_settled_once, Some(3), breaks with [StaleId], || {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
-        assert!(model.0.check_at(A, FIRST, 4, Tick::ZERO).unwrap().is_allowed());
-        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        assert!(model.0.check_request(Request::new(A, FIRST).cost(4).at(Tick::ZERO)).unwrap().is_allowed());
+        let reserved = model.0.reserve(Request::new(A, FIRST).cost(4).at(Tick::ZERO), Duration::from_secs(1)).unwrap();
         let id = reserved.id().unwrap();
-        let rival = model.spawn(move |model| model.0.commit_at(id, 1, Tick::ZERO).is_ok());
-        let mine = model.0.commit_at(id, 1, Tick::ZERO).is_ok();
+        let rival = model.spawn(move |model| model.0.settle(id, Settle::used(1).at(Tick::ZERO)).is_ok());
+        let mine = model.0.settle(id, Settle::used(1).at(Tick::ZERO)).is_ok();
         assert!(mine ^ rival.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 9 - 4 - 1);
     }
@@ -393,11 +397,11 @@ model! {
     cancel_against_reset, Some(3), breaks with [OtherCharge], || {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
-        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        let reserved = model.0.reserve(Request::new(A, FIRST).cost(4).at(Tick::ZERO), Duration::from_secs(1)).unwrap();
         let id = reserved.id().unwrap();
-        let rival = model.spawn(move |model| model.0.cancel_at(id, Tick::ZERO).is_ok());
-        model.0.reset_lane_at(A, FIRST, Tick::ZERO).unwrap();
-        assert!(model.0.check_at(A, FIRST, 9, Tick::ZERO).unwrap().is_allowed());
+        let rival = model.spawn(move |model| model.0.settle(id, Settle::cancelled().at(Tick::ZERO)).is_ok());
+        model.0.reset_lane(Agent::new(A).at(Tick::ZERO), FIRST).unwrap();
+        assert!(model.0.check_request(Request::new(A, FIRST).cost(9).at(Tick::ZERO)).unwrap().is_allowed());
         assert!(rival.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 0);
     }
@@ -410,13 +414,13 @@ model! {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        let reset = model.spawn(|model| model.0.reset_lane_at(A, FIRST, Tick::ZERO).unwrap());
-        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        let reset = model.spawn(|model| model.0.reset_lane(Agent::new(A).at(Tick::ZERO), FIRST).unwrap());
+        let reserved = model.0.reserve(Request::new(A, FIRST).cost(4).at(Tick::ZERO), Duration::from_secs(1)).unwrap();
         reset.join().unwrap();
         let left = model.remaining(A, FIRST, Tick::ZERO);
         assert!([9, 5].contains(&left));
-        assert!(model.0.check_at(A, FIRST, left, Tick::ZERO).unwrap().is_allowed());
-        model.0.cancel_at(reserved.id().unwrap(), Tick::ZERO).unwrap();
+        assert!(model.0.check_request(Request::new(A, FIRST).cost(left).at(Tick::ZERO)).unwrap().is_allowed());
+        model.0.settle(reserved.id().unwrap(), Settle::cancelled().at(Tick::ZERO)).unwrap();
         // Caught by the walk after its charge, it may have nothing to give back: that is stricter.
         assert!(model.remaining(A, FIRST, Tick::ZERO) <= 9 - left);
     }
@@ -429,16 +433,16 @@ model! {
         let policy = Policy::builder().lane("lane-0", "4/ms").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 0);
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        let lower = model.0.reserve_at(A, FIRST, 1, Duration::from_secs(1), Tick::ZERO).unwrap().id().unwrap();
-        let upper = model.0.reserve_at(A, FIRST, 1, Duration::from_secs(1), Tick::ZERO).unwrap().id().unwrap();
-        let rival = model.spawn(move |model| model.0.cancel_at(lower, Tick::ZERO).is_ok());
-        let _ = model.0.refund_at(A, FIRST, 4, Tick::ZERO).unwrap();
+        let lower = model.0.reserve(Request::new(A, FIRST).at(Tick::ZERO), Duration::from_secs(1)).unwrap().id().unwrap();
+        let upper = model.0.reserve(Request::new(A, FIRST).at(Tick::ZERO), Duration::from_secs(1)).unwrap().id().unwrap();
+        let rival = model.spawn(move |model| model.0.settle(lower, Settle::cancelled().at(Tick::ZERO)).is_ok());
+        let _ = model.0.refund(Request::new(A, FIRST).cost(4).at(Tick::ZERO)).unwrap();
         assert!(rival.join().unwrap());
         // Time pays for what is left. Then a charge, and the other is cancelled:
         // no more is left than if there had never been any but that charge.
         let paid = Tick::from_nanos(WINDOW / 4);
         assert!(model.allows(A, FIRST, paid));
-        model.0.cancel_at(upper, paid).unwrap();
+        model.0.settle(upper, Settle::cancelled().at(paid)).unwrap();
         assert!(model.remaining(A, FIRST, paid) <= 3);
     }
 }
@@ -449,14 +453,14 @@ model! {
     reservation_against_refund, Some(2), breaks with [ReservedRefunded], || {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
-        assert!(model.0.check_at(A, FIRST, 2, Tick::ZERO).unwrap().is_allowed());
-        let refund = model.spawn(|model| model.0.refund_at(A, FIRST, 9, Tick::ZERO).map(|_| ()));
-        let reserved = model.0.reserve_at(A, FIRST, 4, Duration::from_secs(1), Tick::ZERO).unwrap();
+        assert!(model.0.check_request(Request::new(A, FIRST).cost(2).at(Tick::ZERO)).unwrap().is_allowed());
+        let refund = model.spawn(|model| model.0.refund(Request::new(A, FIRST).cost(9).at(Tick::ZERO)).map(|_| ()));
+        let reserved = model.0.reserve(Request::new(A, FIRST).cost(4).at(Tick::ZERO), Duration::from_secs(1)).unwrap();
         refund.join().unwrap().unwrap();
         let left = model.remaining(A, FIRST, Tick::ZERO);
         assert!((3..=5).contains(&left), "{left} of 9: 4 are reserved, and 2 may have come back");
-        assert!(model.0.check_at(A, FIRST, left, Tick::ZERO).unwrap().is_allowed());
-        model.0.cancel_at(reserved.id().unwrap(), Tick::ZERO).unwrap();
+        assert!(model.0.check_request(Request::new(A, FIRST).cost(left).at(Tick::ZERO)).unwrap().is_allowed());
+        model.0.settle(reserved.id().unwrap(), Settle::cancelled().at(Tick::ZERO)).unwrap();
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 4);
     }
 }
@@ -467,8 +471,8 @@ model! {
         let policy = Policy::builder().lane("lane-0", "held 2").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        model.0.release(A, FIRST).unwrap();
-        let forget = model.spawn(|model| model.0.forget_at(A, Tick::ZERO).unwrap());
+        model.0.release(Request::new(A, FIRST)).unwrap();
+        let forget = model.spawn(|model| model.0.forget(Agent::new(A).at(Tick::ZERO)).unwrap());
         assert!(model.allows(A, FIRST, Tick::ZERO));
         forget.join().unwrap();
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);

@@ -12,7 +12,7 @@
 use super::hash::fixed_key;
 use super::{Geometry, OnFull, Slab};
 use crate::clock::{ManualClock, Tick};
-use crate::limiter::Limiter;
+use crate::limiter::{Agent, Limiter, Request};
 use crate::policy::{LaneId, Limit, Policy};
 use crate::sync::{BROKEN, Fault};
 use crate::{Error, Verdict};
@@ -45,6 +45,12 @@ const STACK_WORDS: usize = 1 << 15;
 #[derive(Clone)]
 struct Model(Arc<Limiter>);
 
+fn buckets(lanes: usize, capacity: u64) -> Policy {
+    let limit = Limit::new(1, Duration::from_nanos(TOKEN)).burst(capacity);
+    let policy = (0..lanes).fold(Policy::builder(), |policy, lane| policy.lane(format!("lane-{lane}"), limit));
+    policy.build().unwrap()
+}
+
 impl Model {
     /// `records` records of `lanes` lanes that hold `capacity` tokens each; A
     /// has spent one token of its first lane at instant 0.
@@ -54,10 +60,16 @@ impl Model {
         model
     }
 
+    /// One record and one lane, at instant 0 by the clock too: refunds are made
+    /// at the clock's time at least.
+    fn at_origin(capacity: u64, on_full: OnFull) -> Self {
+        let model = Self::at(1, buckets(1, capacity), on_full, 0);
+        assert!(model.allows(A, FIRST, Tick::ZERO));
+        model
+    }
+
     fn vacant(records: usize, lanes: usize, capacity: u64, on_full: OnFull) -> Self {
-        let limit = Limit::new(1, Duration::from_nanos(TOKEN)).burst(capacity);
-        let policy = (0..lanes).fold(Policy::builder(), |policy, lane| policy.lane(format!("lane-{lane}"), limit));
-        Self::with_policy(records, policy.build().unwrap(), on_full)
+        Self::with_policy(records, buckets(lanes, capacity), on_full)
     }
 
     fn with_policy(records: usize, policy: Policy, on_full: OnFull) -> Self {
@@ -85,7 +97,7 @@ impl Model {
     }
 
     fn check(&self, agent: &str, lane: LaneId, now: Tick) -> Result<Verdict, Error> {
-        self.0.check_at(agent, lane, 1, now)
+        self.0.check_request(Request::new(agent, lane).at(now))
     }
 
     fn allows(&self, agent: &str, lane: LaneId, now: Tick) -> bool {
@@ -93,7 +105,7 @@ impl Model {
     }
 
     fn remaining(&self, agent: &str, lane: LaneId, now: Tick) -> u64 {
-        self.0.status_at(agent, lane, now).unwrap().remaining()
+        self.0.peek(Request::new(agent, lane).at(now)).unwrap().remaining()
     }
 
     fn agents(&self) -> u64 {
@@ -262,9 +274,9 @@ model! {
     /// exchange would land on C.
     check_stalled_across_two_tenancies, Some(3), breaks with [NoLookAfterLoad, SameGeneration], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
-        model.0.reset_at(A, Tick::ZERO).unwrap();
+        model.0.reset(Agent::new(A).at(Tick::ZERO)).unwrap();
         let others = model.spawn(|model| {
-            model.0.forget_at(A, Tick::ZERO).unwrap() && model.allows(C, FIRST, Tick::ZERO)
+            model.0.forget(Agent::new(A).at(Tick::ZERO)).unwrap() && model.allows(C, FIRST, Tick::ZERO)
         });
         let _ = model.check(A, FIRST, Tick::ZERO);
         let third = others.join().unwrap();
@@ -276,7 +288,7 @@ model! {
 /// it is: what the newcomer was told is what it has.
 fn giving_back_against_eviction(give_back: fn(&Limiter)) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let model = Model::new(1, 1, 2, OnFull::Evict);
+        let model = Model::at_origin(2, OnFull::Evict);
         let newcomer = model.spawn(|model| model.check(B, FIRST, Tick::ZERO).map_or(2, |verdict| verdict.remaining()));
         give_back(&model.0);
         let left = newcomer.join().unwrap();
@@ -290,14 +302,14 @@ model! {
     /// of its 349,610 executions take a minute; they hold as well.
     refund_against_eviction, Some(4), breaks with [NoLookAfterLoad, ChargeByStore],
     giving_back_against_eviction(|limiter| {
-        assert_eq!(limiter.refund_at(A, FIRST, 1, Tick::ZERO).unwrap().remaining(), 2);
+        assert_eq!(limiter.refund(Request::new(A, FIRST).at(Tick::ZERO)).unwrap().remaining(), 2);
     })
 }
 
 model! {
     /// A reset stalls while a newcomer takes the record; as for a refund.
     reset_against_eviction, Some(4), breaks with [NoLookAfterLoad, ChargeByStore],
-    giving_back_against_eviction(|limiter| limiter.reset_at(A, Tick::ZERO).unwrap())
+    giving_back_against_eviction(|limiter| limiter.reset(Agent::new(A).at(Tick::ZERO)).unwrap())
 }
 
 model! {
@@ -305,7 +317,7 @@ model! {
     forget_against_eviction, UNBOUNDED, breaks with [NoLock], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
         let newcomer = model.spawn(|model| model.allows(B, FIRST, PAID));
-        model.0.forget_at(A, PAID).unwrap();
+        model.0.forget(Agent::new(A).at(PAID)).unwrap();
         assert!(newcomer.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, PAID), 2);
         assert_eq!(model.remaining(B, FIRST, PAID), 1);
@@ -328,9 +340,9 @@ model! {
 model! {
     /// Each refund gives back one token, whatever is charged meanwhile.
     refund_against_check, UNBOUNDED, breaks with [ChargeByStore], || {
-        let model = Model::new(1, 1, 2, OnFull::Deny);
+        let model = Model::at_origin(2, OnFull::Deny);
         let rival = model.spawn(|model| model.allows(A, FIRST, Tick::ZERO));
-        let _ = model.0.refund_at(A, FIRST, 1, Tick::ZERO).unwrap();
+        let _ = model.0.refund(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert!(rival.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 1);
     }
@@ -341,7 +353,7 @@ model! {
     reset_against_check, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
         let rival = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap().remaining());
-        model.0.reset_at(A, Tick::ZERO).unwrap();
+        model.0.reset(Agent::new(A).at(Tick::ZERO)).unwrap();
         let before = rival.join().unwrap() == 0;
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), if before { 2 } else { 1 });
     }
@@ -352,7 +364,7 @@ model! {
     forget_against_check, UNBOUNDED, breaks with [NoLookAfterLoad, NoClose], || {
         let model = Model::new(2, 1, 2, OnFull::Deny);
         let rival = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap().remaining());
-        model.0.forget_at(A, Tick::ZERO).unwrap();
+        model.0.forget(Agent::new(A).at(Tick::ZERO)).unwrap();
         let before = rival.join().unwrap() == 0;
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), if before { 2 } else { 1 });
     }
@@ -375,7 +387,7 @@ model! {
     forget_against_claim, UNBOUNDED, breaks with [NoLock], || {
         let model = Model::new(2, 1, 2, OnFull::Deny);
         let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
-        assert_eq!(model.0.forget_at(A, Tick::ZERO), Ok(true));
+        assert_eq!(model.0.forget(Agent::new(A).at(Tick::ZERO)), Ok(true));
         assert!(newcomer.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, Tick::ZERO), 2);
         assert_eq!(model.remaining(B, FIRST, Tick::ZERO), 1);
@@ -417,9 +429,9 @@ model! {
     status_is_never_of_a_stranger, Some(3), breaks with [NoLastLook], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
         let others = model.spawn(|model| {
-            let _ = model.0.forget_at(A, Tick::ZERO);
-            let _ = model.0.check_at(B, FIRST, 2, Tick::ZERO);
-            let _ = model.0.forget_at(B, Tick::ZERO);
+            let _ = model.0.forget(Agent::new(A).at(Tick::ZERO));
+            let _ = model.0.check_request(Request::new(B, FIRST).cost(2).at(Tick::ZERO));
+            let _ = model.0.forget(Agent::new(B).at(Tick::ZERO));
             let _ = model.check(A, FIRST, Tick::ZERO);
         });
         assert!(model.remaining(A, FIRST, Tick::ZERO) >= 1);
@@ -448,7 +460,7 @@ model! {
     /// its tenant is reset: if B is allowed, then B has the record, charged.
     refusal_against_reset, UNBOUNDED, breaks with [], || {
         let model = Model::new(1, 1, 1, OnFull::Evict);
-        let reset = model.spawn(|model| model.0.reset_at(A, Tick::ZERO).unwrap());
+        let reset = model.spawn(|model| model.0.reset(Agent::new(A).at(Tick::ZERO)).unwrap());
         let allowed = model.allows(B, FIRST, Tick::ZERO);
         reset.join().unwrap();
         assert_eq!(model.remaining(B, FIRST, Tick::ZERO), u64::from(!allowed));

@@ -39,7 +39,7 @@ fn model(known: bool) -> Model {
     let model = Model::with_policy(1, policy(first_limit(), other_limit()), OnFull::Deny);
     if known {
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        model.0.reset_at(A, Tick::ZERO).unwrap();
+        model.0.reset(Agent::new(A).at(Tick::ZERO)).unwrap();
     }
     model
 }
@@ -60,7 +60,7 @@ model! {
         let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
         model.0.assign(A, OTHER).unwrap();
         let (_, charged) = check.join().unwrap();
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (OTHER_CAPACITY, charged));
     }
 }
@@ -76,7 +76,7 @@ model! {
         model.0.set_override(B, "lane-0", third_limit()).unwrap();
         let (capacity, charged) = check.join().unwrap();
         assert_ne!(capacity, 30, "A was checked by B's limit");
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!(status.capacity(), 2);
         assert_eq!(status.full_in().as_nanos() as u64, charged);
     }
@@ -91,7 +91,7 @@ model! {
         model.0.replace_policy(policy(other_limit(), other_limit())).unwrap();
         model.0.replace_policy(policy(third_limit(), other_limit())).unwrap();
         let (_, charged) = check.join().unwrap();
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (30, charged));
     }
 }
@@ -100,11 +100,11 @@ model! {
     /// The same for a check under a plan that stands in for an assignment.
     replace_policy_against_check_as, Some(3), breaks with [RowsInPlace], || {
         let model = model(true);
-        let check = model.spawn(|model| whole(model.0.check_as_at(A, OTHER, FIRST, 1, Tick::ZERO).unwrap()));
+        let check = model.spawn(|model| whole(model.0.check_request(Request::new(A, FIRST).plan(OTHER).at(Tick::ZERO)).unwrap()));
         model.0.replace_policy(policy(first_limit(), third_limit())).unwrap();
         model.0.replace_policy(policy(first_limit(), first_limit())).unwrap();
         let (_, charged) = check.join().unwrap();
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!(status.full_in().as_nanos() as u64, charged);
     }
 }
@@ -118,8 +118,8 @@ model! {
         let newcomer = model.spawn(|model| model.check(B, FIRST, PAID).is_ok());
         model.0.assign(A, OTHER).unwrap();
         let evicted = newcomer.join().unwrap();
-        assert_eq!(model.0.status_at(A, FIRST, PAID).unwrap().capacity(), OTHER_CAPACITY);
-        assert_eq!(model.0.status_at(B, FIRST, PAID).unwrap().capacity(), 2);
+        assert_eq!(model.0.peek(Request::new(A, FIRST).at(PAID)).unwrap().capacity(), OTHER_CAPACITY);
+        assert_eq!(model.0.peek(Request::new(B, FIRST).at(PAID)).unwrap().capacity(), 2);
         assert_eq!(model.remaining(B, FIRST, PAID), if evicted { 1 } else { 2 });
     }
 }
@@ -131,7 +131,7 @@ model! {
         let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
         model.0.assign(A, OTHER).unwrap();
         let (_, charged) = check.join().unwrap();
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (OTHER_CAPACITY, charged));
     }
 }
@@ -143,7 +143,7 @@ model! {
         let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
         model.0.replace_policy(policy(third_limit(), other_limit())).unwrap();
         let (_, charged) = check.join().unwrap();
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (30, charged));
     }
 }
@@ -209,7 +209,7 @@ model! {
         model.0.set_override(B, "lane-0", third_limit()).unwrap();
         let (capacity, charged) = check.join().unwrap();
         assert_ne!(capacity, 30, "A was checked by B's limit");
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (2, charged));
     }
 }
@@ -220,8 +220,8 @@ model! {
     row_reuse_against_a_stalled_denial, Some(3), breaks with [RowWithoutBump, RelaxedRow, NoLastLook], || {
         let model = model(true);
         model.0.set_override(A, "lane-0", first_limit()).unwrap();
-        let _ = model.0.check_at(A, FIRST, 2, Tick::ZERO).unwrap();
-        let check = model.spawn(|model| model.0.check_at(A, FIRST, 2, Tick::ZERO).unwrap());
+        let _ = model.0.check_request(Request::new(A, FIRST).cost(2).at(Tick::ZERO)).unwrap();
+        let check = model.spawn(|model| model.0.check_request(Request::new(A, FIRST).cost(2).at(Tick::ZERO)).unwrap());
         model.0.remove_overrides(A).unwrap();
         model.0.set_override(B, "lane-0", third_limit()).unwrap();
         let verdict = check.join().unwrap();
@@ -237,7 +237,7 @@ model! {
         let old = Policy::builder().lane("lane-0", first_limit()).on_change(OnChange::KeepDebt).build().unwrap();
         let model = Model::with_policy(1, old, OnFull::Deny);
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        let check = model.spawn(|model| match model.0.check_as_at(A, OTHER, FIRST, 1, Tick::ZERO) {
+        let check = model.spawn(|model| match model.0.check_request(Request::new(A, FIRST).plan(OTHER).at(Tick::ZERO)) {
             Ok(verdict) => assert_eq!(verdict.capacity(), OTHER_CAPACITY),
             Err(error) => assert!(matches!(error, Error::UnknownPlan { .. }), "{error}"),
         });
@@ -254,7 +254,7 @@ model! {
         let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
         model.0.set_override(A, "lane-0", third_limit()).unwrap();
         let (_, charged) = check.join().unwrap();
-        let status = model.0.status_at(A, FIRST, Tick::ZERO).unwrap();
+        let status = model.0.peek(Request::new(A, FIRST).at(Tick::ZERO)).unwrap();
         assert_eq!((status.capacity(), status.full_in().as_nanos() as u64), (30, charged));
     }
 }

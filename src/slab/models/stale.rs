@@ -10,7 +10,7 @@ model! {
         // A stands in the second record; the first is vacant and knows nothing of it.
         let model = Model::vacant(2, 1, 1, OnFull::Deny);
         assert!(model.allows(B, FIRST, Tick::ZERO) && model.allows(A, FIRST, Tick::ZERO));
-        assert_eq!(model.0.forget_at(B, Tick::ZERO), Ok(true));
+        assert_eq!(model.0.forget(Agent::new(B).at(Tick::ZERO)), Ok(true));
         let swept = model.spawn(|model| model.0.sweep_at(Duration::ZERO, PAID));
         let stale = model.allows(A, FIRST, Tick::from_nanos(5));
         swept.join().unwrap();

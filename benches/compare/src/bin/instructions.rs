@@ -13,7 +13,7 @@ use compare::peers::{Lane, limiter, limiter_with, our_clock, slice};
 use compare::rows::exercise;
 use std::hint::black_box;
 use std::process::ExitCode;
-use tollgate::{IdHash, Limiter, Tick};
+use tollgate::{IdHash, Limiter, Request, Tick};
 
 /// Ids in the stream: few enough to stay in the first cache.
 const STREAM: usize = 1_000;
@@ -35,7 +35,7 @@ fn at_own_now(limiter: &Limiter, lane: Lane, ids: &[Id], rounds: usize) {
     for _ in 0..rounds {
         for id in ids {
             now += 20;
-            black_box(&limiter.check_at(slice(id), lane, 1, Tick::from_nanos(now)));
+            black_box(&limiter.check_request(Request::new(slice(id), lane).at(Tick::from_nanos(now))));
         }
     }
 }

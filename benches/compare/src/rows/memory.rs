@@ -28,7 +28,7 @@ pub fn exercise(limiter: &Limiter, ids: &[Id], checks: &[Id]) {
         let _ = black_box(limiter.check(slice(id), allowed));
     }
     for batch in checks.chunks_exact(BATCH) {
-        let requests: [_; BATCH] = std::array::from_fn(|i| Request { agent: slice(&batch[i]), lane: allowed, cost: 1 });
+        let requests: [_; BATCH] = std::array::from_fn(|i| Request::new(slice(&batch[i]), allowed));
         let mut answers = [Err(Error::EmptyId); BATCH];
         let _ = black_box(limiter.check_many(&requests, &mut answers));
     }

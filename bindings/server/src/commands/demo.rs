@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use tollgate::{LaneId, Limit, Limiter, Verdict};
+use tollgate::{LaneId, Limit, Limiter, Request, Verdict};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -179,8 +179,8 @@ impl Stage {
     /// Tries the lane out, as an agent that is forgotten afterwards.
     fn of(limiter: &Limiter, lane: LaneId, name: &str) -> Option<Self> {
         let (agent, now) = ("tollgate-demo", limiter.now());
-        let first = limiter.check_at(agent, lane, 1, now).ok().filter(Verdict::is_allowed)?;
-        let token = limiter.status_at(agent, lane, now).ok()?.full_in();
+        let first = limiter.check_request(Request::new(agent, lane).at(now)).ok().filter(Verdict::is_allowed)?;
+        let token = limiter.peek(Request::new(agent, lane).at(now)).ok()?.full_in();
         _ = limiter.forget(agent);
         let pace = token.mul_f64(1.05).clamp(Duration::from_millis(100), Duration::from_secs(60));
         Some(Self { name: name.to_owned(), capacity: first.capacity(), pace })

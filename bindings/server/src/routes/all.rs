@@ -4,7 +4,7 @@ use super::check::{asked, each};
 use super::fields::{self, Fields, Shape};
 use super::hold::{grant, turn_with_room};
 use super::reserve::{TTL_SECONDS, ttl};
-use super::verdict::{Ask, Asked, Decided, Known, Told, is_abuse, lane_name};
+use super::verdict::{Ask, Asked, Decided, Known, Told, lane_name};
 use crate::app::App;
 use crate::problem::Problem;
 use axum::body::Body;
@@ -54,10 +54,7 @@ pub(crate) async fn all(State(app): State<Arc<App>>, request: Request) -> Result
         return Err(Problem::from(Error::Parts { parts: requests.len() }).of_field("requests"));
     }
     let policy = app.limiter().policy();
-    let known = each(requests, |ask| match ask.plan {
-        Some(_) => Err(Problem::field("plan", "all or none is decided under the plans that agents are assigned")),
-        None => ask.known(&app, &policy),
-    })?;
+    let known = each(requests, |ask| ask.known(&app, &policy))?;
     let now = app.limiter().now();
     let is_held = |known: &Known<'_>| app.limiter().is_held(known.lane) == Ok(true);
     let held: Vec<_> = known.iter().filter(|known| is_held(known)).map(|known| known.agent.as_bytes()).collect();
@@ -89,21 +86,8 @@ pub(crate) async fn all(State(app): State<Arc<App>>, request: Request) -> Result
 
 /// Decides about every part, and counts it.
 fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Problem> {
-    let limiter = app.limiter();
-    let mut offenders = Offenders { app, now, seen: Vec::new() };
-    let blocks = known.iter().map(|part| part.block(app, now)).collect::<Result<Vec<_>, _>>()?;
-    if blocks.iter().any(Option::is_some) {
-        let decide = |(part, block): (&Known<'_>, Option<Duration>)| match block {
-            Some(_) => {
-                limiter.count_denial_at(part.agent.as_bytes(), part.lane, now)?;
-                offenders.blamed(part, block, |wait| part.blocked(app, wait, now))
-            }
-            None => counted(app, part, part.would_be(app, now)?, now),
-        };
-        return known.iter().zip(blocks).map(decide).collect();
-    }
-    let parts: Vec<_> = known.iter().map(Known::request).collect();
-    let all = match limiter.check_all_at(&parts, now) {
+    let parts: Vec<_> = known.iter().map(|part| part.request(now)).collect();
+    let all = match app.limiter().check_all(&parts) {
         Ok(all) => all,
         Err(Error::CostAboveCapacity { .. }) => {
             // Those that can never pass are denied, by themselves or with others of their lane.
@@ -111,66 +95,25 @@ fn decide(app: &App, known: &[Known<'_>], now: Tick) -> Result<Vec<Decided>, Pro
             let decide = |part: &Known<'_>| {
                 let is_same = |other: &&Known<'_>| other.lane == part.lane && other.agent == part.agent;
                 let together = known.iter().filter(is_same).fold(0, |sum: u64, other| sum.saturating_add(other.cost));
-                let decided = match part.never(app, now, together)? {
-                    Some(never) => never,
-                    None => part.would_be(app, now)?,
-                };
-                counted(app, part, decided, now)
+                let never = part.never(app, now, together)?;
+                let decided = never.map_or_else(|| part.would_be(app, now), Ok)?;
+                if decided.quota.denied {
+                    part.count(app, &decided, false);
+                }
+                Ok(decided)
             };
             return known.iter().map(decide).collect();
         }
         Err(error) => return Err(error.into()),
     };
-    let decide = |(part, verdict): (&Known<'_>, &Verdict)| match verdict.is_allowed() {
-        false => offenders.blamed(part, verdict.retry_after(), |wait| Ok(part.concluded(verdict, wait))),
-        true => {
-            let decided = part.concluded(verdict, Duration::ZERO);
-            if all.is_allowed() {
-                part.count(app, &decided, false);
-            }
-            Ok(decided)
+    let decide = |(part, verdict): (&Known<'_>, &Verdict)| {
+        let decided = part.concluded(verdict);
+        if all.is_allowed() || decided.quota.denied {
+            part.count(app, &decided, verdict.is_sustained_abuse());
         }
+        decided
     };
-    known.iter().zip(all.verdicts()).map(decide).collect()
-}
-
-/// Counts a part that stands in the way, of which the limiter knows nothing.
-fn counted(app: &App, part: &Known<'_>, decided: Decided, now: Tick) -> Result<Decided, Problem> {
-    if decided.quota.denied {
-        app.limiter().count_denial_at(part.agent.as_bytes(), part.lane, now)?;
-        part.count(app, &decided, false);
-    }
-    Ok(decided)
-}
-
-/// Agents that stand in the way, each with one violation however many of its parts do.
-struct Offenders<'a> {
-    app: &'a App,
-    now: Tick,
-    /// Each with what it has to wait for its conduct.
-    seen: Vec<(Vec<u8>, Duration)>,
-}
-
-impl Offenders<'_> {
-    fn blamed(
-        &mut self,
-        part: &Known<'_>,
-        retry_after: Option<Duration>,
-        decide: impl FnOnce(Duration) -> Result<Decided, Problem>,
-    ) -> Result<Decided, Problem> {
-        let agent = part.agent.as_bytes();
-        let seen = self.seen.iter().find(|(seen, _)| seen == agent).map(|(_, wait)| (None, *wait));
-        let (violation, wait) = match seen {
-            Some(seen) => seen,
-            None => part.judged(self.app, retry_after, self.now)?,
-        };
-        let decided = decide(wait)?;
-        part.count(self.app, &decided, is_abuse(violation));
-        if seen.is_none() {
-            self.seen.push((agent.to_vec(), wait));
-        }
-        Ok(decided)
-    }
+    Ok(known.iter().zip(all.verdicts()).map(decide).collect())
 }
 
 /// The refusal of the part that has to wait the longest; a problem tells of the others too.

@@ -4,7 +4,7 @@ use super::check::{ASK_BYTES_MAX, asked};
 use super::fields::{self, Fields, Shape};
 use super::hold::{no_lease, read_lease};
 use super::json;
-use super::verdict::{Ask, Asked, Decided, is_abuse, lane_name};
+use super::verdict::{Ask, Asked, Decided, lane_name};
 use crate::app::App;
 use crate::id::{Id, Text};
 use crate::problem::Problem;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate::{Error, LaneId, ReservationId, Settlement, Violation};
+use tollgate::{Error, LaneId, ReservationId, Settle, Settlement};
 
 /// How long something is granted if nothing is said.
 const TTL_SECONDS_DEFAULT: u64 = 60;
@@ -47,6 +47,8 @@ struct Reserve<'a> {
     channel: Option<Text<'a>>,
     #[serde(borrow)]
     action: Option<Text<'a>>,
+    #[serde(borrow)]
+    plan: Option<Text<'a>>,
     estimate: u64,
     ttl_seconds: Option<u64>,
 }
@@ -58,6 +60,7 @@ const RESERVE: Fields = Fields {
         ("lane", Shape::Text),
         ("channel", Shape::Text),
         ("action", Shape::Text),
+        ("plan", Shape::Text),
         ("estimate", Shape::Count),
         TTL_SECONDS,
     ],
@@ -69,27 +72,21 @@ const RESERVE: Fields = Fields {
 pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let answered = Asked::at("/v1/reserve", &app, request.headers());
     let body = asked(&app, request, ASK_BYTES_MAX).await?;
-    let Reserve { agent, lane, channel, action, estimate, ttl_seconds } = fields::read(&body, &RESERVE)?;
+    let Reserve { agent, lane, channel, action, plan, estimate, ttl_seconds } = fields::read(&body, &RESERVE)?;
     let ttl = ttl(ttl_seconds)?;
     if estimate == 0 {
         return Err(Problem::field("estimate", "give a whole number from 1"));
     }
     let (limiter, policy) = (app.limiter(), app.limiter().policy());
-    let ask = Ask { agent, lane, channel, action, plan: None, cost: Some(estimate) };
-    let known = ask.known(&app, &policy)?;
-    let (agent, now) = (known.agent.as_bytes(), limiter.now());
-    let refuse = |decided: Decided, violation: Option<Violation>| {
-        known.count(&app, &decided, is_abuse(violation));
+    let known = Ask { agent, lane, channel, action, plan, cost: Some(estimate) }.known(&app, &policy)?;
+    let now = limiter.now();
+    let refuse = |decided: Decided, is_abuse| {
+        known.count(&app, &decided, is_abuse);
         Ok(decided.response(&app, &policy, &known.agent, answered))
     };
-    if let Some(block) = known.block(&app, now)? {
-        let (violation, wait) = known.judged(&app, Some(block), now)?;
-        limiter.count_denial_at(agent, known.lane, now)?;
-        return refuse(known.blocked(&app, wait, now)?, violation);
-    }
-    let reserved = match limiter.reserve_at(agent, known.lane, estimate, ttl, now) {
+    let reserved = match limiter.reserve(known.request(now), ttl) {
         Ok(reserved) => reserved,
-        Err(Error::CostAboveCapacity { .. }) => return refuse(known.would_be(&app, now)?, None),
+        Err(Error::CostAboveCapacity { .. }) => return refuse(known.would_be(&app, now)?, false),
         Err(Error::WrongKind { .. }) => {
             let name = lane_name(&policy, known.lane);
             let detail = format!("of {name} nothing can be reserved; that is for buckets, windows and budgets");
@@ -97,11 +94,10 @@ pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Re
         }
         Err(error) => return Err(error.into()),
     };
+    let decided = known.concluded(&reserved.verdict());
     let Some(id) = reserved.id() else {
-        let (violation, wait) = known.judged(&app, reserved.verdict().retry_after(), now)?;
-        return refuse(known.concluded(&reserved.verdict(), wait), violation);
+        return refuse(decided, reserved.verdict().is_sustained_abuse());
     };
-    let decided = known.concluded(&reserved.verdict(), Duration::ZERO);
     known.count(&app, &decided, false);
     Ok(decided.allowed(&app, &policy, |told| {
         told.reservation = Some(app.keys().seal(id, known.lane));
@@ -130,11 +126,8 @@ pub(crate) async fn commit(State(app): State<Arc<App>>, request: Request) -> Res
     let body = asked(&app, request, ASK_BYTES_MAX).await?;
     let Commit { reservation, used, part } = fields::read(&body, &COMMIT)?;
     let (id, lane) = reserved(&app, &reservation)?;
-    let settled = match part {
-        Some(true) => app.limiter().commit_part(id, used),
-        _ => app.limiter().commit(id, used),
-    };
-    settlement(&app, lane, settled)
+    let settle = if part == Some(true) { Settle::used_so_far(used) } else { Settle::used(used) };
+    settlement(&app, lane, app.limiter().settle(id, settle))
 }
 
 #[derive(Deserialize)]
@@ -152,7 +145,7 @@ pub(crate) async fn cancel(State(app): State<Arc<App>>, request: Request) -> Res
     let body = asked(&app, request, ASK_BYTES_MAX).await?;
     let Cancel { reservation } = fields::read(&body, &CANCEL)?;
     let (id, lane) = reserved(&app, &reservation)?;
-    settlement(&app, lane, app.limiter().cancel(id))
+    settlement(&app, lane, app.limiter().settle(id, Settle::cancelled()))
 }
 
 #[derive(Deserialize)]
@@ -179,7 +172,7 @@ pub(crate) async fn extend(State(app): State<Arc<App>>, request: Request) -> Res
     let lane = match (reservation, lease) {
         (Some(reservation), None) => {
             let (id, lane) = reserved(&app, &reservation)?;
-            app.limiter().extend_at(id, ttl, now)?;
+            app.limiter().extend(id, ttl)?;
             lane
         }
         (None, Some(Text(lease))) => {

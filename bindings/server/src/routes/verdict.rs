@@ -11,7 +11,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
-use tollgate::{Decision, Error, LaneId, OVERSPEND_MAX, Policy, Tick, Verdict, Violation};
+use tollgate::{Decision, Error, LaneId, OVERSPEND_MAX, Policy, Request, Tick, Verdict};
 use tollgate_tower::{Profile, Quota, Reason, Refusal};
 
 /// What a body asks.
@@ -103,11 +103,6 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Whether with this violation the agent's conduct became sustained abuse.
-pub(super) fn is_abuse(violation: Option<Violation>) -> bool {
-    violation.is_some_and(|violation| violation.sustained_abuse())
-}
-
 fn lane_for(app: &App, policy: &Policy, channel: &str, action: &str) -> Result<LaneId, Problem> {
     let Some(found) = app.limiter().lane_for(channel, action) else {
         let known: std::collections::BTreeSet<_> = policy.actions().map(|(channel, ..)| channel).collect();
@@ -170,15 +165,10 @@ pub(super) struct Decided {
 impl Known<'_> {
     /// Decides, and charges if it is allowed.
     pub(super) fn decide(&self, app: &App, now: Tick) -> Result<Decided, Problem> {
-        let (limiter, agent, lane, cost) = (app.limiter(), self.agent.as_bytes(), self.lane, self.cost);
-        let admission = match self.plan {
-            Some(plan) => limiter.admit_as_at(agent, plan, lane, cost, now),
-            None => limiter.admit_at(agent, lane, cost, now),
-        };
-        match admission {
-            Ok(admission) => {
-                let decided = self.concluded(&admission.verdict(), admission.wait());
-                self.count(app, &decided, is_abuse(admission.violation()));
+        match app.limiter().check_request(self.request(now)) {
+            Ok(verdict) => {
+                let decided = self.concluded(&verdict);
+                self.count(app, &decided, verdict.is_sustained_abuse());
                 Ok(decided)
             }
             Err(Error::CostAboveCapacity { .. }) => {
@@ -190,14 +180,12 @@ impl Known<'_> {
         }
     }
 
-    /// What follows from a verdict, and from what a denied agent has to wait
-    /// for its conduct.
-    pub(super) fn concluded(&self, verdict: &Verdict, wait: Duration) -> Decided {
-        let waits = (verdict.retry_after(), Some(wait).filter(|wait| !wait.is_zero()));
-        // Where no wait helps, a longer one does not either.
-        let quota = Quota { retry_after: waits.0.map(|own| own.max(wait)), ..Quota::from(verdict) };
+    /// What follows from a verdict.
+    pub(super) fn concluded(&self, verdict: &Verdict) -> Decided {
+        let waits = (verdict.lane_wait(), Some(verdict.conduct_wait()).filter(|wait| !wait.is_zero()));
+        let quota = Quota::from(verdict);
         // It is the agent's conduct if it has to wait longer than for its tokens.
-        let is_conduct = quota.denied && (quota.retry_after > verdict.retry_after() || quota.remaining >= self.cost);
+        let is_conduct = quota.denied && (quota.retry_after > verdict.lane_wait() || quota.remaining >= self.cost);
         let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
         Decided { decision: verdict.decision(), lane: self.lane, quota, reason, waits }
     }
@@ -205,11 +193,7 @@ impl Known<'_> {
     /// What a check would come to as the lane stands: nothing is charged, and
     /// of a denial no wait is told.
     pub(super) fn would_be(&self, app: &App, now: Tick) -> Result<Decided, Problem> {
-        let (limiter, agent) = (app.limiter(), self.agent.as_bytes());
-        let status = match self.plan {
-            Some(plan) => limiter.status_as_at(agent, plan, self.lane, now)?,
-            None => limiter.status_at(agent, self.lane, now)?,
-        };
+        let status = app.limiter().peek(self.request(now))?;
         let (capacity, most) = (status.capacity(), self.cost_max(app, status.capacity()));
         let decision = match status.remaining() {
             _ if status.is_exempt() => Decision::Exempt,
@@ -241,34 +225,6 @@ impl Known<'_> {
         Ok((together > most && capacity > 0).then_some(never))
     }
 
-    /// How long the agent has to wait whatever its lanes hold, if it has to.
-    /// `admit` asks that by itself; other calls do not.
-    pub(super) fn block(&self, app: &App, now: Tick) -> Result<Option<Duration>, Problem> {
-        let (limiter, agent) = (app.limiter(), self.agent.as_bytes());
-        if !limiter.policy().conduct().enforces_wait() || limiter.is_exempt(agent)? {
-            return Ok(None);
-        }
-        Ok(Some(limiter.violations_at(agent, now)?.wait()).filter(|block| !block.is_zero()))
-    }
-
-    /// What follows from a denial that `admit` has not judged.
-    pub(super) fn judged(
-        &self,
-        app: &App,
-        retry_after: Option<Duration>,
-        now: Tick,
-    ) -> Result<(Option<Violation>, Duration), Problem> {
-        Ok(app.limiter().judge_at(self.agent.as_bytes(), self.lane, retry_after, now)?)
-    }
-
-    /// A denial to an agent that has to wait whatever its lanes hold.
-    pub(super) fn blocked(&self, app: &App, wait: Duration, now: Tick) -> Result<Decided, Problem> {
-        let would_be = self.would_be(app, now)?;
-        let wait = Some(wait);
-        let quota = Quota { denied: true, retry_after: wait, ..would_be.quota };
-        Ok(Decided { decision: Decision::Deny, quota, reason: Reason::Conduct, waits: (None, wait), ..would_be })
-    }
-
     /// Counts what was decided, and tells of sustained abuse.
     pub(super) fn count(&self, app: &App, decided: &Decided, is_abuse: bool) {
         match decided.decision {
@@ -278,8 +234,9 @@ impl Known<'_> {
         }
     }
 
-    pub(super) fn request(&self) -> tollgate::Request<'_> {
-        tollgate::Request { agent: self.agent.as_bytes(), lane: self.lane, cost: self.cost }
+    /// The question to the limiter.
+    pub(super) fn request(&self, now: Tick) -> Request<'_> {
+        Request::new(self.agent.as_bytes(), self.lane).cost(self.cost).plan(self.plan).at(now).counted()
     }
 }
 

@@ -64,7 +64,7 @@ async fn what_the_form_says_holds_for_the_next_check() {
     assert_eq!(
         server
             .limiter()
-            .status("agent-7", server.limiter().lane("api").expect("a lane"))
+            .peek(tollgate::Request::new("agent-7", server.limiter().lane("api").expect("a lane")))
             .expect("a status")
             .remaining(),
         100

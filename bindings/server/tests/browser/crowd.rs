@@ -2,7 +2,7 @@
 
 use super::{ADMIN, Browser, Running, TURN};
 use serde_json::json;
-use tollgate::Policy;
+use tollgate::{Policy, Request};
 
 /// How often a page that is asked to draws, over a second and a half: one or
 /// two updates of the dashboard.
@@ -32,7 +32,8 @@ async fn ten_thousand_agents_stay_smooth() {
     let lane = limiter.lane("api").expect("a lane");
     let ask = |round: u64| {
         for number in 0..AGENTS {
-            let verdict = limiter.check_cost(format!("agent-{number:05}"), lane, 1 + (number * round) % 7);
+            let verdict =
+                limiter.check_request(Request::new(&format!("agent-{number:05}"), lane).cost(1 + (number * round) % 7));
             assert!(verdict.expect("a verdict").is_allowed());
         }
     };
@@ -62,7 +63,7 @@ async fn ten_thousand_agents_stay_smooth() {
     let mut busy = Vec::new();
     for round in 2..6 {
         ask(round);
-        let used = limiter.status("agent-00199", lane).expect("a status");
+        let used = limiter.peek(Request::new("agent-00199", lane)).expect("a status");
         let used = used.capacity() - used.remaining();
         browser.until(&format!("first[199].querySelector('.used').textContent === '{used} of 1,000 used'")).await;
         busy.push(frames_per_second(&browser).await);

@@ -20,7 +20,7 @@ use browser::Browser;
 use common::{ADMIN, Running};
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard};
-use tollgate::LaneId;
+use tollgate::{LaneId, Request};
 
 /// One browser at a time: each takes a core.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -37,15 +37,16 @@ async fn logged_in(server: &Running, name: &str) -> (Browser, MutexGuard<'static
 /// An agent uses so many tokens of a lane.
 fn uses(server: &Running, agent: impl AsRef<[u8]>, lane: &str, tokens: u64) {
     let lane: LaneId = server.limiter().lane(lane).expect("a lane");
-    let verdict = server.limiter().admit(agent, lane, tokens).expect("a verdict");
+    let verdict = server.limiter().check_request(Request::new(&agent, lane).cost(tokens).counted()).expect("a verdict");
     assert!(verdict.is_allowed());
 }
 
 /// An agent violates a limit: it asks for more than is left.
 fn violates(server: &Running, agent: &str, lane: &str) {
     let lane: LaneId = server.limiter().lane(lane).expect("a lane");
-    let left = server.limiter().status(agent, lane).expect("a status").remaining();
-    let verdict = server.limiter().admit(agent, lane, left + 1).expect("a verdict");
+    let left = server.limiter().peek(Request::new(agent, lane)).expect("a status").remaining();
+    let verdict =
+        server.limiter().check_request(Request::new(agent, lane).cost(left + 1).counted()).expect("a verdict");
     assert!(!verdict.is_allowed());
 }
 

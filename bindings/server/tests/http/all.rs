@@ -3,7 +3,7 @@
 use crate::common::{Running, assert_problem, header, json};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tollgate::LaneId;
+use tollgate::{LaneId, Request};
 use tollgate_server::client::Answer;
 use tollgate_tower::Profile;
 
@@ -14,7 +14,7 @@ async fn ask(server: &Running, requests: Value) -> Answer {
 }
 
 fn remaining(server: &Running, agent: &str) -> [u64; 3] {
-    [0, 1, 2].map(|lane| server.limiter().status(agent, LaneId::new(lane)).expect("an id").remaining())
+    [0, 1, 2].map(|lane| server.limiter().peek(Request::new(agent, LaneId::new(lane))).expect("an id").remaining())
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn parts_that_never_pass_together_are_denied() {
 #[tokio::test]
 async fn what_is_taken_on_credit_is_charged_with_the_others_or_not() {
     let server = Running::lanes(&[("large", "10/s burst 20 oversize debt"), ("tokens", "budget 100/day")]).await;
-    let left = || server.limiter().status("a", LaneId::new(0)).expect("an id").remaining();
+    let left = || server.limiter().peek(Request::new("a", LaneId::new(0))).expect("an id").remaining();
     let large = |cost: u64| json!({"agent": "a", "lane": "large", "cost": cost});
     let never = ask(&server, json!([large(50), {"agent": "a", "lane": "tokens", "cost": 101}])).await;
     assert_eq!((never.status.as_u16(), &json(&never)["blocking"], left()), (429, &json!([1]), 20));
@@ -141,7 +141,7 @@ async fn parts_that_make_no_sense_charge_none() {
         (json!(vec![ok.clone(); 17]), "requests"),
         (json!([ok, {"agent": "a", "lane": "apo"}]), "requests[1].lane"),
         (json!([ok, {"agent": "a", "lane": "requests", "cost": 0}]), "requests[1].cost"),
-        (json!([ok, {"agent": "a", "lane": "requests", "plan": "default"}]), "requests[1].plan"),
+        (json!([ok, {"agent": "a", "lane": "requests", "plan": "none such"}]), "requests[1].plan"),
         (json!([ok, {"lane": "requests"}]), "requests[1].agent"),
         (json!({}), "requests"),
     ] {
@@ -150,4 +150,20 @@ async fn parts_that_make_no_sense_charge_none() {
     assert_eq!(server.limiter().stats().claims, 0);
     assert_eq!(ask(&server, json!(vec![ok; 10])).await.status, 200, "one agent may have many parts of a lane");
     assert_eq!(remaining(&server, "a"), [0, 100, 1]);
+}
+
+/// The plan of a request applied to single checks alone.
+#[tokio::test]
+async fn the_plan_of_a_request_applies_to_parts_and_reservations() {
+    let policy = tollgate::Policy::builder().lane("requests", "10/min").plan("small", [("requests", "3/min")]);
+    let server = Running::with(policy.build().expect("a policy"), |_| {}).await;
+    let part = |agent: &str| json!({"agent": agent, "lane": "requests", "cost": 3, "plan": "small"});
+    let admitted = ask(&server, json!([part("a"), part("b")])).await;
+    assert_eq!(admitted.status, 200);
+    assert_eq!(json(&admitted)["verdicts"][1]["limit"], json!(3));
+    assert_eq!(ask(&server, json!([part("a"), part("c")])).await.status, 429);
+    let reserve = |agent: &str| json!({"agent": agent, "lane": "requests", "estimate": 3, "plan": "small"}).to_string();
+    for (agent, status) in [("a", 429), ("d", 200), ("d", 429)] {
+        assert_eq!(server.send("POST", "/v1/reserve", &[], &reserve(agent)).await.status, status, "{agent}");
+    }
 }

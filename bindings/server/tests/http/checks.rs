@@ -3,7 +3,7 @@
 use crate::common::{Running, assert_problem, header, json};
 use serde_json::json;
 use std::time::Duration;
-use tollgate::Policy;
+use tollgate::{Policy, Request};
 
 #[tokio::test]
 async fn a_check_is_answered_with_the_verdict_and_the_headers() {
@@ -123,7 +123,7 @@ async fn cost_plan_and_exemption_apply() {
     let never = server.check(r#"{"agent": "a", "cost": 11}"#).await;
     assert_eq!((never.status.as_u16(), header(&never, "retry-after")), (429, None));
     assert_eq!(json(&never)["retry_after"], json!(null));
-    assert_eq!(server.limiter().status("a", tollgate::LaneId::new(0)).expect("an id").remaining(), 6);
+    assert_eq!(server.limiter().peek(Request::new("a", tollgate::LaneId::new(0))).expect("an id").remaining(), 6);
 }
 
 #[tokio::test]
@@ -134,8 +134,8 @@ async fn ids_are_any_bytes() {
     }
     assert_eq!(server.check(r#"{"agent_id": "\u0000\n"}"#).await.status, 200);
     let lane = tollgate::LaneId::new(0);
-    assert_eq!(server.limiter().status(b"\xff\xfe", lane).expect("an id").remaining(), 8);
-    assert_eq!(server.limiter().status(b"\0\n", lane).expect("an id").remaining(), 9);
+    assert_eq!(server.limiter().peek(Request::new(b"\xff\xfe", lane)).expect("an id").remaining(), 8);
+    assert_eq!(server.limiter().peek(Request::new(b"\0\n", lane)).expect("an id").remaining(), 9);
 }
 
 #[tokio::test]

@@ -94,7 +94,12 @@ async fn agents_are_found_sorted_and_cut_into_pages_by_the_server() {
     let limiter = server.limiter();
     let lane = limiter.lane("api").expect("a lane");
     for number in 0..30 {
-        assert!(limiter.check_cost(format!("agent-{number:02}"), lane, number + 1).expect("a verdict").is_allowed());
+        assert!(
+            limiter
+                .check_request(tollgate::Request::new(&format!("agent-{number:02}"), lane).cost(number + 1))
+                .expect("a verdict")
+                .is_allowed()
+        );
     }
     let page = get(&server, "/api/dashboard/agents?per_page=10&page=1").await;
     assert_eq!((&page["matched"], &page["listed"], &page["not_listed"]), (&json!(30), &json!(30), &json!(0)));
@@ -123,7 +128,12 @@ async fn one_agent_is_shown_with_every_lane() {
     let server = Running::lanes(&[("api", "100/min"), ("heavy", "10/min")]).await;
     let limiter = server.limiter();
     limiter.set_override("a/b", "heavy", "7/min").expect("an override");
-    assert!(limiter.check_cost("a/b", limiter.lane("heavy").expect("a lane"), 7).expect("a verdict").is_allowed());
+    assert!(
+        limiter
+            .check_request(tollgate::Request::new("a/b", limiter.lane("heavy").expect("a lane")).cost(7))
+            .expect("a verdict")
+            .is_allowed()
+    );
     let agent = get(&server, "/api/dashboard/agents/a%2Fb").await;
     assert_eq!((&agent["id"], &agent["known"], &agent["overrides"]), (&json!("a/b"), &json!(true), &json!(1)));
     let heavy = &agent["lanes"][1];

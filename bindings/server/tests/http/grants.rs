@@ -3,7 +3,7 @@
 use crate::common::{ADMIN, CHECK, Running, assert_problem, header, json};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tollgate::{ConductRules, Policy};
+use tollgate::{ConductRules, Policy, Request};
 use tollgate_server::client::Answer;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -146,7 +146,11 @@ async fn a_full_table_says_so_and_makes_room_in_time() {
         server.granted(path, body).await;
     }
     let ws = server.limiter().lane("ws").expect("named above");
-    assert_eq!(server.limiter().status("a", ws).expect("an id").remaining(), 8, "what was refused holds nothing");
+    assert_eq!(
+        server.limiter().peek(Request::new("a", ws)).expect("an id").remaining(),
+        8,
+        "what was refused holds nothing"
+    );
 }
 
 #[tokio::test]
@@ -205,7 +209,7 @@ async fn what_has_run_out_is_released_though_nobody_asks() {
     let ws = tollgate::LaneId::new(0);
     // The server looks every second; this ends with it or with the test's own bound.
     let released = async {
-        while server.limiter().status("a", ws).expect("an id").remaining() == 0 {
+        while server.limiter().peek(Request::new("a", ws)).expect("an id").remaining() == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -329,7 +333,7 @@ async fn an_enforced_wait_holds_for_everything_that_is_granted() {
     }
     let llm = server.limiter().lane("llm").expect("named above");
     for agent in ["a", "b"] {
-        assert_eq!(server.limiter().status(agent, llm).expect("an id").remaining(), 100);
+        assert_eq!(server.limiter().peek(Request::new(agent, llm)).expect("an id").remaining(), 100);
     }
 }
 

@@ -136,7 +136,10 @@ async fn agents_that_no_path_can_name_are_named_by_the_query() {
     let path = "/api/admin/rate-limits/agents/-?agent=..";
     assert_eq!(server.send("PUT", path, &headers, plan).await.status, 200);
     assert_eq!(
-        server.limiter().status("..", server.limiter().lane("api").expect("a lane")).map(|s| s.capacity()),
+        server
+            .limiter()
+            .peek(tollgate::Request::new("..", server.limiter().lane("api").expect("a lane")))
+            .map(|s| s.capacity()),
         Ok(3)
     );
     assert_eq!(server.send("POST", "/api/admin/rate-limits/agents/-/reset?agent=..", &headers, "").await.status, 200);
