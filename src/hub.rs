@@ -1,11 +1,10 @@
 //! How the hub tells an agent to wait.
 //!
 //! The waits of this crate are exact to the nanosecond. The hub speaks of
-//! milliseconds, in whole seconds, and has a number for "no wait helps" (items
-//! M20 and D3 of the project's list of requirements). Whoever answers the
-//! hub's agents needs this rule, in every language; and rounding down, or to
-//! the nearest, would call an agent back before its token is there. So it is
-//! stated here once, for all of them.
+//! milliseconds, in whole seconds, and has a number for "no wait helps".
+//! Whoever answers the hub's agents needs this rule, in every language; and
+//! rounding down, or to the nearest, would call an agent back before its token
+//! is there. So it is stated here once, for all of them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The hub's own list of tests (M100).
+//! The hub's own list of tests.
 
 use super::*;
 use tollgate::{Assignment, Decision, hub};
@@ -60,7 +60,6 @@ const HTTP: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// M7 to M12.
 #[test]
 fn tier_classification_of_every_name() {
     let hub = Hub::new();
@@ -93,7 +92,7 @@ fn deny_after_capacity() {
     }
 }
 
-/// M20: and who waits so long is admitted.
+/// And who waits so long is admitted.
 #[test]
 fn retry_is_a_multiple_of_1000() {
     for (lane, _) in lanes() {
@@ -123,7 +122,7 @@ fn refill_after_wait() {
     }
 }
 
-/// M15 and D28: strictly below a fifth, and at every call there.
+/// Strictly below a fifth, and at every call there.
 #[test]
 fn warn_band() {
     let hub = Hub::new();
@@ -167,7 +166,7 @@ fn independence_per_tier() {
     }
 }
 
-/// M27: 10^5 calls, all exempt, and nothing is taken from any lane.
+/// 10^5 calls, all exempt, and nothing is taken from any lane.
 #[test]
 fn exemption() {
     let hub = Hub::new();
@@ -189,7 +188,6 @@ fn exemption() {
     }
 }
 
-/// M21 and M98.
 #[test]
 fn backoff_series() {
     const SERIES: [u64; 6] = [1_000, 2_000, 5_000, 10_000, 30_000, 30_000];
@@ -202,7 +200,6 @@ fn backoff_series() {
     assert_eq!(told, SERIES);
 }
 
-/// M22.
 #[test]
 fn quiet_reset() {
     let hub = Hub::new();
@@ -215,7 +212,7 @@ fn quiet_reset() {
     assert_eq!((violate().consecutive(), violate().consecutive()), (1, 2));
 }
 
-/// M24: it clears itself, with no call in between.
+/// It clears itself, with no call in between.
 #[test]
 fn rate_limited() {
     let hub = Hub::new();

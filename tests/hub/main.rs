@@ -1,7 +1,7 @@
 //! What the hub relies on, under its preset and on a manual clock.
 //!
-//! - `contract.rs`: a test for each point of the hub's own list of tests (M100)
-//! - `pitfalls.rs`: a test for each mistake that was to be designed out (M57)
+//! - `contract.rs`: a test for each point of the hub's own list of tests
+//! - `pitfalls.rs`: a test for each mistake that was to be designed out
 //! - `rules.rs`: its other rules, each under its item of the list of requirements
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test names its line")]

@@ -1,4 +1,4 @@
-//! The six mistakes that were to be designed out (M57).
+//! The six mistakes that were to be designed out.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -96,7 +96,7 @@ fn cache_invalidation() {
 }
 
 /// Pitfall 5: `identify` is heavy, but who has not identified has no id to charge:
-/// all such connections would share one bucket (D6). Here no id is an error
+/// all such connections would share one bucket. Here no id is an error
 /// that charges nobody, so that a caller has to skip the check.
 #[test]
 fn identify() {

@@ -3,7 +3,7 @@
 use super::*;
 use tollgate::{ConductRules, Decision, Limit, Request, hub};
 
-/// M13: an unknown action is limited as normal and reported once, and a
+/// An unknown action is limited as normal and reported once, and a
 /// stream of made-up names takes no more memory than 256 of them.
 #[test]
 fn an_unknown_action_is_normal_and_reported_once() {
@@ -21,7 +21,7 @@ fn an_unknown_action_is_normal_and_reported_once() {
     assert_eq!((seen.total, seen.names.len(), seen.not_listed), (10_004, 256, 10_000 - 254));
 }
 
-/// M15: the first warnings come with 23, 11 and 1 left, and the request passes.
+/// The first warnings come with 23, 11 and 1 left, and the request passes.
 #[test]
 fn the_first_warning_of_each_tier() {
     let hub = Hub::new();
@@ -34,7 +34,7 @@ fn the_first_warning_of_each_tier() {
     }
 }
 
-/// M20 and D3: exact in the core, whole seconds for the hub's agents, a minute if no wait helps.
+/// Exact in the core, whole seconds for the hub's agents, a minute if no wait helps.
 #[test]
 fn waits_are_exact_and_told_in_whole_seconds() {
     let hub = Hub::new();
@@ -66,7 +66,7 @@ fn a_denied_agent_is_told_the_longer_wait() {
     assert!(hub.admit("agent-7", "ws/heavy").is_allowed(), "the wait is advice");
 }
 
-/// D5: every denial counts, also five at once. To spare parallel requests is
+/// Every denial counts, also five at once. To spare parallel requests is
 /// an option.
 #[test]
 fn every_denial_is_a_violation() {
@@ -81,7 +81,7 @@ fn every_denial_is_a_violation() {
     assert_eq!(consecutive(sparing.build().unwrap()), [0; 5]);
 }
 
-/// M23: the count in the window, its start, and the count in a row.
+/// The count in the window, its start, and the count in a row.
 #[test]
 fn the_record_of_violations() {
     let hub = Hub::new();
@@ -98,7 +98,7 @@ fn the_record_of_violations() {
     assert_eq!(hub.limiter.violations("agent-8").unwrap(), Default::default());
 }
 
-/// M25: the scheduler passes over an agent, and then no more.
+/// The scheduler passes over an agent, and then no more.
 #[test]
 fn rate_limited_agents_get_no_new_tasks() {
     let hub = Hub::new();
@@ -111,7 +111,7 @@ fn rate_limited_agents_get_no_new_tasks() {
     assert_eq!(hub.limiter.assignable(fleet), fleet);
 }
 
-/// M26: a thousand denials are a thousand answers, and nothing worse.
+/// A thousand denials are a thousand answers, and nothing worse.
 #[test]
 fn denials_never_shut_an_agent_out() {
     let hub = Hub::new();
@@ -125,7 +125,7 @@ fn denials_never_shut_an_agent_out() {
     assert!(hub.admit("agent-7", "ws/heavy").is_allowed());
 }
 
-/// M30, M99 and D9: an override is of a tier, in both channels; it may name one channel.
+/// An override is of a tier, in both channels; it may name one channel.
 #[test]
 fn an_override_of_a_tier_holds_in_both_channels() {
     let hub = Hub::new();
@@ -136,7 +136,7 @@ fn an_override_of_a_tier_holds_in_both_channels() {
     assert_eq!((hub.drain("agent-9", "ws/heavy"), hub.drain("agent-9", "http/heavy")), (10, 100));
 }
 
-/// M33 and D7: it applies to the very next check, and fills all lanes of the
+/// It applies to the very next check, and fills all lanes of the
 /// agent; so do its removal and a new policy.
 #[test]
 fn an_override_applies_at_once_and_fills_all_lanes_of_the_agent() {
@@ -160,7 +160,7 @@ fn an_override_applies_at_once_and_fills_all_lanes_of_the_agent() {
     full(10);
 }
 
-/// D8: to fill lanes at every change would let an agent whose changes others
+/// To fill lanes at every change would let an agent whose changes others
 /// can cause pass its limits. It is the hub's choice; elsewhere debt stays.
 #[test]
 fn only_the_hub_fills_lanes_when_limits_change() {
@@ -183,7 +183,6 @@ fn only_the_hub_fills_lanes_when_limits_change() {
     assert_eq!(hub.left("agent-7", "ws/heavy"), 0);
 }
 
-/// M39.
 #[test]
 fn an_operator_forgives_violations() {
     let hub = Hub::new();
@@ -199,7 +198,7 @@ fn an_operator_forgives_violations() {
     assert!(!hub.limiter.reset_violations("agent-8").unwrap());
 }
 
-/// M49: nine violations in five minutes tell nobody, ten tell once, however
+/// Nine violations in five minutes tell nobody, ten tell once, however
 /// many follow; after five quiet minutes it starts over.
 #[test]
 fn sustained_abuse_is_told_once() {
@@ -214,7 +213,7 @@ fn sustained_abuse_is_told_once() {
     assert_eq!((told(9), told(1), told(10)), (0, 1, 0));
 }
 
-/// M54: a safety net, not a cage.
+/// A safety net, not a cage.
 #[test]
 fn normal_load_is_never_warned() {
     let hub = Hub::new();
@@ -226,7 +225,7 @@ fn normal_load_is_never_warned() {
     }
 }
 
-/// M55: for display, before the agent has done anything.
+/// For display, before the agent has done anything.
 #[test]
 fn the_capacity_of_a_lane_can_be_asked_for() {
     let hub = Hub::new();
@@ -238,7 +237,6 @@ fn the_capacity_of_a_lane_can_be_asked_for() {
     assert_eq!(hub.limiter.stats().agents, 0);
 }
 
-/// M56.
 #[test]
 fn deleting_the_buckets_of_an_agent_makes_its_next_check_its_first() {
     let hub = Hub::new();
@@ -249,7 +247,7 @@ fn deleting_the_buckets_of_an_agent_makes_its_next_check_its_first() {
     }
 }
 
-/// M96: every call that the hub was promised, under its name here.
+/// Every call that the hub was promised, under its name here.
 #[test]
 fn the_hubs_calls_are_all_there() {
     let hub = Hub::new();
@@ -266,7 +264,7 @@ fn the_hubs_calls_are_all_there() {
     assert_eq!(limiter.policy().limit(heavy), Some(Limit::per_minute(10))); // defaults/1
 }
 
-/// M97 and D2: a token every 0.5, 1 and 6 s, to the nanosecond, for as long as you like.
+/// A token every 0.5, 1 and 6 s, to the nanosecond, for as long as you like.
 #[test]
 fn refill_is_exact() {
     for (tier, capacity) in TIERS {
