@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 # Stages run in the order in which they are named, also under `make -j`.
 .NOTPARALLEL:
-.PHONY: help test lint doc loom mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
+.PHONY: help test lint doc loom count mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
 .PHONY: elixir elixir-long elixir-bench
 
@@ -62,6 +62,9 @@ loom: ## Explores the concurrency models; each prints its number of executions
 	@test "$$(cargo loom -- --list 2>/dev/null | grep -c ': test$$')" -gt 0 || \
 		{ echo "no loom model was found" >&2; exit 1; }
 	@RUST_BACKTRACE=0 $(STAGE) loom cargo loom -- --nocapture
+
+count: ## Prints the house in numbers: methods, names, C functions, lines
+	@cargo test --quiet --package tollgate --test tidy -- --nocapture the_house_grows_no_wider
 
 # MUTANTS=part: only those with this in their name, and none of the arithmetic.
 # SHARD=k/n: of the mutants of the arithmetic the k-th of n parts, from 0.

@@ -1,0 +1,159 @@
+//! The house in numbers, and rules that no compiler knows. `make count` prints them.
+//!
+//! Each number has a maximum, which only ever falls: after a gain, lower it.
+
+#![expect(clippy::panic, reason = "a file that cannot be read fails its test")]
+
+use std::path::{Path, PathBuf};
+
+/// The longest that a source file may be.
+const LINES_MAX: usize = 450;
+
+/// Those that are longer still, and how long they may be.
+const LONGER: [(&str, usize); 27] = [
+    ("bindings/server/src/net/watch.rs", 468),
+    ("src/clock/tsc.rs", 629),
+    ("src/ffi/check.rs", 522),
+    ("src/ffi/conduct.rs", 509),
+    ("src/ffi/control.rs", 488),
+    ("src/ffi/policy.rs", 578),
+    ("src/ffi/policy_builder.rs", 555),
+    ("src/ffi/sight.rs", 1174),
+    ("src/lane/bucket.rs", 503),
+    ("src/lane/mod.rs", 530),
+    ("src/limiter/budgets.rs", 488),
+    ("src/limiter/control.rs", 868),
+    ("src/limiter/mod.rs", 652),
+    ("src/limiter/sight.rs", 464),
+    ("src/mapping.rs", 474),
+    ("src/policy/limit.rs", 945),
+    ("src/policy/mod.rs", 708),
+    ("src/record/mod.rs", 608),
+    ("src/reservations.rs", 729),
+    ("src/sight/offenders.rs", 512),
+    ("src/slab/models/kinds.rs", 480),
+    ("src/slab/models/mod.rs", 468),
+    ("tests/budgets.rs", 542),
+    ("tests/common/calls/control.rs", 728),
+    ("tests/common/calls/limiters.rs", 566),
+    ("tests/kinds/settle.rs", 456),
+    ("tests/oracle/run.rs", 489),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The files of these folders whose names end so, built ones aside.
+fn files(folders: &[&str], endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    // Ends: each folder is looked into once, and a tree has so many.
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
+            let path = entry.expect("a readable entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let is_built =
+                ["target", "_build", "tmp", "build", "corpus", "artifacts", "node_modules"].contains(&&*name);
+            if path.is_dir() && !is_built && !name.starts_with('.') {
+                folders.push(path);
+            } else if path.is_file() && endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", shown(path)))
+}
+
+/// The public methods of `Limiter`.
+fn methods() -> usize {
+    let sources = files(&["src/limiter"], &[".rs"]);
+    let of = |source: &PathBuf| {
+        let text = read(source);
+        let code = text.split("#[cfg(all(test").next().unwrap_or_default().to_owned();
+        let blocks = code.split("\nimpl Limiter {\n").skip(1);
+        let is_method = |line: &&str| line.starts_with("    pub fn ") || line.starts_with("    pub const fn ");
+        blocks
+            .map(|block| block.split("\n}\n").next().unwrap_or_default().lines().filter(is_method).count())
+            .sum::<usize>()
+    };
+    sources.iter().map(of).sum()
+}
+
+/// The names at the crate's root.
+fn names() -> usize {
+    let text = text("src/lib.rs");
+    let uses = text.split("\npub use ").skip(1).map(|rest| rest.split(';').next().unwrap_or_default());
+    let of = |names: &str| match names.split_once('{') {
+        Some((_, list)) => list.trim_end_matches('}').split(',').filter(|name| !name.trim().is_empty()).count(),
+        None => 1,
+    };
+    uses.map(of).sum::<usize>() + text.matches("\npub mod ").count()
+}
+
+/// The functions of the C header.
+fn functions() -> usize {
+    let text = text("include/tollgate.h");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let calls = text.match_indices('(').filter_map(|(end, _)| text[..end].rsplit(|c| !is_name(c)).next());
+    let names: std::collections::BTreeSet<_> = calls.filter(|name| name.starts_with("tollgate_")).collect();
+    names.len()
+}
+
+#[test]
+fn the_house_grows_no_wider() {
+    let rust = files(&["src", "bindings"], &[".rs"]);
+    let long = rust.iter().filter(|path| read(path).lines().count() > LINES_MAX).count();
+    for (what, count, most, aim) in [
+        ("public methods of Limiter", methods(), 55, 60),
+        ("names at the crate's root", names(), 102, 50),
+        ("C functions", functions(), 180, 75),
+        ("lines of the C header", text("include/tollgate.h").lines().count(), 4_509, 2_200),
+        ("lines of the README", text("README.md").lines().count(), 646, 250),
+        ("Rust files over 450 lines", long, 22, 0),
+    ] {
+        println!("{what:<28} {count:>6}, at most {most}, aim {aim}");
+        assert!(count > 0 || aim == 0, "{what}: nothing was counted");
+        assert!(count <= most, "{what}: {count}, and {most} at most");
+    }
+}
+
+#[test]
+fn no_file_outgrows_its_bound() {
+    for path in files(&["src", "bindings", "tests", "benches", "examples"], &[".rs"]) {
+        let (name, lines) = (shown(&path), read(&path).lines().count());
+        let most = LONGER.iter().find(|(known, _)| *known == name).map_or(LINES_MAX, |(_, most)| *most);
+        assert!(lines <= most, "{name} has {lines} lines, and {most} at most: it is two files");
+    }
+}
+
+/// `M` and a number, say, means nothing to those who do not have the list.
+#[test]
+fn no_number_of_a_requirement_stands_in_the_sources() {
+    let is_id = |word: &str| {
+        let number = word.strip_prefix(['M', 'D', 'E']).unwrap_or_default();
+        let is_number = (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && !number.starts_with('0')
+    };
+    assert!(is_id("M20") && is_id("D3") && !is_id("M") && !is_id("M1234") && !is_id("x86"));
+    let endings = [".rs", ".md", ".c", ".h", ".hpp", ".ex", ".exs", ".json", ".toml", ".js"];
+    for path in files(&["src", "tests", "bindings", "examples", "include"], &endings) {
+        let text = read(&path);
+        let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let id = words.find(|word| is_id(word)).filter(|_| !path.ends_with("tests/tidy.rs"));
+        assert_eq!(id, None, "{}: say what it says", shown(&path));
+    }
+}
