@@ -180,8 +180,17 @@ impl Limiter {
             Err(error) => Err(error),
         };
         let mut verdict = decided.inspect_err(|_| self.note_impossible(&order))?;
+        if !verdict.is_allowed() {
+            self.judge_all(&order, &mut verdict);
+        }
+        self.note_all(&order, &verdict);
+        Ok(verdict)
+    }
+
+    /// Judges the first denied part of each agent, if it is counted.
+    fn judge_all(&self, order: &Order<'_>, verdict: &mut AllVerdict) {
         let mut last = AgentHash::NOBODY;
-        for part in self.parts(&order) {
+        for part in self.parts(order) {
             let answer = &mut verdict.verdicts[part.place];
             // An agent's parts stand together.
             if part.is_counted && !answer.is_allowed() && part.hash != last {
@@ -189,8 +198,6 @@ impl Limiter {
                 *answer = self.judged(*answer, part.hash, part.ask, part.now);
             }
         }
-        self.note_all(&order, &verdict);
-        Ok(verdict)
     }
 
     /// Counts the parts that can never pass, by themselves or with others of
@@ -331,7 +338,8 @@ impl Limiter {
             }
         };
         let of = |is_newcomer| self.parts(order).filter(move |part| (newcomers >> part.place & 1 == 1) == is_newcomer);
-        for part in of(true).chain(of(false)) {
+        let newcomers_first = of(true).take(newcomers.count_ones() as usize);
+        for part in newcomers_first.chain(of(false)) {
             let Made { answer, receipt, .. } = self.make(part.hash, part.ask, part.now);
             receipts[part.place] = receipt;
             let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
@@ -342,6 +350,9 @@ impl Limiter {
             if is_in_the_way {
                 return Ok(());
             }
+        }
+        if !self.limits.has_total() {
+            return Ok(());
         }
         for (part, share) in
             self.parts(order).filter_map(|part| Some((part, part.total.filter(|share| share.is_last)?)))
