@@ -15,7 +15,8 @@ use common::{ALLOWED, DENIED, Id, LockedMap, MANY, criterion, id, limiter, limit
 use criterion::Criterion;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tollgate::{Clock, LaneId, Request, Sight, Tick};
+use tollgate::observe::Observe;
+use tollgate::{Clock, LaneId, Request, Tick};
 
 fn clocks() -> [(&'static str, Clock); 3] {
     [("auto", Clock::auto()), ("os", Clock::os()), ("coarse", Clock::coarse())]
@@ -72,9 +73,9 @@ fn ours(criterion: &mut Criterion, name: &str, agents: usize, ids: &[Id], lane: 
 fn watched(criterion: &mut Criterion) {
     let hot = [id(0); 1_024];
     for (what, lane) in [("allowed", ALLOWED), ("denied", DENIED)] {
-        let mut group = criterion.benchmark_group(format!("sight, hot, {what}"));
-        for (name, sight) in [("off", None), ("on", Some(Sight::new()))] {
-            let limiter = limiter_with(1, Clock::auto(), &hot, sight);
+        let mut group = criterion.benchmark_group(format!("observe, hot, {what}"));
+        for (name, observe) in [("off", None), ("on", Some(Observe::new()))] {
+            let limiter = limiter_with(1, Clock::auto(), &hot, observe);
             let mut ids = hot.iter().cycle().map(black_box);
             group.bench_function(name, |bencher| {
                 bencher.iter(|| ids.next().map(|id| limiter.check(id.as_slice(), lane)));

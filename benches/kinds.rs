@@ -5,8 +5,8 @@
 //! are held are given back every thousand, which is not in it either. Budgets
 //! look at the limiter's clock, and at the wall clock once a second.
 //!
-//! At the end it prints the tables of the section "Kinds of limits" in
-//! README.md, with the column of nanoseconds as measured.
+//! At the end it prints the tables of docs/limits.md, with the column of
+//! nanoseconds as measured.
 
 mod common;
 
@@ -15,9 +15,10 @@ use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tollgate::{LaneId, Limiter, PARTS_MAX, Policy, Request, Tick};
+use tollgate::bounds::PARTS_MAX;
+use tollgate::{LaneId, Limiter, Policy, Request, Tick};
 
-/// The row of the README, the limit, and how far time goes on for each check.
+/// The row of the table, the limit, and how far time goes on for each check.
 const KINDS: [(&str, &str, u64); 7] = [
     ("bucket", "1000000/s", 2_000),
     ("window", "window 100_000/min", 1_000_000),
@@ -129,15 +130,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     group.finish();
     criterion.final_summary();
-    print_rows(&std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"))?, &rows)
+    print_rows(&std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/limits.md"))?, &rows)
 }
 
-/// Prints the rows of the README, with their last cells as measured.
-fn print_rows(readme: &str, rows: &[(String, Vec<f64>)]) -> Result<(), Box<dyn std::error::Error>> {
-    println!("\nREADME.md, \"Kinds of limits\":\n");
+/// Prints the rows of the page, with their last cells as measured.
+fn print_rows(page: &str, rows: &[(String, Vec<f64>)]) -> Result<(), Box<dyn std::error::Error>> {
+    println!("\ndocs/limits.md:\n");
     for (name, figures) in rows {
-        let row = readme.lines().find(|line| line.starts_with(&format!("| {name} |")));
-        let cells: Vec<_> = row.ok_or(format!("README.md has no row {name:?}"))?.split(" | ").collect();
+        let row = page.lines().find(|line| line.starts_with(&format!("| {name} |")));
+        let cells: Vec<_> = row.ok_or(format!("docs/limits.md has no row {name:?}"))?.split(" | ").collect();
         let kept = cells[..cells.len().saturating_sub(figures.len())].join(" | ");
         let measured: Vec<_> = figures.iter().map(|figure| format!("{figure:.0}")).collect();
         println!("{kept} | {} |", measured.join(" | "));

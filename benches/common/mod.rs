@@ -10,7 +10,8 @@ use criterion::Criterion;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tollgate::{Clock, LaneId, Limit, Limiter, Policy, Sight};
+use tollgate::observe::Observe;
+use tollgate::{Clock, LaneId, Limit, Limiter, Policy};
 
 /// An agent's id: 16 bytes.
 pub(crate) type Id = [u8; 16];
@@ -55,15 +56,15 @@ pub(crate) fn limiter(agents: usize, clock: Clock, stream: &[Id]) -> Limiter {
     limiter_with(agents, clock, stream, None)
 }
 
-/// The same, watched if there is a sight.
-pub(crate) fn limiter_with(agents: usize, clock: Clock, stream: &[Id], sight: Option<Sight>) -> Limiter {
+/// The same, watched if there is an `Observe`.
+pub(crate) fn limiter_with(agents: usize, clock: Clock, stream: &[Id], observe: Option<Observe>) -> Limiter {
     let plenty = Limit::per_second(u64::from(TOKENS_PER_SECOND)).burst(u64::from(BURST));
     let policy = ["ws/light", "ws/heavy", "http/light", "http/heavy", "api/light"]
         .into_iter()
         .fold(Policy::builder(), |policy, lane| policy.lane(lane, plenty))
         .lane("api/heavy", Limit::per_day(1));
     let limiter = Limiter::builder(policy.build().expect("a valid policy")).agents(agents as u64).clock(clock);
-    let limiter = if let Some(sight) = sight { limiter.sight(sight) } else { limiter };
+    let limiter = if let Some(observe) = observe { limiter.observe(observe) } else { limiter };
     let limiter = limiter.build().expect("memory for the slab");
     for id in stream {
         let verdict = limiter.check(id, ALLOWED).expect("room for everybody");

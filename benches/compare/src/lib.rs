@@ -10,7 +10,7 @@
 //! | [`peers`] | ours, governor and the tuned DashMap behind one trait |
 //! | [`ids`] | random and chosen ids |
 //! | [`counting`] | the allocator that counts |
-//! | [`rows`] | the rows P1 to P15 with their bars; the layouts that were tried |
+//! | [`rows`] | the rows with their bars; the layouts that were tried |
 //! | [`report`], [`plot`] | the table and the picture |
 
 pub mod counting;

@@ -1,8 +1,8 @@
-//! Measures every bar, P1 to P15, in one run, and prints one table; then what
+//! Measures every bar in one run, and prints one table; then what
 //! each layout costs that was tried for the lookup.
 //!
 //! ```text
-//! compare [--only P1,P4,LAYOUTS] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]
+//! compare [--only hot-allowed,thousand,layouts] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]
 //! ```
 //!
 //! Progress goes to standard error. `--quick` runs three rounds (unless
@@ -20,8 +20,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const USAGE: &str =
-    "usage: compare [--only P1,P4,LAYOUTS] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]";
+const USAGE: &str = "usage: compare [--only hot-allowed,thousand,layouts] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]";
 const ROUNDS_MIN: usize = 7;
 const ROUNDS_DEFAULT: usize = 9;
 const ROUNDS_QUICK: usize = 3;
@@ -43,9 +42,9 @@ fn arguments() -> Result<Arguments, String> {
         let mut value = || given.next().ok_or(format!("{argument} needs a value\n{USAGE}"));
         let number = |text: String| text.parse::<usize>().map_err(|error| format!("{text}: {error}"));
         match argument.as_str() {
-            "--only" => parsed.effort.only = value()?.split(',').map(|row| row.trim().to_uppercase()).collect(),
+            "--only" => parsed.effort.only = value()?.split(',').map(|row| row.trim().to_lowercase()).collect(),
             "--rounds" => rounds = Some(number(value()?)?.max(1)),
-            "--batch" => parsed.effort.batch = number(value()?)?.clamp(1, tollgate::BATCH_MAX),
+            "--batch" => parsed.effort.batch = number(value()?)?.clamp(1, tollgate::bounds::BATCH_MAX),
             "--quick" => {
                 parsed.effort = Effort { rounds: ROUNDS_QUICK, divisor: 4, ten_million: false, ..parsed.effort };
             }

@@ -27,7 +27,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Clock, ClockSource, Error, IdHash, LaneId, Limit, Limiter, Policy, Request, Tick, Verdict};
+use tollgate::clock::ClockSource;
+use tollgate::{Clock, Error, IdHash, LaneId, Limit, Limiter, Policy, Request, Tick, Verdict};
 
 /// The clock of "ours" in every row: the one line to change.
 #[must_use]

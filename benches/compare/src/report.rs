@@ -11,7 +11,7 @@ use tollgate::Clock;
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| # | what | unit | ours | x floor | governor | DashMap | bars: measured | verdict |\n\
+        "| row | what | unit | ours | x floor | governor | DashMap | bars: measured | verdict |\n\
          |---|---|---|---:|---:|---:|---:|---|---|\n",
     );
     for row in rows {
@@ -41,7 +41,7 @@ pub fn forms(rows: &[Row]) -> String {
         (Who::OursBatch, "batch"),
         (Who::DashMapOneLane, "DashMap, one lane"),
     ];
-    let mut text = format!("| # | {} |\n|---|", columns.map(|(_, name)| name).join(" | "));
+    let mut text = format!("| row | {} |\n|---|", columns.map(|(_, name)| name).join(" | "));
     text.push_str(&"---:|".repeat(columns.len()));
     text.push('\n');
     for row in rows.iter().filter(|row| row.figures.contains_key(&Who::OursOs)) {
@@ -55,7 +55,7 @@ pub fn forms(rows: &[Row]) -> String {
 #[must_use]
 pub fn hashes(rows: &[Row]) -> String {
     let mut text =
-        String::from("| # | what | unit | multilinear | SipHash-1-3 | more |\n|---|---|---|---:|---:|---:|\n");
+        String::from("| row | what | unit | multilinear | SipHash-1-3 | more |\n|---|---|---|---:|---:|---:|\n");
     for row in rows {
         if let (Some(ours), Some(sip)) = (row.figures.get(&Who::Ours), row.figures.get(&Who::OursSip)) {
             let cells = [*ours, *sip, sip - ours].map(number);
@@ -89,9 +89,10 @@ pub fn pieces(rows: &[Row]) -> String {
 #[must_use]
 pub fn least(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| # | the least check, ns | ours, of that | governor, of that | DashMap, of that |\n|---|---:|---:|---:|---:|\n",
+        "| row | the least check, ns | ours, of that | governor, of that | DashMap, of that |\n|---|---:|---:|---:|---:|\n",
     );
-    let single = |row: &&Row| row.figures.contains_key(&Who::Least) && !matches!(row.name, "P3" | "P6");
+    let single =
+        |row: &&Row| row.figures.contains_key(&Who::Least) && !matches!(row.name, "hot-own-now" | "million-batch");
     for row in rows.iter().filter(single) {
         let least = row.figures[&Who::Least];
         let times = [Who::Ours, Who::Governor, Who::DashMap]

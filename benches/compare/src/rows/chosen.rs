@@ -1,7 +1,7 @@
-//! P15: ids that somebody chose without the key, against random ones.
+//! Chosen ids: those that somebody chose without the key, against random ones.
 //!
 //! Ours alone, single calls, each set of ids in a slab of its own and asked
-//! about in random order; included is what P4 and P5 include. Claims that
+//! about in random order; included is what `thousand` and `million` include. Claims that
 //! found no vacant record near their home are counted too: chosen ids that
 //! crowd would show there first.
 
@@ -67,7 +67,7 @@ pub(super) fn ids(session: &mut Session) -> Row {
         notes.push(format!("{name} agents, ns (evictions): {}", all.join(", ")));
     }
     Row {
-        name: "P15",
+        name: "chosen-ids",
         what: "chosen ids, the worst set at 1 M".into(),
         unit: "ns",
         figures,

@@ -1,4 +1,4 @@
-//! P14: instructions per check, counted by callgrind.
+//! Instructions per check, counted by callgrind.
 //!
 //! The program `instructions` runs so many checks; two runs of different
 //! length, the difference of their instructions divided by the difference of
@@ -124,7 +124,7 @@ pub(super) fn per_check(_: &mut Session) -> Row {
     progress("instructions per check");
     let what = "instructions per check, hot agent, allowed".to_string();
     let empty = Row {
-        name: "P14",
+        name: "instructions",
         what,
         unit: "",
         figures: Figures::new(),

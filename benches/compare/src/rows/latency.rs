@@ -1,4 +1,4 @@
-//! P11 and P12: single calls, the worst and the tail.
+//! First contacts and tails: single calls, the worst and the tail.
 //!
 //! Each call is timed by itself between two fenced reads of the counter; see
 //! [`Stopwatch`] for what that includes and how time off the core is taken
@@ -139,7 +139,7 @@ pub(super) fn worst_first_contact(session: &mut Session) -> Row {
         format!("by the wall clock: ours {:.0} ns, governor {:.0} ns", wall[&Who::Ours], wall[&Who::Governor]),
     ];
     let what = "worst of 1 M first contacts in a fresh slab, least of 3 runs".into();
-    Row { name: "P11", what, unit: "ns", figures, bars, notes, doubts: Vec::new() }
+    Row { name: "first-contact", what, unit: "ns", figures, bars, notes, doubts: Vec::new() }
 }
 
 pub(super) fn tails(session: &mut Session) -> Row {
@@ -175,5 +175,13 @@ pub(super) fn tails(session: &mut Session) -> Row {
         .then(|| "interrupts alone make up most of the slowest calls".to_string())
         .into_iter()
         .collect();
-    Row { name: "P12", what: "p99.99 of first contacts at 1 M".into(), unit: "ns", figures: first, bars, notes, doubts }
+    Row {
+        name: "tails",
+        what: "p99.99 of first contacts at 1 M".into(),
+        unit: "ns",
+        figures: first,
+        bars,
+        notes,
+        doubts,
+    }
 }

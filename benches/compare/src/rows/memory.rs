@@ -1,4 +1,4 @@
-//! P13: resident bytes per agent, and what is asked of the system after creation.
+//! Memory: resident bytes per agent, and what is asked of the system after creation.
 //!
 //! Resident memory is `Rss` of `/proc/self/smaps_rollup` (exact, unlike
 //! `VmRSS`) before the limiter is built and after a million agents have been
@@ -88,7 +88,7 @@ pub(super) fn per_agent(_: &mut Session) -> Row {
     }
     let figures = Figures::from([(Who::Ours, per_agent)]);
     Row {
-        name: "P13",
+        name: "memory",
         what: "memory for 1 M agents, six lanes".into(),
         unit: "bytes",
         figures,

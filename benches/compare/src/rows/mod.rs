@@ -1,4 +1,4 @@
-//! The rows P1 to P15: what each compares, and its bars.
+//! The rows: what each compares, and its bars.
 //!
 //! One file per way of measuring; each says what overhead is included.
 
@@ -137,7 +137,7 @@ impl Bar {
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// `P1` to `P15`.
+    /// One word for `--only`.
     pub name: &'static str,
     /// What is measured.
     pub what: String,
@@ -183,7 +183,7 @@ pub struct Effort {
 
 impl Effort {
     fn wants(&self, row: &str) -> bool {
-        let skipped = row == "P7" && !self.ten_million;
+        let skipped = row == "ten-million" && !self.ten_million;
         !skipped && (self.only.is_empty() || self.only.iter().any(|wanted| wanted == row))
     }
 }
@@ -207,30 +207,30 @@ impl Session {
     pub fn rows(&mut self) -> Vec<Row> {
         type Measure = fn(&mut Session) -> Row;
         let rows: [(&str, Measure); 15] = [
-            ("P1", population::hot_allowed),
-            ("P2", population::hot_denied),
-            ("P3", population::hot_own_now),
-            ("P4", population::thousand),
-            ("P5", population::million_single),
-            ("P6", population::million_batch),
-            ("P7", population::ten_million),
-            ("P8", two_threads::denied),
-            ("P9", two_threads::allowed),
-            ("P10", two_threads::million),
-            ("P11", latency::worst_first_contact),
-            ("P12", latency::tails),
-            ("P13", memory::per_agent),
-            ("P14", instructions::per_check),
-            ("P15", chosen::ids),
+            ("hot-allowed", population::hot_allowed),
+            ("hot-denied", population::hot_denied),
+            ("hot-own-now", population::hot_own_now),
+            ("thousand", population::thousand),
+            ("million", population::million_single),
+            ("million-batch", population::million_batch),
+            ("ten-million", population::ten_million),
+            ("two-denied", two_threads::denied),
+            ("two-allowed", two_threads::allowed),
+            ("two-million", two_threads::million),
+            ("first-contact", latency::worst_first_contact),
+            ("tails", latency::tails),
+            ("memory", memory::per_agent),
+            ("instructions", instructions::per_check),
+            ("chosen-ids", chosen::ids),
         ];
         let wanted = rows.into_iter().filter(|(name, _)| self.effort.wants(name)).collect::<Vec<_>>();
         wanted.into_iter().map(|(_, measure)| measure(self)).collect()
     }
 
-    /// What each way to find a record costs, if `LAYOUTS` were asked for.
+    /// What each way to find a record costs, if `layouts` were asked for.
     #[must_use]
     pub fn layouts(&self) -> Option<String> {
-        self.effort.wants("LAYOUTS").then(|| layouts::report(self))
+        self.effort.wants("layouts").then(|| layouts::report(self))
     }
 
     /// Figures against number of agents, for the plot.

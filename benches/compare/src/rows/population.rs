@@ -1,4 +1,4 @@
-//! P1 to P7: one thread, from one hot agent to ten million random ones.
+//! One thread, from one hot agent to ten million random ones.
 //!
 //! Every contestant has met every agent before. What a figure includes is
 //! said in [`measure`](crate::measure); ours in batches also includes building
@@ -81,13 +81,13 @@ pub(super) fn hot_allowed(session: &mut Session) -> Row {
         Bar::at_least(2.8, "x governor", times(&figures, Who::Governor, Who::Ours)),
         against_fastest(2.0, &figures, &[Who::DashMap, Who::DashMapOneLane]),
     ];
-    row("P1", "hot agent, allowed", figures, bars)
+    row("hot-allowed", "hot agent, allowed", figures, bars)
 }
 
 pub(super) fn hot_denied(session: &mut Session) -> Row {
     let figures = measure(session, 1, Lane::Denied);
     let bars = vec![Bar::at_most(1.3, "x one TSC read", times(&figures, Who::Ours, Who::TscRead))];
-    row("P2", "hot agent, denied", figures, bars)
+    row("hot-denied", "hot agent, denied", figures, bars)
 }
 
 pub(super) fn hot_own_now(session: &mut Session) -> Row {
@@ -97,7 +97,7 @@ pub(super) fn hot_own_now(session: &mut Session) -> Row {
     figures.insert(Who::Ours, own);
     // It was measured with our clock, so it has no place beside this.
     figures.remove(&Who::OursSip);
-    row("P3", "hot agent, caller's own `now`", figures, bars)
+    row("hot-own-now", "hot agent, caller's own `now`", figures, bars)
 }
 
 pub(super) fn thousand(session: &mut Session) -> Row {
@@ -106,7 +106,7 @@ pub(super) fn thousand(session: &mut Session) -> Row {
         Bar::at_most(1.7, "x floor", times(&figures, Who::Ours, Who::Floor)),
         Bar::at_least(2.5, "x governor", times(&figures, Who::Governor, Who::Ours)),
     ];
-    row("P4", "1,000 random agents", figures, bars)
+    row("thousand", "1,000 random agents", figures, bars)
 }
 
 pub(super) fn million_single(session: &mut Session) -> Row {
@@ -116,7 +116,7 @@ pub(super) fn million_single(session: &mut Session) -> Row {
         against_fastest(4.0, &figures, &[Who::Governor, Who::DashMap, Who::DashMapOneLane]),
     ];
     let note = misses(&figures);
-    let mut row = row("P5", "1 M random agents, single calls", figures, bars);
+    let mut row = row("million", "1 M random agents, single calls", figures, bars);
     row.notes.push(note);
     row
 }
@@ -127,7 +127,7 @@ pub(super) fn million_batch(session: &mut Session) -> Row {
         Bar::at_least(10.0, "x governor", times(&figures, Who::Governor, Who::OursBatch)),
         Bar::at_least(1.7, "x own single calls", times(&figures, Who::Ours, Who::OursBatch)),
     ];
-    batch_row("P6", "1 M random agents, batch", figures, bars, session.effort.batch)
+    batch_row("million-batch", "1 M random agents, batch", figures, bars, session.effort.batch)
 }
 
 pub(super) fn ten_million(session: &mut Session) -> Row {
@@ -139,7 +139,7 @@ pub(super) fn ten_million(session: &mut Session) -> Row {
         Bar::at_most(1.6, "x batch at 1 M", figures[&Who::OursBatch] / million[&Who::OursBatch]),
     ];
     let note = misses(&figures);
-    let mut row = row("P7", "10 M random agents, single calls (batch: second table)", figures, bars);
+    let mut row = row("ten-million", "10 M random agents, single calls (batch: second table)", figures, bars);
     row.notes.push(note);
     row
 }

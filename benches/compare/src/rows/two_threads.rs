@@ -1,4 +1,4 @@
-//! P8 to P10: two threads at once, each on a core of its own.
+//! Two threads at once, each on a core of its own.
 //!
 //! A figure is one over the sum of the threads' rates, each by its own CPU
 //! time: half of what one thread takes if they do not hinder each other. What
@@ -116,7 +116,7 @@ pub(super) fn denied(session: &mut Session) -> Row {
     ];
     let alone = format!("one thread: {:.2} ns; best rounds, not medians", figures[&Who::OursAlone]);
     let what = "2 threads, one denied hot agent".into();
-    Row { name: "P8", what, unit: "ns", figures, bars, notes: vec![alone], doubts: measured.doubts }
+    Row { name: "two-denied", what, unit: "ns", figures, bars, notes: vec![alone], doubts: measured.doubts }
 }
 
 pub(super) fn allowed(session: &mut Session) -> Row {
@@ -134,7 +134,7 @@ pub(super) fn allowed(session: &mut Session) -> Row {
     ];
     let bare = format!("bare two-thread CAS loop: {:.2} ns", figures[&Who::BareLoop]);
     let what = "2 threads, one allowed hot agent".into();
-    Row { name: "P9", what, unit: "ns", figures, bars, notes: vec![bare], doubts: measured.doubts }
+    Row { name: "two-allowed", what, unit: "ns", figures, bars, notes: vec![bare], doubts: measured.doubts }
 }
 
 pub(super) fn million(session: &mut Session) -> Row {
@@ -153,5 +153,5 @@ pub(super) fn million(session: &mut Session) -> Row {
         Bar::at_least(9.0, "x governor, batch", times(&figures, Who::Governor, Who::OursBatch)),
     ];
     let what = "2 threads, 1 M agents, single calls (batch: second table)".into();
-    Row { name: "P10", what, unit: "ns", figures, bars, notes: Vec::new(), doubts: measured.doubts }
+    Row { name: "two-million", what, unit: "ns", figures, bars, notes: Vec::new(), doubts: measured.doubts }
 }

@@ -8,8 +8,8 @@
 //!
 //! Each way is measured alone, where cache misses may overlap, and inside what
 //! a check does besides: a TSC read when the record is found (in one of the
-//! ways, before it is touched), and the exchange of a lane. The baseline takes the record in the favourite slot, whosever it
-//! is: no search beats it.
+//! ways, before it is touched), and the exchange of a lane. The baseline takes
+//! the record in the favourite slot, whosever it is: no search beats it.
 
 mod table;
 
