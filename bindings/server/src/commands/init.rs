@@ -4,34 +4,43 @@ use super::{program, say};
 use crate::error::StartError;
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The file that is written; a test holds it to make sense.
-const FILE: &str = include_str!("tollgate.toml");
+/// A file to start from.
+const SHORT: &str = include_str!("tollgate.toml");
+
+/// Every key with its default. The same text is in `docs/policy-file.md`.
+const FULL: &str = include_str!("full.toml");
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where to write it; a file that is there is left alone
+    /// The file to write, or - to print it; an existing file is left alone
     #[arg(value_name = "FILE", default_value = "tollgate.toml")]
     file: PathBuf,
+    /// Every key, with its default and what it is for
+    #[arg(long)]
+    full: bool,
 }
 
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
+        let text = if self.full { FULL } else { SHORT };
+        if self.file == Path::new("-") {
+            say(text.trim_end());
+            return Ok(());
+        }
         let path = self.file.display();
         let mut file = OpenOptions::new().write(true).create_new(true).open(&self.file).map_err(|error| {
             let advice = match error.kind() {
-                std::io::ErrorKind::AlreadyExists => "it is left as it is; name another file",
-                std::io::ErrorKind::NotFound => "make the directory first",
-                _ => "name a file in a directory of your own",
+                std::io::ErrorKind::AlreadyExists => "it was not changed; name another file",
+                std::io::ErrorKind::NotFound => "create the directory first",
+                _ => "name a file in a directory that you can write to",
             };
             StartError::new(format!("cannot write {path}: {error}; {advice}"))
         })?;
-        file.write_all(FILE.as_bytes()).map_err(|error| StartError::new(format!("cannot write {path}: {error}")))?;
+        file.write_all(text.as_bytes()).map_err(|error| StartError::new(format!("cannot write {path}: {error}")))?;
         let (program, file) = (program(), super::shown(&path.to_string()));
-        say(&format!(
-            "{path} is written. Edit it, then:\n\n{program} check-config {file}\n{program} serve --config {file}"
-        ));
+        say(&format!("Wrote {path}. Edit it, then:\n\n{program} check-config {file}\n{program} serve --config {file}"));
         Ok(())
     }
 }
@@ -39,23 +48,74 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
-    use std::path::Path;
+    use crate::settings::{KEYS, Settings};
+    use std::collections::BTreeSet;
     use tollgate::Policy;
 
+    /// Whether a line is a key that was commented out.
+    fn is_example(line: &str) -> bool {
+        line.starts_with('#') && !line.starts_with("# ") && line.len() > 1
+    }
+
+    /// The file with the keys that are commented out; tokens cannot be read from files that are not there.
+    fn uncommented(file: &str) -> String {
+        let line =
+            |line| if is_example(line) && !line.contains("_token_file") { line.trim_start_matches('#') } else { line };
+        file.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn settings(text: &str) -> Settings {
+        Settings::from_toml(text, Path::new("/srv")).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     #[test]
-    fn the_file_makes_sense_with_and_without_its_comments() {
-        let policy = Policy::from_toml(FILE).unwrap();
-        assert_eq!(policy, Policy::preset("standard").unwrap());
-        let settings = Settings::from_toml(FILE, Path::new("/srv")).unwrap();
-        assert_eq!(settings.state.as_deref(), Some(Path::new("/srv/tollgate-state")));
-        // Every key that is commented out is one; tokens from files are not there to be read.
-        let is_example = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && !line.contains("token_file");
-        let all: Vec<_> =
-            FILE.lines().map(|line| if is_example(&line) { line.trim_start_matches('#') } else { line }).collect();
-        let all = all.join("\n");
-        let policy = Policy::from_toml(&all).unwrap_or_else(|error| panic!("{error}"));
+    fn the_short_file_is_valid_with_and_without_its_comments() {
+        assert_eq!(Policy::from_toml(SHORT), Ok(Policy::preset("standard").unwrap()));
+        assert_eq!(settings(SHORT).state.as_deref(), Some(Path::new("/srv/tollgate-state")));
+        let policy = Policy::from_toml(&uncommented(SHORT)).unwrap_or_else(|error| panic!("{error}"));
         assert!(policy.plan("pro").is_some());
-        Settings::from_toml(&all, Path::new("/srv")).unwrap_or_else(|error| panic!("{error}"));
+        settings(&uncommented(SHORT));
+    }
+
+    #[test]
+    fn the_full_file_has_the_defaults() {
+        assert_eq!(Policy::from_toml(FULL), Ok(Policy::preset("standard").unwrap()));
+        assert_eq!(settings(FULL), Settings::default());
+        let policy = Policy::from_toml(&uncommented(FULL)).unwrap_or_else(|error| panic!("{error}"));
+        assert!(policy.total().is_some() && policy.plan("pro").is_some());
+        settings(&uncommented(FULL));
+    }
+
+    /// The keys that the reader of a policy allows at the place that `wrong` is at, from its own message.
+    fn allowed(wrong: &str) -> Vec<String> {
+        let message = Policy::from_toml(wrong).unwrap_err().message().to_owned();
+        let keys = message.split("allowed are ").nth(1).unwrap_or_else(|| panic!("{message}"));
+        keys.split(';').next().unwrap().split(", ").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_full_file_has_every_key_that_is_read() {
+        let names = |line: &str| {
+            let line = if is_example(line) { line.trim_start_matches('#') } else { line };
+            let name = line.trim_start_matches('[').split([' ', '=', ']', '.']).next().unwrap_or_default().to_owned();
+            // Those of `abuse` stand on its line.
+            let inner = line.split('{').nth(1).unwrap_or_default().split(',');
+            let inner: Vec<_> =
+                inner.map(|pair| pair.split('=').next().unwrap_or_default().trim().to_owned()).collect();
+            inner.into_iter().chain([name])
+        };
+        let is_comment = |line: &&str| line.starts_with("# ") || *line == "#";
+        let present: BTreeSet<_> = FULL.lines().filter(|line| !is_comment(line)).flat_map(names).collect();
+        let keys = ["x = 1", "[conduct]\nx = 1", "[conduct]\nabuse = { x = 1 }"].map(allowed).concat();
+        assert_eq!(keys.len(), 12 + 5 + 2, "{keys:?}");
+        for key in keys.iter().map(String::as_str).chain(KEYS) {
+            assert!(present.contains(key), "{key} is not in full.toml");
+        }
+    }
+
+    #[test]
+    fn the_full_file_is_in_the_documentation() {
+        let page = include_str!("../../../../docs/policy-file.md");
+        assert!(page.contains(&format!("```toml\n{FULL}```")), "put commands/full.toml into docs/policy-file.md");
     }
 }

@@ -34,8 +34,8 @@ yields the first 429, and a token for the admin API.
   tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM ends
   tollgate explain agent-7                   ask the running server about an agent
 
-POST /v1/check/batch decides many at once, /v1/check/all several of which all are admitted or \
-none. POST /v1/reserve charges an estimate that /v1/commit settles; POST /v1/acquire holds a slot \
+POST /v1/check/many decides many at once, /v1/check/all several of which all are admitted or \
+none. POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold holds a slot \
 until /v1/release. GET /v1/agents/AGENT tells how an agent stands, and charges nothing.
 
 Tokens are not given on the command line, where others could see them, but in the policy file \

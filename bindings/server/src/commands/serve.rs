@@ -179,7 +179,7 @@ impl Started {
         // Nobody calls it a hundred times; one call can take everything.
         let (cost, calls) = if capacity > 20 { (capacity, 2) } else { (1, capacity + 1) };
         let cost = if cost == 1 { String::new() } else { format!(",\"cost\":{cost}") };
-        let (path, lane) = (if is_held { "acquire" } else { "check" }, serde_json::Value::from(lane));
+        let (path, lane) = (if is_held { "hold" } else { "check" }, serde_json::Value::from(lane));
         let body = super::quoted(&format!("{{\"agent\":\"me\",\"lane\":{lane}{cost}}}"));
         let times = if calls == 1 { "once".to_owned() } else { format!("{calls} times in a row") };
         Some([
