@@ -17,6 +17,8 @@ TESTS := cargo test --workspace --all-features --profile stress --test '*'
 # others would cut short what a model explores.
 unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 unexport LOOM_MAX_PREEMPTIONS LOOM_MAX_BRANCHES LOOM_MAX_DURATION LOOM_MAX_PERMUTATIONS LOOM_CHECKPOINT_FILE
+# A test that lacks a tool fails. Under plain `cargo test` it says so and passes.
+export TOLLGATE_ALL := 1
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

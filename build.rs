@@ -32,7 +32,7 @@ mod header {
         "control.rs",
         "assignment.rs",
         "action.rs",
-        "sight.rs",
+        "observe.rs",
         "default.rs",
     ];
 

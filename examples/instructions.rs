@@ -9,7 +9,8 @@
 //! Without arguments it makes a thousand checks in every mode.
 
 use std::hint::black_box;
-use tollgate::{Clock, LaneId, Limit, Limiter, ManualClock, Policy, Request, Sight, Tick};
+use tollgate::observe::Observe;
+use tollgate::{Clock, LaneId, Limit, Limiter, ManualClock, Policy, Request, Tick};
 
 const AGENT: &[u8; 16] = b"agent-0000012345";
 const MODES: [&str; 7] =
@@ -21,14 +22,14 @@ const ALLOWED: LaneId = LaneId::new(2);
 const DENIED: LaneId = LaneId::new(5);
 
 /// Six lanes, and the agent known, with its denied lane exhausted.
-fn limiter(clock: impl Into<Clock>, sight: Option<Sight>) -> Limiter {
+fn limiter(clock: impl Into<Clock>, observe: Option<Observe>) -> Limiter {
     let plenty = Limit::per_second(1_000_000).burst(u64::from(u32::MAX));
     let policy = ["ws/light", "ws/heavy", "http/light", "http/heavy", "api/light"]
         .into_iter()
         .fold(Policy::builder(), |policy, lane| policy.lane(lane, plenty))
         .lane("api/heavy", Limit::per_day(1));
     let limiter = Limiter::builder(policy.build().expect("a valid policy")).agents(1).clock(clock);
-    let limiter = if let Some(sight) = sight { limiter.sight(sight) } else { limiter };
+    let limiter = if let Some(observe) = observe { limiter.observe(observe) } else { limiter };
     let limiter = limiter.build().expect("a small slab");
     assert!(allows(&limiter, DENIED));
     limiter
@@ -76,7 +77,7 @@ fn run(mode: &str, count: u64) {
         "loop" => return bare(count),
         // No clock is read in the loop, so none is set up.
         "allowed-now" | "denied-now" => limiter(ManualClock::new(), None),
-        "allowed-watched" | "denied-watched" => limiter(ManualClock::new(), Some(Sight::new())),
+        "allowed-watched" | "denied-watched" => limiter(ManualClock::new(), Some(Observe::new())),
         "allowed-auto" | "denied-auto" => limiter(Clock::auto(), None),
         _ => unreachable!("{mode:?} is none of {MODES:?}"),
     };

@@ -6,7 +6,8 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tollgate::{AgentQuery, AgentSort, EventKind, Limiter, LogThrottle, ManualClock, Policy, Request, ShownId, Sight};
+use tollgate::observe::{AgentQuery, AgentSort, EventKind, LogThrottle, Observe, ShownId};
+use tollgate::{Limiter, ManualClock, Policy, Request};
 
 /// Who asks, how often in a second, and for what.
 const CLIENTS: [(&str, u32, &str); 4] = [
@@ -19,8 +20,9 @@ const CLIENTS: [(&str, u32, &str); 4] = [
 fn main() -> Result<(), Box<dyn Error>> {
     // A minute is simulated, so that nobody need wait for it.
     let clock = ManualClock::new();
-    let sight = Sight::new().roster(10_000);
-    let limiter = Limiter::builder(Policy::preset("hub")?).agents(10_000).clock(clock.clone()).sight(sight).build()?;
+    let observe = Observe::new().roster(10_000);
+    let limiter =
+        Limiter::builder(Policy::preset("hub")?).agents(10_000).clock(clock.clone()).observe(observe).build()?;
     limiter.exempt("probe")?;
 
     let log = LogThrottle::new();
@@ -52,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for agent in &page.agents {
         let id = ShownId::new(&agent.id).to_string();
         match agent.view.dominant() {
-            Some(lane) => println!("  {id:12} {:12} {:5.1} % {:?}", lane.name, lane.usage_percent(), lane.level()),
+            Some(lane) => println!("  {id:12} {:12} {:5.1} % {:?}", lane.name, lane.used_percent(), lane.level()),
             None => println!("  {id:12} exempt"),
         }
     }

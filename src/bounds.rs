@@ -39,7 +39,7 @@ pub const EVENTS_KEPT: usize = if cfg!(loom) { 2 } else { 1_024 };
 /// parts of all violations such a count may be wrong by one.
 pub const OFFENDERS_KEPT: usize = 128;
 
-/// How many agents a [`LogThrottle`](crate::LogThrottle) knows apart at a time.
+/// How many agents a [`LogThrottle`](crate::observe::LogThrottle) knows apart at a time.
 pub const THROTTLED_AGENTS_MAX: usize = 1_024;
 
 /// The most agents that a roster has room for: 272 bytes of address space each.

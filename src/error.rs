@@ -53,7 +53,7 @@ pub enum Error {
         /// The lane's number.
         lane: u32,
     },
-    /// `check_all` takes 1 to [`PARTS_MAX`](crate::PARTS_MAX) parts.
+    /// `check_all` takes 1 to [`PARTS_MAX`](crate::bounds::PARTS_MAX) parts.
     Parts {
         /// How many there were.
         parts: usize,
@@ -72,11 +72,11 @@ pub enum Error {
         /// What was used, as given.
         used: u64,
         /// The most it can be: what is reserved, and
-        /// [`OVERSPEND_MAX`](crate::OVERSPEND_MAX) times the lane's capacity.
+        /// [`OVERSPEND_MAX`](crate::bounds::OVERSPEND_MAX) times the lane's capacity.
         most: u64,
     },
     /// `check_many` was given a different number of requests and answers, or
-    /// more than [`BATCH_MAX`](crate::BATCH_MAX) of them.
+    /// more than [`BATCH_MAX`](crate::bounds::BATCH_MAX) of them.
     BatchSize {
         /// How many requests there were.
         requests: usize,
@@ -112,7 +112,7 @@ impl fmt::Display for Error {
             Error::WrongKind { lane } => {
                 write!(f, "lane {lane} is of another kind; the call does not make sense for it")
             }
-            Error::Parts { parts } => write!(f, "{parts} parts; give 1 to {}", crate::PARTS_MAX),
+            Error::Parts { parts } => write!(f, "{parts} parts; give 1 to {}", crate::bounds::PARTS_MAX),
             Error::ReservationsFull => {
                 write!(
                     f,
@@ -126,7 +126,7 @@ impl fmt::Display for Error {
             Error::UsedTooLarge { used, most } => write!(
                 f,
                 "{used} used, but at most {most} can be: what is reserved, and {} times the lane's capacity; nothing was settled",
-                crate::OVERSPEND_MAX
+                crate::bounds::OVERSPEND_MAX
             ),
             Error::UnknownReservation => {
                 write!(f, "there is no such reservation: it was settled already, its time has passed, or it never was")
@@ -134,7 +134,7 @@ impl fmt::Display for Error {
             Error::BatchSize { requests, answers } => write!(
                 f,
                 "{requests} requests and {answers} places for answers; give as many of one as of the other, at most {}",
-                crate::BATCH_MAX
+                crate::bounds::BATCH_MAX
             ),
         }
     }
@@ -151,7 +151,7 @@ pub enum BuildError {
         /// The number as given.
         agents: u64,
     },
-    /// At most [`RESERVATIONS_MAX`](crate::RESERVATIONS_MAX) reservations may be open at once.
+    /// At most [`RESERVATIONS_MAX`](crate::bounds::RESERVATIONS_MAX) reservations may be open at once.
     Reservations {
         /// The number as given.
         reservations: usize,
@@ -172,7 +172,7 @@ impl fmt::Display for BuildError {
             BuildError::Reservations { reservations } => write!(
                 f,
                 "a limiter for {reservations} open reservations; allowed are up to {}",
-                crate::RESERVATIONS_MAX
+                crate::bounds::RESERVATIONS_MAX
             ),
             BuildError::Memory { bytes } => {
                 write!(f, "the system would not reserve {bytes} bytes; build for fewer agents or lanes")

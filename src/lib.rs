@@ -72,38 +72,28 @@
 compile_error!("tollgate needs a 64-bit target: a slab may be larger than 4 GB");
 
 mod assignments;
-mod bounds;
-mod clock;
+pub mod bounds;
+pub mod clock;
 mod conduct;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
 pub mod hub;
+#[cfg(feature = "persist")]
+pub mod keep;
 mod lane;
 mod limiter;
-mod mapping;
-#[cfg(feature = "persist")]
-mod persist;
+mod limits;
+mod machine;
+pub mod observe;
 mod policy;
-mod process;
-mod processor;
 mod record;
 mod reservations;
-mod sight;
 mod slab;
 mod sync;
 
-#[cfg(feature = "persist")]
-pub use assignments::AssignmentFile;
 pub use assignments::{Assignment, Assignments};
-pub use bounds::{
-    ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, ACTIONS_MAX, AGENTS_DEFAULT, AGENTS_MAX, BATCH_MAX, CAPACITY_MAX,
-    CURVE_STEPS_MAX, EVENTS_KEPT, EXACT_MAX, HELD_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX,
-    OFFENDERS_KEPT, OVERRIDES_MAX, OVERSPEND_MAX, PAGE_MAX, PARTS_MAX, PLANS_MAX, QUIET_MAX, REFILL_MAX,
-    RESERVATIONS_DEFAULT, RESERVATIONS_MAX, ROSTER_MAX, THROTTLED_AGENTS_MAX, TOKENS_PER_SECOND_MAX, WINDOW_MAX,
-    WINDOW_MIN, ZONE_MINUTES_MAX,
-};
-pub use clock::{Clock, ClockSource, ManualClock, ManualWallClock, Tick, WallClock};
+pub use clock::{Clock, ManualClock, Tick};
 pub use conduct::{Conduct, Violation};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
@@ -111,22 +101,27 @@ pub use limiter::{
     Acquired, ActionLane, Agent, AllVerdict, ControlError, HeldSlot, Limiter, LimiterBuilder, Request, ReservationId,
     Reserved, Settle, Settlement, Stats,
 };
-#[cfg(feature = "persist")]
-pub use limiter::{BudgetsLoaded, BudgetsSaved};
-#[cfg(feature = "persist")]
-pub use persist::PersistError;
 #[cfg(feature = "config")]
 pub use policy::ConfigError;
 pub use policy::{
     Calendar, Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy,
-    PolicyBuilder, PolicyError, UnknownActionsSnapshot, UnknownPreset, preset,
-};
-pub use sight::{
-    AgentPage, AgentQuery, AgentSort, AgentView, Event, EventKind, LaneCounts, LaneView, ListedAgent, LogLine,
-    LogThrottle, Offender, Offenders, STATUS_FILE, ShownId, Sight, Snapshot, UsageLevel,
+    PolicyBuilder, PolicyError, preset,
 };
 pub use slab::{IdHash, OnFull};
 
+/// The examples of the README and of the pages run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/how-it-works.md")]
+    struct HowItWorks;
+    #[doc = include_str!("../docs/limits.md")]
+    struct Limits;
+    #[doc = include_str!("../docs/plans-and-conduct.md")]
+    struct PlansAndConduct;
+    #[doc = include_str!("../docs/operations.md")]
+    struct Operations;
+    #[doc = include_str!("../docs/rust.md")]
+    struct Rust;
+}

@@ -171,6 +171,10 @@ pub(crate) enum Fault {
     LaneKept,
     /// A charge is taken back as if no time had passed since it was made.
     RollbackAtCharge,
+    /// A charge is taken back though it may have been forgiven.
+    ForgivenTakenBack,
+    /// A call that forgives says that it is done before it is.
+    ForgivenTooSoon,
     /// An id of a reservation is taken for that of whichever has its slot.
     StaleId,
     /// A reservation is given back to whatever its lane holds, not only to the charge that it made.

@@ -10,7 +10,8 @@ mod random;
 use random::Random;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tollgate::{LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Sight, Stats};
+use tollgate::observe::Observe;
+use tollgate::{LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Stats};
 
 const LANE: LaneId = LaneId::new(0);
 const AGENTS: u64 = 100_000;
@@ -118,7 +119,7 @@ fn committed_memory_does_not_grow() {
     let grown = |committed: bool| {
         let policy = Policy::builder().lane("lane", Limit::per_minute(10)).build().expect("valid");
         let builder = Limiter::builder(policy).agents(AGENTS).clock(ManualClock::new());
-        let builder = builder.sight(Sight::new().roster(AGENTS as usize));
+        let builder = builder.observe(Observe::new().roster(AGENTS as usize));
         let limiter = builder.commit_memory(committed).build().expect("some megabytes");
         let before = resident_bytes();
         for id in 0..AGENTS {

@@ -10,7 +10,8 @@ mod directory;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tollgate::{ControlError, Decision, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Sight};
+use tollgate::observe::Observe;
+use tollgate::{ControlError, Decision, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request};
 
 const LANE: LaneId = LaneId::new(0);
 const FORKS: u32 = 400;
@@ -86,16 +87,16 @@ fn fork_while(limiter: &Limiter, forks: u32, acts: [fn(&Limiter); 2], child: fn(
 }
 
 fn limiter() -> Limiter {
-    with_sight(None)
+    with_observe(None)
 }
 
-fn with_sight(sight: Option<Sight>) -> Limiter {
+fn with_observe(observe: Option<Observe>) -> Limiter {
     let policy = Policy::builder().lane("lane", Limit::per_minute(2)).plan("pro", [("lane", "500/min")]);
     let clock = ManualClock::new();
     clock.advance(Duration::from_secs(1));
     let limiter =
         Limiter::builder(policy.build().expect("a valid policy")).agents(8).clock(clock).on_full(OnFull::Deny);
-    let limiter = if let Some(sight) = sight { limiter.sight(sight) } else { limiter };
+    let limiter = if let Some(observe) = observe { limiter.observe(observe) } else { limiter };
     limiter.build().expect("a small slab")
 }
 
@@ -188,12 +189,12 @@ fn child_that_looks(limiter: &Limiter) -> i32 {
     }
     // Ends, whatever was being written.
     let events = std::iter::from_fn(|| limiter.poll_event()).take(1_000_000).count();
-    if events > tollgate::EVENTS_KEPT { 5 } else { OK }
+    if events > tollgate::bounds::EVENTS_KEPT { 5 } else { OK }
 }
 
 #[test]
 fn a_child_that_is_watched_goes_on_whatever_was_being_counted() {
-    let limiter = with_sight(Some(Sight::new().roster(100).sample_every(1)));
+    let limiter = with_observe(Some(Observe::new().roster(100).sample_every(1)));
     assert!(limiter.check("steady", LANE).unwrap().is_allowed());
     let violate = |limiter: &Limiter| {
         let _ = limiter.check_request(Request::new("comes", LANE).cost(2).counted());
@@ -214,7 +215,7 @@ fn a_child_does_not_save_its_parents_budgets() {
     assert!(limiter.check("steady", LANE).unwrap().is_allowed());
     let save = |limiter: &Limiter| assert_eq!(limiter.save_budgets().unwrap().unsaved, 0);
     let child = |limiter: &Limiter| match limiter.save_budgets() {
-        Err(tollgate::PersistError::NotKept) if limiter.check("steady", LANE).is_ok() => OK,
+        Err(tollgate::keep::PersistError::NotKept) if limiter.check("steady", LANE).is_ok() => OK,
         _ => 1,
     };
     fork_while(&limiter, FORKS / 8, [save, |limiter| come_and_go(limiter, "comes")], child);

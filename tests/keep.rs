@@ -11,7 +11,8 @@ use directory::Directory;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use tollgate::{Assignment, AssignmentFile, ControlError, Limiter, ManualClock, PersistError, Policy};
+use tollgate::keep::{AssignmentFile, PersistError};
+use tollgate::{Assignment, ControlError, Limiter, ManualClock, Policy};
 
 fn limiter() -> Limiter {
     let policy = Policy::builder().lane("api", "20/min").plan("pro", [("api", "500/min")]).build();

@@ -23,7 +23,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use tollgate::{Assignment, AssignmentFile, Limit};
+use tollgate::keep::AssignmentFile;
+use tollgate::{Assignment, Limit};
 
 const KILLS: u32 = 200;
 

@@ -5,7 +5,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Duration;
-use tollgate::{Clock, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Settle, Sight, Tick};
+use tollgate::observe::Observe;
+use tollgate::{Clock, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Settle, Tick};
 
 /// Counts what each thread allocates, so that other tests and the harness do not show.
 struct Counting;
@@ -154,7 +155,7 @@ fn being_watched_allocates_nothing() {
     for (on_full, lossy_evictions, full) in [(OnFull::Deny, 0, 96), (OnFull::Evict, 96, 0)] {
         let policy = Policy::builder().lane("lane", Limit::per_minute(10)).lane("other", Limit::per_minute(60));
         let limiter = Limiter::builder(policy.build().expect("valid")).agents(1).clock(ManualClock::new());
-        let limiter = limiter.on_full(on_full).sight(Sight::new().roster(1_000).sample_every(1));
+        let limiter = limiter.on_full(on_full).observe(Observe::new().roster(1_000).sample_every(1));
         let limiter = limiter.build().expect("a small slab");
         let long = [b'x'; 256];
         let allocated = allocations(|| {

@@ -12,7 +12,8 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
-use tollgate::{Assignment, AssignmentFile, Assignments, Limit, PersistError};
+use tollgate::keep::{AssignmentFile, PersistError};
+use tollgate::{Assignment, Assignments, Limit};
 
 /// A place for a file in a directory of its own.
 fn place() -> (Directory, PathBuf) {
@@ -128,7 +129,7 @@ fn an_edit_by_hand_is_not_overwritten() {
 
     // Broken while the limiter runs: neither saving nor reloading touches it.
     fs::write(&path, &text[..text.len() / 2]).unwrap();
-    let changed = "DIR/assignments.json was changed by somebody else since it was read, and is left as it is; \
+    let changed = "DIR/assignments.json was changed by somebody else after it was read, and is left as it is; \
                    reload it, then save again";
     assert_eq!(message(save(&mut file, &agents("free")).unwrap_err(), &directory), changed);
     assert!(matches!(file.reload(), Err(PersistError::Content { .. })));
@@ -228,7 +229,7 @@ fn what_is_no_file_is_neither_read_nor_replaced() {
     fs::create_dir(&path).unwrap();
     assert_eq!(
         message(AssignmentFile::open(&path).unwrap_err(), &directory),
-        "DIR/assignments.json is not a regular file; give the path of one, or of none yet"
+        "DIR/assignments.json is not a regular file; give the path of one, or of a file that does not exist yet"
     );
     fs::remove_dir(&path).unwrap();
     let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();

@@ -4,40 +4,40 @@
 
 #![expect(clippy::panic, reason = "a file that cannot be read fails its test")]
 
+#[path = "tidy/arrows.rs"]
+mod arrows;
+#[path = "tidy/map.rs"]
+mod map;
+#[path = "tidy/width.rs"]
+mod width;
+
 use std::path::{Path, PathBuf};
 
 /// The longest that a source file may be.
 const LINES_MAX: usize = 450;
 
 /// Those that are longer still, and how long they may be.
-const LONGER: [(&str, usize); 27] = [
-    ("bindings/server/src/net/watch.rs", 468),
-    ("src/clock/tsc.rs", 629),
+const LONGER: [(&str, usize); 20] = [
     ("src/ffi/check.rs", 522),
     ("src/ffi/conduct.rs", 509),
     ("src/ffi/control.rs", 488),
+    ("src/ffi/observe.rs", 1175),
     ("src/ffi/policy.rs", 578),
     ("src/ffi/policy_builder.rs", 555),
-    ("src/ffi/sight.rs", 1174),
-    ("src/lane/bucket.rs", 503),
-    ("src/lane/mod.rs", 530),
+    ("src/lane/mod.rs", 529),
     ("src/limiter/budgets.rs", 488),
     ("src/limiter/control.rs", 868),
     ("src/limiter/mod.rs", 652),
-    ("src/limiter/sight.rs", 464),
-    ("src/mapping.rs", 474),
+    ("src/limiter/observe.rs", 469),
     ("src/policy/limit.rs", 945),
-    ("src/policy/mod.rs", 708),
+    ("src/policy/mod.rs", 707),
     ("src/record/mod.rs", 608),
     ("src/reservations.rs", 729),
-    ("src/sight/offenders.rs", 512),
-    ("src/slab/models/kinds.rs", 480),
     ("src/slab/models/mod.rs", 468),
-    ("tests/budgets.rs", 542),
     ("tests/common/calls/control.rs", 728),
     ("tests/common/calls/limiters.rs", 566),
-    ("tests/kinds/settle.rs", 456),
-    ("tests/oracle/run.rs", 489),
+    ("tests/limiter/observe.rs", 451),
+    ("tests/oracle/run.rs", 487),
 ];
 
 fn root() -> &'static Path {
@@ -52,8 +52,11 @@ fn text(path: &str) -> String {
 fn files(folders: &[&str], endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
-    // Ends: each folder is looked into once, and a tree has so many.
+    // Ends: each folder is visited once.
     while let Some(folder) = folders.pop() {
+        if !folder.exists() {
+            continue; // `docs`, in a package that was published.
+        }
         for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}")) {
             let path = entry.expect("a readable entry").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -119,11 +122,11 @@ fn the_house_grows_no_wider() {
     let long = rust.iter().filter(|path| read(path).lines().count() > LINES_MAX).count();
     for (what, count, most, aim) in [
         ("public methods of Limiter", methods(), 55, 60),
-        ("names at the crate's root", names(), 102, 50),
+        ("names at the crate's root", names(), 48, 50),
         ("C functions", functions(), 180, 75),
         ("lines of the C header", text("include/tollgate.h").lines().count(), 4_509, 2_200),
-        ("lines of the README", text("README.md").lines().count(), 646, 250),
-        ("Rust files over 450 lines", long, 22, 0),
+        ("lines of the README", text("README.md").lines().count(), 250, 250),
+        ("Rust files over 450 lines", long, 16, 0),
     ] {
         println!("{what:<28} {count:>6}, at most {most}, aim {aim}");
         assert!(count > 0 || aim == 0, "{what}: nothing was counted");
@@ -140,20 +143,20 @@ fn no_file_outgrows_its_bound() {
     }
 }
 
-/// `M` and a number, say, means nothing to those who do not have the list.
+/// `M` and a number, say, means nothing to a reader who does not have the list.
 #[test]
 fn no_number_of_a_requirement_stands_in_the_sources() {
     let is_id = |word: &str| {
-        let number = word.strip_prefix(['M', 'D', 'E']).unwrap_or_default();
+        let number = word.strip_prefix(['M', 'D', 'E', 'P']).unwrap_or_default();
         let is_number = (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
         is_number && !number.starts_with('0')
     };
-    assert!(is_id("M20") && is_id("D3") && !is_id("M") && !is_id("M1234") && !is_id("x86"));
+    assert!(is_id("M20") && is_id("D3") && is_id("P14") && !is_id("M") && !is_id("M1234") && !is_id("x86"));
     let endings = [".rs", ".md", ".c", ".h", ".hpp", ".ex", ".exs", ".json", ".toml", ".js"];
-    for path in files(&["src", "tests", "bindings", "examples", "include"], &endings) {
+    for path in files(&["src", "tests", "bindings", "benches", "examples", "include", "docs"], &endings) {
         let text = read(&path);
         let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let id = words.find(|word| is_id(word)).filter(|_| !path.ends_with("tests/tidy.rs"));
-        assert_eq!(id, None, "{}: say what it says", shown(&path));
+        assert_eq!(id, None, "{}: write what the requirement says", shown(&path));
     }
 }

@@ -112,7 +112,8 @@ pub(crate) fn nanos_saturating(span: Duration) -> u64 {
 /// process of the machine. Clones share all state, so they agree.
 ///
 /// ```
-/// use tollgate::{Clock, ClockSource, Limit, Limiter, Policy};
+/// use tollgate::clock::ClockSource;
+/// use tollgate::{Clock, Limit, Limiter, Policy};
 ///
 /// let policy = Policy::builder().lane("http", Limit::per_minute(60)).build()?;
 /// let limiter = Limiter::builder(policy).agents(10).clock(Clock::os()).build()?;
@@ -200,7 +201,8 @@ impl Clock {
     /// Systems other than Linux have no such clock; there it is the same as [`os`](Clock::os).
     ///
     /// ```
-    /// use tollgate::{Clock, ClockSource};
+    /// use tollgate::clock::ClockSource;
+    /// use tollgate::Clock;
     ///
     /// let (coarse, exact) = (Clock::coarse().now(), Clock::os().now());
     /// assert!(coarse <= exact);
@@ -217,7 +219,8 @@ impl Clock {
     /// Systems other than Linux have no such clock; there it is the same as [`os`](Clock::os).
     ///
     /// ```
-    /// use tollgate::{Clock, ClockSource};
+    /// use tollgate::clock::ClockSource;
+    /// use tollgate::Clock;
     ///
     /// let clock = Clock::boottime();
     /// assert_eq!(clock.source(), ClockSource::Boottime);
@@ -242,7 +245,8 @@ impl Clock {
     /// chosen, and [`ClockSource::Os`] once it has fallen back.
     ///
     /// ```
-    /// use tollgate::{Clock, ClockSource, ManualClock};
+    /// use tollgate::clock::ClockSource;
+    /// use tollgate::{Clock, ManualClock};
     ///
     /// assert_eq!(Clock::os().source(), ClockSource::Os);
     /// assert_eq!(Clock::from(ManualClock::new()).source(), ClockSource::Manual);

@@ -1,4 +1,4 @@
-//! Whether the time stamp counter may be trusted, asked once in a process.
+//! Whether the time stamp counter may be trusted, decided once in a process.
 //!
 //! Other limiters were wrong for hours because they took a counter on faith.
 //! Here it must pass four checks, and it is held against the OS clock for as
@@ -7,20 +7,23 @@
 use super::Tick;
 use super::sources::{Machine, Rate, Sample, Sources};
 use super::tsc::CounterClock;
-use crate::process::unforked;
-use std::sync::OnceLock;
+use once_cell::race::OnceBox;
 use std::time::Duration;
 
 /// The machine's counter clock, or `None` where the counter is not trusted.
 ///
-/// There is one in a process: the checks and the 8 ms they take are paid once,
-/// all limiters agree on the time, and if the counter fails it fails for all.
+/// There is one in a process: all limiters agree on the time, and if the counter
+/// fails it fails for all. The checks take 8 ms, in the first call.
+///
+/// No caller waits for another one's checks: threads whose first calls overlap
+/// each make them, and all use the clock that is finished first. With
+/// `std::sync::OnceLock` a child forked during the first call would wait for a
+/// thread that it does not have.
 pub(super) fn machine_clock() -> Option<&'static CounterClock<Machine>> {
-    static CLOCK: OnceLock<Option<CounterClock<Machine>>> = OnceLock::new();
+    static CLOCK: OnceBox<Option<CounterClock<Machine>>> = OnceBox::new();
     // Loom's atomics live no longer than one run of a model, so models have none.
     let start = || if cfg!(loom) { None } else { start(Machine, Facts::read()).ok() };
-    // A fork waits for the first call: a child would otherwise wait for its end for ever.
-    CLOCK.get().unwrap_or_else(|| unforked(|| CLOCK.get_or_init(start))).as_ref()
+    CLOCK.get_or_init(|| Box::new(start())).as_ref()
 }
 
 /// Why the counter is not trusted.
@@ -32,7 +35,7 @@ pub(super) enum Distrust {
     NotInvariant,
     /// Its rate against the OS clock was not the same twice, or not plausible.
     Unsteady,
-    /// The machine has run for nearly as long as time can be told.
+    /// The machine has run for nearly as long as a [`Tick`] can count.
     OutOfRange,
 }
 

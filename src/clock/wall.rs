@@ -53,7 +53,7 @@ impl fmt::Debug for WallClock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::ManualWallClock;
+/// use tollgate::clock::ManualWallClock;
 ///
 /// let clock = ManualWallClock::new(Duration::from_secs(1_800_000_000));
 /// clock.set(Duration::from_secs(1_799_999_999)); // Back by a second.

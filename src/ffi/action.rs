@@ -115,7 +115,7 @@ pub unsafe extern "C" fn tollgate_policy_lane_for(
 
 /// The unknown actions that a limiter has met: how many, and the first 256
 /// names. It does not change, so any number of threads may use it at once.
-pub struct UnknownActions(tollgate::UnknownActionsSnapshot);
+pub struct UnknownActions(tollgate::observe::UnknownActionsSnapshot);
 
 /// The unknown actions that were met so far: a copy, which the caller owns and
 /// gives back with tollgate_unknown_actions_free.

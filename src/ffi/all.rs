@@ -11,7 +11,7 @@ use tollgate::{LaneId, Tick};
 /// The most parts of one tollgate_limiter_check_all.
 pub const TOLLGATE_PARTS_MAX: usize = 16;
 
-const _: () = assert!(TOLLGATE_PARTS_MAX == tollgate::PARTS_MAX);
+const _: () = assert!(TOLLGATE_PARTS_MAX == tollgate::bounds::PARTS_MAX);
 const _: () = assert!(TOLLGATE_PARTS_MAX <= u32::BITS as usize);
 
 /// The answer to several charges at once: all were made, or none.

@@ -65,18 +65,19 @@ mod kept {
     use crate::clock::nanos_saturating;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
-    use tollgate::{ControlError, PersistError};
+    use tollgate::ControlError;
+    use tollgate::keep::PersistError;
 
     pub(super) fn load(limiter: &tollgate::Limiter, path: &[u8], struct_size: u32) -> Result<BudgetsLoaded, Failure> {
         let told = limiter.keep_budgets_in(OsStr::from_bytes(path)).map_err(ControlError::from)?;
-        let tollgate::BudgetsLoaded { loaded, ended, unknown, full, ahead } = told;
+        let tollgate::keep::BudgetsLoaded { loaded, ended, unknown, full, ahead } = told;
         let ahead_ns = nanos_saturating(ahead);
         Ok(BudgetsLoaded { struct_size, reserved: 0, loaded, ended, unknown, full, ahead_ns })
     }
 
     pub(super) fn save(limiter: &tollgate::Limiter, struct_size: u32) -> Result<BudgetsSaved, Failure> {
         match limiter.save_budgets() {
-            Ok(tollgate::BudgetsSaved { saved, unsaved }) => {
+            Ok(tollgate::keep::BudgetsSaved { saved, unsaved }) => {
                 Ok(BudgetsSaved { struct_size, reserved: 0, saved, unsaved })
             }
             Err(PersistError::NotKept) => Err(Status::NoFile.into()),

@@ -17,8 +17,8 @@ pub const TOLLGATE_BATCH_MAX: usize = 1_048_576;
 /// A span that never ends: the wait of a denial that no wait will lift.
 pub const TOLLGATE_NEVER: u64 = u64::MAX;
 
-const _: () = assert!(TOLLGATE_ID_BYTES_MAX == tollgate::ID_BYTES_MAX);
-const _: () = assert!(TOLLGATE_BATCH_MAX == tollgate::BATCH_MAX);
+const _: () = assert!(TOLLGATE_ID_BYTES_MAX == tollgate::bounds::ID_BYTES_MAX);
+const _: () = assert!(TOLLGATE_BATCH_MAX == tollgate::bounds::BATCH_MAX);
 
 /// Whether a request may go on. Zero is a denial, so that a verdict that was
 /// set to zero and never written lets nothing through.

@@ -42,14 +42,14 @@ pub enum TimeSource {
     Manual = 5,
 }
 
-impl From<tollgate::ClockSource> for TimeSource {
-    fn from(source: tollgate::ClockSource) -> Self {
+impl From<tollgate::clock::ClockSource> for TimeSource {
+    fn from(source: tollgate::clock::ClockSource) -> Self {
         match source {
-            tollgate::ClockSource::Tsc => Self::Tsc,
-            tollgate::ClockSource::Os => Self::Os,
-            tollgate::ClockSource::Coarse => Self::Coarse,
-            tollgate::ClockSource::Boottime => Self::Boottime,
-            tollgate::ClockSource::Manual => Self::Manual,
+            tollgate::clock::ClockSource::Tsc => Self::Tsc,
+            tollgate::clock::ClockSource::Os => Self::Os,
+            tollgate::clock::ClockSource::Coarse => Self::Coarse,
+            tollgate::clock::ClockSource::Boottime => Self::Boottime,
+            tollgate::clock::ClockSource::Manual => Self::Manual,
         }
     }
 }

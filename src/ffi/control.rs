@@ -13,7 +13,7 @@ use tollgate::LaneId;
 /// The most agents that may have overrides at once.
 pub const TOLLGATE_OVERRIDES_MAX: usize = 65_000;
 
-const _: () = assert!(TOLLGATE_OVERRIDES_MAX == tollgate::OVERRIDES_MAX);
+const _: () = assert!(TOLLGATE_OVERRIDES_MAX == tollgate::bounds::OVERRIDES_MAX);
 
 /// What is decided about an agent. By reference, so that there is one copy of
 /// `decide` for all of them: it is not in a hurry.

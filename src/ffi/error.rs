@@ -70,8 +70,8 @@ impl From<tollgate::LimitError> for Failure {
     }
 }
 
-impl From<tollgate::UnknownPreset> for Failure {
-    fn from(error: tollgate::UnknownPreset) -> Self {
+impl From<tollgate::preset::UnknownPreset> for Failure {
+    fn from(error: tollgate::preset::UnknownPreset) -> Self {
         Self::new(Status::UnknownPreset, &error)
     }
 }
@@ -88,7 +88,7 @@ impl From<tollgate::ControlError> for Failure {
     fn from(error: tollgate::ControlError) -> Self {
         let told = Self::new(Status::from(&error), &error);
         #[cfg(feature = "persist")]
-        if let tollgate::ControlError::File(tollgate::PersistError::Content { line, column, .. }) = error {
+        if let tollgate::ControlError::File(tollgate::keep::PersistError::Content { line, column, .. }) = error {
             return Self { line, column, ..told };
         }
         told

@@ -13,8 +13,8 @@ pub const TOLLGATE_AGENTS_MAX: u64 = 1_073_741_824;
 /// What a limiter is made for when nothing is said.
 pub const TOLLGATE_AGENTS_DEFAULT: u64 = 1_000_000;
 
-const _: () = assert!(TOLLGATE_AGENTS_MAX == tollgate::AGENTS_MAX);
-const _: () = assert!(TOLLGATE_AGENTS_DEFAULT == tollgate::AGENTS_DEFAULT);
+const _: () = assert!(TOLLGATE_AGENTS_MAX == tollgate::bounds::AGENTS_MAX);
+const _: () = assert!(TOLLGATE_AGENTS_DEFAULT == tollgate::bounds::AGENTS_DEFAULT);
 
 /// An exact rate limiter for a fixed number of agents.
 ///
@@ -132,7 +132,7 @@ impl LimiterOptions {
         }
         if watched {
             let roster = usize::try_from(self.roster).unwrap_or(usize::MAX);
-            builder = builder.sight(tollgate::Sight::new().roster(roster).sample_every(self.sample_every));
+            builder = builder.observe(tollgate::observe::Observe::new().roster(roster).sample_every(self.sample_every));
         }
         // SAFETY: NULL or a clock that is not freed, by the contract of whoever takes options.
         Ok(match unsafe { self.clock.as_ref() } {

@@ -23,7 +23,7 @@
 //! | `control.rs` | what an operator decides: plans, overrides, exemptions, a new policy |
 //! | `assignment.rs` | the same as data: one handle for an agent's, one for a list |
 //! | `action.rs` | from what an agent does to the lane that pays for it |
-//! | `sight.rs` | seeing what happens: counts, agents, offenders, events, log lines |
+//! | `observe.rs` | seeing what happens: counts, agents, offenders, events, log lines |
 //! | `default.rs` | the limiter of the whole process |
 
 #[cfg(panic = "abort")]
@@ -43,11 +43,11 @@ mod error;
 mod guard;
 mod held;
 mod limiter;
+mod observe;
 mod pointers;
 mod policy;
 mod policy_builder;
 mod reservation;
-mod sight;
 mod status;
 mod version;
 
@@ -66,10 +66,10 @@ pub use error::*;
 pub use guard::tollgate_test_panic_next;
 pub use held::*;
 pub use limiter::*;
+pub use observe::*;
 pub use policy::*;
 pub use policy_builder::*;
 pub use reservation::*;
-pub use sight::*;
 pub use status::*;
 pub use version::*;
 

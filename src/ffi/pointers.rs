@@ -2,7 +2,8 @@
 
 use super::guard::guard;
 use super::{Status, TOLLGATE_TEXT_BYTES_MAX};
-use crate::{ID_BYTES_MAX, PlanId};
+use crate::PlanId;
+use crate::bounds::ID_BYTES_MAX;
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

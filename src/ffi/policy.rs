@@ -15,9 +15,9 @@ pub const TOLLGATE_LANE_NAME_BYTES_MAX: usize = 64;
 /// The most plans of a policy, "default" among them.
 pub const TOLLGATE_PLANS_MAX: usize = 256;
 
-const _: () = assert!(TOLLGATE_LANES_MAX == tollgate::LANES_MAX);
-const _: () = assert!(TOLLGATE_LANE_NAME_BYTES_MAX == tollgate::LANE_NAME_BYTES_MAX);
-const _: () = assert!(TOLLGATE_PLANS_MAX == tollgate::PLANS_MAX);
+const _: () = assert!(TOLLGATE_LANES_MAX == tollgate::bounds::LANES_MAX);
+const _: () = assert!(TOLLGATE_LANE_NAME_BYTES_MAX == tollgate::bounds::LANE_NAME_BYTES_MAX);
+const _: () = assert!(TOLLGATE_PLANS_MAX == tollgate::bounds::PLANS_MAX);
 
 /// Named lanes, each with its limit; plans with other limits for them; the
 /// lane of every action; the rules of conduct: everything an operator decides.

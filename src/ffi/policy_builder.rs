@@ -14,7 +14,7 @@ pub const TOLLGATE_TEXT_BYTES_MAX: usize = 1_048_576;
 /// The most waits of a curve.
 pub const TOLLGATE_CURVE_STEPS_MAX: usize = 15;
 
-const _: () = assert!(TOLLGATE_CURVE_STEPS_MAX == tollgate::CURVE_STEPS_MAX);
+const _: () = assert!(TOLLGATE_CURVE_STEPS_MAX == tollgate::bounds::CURVE_STEPS_MAX);
 
 /// Collects lanes, plans, actions and rules; tollgate_policy_builder_build
 /// checks them all.

@@ -19,9 +19,9 @@ pub const TOLLGATE_RESERVATIONS_DEFAULT: u64 = 16_384;
 /// reserved.
 pub const TOLLGATE_OVERSPEND_MAX: u64 = 100;
 
-const _: () = assert!(TOLLGATE_OVERSPEND_MAX == tollgate::OVERSPEND_MAX);
-const _: () = assert!(TOLLGATE_RESERVATIONS_MAX == tollgate::RESERVATIONS_MAX as u64);
-const _: () = assert!(cfg!(loom) || TOLLGATE_RESERVATIONS_DEFAULT == tollgate::RESERVATIONS_DEFAULT as u64);
+const _: () = assert!(TOLLGATE_OVERSPEND_MAX == tollgate::bounds::OVERSPEND_MAX);
+const _: () = assert!(TOLLGATE_RESERVATIONS_MAX == tollgate::bounds::RESERVATIONS_MAX as u64);
+const _: () = assert!(cfg!(loom) || TOLLGATE_RESERVATIONS_DEFAULT == tollgate::bounds::RESERVATIONS_DEFAULT as u64);
 
 /// What became of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -277,12 +277,12 @@ mod tests {
     #[test]
     fn texts_name_the_bounds_as_they_are() {
         let says = |status: Status, bound: u64| status.text().to_str().unwrap().contains(&bound.to_string());
-        assert!(says(Status::IdTooLong, tollgate::ID_BYTES_MAX as u64));
-        assert!(says(Status::EmptyId, tollgate::ID_BYTES_MAX as u64));
-        assert!(says(Status::BatchSize, tollgate::BATCH_MAX as u64));
-        assert!(says(Status::AgentsOutOfRange, tollgate::AGENTS_MAX));
-        assert!(says(Status::TooManyOverrides, tollgate::OVERRIDES_MAX as u64));
-        assert!(says(Status::UsedTooLarge, tollgate::OVERSPEND_MAX));
+        assert!(says(Status::IdTooLong, tollgate::bounds::ID_BYTES_MAX as u64));
+        assert!(says(Status::EmptyId, tollgate::bounds::ID_BYTES_MAX as u64));
+        assert!(says(Status::BatchSize, tollgate::bounds::BATCH_MAX as u64));
+        assert!(says(Status::AgentsOutOfRange, tollgate::bounds::AGENTS_MAX));
+        assert!(says(Status::TooManyOverrides, tollgate::bounds::OVERRIDES_MAX as u64));
+        assert!(says(Status::UsedTooLarge, tollgate::bounds::OVERSPEND_MAX));
         assert!(says(Status::TextTooLong, super::super::TOLLGATE_TEXT_BYTES_MAX as u64));
     }
 }

@@ -274,27 +274,6 @@ pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -
     Outcome { next, answer: Ok(answer) }
 }
 
-/// Takes back `cost` tokens of a charge after which the bucket was to be full
-/// at `after`.
-///
-/// Without them it was to be full at `base`, their price before that. If that
-/// is still to come, the bucket was not full since, and all of them come back.
-/// Otherwise it may have been full for up to the time from `base` until now,
-/// which brings a full bucket nothing: if somebody else charged it meanwhile,
-/// so much does not come back, for they may have spent it. If nobody did, all
-/// of it does.
-pub(crate) fn undo(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64, after: Tick) -> Outcome<()> {
-    if limit.is_exempt() || limit.capacity == 0 {
-        return Outcome { next: None, answer: () };
-    }
-    let price = nanos(limit.price(cost));
-    let base = after.as_nanos().saturating_sub(price);
-    let spent = if word.time() == after { 0 } else { now.as_nanos().saturating_sub(base) };
-    let full_at = word.time().as_nanos().saturating_sub(price.saturating_sub(spent)).max(now.as_nanos());
-    let next = put(word, now, limit, Tick::from_nanos(full_at)).next;
-    Outcome { next, answer: () }
-}
-
 /// Takes back a charge that was to be made only together with others. It gives
 /// back what of its price time has not paid until `latest`, which is no earlier
 /// than any instant at which the bucket was charged.
@@ -332,13 +311,11 @@ pub(crate) fn undo(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64, aft
 /// word is the one that was put there does not tell it either, since others may
 /// have charged it and taken back as much.
 ///
-/// A bucket that was filled meanwhile, or is under another limit, gets nothing
-/// back: what was charged may be forgiven already.
+/// A bucket that stands before the charge was filled meanwhile, and gets nothing back.
 pub(crate) fn roll_back(word: LaneWord, latest: Tick, charge: Receipt) -> Outcome<()> {
-    let Receipt { at, price, word: charged, .. } = charge;
+    let Receipt { at, price, .. } = charge;
     let back = price.saturating_sub(latest.as_nanos().saturating_sub(at.as_nanos()));
-    let is_forgiven =
-        word.generation() != charged.generation() || word.time().as_nanos() < at.as_nanos().saturating_add(price);
+    let is_forgiven = word.time().as_nanos() < at.as_nanos().saturating_add(price);
     let full_at = Tick::from_nanos(word.time().as_nanos().saturating_sub(back));
     Outcome { next: (back > 0 && !is_forgiven).then(|| word.at(full_at)), answer: () }
 }
@@ -401,44 +378,6 @@ mod tests {
         BucketLimit::new(policy.numbers(PlanId::DEFAULT).next().unwrap(), 20)
     }
 
-    proptest! {
-        /// What is left after a charge was made and taken back is what would be
-        /// left without it; or, if others charged a bucket that would have been
-        /// full, at most the time between more debt. It is never less.
-        #[test]
-        fn a_charge_that_is_taken_back_leaves_no_more_than_without_it(
-            debt in 0..30_u64,
-            (cost, back) in (1..5_u64).prop_flat_map(|cost| (Just(cost), 1..=cost)),
-            others in prop::collection::vec((0..20_u64, 1..4_u64), 0..4),
-            wait in 0..40_u64,
-        ) {
-            let limit = limit("1/10ns burst 20");
-            let start = 1_000;
-            let word = LaneWord::default().at(Tick::from_nanos(start + debt));
-            let charge = |word: LaneWord, now, cost| step(word, Tick::from_nanos(now), limit, cost).next.unwrap_or(word);
-            let (mut with, mut without) = (charge(word, start, cost), word);
-            let after = with.time();
-            without = if cost > back { charge(without, start, cost - back) } else { without };
-            let mut now = start;
-            for (wait, cost) in &others {
-                now += wait;
-                // Only what passes in both: others are not let through by what is to come back.
-                if step(with, Tick::from_nanos(now), limit, *cost).next.is_some() {
-                    (with, without) = (charge(with, now, *cost), charge(without, now, *cost));
-                }
-            }
-            now += wait;
-            let undone = undo(with, Tick::from_nanos(now), limit, back, after).next.unwrap_or(with);
-            let debt = |word: LaneWord| word.time().as_nanos().saturating_sub(now);
-            prop_assert!(debt(undone) >= debt(without), "{} of {}", debt(undone), debt(without));
-            prop_assert!(debt(undone) <= debt(without) + (now - start), "{} of {}", debt(undone), debt(without));
-            let base = after.as_nanos() - 10 * back;
-            if with.time() == after || base >= now {
-                prop_assert_eq!(debt(undone), debt(without));
-            }
-        }
-    }
-
     /// How far behind the clock a caller's instant may be.
     const AGE_MAX: u64 = 20;
 
@@ -468,7 +407,7 @@ mod tests {
                         (with, without) = (next, passed.unwrap_or(without));
                     }
                     (1, Some(next)) => {
-                        pending.push(Kind::Bucket.receipt(0, with, next, now));
+                        pending.push(Kind::Bucket.receipt(0, 0, with, next, now));
                         with = next;
                     }
                     (2, _) if !pending.is_empty() => {
@@ -490,9 +429,8 @@ mod tests {
         let (limit, now) = (limit("1/10ns burst 20"), Tick::from_nanos(1_000));
         let word = LaneWord::default();
         let charged = step(word, now, limit, 10).next.unwrap();
-        let receipt = Kind::Bucket.receipt(0, word, charged, now);
+        let receipt = Kind::Bucket.receipt(0, 0, word, charged, now);
         assert_eq!(roll_back(charged, now, receipt).next, Some(word.at(now)));
-        assert_eq!(roll_back(charged.next_generation(), now, receipt).next, None);
         let filled = charged.at(now);
         let spent = step(filled, now, limit, 9).next.unwrap();
         assert_eq!(roll_back(spent, now, receipt).next, None);

@@ -123,17 +123,10 @@ pub(crate) fn refund(words: &[LaneWord], now: Tick, limit: CountLimit) -> Choice
     Choice::at(cell, Outcome { next: Some(rested), answer: status(&after[..words.len()], now, limit) })
 }
 
-/// Takes back a charge: the permit that rests until then has rested.
-pub(crate) fn undo(words: &[LaneWord], now: Tick, until: Tick) -> Choice<()> {
-    match words.iter().enumerate().find(|(_, word)| word.time() == until && until > now) {
-        Some((cell, word)) => Choice::at(cell, Outcome { next: Some(word.at(now)), answer: () }),
-        None => Choice::of(Outcome { next: None, answer: () }),
-    }
-}
-
 /// Takes back a charge that was to be made only together with others: its
-/// permit has rested since then. Nobody else can have taken it meanwhile; if a
-/// refund ended its rest, the charge that was refunded stays, which is stricter.
+/// permit has rested since then. Unless it was reset, nobody else can have taken
+/// it meanwhile; if a refund ended its rest, the charge that was refunded stays,
+/// which is stricter.
 ///
 /// Every sixteenth change of limits moves the end of its rest by a nanosecond
 /// (`Kind::moved_on` in `record/succession.rs`), and a caller that stalls may
@@ -144,11 +137,6 @@ pub(crate) fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
     let permit = words.get(charge.cell).filter(|word| ends.contains(&word.time()));
     let next = permit.map(|word| word.at(charge.at)).filter(|_| until > charge.at);
     Choice::at(charge.cell, Outcome { next, answer: () })
-}
-
-/// Ends the rest of one permit; `None` if none is at rest.
-pub(crate) fn rest_ended(words: &[LaneWord], now: Tick) -> Option<(usize, LaneWord)> {
-    words.iter().enumerate().find(|(_, word)| word.time() > now).map(|(cell, word)| (cell, word.at(now)))
 }
 
 /// The permits as they stand.

@@ -51,6 +51,8 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Receipt {
     pub(crate) at: Tick,
+    /// The record that was charged.
+    pub(crate) position: usize,
     /// The window that it was made in, or the instant that it put into the word.
     pub(crate) place: u64,
     /// The word that it put in place, and which of the lane's words that is.
@@ -62,7 +64,7 @@ pub(crate) struct Receipt {
 
 impl Kind {
     /// The receipt of the charge that put `next` in the place of `before`.
-    pub(crate) fn receipt(self, cell: usize, before: LaneWord, next: LaneWord, at: Tick) -> Receipt {
+    pub(crate) fn receipt(self, position: usize, cell: usize, before: LaneWord, next: LaneWord, at: Tick) -> Receipt {
         let place = match self {
             Kind::Held => 0,
             Kind::Bucket | Kind::Debt | Kind::Exact { .. } => next.time().as_nanos(),
@@ -70,7 +72,30 @@ impl Kind {
             Kind::Budget(_) => budget::receipt(next),
         };
         let price = next.time().as_nanos().saturating_sub(before.time().max(at).as_nanos());
-        Receipt { at, place, word: next, cell, price }
+        Receipt { at, position, place, word: next, cell, price }
+    }
+
+    /// Takes back one of several charges, unless it `is_forgiven` (`slab/forgiven.rs`).
+    /// `latest` is no earlier than any instant at which these words were charged.
+    pub(crate) fn roll_back(
+        self,
+        words: &[LaneWord],
+        latest: At,
+        receipt: Receipt,
+        cost: u64,
+        is_forgiven: bool,
+    ) -> Choice<()> {
+        let (word, place) = (first(words), receipt.place);
+        let is_charged = words.get(receipt.cell).map(|word| word.generation()) == Some(receipt.word.generation());
+        let is_kept = is_charged || self == Kind::Held || !self.is_bucket() && !is_forgiven;
+        Choice::of(match self {
+            _ if !is_kept => look(()),
+            Kind::Bucket | Kind::Debt => bucket::roll_back(word, latest.now, receipt),
+            Kind::Exact { .. } => return exact::roll_back(words, receipt),
+            Kind::Window(frame) | Kind::Past(frame) => return window::undo(frame, words, place, cost),
+            Kind::Budget(era) => budget::undo(era, word, latest, place, cost),
+            Kind::Held => Outcome { next: held::release(word, cost).next, answer: () },
+        })
     }
 }
 
@@ -242,30 +267,6 @@ impl LaneLimit {
         Choice::of(Outcome { next, answer })
     }
 
-    /// Takes back a charge, or `cost` of it. What was charged meanwhile stays,
-    /// and nothing comes back twice.
-    pub(crate) fn undo(&self, words: &[LaneWord], at: At, receipt: Receipt, cost: u64) -> Choice<()> {
-        let (word, place) = (first(words), receipt.place);
-        Choice::of(match self.kind {
-            Kind::Bucket | Kind::Debt => bucket::undo(word, at.now, self.limit, cost, Tick::from_nanos(place)),
-            Kind::Exact { .. } => return exact::undo(words, at.now, Tick::from_nanos(place)),
-            Kind::Window(frame) | Kind::Past(frame) => return window::undo(frame, words, place, cost),
-            Kind::Budget(era) => budget::undo(era, word, at, place, cost),
-            Kind::Held => Outcome { next: held::release(word, cost).next, answer: () },
-        })
-    }
-
-    /// Takes back a charge of `cost` that was made as one of several, all or
-    /// none; see [`limiter::all`](crate::limiter). `latest` is no earlier than
-    /// any instant at which these words were charged.
-    pub(crate) fn roll_back(&self, words: &[LaneWord], latest: At, receipt: Receipt, cost: u64) -> Choice<()> {
-        match self.kind {
-            Kind::Bucket | Kind::Debt => Choice::of(bucket::roll_back(first(words), latest.now, receipt)),
-            Kind::Exact { .. } => exact::roll_back(words, receipt),
-            Kind::Window(_) | Kind::Past(_) | Kind::Budget(_) | Kind::Held => self.undo(words, latest, receipt, cost),
-        }
-    }
-
     /// Charges `cost` whatever is left, unless the agent is exempt.
     pub(crate) fn force(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<()> {
         let word = first(words);
@@ -286,8 +287,8 @@ impl LaneLimit {
         // With another generation, so that nothing is given back that was charged before.
         let filled = |kind: Kind, word: LaneWord| Some(kind.under_other_row(word, at, true, Duration::ZERO));
         let (cell, next, more) = match self.kind {
-            Kind::Exact { .. } => match exact::rest_ended(words, at.now) {
-                Some((cell, next)) => (cell, Some(next), true),
+            Kind::Exact { .. } => match words.iter().enumerate().find(|(_, word)| word.time() > at.now) {
+                Some((cell, word)) => (cell, filled(self.kind, *word), true),
                 None => (0, None, false),
             },
             // Whoever holds a slot is still there.
@@ -433,11 +434,10 @@ mod tests {
                 _ => &words[..1],
             };
             let at = At { now, offset: Offset::default() };
-            let receipt = Receipt { at: now, place, word: words[0], cell: cost as usize, price: cost };
+            let receipt = Receipt { at: now, position: 0, place, word: words[0], cell: cost as usize, price: cost };
             let _ = limit.step(words, at, cost);
             let _ = limit.refund(words, at, cost, |_| cost / 2);
-            let _ = limit.undo(words, at, receipt, cost);
-            let _ = limit.roll_back(words, at, receipt, cost);
+            let _ = kind.roll_back(words, at, receipt, cost, near);
             let _ = limit.would(words, at, cost, place);
             let _ = limit.force(words, at, cost);
             let _ = limit.reset(words, at, cost as usize);

@@ -33,7 +33,6 @@ pub(crate) mod debt;
 pub(crate) mod exact;
 pub(crate) mod held;
 pub(crate) mod kind;
-pub(crate) mod table;
 pub(crate) mod window;
 
 use crate::clock::{TICK_BITS, Tick, nanos_saturating};

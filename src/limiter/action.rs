@@ -1,9 +1,9 @@
 //! From what an agent does to the lane that pays for it.
 
 use super::Limiter;
+use crate::machine::process::unforked;
+use crate::observe::Note;
 use crate::policy::{Classified, LaneId, UnknownActionsSnapshot};
-use crate::process::unforked;
-use crate::sight::Note;
 
 /// The lane of an action, and whether somebody has classified it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,8 @@
 //! So a call that is denied lets nobody else pass who would not have passed
 //! without it. It may leave a bucket with less than it had, if that was not full:
 //! by the time between charge and rollback, about a microsecond. It keeps its
-//! charge of a bucket if the limits of the agent change during the call.
+//! charge of a bucket if the limits of the agent change during the call, and what
+//! may have been forgiven meanwhile: [`slab::forgiven`](crate::slab::forgiven).
 //!
 //! Agents that seem to have no record come first, so that [`Error::Full`] finds
 //! nothing charged that time would not bring back: a fresh bucket is full.
@@ -30,18 +31,17 @@
 //! part is. Of callers that cross, each may meet what the other is about to
 //! take back: both may be denied once.
 
-use super::check::{Answer, Ask, Made};
+use super::charge::Answer;
+use super::request::{Resolved, Target};
 use super::total::both;
-use super::{Limiter, Request, stand_in_row};
+use super::{Limiter, Request};
 use crate::bounds::PARTS_MAX;
-use crate::clock::{At, Offset, Tick};
+use crate::clock::Tick;
 use crate::error::Error;
-use crate::lane::kind::{Charged, Receipt, look};
-use crate::lane::table::LaneLimits;
-use crate::lane::{Choice, Decision, LaneWord, Verdict};
-use crate::policy::Kind;
-use crate::processor::finish_loads;
-use crate::slab::Found;
+use crate::lane::kind::{Charged, LaneLimit, Receipt, look};
+use crate::lane::{Choice, Decision, Verdict};
+use crate::limits::LaneLimits;
+use crate::machine::processor::finish_loads;
 use crate::slab::hash::AgentHash;
 use crate::sync::{Fault, broken};
 use std::time::Duration;
@@ -95,47 +95,68 @@ impl AllVerdict {
     }
 }
 
-/// A part, found.
+/// One of the requests, resolved.
 #[derive(Clone, Copy)]
 struct Part<'a> {
-    hash: AgentHash,
-    ask: Ask<'a>,
-    now: Tick,
+    request: Resolved<'a>,
     is_counted: bool,
+    /// Its index among the requests as they were given.
+    index: usize,
     /// What it and the parts of the same lane before it come to.
     sum: u64,
-    /// Its place among the parts.
-    place: usize,
     /// The total that is charged with it.
     total: Option<Share<'a>>,
+}
+
+impl Part<'_> {
+    fn hash(&self) -> AgentHash {
+        self.request.target.hash
+    }
 }
 
 /// What parts of one agent take of its total.
 #[derive(Clone, Copy)]
 struct Share<'a> {
     lane: LaneLimits<'a>,
-    /// What this part and those before it come to.
+    /// What this part and those given before it come to.
     sum: u64,
     /// Whether no other part comes after it: its sum is that of all.
     is_last: bool,
 }
 
-/// The parts in the order in which they are charged: the same for everybody,
-/// so that callers meet at the first part they share, and not each with what
-/// the other still needs.
-struct Order<'a> {
-    parts: &'a [Request<'a>],
-    /// The instant of those that bring none.
-    start: Tick,
-    /// By place.
-    hashes: [AgentHash; PARTS_MAX],
-    /// First those of the first `parts.len()`.
-    places: [u8; PARTS_MAX],
-}
+/// The parts in the order in which they are charged: by agent, by lane, and as
+/// they were given. It is the same for everybody, so that callers meet at the
+/// first part they share, and not each with what the other still needs.
+struct Parts<'a>([Option<Part<'a>>; PARTS_MAX]);
 
-impl Order<'_> {
-    fn places(&self) -> impl Iterator<Item = usize> + '_ {
-        self.places[..self.parts.len()].iter().map(|place| usize::from(*place))
+impl<'a> Parts<'a> {
+    fn iter(&self) -> impl Iterator<Item = &Part<'a>> {
+        self.0.iter().map_while(Option::as_ref)
+    }
+
+    /// The sums of each lane, once all parts are in their order.
+    fn add_up_lanes(&mut self) {
+        let mut before = None;
+        for part in self.0.iter_mut().map_while(Option::as_mut) {
+            let lane = (part.hash(), part.request.lane());
+            // Those of one lane stand together.
+            let sum = before.filter(|(other, _)| *other == lane).map_or(0, |(_, sum)| sum);
+            part.sum = part.request.cost.saturating_add(sum);
+            before = Some((lane, part.sum));
+        }
+    }
+
+    /// The sums of each total.
+    fn add_up_totals(&mut self) {
+        for place in 0..PARTS_MAX {
+            let Some(part) = self.0[place] else { return };
+            let shared = || self.iter().filter(|other| other.hash() == part.hash() && other.total.is_some());
+            let before = shared().filter(|other| other.index <= part.index).map(|other| other.request.cost);
+            let sum = before.fold(0, u64::saturating_add);
+            let is_last = !shared().any(|other| other.index > part.index);
+            let total = part.total.map(|share| Share { sum, is_last, ..share });
+            self.0[place] = Some(Part { total, ..part });
+        }
     }
 }
 
@@ -173,133 +194,105 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_all(&self, parts: &[Request<'_>]) -> Result<AllVerdict, Error> {
-        let order = self.order(parts)?;
-        let decided = match self.blocked_by_conduct(&order) {
+        let parts = self.resolve_all(parts)?;
+        let decided = match self.blocked_by_conduct(&parts) {
             Ok(Some(blocked)) => Ok(blocked),
-            Ok(None) => self.look_and_charge(&order),
+            Ok(None) => self.look_and_charge(&parts),
             Err(error) => Err(error),
         };
-        let mut verdict = decided.inspect_err(|_| self.note_impossible(&order))?;
+        let mut verdict = decided.inspect_err(|_| self.note_impossible(&parts))?;
         if !verdict.is_allowed() {
-            self.judge_all(&order, &mut verdict);
+            self.judge_all(&parts, &mut verdict);
         }
-        self.note_all(&order, &verdict);
+        self.note_all(&parts, &verdict);
         Ok(verdict)
     }
 
+    fn resolve_all<'a>(&'a self, requests: &'a [Request<'a>]) -> Result<Parts<'a>, Error> {
+        if !(1..=PARTS_MAX).contains(&requests.len()) {
+            return Err(Error::Parts { parts: requests.len() });
+        }
+        let is_any_now = requests.iter().any(|request| request.at.is_none());
+        let start = is_any_now.then(|| self.clock.now());
+        let mut parts = Parts([None; PARTS_MAX]);
+        for (index, request) in requests.iter().enumerate() {
+            let resolved = self.resolve_from(*request, start)?;
+            let total = self.limits.total_with(request.lane).map(|lane| Share { lane, sum: 0, is_last: true });
+            let part = Part { request: resolved, is_counted: request.is_counted, index, sum: 0, total };
+            // They are few: by insertion, each behind those that come before it.
+            let rank = (part.hash(), part.request.lane());
+            let place = parts.iter().take_while(|other| (other.hash(), other.request.lane()) <= rank).count();
+            parts.0.copy_within(place..index, place + 1);
+            parts.0[place] = Some(part);
+        }
+        parts.add_up_lanes();
+        if self.limits.has_total() {
+            parts.add_up_totals();
+        }
+        Ok(parts)
+    }
+
     /// Judges the first denied part of each agent, if it is counted.
-    fn judge_all(&self, order: &Order<'_>, verdict: &mut AllVerdict) {
+    fn judge_all(&self, parts: &Parts<'_>, verdict: &mut AllVerdict) {
         let mut last = AgentHash::NOBODY;
-        for part in self.parts(order) {
-            let answer = &mut verdict.verdicts[part.place];
+        for part in parts.iter() {
+            let answer = &mut verdict.verdicts[part.index];
             // An agent's parts stand together.
-            if part.is_counted && !answer.is_allowed() && part.hash != last {
-                last = part.hash;
-                *answer = self.judged(*answer, part.hash, part.ask, part.now);
+            if part.is_counted && !answer.is_allowed() && part.hash() != last {
+                last = part.hash();
+                *answer = self.judged(*answer, &part.request);
             }
         }
     }
 
     /// Counts the parts that can never pass, by themselves or with others of
     /// their lane.
-    fn note_impossible(&self, order: &Order<'_>) {
-        for part in self.parts(order).filter(|_| self.watch.is_some()) {
-            let answer = self.look_at(&part);
+    fn note_impossible(&self, parts: &Parts<'_>) {
+        for part in parts.iter().filter(|_| self.watch.is_some()) {
+            let answer = self.look_at(part);
             if let Err(Error::CostAboveCapacity { .. }) = answer {
-                self.note_answer(part.ask.agent, part.ask.lane.id(), &answer);
+                self.note_answer(part.request.agent, part.request.lane(), &answer);
             }
         }
     }
 
     /// The answer if an agent has to wait, whatever its lanes hold.
-    fn blocked_by_conduct(&self, order: &Order<'_>) -> Result<Option<AllVerdict>, Error> {
-        if !order.parts.iter().any(|part| part.is_counted) || !self.limits.conduct().enforces_wait() {
+    fn blocked_by_conduct(&self, parts: &Parts<'_>) -> Result<Option<AllVerdict>, Error> {
+        if !parts.iter().any(|part| part.is_counted) || !self.limits.conduct().enforces_wait() {
             return Ok(None);
         }
-        let (mut verdict, mut is_blocked) = (AllVerdict::new(order.parts.len()), false);
-        for part in self.parts(order) {
-            let blocked = if part.is_counted { self.blocked(part.hash, part.ask, part.now)? } else { None };
+        let (mut verdict, mut is_blocked) = (AllVerdict::new(parts), false);
+        for part in parts.iter() {
+            let blocked = if part.is_counted { self.blocked(&part.request)? } else { None };
             // An exempt agent does not wait.
             is_blocked |= blocked.is_some_and(|verdict| !verdict.is_allowed());
-            verdict.verdicts[part.place] = blocked.map_or_else(|| self.look_at(&part), Ok)?;
+            verdict.verdicts[part.index] = blocked.map_or_else(|| self.look_at(part), Ok)?;
         }
         Ok(is_blocked.then_some(verdict))
     }
 
-    fn order<'a>(&self, parts: &'a [Request<'a>]) -> Result<Order<'a>, Error> {
-        if !(1..=PARTS_MAX).contains(&parts.len()) {
-            return Err(Error::Parts { parts: parts.len() });
-        }
-        let (hashes, places) = ([AgentHash::NOBODY; PARTS_MAX], [0; PARTS_MAX]);
-        let is_any_now = parts.iter().any(|part| part.at.is_none());
-        let start = if is_any_now { self.clock.now() } else { Tick::ZERO };
-        let mut order = Order { parts, start, hashes, places };
-        for (place, part) in parts.iter().enumerate() {
-            order.hashes[place] = self.hash_ask(&self.ask(*part)?)?;
-            // They are few: by insertion, each behind those that come before it.
-            let rank = |place: usize| (order.hashes[place], parts[place].lane, place);
-            let sorted = &order.places[..place];
-            let index = sorted.partition_point(|other| rank(usize::from(*other)) < rank(place));
-            order.places.copy_within(index..place, index + 1);
-            order.places[index] = place as u8;
-        }
-        Ok(order)
-    }
-
-    /// The parts in order, whose lanes exist: that was found out with the order.
-    fn parts<'a>(&'a self, order: &'a Order<'a>) -> impl Iterator<Item = Part<'a>> + 'a {
-        let mut before = None;
-        order.places().filter_map(move |place| {
-            let request = order.parts[place];
-            let Request { lane, cost, at, is_counted, .. } = request;
-            let hash = order.hashes[place];
-            // Those of one lane stand together.
-            let sum = before.filter(|(other, _)| *other == (hash, lane)).map_or(0, |(_, sum)| sum);
-            let sum = cost.saturating_add(sum);
-            before = Some(((hash, lane), sum));
-            let (ask, now, total) = (self.ask(request).ok()?, at.unwrap_or(order.start), self.share(order, place));
-            Some(Part { hash, ask, now, is_counted, sum, place, total })
-        })
-    }
-
-    /// What a part takes of its agent's total, with those given before it.
-    fn share(&self, order: &Order<'_>, place: usize) -> Option<Share<'_>> {
-        let lane = self.limits.total_with(order.parts[place].lane)?;
-        let is_shared = |other: &usize| {
-            let is_theirs = order.hashes[*other] == order.hashes[place];
-            is_theirs && self.limits.total_with(order.parts[*other].lane).is_some()
-        };
-        let before = (0..=place).filter(is_shared).map(|other| order.parts[other].cost);
-        let sum = before.fold(0, u64::saturating_add);
-        Some(Share { lane, sum, is_last: !(place + 1..order.parts.len()).any(|other| is_shared(&other)) })
-    }
-
     /// Charges every part, if a look at each finds room for it.
-    fn look_and_charge(&self, order: &Order<'_>) -> Result<AllVerdict, Error> {
-        let mut verdict = AllVerdict::new(order.parts.len());
-        let newcomers = self.look_at_all(order, &mut verdict)?;
+    fn look_and_charge(&self, parts: &Parts<'_>) -> Result<AllVerdict, Error> {
+        let mut verdict = AllVerdict::new(parts);
+        let newcomers = self.look_at_all(parts, &mut verdict)?;
         if verdict.is_allowed() {
-            self.charge_all(order, newcomers, &mut verdict)?;
+            self.charge_all(parts, newcomers, &mut verdict)?;
         }
-        if verdict.is_allowed() && self.warnings.is_used() {
-            for Part { ask, place, .. } in self.parts(order) {
-                let mut answer = Ok(verdict.verdicts[place]);
-                self.warn_once(ask.agent, ask.lane.id(), ask.cost, &mut answer);
-                verdict.verdicts[place] = answer?;
+        if verdict.is_allowed() {
+            for Part { request, index, .. } in parts.iter() {
+                let verdict = &mut verdict.verdicts[*index];
+                *verdict = self.warn_once(request.agent, request.lane(), request.cost, Ok(*verdict))?;
             }
         }
         Ok(verdict)
     }
 
     /// Counts every part that was charged, or those that stand in the way.
-    fn note_all(&self, order: &Order<'_>, verdict: &AllVerdict) {
-        if self.watch.is_none() {
-            return;
-        }
-        for part in self.parts(order) {
-            let told = verdict.verdicts[part.place];
-            if verdict.is_allowed() || !told.is_allowed() {
-                self.note_answer(part.ask.agent, part.ask.lane.id(), &Ok(told));
+    fn note_all(&self, parts: &Parts<'_>, verdict: &AllVerdict) {
+        for Part { request, index, .. } in parts.iter().filter(|_| self.watch.is_some()) {
+            let of_part = verdict.verdicts[*index];
+            if verdict.is_allowed() || !of_part.is_allowed() {
+                self.note_answer(request.agent, request.lane(), &Ok(of_part));
             }
         }
     }
@@ -307,72 +300,70 @@ impl Limiter {
     /// Says of each part what it would come to; but of the first only if
     /// another is denied or a newcomer's. Says which are those of agents that
     /// seem to have no record, as bits.
-    fn look_at_all(&self, order: &Order<'_>, verdict: &mut AllVerdict) -> Result<u32, Error> {
+    fn look_at_all(&self, parts: &Parts<'_>, verdict: &mut AllVerdict) -> Result<u32, Error> {
         let mut newcomers = 0;
-        let mut look = |part: Part<'_>| {
-            let known = self.look_at_known(&part);
-            newcomers |= u32::from(known.is_none()) << part.place;
-            let lane = known.map_or_else(|| self.look_at_lane(&part), Charged::verdict);
-            verdict.verdicts[part.place] = self.with_total(&part, lane)?;
+        let mut look = |part: &Part<'_>| {
+            let known = self.look_at_record(part);
+            newcomers |= u32::from(known.is_none()) << part.index;
+            let lane = known.map_or_else(|| self.would(&part.request, part.sum), Charged::verdict);
+            verdict.verdicts[part.index] = self.with_total(part, lane)?;
             Ok(verdict.is_allowed() && newcomers == 0)
         };
         let mut is_simple = true;
-        for part in self.parts(order).skip(1) {
+        for part in parts.iter().skip(1) {
             is_simple = look(part)?;
         }
-        let first = self.parts(order).next().filter(|part| !is_simple || part.total.is_some());
+        let first = parts.iter().next().filter(|part| !is_simple || part.total.is_some());
         first.map_or(Ok(is_simple), look)?;
         Ok(newcomers)
     }
 
-    /// Charges every part, or takes back what was charged.
-    fn charge_all(&self, order: &Order<'_>, newcomers: u32, verdict: &mut AllVerdict) -> Result<(), Error> {
-        let mut receipts = [None; PARTS_MAX];
-        let mut totals = [None; PARTS_MAX];
-        let take_back = |receipts: &[Option<Receipt>], totals: &[Option<Receipt>]| {
-            for Part { hash, ask, place, total, .. } in self.parts(order).filter(|_| !broken(Fault::NoRollback)) {
-                receipts[place].inspect(|receipt| self.take_back(hash, ask.lane, ask.cost, *receipt));
-                if let (Some(share), Some(receipt)) = (total, totals[place]) {
-                    self.take_back(hash, share.lane, share.sum, receipt);
+    /// Charges every part, or rolls back what was charged.
+    fn charge_all(&self, parts: &Parts<'_>, newcomers: u32, verdict: &mut AllVerdict) -> Result<(), Error> {
+        let (mut receipts, mut totals) = ([None; PARTS_MAX], [None; PARTS_MAX]);
+        let forgiven = self.slab.forgiven.so_far();
+        let roll_back = |receipts: &[Option<Receipt>], totals: &[Option<Receipt>]| {
+            for Part { request, index, total, .. } in parts.iter().filter(|_| !broken(Fault::NoRollback)) {
+                if let Some(receipt) = receipts[*index] {
+                    self.roll_back(&request.target, request.cost, receipt, forgiven);
+                }
+                if let (Some(share), Some(receipt)) = (total, totals[*index]) {
+                    self.roll_back(&request.target.with_lane(share.lane), share.sum, receipt, forgiven);
                 }
             }
         };
-        let of = |is_newcomer| self.parts(order).filter(move |part| (newcomers >> part.place & 1 == 1) == is_newcomer);
-        let newcomers_first = of(true).take(newcomers.count_ones() as usize);
-        for part in newcomers_first.chain(of(false)) {
-            let Made { answer, receipt, .. } = self.make(part.hash, part.ask, part.now);
-            receipts[part.place] = receipt;
-            let is_in_the_way = answer.as_ref().map_or(true, |verdict| !verdict.is_allowed());
+        let is_newcomer = |part: &&Part<'_>| newcomers >> part.index & 1 == 1;
+        let newcomers_first = parts.iter().filter(is_newcomer).chain(parts.iter().filter(|part| !is_newcomer(part)));
+        for part in newcomers_first {
+            let charge = self.charge_lane(&part.request);
+            receipts[part.index] = charge.receipt;
+            let is_in_the_way = charge.answer.map_or(true, |verdict| !verdict.is_allowed());
             if is_in_the_way {
-                take_back(&receipts, &totals);
+                roll_back(&receipts, &totals);
             }
-            verdict.verdicts[part.place] = answer?;
+            verdict.verdicts[part.index] = charge.answer?;
             if is_in_the_way {
                 return Ok(());
             }
         }
-        if !self.limits.has_total() {
-            return Ok(());
-        }
-        for (part, share) in
-            self.parts(order).filter_map(|part| Some((part, part.total.filter(|share| share.is_last)?)))
-        {
-            let theirs = || self.parts(order).filter(|other| other.hash == part.hash && other.total.is_some());
+        for part in parts.iter() {
+            let Some(share) = part.total.filter(|share| share.is_last) else { continue };
+            let theirs = || parts.iter().filter(|other| other.hash() == part.hash() && other.total.is_some());
             // A newcomer's words may stand later than its instant: its lanes were charged there.
-            let charged = theirs().filter_map(|part| receipts[part.place]).map(|receipt| receipt.at);
-            let latest = charged.fold(part.now, Tick::max);
-            let ask = Ask { lane: share.lane, cost: share.sum, ..part.ask };
-            let Made { answer, receipt, .. } = self.make(part.hash, ask, latest);
-            totals[part.place] = receipt;
-            match answer {
+            let charged = theirs().filter_map(|part| receipts[part.index]).map(|receipt: Receipt| receipt.at);
+            let latest = charged.fold(part.request.target.now, Tick::max);
+            let request = Resolved { cost: share.sum, ..part.request.with_lane(share.lane).at(latest) };
+            let charge = self.charge_lane(&request);
+            totals[part.index] = charge.receipt;
+            match charge.answer {
                 Ok(total) if total.is_allowed() => {
-                    for place in theirs().map(|part| part.place) {
-                        verdict.verdicts[place] = both(Ok(verdict.verdicts[place]), Ok(total))?;
+                    for index in theirs().map(|part| part.index) {
+                        verdict.verdicts[index] = both(Ok(verdict.verdicts[index]), Ok(total))?;
                     }
                 }
                 in_the_way => {
-                    take_back(&receipts, &totals);
-                    verdict.verdicts[part.place] = in_the_way?;
+                    roll_back(&receipts, &totals);
+                    verdict.verdicts[part.index] = in_the_way?;
                     return Ok(());
                 }
             }
@@ -380,53 +371,44 @@ impl Limiter {
         Ok(())
     }
 
-    /// Takes back a charge that was made as one of several.
-    pub(super) fn take_back(&self, hash: AgentHash, lane: LaneLimits<'_>, cost: u64, receipt: Receipt) {
-        self.change(hash, None, lane, receipt.at, |limit, words, at| {
+    /// Takes back a charge that was made as one of several, before which so
+    /// many charges were forgiven.
+    pub(super) fn roll_back(&self, target: &Target<'_>, cost: u64, receipt: Receipt, forgiven: u64) {
+        let (kind, at) = (self.kind(target.lane.id()), self.at(receipt.at));
+        self.update_charged(target.hash, target.lane.id(), receipt.position, |words| {
             // After the words: whoever charged them read the clock before.
             finish_loads();
             let clock = if broken(Fault::RollbackAtCharge) { receipt.at } else { self.clock.now() };
             let at = at.with(clock.max(receipt.at));
-            let taken = limit.roll_back(words, at, receipt, cost);
-            self.but_for_reserved(hash, lane, words, at, taken)
+            let rolled_back = kind.roll_back(words, at, receipt, cost, self.slab.forgiven.is_any_since(forgiven));
+            self.spare_reserved(target, words, at, rolled_back)
         });
     }
 
     /// What a part would come to, with those of the same lane before it.
     fn look_at(&self, part: &Part<'_>) -> Answer {
-        self.with_total(part, self.look_at_lane(part))
-    }
-
-    /// The same without its total.
-    fn look_at_lane(&self, part: &Part<'_>) -> Answer {
-        self.would(part.hash, part.ask, part.sum, part.now)
+        self.with_total(part, self.would(&part.request, part.sum))
     }
 
     /// What a part would come to if this is what its lane says.
     fn with_total(&self, part: &Part<'_>, lane: Answer) -> Answer {
-        let Some(Share { lane: total, sum, .. }) = part.total else {
-            return lane;
-        };
-        both(lane, self.would(part.hash, Ask { lane: total, ..part.ask }, sum, part.now))
+        match part.total {
+            Some(share) => both(lane, self.would(&part.request.with_lane(share.lane), share.sum)),
+            None => lane,
+        }
     }
 
-    /// The same for an agent whose record is found open: most are. `None` if not.
-    fn look_at_known(&self, part: &Part<'_>) -> Option<Charged> {
-        let (Ask { lane, cost, stand_in, .. }, sum, now) = (part.ask, part.sum, part.now);
-        let (Found { record, tag, .. }, row) = self.slab.find_open(part.hash)?;
-        let row = stand_in_row(row, stand_in);
-        // Only budgets ask for the date.
-        let is_budget = matches!(self.limits.kinds()[lane.id().index()], Kind::Budget(_));
-        let at = if is_budget { self.at(now) } else { At { now, offset: Offset::default() } };
-        let would =
-            |words: &[LaneWord]| Choice::of(look(self.limits.lane_limit(lane, row).would(words, at, cost, sum)));
-        record.update_lane(tag, self.limits.cells(lane.id()), would, || self.slab.count_retry())
+    /// What a part would come to without its total; `None` if its agent has no record.
+    fn look_at_record(&self, part: &Part<'_>) -> Option<Charged> {
+        let (cost, sum) = (part.request.cost, part.sum);
+        let would = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.would(words, at, cost, sum)));
+        self.update(&part.request.target, would)
     }
 }
 
 impl AllVerdict {
-    fn new(parts: usize) -> Self {
-        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts }
+    fn new(parts: &Parts<'_>) -> Self {
+        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts: parts.iter().count() }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Many checks at once: while one is charged, the memory of the next ones is on
 //! its way.
 
-use super::check::{Answer, Ask, Unusual};
+use super::charge::Answer;
+use super::request::Resolved;
 use super::{Limiter, Request};
 use crate::bounds::BATCH_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
-use crate::lane::{Verdict, bucket};
+use crate::lane::Verdict;
 use crate::policy::LaneId;
 use crate::record::Record;
 use crate::slab::hash::AgentHash;
@@ -135,16 +136,13 @@ impl Limiter {
             known.hash = ahead.next().map_or(AgentHash::NOBODY, |request| self.hash_ahead(request));
             let next = &mut ring[(index + FOUND_AHEAD) % HASHED_AHEAD];
             next.record = self.record_ahead(next.hash);
-            let usual = match (self.limits.unwatched_lane(request.lane()), record) {
+            let (give, elsewhere) = (|it| answer(place, it), || self.check_one(request, now, given.is_some()));
+            match (self.limits.unwatched_lane(request.lane()), record) {
                 (Some(lane), Some(record)) if request.is_plain() => {
-                    self.check_likely(record, hash, lane, request.cost(), None, request.at().unwrap_or(now))
+                    let now = request.at().unwrap_or(now);
+                    self.charge_likely(record, hash, lane, request.cost(), None, now, give, elsewhere);
                 }
-                _ => Err(Unusual::Place),
-            };
-            match usual {
-                Ok(verdict) => answer(place, Ok(verdict)),
-                Err(Unusual::Charge(charge)) => answer(place, bucket::odd_verdict(charge)),
-                Err(Unusual::Place) => answer(place, self.check_anywhere(hash, request, now, given.is_some())),
+                _ => give(elsewhere()),
             }
         }
     }
@@ -165,34 +163,25 @@ impl Limiter {
         self.slab.likely_record(hash).inspect(Record::prefetch)
     }
 
-    /// The check of a request that is not a usual one. If it has no hash, this
-    /// finds out why.
+    /// Checks one request after the fast path has missed, or could not be taken.
     #[inline(never)]
-    fn check_anywhere(&self, hash: AgentHash, request: impl Asked, now: Tick, is_given: bool) -> Answer {
+    fn check_one(&self, request: impl Asked, now: Tick, is_given: bool) -> Answer {
         let request = request.request();
-        let check = || {
-            let ask = self.ask(request)?;
-            let ask = Ask { is_given: ask.is_given || is_given, ..ask };
-            let now = request.at.unwrap_or(now);
-            if request.is_counted {
-                return self.check_counted(ask, now);
-            }
-            let is_hashed = hash != AgentHash::NOBODY && request.plan.is_none();
-            self.check_lane(if is_hashed { hash } else { self.hash_ask(&ask)? }, ask, now)
-        };
-        let mut answer = check();
-        self.warn_once(request.agent, request.lane, request.cost, &mut answer);
-        self.note_answer(request.agent, request.lane, &answer);
-        answer
+        let answer = self.resolve_from(request, Some(now)).and_then(|resolved| {
+            let resolved = Resolved { is_given: resolved.is_given || is_given, ..resolved };
+            if request.is_counted { self.charge_counted(&resolved) } else { self.charge(&resolved) }
+        });
+        self.finish(request.agent, request.lane, request.cost, answer)
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::observe::{Observe, Snapshot};
     use crate::slab::hash::{HashKey, fixed_key};
     use crate::slab::{Geometry, IdHash, OnFull, Slab};
-    use crate::{ManualClock, PlanId, Policy, Sight, Snapshot};
+    use crate::{ManualClock, PlanId, Policy};
     use proptest::prelude::*;
     use std::time::Duration;
 
@@ -212,7 +201,7 @@ mod tests {
         let clock = ManualClock::new();
         let mut builder = Limiter::builder(policy).clock(clock.clone()).on_full(on_full);
         if watched {
-            builder = builder.sight(Sight::new().roster(200).sample_every(3));
+            builder = builder.observe(Observe::new().roster(200).sample_every(3));
         }
         (builder.over(slab).unwrap(), clock)
     }

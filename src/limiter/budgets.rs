@@ -40,12 +40,12 @@ use super::Limiter;
 use super::saved::Saved;
 use crate::bounds::ID_BYTES_MAX;
 use crate::clock::Tick;
+use crate::keep::budgets::{BudgetLane, Entry, Text, UsedBudget, UsedBudgets, id_at, read};
+use crate::keep::{KeptFile, PersistError};
 use crate::lane::{Choice, LaneWord, budget};
-use crate::persist::budgets::{BudgetLane, Entry, Text, UsedBudget, UsedBudgets, id_at, read};
-use crate::persist::{KeptFile, PersistError};
+use crate::machine::process;
+use crate::observe::roster::Roster;
 use crate::policy::{Era, Kind, LaneId};
-use crate::process;
-use crate::sight::roster::Roster;
 use crate::slab::Found;
 use crate::slab::hash::AgentHash;
 use std::cmp::Reverse;
@@ -88,7 +88,7 @@ pub struct BudgetsSaved {
 
 /// Where used budgets are kept.
 pub(super) struct KeptBudgets {
-    /// Who holds which record; `None` if [`Sight`](crate::Sight) has it written down.
+    /// Who holds which record; `None` if [`Observe`](crate::observe::Observe) has it written down.
     ids: Option<Roster>,
     /// The process that keeps the file. One that was forked from it does not,
     /// and may find the lock held by nobody.
@@ -159,10 +159,10 @@ impl Limiter {
     /// Budgets that cannot be loaded or saved are counted in the answers.
     ///
     /// The file is JSON, an agent a line, and is written as
-    /// [`AssignmentFile`](crate::AssignmentFile) is: a large one grows by what
+    /// [`AssignmentFile`](crate::keep::AssignmentFile) is: a large one grows by what
     /// has changed. It can be edited while no limiter uses it. To remember ids
     /// takes 272 bytes of memory for each agent that is given a record, unless
-    /// there is a [roster](crate::Sight::roster) of all of them already; what
+    /// there is a [roster](crate::observe::Observe::roster) of all of them already; what
     /// the file says of an agent takes 16, and 8 for each lane with a budget.
     ///
     /// A wall clock that was put back while no limiter ran opens no window

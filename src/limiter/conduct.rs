@@ -1,13 +1,14 @@
 //! Violations, and what follows from them.
 
-use super::check::Ask;
+use super::charge::Answer;
+use super::request::{Resolved, Target};
 use super::{Agent, Limiter};
 use crate::clock::{Tick, nanos_saturating};
 use crate::conduct::told::Judgement;
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
 use crate::lane::{Outcome, Verdict};
-use crate::policy::LaneId;
+use crate::slab::Found;
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
 
@@ -37,79 +38,75 @@ impl Admission {
 }
 
 impl Limiter {
-    /// The check of a request whose denial may be a violation.
-    pub(super) fn check_counted(&self, ask: Ask<'_>, now: Tick) -> Result<Verdict, Error> {
-        self.admit(ask, now).map(|admission| admission.verdict())
+    /// Charges a request whose denial may be a violation.
+    pub(super) fn charge_counted(&self, request: &Resolved<'_>) -> Answer {
+        self.admit(request).map(|admission| admission.verdict())
     }
 
-    fn admit(&self, ask: Ask<'_>, now: Tick) -> Result<Admission, Error> {
-        let hash = self.hash_ask(&ask)?;
-        let verdict = match self.blocked(hash, ask, now)? {
+    fn admit(&self, request: &Resolved<'_>) -> Result<Admission, Error> {
+        let verdict = match self.blocked(request)? {
             Some(verdict) => verdict,
-            None => self.check_lane(hash, ask, now)?,
+            None => self.charge(request)?,
         };
-        Ok(self.conclude(verdict, hash, ask, now))
+        Ok(self.conclude(verdict, request))
     }
 
     /// As [`check_request`](Limiter::check_request) of a counted request, with
     /// the waits of the lane and of the conduct apart.
     #[cfg(feature = "capi")]
     pub(crate) fn admission(&self, request: super::Request<'_>) -> Result<Admission, Error> {
-        let admission = self.ask(request).and_then(|ask| self.admit(ask, self.now_of(request)));
-        let mut of_lane = admission.map(|admission| admission.of_lane);
-        self.warn_once(request.agent, request.lane, request.cost, &mut of_lane);
+        let super::Request { agent, lane, cost, .. } = request;
+        let admission = self.resolve(request).and_then(|request| self.admit(&request));
+        let of_lane = self.warn_once(agent, lane, cost, admission.map(|admission| admission.of_lane));
         let admission = admission.and_then(|admission| Ok(Admission { of_lane: of_lane?, ..admission }));
-        self.note_answer(request.agent, request.lane, &admission.map(|admission| admission.verdict()));
+        self.note_answer(agent, lane, &admission.map(|admission| admission.verdict()));
         admission
     }
 
     /// The denial that an agent gets whatever its lanes hold, if the policy
     /// enforces waits and the agent has to wait.
-    pub(super) fn blocked(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Result<Option<Verdict>, Error> {
+    pub(super) fn blocked(&self, request: &Resolved<'_>) -> Result<Option<Verdict>, Error> {
         let rules = self.limits.conduct();
-        let block = if rules.enforces_wait() { self.look_at_conduct(hash, now, &rules).wait() } else { Duration::ZERO };
-        if block.is_zero() { Ok(None) } else { self.denied_for(hash, ask, block, now).map(Some) }
+        if !rules.enforces_wait() {
+            return Ok(None);
+        }
+        let block = self.conduct_by(&rules, request.target.hash, request.target.now).wait();
+        if block.is_zero() { Ok(None) } else { self.denied_for(request, block).map(Some) }
     }
 
     /// The verdict on a counted request, with what a denial means for the
     /// agent's conduct.
-    pub(super) fn judged(&self, verdict: Verdict, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Verdict {
-        self.conclude(verdict, hash, ask, now).verdict()
+    pub(super) fn judged(&self, verdict: Verdict, request: &Resolved<'_>) -> Verdict {
+        self.conclude(verdict, request).verdict()
     }
 
-    fn conclude(&self, of_lane: Verdict, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Admission {
-        if of_lane.is_allowed() {
-            return Admission { of_lane, violation: None, wait: Duration::ZERO };
-        }
-        let rules = self.limits.conduct();
-        let (violation, wait) = self.judge(ask.agent, hash, ask.lane.id(), of_lane.retry_after(), now, &rules);
+    fn conclude(&self, of_lane: Verdict, request: &Resolved<'_>) -> Admission {
+        let (violation, wait) = match of_lane.is_allowed() {
+            true => (None, Duration::ZERO),
+            false => self.judge(request, of_lane.retry_after()),
+        };
         Admission { of_lane, violation, wait }
     }
 
-    /// What follows from a denial. Records a violation, if it is one, and tells of it.
-    pub(super) fn judge(
-        &self,
-        agent: &[u8],
-        hash: AgentHash,
-        lane: LaneId,
-        retry_after: Option<Duration>,
-        now: Tick,
-        rules: &ConductNumbers,
-    ) -> (Option<Violation>, Duration) {
+    /// Judges a denial: records a violation, if it is one, and says how long
+    /// the agent has to wait for its conduct.
+    fn judge(&self, request: &Resolved<'_>, retry_after: Option<Duration>) -> (Option<Violation>, Duration) {
+        let Resolved { agent, target: Target { hash, now, .. }, .. } = *request;
+        let rules = self.limits.conduct();
         if !rules.counts_every_denial() {
-            // Where no wait helps none is told, and nobody can come back too early.
+            // Where no wait helps none is announced, and nobody can come back too early.
             let Some(retry_after) = retry_after else {
                 return (None, Duration::ZERO);
             };
-            let waits = rules.waits(&self.look_at_conduct(hash, now, rules), nanos_saturating(retry_after));
-            match self.told_waits.judge(hash, lane, now, waits) {
+            let waits = rules.waits(&self.conduct_by(&rules, hash, now), nanos_saturating(retry_after));
+            match self.told_waits.judge(hash, request.lane(), now, waits) {
                 Judgement::Told | Judgement::Parallel => return (None, Duration::from_nanos(waits.told)),
                 Judgement::Counted => return (None, Duration::from_nanos(waits.counted)),
                 Judgement::Early => {}
             }
         }
         // Without a record it is a first violation that nobody remembers.
-        let violation = self.violate(agent, hash, now, rules).unwrap_or_else(|| Violation::first(rules));
+        let violation = self.violate(agent, hash, now, &rules).unwrap_or_else(|| Violation::first(&rules));
         self.note_violation(agent, &violation, now);
         (Some(violation), violation.wait())
     }
@@ -140,7 +137,7 @@ impl Limiter {
     }
 
     pub(super) fn conduct_of(&self, hash: AgentHash, now: Tick) -> Conduct {
-        self.look_at_conduct(hash, now, &self.limits.conduct())
+        self.conduct_by(&self.limits.conduct(), hash, now)
     }
 
     /// Whether the agent has violated a limit and has not been quiet since: a
@@ -170,7 +167,8 @@ impl Limiter {
     pub fn reset_violations(&self, agent: impl AsRef<[u8]>) -> Result<bool, Error> {
         let hash = self.hash(agent.as_ref())?;
         let (now, rules) = (self.clock.now(), self.limits.conduct());
-        Ok(self.update_conduct(hash, |word| conduct::forgive(word, now, &rules)).unwrap_or(false))
+        let forgive = |word| conduct::forgive(word, now, &rules);
+        Ok(self.with_record(hash, |found| self.update_conduct(found, forgive)).unwrap_or(false))
     }
 
     /// Conduct before this instant matters no more at `now`.
@@ -178,35 +176,21 @@ impl Limiter {
         now.checked_sub(self.limits.conduct().keep()).unwrap_or(Tick::ZERO)
     }
 
-    pub(super) fn look_at_conduct(&self, hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Conduct {
+    fn conduct_by(&self, rules: &ConductNumbers, hash: AgentHash, now: Tick) -> Conduct {
         let look = |word| Outcome { next: None, answer: conduct::look(word, now, rules) };
-        self.update_conduct(hash, look).unwrap_or_default()
+        self.with_record(hash, |found| self.update_conduct(found, look)).unwrap_or_default()
     }
 
     /// Records a violation. `None` if the agent has no record, and there is
     /// neither a vacant nor an idle one for it: nobody loses a record to a violator.
     fn violate(&self, agent: &[u8], hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Option<Violation> {
         let violate = |word| conduct::violate(word, now, rules);
-        if let Some(violation) = self.update_conduct(hash, violate) {
-            return Some(violation);
-        }
-        let claimed = self.claim_free(hash, Some(agent), now)?;
-        // The claim keeps the record the agent's.
-        let found = claimed.found;
-        found.record.update_conduct(found.tag, violate, || self.slab.count_retry())
+        self.with_record_or_claim(hash, Some(agent), now, |found, _| self.update_conduct(found, violate))
     }
 
-    /// Applies a step to the agent's conduct. `None` if it has no record.
-    ///
-    /// The loop ends when the agent keeps a record for one round; each further
-    /// round is an eviction or a change of row that was completed meanwhile.
-    fn update_conduct<A>(&self, hash: AgentHash, step: impl Fn(ConductWord) -> Outcome<A, ConductWord>) -> Option<A> {
-        while let Some(found) = self.slab.find(hash) {
-            if let Some(answer) = found.record.update_conduct(found.tag, &step, || self.slab.count_retry()) {
-                return Some(answer);
-            }
-        }
-        None
+    /// Applies a step to the conduct word of a record. `None` if its tag has changed.
+    fn update_conduct<A>(&self, found: Found<'_>, step: impl Fn(ConductWord) -> Outcome<A, ConductWord>) -> Option<A> {
+        found.record.update_conduct(found.tag, step, || self.slab.count_retry())
     }
 }
 
@@ -215,7 +199,7 @@ mod tests {
     use super::*;
     use crate::Request;
     use crate::clock::ManualClock;
-    use crate::policy::{ConductRules, PlanId, Policy};
+    use crate::policy::{ConductRules, LaneId, PlanId, Policy};
 
     fn enforcing(clock: &ManualClock) -> Limiter {
         let policy = Policy::builder().lane("lane", "10/min").plan("small", [("lane", "5/min")]);

@@ -11,12 +11,12 @@ use super::registry::{Entry, Registered};
 use crate::assignments::{Assignment, Assignments};
 use crate::bounds::OVERRIDES_MAX;
 use crate::error::Error;
+use crate::machine::process::{self, unforked};
+use crate::observe::Note;
 use crate::policy::{LaneId, Limit, LimitError, OnChange, PlanId, Policy};
-use crate::process::{self, unforked};
 use crate::record::Move;
 use crate::record::tag::Row;
 use crate::reservations::Moved;
-use crate::sight::Note;
 use crate::slab::hash::AgentHash;
 use crate::slab::{Found, REGION_RECORDS, RowChange};
 use crate::sync::{Counter, Fault, Mutex, MutexGuard, Ordering, broken, try_lock, wait};
@@ -34,7 +34,7 @@ struct Control {
     /// Agents with overrides.
     overridden: usize,
     #[cfg(feature = "persist")]
-    file: Option<crate::assignments::AssignmentFile>,
+    file: Option<crate::keep::AssignmentFile>,
 }
 
 /// The lock under which control calls take turns.
@@ -321,7 +321,7 @@ impl Limiter {
     }
 
     /// Keeps assignments in a file from now on, and puts those in force that
-    /// it holds already; see [`AssignmentFile`](crate::AssignmentFile). Call
+    /// it holds already; see [`AssignmentFile`](crate::keep::AssignmentFile). Call
     /// it before the first check, so that no agent is met without its limits.
     ///
     /// What was decided before about other agents is added to the file. A file
@@ -329,7 +329,7 @@ impl Limiter {
     ///
     /// From then on a control call returns when its change is in the file and
     /// in force. If it cannot be written, the call fails and nothing changes;
-    /// but after [`PersistError::NotSynced`](crate::PersistError::NotSynced)
+    /// but after [`PersistError::NotSynced`](crate::keep::PersistError::NotSynced)
     /// the file has the change already: repeat the call.
     ///
     /// # Errors
@@ -339,7 +339,7 @@ impl Limiter {
     /// what the policy does not know. Then nothing has changed.
     #[cfg(feature = "persist")]
     pub fn keep_assignments_in(&self, path: impl AsRef<std::path::Path>) -> Result<(), ControlError> {
-        let (mut file, kept) = crate::assignments::AssignmentFile::open(path)?;
+        let (mut file, kept) = crate::keep::AssignmentFile::open(path)?;
         let mut control = self.control.lock()?;
         let edits = self.edits(&control, kept.iter().map(|(id, assignment)| (&**id, assignment)))?;
         let all = self.assignments_after(&edits, &control.policy);
@@ -569,9 +569,8 @@ impl Limiter {
             self.limits.write_numbers(row, policy.warn_below_percent(), numbers);
         }
         let epoch = self.limits.epoch();
-        let is_reset = control.policy.on_change() == OnChange::Reset;
         let moved = |found: Found<'_>, moves: &[_]| {
-            let moved = self.moved(found, moves, is_reset);
+            let moved = self.moved(found, moves, control.policy.on_change());
             self.reservations.revise(hash, |entry| Some(entry.moved(&moved)));
         };
         self.with_change(control.policy.on_change(), &moved, |change| {
@@ -592,7 +591,6 @@ impl Limiter {
     /// is opened after its part was listed, on a record that moves on later, is
     /// worth nothing from then on.
     fn move_all_records(&self, on_change: OnChange, epoch: u64) {
-        let is_reset = on_change == OnChange::Reset;
         let (regions, mut start) = (self.slab.regions(), 0);
         while start < regions {
             let part = start..regions.min(start + self.reservations.len() / REGION_RECORDS + 1);
@@ -600,7 +598,7 @@ impl Limiter {
             let open = self.reservations.open_in(&self.slab.positions_in(&part));
             let moved = |found: Found<'_>, moves: &[_]| {
                 let first = open.partition_point(|(position, _)| *position < found.position);
-                let moved = self.moved(found, moves, is_reset);
+                let moved = self.moved(found, moves, on_change);
                 let theirs = open[first..].iter().take_while(|(position, _)| *position == found.position);
                 for (_, slot) in theirs {
                     self.reservations.revise_slot(*slot, None, &|entry| Some(entry.moved(&moved)));
@@ -613,13 +611,15 @@ impl Limiter {
         }
     }
 
-    fn moved<'a>(&'a self, found: Found<'_>, moves: &'a [Move], is_reset: bool) -> Moved<'a> {
+    fn moved<'a>(&'a self, found: Found<'_>, moves: &'a [Move], on_change: OnChange) -> Moved<'a> {
+        let is_reset = on_change == OnChange::Reset;
         Moved { position: found.position, moves, kinds: self.limits.kinds(), is_reset, now: self.clock.now() }
     }
 
     fn with_change(&self, on_change: OnChange, moved: &dyn Fn(Found<'_>, &[Move]), apply: impl FnOnce(&RowChange<'_>)) {
         let debt_max = |row, lane| self.limits.debt_max(row, lane);
-        apply(&RowChange { on_change, clock: &|| self.at(self.clock.now()), debt_max: &debt_max, moved });
+        let change = RowChange { on_change, clock: &|| self.at(self.clock.now()), debt_max: &debt_max, moved };
+        if on_change == OnChange::Reset { self.slab.forgiven.during(|| apply(&change)) } else { apply(&change) }
     }
 }
 
@@ -764,15 +764,15 @@ pub enum ControlError {
     },
     /// The file of assignments could not be read or written.
     #[cfg(feature = "persist")]
-    File(crate::persist::PersistError),
+    File(crate::keep::PersistError),
     /// Assignments are not kept in a file.
     #[cfg(feature = "persist")]
     NoFile,
 }
 
 #[cfg(feature = "persist")]
-impl From<crate::persist::PersistError> for ControlError {
-    fn from(error: crate::persist::PersistError) -> Self {
+impl From<crate::keep::PersistError> for ControlError {
+    fn from(error: crate::keep::PersistError) -> Self {
         ControlError::File(error)
     }
 }

@@ -38,7 +38,7 @@
 //! any idle agent: to a newcomer, or at the next sweep. It does not come back.
 
 use crate::bounds::EXEMPT_KEPT;
-use crate::mapping::Words;
+use crate::machine::mapping::Words;
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Fault, Ordering, broken};
 
@@ -60,7 +60,7 @@ impl ExemptTable {
 
     /// Takes its memory from the system now. On refusal, says how many bytes were asked for.
     pub(super) fn commit(&self) -> Result<(), u64> {
-        if self.0.commit() { Ok(()) } else { Err(self.reserved_bytes()) }
+        if self.0.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 
     fn line(&self, hash: AgentHash) -> &[AtomicU64; LINE] {

@@ -1,9 +1,9 @@
 //! Slots that are held until they are given back: connections, say.
 
+use super::request::Target;
 use super::{Limiter, Request};
 use crate::error::Error;
-use crate::lane::kind::{LaneLimit, Receipt};
-use crate::lane::{Decision, LaneWord, Status, Verdict};
+use crate::lane::{Choice, Decision, Status, Verdict, held};
 use crate::policy::{Kind, LaneId};
 use crate::slab::hash::AgentHash;
 use std::fmt;
@@ -78,8 +78,7 @@ impl Limiter {
     ///
     /// [`Error::UnknownLane`].
     pub fn is_held(&self, lane: LaneId) -> Result<bool, Error> {
-        let lane = self.limits.lane(lane)?.id();
-        Ok(self.limits.kinds()[lane.index()] == Kind::Held)
+        Ok(self.kind(self.limits.lane(lane)?.id()) == Kind::Held)
     }
 
     fn must_be_held(&self, lane: LaneId) -> Result<(), Error> {
@@ -129,9 +128,8 @@ impl<L: Deref<Target = Limiter>> Drop for HeldSlot<L> {
             if let Ok(lane) = self.limiter.limits.lane(self.lane) {
                 // The agent may have been forgotten or reset meanwhile; then there is nothing to release.
                 // What is held does not depend on the limit, so neither does this.
-                let release =
-                    |limit: LaneLimit, words: &[LaneWord], at| limit.undo(words, at, Receipt::default(), self.slots);
-                self.limiter.change(self.hash, None, lane, now, release);
+                let target = Target::new(self.hash, lane, None, now);
+                self.limiter.update(&target, |_, words, _| Choice::of(held::release(words[0], self.slots)));
             }
         }
     }

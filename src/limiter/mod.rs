@@ -2,8 +2,11 @@
 //!
 //! - `action.rs`: which lane pays for an action?
 //! - `request.rs`: the question that every verb takes
-//! - `check.rs`: may the agent do this?
-//! - `look.rs`: status, refund, reset, forget, sweep
+//! - `ask.rs`: may the agent do this?
+//! - `fast.rs`: the hundred instructions that answer most checks; after a miss,
+//!   `charge.rs`: the one loop that applies a step to a record, and `claim.rs`:
+//!   records for newcomers
+//! - `peek.rs`: peek, refund, reset, forget, sweep
 //! - `all.rs`: several charges, all or none
 //! - `total.rs`: one limit over all lanes of a plan
 //! - `reserve.rs`: charges that are settled later
@@ -14,25 +17,28 @@
 //! - `conduct.rs`: violations and what follows from them, and `told.rs` the waits that agents were told
 //! - `warnings.rs`: warnings that are not repeated
 //! - `registry.rs`: who has an assignment, and `exempt.rs` who is exempt, without a lock
-//! - `sight.rs`: counts, and how agents stand
+//! - `observe.rs`: counts, and how agents stand
 
 mod action;
 mod all;
+mod ask;
 mod batch;
 #[cfg(feature = "persist")]
 mod budgets;
-mod check;
+mod charge;
+mod claim;
 mod conduct;
 mod control;
 mod exempt;
+mod fast;
 mod held;
-mod look;
+mod observe;
+mod peek;
 mod registry;
 mod request;
 mod reserve;
 #[cfg(feature = "persist")]
 mod saved;
-mod sight;
 mod told;
 mod total;
 mod warnings;
@@ -56,17 +62,15 @@ use crate::bounds::{
 };
 use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};
 use crate::error::{BuildError, Error};
-use crate::lane::kind::LaneLimit;
-use crate::lane::table::{LaneLimits, LimitTable};
-use crate::lane::{Choice, LaneWord};
+use crate::limits::LimitTable;
+use crate::machine::process::unforked;
+use crate::observe::{Observe, Watch};
 use crate::policy::unknown::UnknownActions;
 use crate::policy::{Kind, LaneId, PlanId, Policy};
-use crate::process::unforked;
 use crate::record::tag::Row;
 use crate::reservations::Reservations;
-use crate::sight::{Sight, Watch};
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
-use crate::slab::{Claimed, Found, Geometry, Newcomer, OnFull, Slab};
+use crate::slab::{Geometry, OnFull, Slab};
 use control::ControlLock;
 use registry::{Entry, Registry};
 use std::fmt;
@@ -155,7 +159,7 @@ pub struct LimiterBuilder {
     on_full: OnFull,
     hash: IdHash,
     commit_memory: bool,
-    sight: Option<Sight>,
+    observe: Option<Observe>,
 }
 
 impl LimiterBuilder {
@@ -240,8 +244,8 @@ impl LimiterBuilder {
     ///
     /// Then a check costs some nanoseconds more. No stream of ids or threads
     /// makes it take more memory than it takes from the start.
-    pub fn sight(mut self, sight: Sight) -> Self {
-        self.sight = Some(sight);
+    pub fn observe(mut self, observe: Observe) -> Self {
+        self.observe = Some(observe);
         self
     }
 
@@ -257,7 +261,7 @@ impl LimiterBuilder {
         if self.reservations > RESERVATIONS_MAX {
             return Err(BuildError::Reservations { reservations: self.reservations });
         }
-        crate::process::mark(); // Forks are watched from now on, before there can be one in the midst of something.
+        crate::machine::process::mark(); // Forks are watched from now on, before there can be one in the midst of something.
         let kinds = self.policy.cell_kinds();
         let geometry = Geometry::for_agents(self.agents, kinds.len());
         let slab =
@@ -274,7 +278,7 @@ impl LimiterBuilder {
         let share = (self.reservations / RESERVATIONS_SHARE).max(RESERVATIONS_PER_AGENT_MIN);
         let per_agent = self.reservations_per_agent.unwrap_or(share);
         let has_dates = limits.kinds().iter().any(|kind| matches!(kind, Kind::Budget(_)));
-        let watch = self.sight.as_ref().map(|sight| Watch::new(sight, lanes, slab.records()).map(Box::new));
+        let watch = self.observe.as_ref().map(|observe| Watch::new(observe, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
         let told_waits = told::ToldWaits::new().map_err(|bytes| BuildError::Memory { bytes })?;
         let registry = Registry::new().map_err(|bytes| BuildError::Memory { bytes })?;
@@ -322,7 +326,7 @@ impl Limiter {
             on_full: OnFull::default(),
             hash: IdHash::default(),
             commit_memory: false,
-            sight: None,
+            observe: None,
         }
     }
 
@@ -407,71 +411,6 @@ impl Limiter {
     /// An instant, and its date if any lane goes by the calendar.
     fn at(&self, now: Tick) -> At {
         At { now, offset: self.dates.as_ref().map_or(Offset::default(), |dates| dates.offset(&self.clock)) }
-    }
-
-    /// The agent's record, or one that is vacant or idle: nobody loses theirs
-    /// for this. An agent whose id is not at hand is not listed.
-    fn claim_free(&self, hash: AgentHash, agent: Option<&[u8]>, now: Tick) -> Option<Claimed<'_>> {
-        let newcomer = Newcomer {
-            hash,
-            row: &|| Some(self.row_of_newcomer(hash)),
-            now,
-            quiet_since: self.quiet_since(now),
-            clock: self.clock.now(),
-            offset: self.at(now).offset,
-            on_full: OnFull::Deny,
-            ranking: &|_, _| None,
-            reserved: &|_| false,
-            passes: &|_, _| true,
-        };
-        let claimed = self.slab.claim(&newcomer).ok()?;
-        if let Some(agent) = agent {
-            self.note_claim(agent, &claimed);
-        }
-        Some(claimed)
-    }
-
-    /// Applies a step that must not be lost: the agent is given a record for
-    /// it. `None` if there is none to give.
-    ///
-    /// The loop ends when the agent keeps a record for one round; each further
-    /// one is an eviction or a change of row that was completed meanwhile.
-    fn impose<A>(
-        &self,
-        hash: AgentHash,
-        stand_in: Option<PlanId>,
-        lane: LaneLimits<'_>,
-        now: Tick,
-        step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
-    ) -> Option<A> {
-        let (at, cells) = (self.at(now), self.limits.cells(lane.id()));
-        let apply = |found: Found<'_>, at| {
-            let row = stand_in_row(found.tag.row(), stand_in);
-            let step = |words: &[LaneWord]| step(self.limits.lane_limit(lane, row), words, at);
-            found.record.update_lane(found.tag, cells, step, || self.slab.count_retry())
-        };
-        while let Some(found) = self.slab.find(hash) {
-            if let Some(answer) = apply(found, at) {
-                return Some(answer);
-            }
-        }
-        // The claim keeps the record the agent's, and its row.
-        let claimed = self.claim_free(hash, None, now)?;
-        apply(claimed.found, at.with(now.max(claimed.floor)))
-    }
-
-    /// The limit of an agent without a record: that of its assignment, or else
-    /// of the plan that stands in for one.
-    fn limit_of_stranger(&self, hash: AgentHash, stand_in: Option<PlanId>, lane: LaneLimits<'_>) -> LaneLimit {
-        self.limits.of_epoch(|epoch| {
-            self.registry.with_row(hash, epoch, |row| self.limits.lane_limit(lane, stand_in_row(row, stand_in)))
-        })
-    }
-
-    /// The row of an agent that is about to get a record, under the locks of
-    /// its neighbourhood: they keep it in force.
-    fn row_of_newcomer(&self, hash: AgentHash) -> Row {
-        self.registry.with_row(hash, self.limits.epoch(), |row| row)
     }
 }
 

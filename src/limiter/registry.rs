@@ -11,8 +11,8 @@
 //! found without a lock, in [`exempt`](super::exempt).
 
 use super::exempt::ExemptTable;
+use crate::machine::process::unforked;
 use crate::policy::{LaneId, Limit, PlanId};
-use crate::process::unforked;
 use crate::record::tag::Row;
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, peek};

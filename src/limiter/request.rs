@@ -1,7 +1,11 @@
 //! The question that every verb takes, and the agent that some take alone.
 
+use super::Limiter;
 use crate::clock::Tick;
+use crate::error::Error;
+use crate::limits::LaneLimits;
 use crate::policy::{LaneId, PlanId};
+use crate::slab::hash::AgentHash;
 
 /// One question: may this agent do this, on this lane?
 ///
@@ -121,5 +125,74 @@ impl<'a> Agent<'a> {
 impl<'a, A: AsRef<[u8]> + ?Sized> From<&'a A> for Agent<'a> {
     fn from(id: &'a A) -> Self {
         Self::new(id)
+    }
+}
+
+/// A lane of an agent, at an instant.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) hash: AgentHash,
+    pub(super) lane: LaneLimits<'a>,
+    /// The plan that applies if the agent has no assignment.
+    pub(super) plan: Option<PlanId>,
+    pub(super) now: Tick,
+    /// Where the lanes stand if the agent has no record: those of the record
+    /// that a check at the caller's own instant would claim. Zero if the
+    /// instant is the clock's, which a check would read again.
+    pub(super) floor: Tick,
+}
+
+impl<'a> Target<'a> {
+    pub(super) const fn new(hash: AgentHash, lane: LaneLimits<'a>, plan: Option<PlanId>, now: Tick) -> Self {
+        Self { hash, lane, plan, now, floor: Tick::ZERO }
+    }
+
+    /// Another lane of the same agent.
+    pub(super) fn with_lane(self, lane: LaneLimits<'a>) -> Self {
+        Self { lane, ..self }
+    }
+}
+
+/// A request whose agent, lane and instant are known.
+#[derive(Clone, Copy)]
+pub(super) struct Resolved<'a> {
+    pub(super) agent: &'a [u8],
+    pub(super) target: Target<'a>,
+    pub(super) cost: u64,
+    /// Whether the caller gave the instant. Otherwise the clock was read
+    /// during the call, and may be read again.
+    pub(super) is_given: bool,
+}
+
+impl<'a> Resolved<'a> {
+    /// The same request of another lane.
+    pub(super) fn with_lane(self, lane: LaneLimits<'a>) -> Self {
+        Self { target: self.target.with_lane(lane), ..self }
+    }
+
+    /// The same request at another instant.
+    pub(super) fn at(self, now: Tick) -> Self {
+        Self { target: Target { now, ..self.target }, ..self }
+    }
+
+    pub(super) fn lane(&self) -> LaneId {
+        self.target.lane.id()
+    }
+}
+
+impl Limiter {
+    /// Finds the lane, which must be one that is charged by itself, and the
+    /// agent; reads the clock if the request brings no instant.
+    pub(super) fn resolve<'a>(&'a self, request: Request<'a>) -> Result<Resolved<'a>, Error> {
+        self.resolve_from(request, None)
+    }
+
+    /// The same, at `now` if the request brings no instant.
+    pub(super) fn resolve_from<'a>(&'a self, request: Request<'a>, now: Option<Tick>) -> Result<Resolved<'a>, Error> {
+        let Request { agent, lane, cost, plan, at, .. } = request;
+        let (lane, hash) = (self.limits.chargeable(lane)?, self.hash_for(agent, plan)?);
+        let now = at.or(now).unwrap_or_else(|| self.clock.now());
+        let target = Target::new(hash, lane, plan, now);
+        Ok(Resolved { agent, target, cost, is_given: at.is_some() })
     }
 }

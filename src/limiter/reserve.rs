@@ -3,14 +3,15 @@
 //! What may be given back, and why it is never more than what was charged and
 //! is still in debt, is told in [`reservations`](crate::reservations).
 
-use super::check::Made;
+use super::charge::LaneCharge;
+use super::request::{Resolved, Target};
 use super::{Limiter, Request};
 use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::kind::{Receipt, look};
-use crate::lane::table::LaneLimits;
 use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket, budget, window};
+use crate::limits::LaneLimits;
 use crate::policy::{Kind, LaneId};
 use crate::reservations::{Entry, Held};
 use crate::sync::{Fault, broken};
@@ -152,34 +153,35 @@ impl Limiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&self, request: Request<'_>, ttl: Duration) -> Result<Reserved, Error> {
-        let Request { lane, cost: estimate, is_counted, plan, .. } = request;
-        let now = self.now_of(request);
-        let ask = self.ask(request.at(now))?;
-        if matches!(self.limits.kinds()[lane.index()], Kind::Held | Kind::Exact { .. }) {
+        let now = request.at.unwrap_or_else(|| self.clock.now());
+        let is_counted = request.is_counted;
+        let request = self.resolve(request.at(now))?;
+        let Resolved { target: target @ Target { hash, plan, .. }, cost: estimate, agent, .. } = request;
+        let lane = request.lane();
+        if matches!(self.kind(lane), Kind::Held | Kind::Exact { .. }) {
             return Err(Error::WrongKind { lane: lane.number() });
         }
-        let hash = self.hash_ask(&ask)?;
-        let blocked = if is_counted { self.blocked(hash, ask, now)? } else { None };
+        let blocked = if is_counted { self.blocked(&request)? } else { None };
         if let Some(verdict) = blocked.filter(|verdict| !verdict.is_allowed()) {
-            let verdict = self.judged(verdict, hash, ask, now);
-            self.note_answer(ask.agent, lane, &Ok(verdict));
+            let verdict = self.judged(verdict, &request);
+            self.note_answer(agent, lane, &Ok(verdict));
             return Ok(Reserved { verdict, id: None });
         }
         let Some(slot) = self.reservations.take(hash, now) else {
             self.reservations.count_refusal();
             return Err(Error::ReservationsFull);
         };
-        let is_bucket = |lane: LaneId| self.limits.kinds()[lane.index()].is_bucket();
+        let is_bucket = |lane: LaneId| self.kind(lane).is_bucket();
         let worth_of = |lane: LaneLimits<'_>| {
-            let token = if is_bucket(lane.id()) { self.look(hash, plan, lane, now).ticks_per_token } else { 1 };
+            let token = if is_bucket(lane.id()) { self.state(&target.with_lane(lane)).ticks_per_token } else { 1 };
             estimate.saturating_mul(token)
         };
-        let worth = worth_of(ask.lane);
+        let worth = worth_of(target.lane);
         let total = self.limits.total_with(lane).map(|total| (total.id(), worth_of(total)));
-        let entry = |made: &Made, lane: LaneId, worth: u64| {
-            let verdict = made.answer.unwrap_or(Verdict::EXEMPT);
-            let Receipt { word, place, .. } = made.receipt.unwrap_or_default();
-            // Other limits may have come in force since it was announced.
+        let entry = |charge: &LaneCharge, lane: LaneId, worth: u64| {
+            let verdict = charge.answer.unwrap_or(Verdict::EXEMPT);
+            let Receipt { word, place, position, .. } = charge.receipt.unwrap_or_default();
+            // Other limits may have come into force since it was announced.
             let token = if is_bucket(lane) { verdict.ticks_per_token } else { 1 };
             Entry {
                 hash,
@@ -189,7 +191,7 @@ impl Limiter {
                 token,
                 worth: worth.min(estimate.saturating_mul(token)),
                 place,
-                position: made.position,
+                position,
                 generation: word.generation(),
                 expires: now.saturating_add(ttl),
                 is_charged: verdict.decision() != Decision::Exempt,
@@ -201,20 +203,17 @@ impl Limiter {
             self.reservations.count_refusal();
             return Err(Error::TooManyReservations { most: self.reservations.per_agent() as u64 });
         }
-        let made = self.make_both(hash, ask, now);
-        let mut answer = made.answer();
-        self.warn_once(ask.agent, lane, estimate, &mut answer);
-        self.note_answer(ask.agent, lane, &answer);
-        match answer {
+        let charges = self.charge_both(&request);
+        match self.finish(agent, lane, estimate, charges.answer()) {
             Ok(verdict) if verdict.is_allowed() => {
                 let id = ReservationId(slot.id());
-                slot.keep_total(made.total.zip(total).map(|(made, (lane, worth))| entry(&made, lane, worth)));
-                slot.keep(entry(&made.lane, lane, worth));
+                slot.keep_total(charges.total.zip(total).map(|(charge, (lane, worth))| entry(&charge, lane, worth)));
+                slot.keep(entry(&charges.lane, lane, worth));
                 Ok(Reserved { verdict, id: Some(id) })
             }
             answer => {
                 slot.close(hash);
-                let judged = |verdict| if is_counted { self.judged(verdict, hash, ask, now) } else { verdict };
+                let judged = |verdict| if is_counted { self.judged(verdict, &request) } else { verdict };
                 answer.map(|verdict| Reserved { verdict: judged(verdict), id: None })
             }
         }
@@ -286,17 +285,14 @@ impl Limiter {
         Ok((slot, entry))
     }
 
-    /// Gives back what was charged for so many tokens, as far as it is still in
+    /// Gives back what was charged for `unused` tokens, as far as it is still in
     /// debt; see [`reservations`](crate::reservations).
-    ///
-    /// The loop ends when the agent keeps a record for one round; each further
-    /// one is an eviction or a change of row that was completed meanwhile.
     fn give_back(&self, slot: &Held<'_>, entry: &Entry, unused: u64, now: Tick) {
         let worth = unused.saturating_mul(entry.token).min(entry.worth);
         if worth == 0 || !entry.is_charged {
             return;
         }
-        let (kind, cells) = (self.limits.kinds()[entry.lane.index()], self.limits.cells(entry.lane));
+        let kind = self.kind(entry.lane);
         let step = |words: &[LaneWord]| {
             let word = words[0];
             if word.generation() != entry.generation && !broken(Fault::OtherCharge) {
@@ -320,12 +316,7 @@ impl Limiter {
                 Kind::Exact { .. } | Kind::Held => look(()),
             })
         };
-        // Another record is not the one that was charged.
-        while let Some(found) = self.slab.find(entry.hash).filter(|found| found.position == entry.position) {
-            if found.record.update_lane(found.tag, cells, step, || self.slab.count_retry()).is_some() {
-                return;
-            }
-        }
+        self.update_charged(entry.hash, entry.lane, entry.position, step);
     }
 
     /// Charges what was used beyond what was reserved, to the lane and to the total.
@@ -347,22 +338,20 @@ impl Limiter {
             return Ok(());
         }
         // Its record may be gone: a bucket is full again, or a window over.
-        let charge = |entry: &Entry, lane| {
-            self.impose(entry.hash, entry.plan, lane, now, |limit, words, at| limit.force(words, at, overspent))
-        };
-        let is_exempt = || self.limit_of_stranger(entry.hash, entry.plan, lane).is_exempt();
-        if charge(entry, lane).is_none() && !is_exempt() {
+        let charge = |target: &Target<'_>| self.impose(target, |limit, words, at| limit.force(words, at, overspent));
+        let target = Target::new(entry.hash, lane, entry.plan, now);
+        if charge(&target).is_none() && !self.limit_without_record(&target).is_exempt() {
             return Err(Error::Full);
         }
         // There is a record now. If somebody takes it in this moment, the lane's charge is lost with it too.
         if let Some((entry, lane)) = total.filter(|(entry, _)| entry.is_charged) {
-            charge(entry, lane);
+            charge(&Target::new(entry.hash, lane, entry.plan, now));
         }
         Ok(())
     }
 
     fn overspend_max(&self, entry: &Entry, lane: LaneLimits<'_>, now: Tick) -> u64 {
-        match self.look(entry.hash, entry.plan, lane, now).capacity() {
+        match self.state(&Target::new(entry.hash, lane, entry.plan, now)).capacity() {
             // It denies everything, or nothing: no number of its own.
             0 | u64::MAX => CAPACITY_MAX,
             capacity => capacity.saturating_mul(OVERSPEND_MAX).min(CAPACITY_MAX),

@@ -4,7 +4,7 @@ use crate::bounds::TOLD_KEPT;
 use crate::clock::Tick;
 use crate::conduct::told::{self, Judgement, ToldWord};
 use crate::lane::Outcome;
-use crate::mapping::Words;
+use crate::machine::mapping::Words;
 use crate::policy::LaneId;
 use crate::record::Word;
 use crate::slab::hash::AgentHash;
@@ -43,7 +43,7 @@ impl ToldWaits {
 
     /// Takes its memory from the system now. On refusal, says how many bytes were asked for.
     pub(super) fn commit(&self) -> Result<(), u64> {
-        if self.0.commit() { Ok(()) } else { Err(self.reserved_bytes()) }
+        if self.0.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 
     /// Judges a denial. If another denial was judged meanwhile, this one is

@@ -4,7 +4,7 @@
 //! together with whichever lane is asked for; see
 //! [`PolicyBuilder::total`](crate::PolicyBuilder::total). A policy without a
 //! total never comes here: its buckets are checked before anybody asks
-//! ([`LimitTable::is_fast`](crate::lane::table::LimitTable::is_fast)), and no
+//! ([`LimitTable::is_fast`](crate::limits::LimitTable::is_fast)), and no
 //! bucket of a policy with one is.
 //!
 //! # Both or neither
@@ -40,26 +40,28 @@
 //! of them does.
 
 use super::Limiter;
-use super::check::{Answer, Ask, Made};
-use crate::clock::{Tick, nanos_saturating};
+use super::charge::{Answer, LaneCharge};
+use super::request::{Resolved, Target};
+use crate::clock::nanos_saturating;
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
-use crate::lane::table::LaneLimits;
-use crate::lane::{Choice, Decision, Finding, LaneWord, Status, Verdict};
-use crate::policy::PlanId;
-use crate::slab::hash::AgentHash;
+use crate::lane::{Choice, Decision, Finding, Status, Verdict};
 use crate::sync::{Fault, broken};
 use std::time::Duration;
 
-/// What a charge came to, of a lane and of its total.
-pub(super) struct Both {
+/// What came of charging a lane and its total.
+pub(super) struct BothCharges {
     /// Of the lane, or what was in the way.
-    pub(super) lane: Made,
+    pub(super) lane: LaneCharge,
     /// Of the total, if it was charged.
-    pub(super) total: Option<Made>,
+    pub(super) total: Option<LaneCharge>,
 }
 
-impl Both {
+impl BothCharges {
+    const fn only(lane: LaneCharge) -> Self {
+        Self { lane, total: None }
+    }
+
     pub(super) fn answer(&self) -> Answer {
         match &self.total {
             None => self.lane.answer,
@@ -88,90 +90,79 @@ fn tighter(lane: Verdict, total: Verdict) -> Verdict {
 
 impl Limiter {
     /// Charges a lane and the total that goes with it, both or neither.
-    pub(super) fn make_both(&self, hash: AgentHash, ask: Ask<'_>, now: Tick) -> Both {
-        let alone = |lane| Both { lane, total: None };
-        let Some(total) = self.limits.total_with(ask.lane.id()) else {
-            return alone(self.make(hash, ask, now));
+    pub(super) fn charge_both(&self, request: &Resolved<'_>) -> BothCharges {
+        let Some(total) = self.limits.total_with(request.lane()) else {
+            return BothCharges::only(self.charge_lane(request));
         };
-        let whole = Ask { lane: total, ..ask };
-        match self.would(hash, whole, ask.cost, now) {
-            Ok(verdict) if verdict.decision() == Decision::Exempt => return alone(self.make(hash, ask, now)),
+        let of_total = request.with_lane(total);
+        match self.would(&of_total, request.cost) {
+            Ok(verdict) if verdict.decision() == Decision::Exempt => {
+                return BothCharges::only(self.charge_lane(request));
+            }
             Ok(verdict) if verdict.is_allowed() => {}
-            in_the_way => return alone(Made::unmade(both(self.would(hash, ask, ask.cost, now), in_the_way))),
+            in_the_way => {
+                let answer = both(self.would(request, request.cost), in_the_way);
+                return BothCharges::only(LaneCharge::none(answer));
+            }
         }
-        let lane = self.make(hash, ask, now);
+        let forgiven = self.slab.forgiven.so_far();
+        let lane = self.charge_lane(request);
         let Some(receipt) = lane.receipt else {
-            return alone(lane); // Denied, or the agent has become exempt meanwhile.
+            return BothCharges::only(lane); // Denied, or the agent has become exempt meanwhile.
         };
-        // A newcomer's words may stand later than `now`: the lane was charged there.
-        let total = self.make(hash, whole, now.max(receipt.at));
+        // A newcomer's words may stand later than its instant: the lane was charged there.
+        let now = request.target.now.max(receipt.at);
+        let total = self.charge_lane(&of_total.at(now));
         if total.answer.is_ok_and(|verdict| verdict.is_allowed()) {
-            return Both { lane, total: Some(total) };
+            return BothCharges { lane, total: Some(total) };
         }
         if !broken(Fault::LaneKept) {
-            self.take_back(hash, ask.lane, ask.cost, receipt);
+            self.roll_back(&request.target, request.cost, receipt, forgiven);
         }
-        alone(Made::unmade(total.answer))
+        BothCharges::only(LaneCharge::none(total.answer))
     }
 
     /// What a charge would come to after others of the same call; `sum` is what
     /// they and it come to.
-    pub(super) fn would(&self, hash: AgentHash, ask: Ask<'_>, sum: u64, now: Tick) -> Answer {
-        let would = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.would(words, at, ask.cost, sum)));
-        self.change(hash, ask.stand_in, ask.lane, now, would).verdict()
+    pub(super) fn would(&self, request: &Resolved<'_>, sum: u64) -> Answer {
+        let would = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.would(words, at, request.cost, sum)));
+        self.apply(&request.target, would).verdict()
     }
 
     /// What a charge comes to that is not made because the agent has to wait
     /// `block` for its conduct.
-    pub(super) fn denied_for(&self, hash: AgentHash, ask: Ask<'_>, block: Duration, now: Tick) -> Answer {
-        let blocked = |limit: LaneLimit, words: &[LaneWord], at| Choice::of(look(limit.blocked(words, at, ask.cost)));
-        let of = |lane| self.change(hash, ask.stand_in, lane, now, blocked).verdict(nanos_saturating(block));
-        let lane = of(ask.lane);
-        self.limits.total_with(ask.lane.id()).map_or(lane, |total| both(lane, of(total)))
+    pub(super) fn denied_for(&self, request: &Resolved<'_>, block: Duration) -> Answer {
+        let blocked = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.blocked(words, at, request.cost)));
+        let of = |lane| self.apply(&request.target.with_lane(lane), blocked).verdict(nanos_saturating(block));
+        let lane = of(request.target.lane);
+        self.limits.total_with(request.lane()).map_or(lane, |total| both(lane, of(total)))
     }
 
     /// What can be charged of a lane now: what it has left, or its total if
     /// that has less.
-    pub(super) fn status_with_total(
-        &self,
-        floor: Tick,
-        hash: AgentHash,
-        plan: Option<PlanId>,
-        lane: LaneLimits<'_>,
-        now: Tick,
-    ) -> Status {
-        let of = |lane| self.look_from(floor, hash, plan, lane, now);
-        self.tighter_status(lane, of(lane), of)
+    pub(super) fn state_with_total(&self, target: &Target<'_>) -> Status {
+        self.tighter_state(target, self.state(target), |total| self.state(total))
     }
 
     /// Gives back to a lane and to its total. What the total cannot hold at all
     /// fills it.
-    pub(super) fn give_both(
-        &self,
-        hash: AgentHash,
-        plan: Option<PlanId>,
-        lane: LaneLimits<'_>,
-        cost: u64,
-        now: Tick,
-    ) -> Result<Status, Error> {
-        let given = self.give(hash, plan, lane, cost, now)?;
-        let Some(total) = self.limits.total_with(lane.id()) else {
-            return Ok(given);
-        };
-        let capacity = self.look(hash, plan, total, now).capacity();
-        let of_total = self.give(hash, plan, total, cost.min(capacity.max(1)), now);
-        // Other limits may have come into force since; then the lane's status is all there is to say.
-        Ok(self.tighter_status(lane, given, |_| of_total.unwrap_or(given)))
+    pub(super) fn refund_both(&self, target: &Target<'_>, cost: u64) -> Result<Status, Error> {
+        let state = self.refund_lane(target, cost)?;
+        Ok(self.tighter_state(target, state, |total| {
+            let capacity = self.state(total).capacity();
+            // If other limits came into force since, the lane's state is all there is to report.
+            self.refund_lane(total, cost.min(capacity.max(1))).unwrap_or(state)
+        }))
     }
 
-    fn tighter_status<'a>(
+    fn tighter_state<'a>(
         &'a self,
-        lane: LaneLimits<'a>,
-        status: Status,
-        of: impl FnOnce(LaneLimits<'a>) -> Status,
+        target: &Target<'a>,
+        state: Status,
+        of: impl FnOnce(&Target<'a>) -> Status,
     ) -> Status {
-        let total = self.limits.total_with(lane.id()).map(of);
-        total.filter(|total| total.remaining() < status.remaining()).unwrap_or(status)
+        let total = self.limits.total_with(target.lane.id()).map(|total| of(&target.with_lane(total)));
+        total.filter(|total| total.remaining() < state.remaining()).unwrap_or(state)
     }
 }
 
@@ -195,8 +186,8 @@ mod tests {
         assert_eq!(limiter.sweep(Duration::ZERO), 1);
         let hash = limiter.hash(b"newcomer").unwrap();
         let lane = limiter.limits.lane(read).unwrap();
-        let ask = Ask { agent: b"newcomer", lane, cost: 3, stand_in: None, is_given: false };
-        let both = limiter.make_both(hash, ask, now);
+        let target = Target::new(hash, lane, None, now);
+        let both = limiter.charge_both(&Resolved { agent: b"newcomer", target, cost: 3, is_given: false });
         assert_eq!(both.answer().map(|verdict| (verdict.is_allowed(), verdict.remaining())), Ok((true, 0)));
     }
 

@@ -22,12 +22,10 @@
 //! checks come by here.
 
 use super::Limiter;
-use super::check::{Answer, Ask};
+use super::charge::Answer;
 use crate::bounds::WARNED_KEPT;
-use crate::clock::Tick;
-use crate::error::Error;
 use crate::lane::{Decision, Finding, Verdict};
-use crate::policy::{LaneId, PlanId, Policy};
+use crate::policy::{LaneId, Policy};
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering, Setting};
 use std::sync::OnceLock;
@@ -96,39 +94,16 @@ impl Warnings {
 }
 
 impl Limiter {
-    /// A check where warnings are not repeated.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn check_warned(
-        &self,
-        agent: &[u8],
-        lane: LaneId,
-        cost: u64,
-        stand_in: Option<PlanId>,
-        now: Option<Tick>,
-    ) -> Result<Verdict, Error> {
-        let ask = self.limits.lane(lane).map(|lane| Ask { agent, lane, cost, stand_in, is_given: now.is_some() });
-        // The general road, for buckets too: a second copy of theirs would cost those that are only watched.
-        let mut answer = ask.and_then(|ask| self.check_no_bucket(ask, now));
-        self.warn_once(agent, lane, cost, &mut answer);
-        self.note_answer(agent, lane, &answer);
-        answer
-    }
-
-    /// Takes a warning that the agent was given before out of the answer to a charge.
+    /// Withholds a warning that the agent was given before from the answer to a charge.
     #[inline]
-    pub(super) fn warn_once(&self, agent: &[u8], lane: LaneId, cost: u64, answer: &mut Answer) {
-        if self.warnings.is_used() {
-            self.warn_once_as_set(agent, lane, cost, answer);
-        }
+    pub(super) fn warn_once(&self, agent: &[u8], lane: LaneId, cost: u64, answer: Answer) -> Answer {
+        if self.warnings.is_used() { self.withhold_warning(agent, lane, cost, answer) } else { answer }
     }
 
     #[cold]
     #[inline(never)]
-    fn warn_once_as_set(&self, agent: &[u8], lane: LaneId, cost: u64, answer: &mut Answer) {
-        if let (Ok(hash), Ok(verdict)) = (self.hash(agent), answer) {
-            *verdict = self.warnings.once(hash, lane, cost, *verdict);
-        }
+    fn withhold_warning(&self, agent: &[u8], lane: LaneId, cost: u64, answer: Answer) -> Answer {
+        Ok(self.warnings.once(self.hash(agent)?, lane, cost, answer?))
     }
 
     /// Puts a policy's rule of warnings in force.

@@ -272,7 +272,7 @@ impl Limit {
     /// Such a cost passes when the bucket is full, and nothing passes after it
     /// until the bucket has paid for it. So in any span at most the capacity,
     /// what the rate brings, and the excess of one request pass. A cost is at
-    /// most [`OVERSPEND_MAX`](crate::OVERSPEND_MAX) times the capacity and takes
+    /// most [`OVERSPEND_MAX`](crate::bounds::OVERSPEND_MAX) times the capacity and takes
     /// less than [`REFILL_MAX`] to pay for; more is
     /// [`Error::CostAboveCapacity`](crate::Error::CostAboveCapacity), as every cost
     /// above the capacity is of other lanes.

@@ -25,7 +25,6 @@ pub(crate) use kind::{Cells, Frame, Kind, PARTS};
 pub(crate) use limit::{BucketNumbers, Numbers};
 pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
-pub use preset::UnknownPreset;
 pub use unknown::UnknownActionsSnapshot;
 
 use crate::bounds::{ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX, PLANS_MAX};
@@ -436,7 +435,7 @@ impl PolicyBuilder {
     ///
     /// The last 65,536 warnings are remembered, so a limiter near whose
     /// thresholds more agents linger repeats some. All checks then take the
-    /// road of those that are [watched](crate::LimiterBuilder::sight).
+    /// road of those that are [watched](crate::LimiterBuilder::observe).
     ///
     /// ```
     /// use std::time::Duration;

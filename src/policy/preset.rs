@@ -9,7 +9,7 @@
 //! let policy = Policy::preset("hub")?;
 //! let heavy = policy.lane("ws/heavy").expect("a lane of the preset");
 //! assert_eq!(policy.limit(heavy), Some(Limit::per_minute(10)));
-//! # Ok::<(), tollgate::UnknownPreset>(())
+//! # Ok::<(), tollgate::preset::UnknownPreset>(())
 //! ```
 //!
 //! In every preset the rules of conduct are the defaults of

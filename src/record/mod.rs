@@ -112,9 +112,9 @@ use crate::bounds::{EXACT_MAX, LANES_MAX};
 use crate::clock::At;
 use crate::conduct::ConductWord;
 use crate::lane::{Choice, LaneWord, Outcome, held};
-use crate::mapping::Block;
+use crate::machine::arena::Block;
+use crate::machine::processor::prefetch;
 use crate::policy::{Cells, Kind, LaneId, OnChange};
-use crate::processor::prefetch;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
 use tag::{Row, Tag, TagWord};
@@ -220,6 +220,7 @@ impl<'a> Record<'a> {
     /// `retried` is called after each exchange that another thread won. The
     /// loop is lock-free: a lost round is another caller's success, or an
     /// eviction or a change of row that the next look at the tag ends.
+    #[inline(always)]
     fn update<W: Word, A>(
         &self,
         seen: TagWord,
@@ -347,21 +348,20 @@ impl<'a> Record<'a> {
         self.update(seen, self.conduct(), step, retried)
     }
 
-    /// One round of [`update_lane`](Self::update_lane), for a lane of one word.
+    /// Applies a step to a lane of one word; see [`update`](Self::update).
     #[inline]
-    pub(crate) fn try_update_lane<A>(
+    pub(crate) fn update_word<A>(
         &self,
         seen: TagWord,
         lane: LaneId,
+        retried: impl Fn(),
         step: impl Fn(LaneWord) -> Outcome<A>,
-    ) -> Attempt<A> {
-        self.try_update(seen, self.lane_word(lane), step)
+    ) -> Option<A> {
+        self.update(seen, self.lane_word(lane), step, retried)
     }
 
-    /// The same for a tenant whose tag nobody has looked at yet. The step is
-    /// told which row is the tenant's.
-    ///
-    /// [`Attempt::Moved`] if the record is another's, or somebody tries to evict the tenant.
+    /// One round of it for a tenant whose tag nobody has looked at yet; the step is given its
+    /// row. [`Attempt::Moved`] if the record is another's, or somebody tries to evict the tenant.
     #[inline]
     pub(crate) fn try_update_lane_of<A>(
         &self,

@@ -15,7 +15,7 @@
 //! concluding that an agent is absent takes no look at any tag.
 
 use super::hash::AgentHash;
-use crate::processor::{same_bytes, same_bytes_of_word};
+use crate::machine::processor::{same_bytes, same_bytes_of_word};
 use crate::record::tag::{Tag, TagWord};
 use crate::sync::{AtomicU64, Ordering, peek};
 use std::num::NonZero;
@@ -126,7 +126,8 @@ mod tests {
         fn every_match_is_found_and_no_other(bytes: [[u8; GROUP]; 2], wanted: u8, other: u64) {
             let other = other & !(0xff << 24);
             // At least one match, most of the time.
-            let wanted = if wanted < 200 { bytes[usize::from(wanted) / 100][usize::from(wanted) % GROUP] } else { wanted };
+            let known = || bytes[usize::from(wanted) / 100][usize::from(wanted) % GROUP];
+            let wanted = if wanted < 200 { known() } else { wanted };
             let groups = bytes.map(|bytes| Group(u64::from_le_bytes(bytes)));
             let fingerprint = Fingerprint(wanted.into());
             let exact = bytes.map(|bytes| (0..GROUP).filter(|slot| bytes[*slot] == wanted).collect::<Vec<_>>());

@@ -3,9 +3,9 @@
 //! One mapping of words, reserved once and never resized:
 //!
 //! ```text
-//! ┌────────┬─────────┬──────────────┬──────────────────────────────┐
-//! │ header │ regions │ fingerprints │ records                      │
-//! └────────┴─────────┴──────────────┴──────────────────────────────┘
+//! ┌─────────┬──────────────┬──────────────────────────────┐
+//! │ regions │ fingerprints │ records                      │
+//! └─────────┴──────────────┴──────────────────────────────┘
 //! ```
 //!
 //! Records stand in groups of eight. An agent's hash names its home group; its
@@ -19,8 +19,15 @@
 //!
 //! Six lanes take 64 bytes for the record and 1 for the fingerprint; at the
 //! assumed load of 3/4 that is 87 bytes per agent.
+//!
+//! - `hash.rs`: from an id to its home and tag
+//! - `fingerprints.rs`: a byte per record, to search by
+//! - `region.rs`: the locks under which tenants change
+//! - `tenancy.rs`: claim, evict, forget, sweep
+//! - `forgiven.rs`: charges that are forgiven while a call is under way
 
 pub(crate) mod fingerprints;
+pub(crate) mod forgiven;
 pub(crate) mod hash;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
@@ -33,23 +40,16 @@ pub(crate) use tenancy::{Claimed, Newcomer, Refusal, RowChange};
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::clock::Tick;
-use crate::mapping::{Home, Parts};
+use crate::machine::arena::{Arena, Home};
+use crate::machine::processor::prefetch;
 use crate::policy::Kind;
-use crate::processor::prefetch;
 use crate::record::Record;
-use crate::record::tag::{Row, TagWord};
+use crate::record::tag::TagWord;
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
 use fingerprints::{GROUP, Slots, slots_of_pair};
 use hash::{AgentHash, HashKey};
 use region::{REGION_WORDS, Region};
-
-/// "tollgate" read as a number, so that a stray mapping can be told for what it is.
-const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-const LAYOUT_VERSION: u64 = 3;
-
-/// The header describes the slab; a page, most of it the key.
-const HEADER_WORDS: usize = if cfg!(loom) { 0 } else { 512 };
 
 /// Groups in a region: 1,024 records. Many more than a neighbourhood, so that
 /// few claims take two locks; few enough that claims seldom meet.
@@ -99,7 +99,7 @@ impl Geometry {
     }
 
     fn fingerprints_start(&self) -> usize {
-        HEADER_WORDS + self.regions() * REGION_WORDS
+        self.regions() * REGION_WORDS
     }
 
     /// Records start on a cache line. Before it is at least one more word of
@@ -126,7 +126,7 @@ type KeptKey = Box<HashKey>;
 /// Records, their fingerprints and the locks under which tenants change.
 pub(crate) struct Slab {
     /// Everything; a block is a record.
-    memory: Parts,
+    memory: Arena,
     key: KeptKey,
     geometry: Geometry,
     /// What the words of a record's lanes mean, one for each.
@@ -134,6 +134,7 @@ pub(crate) struct Slab {
     /// Derived from the geometry, kept at hand for every lookup.
     fingerprints_start: usize,
     retries: [CachePadded<Counter>; RETRY_SHARDS],
+    pub(crate) forgiven: forgiven::Forgiven,
 }
 
 /// A record that an agent holds, with the open tag that says so.
@@ -158,7 +159,7 @@ impl Slab {
     /// Reserves a slab. On refusal, says how many bytes were asked for.
     pub(crate) fn new(geometry: Geometry, key: HashKey, kinds: Box<[Kind]>) -> Result<Self, u64> {
         debug_assert!(kinds.len() == geometry.lanes, "a kind for each lane");
-        let memory = Parts::reserve(
+        let memory = Arena::reserve(
             geometry.fingerprints_start(),
             geometry.groups,
             geometry.records_start(),
@@ -169,31 +170,20 @@ impl Slab {
         memory.words().ask_for_huge_pages();
         #[allow(clippy::useless_conversion, reason = "it is one in models")]
         let key = KeptKey::from(key);
-        let slab = Self {
+        Ok(Self {
             memory,
             key,
             geometry,
             kinds,
             fingerprints_start: geometry.fingerprints_start(),
             retries: Default::default(),
-        };
-        slab.write_header();
-        Ok(slab)
+            forgiven: Default::default(),
+        })
     }
 
     /// Takes all of it from the system now. On refusal, says how many bytes were asked for.
     pub(crate) fn commit(&self) -> Result<(), u64> {
-        if self.memory.words().commit() { Ok(()) } else { Err(self.reserved_bytes()) }
-    }
-
-    /// Describes the slab in its first words: whoever maps it later knows what it is.
-    fn write_header(&self) {
-        let geometry = &self.geometry;
-        let numbers = [geometry.groups, geometry.window, geometry.records, geometry.lanes, geometry.record_words()];
-        let header = [MAGIC, LAYOUT_VERSION].into_iter().chain(numbers.map(|number| number as u64));
-        for (word, value) in self.memory.words()[..HEADER_WORDS].iter().zip(header.chain(self.key.words())) {
-            word.store(value, Ordering::Relaxed);
-        }
+        if self.memory.words().prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 
     /// Bytes of address space the slab has reserved.
@@ -232,7 +222,7 @@ impl Slab {
     }
 
     fn region(&self, region: usize) -> Region<'_> {
-        let start = HEADER_WORDS + region * REGION_WORDS;
+        let start = region * REGION_WORDS;
         Region::new(&self.memory.words()[start..start + REGION_WORDS])
     }
 
@@ -274,17 +264,6 @@ impl Slab {
         Some(Record::new(home.block(slots.first()?), self.geometry.lanes))
     }
 
-    /// The agent's record, if nobody is about to evict it.
-    #[inline]
-    pub(crate) fn find_open(&self, hash: AgentHash) -> Option<(Found<'_>, Row)> {
-        let tag = hash.tag();
-        self.likely(hash).find_map(|position| {
-            let record = self.record(position);
-            let word = record.tag();
-            Some((Found { record, tag: word, position }, word.row_of(tag)?))
-        })
-    }
-
     /// The records that show the agent's fingerprint, in its neighbourhood.
     #[inline]
     fn likely(&self, hash: AgentHash) -> impl Iterator<Item = Position> {
@@ -310,6 +289,7 @@ impl Slab {
     ///
     /// Without the lock of the region, `None` means that the agent had no
     /// record at some moment during the call.
+    #[inline]
     pub(crate) fn find(&self, hash: AgentHash) -> Option<Found<'_>> {
         self.likely(hash).find_map(|position| self.look(hash, position))
     }
@@ -318,6 +298,7 @@ impl Slab {
     ///
     /// The loop ends: a failed reopening means that the record was published
     /// to somebody, or opened by another caller of the same agent.
+    #[inline(always)]
     fn look(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
         let record = self.record(position);
         loop {
@@ -420,19 +401,6 @@ mod tests {
         let records = |agents| Geometry::for_agents(agents, 6).records;
         assert_eq!(records(1_000_000) - records(999_000), 1_336);
         assert_eq!(records(1), WINDOW * GROUP);
-    }
-
-    #[test]
-    fn the_header_describes_the_slab() {
-        let slab = buckets(Geometry::for_agents(300, 6), fixed_key(1));
-        let words = slab.snapshot();
-        assert_eq!(words[0].to_le_bytes(), *b"tollgate");
-        assert_eq!(words[1..7], [3, 50, 12, 488, 6, 8]);
-        let mut key = words[7..].iter().copied();
-        let copy = HashKey::from_words(IdHash::Multilinear, || key.next().unwrap());
-        for id in [&b"agent"[..], &[7; 256]] {
-            assert!(copy.hash(id) == slab.hash(id));
-        }
     }
 
     #[test]

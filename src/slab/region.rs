@@ -95,7 +95,7 @@ impl<'a> Region<'a> {
 
 /// This process, never 0, which is an open lock. No ancestor has the same.
 fn process() -> u64 {
-    if cfg!(loom) { 1 } else { crate::process::mark() }
+    if cfg!(loom) { 1 } else { crate::machine::process::mark() }
 }
 
 /// The right to change tenants in a region, until it is dropped.

@@ -1,5 +1,5 @@
 //! What has to be so wherever an id is shown: it does nothing there, and can be
-//! told from every other. For the property in `src/sight/shown.rs` and for the
+//! told from every other. For the property in `src/observe/shown.rs` and for the
 //! fuzz target in `bindings/c/fuzz`.
 
 use base64::Engine as _;

@@ -22,9 +22,9 @@ fn every_mistake_has_its_message() {
 }
 
 #[test]
-fn the_message_in_the_readme_is_what_is_said() {
+fn the_message_in_the_documentation_is_what_is_said() {
     let error = Policy::from_toml("preset = \"hub\"\n\n[lanes]\n\"ws/lihgt\" = \"600/min\"").unwrap_err();
-    assert!(include_str!("../../README.md").contains(&format!("```text\n{error}\n```")), "{error}");
+    assert!(include_str!("../../docs/policy-file.md").contains(&format!("```text\n{error}\n```")), "{error}");
 }
 
 #[test]

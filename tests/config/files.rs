@@ -85,16 +85,17 @@ fn the_example_file_is_read() {
     assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy));
 }
 
-/// The README's file, as it stands there.
+/// Every policy file in the documentation.
 #[test]
-fn the_file_in_the_readme_is_read() {
-    let readme = include_str!("../../README.md");
-    let block = readme.split("```toml\n").map(|block| block.split("```").next().unwrap());
-    let block = block.skip(1).find(|block| block.contains("[lanes]")).expect("a policy file in the README");
-    let policy = Policy::from_toml(block).unwrap();
+fn the_files_in_the_documentation_are_read() {
+    let page = include_str!("../../docs/policy-file.md");
+    let blocks = page.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let policies: Vec<_> = blocks.map(|block| Policy::from_toml(block).unwrap()).collect();
+    let [policy, complete] = &policies[..] else { panic!("{} policy files", policies.len()) };
+    assert_eq!(*complete, Policy::preset("standard").unwrap());
     let pro = policy.plan("pro").unwrap();
-    assert_eq!(limit(&policy, pro, "ws/light"), "1200/minute");
-    assert_eq!(limit(&policy, PlanId::DEFAULT, "ws/light"), "600/minute burst 120");
+    assert_eq!(limit(policy, pro, "ws/light"), "1200/minute");
+    assert_eq!(limit(policy, PlanId::DEFAULT, "ws/light"), "600/minute burst 120");
     assert!(matches!(policy.lane_for("ws", "whoami"), Some(Classified::Known(_))));
     assert_eq!(policy.conduct().quiet_period(), Duration::from_secs(120));
 }

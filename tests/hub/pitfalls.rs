@@ -4,7 +4,8 @@ use super::*;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::thread;
-use tollgate::{Clock, ClockSource, Decision, Error, Request, Tick};
+use tollgate::clock::ClockSource;
+use tollgate::{Clock, Decision, Error, Request, Tick};
 
 const THREADS: usize = 4;
 

@@ -4,7 +4,8 @@ use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Decision, Error, PARTS_MAX, Request};
+use tollgate::bounds::PARTS_MAX;
+use tollgate::{Decision, Error, Request};
 
 /// Lanes of every kind.
 const LIMITS: [&str; 5] = ["20/min", "window 20/min", "exact 20/min", "budget 20/day", "held 20"];

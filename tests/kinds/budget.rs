@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Error, ManualWallClock, Request};
+use tollgate::clock::ManualWallClock;
+use tollgate::{Error, Request};
 
 const HOUR: u64 = 3_600_000_000_000;
 const DAY: u64 = 24 * HOUR;

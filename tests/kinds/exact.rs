@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{EXACT_MAX, Error, Limit, Request};
+use tollgate::bounds::EXACT_MAX;
+use tollgate::{Error, Limit, Request};
 
 /// Every instant at which something passed.
 #[derive(Default)]

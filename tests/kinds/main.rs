@@ -8,6 +8,7 @@ mod held;
 #[path = "../common/random.rs"]
 mod random;
 mod refund;
+mod reservation_bounds;
 mod reserve;
 mod settle;
 mod stale;

@@ -216,7 +216,7 @@ fn a_plan_without_a_total_has_none() {
     assert!(limiter.peek(Request::new(other, TOTAL)).unwrap().is_exempt());
     assert_eq!(limiter.limit_of(other, TOTAL).unwrap(), Some(Limit::unlimited()));
     let view = limiter.agent(other).unwrap();
-    assert_eq!((view.lanes[6].name.as_str(), view.lanes[6].usage_percent()), ("total", 0.0));
+    assert_eq!((view.lanes[6].name.as_str(), view.lanes[6].used_percent()), ("total", 0.0));
     assert_eq!(view.dominant().unwrap().name, "read");
     // A plan of the request alone.
     assert_eq!(limiter.check_request(Request::new("third", READ).plan(FREE)).unwrap().remaining(), 19);

@@ -201,7 +201,7 @@ fn a_charge_counts_for_up_to_a_third_longer() {
 }
 
 /// Limits, what passes in any minute at the most, and how many a minute all
-/// pass if they come evenly: as the README and `Limit::window` state them.
+/// pass if they come evenly: as `docs/limits.md` and `Limit::window` state them.
 const STATED: [(&str, usize, u64); 6] = [
     ("exact 20/min", 20, 20),
     ("window 20/min", 20, 15),

@@ -2,7 +2,8 @@
 
 use super::*;
 use proptest::prelude::*;
-use tollgate::{BATCH_MAX, Error, Request};
+use tollgate::bounds::BATCH_MAX;
+use tollgate::{Error, Request};
 
 #[test]
 fn a_batch_is_answered_as_if_its_requests_came_one_by_one() {

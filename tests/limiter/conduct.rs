@@ -170,7 +170,12 @@ fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
 #[test]
 fn all_or_none_of_an_agent_that_has_to_wait_is_counted() {
     let builder = Limiter::builder(lanes(rules().with_enforced_wait(true)).build().expect("valid"));
-    let limiter = builder.agents(100).clock(ManualClock::new()).sight(tollgate::Sight::new()).build().expect("small");
+    let limiter = builder
+        .agents(100)
+        .clock(ManualClock::new())
+        .observe(tollgate::observe::Observe::new())
+        .build()
+        .expect("small");
     limiter.record_violation("agent-7").expect("valid");
     let part = |agent: &'static str, lane| Request::new(agent, lane).counted();
     let denied = limiter.check_all(&[part("agent-7", LANE), part("other", EMPTY)]).expect("valid");

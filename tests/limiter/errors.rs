@@ -1,7 +1,8 @@
 //! Costs, and calls that cannot be answered.
 
 use super::*;
-use tollgate::{AGENTS_MAX, BuildError, Decision, Error, ID_BYTES_MAX, Request};
+use tollgate::bounds::{AGENTS_MAX, ID_BYTES_MAX};
+use tollgate::{BuildError, Decision, Error, Request};
 
 #[test]
 fn a_cost_is_charged_whole_or_not_at_all() {

@@ -8,7 +8,8 @@ use super::*;
 use directory::Directory;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tollgate::{ControlError, PersistError};
+use tollgate::ControlError;
+use tollgate::keep::PersistError;
 
 /// A place for a file in a directory of its own.
 fn place() -> (Directory, PathBuf) {

@@ -1,7 +1,8 @@
 //! Lanes and agents apart, warnings, and looking without charging.
 
 use super::*;
-use tollgate::{Decision, ID_BYTES_MAX, Request};
+use tollgate::bounds::ID_BYTES_MAX;
+use tollgate::{Decision, Request};
 
 #[test]
 fn lanes_of_an_agent_are_independent() {

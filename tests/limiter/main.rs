@@ -8,14 +8,15 @@ mod conduct;
 mod control;
 mod debt;
 mod errors;
+mod events;
 #[cfg(feature = "persist")]
 mod kept;
 mod lanes;
 mod memory;
 mod obedient;
+mod observe;
 mod plans;
 mod requests;
-mod sight;
 mod time;
 mod warnings;
 

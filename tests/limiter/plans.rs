@@ -1,9 +1,8 @@
 //! Plans, overrides and exemptions: who has which limit, and for how long.
 
 use super::*;
-use tollgate::{
-    Assignment, ControlError, Decision, Error, ID_BYTES_MAX, OVERRIDES_MAX, PlanId, PolicyBuilder, Request,
-};
+use tollgate::bounds::{ID_BYTES_MAX, OVERRIDES_MAX};
+use tollgate::{Assignment, ControlError, Decision, Error, PlanId, PolicyBuilder, Request};
 
 pub(crate) const WS: LaneId = LaneId::new(0);
 pub(crate) const HTTP: LaneId = LaneId::new(1);

@@ -1,7 +1,8 @@
 //! Warnings that are not repeated.
 
 use super::{LANE, SECOND, build, check, spend};
-use tollgate::{Decision, LaneId, Limiter, ManualClock, OnFull, Policy, Request, Sight};
+use tollgate::observe::Observe;
+use tollgate::{Decision, LaneId, Limiter, ManualClock, OnFull, Policy, Request};
 
 /// Ten a second: warns below 2, and again once 4 were left.
 fn policy(again: Option<u8>) -> Policy {
@@ -92,11 +93,11 @@ fn every_verb_knows_of_the_warning() {
     ];
     for first in calls {
         for second in calls {
-            for sight in [None, Some(Sight::new())] {
+            for observe in [None, Some(Observe::new())] {
                 let clock = ManualClock::new();
                 let builder = Limiter::builder(policy(Some(40))).agents(100).clock(clock);
-                let is_watched = sight.is_some();
-                let limiter = sight.map_or(builder.clone(), |sight| builder.sight(sight)).build().unwrap();
+                let is_watched = observe.is_some();
+                let limiter = observe.map_or(builder.clone(), |observe| builder.observe(observe)).build().unwrap();
                 assert_eq!(spend(&limiter, "agent-7", LANE, 8).decision(), Decision::Allow);
                 assert_eq!([first(&limiter), second(&limiter)], [Decision::Warn, Decision::Allow]);
                 let counted = &limiter.snapshot().lanes[0];

@@ -88,6 +88,8 @@ scenarios! {
     settlements_with_stale_instants, settlements_with_stale_instants_long: Mix { settle: true, stale: true, ..QUIET };
     /// Tokens that a reset had forgiven came back a second time with the reservation.
     settlements_after_changes, settlements_after_changes_long: Mix { settle: true, control: true, ..QUIET };
+    /// A denied call took back what a reset had forgiven, and others had spent since.
+    all_or_none_through_changes, all_or_none_through_changes_long: Mix { all: true, control: true, ..QUIET };
     /// A slot was granted again after its agent was forgotten, though its holder was still there.
     held_slots_through_changes, held_slots_through_changes_long: Mix { hold: true, control: true, ..QUIET };
     /// A call at an old instant was denied before a sweep and allowed after it.

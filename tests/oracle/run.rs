@@ -6,10 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tollgate::{
-    Error, HeldSlot, LaneId, Limiter, ManualClock, ManualWallClock, OnFull, Policy, Request, ReservationId, Settle,
-    Tick,
-};
+use tollgate::clock::ManualWallClock;
+use tollgate::{Error, HeldSlot, LaneId, Limiter, ManualClock, OnFull, Policy, Request, ReservationId, Settle, Tick};
 
 pub(crate) const BUCKET: u32 = 0;
 pub(crate) const WINDOW: u32 = 1;

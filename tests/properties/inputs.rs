@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use tollgate::{CAPACITY_MAX, Limit, REFILL_MAX, Tick};
+use tollgate::bounds::{CAPACITY_MAX, REFILL_MAX};
+use tollgate::{Limit, Tick};
 
 /// The numbers of a limit, its period in nanoseconds.
 #[derive(Clone, Copy, Debug)]

@@ -183,7 +183,7 @@ fn main() {
     let mut cases = vec![
         case("tollgate, allowed", &ours, "/v1/check", |agent| check(agent, "plenty"), 1, "200"),
         case("tollgate, denied", &ours, "/v1/check", |agent| check(agent, "none"), 1, "429"),
-        case("tollgate, batch of 100, allowed", &ours, "/v1/check/batch", batch, BATCH, "200"),
+        case("tollgate, batch of 100, allowed", &ours, "/v1/check/many", batch, BATCH, "200"),
     ];
     if let Some(peer) = &peer {
         cases.push(case(

@@ -15,7 +15,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
-use tollgate::{Clock, Limiter, LogLine, LogThrottle, ShownId};
+use tollgate::observe::{LogLine, LogThrottle, ShownId};
+use tollgate::{Clock, Limiter};
 
 /// A limiter and everything that is needed to serve it.
 pub struct App {
@@ -155,7 +156,7 @@ impl App {
     pub(crate) fn write_status(&self) {
         let Some(directory) = &self.settings.audit_directory else { return };
         let _turn = self.status_turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.limiter.write_status(directory.join(tollgate::STATUS_FILE)) {
+        if let Err(error) = self.limiter.write_status(directory.join(tollgate::observe::REPORT_FILE)) {
             self.meter.save_failed(Kept::Status);
             tracing::warn!(%error, "the status document was not written");
         }

@@ -19,10 +19,9 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tollgate::{
-    Assignment, BudgetsLoaded, Clock, ControlError, Limit, Limiter, LimiterBuilder, PersistError, Policy, PolicyError,
-    Sight,
-};
+use tollgate::keep::{BudgetsLoaded, PersistError};
+use tollgate::observe::Observe;
+use tollgate::{Assignment, Clock, ControlError, Limit, Limiter, LimiterBuilder, Policy, PolicyError};
 
 /// Limits by lane that stand over those of the policy.
 pub type Defaults = BTreeMap<String, Limit>;
@@ -236,8 +235,8 @@ impl Control {
 /// The limiter that the settings describe.
 fn limiter(policy: Policy, settings: &Settings) -> LimiterBuilder {
     // Room for every record: no more are reserved than there are.
-    let sight = Sight::new().roster(usize::MAX);
-    let builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).sight(sight);
+    let observe = Observe::new().roster(usize::MAX);
+    let builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).observe(observe);
     let builder = builder.reservations(settings.reservations);
     match settings.reservations_per_agent {
         Some(most) => builder.reservations_per_agent(most),

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt;
-use tollgate::ID_BYTES_MAX;
+use tollgate::bounds::ID_BYTES_MAX;
 
 /// An agent's id: in JSON a string, or `{"base64": "..."}` if it is no UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
-use tollgate::{LANES_MAX, LaneId};
+use tollgate::LaneId;
+use tollgate::bounds::LANES_MAX;
 
 /// The upper bounds of the histogram of check durations, in nanoseconds.
 const BOUNDS_NS: [u64; 12] =

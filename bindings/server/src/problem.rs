@@ -92,7 +92,7 @@ impl From<Error> for Problem {
             Error::UsedTooLarge { .. } => Self::field("used", error.to_string()),
             Error::TooManyReservations { most } => {
                 let detail = format!(
-                    "the agent has {most} reservations open, as many as one agent may; commit or cancel some, or set reservations_per_agent in [server] higher"
+                    "the agent has {most} reservations open, as many as one agent may; settle or cancel some, or set reservations_per_agent in [server] higher"
                 );
                 Self::new(StatusCode::TOO_MANY_REQUESTS, detail)
                     .of_field("agent")
@@ -104,7 +104,7 @@ impl From<Error> for Problem {
                     Error::Full => ("full", "no record is free for this new agent; set agents in [server] higher"),
                     _ => (
                         "reservations",
-                        "no more reservations can be open at once; commit or cancel some, or set \
+                        "no more reservations can be open at once; settle or cancel some, or set \
                                            reservations in [server] higher",
                     ),
                 };

@@ -11,7 +11,8 @@ use entry::{Entry, TOKEN};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tollgate::{AGENTS_DEFAULT, AGENTS_MAX, ConfigError, OnFull, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
+use tollgate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
+use tollgate::{ConfigError, OnFull};
 use tollgate_tower::address::Networks;
 use tollgate_tower::{Profile, Style};
 use toml::de::DeTable;
@@ -205,7 +206,7 @@ impl Settings {
 }
 
 /// The keys of the table; a test holds `set` to know each.
-const KEYS: [&str; 31] = [
+pub(crate) const KEYS: [&str; 31] = [
     "listen",
     "hosts",
     "trusted_proxies",

@@ -10,6 +10,8 @@ mod log;
 mod printed;
 #[path = "program/state.rs"]
 mod state;
+#[path = "../../../tests/common/tools.rs"]
+mod tools;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -241,7 +243,7 @@ fn what_cannot_work_is_one_line_and_a_failure() {
         // A file where a directory should be: refused to root too.
         (vec!["--listen", "127.0.0.1:0", "--state", &is_a_file], "cannot make the state directory"),
         (vec!["check-config", &broken], "line 3, column 1"),
-        (vec!["init", &is_a_file], "left as it is"),
+        (vec!["init", &is_a_file], "it was not changed"),
     ] {
         let error = error(&output(&arguments));
         assert!(error.contains(part), "{arguments:?}: {error}");
@@ -329,7 +331,7 @@ fn a_large_body_with_a_mistake_takes_little_memory() {
         (fill(r#"{"requests": ["#, "0,", "0]}"), "requests[0]"),
         (fill(r#"{"requests": [{"agent": "a", "lane": "api"}], "requests": ["#, "{},", "{}]}"), "twice"),
     ] {
-        let answer = server.post("/v1/check/batch", &body);
+        let answer = server.post("/v1/check/many", &body);
         assert!(answer.contains(part), "{part}: {answer}");
         let grown = resident_bytes(&server, "VmHWM") - before;
         assert!(grown < 15_000_000, "{part}: {grown} bytes for a body of {BYTES}");

@@ -19,7 +19,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
-use tollgate::LANE_NAME_BYTES_MAX;
+use tollgate::bounds::LANE_NAME_BYTES_MAX;
 
 /// Which fields tell clients of their limit.
 ///

@@ -8,7 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
-use tollgate::ID_BYTES_MAX;
+use tollgate::bounds::ID_BYTES_MAX;
 
 /// One way to tell who a request counts for.
 ///

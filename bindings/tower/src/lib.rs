@@ -137,6 +137,11 @@ pub use quota::Quota;
 pub use refusal::{Form, Reason, Refusal};
 pub use service::Tollgate;
 
+/// The examples of the README and of the page run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/tower.md")]
+    struct Tower;
+}

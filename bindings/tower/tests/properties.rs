@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
-use tollgate::{CAPACITY_MAX, Limit, Limiter, ManualClock, Policy, REFILL_MAX, Tick};
+use tollgate::bounds::{CAPACITY_MAX, REFILL_MAX};
+use tollgate::{Limit, Limiter, ManualClock, Policy, Tick};
 use tollgate_tower::{Key, Quota, Style, TollgateLayer};
 use tower::{Layer, Service, service_fn};
 

@@ -162,10 +162,10 @@ macro_rules! model {
 
 const UNBOUNDED: Preemptions = None;
 
-// After the macro that they use.
-mod conduct;
+mod conduct; // After the macro that they use.
 mod kinds;
 mod plans;
+mod rollback;
 mod stale;
 
 model! {

@@ -6,7 +6,7 @@ use super::{World, call};
 use tollgate::ffi::*;
 
 /// The most that a lane holds.
-const CAPACITY_MOST: u64 = tollgate::CAPACITY_MAX;
+const CAPACITY_MOST: u64 = tollgate::bounds::CAPACITY_MAX;
 
 /// A reservation that was made.
 pub(super) struct Open {

@@ -1,6 +1,6 @@
 //! Ids of any bytes, shown through the C ABI in every place, under
 //! AddressSanitizer. What has to be so is that of the property in
-//! `src/sight/shown.rs`.
+//! `src/observe/shown.rs`.
 
 #![no_main]
 

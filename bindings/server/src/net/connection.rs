@@ -4,7 +4,7 @@ use super::exchange::{Arriving, Leaving};
 use super::flight::{InFlight, too_much};
 use super::line::Line;
 use super::stream::Watched;
-use super::watch::Place;
+use super::watch::Registration;
 use crate::app::App;
 use crate::problem::Problem;
 use crate::routes::check;
@@ -37,11 +37,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn serve(self, stream: TcpStream, place: Place) {
+    pub(super) async fn serve(self, stream: TcpStream, registration: Registration) {
         let Self { app, router, peer, mut stopped } = self;
         // Answers are short; to hold one back for more is to be late.
         _ = stream.set_nodelay(true);
-        let line = place.line();
+        let line = registration.line();
         let service = service_fn(|request: http::Request<Incoming>| {
             line.served(!request.body().is_end_stream());
             let answer = answer(&app, &router, peer, line, request);

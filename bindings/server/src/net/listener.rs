@@ -89,11 +89,11 @@ impl Server {
         let (stopping, stopped) = watch::channel(false);
         let router = routes::router(Arc::clone(&app));
         let take = |(stream, peer): (TcpStream, SocketAddr)| {
-            // A stream that cannot be handed over, or for which there is no place, is closed.
-            if let (Ok(stream), Some(place)) = (stream.into_std(), watch.place(peer.ip())) {
+            // A stream that cannot be handed over, or that its address has no room for, is closed.
+            if let (Ok(stream), Some(registration)) = (stream.into_std(), watch.register(peer.ip())) {
                 let connection =
                     Connection { app: Arc::clone(&app), router: router.clone(), peer, stopped: stopped.clone() };
-                workers.take(Arrival { connection, stream, place });
+                workers.take(Arrival { connection, stream, registration });
             }
         };
         accept_until(stop, &listener, &watch, take).await;

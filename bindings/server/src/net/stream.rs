@@ -173,19 +173,19 @@ mod tests {
     #[test]
     fn a_client_that_writes_all_the_time_gets_a_few_turns_at_once_and_an_end() {
         let watch = watch(10);
-        let place = watch.place(PEER).unwrap();
+        let registration = watch.register(PEER).unwrap();
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        let mut leaving = Watched::new(Endless(0), Arc::clone(place.line()));
+        let mut leaving = Watched::new(Endless(0), Arc::clone(registration.line()));
         let mut polls = 0;
         while Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending() {
             polls += 1;
             assert_eq!(leaving.stream.0, polls * UNREAD_READS * UNREAD_BYTES);
-            assert_eq!(place.line().state().0, Phase::Leaving);
+            assert_eq!(registration.line().state().0, Phase::Leaving);
         }
         assert_eq!(polls, UNREAD_BYTES_MAX / (UNREAD_READS * UNREAD_BYTES));
-        let mut leaving = Watched::new(Endless(0), Arc::clone(place.line()));
+        let mut leaving = Watched::new(Endless(0), Arc::clone(registration.line()));
         assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending());
-        place.line().stop();
+        registration.line().stop();
         assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_ready());
     }
 }

@@ -1,33 +1,26 @@
 //! Watches all connections, ends those that take too long, and makes room.
 //!
-//! The watchman walks all of them once a second. When there are too many, those
-//! that have waited for their client for longest make room, of the address that
-//! has the most of them first: half a request is no reason to stay, and whoever
-//! opens many connections takes the room of nobody else.
+//! A task walks all of them once a second. When there are too many, those that
+//! have waited longest for their client are ended (`lines.rs`).
 
 use super::flight::Flight;
 use super::line::{Line, Phase};
-use std::cmp::Reverse;
-use std::collections::HashMap;
+use super::lines::Lines;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tollgate_tower::address::{Group, Networks};
+use tollgate_tower::address::Networks;
 
-/// How often time moves on for the watchman.
+/// The unit in which the age of a connection is measured.
 const TICK: Duration = Duration::from_millis(250);
 
-const TICKS_PER_SECOND: u64 = 4;
+pub(super) const TICKS_PER_SECOND: u64 = 4;
 
-/// How many connections make room at once when there are too many: the walk
-/// that finds them is then paid for by as many newcomers.
+/// How many connections are ended at once when there are too many, so that one
+/// walk makes room for as many new ones.
 const VICTIMS: usize = 64;
-
-/// A connection that changed within so many ticks is not given up for a newcomer:
-/// its answer may be on the way.
-const FRESH_TICKS: u64 = TICKS_PER_SECOND;
 
 /// How long each phase may last.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +28,7 @@ pub(super) struct Patience {
     pub(super) waiting: Duration,
     pub(super) head: Duration,
     pub(super) served: Duration,
-    /// Without reading anything of an answer.
+    /// While the client reads nothing of an answer.
     pub(super) stuck: Duration,
 }
 
@@ -49,13 +42,6 @@ pub(super) struct Bounds {
     pub(super) proxies: Networks,
 }
 
-/// Connections by number, and how many each address has that were not told to end.
-#[derive(Default)]
-struct Lines {
-    all: HashMap<u64, Arc<Line>>,
-    by_address: HashMap<Group, usize>,
-}
-
 /// All connections.
 pub(super) struct Watch {
     clock: Arc<AtomicU64>,
@@ -64,64 +50,19 @@ pub(super) struct Watch {
     bounds: Bounds,
     flight: Arc<Flight>,
     patience: Patience,
-    /// Told when a connection is gone.
+    /// Notified when a connection is gone.
     freed: Notify,
-    /// Whether a bound was reached since the log last said so: on all, on those of an address.
+    /// Whether the bound on all connections was reached since the last log line about it.
     full: AtomicBool,
+    /// Likewise the bound of an address.
     crowded: AtomicBool,
 }
 
-/// A connection's place among them, until it is dropped.
-pub(super) struct Place {
+/// Keeps a connection among those that are watched, until it is dropped.
+pub(super) struct Registration {
     watch: Arc<Watch>,
     number: u64,
     line: Arc<Line>,
-}
-
-impl Lines {
-    fn of(&self, address: Option<Group>) -> usize {
-        address.and_then(|address| self.by_address.get(&address)).copied().unwrap_or_default()
-    }
-
-    fn end(by_address: &mut HashMap<Group, usize>, line: &Line) {
-        if line.end() {
-            Self::uncount(by_address, line);
-        }
-    }
-
-    fn uncount(by_address: &mut HashMap<Group, usize>, line: &Line) {
-        let Some(address) = line.address() else { return };
-        if let Some(count) = by_address.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(&address);
-            }
-        }
-    }
-
-    /// Ends those that have waited for their client for longest, of the address
-    /// that has the most of them first: how many.
-    fn end_idlest(&mut self, now: u64, victims: usize, is_candidate: impl Fn(&Line) -> bool) -> usize {
-        let Self { all, by_address } = self;
-        let mut idle: Vec<_> = all
-            .values()
-            .map(|line| (line.state(), line))
-            .filter(|((phase, since), _)| *phase != Phase::Served && now.saturating_sub(*since) >= FRESH_TICKS)
-            .filter(|(_, line)| !line.is_ended() && is_candidate(line))
-            .map(|((_, since), line)| {
-                let many = line.address().and_then(|address| by_address.get(&address)).copied().unwrap_or(1);
-                ((Reverse(many), since), line)
-            })
-            .collect();
-        let victims = victims.min(idle.len());
-        if victims > 0 {
-            idle.select_nth_unstable_by_key(victims - 1, |(rank, _)| *rank);
-        }
-        for (_, line) in &idle[..victims] {
-            Self::end(by_address, line);
-        }
-        victims
-    }
 }
 
 impl Watch {
@@ -144,7 +85,7 @@ impl Watch {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.lines().all.len()
+        self.lines().count()
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -177,35 +118,30 @@ impl Watch {
 
     /// Ends all connections.
     pub(super) fn end_all(&self) {
-        for line in self.lines().all.values() {
-            line.end();
-        }
+        self.lines().end_if(|_| true);
     }
 
-    /// Takes a new connection in. `None` if its address has as many as it may
-    /// have, and each of them is being served or came just now.
-    pub(super) fn place(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    /// Adds a connection. `None` if its address has reached its bound and every
+    /// one of its connections is being served or came just now.
+    pub(super) fn register(self: &Arc<Self>, peer: IpAddr) -> Option<Registration> {
         let address = (!self.bounds.proxies.contains(peer)).then_some(peer);
         let line = Arc::new(Line::new(Arc::clone(&self.clock), Arc::clone(&self.flight), address));
         let (mut lines, address, max) = (self.lines(), line.address(), self.bounds.per_address);
         if lines.of(address) >= max {
             self.crowded.store(true, Relaxed);
-            // A share of them, so that the walk is paid for by several newcomers.
+            // Some more than needed, so that one walk makes room for several.
             let victims = (max / 16).clamp(1, VICTIMS);
             if lines.end_idlest(self.clock.load(Relaxed), victims, |line| line.address() == address) == 0 {
                 return None;
             }
         }
         let number = self.next.fetch_add(1, Relaxed);
-        lines.all.insert(number, Arc::clone(&line));
-        if let Some(address) = address {
-            *lines.by_address.entry(address).or_default() += 1;
-        }
+        lines.insert(number, Arc::clone(&line));
         drop(lines);
-        Some(Place { watch: Arc::clone(self), number, line })
+        Some(Registration { watch: Arc::clone(self), number, line })
     }
 
-    /// Walks the connections for ever; drop it to stop.
+    /// Walks the connections until it is dropped.
     pub(super) async fn keep(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -219,32 +155,18 @@ impl Watch {
                 self.end_late();
             }
             if now % (60 * TICKS_PER_SECOND) == 0 {
-                self.say_what_is_full();
+                self.log_bounds();
             }
         }
     }
 
     /// Ends connections that have had bytes in flight for longest, until a quarter of all is free.
     fn end_holders(&self) {
-        let now = self.clock.load(Relaxed);
-        let Lines { all, by_address } = &mut *self.lines();
-        let mut holders: Vec<_> = all
-            .values()
-            .map(|line| (line.held(), line))
-            .filter(|((bytes, since), _)| *bytes > 0 && now.saturating_sub(*since) >= FRESH_TICKS)
-            .collect();
-        holders.sort_unstable_by_key(|((_, since), _)| *since);
-        let mut freed = 0;
-        for ((bytes, _), line) in holders {
-            if freed >= self.flight.bytes_max() / 4 {
-                break;
-            }
-            Lines::end(by_address, line);
-            freed += bytes;
-        }
+        self.lines().end_holders(self.clock.load(Relaxed), self.flight.bytes_max() / 4);
     }
 
-    fn say_what_is_full(&self) {
+    /// Logs which bounds were reached since the last call.
+    fn log_bounds(&self) {
         let Bounds { connections, per_address, .. } = self.bounds;
         if self.full.swap(false, Relaxed) {
             tracing::warn!(max = connections, "the bound on connections was reached; the idlest made room");
@@ -257,13 +179,13 @@ impl Watch {
         }
     }
 
+    /// Ends connections that have been in their phase for too long.
     fn end_late(&self) {
         let ticks = |span: Duration| (span.as_millis() / TICK.as_millis()) as u64;
         let Patience { waiting, head, served, stuck } = self.patience;
         let [waiting, head, served, stuck] = [waiting, head, served, stuck].map(ticks);
         let now = self.clock.load(Relaxed);
-        let Lines { all, by_address } = &mut *self.lines();
-        for line in all.values() {
+        self.lines().end_if(|line| {
             let (phase, since) = line.state();
             let patience = match phase {
                 Phase::Waiting | Phase::Answered => waiting,
@@ -271,33 +193,27 @@ impl Watch {
                 Phase::Served | Phase::Body => served,
                 Phase::Stuck => stuck,
             };
-            if now.saturating_sub(since) > patience {
-                Lines::end(by_address, line);
-            }
-        }
+            now.saturating_sub(since) > patience
+        });
     }
 }
 
-impl Place {
+impl Registration {
     pub(super) fn line(&self) -> &Arc<Line> {
         &self.line
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        let mut lines = self.watch.lines();
-        lines.all.remove(&self.number);
-        if !self.line.is_ended() {
-            Lines::uncount(&mut lines.by_address, &self.line);
-        }
-        drop(lines);
+        self.watch.lines().remove(self.number);
         self.watch.freed.notify_one();
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::lines::FRESH_TICKS;
     use super::*;
     use std::net::Ipv4Addr;
     use std::task::Context;
@@ -315,7 +231,7 @@ pub(super) mod tests {
         Watch::new(bounds, Patience { waiting: 8 * second, head: 2 * second, served: 4 * second, stuck: 3 * second })
     }
 
-    fn has_to_end(line: &Line) -> bool {
+    fn is_ended(line: &Line) -> bool {
         let mut ended = Box::pin(line.ended());
         let mut cx = Context::from_waker(std::task::Waker::noop());
         ended.as_mut().poll(&mut cx).is_ready()
@@ -333,22 +249,22 @@ pub(super) mod tests {
             (Phase::Leaving, 2),
         ] {
             let watch = watch(10);
-            let place = watch.place(PEER).unwrap();
-            place.line().enter(phase);
+            let one = watch.register(PEER).unwrap();
+            one.line().enter(phase);
             watch.clock.store(seconds * 4, Relaxed);
             watch.end_late();
-            assert!(!has_to_end(place.line()), "{phase:?}");
+            assert!(!is_ended(one.line()), "{phase:?}");
             watch.clock.store(seconds * 4 + 1, Relaxed);
             watch.end_late();
-            assert!(has_to_end(place.line()), "{phase:?}");
+            assert!(is_ended(one.line()), "{phase:?}");
         }
     }
 
     #[test]
-    fn what_trickles_in_gains_no_time_and_an_answer_that_goes_out_does() {
+    fn a_request_that_trickles_in_gains_no_time_and_an_answer_that_goes_out_does() {
         let watch = watch(10);
-        let place = watch.place(PEER).unwrap();
-        let line = place.line();
+        let one = watch.register(PEER).unwrap();
+        let line = one.line();
         line.heard();
         watch.clock.store(7, Relaxed);
         line.heard();
@@ -370,7 +286,7 @@ pub(super) mod tests {
         assert_eq!(line.state(), (Phase::Answered, 9), "it is not written yet");
         line.flushed();
         assert_eq!(line.state(), (Phase::Waiting, 9));
-        // Half of the next request came before the answer to this one was away.
+        // Half of the next request came before the answer to this one was sent.
         line.served(false);
         line.answered();
         line.heard();
@@ -382,87 +298,86 @@ pub(super) mod tests {
     #[test]
     fn the_idlest_make_room_and_those_that_are_served_stay() {
         let watch = watch(200);
-        let places: Vec<_> = (0..200).map(|_| watch.place(PEER).unwrap()).collect();
-        for (at, place) in (0..).zip(&places) {
+        let kept: Vec<_> = (0..200).map(|_| watch.register(PEER).unwrap()).collect();
+        for (at, one) in (0..).zip(&kept) {
             watch.clock.store(at / 2, Relaxed);
-            if at % 2 == 0 { place.line().served(false) } else { place.line().answered() }
+            if at % 2 == 0 { one.line().served(false) } else { one.line().answered() }
         }
         watch.make_room();
-        let ended: Vec<_> =
-            (0..).zip(&places).filter(|(_, place)| has_to_end(place.line())).map(|(at, _)| at).collect();
+        let ended: Vec<_> = (0..).zip(&kept).filter(|(_, one)| is_ended(one.line())).map(|(at, _)| at).collect();
         assert_eq!(ended, (0..VICTIMS).map(|at| 2 * at + 1).collect::<Vec<_>>());
         // What changed just now stays too.
         watch.clock.store(99, Relaxed);
-        places.iter().for_each(|place| place.line().answered());
+        kept.iter().for_each(|one| one.line().answered());
         watch.make_room();
-        assert!(!places.iter().any(|place| has_to_end(place.line())));
-        drop(places);
+        assert!(!kept.iter().any(|one| is_ended(one.line())));
+        drop(kept);
         assert_eq!(watch.count(), 0);
-        assert!(watch.lines().by_address.is_empty());
+        assert!(watch.lines().addresses() == 0);
     }
 
     /// The others wait for longer, and have one connection each.
     #[test]
-    fn whoever_has_the_most_makes_room_first() {
+    fn the_address_with_the_most_connections_makes_room_first() {
         let watch = watch(200);
-        let others: Vec<_> = (1..=50).map(|host| watch.place(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)))).collect();
+        let others: Vec<_> = (1..=50).map(|host| watch.register(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)))).collect();
         watch.clock.store(10, Relaxed);
-        let many: Vec<_> = (0..150).map(|_| watch.place(PEER).unwrap()).collect();
-        many.iter().for_each(|place| {
-            place.line().served(true);
-            place.line().awaits_body();
+        let many: Vec<_> = (0..150).map(|_| watch.register(PEER).unwrap()).collect();
+        many.iter().for_each(|one| {
+            one.line().served(true);
+            one.line().awaits_body();
         });
         watch.clock.store(20, Relaxed);
         watch.make_room();
-        assert_eq!(many.iter().filter(|place| has_to_end(place.line())).count(), VICTIMS);
-        assert!(!others.iter().flatten().any(|place| has_to_end(place.line())));
+        assert_eq!(many.iter().filter(|one| is_ended(one.line())).count(), VICTIMS);
+        assert!(!others.iter().flatten().any(|one| is_ended(one.line())));
     }
 
     #[test]
-    fn an_address_has_its_bound_and_a_proxy_none() {
+    fn an_address_has_a_bound_and_a_proxy_has_none() {
         let watch = bounded(1_000, 3);
-        let places: Vec<_> = (0..3).map(|_| watch.place(PEER).unwrap()).collect();
-        assert!(watch.place(PEER).is_none(), "each of them came just now");
-        let other = watch.place(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+        let kept: Vec<_> = (0..3).map(|_| watch.register(PEER).unwrap()).collect();
+        assert!(watch.register(PEER).is_none(), "each of them came just now");
+        let other = watch.register(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
         assert!(other.is_some());
-        let proxied: Vec<_> = (0..10).map(|_| watch.place(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)))).collect();
+        let proxied: Vec<_> = (0..10).map(|_| watch.register(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)))).collect();
         assert!(proxied.iter().all(Option::is_some));
         watch.clock.store(FRESH_TICKS, Relaxed);
-        places[0].line().served(false);
-        let newcomer = watch.place(PEER).unwrap();
-        let ended: Vec<_> = places.iter().map(|place| has_to_end(place.line())).collect();
+        kept[0].line().served(false);
+        let newcomer = watch.register(PEER).unwrap();
+        let ended: Vec<_> = kept.iter().map(|one| is_ended(one.line())).collect();
         assert_eq!(ended.iter().filter(|ended| **ended).count(), 1, "{ended:?}");
         assert!(!ended[0], "it is being served");
         assert_eq!(watch.lines().of(newcomer.line().address()), 3);
-        drop((places, newcomer));
-        assert_eq!(watch.lines().by_address.len(), 1);
+        drop((kept, newcomer));
+        assert_eq!(watch.lines().addresses(), 1);
     }
 
     #[test]
-    fn when_there_is_too_much_in_flight_those_that_hold_it_longest_are_ended() {
+    fn with_too_many_bytes_in_flight_those_that_hold_them_longest_are_ended() {
         const MIB: usize = 1 << 20;
         let watch = watch(10);
-        let places: Vec<_> = (0..5).map(|_| watch.place(PEER).unwrap()).collect();
-        for (at, place) in (0..).zip(&places[..4]) {
+        let kept: Vec<_> = (0..5).map(|_| watch.register(PEER).unwrap()).collect();
+        for (at, one) in (0..).zip(&kept[..4]) {
             watch.clock.store(at, Relaxed);
-            assert!(place.line().hold(MIB));
+            assert!(one.line().hold(MIB));
         }
-        assert!(places[4].line().hold(1_000), "what is small is not counted");
+        assert!(kept[4].line().hold(1_000), "small amounts are not counted");
         assert!(!watch.flight.was_short());
-        assert!(!places[4].line().hold(MIB));
+        assert!(!kept[4].line().hold(MIB));
         assert!(watch.flight.was_short());
         watch.clock.store(FRESH_TICKS, Relaxed);
         watch.end_holders();
-        let ended: Vec<_> = places.iter().map(|place| has_to_end(place.line())).collect();
+        let ended: Vec<_> = kept.iter().map(|one| is_ended(one.line())).collect();
         assert_eq!(ended, [true, false, false, false, false]);
-        // An answer that is away, and a connection that is gone, hold nothing.
-        places[1].line().sent();
-        assert!(places[4].line().hold(MIB));
-        assert!(!places[1].line().hold(MIB));
-        drop(places);
-        let place = watch.place(PEER).unwrap();
-        assert!(place.line().hold(4 * MIB) && place.line().hold(MIB) && place.line().hold(2 * MIB));
-        drop(place);
+        // Neither an answer that was sent nor a connection that is gone holds bytes.
+        kept[1].line().sent();
+        assert!(kept[4].line().hold(MIB));
+        assert!(!kept[1].line().hold(MIB));
+        drop(kept);
+        let one = watch.register(PEER).unwrap();
+        assert!(one.line().hold(4 * MIB) && one.line().hold(MIB) && one.line().hold(2 * MIB));
+        drop(one);
         assert!(watch.flight.take(4 * MIB) && !watch.flight.take(1));
     }
 }

@@ -6,7 +6,7 @@
 //! something to do first wakes another to look for more.
 
 use super::connection::Connection;
-use super::watch::Place;
+use super::watch::Registration;
 use crate::error::StartError;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub(super) struct Arrival {
     pub(super) connection: Connection,
     pub(super) stream: TcpStream,
-    pub(super) place: Place,
+    pub(super) registration: Registration,
 }
 
 struct Worker {
-    /// Bounded by the places that there are.
+    /// Bounded by the number of connections.
     arrivals: UnboundedSender<(Arrival, Arc<()>)>,
     /// Every connection of the thread has a share in it.
     load: Arc<()>,
@@ -67,11 +67,11 @@ impl Worker {
 
 /// Ends when nobody is left who could send a connection.
 async fn serve_all(mut arrived: UnboundedReceiver<(Arrival, Arc<()>)>) {
-    while let Some((Arrival { connection, stream, place }, load)) = arrived.recv().await {
+    while let Some((Arrival { connection, stream, registration }, load)) = arrived.recv().await {
         // Only a stream whose runtime is this one can be waited for here.
         if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
             tokio::spawn(async move {
-                connection.serve(stream, place).await;
+                connection.serve(stream, registration).await;
                 drop(load);
             });
         }

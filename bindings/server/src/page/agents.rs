@@ -13,7 +13,9 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use tollgate::{AgentQuery, AgentSort, AgentView, LaneView, Limiter, PAGE_MAX, ShownId, UsageLevel};
+use tollgate::Limiter;
+use tollgate::bounds::PAGE_MAX;
+use tollgate::observe::{AgentQuery, AgentSort, AgentView, LaneView, ShownId, UsageLevel};
 
 /// How many cards there are on a page if nothing is said.
 const PER_PAGE: usize = 48;
@@ -109,7 +111,7 @@ fn usage(lane: &LaneView) -> Value {
         "name": lane.name,
         "used": lane.used(),
         "capacity": lane.status.capacity(),
-        "percent": percent(lane.usage_percent()),
+        "percent": percent(lane.used_percent()),
         "level": level,
     })
 }

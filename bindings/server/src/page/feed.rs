@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
-use tollgate::{Event, EventKind, LaneCounts, Limiter, Snapshot, Tick};
+use tollgate::observe::{Event, EventKind, LaneCounts, Snapshot};
+use tollgate::{Limiter, Tick};
 
 /// How often counts are taken down.
 const EVERY: Duration = Duration::from_secs(1);
@@ -90,7 +91,7 @@ impl Feed {
         let mut kept = self.kept();
         push(&mut kept.samples, sample, SAMPLES_KEPT);
         // The queue of the limiter is bounded; what comes meanwhile is for the next time.
-        for _ in 0..tollgate::EVENTS_KEPT {
+        for _ in 0..tollgate::bounds::EVENTS_KEPT {
             let Some(event) = self.limiter.poll_event() else { break };
             let told = told(event, self.limiter.now());
             let next_event = told.number + 1;
@@ -152,12 +153,14 @@ fn told(event: Event, now: Tick) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::{ManualClock, Policy, Sight};
+    use tollgate::observe::Observe;
+    use tollgate::{ManualClock, Policy};
 
     fn feed() -> (Arc<Feed>, ManualClock) {
         let policy = Policy::builder().lane("api", "1/minute").build().unwrap();
         let clock = ManualClock::new();
-        let limiter = Limiter::builder(policy).agents(1_000).clock(clock.clone()).sight(Sight::new()).build().unwrap();
+        let limiter =
+            Limiter::builder(policy).agents(1_000).clock(clock.clone()).observe(Observe::new()).build().unwrap();
         (Feed::new(Arc::new(limiter)), clock)
     }
 

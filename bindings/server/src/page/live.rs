@@ -23,7 +23,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate::{EventKind, ShownId};
+use tollgate::observe::{EventKind, ShownId};
 
 /// The cycle if nothing is asked for, and the longest: a connection that says
 /// nothing for longer might be closed.

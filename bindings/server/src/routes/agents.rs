@@ -16,7 +16,7 @@ use tollgate_tower::{Quota, Style};
 
 /// Where the counts of an agent's violations stop: it is kept in few bits. From there on
 /// they say how many there were at least; the page says so too.
-const IN_WINDOW_MAX: u32 = tollgate::ABUSE_VIOLATIONS_MAX;
+const IN_WINDOW_MAX: u32 = tollgate::bounds::ABUSE_VIOLATIONS_MAX;
 pub(crate) const IN_A_ROW_MAX: u32 = 15;
 
 /// Every lane of the agent. With the admin token also what was decided about

@@ -17,7 +17,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate::{Error, PARTS_MAX, Policy, Tick, Verdict};
+use tollgate::bounds::PARTS_MAX;
+use tollgate::{Error, Policy, Tick, Verdict};
 use tollgate_tower::Profile;
 
 /// How many bytes so many parts may have.

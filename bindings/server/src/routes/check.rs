@@ -84,7 +84,7 @@ struct Verdicts<'a> {
 
 /// Decides many, in order, at one reading of the clock. If one of them makes
 /// no sense, none is charged.
-pub(crate) async fn batch(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn many(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let in_flight: Option<InFlight> = request.extensions().get().cloned();
     let body = asked(&app, request, BATCH_BYTES_MAX).await?;
     // Each request is an object; there may be fewer of them than braces.

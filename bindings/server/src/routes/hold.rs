@@ -23,7 +23,7 @@ use tollgate::Decision;
 /// What asks for a slot: as an ask, and for how long.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Acquire<'a> {
+struct Hold<'a> {
     #[serde(borrow, alias = "agent_id")]
     agent: Id<'a>,
     #[serde(borrow)]
@@ -38,7 +38,7 @@ struct Acquire<'a> {
     ttl_seconds: Option<u64>,
 }
 
-const ACQUIRE: Fields = Fields {
+const HOLD: Fields = Fields {
     all: &[
         ("agent", Shape::Agent),
         ("agent_id", Shape::Agent),
@@ -54,10 +54,10 @@ const ACQUIRE: Fields = Fields {
 };
 
 /// Takes a slot, if one is free, and leases it.
-pub(crate) async fn acquire(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let answered = Asked::at("/v1/acquire", &app, request.headers());
+pub(crate) async fn hold(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let answered = Asked::at("/v1/hold", &app, request.headers());
     let body = asked(&app, request, ASK_BYTES_MAX).await?;
-    let Acquire { agent, lane, channel, action, plan, cost, ttl_seconds } = fields::read(&body, &ACQUIRE)?;
+    let Hold { agent, lane, channel, action, plan, cost, ttl_seconds } = fields::read(&body, &HOLD)?;
     let ttl = ttl(ttl_seconds)?;
     let policy = app.limiter().policy();
     let known = Ask { agent, lane, channel, action, plan, cost }.known(&app, &policy)?;

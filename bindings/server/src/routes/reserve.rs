@@ -107,26 +107,26 @@ pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Re
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Commit<'a> {
+struct SettleBody<'a> {
     #[serde(borrow)]
     reservation: Text<'a>,
     used: u64,
     /// Whether more is to come.
-    part: Option<bool>,
+    so_far: Option<bool>,
 }
 
-const COMMIT: Fields = Fields {
-    all: &[("reservation", Shape::Text), ("used", Shape::Number), ("part", Shape::Flag)],
+const SETTLE: Fields = Fields {
+    all: &[("reservation", Shape::Text), ("used", Shape::Number), ("so_far", Shape::Flag)],
     needed: &["reservation", "used"],
-    example: "{\"reservation\": \"...\", \"used\": 700, \"part\": false}",
+    example: "{\"reservation\": \"...\", \"used\": 700, \"so_far\": false}",
 };
 
-/// Settles a reservation, or tells a part of what is used.
-pub(crate) async fn commit(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+/// Settles a reservation, or reports what has been used so far.
+pub(crate) async fn settle(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let body = asked(&app, request, ASK_BYTES_MAX).await?;
-    let Commit { reservation, used, part } = fields::read(&body, &COMMIT)?;
+    let SettleBody { reservation, used, so_far } = fields::read(&body, &SETTLE)?;
     let (id, lane) = reserved(&app, &reservation)?;
-    let settle = if part == Some(true) { Settle::used_so_far(used) } else { Settle::used(used) };
+    let settle = if so_far == Some(true) { Settle::used_so_far(used) } else { Settle::used(used) };
     settlement(&app, lane, app.limiter().settle(id, settle))
 }
 

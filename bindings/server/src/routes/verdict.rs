@@ -11,7 +11,8 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
-use tollgate::{Decision, Error, LaneId, OVERSPEND_MAX, Policy, Request, Tick, Verdict};
+use tollgate::bounds::OVERSPEND_MAX;
+use tollgate::{Decision, Error, LaneId, Policy, Request, Tick, Verdict};
 use tollgate_tower::{Profile, Quota, Reason, Refusal};
 
 /// What a body asks.
@@ -97,7 +98,7 @@ impl<'a> Ask<'a> {
         let known = self.known(app, policy)?;
         if app.limiter().is_held(known.lane)? {
             let name = lane_name(policy, known.lane);
-            return Err(Problem::field("lane", format!("slots of {name} are held; take one with /v1/acquire")));
+            return Err(Problem::field("lane", format!("slots of {name} are held; take one with /v1/hold")));
         }
         Ok(known)
     }
@@ -253,7 +254,7 @@ pub(super) struct Told<'a> {
     retry_after: Option<u64>,
     retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    bucket_wait_ms: Option<u64>,
+    lane_wait_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conduct_wait_ms: Option<u64>,
     /// What was granted, and for how long: a reservation, or the lease of a slot.
@@ -282,7 +283,7 @@ impl Decided {
             reset_at: reset_at.filter(|_| is_limited).map(|at| (at.as_secs_f64() * 1e3).ceil() / 1e3),
             retry_after: quota.retry_after_seconds(),
             retry_after_ms: quota.retry_after_ms(),
-            bucket_wait_ms: self.waits.0.map(ms_up),
+            lane_wait_ms: self.waits.0.map(ms_up),
             conduct_wait_ms: self.waits.1.map(ms_up),
             ..Told::default()
         }
@@ -327,7 +328,7 @@ impl Decided {
             // The members of a verdict come first, so that both answers can be read alike.
             let mut start = String::with_capacity(96);
             start.push_str(r#""allowed":false,"verdict":"deny","#);
-            for (name, wait) in [("bucket_wait_ms", self.waits.0), ("conduct_wait_ms", self.waits.1)] {
+            for (name, wait) in [("lane_wait_ms", self.waits.0), ("conduct_wait_ms", self.waits.1)] {
                 if let Some(ms) = wait.map(ms_up) {
                     for part in ["\"", name, "\":", &ms.to_string(), ","] {
                         start.push_str(part);

@@ -1,6 +1,6 @@
 //! Whether everybody can use it: names, contrast, keyboard, small screens.
 
-use super::{Browser, Running, logged_in, uses, violates};
+use super::{Browser, Running, is_installed, logged_in, uses, violates};
 use serde_json::json;
 use tollgate::{ConductRules, Policy};
 
@@ -13,6 +13,9 @@ async fn look(browser: &Browser, what: &str) {
 
 #[tokio::test]
 async fn text_has_contrast_and_fields_have_names_on_every_screen() {
+    if !is_installed() {
+        return;
+    }
     let policy = Policy::builder().lane("api", "100/minute").lane("heavy", "10/minute");
     let policy = policy.conduct(ConductRules::default().with_every_denial(true));
     let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
@@ -58,6 +61,9 @@ async fn text_has_contrast_and_fields_have_names_on_every_screen() {
 /// With the tab key alone one gets to everything, in the order of the page, and sees where one is.
 #[tokio::test]
 async fn the_keyboard_reaches_everything() {
+    if !is_installed() {
+        return;
+    }
     let server = Running::lanes(&[("api", "100/minute")]).await;
     uses(&server, "only", "api", 10);
     let (browser, _turn) = logged_in(&server, "keyboard").await;

@@ -1,10 +1,13 @@
 //! What the page changes.
 
 use super::common::json;
-use super::{Running, card, logged_in, uses, violates};
+use super::{Running, card, is_installed, logged_in, uses, violates};
 
 #[tokio::test]
 async fn what_the_form_says_holds_for_the_next_check() {
+    if !is_installed() {
+        return;
+    }
     let policy = super::common::counting().lane("api", "100/minute").lane("heavy", "10/minute");
     let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
     let server = Running::with(policy, |_| {}).await;
@@ -94,6 +97,9 @@ async fn what_the_form_says_holds_for_the_next_check() {
 /// The event of a close came after the next agent had been opened, on a busy machine, and emptied its dialog.
 #[tokio::test]
 async fn a_late_close_does_not_empty_what_was_opened_since() {
+    if !is_installed() {
+        return;
+    }
     let server = Running::lanes(&[("api", "100/minute")]).await;
     uses(&server, "agent-7", "api", 30);
     let (browser, _turn) = logged_in(&server, "late").await;
@@ -110,6 +116,9 @@ async fn a_late_close_does_not_empty_what_was_opened_since() {
 /// Browsers take `%2E%2E` in a path for a directory: their cards opened nothing.
 #[tokio::test]
 async fn agents_that_are_called_like_directories_can_be_opened() {
+    if !is_installed() {
+        return;
+    }
     let server = Running::lanes(&[("api", "100/minute")]).await;
     for agent in [".", ".."] {
         uses(&server, agent, "api", 30);

@@ -54,6 +54,13 @@ impl Driver {
     }
 }
 
+/// Whether there is a browser, and what drives it.
+pub(crate) fn is_installed() -> bool {
+    [("chromedriver", "chromium-driver"), ("chromium", "chromium")]
+        .iter()
+        .all(|(program, package)| crate::tools::has(program, package))
+}
+
 impl Browser {
     /// A new browser with nothing in it; `name` is unique among tests.
     pub(crate) async fn start(name: &str) -> Self {
@@ -62,7 +69,7 @@ impl Browser {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("chromedriver: install the packages chromium and chromium-driver");
+            .expect("chromedriver runs");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let port = lines.find_map(|line| {
             let line = line.ok()?;

@@ -1,10 +1,13 @@
 //! What the page shows of a load that is known.
 
-use super::{ADMIN, Browser, Running, TURN, card, logged_in, uses, violates};
+use super::{ADMIN, Browser, Running, TURN, card, is_installed, logged_in, uses, violates};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn the_token_is_the_way_in_and_a_wrong_one_is_told_at_the_field() {
+    if !is_installed() {
+        return;
+    }
     let server = Running::lanes(&[("api", "100/minute")]).await;
     let _turn = TURN.lock().await;
     let browser = Browser::start("login").await;
@@ -38,6 +41,9 @@ async fn the_token_is_the_way_in_and_a_wrong_one_is_told_at_the_field() {
 
 #[tokio::test]
 async fn cards_and_summary_show_the_load() {
+    if !is_installed() {
+        return;
+    }
     let policy = super::common::counting().lane("api", "100/minute").lane("heavy", "10/minute");
     let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
     let server = Running::with(policy, |_| {}).await;
@@ -119,6 +125,9 @@ async fn cards_and_summary_show_the_load() {
 
 #[tokio::test]
 async fn ids_are_text_whatever_they_hold() {
+    if !is_installed() {
+        return;
+    }
     let server = Running::lanes(&[("api", "100/minute")]).await;
     let long = "x".repeat(256);
     let ids: [(&[u8], &str); 6] = [

@@ -1,6 +1,6 @@
 //! A connection that is lost.
 
-use super::{ADMIN, Browser, Running, TURN, card, uses};
+use super::{ADMIN, Browser, Running, TURN, card, is_installed, uses};
 use serde_json::json;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +29,9 @@ async fn proxy(to: SocketAddr) -> (SocketAddr, watch::Sender<Option<SocketAddr>>
 
 #[tokio::test]
 async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
+    if !is_installed() {
+        return;
+    }
     let mut server = Running::lanes(&[("api", "100/minute")]).await;
     let (address, gate) = proxy(server.address).await;
     let _turn = TURN.lock().await;
@@ -53,7 +56,8 @@ async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
     browser
         .run(
             "window.asked = [];
-             window.EventSource = new Proxy(EventSource, {construct: (real, [url]) => (asked.push(url), new real(url))});
+             const construct = (real, [url]) => (asked.push(url), new real(url));
+             window.EventSource = new Proxy(EventSource, {construct});
              let isHidden = true;
              Object.defineProperty(document, 'hidden', {get: () => isHidden});
              document.dispatchEvent(new Event('visibilitychange'));
@@ -73,6 +77,9 @@ async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
 /// Sessions end with the server, and the token that was configured does not.
 #[tokio::test]
 async fn after_a_restart_the_page_asks_for_the_token_and_goes_on() {
+    if !is_installed() {
+        return;
+    }
     let mut old = Running::lanes(&[("api", "100/minute")]).await;
     let (address, gate) = proxy(old.address).await;
     let _turn = TURN.lock().await;

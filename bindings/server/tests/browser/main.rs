@@ -5,6 +5,8 @@
 #[path = "../http/common.rs"]
 #[allow(dead_code, reason = "shared with the tests over HTTP, which use more of it")]
 mod common;
+#[path = "../../../../tests/common/tools.rs"]
+mod tools;
 
 mod browser;
 
@@ -16,7 +18,7 @@ mod crowd;
 mod demo;
 mod events;
 
-use browser::Browser;
+use browser::{Browser, is_installed};
 use common::{ADMIN, Running};
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard};

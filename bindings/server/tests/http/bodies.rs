@@ -43,7 +43,7 @@ async fn every_bad_body_is_a_problem_that_names_the_field() {
         (r#"{"requests": {}}"#, Some("requests"), "give a list"),
         (r#"{"requests": [], "more": 1}"#, Some("more"), "no such field"),
     ] {
-        assert_problem(&server.send("POST", "/v1/check/batch", &[], body).await, 400, field, part);
+        assert_problem(&server.send("POST", "/v1/check/many", &[], body).await, 400, field, part);
     }
     for (path, body, field, part) in [
         ("/v1/reserve", r#"{"agent": "a", "lane": "api"}"#, Some("estimate"), "missing"),
@@ -57,12 +57,12 @@ async fn every_bad_body_is_a_problem_that_names_the_field() {
             Some("ttl_seconds"),
             "3600",
         ),
-        ("/v1/acquire", r#"{"agent": "a", "lane": "api", "ttl_seconds": 3601}"#, Some("ttl_seconds"), "3600"),
-        ("/v1/acquire", r#"{"agent": "a", "lane": "api", "ttl_seconds": "1"}"#, Some("ttl_seconds"), "whole number"),
-        ("/v1/commit", r#"{"reservation": "a"}"#, Some("used"), "missing"),
-        ("/v1/commit", r#"{"reservation": "a", "used": -1}"#, Some("used"), "from 0"),
-        ("/v1/commit", r#"{"reservation": "a", "used": 1, "part": 1}"#, Some("part"), "true or false"),
-        ("/v1/commit", r#"{"reservation": 7, "used": 1}"#, Some("reservation"), "give a string"),
+        ("/v1/hold", r#"{"agent": "a", "lane": "api", "ttl_seconds": 3601}"#, Some("ttl_seconds"), "3600"),
+        ("/v1/hold", r#"{"agent": "a", "lane": "api", "ttl_seconds": "1"}"#, Some("ttl_seconds"), "whole number"),
+        ("/v1/settle", r#"{"reservation": "a"}"#, Some("used"), "missing"),
+        ("/v1/settle", r#"{"reservation": "a", "used": -1}"#, Some("used"), "from 0"),
+        ("/v1/settle", r#"{"reservation": "a", "used": 1, "so_far": 1}"#, Some("so_far"), "true or false"),
+        ("/v1/settle", r#"{"reservation": 7, "used": 1}"#, Some("reservation"), "give a string"),
         ("/v1/cancel", "{}", Some("reservation"), "missing"),
         ("/v1/cancel", "[]", None, "no JSON object"),
         ("/v1/release", r#"{"lease": null}"#, Some("lease"), "give a string"),
@@ -89,7 +89,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         Just("lease"),
         Just("estimate"),
         Just("used"),
-        Just("part"),
+        Just("so_far"),
         Just("ttl_seconds"),
         Just("base64"),
         Just("x"),
@@ -126,13 +126,13 @@ fn any_body() -> impl Strategy<Value = Vec<u8>> {
 
 const PATHS: [&str; 9] = [
     "/v1/check",
-    "/v1/check/batch",
+    "/v1/check/many",
     "/v1/check/all",
     "/v1/reserve",
-    "/v1/commit",
+    "/v1/settle",
     "/v1/cancel",
     "/v1/extend",
-    "/v1/acquire",
+    "/v1/hold",
     "/v1/release",
 ];
 

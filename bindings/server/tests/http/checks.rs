@@ -40,7 +40,7 @@ async fn it_warns_then_denies_and_the_told_wait_is_enough() {
     let members = ["allowed", "verdict", "remaining", "limit", "retry_after", "retry_after_ms", "agent_id", "policy"];
     let told = members.map(|name| body[name].clone());
     assert_eq!(json!(told), json!([false, "deny", 0, 10, 6, 6_000, "a", "api"]));
-    assert_eq!((&body["bucket_wait_ms"], &body["conduct_wait_ms"]), (&json!(6_000), &json!(1_000)));
+    assert_eq!((&body["lane_wait_ms"], &body["conduct_wait_ms"]), (&json!(6_000), &json!(1_000)));
     server.clock.advance(Duration::from_secs(6) - Duration::from_nanos(1));
     assert_eq!(ask().await.status, 429);
     server.clock.advance(Duration::from_nanos(1));
@@ -145,7 +145,7 @@ async fn a_batch_is_decided_in_order() {
         {"agent": "a", "lane": "api"}, {"agent": "a", "lane": "run"}, {"agent": "a", "lane": "api"},
         {"agent": "a", "lane": "api"}, {"agent": "b", "lane": "api", "cost": 2}, {"agent": "b", "lane": "api", "cost": 3},
     ]});
-    let answer = server.send("POST", "/v1/check/batch", &[], &body.to_string()).await;
+    let answer = server.send("POST", "/v1/check/many", &[], &body.to_string()).await;
     assert_eq!(answer.status, 200);
     let verdicts = json(&answer)["verdicts"].clone();
     let allowed: Vec<_> =
@@ -153,7 +153,7 @@ async fn a_batch_is_decided_in_order() {
     assert_eq!(json!(allowed), json!([true, true, true, false, true, false]));
     assert_eq!(verdicts[3]["retry_after_ms"], 30_000);
     assert_eq!((&verdicts[5]["verdict"], &verdicts[5]["retry_after"]), (&json!("deny"), &json!(null)));
-    let none = server.send("POST", "/v1/check/batch", &[], r#"{"requests": []}"#).await;
+    let none = server.send("POST", "/v1/check/many", &[], r#"{"requests": []}"#).await;
     assert_eq!((none.status.as_u16(), json(&none)), (200, json!({"verdicts": []})));
 }
 
@@ -170,12 +170,12 @@ async fn one_bad_request_of_a_batch_charges_none() {
         (json!(7), "requests[1]"),
     ] {
         let body = json!({"requests": [{"agent": "a"}, bad]}).to_string();
-        let answer = server.send("POST", "/v1/check/batch", &[], &body).await;
+        let answer = server.send("POST", "/v1/check/many", &[], &body).await;
         assert_problem(&answer, 400, Some(field), "");
     }
     assert_eq!(server.limiter().stats().claims, 0);
     let many = json!({"requests": vec![json!({"agent": "a"}); 10_001]}).to_string();
-    let answer = server.send("POST", "/v1/check/batch", &[], &many).await;
+    let answer = server.send("POST", "/v1/check/many", &[], &many).await;
     assert_problem(&answer, 413, Some("requests"), "10000 at most");
 }
 
@@ -199,7 +199,7 @@ async fn a_full_limiter_says_so() {
         }
     }
     assert_eq!(statuses.last(), Some(&503));
-    let batch = server.send("POST", "/v1/check/batch", &[], r#"{"requests": [{"agent": "one more"}]}"#).await;
+    let batch = server.send("POST", "/v1/check/many", &[], r#"{"requests": [{"agent": "one more"}]}"#).await;
     let verdict = json(&batch)["verdicts"][0].clone();
     assert_eq!((&verdict["allowed"], &verdict["verdict"]), (&json!(false), &json!("error")));
     assert!(verdict["error"].as_str().expect("a text").contains("no record is free"));

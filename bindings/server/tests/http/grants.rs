@@ -40,15 +40,15 @@ async fn a_reservation_is_settled_in_pieces_and_as_a_whole() {
     let reserved = json(&answer);
     assert_eq!((&reserved["verdict"], &reserved["ttl_seconds"]), (&json!("allow"), &json!(120)));
     let id = &reserved["reservation"];
-    let part = server.post("/v1/commit", json!({"reservation": id, "used": 500, "part": true})).await;
+    let part = server.post("/v1/settle", json!({"reservation": id, "used": 500, "so_far": true})).await;
     assert_eq!(json(&part), json!({"lane": "llm", "unused": 0, "overspent": 0, "left": 3_500}));
     assert_eq!(server.remaining("a").await, 6_000);
-    let whole = server.post("/v1/commit", json!({"reservation": id, "used": 700})).await;
+    let whole = server.post("/v1/settle", json!({"reservation": id, "used": 700})).await;
     assert_eq!(json(&whole), json!({"lane": "llm", "unused": 2_800, "overspent": 0, "left": 0}));
     assert_eq!(server.remaining("a").await, 8_800);
     for (path, body) in [
-        ("/v1/commit", json!({"reservation": id, "used": 1})),
-        ("/v1/commit", json!({"reservation": id, "used": 1, "part": true})),
+        ("/v1/settle", json!({"reservation": id, "used": 1})),
+        ("/v1/settle", json!({"reservation": id, "used": 1, "so_far": true})),
         ("/v1/cancel", json!({"reservation": id})),
         ("/v1/extend", json!({"reservation": id})),
     ] {
@@ -61,7 +61,7 @@ async fn a_reservation_is_settled_in_pieces_and_as_a_whole() {
 async fn what_is_more_than_was_reserved_is_charged_and_told() {
     let server = Running::lanes(&budget("llm")).await;
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
-    let settled = server.post("/v1/commit", json!({"reservation": id, "used": 350})).await;
+    let settled = server.post("/v1/settle", json!({"reservation": id, "used": 350})).await;
     assert_eq!(json(&settled), json!({"lane": "llm", "unused": 0, "overspent": 250, "left": 0}));
     assert_eq!(server.remaining("a").await, 9_650);
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
@@ -94,9 +94,9 @@ async fn time_that_has_passed_keeps_the_estimate_and_an_extension_helps() {
     let extended = server.post("/v1/extend", json!({"reservation": id, "ttl_seconds": 10})).await;
     assert_eq!(json(&extended), json!({"lane": "llm", "ttl_seconds": 10}));
     server.clock.advance(9 * SECOND);
-    assert_eq!(server.post("/v1/commit", json!({"reservation": id, "used": 1, "part": true})).await.status, 200);
+    assert_eq!(server.post("/v1/settle", json!({"reservation": id, "used": 1, "so_far": true})).await.status, 200);
     server.clock.advance(SECOND);
-    let late = server.post("/v1/commit", json!({"reservation": id, "used": 1})).await;
+    let late = server.post("/v1/settle", json!({"reservation": id, "used": 1})).await;
     assert_problem(&late, 404, Some("reservation"), "its time has passed");
     assert_eq!(server.remaining("a").await, 9_900, "to disconnect is not free");
 }
@@ -115,9 +115,9 @@ async fn nobody_can_make_up_an_id() {
         made_up.push(String::from_utf8(near).expect("letters"));
     }
     for id in made_up {
-        for path in ["/v1/commit", "/v1/cancel", "/v1/extend"] {
+        for path in ["/v1/settle", "/v1/cancel", "/v1/extend"] {
             let mut body = json!({"reservation": id});
-            if path == "/v1/commit" {
+            if path == "/v1/settle" {
                 body["used"] = json!(0);
             }
             assert_problem(&server.post(path, body).await, 404, Some("reservation"), "no such reservation");
@@ -137,7 +137,7 @@ async fn a_full_table_says_so_and_makes_room_in_time() {
     .await;
     let reserve = json!({"agent": "a", "lane": "llm", "estimate": 1, "ttl_seconds": 5});
     let acquire = json!({"agent": "a", "lane": "ws", "ttl_seconds": 5});
-    for (path, body, part) in [("/v1/reserve", reserve, "reservations"), ("/v1/acquire", acquire, "leased")] {
+    for (path, body, part) in [("/v1/reserve", reserve, "reservations"), ("/v1/hold", acquire, "leased")] {
         server.granted(path, body.clone()).await;
         let full = server.post(path, body.clone()).await;
         assert_problem(&full, 503, None, part);
@@ -157,15 +157,15 @@ async fn a_full_table_says_so_and_makes_room_in_time() {
 async fn slots_are_held_until_they_are_released() {
     let server = Running::lanes(&[("ws", "held 2")]).await;
     let acquire = || json!({"agent": "a", "ttl_seconds": 30});
-    let answer = server.post("/v1/acquire", acquire()).await;
+    let answer = server.post("/v1/hold", acquire()).await;
     let granted = json(&answer);
     assert_eq!((answer.status.as_u16(), header(&answer, "ratelimit")), (200, Some("\"ws\";r=1")));
     assert_eq!((&granted["remaining"], &granted["ttl_seconds"]), (&json!(1), &json!(30)));
-    let second = server.granted("/v1/acquire", acquire()).await;
+    let second = server.granted("/v1/hold", acquire()).await;
     assert_ne!(granted["lease"], *second);
-    let denied = server.post("/v1/acquire", acquire()).await;
+    let denied = server.post("/v1/hold", acquire()).await;
     assert_eq!((denied.status.as_u16(), header(&denied, "retry-after")), (429, None), "nobody knows how long");
-    assert_eq!(json(&denied)["instance"], "/v1/acquire");
+    assert_eq!(json(&denied)["instance"], "/v1/hold");
     let released = server.post("/v1/release", json!({"lease": second})).await;
     assert_eq!(json(&released), json!({"released": true, "lane": "ws", "limit": 2, "remaining": 1}));
     for lease in [second.as_str(), "", "AAAAAAAAAAAAAAAAAAAAAA", "?"] {
@@ -174,22 +174,22 @@ async fn slots_are_held_until_they_are_released() {
         assert_problem(&server.post("/v1/extend", json!({"lease": lease})).await, 404, Some("lease"), "no such lease");
     }
     assert_eq!(server.remaining("a").await, 1, "nothing has changed");
-    server.granted("/v1/acquire", acquire()).await;
+    server.granted("/v1/hold", acquire()).await;
 }
 
 #[tokio::test]
 async fn a_slot_whose_lease_has_run_out_is_released() {
     let server = Running::lanes(&[("ws", "held 1")]).await;
-    let lease = server.granted("/v1/acquire", json!({"agent": "a", "ttl_seconds": 30})).await;
+    let lease = server.granted("/v1/hold", json!({"agent": "a", "ttl_seconds": 30})).await;
     server.clock.advance(29 * SECOND);
     let renewed = server.post("/v1/extend", json!({"lease": lease, "ttl_seconds": 30})).await;
     assert_eq!(json(&renewed), json!({"lane": "ws", "ttl_seconds": 30}));
     server.clock.advance(29 * SECOND);
     assert_eq!(server.remaining("a").await, 0);
-    assert_eq!(server.post("/v1/acquire", json!({"agent": "a"})).await.status, 429);
+    assert_eq!(server.post("/v1/hold", json!({"agent": "a"})).await.status, 429);
     server.clock.advance(SECOND);
     assert_eq!(server.remaining("a").await, 1);
-    let next = server.granted("/v1/acquire", json!({"agent": "a", "ttl_seconds": 30})).await;
+    let next = server.granted("/v1/hold", json!({"agent": "a", "ttl_seconds": 30})).await;
     assert_problem(&server.post("/v1/release", json!({"lease": lease})).await, 404, Some("lease"), "time has passed");
     assert_eq!(server.remaining("a").await, 0, "the next one still holds");
     assert_eq!(server.post("/v1/release", json!({"lease": next})).await.status, 200);
@@ -204,7 +204,7 @@ async fn a_slot_whose_lease_has_run_out_is_released() {
 #[tokio::test]
 async fn what_has_run_out_is_released_though_nobody_asks() {
     let server = Running::lanes(&[("ws", "held 1")]).await;
-    server.granted("/v1/acquire", json!({"agent": "a", "ttl_seconds": 30})).await;
+    server.granted("/v1/hold", json!({"agent": "a", "ttl_seconds": 30})).await;
     server.clock.advance(30 * SECOND);
     let ws = tollgate::LaneId::new(0);
     // The server looks every second; this ends with it or with the test's own bound.
@@ -221,12 +221,12 @@ async fn what_has_run_out_is_released_though_nobody_asks() {
 async fn an_admins_reset_leaves_slots_to_those_who_hold_them() {
     let server = Running::lanes(&[("ws", "held 1")]).await;
     for change in ["reset", "forget"] {
-        let lease = server.granted("/v1/acquire", json!({"agent": "a"})).await;
+        let lease = server.granted("/v1/hold", json!({"agent": "a"})).await;
         let bearer = format!("Bearer {ADMIN}");
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         let path = format!("/api/admin/rate-limits/a/{change}");
         assert_eq!(server.send("POST", &path, &headers, "").await.status, 200);
-        assert_eq!(server.post("/v1/acquire", json!({"agent": "a"})).await.status, 429, "{change}");
+        assert_eq!(server.post("/v1/hold", json!({"agent": "a"})).await.status, 429, "{change}");
         assert_eq!(server.post("/v1/release", json!({"lease": lease})).await.status, 200);
         assert_eq!(server.remaining("a").await, 1);
     }
@@ -245,7 +245,7 @@ async fn one_agent_has_only_its_share_of_what_is_granted() {
     let acquire = |agent: &str| json!({"agent": agent, "lane": "ws"});
     for (path, [body, other], setting) in [
         ("/v1/reserve", [reserve("a"), reserve("b")], "reservations_per_agent"),
-        ("/v1/acquire", [acquire("a"), acquire("b")], "leases_per_agent"),
+        ("/v1/hold", [acquire("a"), acquire("b")], "leases_per_agent"),
     ] {
         server.granted(path, body.clone()).await;
         server.granted(path, body.clone()).await;
@@ -273,9 +273,9 @@ async fn one_agent_has_only_its_share_of_what_is_granted() {
 async fn a_commit_has_a_maximum_over_http_too() {
     let server = Running::lanes(&budget("llm")).await;
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
-    let refused = server.post("/v1/commit", json!({"reservation": id, "used": u64::MAX})).await;
+    let refused = server.post("/v1/settle", json!({"reservation": id, "used": u64::MAX})).await;
     assert_problem(&refused, 400, Some("used"), "at most 1000100 can be");
-    let settled = server.post("/v1/commit", json!({"reservation": id, "used": 50})).await;
+    let settled = server.post("/v1/settle", json!({"reservation": id, "used": 50})).await;
     assert_eq!(json(&settled), json!({"lane": "llm", "unused": 50, "overspent": 0, "left": 0}));
 }
 
@@ -285,18 +285,18 @@ async fn an_exempt_agent_is_granted_everything_and_takes_nothing() {
     let server = Running::with(policy, |_| {}).await;
     server.limiter().exempt("vip").expect("an id");
     let id = server.granted("/v1/reserve", json!({"agent": "vip", "lane": "llm", "estimate": 1_000_000})).await;
-    assert_eq!(server.post("/v1/commit", json!({"reservation": id, "used": 2_000_000})).await.status, 200);
+    assert_eq!(server.post("/v1/settle", json!({"reservation": id, "used": 2_000_000})).await.status, 200);
     let leases = [
-        server.granted("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await,
-        server.granted("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await,
+        server.granted("/v1/hold", json!({"agent": "vip", "lane": "ws"})).await,
+        server.granted("/v1/hold", json!({"agent": "vip", "lane": "ws"})).await,
     ];
     server.limiter().unexempt("vip").expect("an id");
-    let held = server.granted("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await;
+    let held = server.granted("/v1/hold", json!({"agent": "vip", "lane": "ws"})).await;
     for lease in leases {
         let released = server.post("/v1/release", json!({"lease": lease})).await;
         assert_eq!((released.status.as_u16(), &json(&released)["remaining"]), (200, &json!(null)));
     }
-    assert_eq!(server.post("/v1/acquire", json!({"agent": "vip", "lane": "ws"})).await.status, 429, "{held} holds");
+    assert_eq!(server.post("/v1/hold", json!({"agent": "vip", "lane": "ws"})).await.status, 429, "{held} holds");
 }
 
 #[tokio::test]
@@ -304,9 +304,9 @@ async fn lanes_of_another_kind_say_where_to_ask() {
     let lanes = [("api", "10/min"), ("ws", "held 1"), ("login", "exact 5/5min")];
     let server = Running::lanes(&lanes).await;
     for (path, body, field, part) in [
-        ("/v1/check", json!({"agent": "a", "lane": "ws"}), "lane", "/v1/acquire"),
-        ("/v1/check/batch", json!({"requests": [{"agent": "a", "lane": "ws"}]}), "requests[0].lane", "/v1/acquire"),
-        ("/v1/acquire", json!({"agent": "a", "lane": "api"}), "lane", "/v1/check"),
+        ("/v1/check", json!({"agent": "a", "lane": "ws"}), "lane", "/v1/hold"),
+        ("/v1/check/many", json!({"requests": [{"agent": "a", "lane": "ws"}]}), "requests[0].lane", "/v1/hold"),
+        ("/v1/hold", json!({"agent": "a", "lane": "api"}), "lane", "/v1/check"),
         ("/v1/reserve", json!({"agent": "a", "lane": "ws", "estimate": 1}), "lane", "nothing can be reserved"),
         ("/v1/reserve", json!({"agent": "a", "lane": "login", "estimate": 1}), "lane", "nothing can be reserved"),
     ] {
@@ -324,7 +324,7 @@ async fn an_enforced_wait_holds_for_everything_that_is_granted() {
     server.limiter().record_violation("a").expect("an id");
     for (path, body) in [
         ("/v1/reserve", json!({"agent": "a", "lane": "llm", "estimate": 1})),
-        ("/v1/acquire", json!({"agent": "a", "lane": "ws"})),
+        ("/v1/hold", json!({"agent": "a", "lane": "ws"})),
         ("/v1/check/all", json!({"requests": [{"agent": "b", "lane": "llm"}, {"agent": "a", "lane": "llm"}]})),
     ] {
         let denied = server.post(path, body).await;
@@ -342,8 +342,7 @@ async fn grants_need_the_right_to_check() {
     let policy = Policy::builder().lane("llm", "budget 100/day").build().expect("a policy");
     let server = Running::with(policy, |settings| settings.check_token = Some(CHECK.to_owned())).await;
     let bearer = format!("Bearer {CHECK}");
-    for path in ["/v1/reserve", "/v1/commit", "/v1/cancel", "/v1/extend", "/v1/acquire", "/v1/release", "/v1/check/all"]
-    {
+    for path in ["/v1/reserve", "/v1/settle", "/v1/cancel", "/v1/extend", "/v1/hold", "/v1/release", "/v1/check/all"] {
         assert_problem(&server.post(path, json!({})).await, 401, None, "token");
         let known = server.send("POST", path, &[("authorization", &bearer)], "{}").await;
         assert_eq!(known.status, 400, "{known:?}");

@@ -50,7 +50,7 @@ async fn no_answer_is_to_be_sniffed() {
     for (method, path, body) in [
         ("POST", "/v1/check", r#"{"agent": "<script>"}"#),
         ("POST", "/v1/check", "{"),
-        ("POST", "/v1/check/batch", r#"{"requests": []}"#),
+        ("POST", "/v1/check/many", r#"{"requests": []}"#),
         ("GET", "/v1/agents/a", ""),
         ("GET", "/api/admin/rate-limits", ""),
         ("GET", "/api/dashboard/agents", ""),

@@ -269,7 +269,7 @@ async fn unread_answers_take_a_bounded_amount_of_memory() {
     let batch = format!(r#"{{"requests": [{asks}]}}"#);
     let length = batch.len();
     let request = format!(
-        "POST /v1/check/batch HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{batch}"
+        "POST /v1/check/many HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{batch}"
     );
     // Of each the first bytes of the answer are read, so it is made, and no more.
     let (mut served, mut refused) = (Vec::new(), 0);
@@ -293,7 +293,7 @@ async fn unread_answers_take_a_bounded_amount_of_memory() {
     // Those that do not read make room.
     let again = async {
         loop {
-            let answer = server.send("POST", "/v1/check/batch", &[], &batch).await;
+            let answer = server.send("POST", "/v1/check/many", &[], &batch).await;
             if answer.status == 200 {
                 break answer;
             }

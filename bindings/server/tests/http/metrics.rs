@@ -154,14 +154,14 @@ async fn what_can_never_pass_is_a_denial_everywhere() {
     let reserve = json!({"agent": "a", "lane": "ws/light", "estimate": 6});
     for (path, body, status) in [
         ("/v1/check", &too_much, 429),
-        ("/v1/check/batch", &json!({"requests": [too_much]}), 200),
+        ("/v1/check/many", &json!({"requests": [too_much]}), 200),
         ("/v1/check/all", &json!({"requests": [too_much, fine]}), 429),
         ("/v1/reserve", &reserve, 429),
     ] {
         let answer = server.send("POST", path, &[], &body.to_string()).await;
         assert_eq!(answer.status, status, "{path}");
         let body = crate::common::json(&answer);
-        let verdict = if path.ends_with("batch") { &body["verdicts"][0] } else { &body };
+        let verdict = if path.ends_with("many") { &body["verdicts"][0] } else { &body };
         assert_eq!((&verdict["verdict"], &verdict["retry_after"]), (&json!("deny"), &json!(null)), "{path}: {body}");
     }
     let (_, text) = page(&server, "text/plain").await;

@@ -10,7 +10,7 @@ const REFUSED: &str = r#"{"agent": "agent-7", "lane": "http/heavy"}"#;
 fn body(profile: Profile) -> &'static str {
     match profile {
         Profile::Standard => concat!(
-            r#"{"allowed":false,"verdict":"deny","bucket_wait_ms":6000,"conduct_wait_ms":1000,"#,
+            r#"{"allowed":false,"verdict":"deny","lane_wait_ms":6000,"conduct_wait_ms":1000,"#,
             r#""type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","#,
             r#""status":429,"#,
             r#""detail":"http/heavy has 0 of 10 left, too few for this request. Retry after 6 seconds.","#,

@@ -55,7 +55,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() {
     // Long ids, so that few lines fill the pipe.
     let asks: Vec<_> = (0..4_000).map(|agent| format!(r#"{{"agent": "{agent:0>200}"}}"#)).collect();
     for _ in 0..2 {
-        let answer = server.post("/v1/check/batch", &format!(r#"{{"requests": [{}]}}"#, asks.join(",")));
+        let answer = server.post("/v1/check/many", &format!(r#"{{"requests": [{}]}}"#, asks.join(",")));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:.100}");
         assert_eq!(answer.matches("\"deny\"").count(), asks.len());
     }

@@ -1,6 +1,6 @@
 //! What the program prints is so: every command in it is run as it stands.
 
-use crate::{Directory, Running, error, output, tollgate};
+use crate::{Directory, Running, error, output, tollgate, tools};
 use std::process::Command;
 
 const ADMIN: &str = "an-admin-token-of-mine";
@@ -36,6 +36,9 @@ fn try_it(server: &Running, directory: &Directory) {
 
 #[test]
 fn the_line_to_try_it_works_whatever_is_served() {
+    if !tools::has("curl", "curl") {
+        return;
+    }
     let directory = Directory::new("try-it");
     let open = "[server]\nopen_checks = true\n";
     for (name, listen, tokens, text) in [
@@ -66,6 +69,9 @@ fn the_line_to_try_it_works_whatever_is_served() {
 
 #[test]
 fn every_other_command_of_the_greeting_works() {
+    if !tools::has("curl", "curl") {
+        return;
+    }
     let directory = Directory::new("greeting");
     let server = Running::start(&mut tollgate(&["--listen", "0"]));
     let commands: Vec<_> = server.greeting.lines().map(|line| line.get(12..).unwrap_or_default()).collect();
@@ -74,7 +80,7 @@ fn every_other_command_of_the_greeting_works() {
     assert!(admin.contains("\"defaults\""), "{admin}");
     // The rest of a line says what the command does.
     let init = find(" init ").split("    ").next().unwrap();
-    assert!(shell(init, &directory).contains("tollgate.toml is written"));
+    assert!(shell(init, &directory).contains("Wrote tollgate.toml."));
     let serve = find("serve --config tollgate.toml").to_owned() + " --listen 0 & sleep 1; kill $!; wait";
     let served = shell(&serve, &directory);
     assert!(served.contains("serves the policy of tollgate.toml on http://127.0.0.1:"), "{served}");
@@ -142,7 +148,7 @@ fn check_config_says_what_serve_would() {
     std::fs::create_dir(&defaults).unwrap();
     std::fs::write(defaults.join("defaults.json"), r#"{"no-lane": "1/s"}"#).unwrap();
     // Some 390 GB of memory, if all of them come.
-    let agents = format!("agents = {}", tollgate::AGENTS_MAX);
+    let agents = format!("agents = {}", tollgate::bounds::AGENTS_MAX);
     for (server, part) in [
         (format!("state = \"{a_file}\""), "cannot write to the state directory"),
         (format!("state = \"{a_file}/deeper/still\""), "cannot write to the state directory"),
@@ -170,5 +176,5 @@ fn check_config_says_what_serve_would() {
     assert!(!directory.path().join("new").exists(), "it only looks");
     let file = directory.file("tollgate.toml", &format!("preset = \"standard\"\n[server]\n{agents}\n"));
     let large = String::from_utf8(output(&["check-config", &file]).stdout).unwrap();
-    assert!(large.contains(&format!("warning: {} agents take up to ", tollgate::AGENTS_MAX)), "{large}");
+    assert!(large.contains(&format!("warning: {} agents take up to ", tollgate::bounds::AGENTS_MAX)), "{large}");
 }

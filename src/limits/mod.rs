@@ -1,0 +1,282 @@
+//! The table of limits: rows of plain words, a limit for every lane in each.
+//!
+//! A check finds the row's number in the tag word of its agent's record. A
+//! row that some tag names is never written: a change of limits writes a row
+//! that nobody names, puts its number into the tag, and then moves the lanes
+//! on ([`Record::change_row`](crate::record::Record::change_row)). Only then
+//! is the old row free for others, and a caller that still reads it finds out:
+//! see "Rows" in [`record`](crate::record).
+
+use crate::bounds::OVERSPEND_MAX;
+use crate::conduct::ConductNumbers;
+use crate::error::Error;
+use crate::lane::bucket::BucketLimit;
+use crate::lane::kind::LaneLimit;
+use crate::machine::mapping::Words;
+use crate::policy::{Cells, Kind, LaneId, Limit, Numbers, PlanId, Policy};
+use crate::record::tag::{ROWS, Row};
+use crate::sync::{Fault, Ordering, QuietU64, Setting, broken};
+
+/// Words of a limit.
+const LIMIT_WORDS: usize = 4;
+
+/// Rows without a number, behind the others: they keep equal rows of different
+/// lanes out of each other's place in the cache.
+const SPARE_ROWS: usize = if cfg!(loom) { 0 } else { 8 };
+
+/// A lane's limits, one in each row.
+type LaneRows = [[QuietU64; LIMIT_WORDS]; ROWS + SPARE_ROWS];
+
+/// Limits ready to compute with, found by lane and row; and the numbers of conduct.
+pub(crate) struct LimitTable {
+    lanes: Words<LaneRows>,
+    /// What each lane's word means, under every policy to come.
+    kinds: Box<[Kind]>,
+    /// The words of each lane.
+    cells: Box<[Cells]>,
+    /// How many lanes are buckets before the first that is not; none if there is a total.
+    fast_lanes: usize,
+    /// How many of these are checked without asking what they are: all or none.
+    fast: Setting,
+    /// The lane that is charged with others,
+    total: Option<LaneId>,
+    /// and with which, as bits.
+    in_total: QuietU64,
+    /// The numbers of conduct, for each parity of the epoch.
+    conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
+    /// How many policies came before the one in force. Its parity tells which
+    /// rows of the plans are in use.
+    epoch: QuietU64,
+    /// How many plans the policy in force has.
+    plans: QuietU64,
+}
+
+impl LimitTable {
+    /// A table in which the policy is in force. On refusal, says how many
+    /// bytes were asked for.
+    ///
+    /// Not inlined: with loom's atomics it is large, and loom's stacks are small.
+    #[inline(never)]
+    pub(crate) fn new(policy: &Policy) -> Result<Self, u64> {
+        let len = policy.lanes().len();
+        let kinds: Box<[Kind]> = policy.kinds().collect();
+        let total = policy.total();
+        let is_fast = |kind: &&Kind| **kind == Kind::Bucket && total.is_none();
+        let fast_lanes = kinds.iter().take_while(is_fast).count();
+        let lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
+        let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
+        lanes.show(fast_lanes);
+        let table = Self {
+            lanes,
+            kinds,
+            cells: policy.cells().collect(),
+            fast_lanes,
+            fast: Setting::new(fast_lanes),
+            total,
+            in_total: QuietU64::new(0),
+            conduct,
+            epoch: QuietU64::new(0),
+            plans: QuietU64::new(policy.plans().len() as u64),
+        };
+        table.write(Row::EXEMPT, policy.lanes().map(|_| BucketLimit::EXEMPT));
+        table.write_policy(policy, 0);
+        Ok(table)
+    }
+
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        size_of_val(&*self.lanes) as u64
+    }
+
+    /// Every lane.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneLimits<'_>> {
+        (0..).map(LaneId::new).zip(&*self.lanes).map(|(id, rows)| LaneLimits { id, rows })
+    }
+
+    /// The lane of this number, if there is one that is a bucket, before the
+    /// first that is not, and nobody watches it.
+    #[inline]
+    pub(crate) fn unwatched_lane(&self, id: LaneId) -> Option<LaneLimits<'_>> {
+        self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
+    }
+
+    /// From now on all lanes are watched, or none; and if all are checked by
+    /// the general road, none is [fast](Self::is_fast).
+    pub(crate) fn watch(&self, is_watched: bool, is_general: bool) {
+        self.fast.store(if is_general { 0 } else { self.fast_lanes }, Ordering::Relaxed);
+        self.lanes.show(if is_watched || is_general { 0 } else { self.fast_lanes });
+    }
+
+    /// Whether the lane is a bucket, before the first that is not, in a policy
+    /// without a total: it is checked without asking what it is.
+    #[inline]
+    pub(crate) fn is_fast(&self, lane: LaneId) -> bool {
+        lane.index() < self.fast.load(Ordering::Relaxed)
+    }
+
+    /// The total that is charged with this lane, if there is one.
+    ///
+    /// Relaxed: a policy that comes into force meanwhile may put a lane inside
+    /// or outside, and a call goes by the old one or by the new one.
+    pub(crate) fn total_with(&self, lane: LaneId) -> Option<LaneLimits<'_>> {
+        let total = self.total?;
+        let is_in_total = self.in_total.load(Ordering::Relaxed) >> lane.index() & 1 == 1;
+        if is_in_total { self.lane(total).ok() } else { None }
+    }
+
+    /// Whether any plan may have a total.
+    pub(crate) fn has_total(&self) -> bool {
+        self.total.is_some()
+    }
+
+    /// Whether the lane is the total.
+    pub(crate) fn is_total(&self, lane: LaneId) -> bool {
+        self.total == Some(lane)
+    }
+
+    /// The lane of this number, if there is one that is charged by itself.
+    pub(crate) fn chargeable(&self, lane: LaneId) -> Result<LaneLimits<'_>, Error> {
+        if self.is_total(lane) { Err(Error::WrongKind { lane: lane.number() }) } else { self.lane(lane) }
+    }
+
+    /// What each lane's word means.
+    pub(crate) fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// The words of a lane.
+    pub(crate) fn cells(&self, lane: LaneId) -> Cells {
+        self.cells[lane.index()]
+    }
+
+    /// Whether the lane can have such a limit.
+    pub(crate) fn is_for(&self, lane: LaneId, limit: &Limit) -> bool {
+        limit.lane_kind().is_none_or(|kind| kind == self.kinds[lane.index()])
+    }
+
+    /// The lane's limit in a row, as its kind reads it; see [`LaneLimits::limit`].
+    pub(crate) fn lane_limit(&self, lane: LaneLimits<'_>, row: Row) -> LaneLimit {
+        LaneLimit::new(self.kinds[lane.id.index()], lane.limit(row))
+    }
+
+    /// The lane of this number, if there is one.
+    #[inline]
+    pub(crate) fn lane(&self, id: LaneId) -> Result<LaneLimits<'_>, Error> {
+        match self.lanes.get(id.index()) {
+            Some(rows) => Ok(LaneLimits { id, rows }),
+            None => Err(Error::UnknownLane { lane: id.number(), lanes: self.lanes.len() as u32 }),
+        }
+    }
+
+    /// Refuses a plan that the policy does not have.
+    #[inline]
+    pub(crate) fn check_plan(&self, plan: PlanId) -> Result<(), Error> {
+        // Plans only ever become more, and their rows are written first.
+        let plans = self.plans.load(Ordering::Acquire) as u16;
+        if plan.number() < plans { Ok(()) } else { Err(Error::UnknownPlan { plan: plan.number(), plans }) }
+    }
+
+    /// The epoch of the policy in force. Acquire, paired with
+    /// [`enter`](Self::enter): its rows are there.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Puts the policy of this epoch, whose rows are written, in force.
+    pub(crate) fn enter(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Every record has been moved on to the rows of the policy in force:
+    /// those of plans that are new in it may be used.
+    pub(crate) fn admit_plans(&self, plans: usize) {
+        self.plans.store(plans as u64, Ordering::Release);
+    }
+
+    /// Writes the rows of a policy, which come into force with the epoch.
+    pub(crate) fn write_policy(&self, policy: &Policy, epoch: u64) {
+        let row_of = |plan| policy.numbers(plan).map(|numbers| BucketLimit::new(numbers, policy.warn_below_percent()));
+        self.write(Row::unassigned(epoch), row_of(PlanId::DEFAULT));
+        for (plan, _) in policy.plans() {
+            self.write(Row::of_plan(plan, epoch), row_of(plan));
+        }
+        let in_total = policy.lanes().filter(|(lane, _)| policy.is_in_total(*lane));
+        self.in_total.store(in_total.map(|(lane, _)| 1 << lane.index()).sum(), Ordering::Relaxed);
+        for (word, value) in self.conduct_words(epoch).iter().zip(ConductNumbers::new(policy.conduct()).to_words()) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// Writes the row of an override.
+    pub(crate) fn write_numbers(&self, row: Row, warn_below_percent: u8, numbers: impl Iterator<Item = Numbers>) {
+        self.write(row, numbers.map(|numbers| BucketLimit::new(numbers, warn_below_percent)));
+    }
+
+    /// Release: whoever reads one of these words knows that the row's last
+    /// users have been moved on.
+    fn write(&self, row: Row, limits: impl Iterator<Item = BucketLimit>) {
+        for (lane, limit) in self.lanes.iter().zip(limits) {
+            for (word, value) in lane[row.index()].iter().zip(limit.to_words()) {
+                word.store(value, Ordering::Release);
+            }
+        }
+    }
+
+    /// See [`BucketLimit::debt_max`]. What was taken on credit stays, too.
+    pub(crate) fn debt_max(&self, row: Row, lane: LaneId) -> u64 {
+        let buckets = if self.kinds.get(lane.index()) == Some(&Kind::Debt) { OVERSPEND_MAX } else { 1 };
+        self.lane(lane).map_or(0, |lane| lane.limit(row).debt_max().saturating_mul(buckets))
+    }
+
+    fn conduct_words(&self, epoch: u64) -> &[QuietU64; ConductNumbers::WORDS] {
+        &self.conduct[(epoch & 1) as usize]
+    }
+
+    /// Reads something of the policy in force, entirely of one policy.
+    ///
+    /// The loop ends: each further round is a policy that came into force
+    /// meanwhile. Rows of an epoch are written over only after the next epoch
+    /// has begun, so a reader that sees such a word also sees that.
+    pub(crate) fn of_epoch<T>(&self, read: impl Fn(u64) -> T) -> T {
+        loop {
+            let epoch = self.epoch();
+            let value = read(epoch);
+            if self.epoch() == epoch {
+                return value;
+            }
+        }
+    }
+
+    /// The numbers of conduct in force.
+    pub(crate) fn conduct(&self) -> ConductNumbers {
+        self.of_epoch(|epoch| {
+            let words = self.conduct_words(epoch);
+            ConductNumbers::from_words(std::array::from_fn(|word| words[word].load(Ordering::Acquire)))
+        })
+    }
+}
+
+/// A lane that the policy has, with its limits at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneLimits<'a> {
+    id: LaneId,
+    rows: &'a LaneRows,
+}
+
+impl LaneLimits<'_> {
+    #[inline]
+    pub(crate) fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// The lane's limit in a row. It may be torn if the row is no longer the
+    /// caller's; the exchange, or the last look, that follows then fails.
+    ///
+    /// Acquire, paired with the Release in [`LimitTable::write`].
+    #[inline]
+    pub(crate) fn limit(&self, row: Row) -> BucketLimit {
+        let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
+        // One by one: no loop where the library is built to be small.
+        let [token, depth, capacity, warn_below] = &self.rows[row.index()];
+        BucketLimit::from_words([token.load(order), depth.load(order), capacity.load(order), warn_below.load(order)])
+    }
+}

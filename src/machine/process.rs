@@ -1,0 +1,174 @@
+//! Which process this is, as distinct from all those it was forked from.
+//!
+//! A process number alone is not enough: once an ancestor has ended, a
+//! descendant may be given its number. So each fork also counts, in the child.
+//! That count only grows from parent to child, hence no process has the mark
+//! of an ancestor. The number stays part of the mark for a child that was made
+//! past the C library (a bare `clone`), where nothing counts.
+//!
+//! And what a fork must not copy half done: see [`unforked`].
+
+use once_cell::race::OnceBox;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, PoisonError, RwLock, RwLockWriteGuard};
+
+/// Forks between the first process and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Held for reading by a thread that must not be copied halfway, and for
+/// writing by one that forks.
+static FORKING: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// Kept from before a fork until after it, by the thread that forks.
+    static FORK: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// This process, never 0.
+///
+/// Forks are counted from the first call on. A mark found in memory came from an
+/// earlier call, so every child that could find it differs.
+pub(crate) fn mark() -> u64 {
+    watch_forks();
+    // Relaxed: only a new child changes it, before it has any other thread.
+    u64::from(FORKS.load(Ordering::Relaxed)) << 32 | u64::from(number())
+}
+
+/// The process number, which the system is asked for once in each process. It
+/// is kept in a word that every child finds wiped, a child that was made past
+/// the C library too.
+///
+/// No caller waits for another one's first call, so a child that is forked
+/// during it does not either. Should two of them race, the loser's page is lost.
+fn number() -> u32 {
+    static KNOWN: OnceBox<Option<&AtomicU32>> = OnceBox::new();
+    let Some(known) = KNOWN.get_or_init(|| Box::new(wiped_in_children())) else { return std::process::id() };
+    // Relaxed: a caller that finds nothing asks the system.
+    match known.load(Ordering::Relaxed) {
+        0 => {
+            let number = std::process::id();
+            known.store(number, Ordering::Relaxed);
+            number
+        }
+        number => number,
+    }
+}
+
+/// A word that is zero, and zero again in every child. `None` where the system
+/// has no such memory.
+fn wiped_in_children() -> Option<&'static AtomicU32> {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE_BYTES: usize = 4096;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new anonymous mapping at an address the system chooses touches no memory in use.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, -1, 0) };
+        if page == libc::MAP_FAILED {
+            return None;
+        }
+        // SAFETY: advice about the page just mapped, which nobody else knows.
+        let advise = |advice| unsafe { libc::madvise(page, PAGE_BYTES, advice) } == 0;
+        // A system that takes any advice (some emulators do) heeds none.
+        if advise(libc::MADV_WIPEONFORK) && !advise(-1) {
+            // SAFETY: zeroed memory is an atomic of zero, and the page is never unmapped.
+            return Some(unsafe { &*page.cast() });
+        }
+        // SAFETY: the page just mapped, to which there is no reference.
+        unsafe { libc::munmap(page, PAGE_BYTES) };
+    }
+    None
+}
+
+/// Differs between this process and those it was forked from, never 0. Cheaper
+/// than [`mark`], and blind to a child that was made past the C library.
+pub(crate) fn generation() -> u64 {
+    u64::from(FORKS.load(Ordering::Relaxed)) + 1
+}
+
+/// Does something that no fork interrupts: a child finds neither half of it nor
+/// a lock that it took. It must be short, and take no lock that is held by a
+/// thread about to call this.
+pub(crate) fn unforked<T>(act: impl FnOnce() -> T) -> T {
+    watch_forks();
+    let _guard = FORKING.read().unwrap_or_else(PoisonError::into_inner);
+    act()
+}
+
+/// Has every fork wait for [`unforked`], and every child count.
+fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        #[cfg(unix)]
+        // SAFETY: the handlers take and release a lock of this module, and touch
+        // an atomic and a thread-local. If the system has no room for them, the
+        // process number remains.
+        unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child))
+        };
+    });
+}
+
+#[cfg(unix)]
+unsafe extern "C" fn before_fork() {
+    let guard = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+    // A thread that is ending may no longer have this thread-local; it then forks without waiting.
+    let _ = FORK.try_with(|fork| *fork.borrow_mut() = Some(guard));
+}
+
+#[cfg(unix)]
+unsafe extern "C" fn after_fork() {
+    let _ = FORK.try_with(|fork| fork.borrow_mut().take());
+}
+
+#[cfg(unix)]
+unsafe extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    let _ = FORK.try_with(|fork| fork.borrow_mut().take());
+}
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The status with which a child ends that looks at its mark.
+    fn child_status(fork: impl FnOnce() -> libc::pid_t, judge: impl FnOnce(u64) -> bool) -> i32 {
+        match fork() {
+            0 => {
+                let judged = judge(mark());
+                // SAFETY: ends the child without running anybody's destructors.
+                unsafe { libc::_exit(i32::from(!judged)) }
+            }
+            pid => {
+                assert!(pid > 0, "fork failed");
+                let mut status = 0;
+                // SAFETY: waits for the child just made, with a place for its status.
+                assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+                assert!(libc::WIFEXITED(status), "status {status}");
+                libc::WEXITSTATUS(status)
+            }
+        }
+    }
+
+    #[test]
+    fn a_child_differs_from_its_parent_in_more_than_its_number() {
+        let parent = mark();
+        assert_eq!(parent, mark());
+        // SAFETY: the child compares two numbers and ends.
+        let fork = || unsafe { libc::fork() };
+        assert_eq!(child_status(fork, |child| child >> 32 > parent >> 32), 0);
+    }
+
+    /// No fork is counted there, so only its number differs.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_made_past_the_c_library_has_its_own_number() {
+        let parent = mark();
+        // SAFETY: as `fork`, with the parent's stack copied; the child compares numbers and ends.
+        let clone = || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t };
+        // SAFETY: asks for a number. Not std's answer, nor ours.
+        let own = |child: u64| child as u32 == unsafe { libc::syscall(libc::SYS_getpid) } as u32;
+        assert_eq!(child_status(clone, |child| own(child) && child != parent), 0);
+        assert!(own(parent) && mark() == parent);
+    }
+}

@@ -1,0 +1,161 @@
+//! How one agent stands.
+
+use crate::clock::Tick;
+use crate::conduct::Conduct;
+use crate::lane::Status;
+use crate::policy::{LaneId, Limit};
+
+/// How one agent stands, as a card on a dashboard shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AgentView {
+    /// When it was looked at.
+    pub at: Tick,
+    /// Whether it holds a record. Nothing is known of an agent that does not:
+    /// all its lanes are full and its conduct is spotless.
+    pub is_known: bool,
+    /// The plan that it is assigned to; `None` for an agent without one, which
+    /// has the limits of `default`.
+    pub plan: Option<String>,
+    /// Whether it is never limited.
+    pub is_exempt: bool,
+    /// Its lanes, in the order of the policy.
+    pub lanes: Vec<LaneView>,
+    /// Its violations.
+    pub conduct: Conduct,
+}
+
+/// One lane of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LaneView {
+    /// The lane.
+    pub lane: LaneId,
+    /// Its name.
+    pub name: String,
+    /// The limit that applies to the agent; `None` if it is exempt.
+    pub limit: Option<Limit>,
+    /// Whether that limit is the agent's own, an override.
+    pub is_override: bool,
+    /// What is left of what, and when there is more.
+    pub status: Status,
+}
+
+/// How near to its limit a lane is, in three steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum UsageLevel {
+    /// Less than half of the lane is used.
+    Green,
+    /// 50 to 80 % of it are used.
+    Yellow,
+    /// More than 80 % of it are used.
+    Red,
+}
+
+impl LaneView {
+    /// Whole tokens that are used.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.status.capacity().saturating_sub(self.status.remaining())
+    }
+
+    /// How much of the lane is used, 0 to 100. A lane that denies everything is
+    /// always used up, and an exempt agent uses nothing.
+    #[must_use]
+    pub fn used_percent(&self) -> f64 {
+        match self.status.capacity() {
+            0 => 100.0,
+            capacity => self.used() as f64 * 100.0 / capacity as f64,
+        }
+    }
+
+    /// How near to its limit the lane is.
+    #[must_use]
+    pub const fn level(&self) -> UsageLevel {
+        let (used, capacity) = (self.used() as u128 * 100, self.status.capacity() as u128);
+        if capacity == 0 || used > capacity * 80 {
+            UsageLevel::Red
+        } else if used >= capacity * 50 {
+            UsageLevel::Yellow
+        } else {
+            UsageLevel::Green
+        }
+    }
+}
+
+impl AgentView {
+    /// The lane that is nearest to its limit: of all that let anything pass,
+    /// the one of which the largest share is used, the first of those if there
+    /// are several. `None` if the agent is exempt, or every lane denies everything.
+    #[must_use]
+    pub fn dominant(&self) -> Option<&LaneView> {
+        let lanes = self.lanes.iter().filter(|lane| lane.status.capacity() > 0 && !lane.status.is_exempt());
+        lanes.reduce(|most, lane| {
+            // Shares, compared without rounding.
+            let share = |lane: &LaneView, other: &LaneView| lane.used() as u128 * other.status.capacity() as u128;
+            if share(lane, most) > share(most, lane) { lane } else { most }
+        })
+    }
+
+    /// Whether it has violated a limit and has not been quiet since. An exempt
+    /// agent never is.
+    #[must_use]
+    pub const fn is_rate_limited(&self) -> bool {
+        self.conduct.is_rate_limited() && !self.is_exempt
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn lane(remaining: u64, capacity: u64) -> LaneView {
+        let status = Status { remaining, capacity, ticks_per_token: 1, next_in_ns: 0, full_in_ns: 0 };
+        LaneView {
+            lane: LaneId::new(0),
+            name: format!("{remaining}/{capacity}"),
+            limit: None,
+            is_override: false,
+            status,
+        }
+    }
+
+    fn dominant(lanes: &[(u64, u64)]) -> Option<String> {
+        let view = AgentView {
+            at: Tick::ZERO,
+            is_known: true,
+            plan: None,
+            is_exempt: false,
+            lanes: lanes.iter().map(|(remaining, capacity)| lane(*remaining, *capacity)).collect(),
+            conduct: Conduct::default(),
+        };
+        view.dominant().map(|lane| lane.name.clone())
+    }
+
+    #[test]
+    fn levels_change_at_one_half_and_past_four_fifths() {
+        let levels = [100, 51, 50, 20, 19, 0].map(|remaining| lane(remaining, 100).level());
+        use UsageLevel::{Green, Red, Yellow};
+        assert_eq!(levels, [Green, Green, Yellow, Yellow, Red, Red]);
+        assert_eq!(lane(0, 0).level(), Red);
+        assert_eq!(lane(u64::MAX, u64::MAX).level(), Green);
+        assert_eq!(
+            [lane(3, 4), lane(0, 4), lane(0, 0), lane(4, 4)].map(|lane| lane.used_percent()),
+            [25.0, 100.0, 100.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn the_dominant_lane_has_the_largest_share_used() {
+        assert_eq!(dominant(&[(9, 10), (50, 60), (120, 120)]).as_deref(), Some("50/60"));
+        assert_eq!(dominant(&[(5, 10), (50, 100), (1, 2)]).as_deref(), Some("5/10"), "the first of equals");
+        assert_eq!(
+            dominant(&[(0, 0), (10, 10)]).as_deref(),
+            Some("10/10"),
+            "one that denies everything does not count"
+        );
+        assert_eq!(dominant(&[(0, 0), (u64::MAX, u64::MAX)]), None);
+        assert_eq!(dominant(&[]), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! Who holds which record: the slab stores no ids, so lists of agents need
+//! them written down beside it.
+//!
+//! An agent is written down when it is given a record, and at no other time.
+//! Its place follows from the record's number, so there is nothing to search
+//! and nothing to take out: what is written down for a record that has changed
+//! hands is overwritten by the next agent's claim, and until then it is found
+//! to be stale when it is read.
+//!
+//! With fewer places than records, several records share one, and the last
+//! one to claim is listed. Whoever lists says how many agents are not.
+
+use crate::bounds::ID_BYTES_MAX;
+use crate::machine::mapping::Words;
+use crate::sync::{Ordering, QuietU64};
+
+/// Words of a place: a sequence number that is odd while somebody writes; the
+/// record's number and the length of the id; the id.
+const WORDS: usize = 2 + ID_BYTES_MAX / 8;
+const LENGTH_BITS: u32 = 16;
+
+/// How often a place is read that somebody writes meanwhile, before the agent
+/// is left out of the list.
+const READS_MAX: usize = 8;
+
+/// Ids of agents that hold a record.
+pub(crate) struct Roster {
+    places: Words<[QuietU64; WORDS]>,
+    /// A bit for each place that was ever written to. So whoever lists a few
+    /// agents does not read, page by page, all the memory there is for many.
+    used: Words<QuietU64>,
+}
+
+/// An id that was written down for a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) position: usize,
+    pub(crate) id: Vec<u8>,
+}
+
+impl Roster {
+    /// Room for so many agents, but no more than there are records. On
+    /// refusal, says how many bytes were asked for.
+    pub(crate) fn new(agents: usize, records: usize) -> Result<Self, u64> {
+        let places = agents.clamp(1, records.max(1));
+        let bytes = (places as u64).saturating_mul(8 * WORDS as u64);
+        let used = Words::reserve(places.div_ceil(64)).ok_or(bytes)?;
+        Ok(Self { places: Words::reserve(places).ok_or(bytes)?, used })
+    }
+
+    #[cfg(feature = "persist")]
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        (size_of_val(&*self.places) + size_of_val(&*self.used)) as u64
+    }
+
+    /// Takes all of its memory from the system now. On refusal, says how many
+    /// bytes were asked for.
+    pub(crate) fn commit(&self) -> Result<(), u64> {
+        if self.places.prefault() && self.used.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
+    }
+
+    /// Writes down who holds a record now. The caller holds the record's lock,
+    /// so only a record that shares the place can be in the way; then whoever
+    /// came first stays, and this agent is not listed.
+    pub(crate) fn write(&self, position: usize, id: &[u8]) {
+        let place = position % self.places.len();
+        self.mark(place);
+        let [sequence, what, text @ ..] = &self.places[place];
+        let lock = |seen| sequence.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed);
+        // Not a load first: on a new page the system would map zeros for it, and then memory for what follows.
+        let seen = match lock(0) {
+            Ok(seen) => seen,
+            Err(seen) if seen & 1 == 0 && lock(seen).is_ok() => seen,
+            Err(_) => return,
+        };
+        // Release, as in the ring: who reads such a word sees the sequence moved on.
+        what.store((position as u64) << LENGTH_BITS | id.len() as u64, Ordering::Release);
+        for (word, chunk) in text.iter().zip(id.chunks(8)) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(bytes), Ordering::Release);
+        }
+        sequence.store(seen.wrapping_add(2), Ordering::Release);
+    }
+
+    /// Who is written down for a record. `None` if nobody is, or the one who
+    /// shares its place.
+    #[cfg(feature = "persist")]
+    pub(crate) fn read(&self, position: usize) -> Option<Vec<u8>> {
+        let entry = read(&self.places[position % self.places.len()])?;
+        (entry.position == position).then_some(entry.id)
+    }
+
+    /// Relaxed: the place itself says whether there is anything to read, and a
+    /// list may lack who came while it was made.
+    fn mark(&self, place: usize) {
+        let (word, bit) = (&self.used[place / 64], 1 << (place % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Everything that is written down, stale or not.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        let places = self.used.iter().enumerate().flat_map(|(index, word)| {
+            let mut bits = word.load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(64 * index + bit)
+            })
+        });
+        places.filter_map(|place| read(&self.places[place]))
+    }
+}
+
+fn read([sequence, what, text @ ..]: &[QuietU64; WORDS]) -> Option<Entry> {
+    for _ in 0..READS_MAX {
+        let before = sequence.load(Ordering::Acquire);
+        if before == 0 {
+            return None;
+        }
+        let what = what.load(Ordering::Acquire);
+        let length = (what & ((1 << LENGTH_BITS) - 1)) as usize;
+        let mut id = Vec::with_capacity(length);
+        for word in &text[..length.min(ID_BYTES_MAX).div_ceil(8)] {
+            id.extend(word.load(Ordering::Acquire).to_le_bytes());
+        }
+        id.truncate(length);
+        if before & 1 == 0 && sequence.load(Ordering::Relaxed) == before {
+            return Some(Entry { position: (what >> LENGTH_BITS) as usize, id });
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    fn entry(position: usize, id: &[u8]) -> Entry {
+        Entry { position, id: id.to_vec() }
+    }
+
+    #[test]
+    fn the_last_to_be_written_down_is_read() {
+        let roster = Roster::new(4, 100).unwrap();
+        assert_eq!(roster.entries().count(), 0);
+        roster.write(1, &[7; 256]);
+        roster.write(2, b"b");
+        assert!(roster.entries().eq([entry(1, &[7; 256]), entry(2, b"b")]));
+        roster.write(1, b"shorter");
+        roster.write(6, b"shares the place of 2");
+        assert!(roster.entries().eq([entry(1, b"shorter"), entry(6, b"shares the place of 2")]));
+    }
+
+    #[test]
+    fn there_is_a_place_for_every_record_and_no_more() {
+        assert_eq!(Roster::new(1_000, 96).unwrap().places.len(), 96);
+        assert_eq!(Roster::new(0, 96).unwrap().places.len(), 1);
+        assert_eq!(Roster::new(10, 96).unwrap().reserved_bytes(), 10 * 34 * 8 + 8);
+        assert!(Roster::new(usize::MAX / 4096, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn every_place_that_was_written_to_is_read_and_no_other() {
+        let roster = Roster::new(200, 200).unwrap();
+        assert_eq!(roster.entries().count(), 0);
+        for position in [199, 0, 63, 64, 127, 0] {
+            roster.write(position, b"a");
+        }
+        let read: Vec<_> = roster.entries().map(|entry| entry.position).collect();
+        assert_eq!(read, [0, 63, 64, 127, 199]);
+    }
+
+    #[test]
+    fn a_place_that_is_being_written_is_left_alone_and_left_out() {
+        let roster = Roster::new(1, 2).unwrap();
+        roster.write(0, b"a");
+        roster.places[0][0].store(3, Ordering::Relaxed);
+        roster.write(1, b"b");
+        assert_eq!(roster.entries().count(), 0);
+        roster.places[0][0].store(4, Ordering::Relaxed);
+        assert!(roster.entries().eq([entry(0, b"a")]));
+    }
+
+    #[test]
+    fn no_reader_sees_half_an_id() {
+        let roster = Roster::new(1, 2).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for (position, byte) in [(0, b'a'), (1, b'b')] {
+                let (roster, done) = (&roster, &done);
+                scope.spawn(move || {
+                    for length in (1..=ID_BYTES_MAX).cycle().take(50_000) {
+                        roster.write(position, &vec![byte; length]);
+                    }
+                    done.store(true, Ordering::Relaxed);
+                });
+            }
+            while !done.load(Ordering::Relaxed) {
+                for Entry { position, id } in roster.entries() {
+                    let byte = [b'a', b'b'][position];
+                    assert!(!id.is_empty() && id.iter().all(|is| *is == byte), "{position}: {id:?}");
+                }
+            }
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn any_id_is_read_as_it_was_written(id in proptest::collection::vec(any::<u8>(), 1..=ID_BYTES_MAX)) {
+            let roster = Roster::new(3, 3).unwrap();
+            roster.write(2, &id);
+            prop_assert!(roster.entries().eq([entry(2, &id)]));
+        }
+    }
+}

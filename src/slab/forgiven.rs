@@ -1,0 +1,80 @@
+//! Charges that are forgiven while a call is under way.
+//!
+//! A call of several charges, all or none, takes back what it has charged if
+//! one of them is denied; see [`limiter::all`](crate::limiter). In between, a
+//! reset, a forget, or other limits that start afresh may forgive those charges,
+//! and others may spend what they had taken. To take them back then would let it
+//! be spent twice. So a charge is taken back
+//!
+//! - only from the record that was charged; and
+//! - only if its word still has the generation that it had then, or nothing was
+//!   forgiven anywhere meanwhile.
+//!
+//! # Why that is never too much
+//!
+//! Whoever forgives moves on the generation of each word that it fills, by an
+//! exchange. The rollback is an exchange of the same word. So if the generation
+//! is still that of the charge, nothing was forgiven. (Unless generations start
+//! over: sixteen changes of one agent during one call are not noticed.)
+//!
+//! Other limits and changes of tenant move on the generation, too. A bucket then
+//! keeps the charge, since its debt may have been cut. But counts and permits
+//! stay as they are, and have to come back; so each call that forgives says when
+//! it begins and when it is done ([`during`](Forgiven::during)). The rollback
+//! compares how many had *begun*, read after it has loaded the words, with how
+//! many were *done*, read before the charge. Say that somebody, F, filled a word
+//! after it was charged:
+//!
+//! - The load of the word (Acquire) sees what F did before the fill (Release; all
+//!   changes to the word are exchanges). So F is among those that had begun.
+//! - F is not among those that were done: who reads that (Acquire) charges the
+//!   word after the fill.
+//! - Each of those that were done is among those that had begun.
+//!
+//! So more had begun than were done, and nothing is taken back. One that is lost
+//! in a fork never ends; from then on the generation alone decides, which is
+//! stricter.
+//!
+//! An agent may also lose its record, and get it back. Who takes over a record
+//! in debt inherits all counts and permits. One that is idle comes with no
+//! charge to come in the window of the old one: that is before the floor.
+//!
+//! Of a window, the first word is the one that is charged. If it has moved on
+//! since, the count is in the second, and no later charge is made in so old a
+//! part: a reset between the loads of the two leaves nothing there to take.
+//!
+//! Slots are never forgiven, and always taken back.
+
+use crate::sync::{Fault, Ordering, QuietU64, broken};
+
+/// How many calls that forgive have begun, and how many are done.
+#[derive(Debug, Default)]
+pub(crate) struct Forgiven {
+    begun: QuietU64,
+    done: QuietU64,
+}
+
+impl Forgiven {
+    /// Does something that forgives charges.
+    pub(crate) fn during<T>(&self, forgive: impl FnOnce() -> T) -> T {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        if broken(Fault::ForgivenTooSoon) {
+            self.done.fetch_add(1, Ordering::Release);
+            return forgive();
+        }
+        let answer = forgive();
+        self.done.fetch_add(1, Ordering::Release);
+        answer
+    }
+
+    /// Asked before a charge that may have to be taken back.
+    pub(crate) fn so_far(&self) -> u64 {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Whether a charge may have been forgiven that was made after `so_far` was
+    /// asked for. Asked once its words are loaded.
+    pub(crate) fn is_any_since(&self, so_far: u64) -> bool {
+        self.begun.load(Ordering::Relaxed) != so_far && !broken(Fault::ForgivenTakenBack)
+    }
+}
