@@ -1,16 +1,16 @@
-//! Where the counter clock stands: a few words that are never seen half changed.
+//! The counter clock's present anchor: a few words that no reader sees half-written.
 //!
-//! A sequence lock, with the sequence in a word of its own:
+//! A sequence lock, with the sequence in a separate word:
 //!
 //! ```text
 //!  even ──begin──▶ odd ──publish──▶ even + 2 ──▶ ...     readers use even anchors only
 //!    └──────close─────┴───close──▶ CLOSED, odd and final
 //! ```
 //!
-//! A reader takes the sequence, the words, and the sequence again: if it is
-//! even and the same, the words belong together. Nobody waits for a writer for
-//! ever: one that was stopped between `begin` and `publish` (or whose thread
-//! did not come along through a fork) is closed over, and its `publish` fails.
+//! A reader loads the sequence, the words, and the sequence again: if it is
+//! even and unchanged, the words belong together. No thread waits for ever for
+//! a writer: one that was stopped between `begin` and `publish` (or whose
+//! thread did not survive a fork) is closed over, and its `publish` fails.
 
 use super::Tick;
 use super::sources::Rate;
@@ -19,16 +19,16 @@ use crate::sync::{AtomicU64, Ordering};
 /// A straight line from counter to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
-    /// The counter where the line begins,
+    /// The counter where the line begins.
     pub(super) counter: u64,
-    /// the time there, in nanoseconds,
+    /// The time there, in nanoseconds.
     pub(super) nanos: u64,
-    /// and how fast time goes from there on.
+    /// How fast time runs from there on.
     pub(super) rate: Rate,
 }
 
 impl Anchor {
-    /// Whether its line can be told to its end, so that no reading has to ask.
+    /// Whether its whole line can be represented, so that no reading has to check.
     pub(super) fn is_within_range(&self, line_ticks: u64) -> bool {
         self.nanos.saturating_add(self.rate.nanos(line_ticks)) <= Tick::MAX.as_nanos()
     }
@@ -69,7 +69,7 @@ pub(super) struct AnchorCell {
     counter: AtomicU64,
     nanos: AtomicU64,
     rate: AtomicU64,
-    /// What the OS clock showed at the anchor; only the comparison wants it.
+    /// What the OS clock showed at the anchor; only the comparison needs it.
     os: AtomicU64,
 }
 
@@ -84,13 +84,13 @@ impl AnchorCell {
         }
     }
 
-    /// The anchor, or `None` if one is being written or none will be again.
+    /// The anchor, or `None` if one is being written or the cell is closed.
     #[inline]
     pub(super) fn read(&self) -> Option<Anchor> {
         self.read_whole(Self::anchor).ok().map(|(_, anchor)| anchor)
     }
 
-    /// The anchor, its OS time and its sequence number; or the number that was in the way.
+    /// The anchor, its OS time and its sequence number; or the odd number that was found.
     pub(super) fn read_with_os(&self) -> Result<(Sequence, Anchor, u64), Sequence> {
         // Acquire, like every word: see `read_whole`.
         let whole = self.read_whole(|cell| (cell.anchor(), cell.os.load(Ordering::Acquire)));
@@ -99,15 +99,16 @@ impl AnchorCell {
 
     #[inline]
     fn read_whole<T>(&self, words: impl Fn(&Self) -> T) -> Result<(Sequence, T), Sequence> {
-        // Acquire, paired with the release in `publish`: the words are at least those of this number.
+        // Acquire, paired with the release in `publish`: the words are at least as new as this number.
         let sequence = Sequence(self.sequence.load(Ordering::Acquire));
         if !sequence.is_even() {
             return Err(sequence);
         }
         let words = words(self);
-        // A word newer than `sequence` was read with acquire from its store
-        // with release, so the odd number before it shows here. Acquire again
-        // for whoever is told that the cell is closed, and needs what led to it.
+        // A word newer than `sequence` was read with acquire from its release
+        // store, so the odd number before it is visible here. Acquire again,
+        // because a thread that learns that the cell is closed needs what led
+        // to it.
         let again = Sequence(self.sequence.load(Ordering::Acquire));
         if again == sequence { Ok((sequence, words)) } else { Err(again) }
     }
@@ -129,12 +130,12 @@ impl AnchorCell {
     }
 
     pub(super) fn begin(&self, sequence: Sequence, anchor: Anchor, os: u64) -> bool {
-        // Release: who finds the odd number sees what its writer did before,
-        // and may close over it.
+        // Release: a thread that finds the odd number sees what its writer did
+        // before, and may close over it.
         if !self.advance(sequence, sequence.next()) {
             return false;
         }
-        // Release, each: who reads one of them sees the odd number too.
+        // Release, each: a thread that reads one of them sees the odd number too.
         self.counter.store(anchor.counter, Ordering::Release);
         self.nanos.store(anchor.nanos, Ordering::Release);
         self.rate.store(anchor.rate.0, Ordering::Release);
@@ -142,14 +143,14 @@ impl AnchorCell {
         true
     }
 
-    /// Release, paired with the acquire in `read_whole`. An exchange, since
+    /// Release, paired with the acquire in `read_whole`. An exchange, because
     /// the writer may have been closed over meanwhile.
     fn publish(&self, sequence: Sequence) -> bool {
         self.advance(sequence, sequence.next())
     }
 
     /// Ends the use of anchors for good, if the number is still this one.
-    /// `true` for the one thread that did it.
+    /// `true` for the thread that did it.
     pub(super) fn close(&self, sequence: Sequence) -> bool {
         self.advance(sequence, Sequence::CLOSED)
     }
@@ -195,10 +196,10 @@ mod tests {
     }
 }
 
-/// Seen to fail, each with the one change: no second look at the sequence in
-/// `read_whole`, or the first one relaxed; the words loaded relaxed in
-/// `anchor`, or stored relaxed in `begin`; the exchange relaxed in `advance`; a
-/// plain store in its place in `begin`, or in `publish`.
+/// Seen to fail with each of these changes alone: no second load of the
+/// sequence in `read_whole`, or the first one relaxed; the words loaded relaxed
+/// in `anchor`, or stored relaxed in `begin`; the exchange relaxed in
+/// `advance`; a plain store in its place in `begin`, or in `publish`.
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
@@ -215,7 +216,7 @@ mod models {
         thread::spawn(move || cell.replace(Sequence::FIRST, anchor(of), of))
     }
 
-    /// One number in all words, if there is an anchor to be read.
+    /// The one number in all words, if there is an anchor to read.
     fn whole(cell: &AnchorCell) -> Option<u64> {
         let (_, anchor, os) = cell.read_with_os().ok()?;
         let words = [anchor.counter, anchor.nanos, anchor.rate.0];
@@ -223,7 +224,7 @@ mod models {
         Some(os)
     }
 
-    /// One re-anchors while another reads: never a mix.
+    /// One thread re-anchors while another reads: the reader never sees a mix.
     #[test]
     fn clock_anchor_is_never_torn() {
         loom::model(|| {
@@ -235,7 +236,7 @@ mod models {
         });
     }
 
-    /// Two re-anchor from the same reading: one of them does.
+    /// Two threads re-anchor from the same reading: one of them succeeds.
     #[test]
     fn clock_anchor_has_one_writer() {
         loom::model(|| {
@@ -247,7 +248,7 @@ mod models {
         });
     }
 
-    /// One closes over a writer: either the anchor gets out or the cell is closed.
+    /// One thread closes over a writer: either the anchor is published or the cell is closed.
     #[test]
     fn clock_anchor_is_published_or_closed() {
         loom::model(|| {

@@ -1,26 +1,27 @@
-//! What happens right after a [`ManualClock`](super::ManualClock) was read: a
-//! test of one thread plays the others, who act before the reading is used.
+//! Runs code right after a [`ManualClock`](super::ManualClock) was read: a
+//! single-threaded test plays the other threads, which act before the reading
+//! is used.
 
 use std::cell::RefCell;
 
 type Hook = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// How many readings there are until it is run.
+    /// How many readings are left until it runs.
     static HOOK: RefCell<Option<(u32, Hook)>> = const { RefCell::new(None) };
 }
 
-/// Runs `hook` once, after the reading of this number, counted from 1, by this thread.
+/// Runs `hook` once, after this thread's reading of this number, counted from 1.
 pub(crate) fn at_reading(number: u32, hook: impl FnOnce() + 'static) {
     HOOK.set(Some((number, Box::new(hook))));
 }
 
-/// Takes the hook back. `false` if it was run, or there is none.
+/// Removes the hook. `false` if it has run, or there is none.
 pub(crate) fn remove() -> bool {
     HOOK.take().is_some()
 }
 
-/// Readings by the hook itself count for nothing, since it is out of its place by then.
+/// Readings by the hook itself do not count: it has been removed by then.
 pub(super) fn after_reading() {
     match HOOK.take() {
         Some((number, hook)) if number <= 1 => hook(),

@@ -8,11 +8,11 @@
 //! |---|---|
 //! | `os.rs` | the kernel's clocks |
 //! | `tsc.rs` | the counter clock: the processor's counter, held to the OS clock |
-//! | `trust.rs` | whether that counter is fit for it, asked once |
-//! | `anchor.rs` | where the counter clock stands, never read half changed |
+//! | `trust.rs` | whether that counter can be trusted, decided once |
+//! | `anchor.rs` | the present anchor of the counter clock, never read half-written |
 //! | `wall.rs` | the date, for calendar windows |
-//! | `sources.rs` | what it reads, and a fake of it for tests |
-//! | `hook.rs` | for tests: what happens between a reading and its use |
+//! | `sources.rs` | the counter and the OS clock it reads, and fakes for tests |
+//! | `hook.rs` | for tests: runs code between a reading and its use |
 
 mod anchor;
 mod os;
@@ -52,7 +52,7 @@ impl Tick {
     /// The clock's origin.
     pub const ZERO: Self = Self(0);
 
-    /// The last instant that can be told. At this instant everything is denied.
+    /// The last instant that can be represented. At this instant everything is denied.
     pub const MAX: Self = Self((1 << TICK_BITS) - 1);
 
     /// The instant `nanos` nanoseconds after the origin, or [`Tick::MAX`] if that is later.
@@ -102,14 +102,14 @@ pub(crate) fn nanos_saturating(span: Duration) -> u64 {
 ///
 /// | clock | cost of a reading | notes |
 /// |---|---|---|
-/// | [`auto`](Clock::auto) | the counter's, about 10 ns | the default; else the OS clock |
-/// | [`os`](Clock::os) | 2 to 3 times that | stands still while the machine is suspended |
-/// | [`boottime`](Clock::boottime) | as `os` | goes on while the machine is suspended |
+/// | [`auto`](Clock::auto) | about 10 ns, with the counter | the default; falls back to the OS clock |
+/// | [`os`](Clock::os) | 2 to 3 times that | stops while the machine is suspended |
+/// | [`boottime`](Clock::boottime) | as `os` | keeps running while the machine is suspended |
 /// | [`coarse`](Clock::coarse) | half the counter's | off by up to a kernel tick, 1 to 10 ms |
 /// | [`ManualClock`] | next to nothing | for tests and simulations |
 ///
-/// `auto`, `os` and `coarse` count from one origin, the kernel's, in every
-/// process of the machine. Clones share all state, so they agree.
+/// `auto`, `os` and `coarse` count from the kernel's origin, which is the same
+/// in every process of the machine. Clones share all state, so they agree.
 ///
 /// ```
 /// use tollgate::clock::ClockSource;
@@ -135,9 +135,9 @@ pub enum ClockSource {
     Tsc,
     /// The operating system's monotonic clock.
     Os,
-    /// The operating system's monotonic clock as of its last tick.
+    /// The operating system's monotonic clock at its last tick.
     Coarse,
-    /// The operating system's clock that goes on while the machine is suspended.
+    /// The operating system's clock that keeps running while the machine is suspended.
     Boottime,
     /// A [`ManualClock`].
     Manual,
@@ -159,18 +159,19 @@ impl Clock {
     /// that it is invariant, and it keeps one rate against the OS clock for
     /// 8 ms. The first call in a process takes that long; later ones share its result.
     ///
-    /// It is then compared with the OS clock about once a second, and steered
-    /// to it. Should they ever differ by more than 1 ms and 0.1 % of the time
-    /// since the last comparison, the clock turns to the OS clock for good, in
-    /// the whole process: [`source`](Clock::source) and
-    /// [`fallbacks`](Clock::fallbacks) tell. That happens after a suspend, and
-    /// may after a virtual machine has moved.
+    /// From then on it is compared with the OS clock about once a second, and
+    /// steered towards it. If they ever differ by more than 1 ms plus 0.1 % of
+    /// the time since the last comparison, the whole process switches to the OS
+    /// clock for good, as [`source`](Clock::source) and
+    /// [`fallbacks`](Clock::fallbacks) show. That happens after a suspend, and
+    /// may happen after a virtual machine has moved.
     ///
-    /// It never steps back, also not then: time waits for the OS clock to catch
-    /// up, for a second at most, and a limiter is stricter meanwhile. Only a
-    /// counter that itself jumps back, by less than it has run since the last
-    /// comparison, takes time back with it until the next; for a limiter an
-    /// older time is only stricter.
+    /// It never steps back, not even then: time stands still until the OS clock
+    /// has caught up, for a second at most, and a limiter is stricter
+    /// meanwhile. The one exception is a counter that itself jumps back, by
+    /// less than it has run since the last comparison: it takes time back with
+    /// it until the next comparison. An older time only makes a limiter
+    /// stricter.
     #[must_use]
     pub fn auto() -> Self {
         match trust::machine_clock() {
@@ -181,22 +182,21 @@ impl Clock {
 
     /// The operating system's monotonic clock.
     ///
-    /// On Linux it stands still while the machine is suspended, which only
-    /// makes a limiter stricter: what an agent would have got back meanwhile
-    /// it gets later.
+    /// On Linux it stops while the machine is suspended, which only makes a
+    /// limiter stricter: agents get back later what they would have got back
+    /// meanwhile.
     #[must_use]
     pub fn os() -> Self {
         Self(Source::Os(OsClock::Monotonic))
     }
 
-    /// The operating system's monotonic clock as of the kernel's last tick:
-    /// the cheapest of the true clocks.
+    /// The operating system's monotonic clock at the kernel's last tick: the
+    /// cheapest of the real clocks.
     ///
-    /// Its price: a reading lags by up to one tick (1 to 10 ms, as the kernel was
-    /// built). So the span between two readings is wrong by up to a tick in
-    /// either direction: a token may come back up to one tick early, or one tick late,
-    /// and a burst may be larger by what one tick refills. It never adds up.
-    /// Take it where limits are per second or slower.
+    /// Its price: a reading lags by up to one tick (1 to 10 ms, depending on the kernel). So the span between two
+    /// readings is wrong by up to a tick in either direction: a token may come back up to one tick early, or one tick
+    /// late, and a burst may be larger by what one tick refills. The error does not accumulate. Use it where limits are
+    /// per second or slower.
     ///
     /// Systems other than Linux have no such clock; there it is the same as [`os`](Clock::os).
     ///
@@ -213,8 +213,9 @@ impl Clock {
         Self(Source::Os(OsClock::Coarse))
     }
 
-    /// The operating system's clock that goes on while the machine is
-    /// suspended, so that agents get back what they would have got meanwhile.
+    /// The operating system's clock that keeps running while the machine is
+    /// suspended, so that agents get back what they would have got back
+    /// meanwhile.
     ///
     /// Systems other than Linux have no such clock; there it is the same as [`os`](Clock::os).
     ///
@@ -241,8 +242,8 @@ impl Clock {
         }
     }
 
-    /// What it reads at present. For a clock of [`Clock::auto`] that is what was
-    /// chosen, and [`ClockSource::Os`] once it has fallen back.
+    /// What it reads at present. For [`Clock::auto`] that is what was chosen,
+    /// and [`ClockSource::Os`] after a fallback.
     ///
     /// ```
     /// use tollgate::clock::ClockSource;
@@ -262,9 +263,9 @@ impl Clock {
         }
     }
 
-    /// How often a trusted counter was found to disagree with the OS clock and
-    /// was given up: 0, or 1 since it is for good. Only a clock of
-    /// [`Clock::auto`] has any; not to trust the counter from the start is none.
+    /// How often a trusted counter disagreed with the OS clock and was given
+    /// up: 0 or 1, since a fallback is final. Only [`Clock::auto`] falls back;
+    /// never having trusted the counter does not count.
     ///
     /// ```
     /// use tollgate::Clock;
@@ -293,7 +294,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// A clock that moves when it is told to. Clones share the same time.
+/// A clock that moves only when you move it. Clones share the same time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -329,7 +330,7 @@ impl ManualClock {
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
     }
 
-    /// Puts it at `now`, also back in time: a limiter then only gets stricter.
+    /// Sets it to `now`, forward or back. Going back only makes a limiter stricter.
     pub fn set(&self, now: Tick) {
         self.0.store(now.as_nanos(), Ordering::Release);
     }
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn manual_clock_is_shared_and_stops_at_the_range() {
+    fn clones_of_a_manual_clock_share_its_time_and_it_stops_at_the_last_instant() {
         let clock = ManualClock::new();
         let same = clock.clone();
         clock.advance(Duration::from_secs(1));
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn every_clock_says_what_it_reads() {
+    fn every_clock_reports_its_source() {
         let manual = ManualClock::new();
         let clocks = [Clock::os(), Clock::coarse(), Clock::boottime(), manual.clone().into()];
         let sources = [ClockSource::Os, ClockSource::Coarse, ClockSource::Boottime, ClockSource::Manual];
@@ -380,8 +381,8 @@ mod tests {
         assert_eq!(clock.clone().now(), manual.now());
     }
 
-    /// Which of the two it is depends on the machine; that the two calls and
-    /// the clones agree does not.
+    /// Which of the two it is depends on the machine. That both calls and the
+    /// clones agree does not.
     #[test]
     fn auto_chooses_once_in_a_process() {
         let (clock, other) = (Clock::auto(), Clock::auto());

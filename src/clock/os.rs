@@ -1,13 +1,13 @@
-//! The kernel's clocks, read without entering the kernel where its vDSO allows.
+//! The kernel's clocks, read without a system call where the vDSO allows.
 
 /// One of the kernel's clocks. Each of them counts from the start of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OsClock {
-    /// `CLOCK_MONOTONIC`: stands still while the machine is suspended.
+    /// `CLOCK_MONOTONIC`: stops while the machine is suspended.
     Monotonic,
-    /// `CLOCK_MONOTONIC_COARSE`: the same as of the kernel's last tick.
+    /// `CLOCK_MONOTONIC_COARSE`: the same, at the kernel's last tick.
     Coarse,
-    /// `CLOCK_BOOTTIME`: goes on while the machine is suspended.
+    /// `CLOCK_BOOTTIME`: keeps running while the machine is suspended.
     Boottime,
 }
 
@@ -18,14 +18,14 @@ impl OsClock {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is a timespec of ours that is valid for writes.
         let result = unsafe { libc::clock_gettime(self.id(), &mut time) };
-        // It fails only for a clock that the kernel does not know; then time
-        // stands still at zero, and that only makes a limiter stricter.
+        // It fails only for a clock that the kernel does not know. Time then
+        // stays at zero, which only makes a limiter stricter.
         debug_assert_eq!(result, 0, "clock_gettime of {self:?}");
         (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
     }
 
-    /// The number by which the kernel knows it. Other systems have one
-    /// monotonic clock, and that is then all three.
+    /// The kernel's id for it. Other systems have one monotonic clock, which
+    /// then serves as all three.
     #[inline]
     fn id(self) -> libc::clockid_t {
         match self {
@@ -54,7 +54,7 @@ mod tests {
         }
     }
 
-    /// The coarse clock shows an instant that has been, so it never leads.
+    /// The coarse clock shows a past instant, so it never leads.
     #[test]
     fn coarse_clock_lags() {
         for _ in 0..10_000 {

@@ -3,7 +3,7 @@
 use super::os::OsClock;
 use std::time::Duration;
 
-/// A counter and the clock that it is held against. Tests bring fakes.
+/// A counter and the clock it is compared with. Tests use fakes.
 pub(super) trait Sources {
     /// Ticks of the counter.
     fn counter(&self) -> u64;
@@ -13,13 +13,13 @@ pub(super) trait Sources {
     fn pause(&self, span: Duration);
 }
 
-/// The machine's own: the time stamp counter and `CLOCK_MONOTONIC`.
+/// The real ones: the time stamp counter and `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub(super) struct Machine;
 
 impl Sources for Machine {
     /// Unfenced: `lfence` or `rdtscp` would keep the cache misses of a check
-    /// from overlapping with it. The processor may so read the counter some
+    /// from overlapping with it. So the processor may read the counter some
     /// tens of nanoseconds early, which [`super::tsc`] allows for.
     #[cfg(target_arch = "x86_64")]
     #[inline]
@@ -28,7 +28,7 @@ impl Sources for Machine {
         unsafe { std::arch::x86_64::_rdtsc() }
     }
 
-    /// Never trusted, and so never read.
+    /// Never trusted, so never read.
     #[cfg(not(target_arch = "x86_64"))]
     fn counter(&self) -> u64 {
         0
@@ -51,7 +51,7 @@ pub(super) struct Sample {
     pub(super) after: u64,
 }
 
-/// Readings that a sample is the best of: an interruption spoils one, seldom all.
+/// How many readings a sample is the best of: an interrupt spoils one, seldom all.
 pub(super) const READINGS: u64 = 3;
 
 impl Sample {
@@ -65,7 +65,7 @@ impl Sample {
         (1..READINGS).fold(read(), narrower)
     }
 
-    /// Ticks it took. A counter that went back meanwhile shows as very wide.
+    /// How many ticks it took. A counter that went back meanwhile looks very wide.
     fn width(self) -> u64 {
         self.after.wrapping_sub(self.before)
     }
@@ -78,12 +78,12 @@ pub(super) struct Rate(pub(super) u64);
 
 const FRACTION_BITS: u32 = 32;
 
-/// Ticks of 0.01 to 10 ns (100 MHz to 100 GHz). Any real one is well inside,
-/// and outside the fixed point would be too coarse or overflow.
+/// Ticks of 0.01 to 10 ns (100 MHz to 100 GHz). Any real one is well inside.
+/// Outside, the fixed point would be too coarse or overflow.
 const PLAUSIBLE: std::ops::RangeInclusive<u64> = (1 << FRACTION_BITS) / 100..=10 << FRACTION_BITS;
 
 impl Rate {
-    /// The rate of a counter that took `ticks` for `nanos`.
+    /// The rate of a counter that made `ticks` in `nanos`.
     pub(super) fn of(nanos: u64, ticks: u64) -> Self {
         let rate = (u128::from(nanos) << FRACTION_BITS) / u128::from(ticks.max(1));
         Self(u64::try_from(rate).unwrap_or(u64::MAX))
@@ -99,27 +99,26 @@ impl Rate {
         ((u128::from(nanos) << FRACTION_BITS) / u128::from(self.0.max(1))) as u64
     }
 
-    /// The span of up to a few seconds of `ticks`, rounded down.
+    /// How long `ticks` take, up to a few seconds, rounded down.
     #[inline]
     pub(super) fn nanos(self, ticks: u64) -> u64 {
-        // At most 2^32 ns, 4.2 s, so that the product fits a word: callers
-        // have one second or less.
+        // At most 2^32 ns, 4.2 s, so that the product fits a word. Callers pass one second or less.
         ticks.wrapping_mul(self.0) >> FRACTION_BITS
     }
 
-    /// The span of any number of ticks, also of negative ones.
+    /// How long any number of ticks take, negative ones too.
     pub(super) fn nanos_between(self, from: u64, to: u64) -> i128 {
         (i128::from(to.wrapping_sub(from) as i64) * i128::from(self.0)) >> FRACTION_BITS
     }
 
-    /// A rate that yields `nanos` less over `ticks`; it stands still rather than going back.
+    /// A rate that yields `nanos` less over `ticks`, but never runs backwards.
     pub(super) fn slowed(self, nanos: u64, ticks: u64) -> Self {
         let less = (u128::from(nanos) << FRACTION_BITS).div_ceil(u128::from(ticks.max(1)));
         Self(self.0.saturating_sub(u64::try_from(less).unwrap_or(u64::MAX)))
     }
 }
 
-/// Sources that tell what a test wants to hear.
+/// Sources whose readings a test chooses.
 #[cfg(all(test, not(loom)))]
 pub(super) mod fake {
     use super::*;
@@ -131,7 +130,7 @@ pub(super) mod fake {
     pub(crate) const TICKS_PER_SECOND: u64 = 2_000_000_000;
 
     thread_local! {
-        /// How far this thread's processor is from the others, in ticks.
+        /// How far the counter of this thread's processor is off from the others, in ticks.
         pub(crate) static SKEW: Cell<i64> = const { Cell::new(0) };
     }
 
@@ -184,7 +183,7 @@ pub(super) mod fake {
             self.times().ppm = ppm;
         }
 
-        /// The OS clock's time, which a test may ask for without being counted.
+        /// The OS clock's time, read without counting as a reading.
         pub(crate) fn true_nanos(&self) -> u64 {
             self.times().os
         }
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn implausible_rates_are_known() {
+    fn implausible_rates_are_recognised() {
         for (nanos, ticks) in [(1_000_000, 0), (0, 1_000_000), (u64::MAX, 1), (1, u64::MAX)] {
             assert!(!Rate::of(nanos, ticks).is_plausible(), "{ticks} ticks in {nanos} ns");
         }
@@ -245,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Readings that an interruption made wide are not the sample.
+    /// Readings that an interrupt made wide are not used.
     #[test]
     fn sample_is_the_narrowest_reading() {
         struct Interrupted(std::cell::Cell<u64>);

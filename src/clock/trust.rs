@@ -1,7 +1,7 @@
 //! Whether the time stamp counter may be trusted, decided once in a process.
 //!
 //! Other limiters were wrong for hours because they took a counter on faith.
-//! Here it must pass four checks, and it is held against the OS clock for as
+//! Here it must pass four checks, and it is compared with the OS clock for as
 //! long as it is used ([`super::tsc`]).
 
 use super::Tick;
@@ -12,16 +12,16 @@ use std::time::Duration;
 
 /// The machine's counter clock, or `None` where the counter is not trusted.
 ///
-/// There is one in a process: all limiters agree on the time, and if the counter
-/// fails it fails for all. The checks take 8 ms, in the first call.
+/// There is one per process: all limiters agree on the time, and if the counter
+/// fails, it fails for all. The first call runs the checks, which take 8 ms.
 ///
-/// No caller waits for another one's checks: threads whose first calls overlap
-/// each make them, and all use the clock that is finished first. With
+/// No caller waits for another's checks: threads whose first calls overlap each
+/// run them, and all use the clock that is finished first. With
 /// `std::sync::OnceLock` a child forked during the first call would wait for a
 /// thread that it does not have.
 pub(super) fn machine_clock() -> Option<&'static CounterClock<Machine>> {
     static CLOCK: OnceBox<Option<CounterClock<Machine>>> = OnceBox::new();
-    // Loom's atomics live no longer than one run of a model, so models have none.
+    // Loom's atomics live no longer than one run of a model, so models have no such clock.
     let start = || if cfg!(loom) { None } else { start(Machine, Facts::read()).ok() };
     CLOCK.get_or_init(|| Box::new(start())).as_ref()
 }
@@ -39,10 +39,10 @@ pub(super) enum Distrust {
     OutOfRange,
 }
 
-/// What the system says of the counter.
+/// What the system reports about the counter.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The kernel's clock source, if it has a name for it.
+    /// The name of the kernel's clock source, if it has one.
     pub(super) clocksource: Option<String>,
     /// The processor's promise of an invariant counter.
     pub(super) invariant: bool,
@@ -82,18 +82,18 @@ fn invariant_counter() -> bool {
     false
 }
 
-/// How long the rate is measured for at a time.
+/// How long each measurement of the rate takes.
 const WINDOW: Duration = Duration::from_millis(4);
 
-/// Windows that are tried; two in a row that agree will do.
+/// How many windows are tried; two in a row that agree are enough.
 const WINDOWS_MAX: u32 = 4;
 
-/// Two windows agree if their rates are within one part in this many: 200 ppm
-/// of 4 ms are 800 ns, ten times the width of an undisturbed reading, and less
-/// than the tolerance of the later comparisons leaves room for.
+/// Two windows agree if their rates differ by at most one part in this many.
+/// 200 ppm of 4 ms is 800 ns: ten times the width of an undisturbed reading,
+/// and within what the tolerance of the later comparisons leaves room for.
 const RATES_AGREE: u64 = 5_000;
 
-/// More than the length of a line: how far from the end of the range a clock may start.
+/// How far before the end of the range a clock must start: more than the length of a line.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// A clock on a counter that passes every check.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn no_counter_is_trusted_when_time_runs_out() {
+    fn no_counter_is_trusted_near_the_end_of_the_range() {
         let fake = Fake::new();
         let rest = Duration::from_nanos(Tick::MAX.as_nanos() - fake.true_nanos());
         fake.advance(rest - MARGIN);
@@ -172,13 +172,13 @@ mod tests {
         }
     }
 
-    /// The machine's clock exists only where the checks that can be repeated
-    /// hold; the converse depends on how disturbed this very test is.
+    /// The machine's clock exists only if the repeatable checks pass. The
+    /// converse depends on what else runs during this test.
     #[test]
     fn machine_clock_keeps_to_the_checks() {
         let facts = Facts::read();
         let clock = machine_clock();
         assert!(clock.is_none() || facts.judge().is_ok(), "trusted against {facts:?}");
-        assert!(clock.map(std::ptr::from_ref) == machine_clock().map(std::ptr::from_ref), "there is one in a process");
+        assert!(clock.map(std::ptr::from_ref) == machine_clock().map(std::ptr::from_ref), "one per process");
     }
 }

@@ -1,9 +1,9 @@
-//! The wall clock, which calendar windows need and nothing else does.
+//! The wall clock, needed for calendar windows only.
 //!
-//! A limiter keeps how far the wall clock is ahead of its own, as the largest
-//! difference that it has seen. So its calendar never goes back: a wall clock
-//! that is put back opens no window again, and one that runs ahead by mistake
-//! keeps the calendar ahead until the process ends.
+//! A limiter keeps the largest lead that it has seen the wall clock have over
+//! its own clock. So its calendar never goes back: a wall clock that is set
+//! back does not reopen a window, and one that was set ahead by mistake keeps
+//! the calendar ahead until the process ends.
 
 use super::{Clock, Source, Tick};
 use crate::sync::{Counter, Ordering};
@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where a limiter learns the date, for [budgets](crate::Limit::budget).
+/// Where a limiter reads the date, for [budgets](crate::Limit::budget).
 #[derive(Clone)]
 pub struct WallClock(WallSource);
 
@@ -49,7 +49,7 @@ impl fmt::Debug for WallClock {
     }
 }
 
-/// A wall clock that shows what it is told. Clones share the same time.
+/// A wall clock that shows what you set. Clones share the same time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,7 +68,7 @@ impl ManualWallClock {
         Self(Arc::new(Counter::new(nanos(since_1970) as u64)))
     }
 
-    /// Puts it at this time, also back.
+    /// Sets it to this time, forward or back.
     pub fn set(&self, since_1970: Duration) {
         self.0.store(nanos(since_1970) as u64, Ordering::Release);
     }
@@ -82,7 +82,7 @@ fn nanos(span: Duration) -> i64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offset(i64);
 
-/// An instant, and the date that it has.
+/// An instant and its date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) now: Tick,
@@ -95,36 +95,36 @@ impl At {
         (self.now.as_nanos() as i64).saturating_add(self.offset.0)
     }
 
-    /// Another instant by the same calendar.
+    /// Another instant in the same calendar.
     pub(crate) fn with(self, now: Tick) -> Self {
         Self { now, ..self }
     }
 }
 
-/// How long the wall clock is not looked at again.
+/// How long one reading of the wall clock is good for.
 const COMPARED_FOR: Duration = Duration::from_secs(1);
 
 /// A limiter's calendar.
 pub(crate) struct DateClock {
-    /// Without one, the limiter's clock counts from 1970 UTC.
+    /// If `None`, the limiter's clock counts from 1970 UTC.
     wall: Option<WallClock>,
-    /// The largest offset seen, with its sign bit turned, so that offsets are
-    /// in order; 0 if none was seen.
+    /// The largest offset seen, with its sign bit flipped so that offsets
+    /// compare in order; 0 if none was seen.
     offset: Counter,
     /// When it was last compared, in nanoseconds of the limiter's clock.
     compared_at: Counter,
 }
 
 impl DateClock {
-    /// With the operating system's wall clock, unless it is told another; a
+    /// With the operating system's wall clock, unless given another; a
     /// [`ManualClock`](super::ManualClock) counts from 1970 UTC.
     pub(crate) fn new(wall: Option<WallClock>, clock: &Clock) -> Self {
         let own = if matches!(clock.0, Source::Manual(_)) { None } else { Some(WallClock::os()) };
         Self { wall: wall.or(own), offset: Counter::new(0), compared_at: Counter::new(0) }
     }
 
-    /// The calendar does not go back behind this, in nanoseconds since 1970
-    /// UTC. Says how far it is ahead for that.
+    /// Keeps the calendar from going back before this, in nanoseconds since
+    /// 1970 UTC. Returns how far ahead that puts it.
     #[cfg(feature = "persist")]
     pub(crate) fn raise(&self, clock: &Clock, unix_ns: i64) -> Duration {
         let at = At { offset: self.offset(clock), now: clock.now() };
@@ -142,8 +142,8 @@ impl DateClock {
         if seen != 0 && matches!(wall.0, WallSource::Os) && age < COMPARED_FOR.as_nanos() as u64 {
             return Offset(turned(seen) as i64);
         }
-        // The wall clock first: what passes between the two readings makes the
-        // offset smaller, and the largest counts.
+        // The wall clock first: time that passes between the two readings makes
+        // the offset smaller, and the largest counts.
         let unix_ns = wall.unix_ns();
         let now = clock.now().as_nanos();
         self.compared_at.store(now, Ordering::Relaxed);

@@ -49,7 +49,7 @@ impl Arena {
         blocks: usize,
         block_shift: u32,
     ) -> Option<Self> {
-        assert!(homes > 0, "every hash has a home");
+        assert!(homes > 0, "every hash needs a home");
         let block_size = 1_usize.checked_shl(block_shift)?;
         let words = Words::reserve(blocks.checked_mul(block_size)?.checked_add(blocks_at)?)?;
         assert!(homes_at + homes < blocks_at, "homes, one word after them, and blocks do not overlap");
@@ -89,17 +89,17 @@ impl Arena {
     /// The block of this number, which the caller knows to exist.
     #[inline]
     fn existing_block(&self, number: usize) -> Block<'_> {
-        // Takes half as long as a multiplication, and every check waits for it.
+        // Half the latency of a multiplication, and every check waits for it.
         let bytes = number << self.block_shift;
         #[cfg(loom)]
         return Block { words: &self.words, start: self.first_block + bytes / 8, last: self.block_last };
-        // SAFETY: `number` is below `blocks`, as every caller has made sure, so it is one of those of the invariant.
+        // SAFETY: every caller made sure that `number` is below `blocks`, so it is a block of the invariant.
         #[cfg(not(loom))]
         Block { words: PhantomData, start: unsafe { self.first_block.byte_add(bytes) }, last: self.block_last }
     }
 }
 
-// SAFETY: the addresses are those of the words, which are not bound to a thread.
+// SAFETY: the addresses point to the words, which are not bound to a thread.
 #[cfg(not(loom))]
 unsafe impl Send for Arena {}
 
@@ -107,7 +107,7 @@ unsafe impl Send for Arena {}
 #[cfg(not(loom))]
 unsafe impl Sync for Arena {}
 
-/// One of the homes. Each has a word and [`HOME_BLOCKS`] blocks of its own.
+/// One of the homes. Each owns a word and [`HOME_BLOCKS`] blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Home<'a> {
     arena: &'a Arena,
@@ -121,12 +121,12 @@ impl<'a> Home<'a> {
         self.favourite / HOME_BLOCKS
     }
 
-    /// Which of its own blocks is the favourite: 0 to 7.
+    /// Which of its blocks is the favourite: 0 to 7.
     pub(crate) fn favourite_number(&self) -> usize {
         self.favourite % HOME_BLOCKS
     }
 
-    /// The favourite one of its own blocks.
+    /// Its favourite block.
     #[inline]
     pub(crate) fn favourite(&self) -> Block<'a> {
         self.arena.existing_block(self.favourite)
@@ -149,11 +149,11 @@ impl<'a> Home<'a> {
         }
     }
 
-    /// One of its own blocks, or from [`HOME_BLOCKS`] on one of the next home's;
+    /// One of its blocks, or from [`HOME_BLOCKS`] on one of the next home's;
     /// higher numbers wrap around.
     #[inline]
     pub(crate) fn block(&self, number: u32) -> Block<'a> {
-        // It exists: each home has that many, and as many follow those of the last home.
+        // It exists: each home has that many, and as many follow the last home's.
         self.arena.existing_block(self.number() * HOME_BLOCKS + number as usize % PAIR_BLOCKS)
     }
 }
@@ -171,7 +171,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Its word of this number, which wraps around after the last: as safe as a
+    /// Its word of this number, wrapping around after the last: as safe as a
     /// checked index, and cheaper.
     #[inline]
     pub(crate) fn word(&self, number: usize) -> &'a AtomicU64 {

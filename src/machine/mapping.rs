@@ -1,5 +1,5 @@
-//! Memory for the slab and the table of limits: zeroed words, reserved once;
-//! the system provides each page when it is first touched.
+//! Memory for the slab and the table of limits: zeroed words, reserved once.
+//! The system provides each page when it is first touched.
 
 use crate::sync::{AtomicU64, Ordering, Setting};
 use std::ops::Deref;
@@ -11,11 +11,11 @@ use std::ops::Deref;
 /// All bytes zero must be a valid value, and shared access from any thread must be sound.
 #[cfg(not(loom))]
 pub(crate) unsafe trait Atomics: Sync {
-    /// Writes the value it has.
+    /// Writes back its own value.
     fn touch(&self);
 }
 
-// SAFETY: an atomic number may be zero, and is made to be shared.
+// SAFETY: zero is a valid atomic integer, and atomics may be shared.
 #[cfg(not(loom))]
 unsafe impl Atomics for AtomicU64 {
     fn touch(&self) {
@@ -48,8 +48,8 @@ impl<W: Atomics> Words<W> {
     pub(crate) fn reserve(len: usize) -> Option<Self> {
         let bytes = len.checked_mul(size_of::<W>()).filter(|bytes| *bytes > 0)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // Private, so that a forked child goes on with its own copy; without a
-        // reserve, so that pages are taken from the system one by one, on first touch.
+        // Private, so that a forked child continues with its own copy; without a reserve, so that the system provides
+        // pages one by one, on first touch.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new anonymous mapping at an address the system chooses touches no memory in use.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
@@ -66,25 +66,25 @@ impl<W: Atomics> Words<W> {
         unsafe { self.start.add(index) }
     }
 
-    /// The values that are shown: all of them, unless `show` cut them short.
+    /// The values that are shown: all of them, unless `show` limited them.
     #[inline]
     pub(crate) fn shown(&self) -> &[W] {
         // SAFETY: as in `deref`, and no more than there are, by the invariant.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.shown.load(Ordering::Relaxed)) }
     }
 
-    /// Shows only the first `count`, from now on. Relaxed: the words are there
+    /// Shows only the first `count` from now on. Relaxed: the words exist
     /// whether they are shown or not.
     pub(crate) fn show(&self, count: usize) {
         self.shown.store(count.min(self.len), Ordering::Relaxed);
     }
 
-    /// Takes every page from the system now, so that no first touch waits for
-    /// one later. `false` if there is not enough memory.
+    /// Touches every page now, so that no later access waits for one. `false`
+    /// if there is not enough memory.
     pub(crate) fn prefault(&self) -> bool {
         #[cfg(target_os = "linux")]
         {
-            // SAFETY: of this value's own mapping; the call changes no content.
+            // SAFETY: the mapping is this value's own; the call changes no content.
             let status =
                 unsafe { libc::madvise(self.start.as_ptr().cast(), size_of_val(&**self), libc::MADV_POPULATE_WRITE) };
             if status == 0 {
@@ -94,7 +94,7 @@ impl<W: Atomics> Words<W> {
             if matches!(errno, Some(libc::ENOMEM | libc::EFAULT | libc::EHWPOISON)) {
                 return false;
             }
-            // Linux before 5.14 does not know the advice, and a sandbox may not allow it.
+            // Linux before 5.14 does not know this advice, and a sandbox may forbid it.
         }
         self.touch();
         true
@@ -106,8 +106,8 @@ impl<W: Atomics> Words<W> {
     }
 
     /// Asks for pages of 2 MB, which save most of the address translation of a
-    /// slab larger than the processor's translation cache. Where the system has
-    /// none, nothing changes.
+    /// slab larger than the processor's translation cache. Without effect where
+    /// the system has none.
     pub(crate) fn ask_for_huge_pages(&self) {
         let bytes = size_of_val(&**self);
         #[cfg(target_os = "linux")]
@@ -122,8 +122,8 @@ impl<W: Atomics> Words<W> {
 #[cfg(not(loom))]
 const PAGE_BYTES: usize = 4096;
 
-/// Below this, ordinary pages do: a processor translates some 1,500 of them
-/// without a walk, and small slabs stay as small as what is touched.
+/// Below this, ordinary pages are enough: a processor translates some 1,500 of
+/// them without a page walk, and a small slab takes only what is touched.
 #[cfg(all(not(loom), target_os = "linux"))]
 const HUGE_PAGES_FROM: usize = 8 << 20;
 
@@ -189,7 +189,7 @@ impl<W: Zero> Words<W> {
     pub(crate) fn ask_for_huge_pages(&self) {}
 }
 
-/// What a model's memory holds initially.
+/// The initial value of a model's memory.
 #[cfg(loom)]
 pub(crate) trait Zero {
     fn zero() -> Self;

@@ -1,9 +1,9 @@
-//! The machine below. The core's `unsafe` lives here.
+//! The machine underneath. All `unsafe` code of the core is here.
 //!
 //! - `mapping.rs`: zeroed memory from the system
 //! - `arena.rs`: that memory as homes and blocks, for the slab
-//! - `processor.rs`: prefetch, and sixteen bytes compared at once
-//! - `process.rs`: which process this is, and what no fork interrupts
+//! - `processor.rs`: prefetch, and comparing sixteen bytes at once
+//! - `process.rs`: which process this is, and work that no fork interrupts
 
 pub(crate) mod arena;
 pub(crate) mod mapping;

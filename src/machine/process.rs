@@ -1,12 +1,12 @@
-//! Which process this is, as distinct from all those it was forked from.
+//! Which process this is, as distinct from all its ancestors.
 //!
-//! A process number alone is not enough: once an ancestor has ended, a
-//! descendant may be given its number. So each fork also counts, in the child.
-//! That count only grows from parent to child, hence no process has the mark
-//! of an ancestor. The number stays part of the mark for a child that was made
-//! past the C library (a bare `clone`), where nothing counts.
+//! A process id alone is not enough: once an ancestor has ended, a descendant
+//! may be given its id. So each child also counts its fork. That count only
+//! grows from parent to child, so no process has the mark of an ancestor. The
+//! id stays part of the mark for a child that was made without the C library (a
+//! bare `clone`), where nothing counts the fork.
 //!
-//! And what a fork must not copy half done: see [`unforked`].
+//! Also work that a fork must not copy half done: see [`unforked`].
 
 use once_cell::race::OnceBox;
 use std::cell::RefCell;
@@ -16,16 +16,16 @@ use std::sync::{Once, PoisonError, RwLock, RwLockWriteGuard};
 /// Forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Held for reading by a thread that must not be copied halfway, and for
+/// Locked for reading by a thread that must not be copied halfway, and for
 /// writing by one that forks.
 static FORKING: RwLock<()> = RwLock::new(());
 
 thread_local! {
-    /// Kept from before a fork until after it, by the thread that forks.
+    /// Kept by the forking thread from before the fork until after it.
     static FORK: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// This process, never 0.
+/// This process. Never 0.
 ///
 /// Forks are counted from the first call on. A mark found in memory came from an
 /// earlier call, so every child that could find it differs.
@@ -35,12 +35,11 @@ pub(crate) fn mark() -> u64 {
     u64::from(FORKS.load(Ordering::Relaxed)) << 32 | u64::from(number())
 }
 
-/// The process number, which the system is asked for once in each process. It
-/// is kept in a word that every child finds wiped, a child that was made past
-/// the C library too.
+/// The process id, read from the system once per process. It is kept in a word
+/// that is wiped in every child, even one that was made without the C library.
 ///
-/// No caller waits for another one's first call, so a child that is forked
-/// during it does not either. Should two of them race, the loser's page is lost.
+/// No caller waits for another's first call, so neither does a child that is
+/// forked during it. If two of them race, the loser's page leaks.
 fn number() -> u32 {
     static KNOWN: OnceBox<Option<&AtomicU32>> = OnceBox::new();
     let Some(known) = KNOWN.get_or_init(|| Box::new(wiped_in_children())) else { return std::process::id() };
@@ -55,8 +54,7 @@ fn number() -> u32 {
     }
 }
 
-/// A word that is zero, and zero again in every child. `None` where the system
-/// has no such memory.
+/// A word that starts at zero, here and in every child. `None` where the system has no such memory.
 fn wiped_in_children() -> Option<&'static AtomicU32> {
     #[cfg(target_os = "linux")]
     {
@@ -67,9 +65,9 @@ fn wiped_in_children() -> Option<&'static AtomicU32> {
         if page == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: advice about the page just mapped, which nobody else knows.
+        // SAFETY: advice about the page just mapped, which no other thread knows.
         let advise = |advice| unsafe { libc::madvise(page, PAGE_BYTES, advice) } == 0;
-        // A system that takes any advice (some emulators do) heeds none.
+        // A system that accepts any advice (some emulators do) follows none.
         if advise(libc::MADV_WIPEONFORK) && !advise(-1) {
             // SAFETY: zeroed memory is an atomic of zero, and the page is never unmapped.
             return Some(unsafe { &*page.cast() });
@@ -81,28 +79,28 @@ fn wiped_in_children() -> Option<&'static AtomicU32> {
 }
 
 /// Differs between this process and those it was forked from, never 0. Cheaper
-/// than [`mark`], and blind to a child that was made past the C library.
+/// than [`mark`], but the same in a child that was made without the C library.
 pub(crate) fn generation() -> u64 {
     u64::from(FORKS.load(Ordering::Relaxed)) + 1
 }
 
-/// Does something that no fork interrupts: a child finds neither half of it nor
-/// a lock that it took. It must be short, and take no lock that is held by a
-/// thread about to call this.
+/// Runs `act` without a fork in between: a child finds neither half of it nor a
+/// lock that it took. `act` must be short, and take no lock that a thread holds
+/// while it calls this.
 pub(crate) fn unforked<T>(act: impl FnOnce() -> T) -> T {
     watch_forks();
     let _guard = FORKING.read().unwrap_or_else(PoisonError::into_inner);
     act()
 }
 
-/// Has every fork wait for [`unforked`], and every child count.
+/// Makes every fork wait for [`unforked`], and every child count its fork.
 fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
         #[cfg(unix)]
-        // SAFETY: the handlers take and release a lock of this module, and touch
-        // an atomic and a thread-local. If the system has no room for them, the
-        // process number remains.
+        // SAFETY: the handlers take and release a lock of this module, and
+        // touch an atomic and a thread-local. If the system has no room for
+        // them, the process id remains.
         unsafe {
             libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child))
         };
@@ -131,12 +129,12 @@ unsafe extern "C" fn in_child() {
 mod tests {
     use super::*;
 
-    /// The status with which a child ends that looks at its mark.
+    /// The exit status of a child that looks at its mark.
     fn child_status(fork: impl FnOnce() -> libc::pid_t, judge: impl FnOnce(u64) -> bool) -> i32 {
         match fork() {
             0 => {
                 let judged = judge(mark());
-                // SAFETY: ends the child without running anybody's destructors.
+                // SAFETY: ends the child without running destructors.
                 unsafe { libc::_exit(i32::from(!judged)) }
             }
             pid => {
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_differs_from_its_parent_in_more_than_its_number() {
+    fn a_child_differs_from_its_parent_in_more_than_its_id() {
         let parent = mark();
         assert_eq!(parent, mark());
         // SAFETY: the child compares two numbers and ends.
@@ -159,14 +157,14 @@ mod tests {
         assert_eq!(child_status(fork, |child| child >> 32 > parent >> 32), 0);
     }
 
-    /// No fork is counted there, so only its number differs.
+    /// That fork is not counted, so only the id differs.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_child_made_past_the_c_library_has_its_own_number() {
+    fn a_child_made_without_the_c_library_has_its_own_id() {
         let parent = mark();
         // SAFETY: as `fork`, with the parent's stack copied; the child compares numbers and ends.
         let clone = || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t };
-        // SAFETY: asks for a number. Not std's answer, nor ours.
+        // SAFETY: reads an id, from neither std nor this module.
         let own = |child: u64| child as u32 == unsafe { libc::syscall(libc::SYS_getpid) } as u32;
         assert_eq!(child_status(clone, |child| own(child) && child != parent), 0);
         assert!(own(parent) && mark() == parent);

@@ -1,11 +1,11 @@
-//! What the processor does better than the language says: fetching a cache line
-//! that will be needed soon, comparing sixteen bytes at once.
+//! What the processor does better than portable Rust: prefetch a cache line,
+//! compare sixteen bytes at once.
 
 use crate::sync::AtomicU64;
 #[cfg(not(all(target_arch = "x86_64", not(loom))))]
 use crate::sync::peek;
 
-/// Starts to fetch the line of `word`; a hint without any effect on values.
+/// Starts to fetch the cache line of `word`: a hint that changes no value.
 #[inline]
 pub(crate) fn prefetch(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -19,8 +19,8 @@ pub(crate) fn prefetch(word: &AtomicU64) {
 }
 
 /// Waits until every load before this one is complete. A processor may read its
-/// counter before loads that come first in the program: a reading of the clock
-/// that must be later than what was loaded comes after this.
+/// counter before loads that come first in the program: so a clock reading that
+/// must be later than what was loaded comes after this.
 #[inline]
 pub(crate) fn finish_loads() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -30,10 +30,10 @@ pub(crate) fn finish_loads() {
     }
 }
 
-/// A bit for each byte of the two words that is the highest byte of `wanted`,
-/// or 1 where that is 0; the lowest bit for the lowest byte of the first. Each
-/// byte is as a relaxed load finds it, and need not be from the same moment as
-/// the next.
+/// A bit for each byte of the two words that equals the highest byte of
+/// `wanted`, or 1 where that is 0; the lowest bit stands for the lowest byte of
+/// the first word. Each byte is what a relaxed load finds; two bytes need not
+/// be from the same moment.
 #[inline]
 pub(crate) fn same_bytes(words: &[AtomicU64; 2], wanted: u32) -> u16 {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -57,7 +57,7 @@ pub(crate) fn same_bytes(words: &[AtomicU64; 2], wanted: u32) -> u16 {
         #[inline]
         fn compare(shown: __m128i, wanted: u32) -> u16 {
             let twice = _mm_cvtsi32_si128(wanted as i32);
-            // The fourth byte, doubled, is the fourth of these pairs; it goes everywhere.
+            // The fourth byte, doubled, is the fourth of these pairs; it is copied everywhere.
             let wanted = _mm_shufflelo_epi16::<0xff>(_mm_unpacklo_epi8(twice, twice));
             let wanted = _mm_max_epu8(_mm_shuffle_epi32::<0>(wanted), _mm_set1_epi8(1));
             _mm_movemask_epi8(_mm_cmpeq_epi8(shown, wanted)) as u16
@@ -73,15 +73,14 @@ pub(crate) fn same_bytes(words: &[AtomicU64; 2], wanted: u32) -> u16 {
     }
 }
 
-/// A bit for each byte of a word that is the same in `wanted`, on any processor.
+/// A bit for each byte of a word that equals the one in `wanted`, on any processor.
 #[inline]
 pub(crate) const fn same_bytes_of_word(word: u64, wanted: u64) -> u16 {
     const LOW_SEVEN: u64 = u64::from_ne_bytes([0x7f; 8]);
     let different = word ^ wanted;
-    // The high bit of each byte that is zero, and no other: no sum carries
-    // into the next byte.
+    // The high bit of each zero byte, and no other: no sum carries into the next byte.
     let same = !(((different & LOW_SEVEN) + LOW_SEVEN) | different | LOW_SEVEN);
-    // The bits of the eight bytes, brought together in the highest.
+    // The bits of the eight bytes, gathered in the highest.
     ((same >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u16
 }
 
@@ -92,13 +91,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_that_is_the_same_is_found_and_no_other(
+        fn exactly_the_equal_bytes_are_found(
             shown in proptest::array::uniform16(0_u8..4),
             wanted in 0_u8..4,
             high: bool,
             rest in 0_u32..1 << 24,
         ) {
-            // Of few values, so that many are the same; of both halves of the range.
+            // Few distinct values, so that many are equal, from both halves of the range.
             let high = if high { 0xfc } else { 0 };
             let shown = shown.map(|byte| byte | high);
             let wanted = wanted | high;

@@ -34,8 +34,8 @@ impl Sources for Scripted {
     fn pause(&self, _: Duration) {}
 }
 
-/// One thread comes to the end of a line while the other reads twice
-/// across it. Says how often the clock fell back.
+/// One thread reaches the end of a line while the other reads twice across it.
+/// Returns how often the clock fell back.
 fn race(lead: u64) -> u64 {
     let sources = Scripted { counter: Counter::new(0), lead: Counter::new(0) };
     let sample = Sample::take(&sources);
@@ -57,21 +57,21 @@ fn race(lead: u64) -> u64 {
     clock.fallbacks()
 }
 
-/// Up to this many preemptions; all of them would take hours.
+/// A bounded number of preemptions; all of them would take hours.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
 
-/// The counter is ahead, but not by too much: one begins the next line.
-/// (Or is given up in the middle of that, after the model's one round of waiting.)
+/// The counter is ahead, but not too far: one thread begins the next line. (Or
+/// it is given up halfway, after the model's one round of waiting.)
 #[test]
 fn clock_never_steps_back_where_lines_meet() {
     explore(|| assert!(race(TOLERANCE_NANOS) <= 1));
 }
 
-/// The counter is too far ahead: one falls back, and it is counted once.
+/// The counter is too far ahead: one thread falls back, and that counts once.
 #[test]
 fn clock_never_steps_back_when_it_falls_back() {
     explore(|| assert_eq!(race(5 * TOLERANCE_NANOS), 1));

@@ -1,5 +1,5 @@
 //! The counter clock on a counter that tests push around: it never steps back,
-//! and it leaves a counter that disagrees with the OS clock.
+//! and it gives up a counter that disagrees with the OS clock.
 
 use super::*;
 use crate::clock::sources::fake::{Fake, SKEW, TICKS_PER_SECOND};
@@ -29,7 +29,7 @@ impl Witness {
         now
     }
 
-    /// Reads in steps of a millisecond; the largest distances behind and ahead of the OS clock.
+    /// Reads every millisecond, and returns the largest distances behind and ahead of the OS clock.
     fn follow(&mut self, clock: &CounterClock<Fake>, span: Duration) -> (u64, u64) {
         let steps = span.as_millis();
         (0..steps).fold((0, 0), |(behind, ahead), _| {
@@ -74,7 +74,7 @@ fn a_fast_counter_is_caught() {
     let (_, ahead) = witness.follow(&clock, 2 * SECOND);
     assert_fallen_back(&clock);
     assert!(ahead <= 10_100_000, "1 % of the second before the comparison, not {ahead} ns");
-    assert_eq!(witness.follow(&clock, SECOND), (0, 0), "the OS clock it is");
+    assert_eq!(witness.follow(&clock, SECOND), (0, 0), "it reads the OS clock");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_slow_counter_is_caught() {
     let (behind, ahead) = witness.follow(&clock, 2 * SECOND);
     assert_fallen_back(&clock);
     assert!(behind <= 10_200_000 && ahead == 0, "{behind} behind, {ahead} ahead");
-    assert_eq!(witness.follow(&clock, SECOND), (0, 0), "the OS clock it is");
+    assert_eq!(witness.follow(&clock, SECOND), (0, 0), "it reads the OS clock");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_fallback_is_final() {
 
 /// At the end of the range there is no room for another line.
 #[test]
-fn no_reading_is_past_what_can_be_told() {
+fn no_reading_is_past_the_last_instant() {
     let (clock, mut witness) = (clock(), Witness::default());
     let rest = Duration::from_nanos(Tick::MAX.as_nanos() - clock.sources.true_nanos());
     clock.sources.advance(rest - 3 * SECOND - MILLISECOND);
@@ -112,9 +112,9 @@ fn no_reading_is_past_what_can_be_told() {
 }
 
 /// As after a suspend that resets it. Time waits at the line's cap, for a
-/// second at most, then is the OS clock's.
+/// second at most, then follows the OS clock.
 #[test]
-fn a_counter_that_starts_again_is_caught_at_once() {
+fn a_counter_that_restarts_is_caught_at_once() {
     let (clock, mut witness) = (clock(), Witness::default());
     witness.follow(&clock, SECOND / 2);
     clock.sources.jump(-30 * TICKS_PER_SECOND as i64);
@@ -125,7 +125,7 @@ fn a_counter_that_starts_again_is_caught_at_once() {
     assert_eq!(witness.follow(&clock, SECOND), (0, 0));
 }
 
-/// As after a suspend through which it went on.
+/// As after a suspend during which it kept running.
 #[test]
 fn a_counter_that_leaps_ahead_is_caught_at_once() {
     let (clock, mut witness) = (clock(), Witness::default());
@@ -144,8 +144,8 @@ fn a_counter_that_runs_backwards_is_caught() {
     assert_fallen_back(&clock);
 }
 
-/// The one way in which time goes back: with the counter, at most to the
-/// last comparison, until the next.
+/// The one way for time to go back: with the counter, at most to the last
+/// comparison, until the next.
 #[test]
 fn a_small_jump_back_stays_on_its_line_and_is_caught() {
     let clock = clock();
@@ -208,7 +208,7 @@ fn drift_that_changes_stays_within_the_tolerance() {
     assert_trusted(&clock);
 }
 
-/// An hour at 400 ppm is 1.4 s of drift, all of it within the share that is allowed.
+/// An hour at 400 ppm is 1.4 s of drift, within the allowed share.
 #[test]
 fn a_long_pause_ends_at_the_os_time() {
     for ppm in [-400, 400] {
@@ -221,8 +221,8 @@ fn a_long_pause_ends_at_the_os_time() {
     }
 }
 
-/// A reader that was stopped with an anchor in hand uses it after the
-/// next one is out; neither it nor anybody after it sees time go back.
+/// A reader that was stopped with an anchor in hand uses it after the next one
+/// is published. Neither it nor any later reader sees time go back.
 #[test]
 fn a_late_reader_stays_below_the_next_line() {
     let clock = clock();
@@ -234,8 +234,8 @@ fn a_late_reader_stays_below_the_next_line() {
     assert!(late.nanos + late.rate.nanos(clock.line_ticks) <= next);
 }
 
-/// Processors whose counters differ by more than is allowed: whichever
-/// of them compares, the clock falls back.
+/// Processors whose counters differ by more than the tolerance: the clock falls
+/// back, whichever of them compares.
 #[test]
 fn counters_that_differ_between_threads_are_caught() {
     for skew_ms in [-40, 40] {
@@ -253,7 +253,7 @@ fn counters_that_differ_between_threads_are_caught() {
 }
 
 #[test]
-fn counters_that_differ_by_little_are_lived_with() {
+fn counters_that_differ_slightly_are_tolerated() {
     let clock = clock();
     let (mut here, mut there) = (Witness::default(), Witness::default());
     for _ in 0..5_000 {
@@ -267,7 +267,7 @@ fn counters_that_differ_by_little_are_lived_with() {
     assert!(clock.now().abs_diff(clock.sources.true_nanos()) <= 2 * TOLERANCE_NANOS);
 }
 
-/// Real threads on counters that differ, while time passes: nobody sees it go back.
+/// Real threads on different counters, while time passes: none sees it go back.
 #[test]
 fn no_thread_sees_time_go_back() {
     for skew_step in [1_000, 10 * TICKS_PER_MS] {
@@ -289,8 +289,8 @@ fn no_thread_sees_time_go_back() {
             }
             let seconds = || clock.sources.true_nanos() / LINE_NANOS;
             // Some seconds, and more until every thread has had its share, and
-            // until a large difference was met: the reader whose turn it is
-            // to compare must be one that is ahead.
+            // until a large difference was found: the reader that happens to
+            // compare must be one that is ahead.
             let missed = || skew_step > TICKS_PER_MS && !clock.has_fallen_back() && seconds() < 3_000;
             while seconds() < 9 || missed() || readings.iter().any(|readings| readings.load(Relaxed) < 300) {
                 clock.sources.advance(3 * MILLISECOND);
@@ -324,7 +324,7 @@ proptest! {
             clock.sources.run_at(ppm);
             clock.sources.advance(Duration::from_millis(millis));
             let now = witness.read(&clock);
-            // 2 % of a second, and what steering had left over.
+            // 2 % of a second, plus what steering had left.
             prop_assert!(now <= clock.sources.true_nanos() + 25_000_000);
         }
     }
