@@ -1,18 +1,17 @@
-//! One byte per record that says what to look for: the eight records of a
-//! group in one word.
+//! One byte per record to search by; the eight records of a group share a word.
 //!
 //! | byte | meaning |
 //! |---|---|
 //! | 0 | the record is vacant |
 //! | 1 to 255 | eight bits of its tenant's hash; 1 also stands for eight zeros |
 //!
-//! A lookup compares two groups at once, the agent's home and the next:
-//! 98 of 100 agents are there, at the assumed load, and one in a hundred finds a
-//! neighbour that shows the same before itself.
+//! A lookup compares two groups at once, the agent's home and the next: at the
+//! assumed load 98 of 100 agents are there, and one in a hundred first finds a
+//! neighbour that shows the same fingerprint.
 //!
 //! A reader without the region's lock takes a fingerprint as a hint: the tag
-//! decides. All writers hold the lock, so under it the bytes are exact, and
-//! concluding that an agent is absent takes no look at any tag.
+//! decides. All writers hold the lock, so under it the bytes are exact, and it
+//! takes no tag to conclude that an agent is absent.
 
 use super::hash::AgentHash;
 use crate::machine::processor::{same_bytes, same_bytes_of_word};
@@ -42,7 +41,7 @@ impl Fingerprint {
         word.tenant().map_or(Self::VACANT, Self::of)
     }
 
-    /// Eight of it.
+    /// Eight copies of it.
     #[inline]
     const fn everywhere(self) -> u64 {
         self.0.wrapping_mul(LOW_BITS)

@@ -1,47 +1,49 @@
-//! Charges that are forgiven while a call is under way.
+//! Charges that are forgiven during a call.
 //!
-//! A call of several charges, all or none, takes back what it has charged if
-//! one of them is denied; see [`limiter::all`](crate::limiter). In between, a
-//! reset, a forget, or other limits that start afresh may forgive those charges,
-//! and others may spend what they had taken. To take them back then would let it
-//! be spent twice. So a charge is taken back
+//! An all-or-none call takes back what it has charged if one of its charges is
+//! denied; see [`limiter::all`](crate::limiter). In between, a reset, a forget,
+//! or a change of limits that starts afresh may forgive those charges, and
+//! other calls may spend what became free. Taking the charges back then would
+//! let it be spent twice. So a charge is taken back
 //!
 //! - only from the record that was charged; and
-//! - only if its word still has the generation that it had then, or nothing was
+//! - only if its word still has the generation of the charge, or nothing was
 //!   forgiven anywhere meanwhile.
 //!
-//! # Why that is never too much
+//! # Why this never takes back too much
 //!
-//! Whoever forgives moves on the generation of each word that it fills, by an
-//! exchange. The rollback is an exchange of the same word. So if the generation
-//! is still that of the charge, nothing was forgiven. (Unless generations start
-//! over: sixteen changes of one agent during one call are not noticed.)
+//! A call that forgives moves on the generation of each word that it fills, by
+//! an exchange. The rollback is an exchange of the same word. So if the
+//! generation is still that of the charge, nothing was forgiven. (Unless
+//! generations start over: sixteen changes of one agent during one call are not
+//! noticed.)
 //!
-//! Other limits and changes of tenant move on the generation, too. A bucket then
+//! Changes of limits and of tenants move on the generation too. A bucket then
 //! keeps the charge, since its debt may have been cut. But counts and permits
-//! stay as they are, and have to come back; so each call that forgives says when
-//! it begins and when it is done ([`during`](Forgiven::during)). The rollback
-//! compares how many had *begun*, read after it has loaded the words, with how
-//! many were *done*, read before the charge. Say that somebody, F, filled a word
-//! after it was charged:
+//! stay as they are, and have to come back. So each call that forgives counts
+//! when it begins and when it is done ([`during`](Forgiven::during)). The
+//! rollback compares how many had *begun*, read after it has loaded the words,
+//! with how many were *done*, read before the charge. Say that a call F filled
+//! a word after it was charged:
 //!
 //! - The load of the word (Acquire) sees what F did before the fill (Release; all
 //!   changes to the word are exchanges). So F is among those that had begun.
-//! - F is not among those that were done: who reads that (Acquire) charges the
-//!   word after the fill.
+//! - F is not among those that were done: a caller that reads F as done
+//!   (Acquire) charges the word after the fill.
 //! - Each of those that were done is among those that had begun.
 //!
-//! So more had begun than were done, and nothing is taken back. One that is lost
-//! in a fork never ends; from then on the generation alone decides, which is
-//! stricter.
+//! So more had begun than were done, and nothing is taken back. A call that a
+//! fork cuts off never ends; from then on the generation alone decides, which
+//! is stricter.
 //!
-//! An agent may also lose its record, and get it back. Who takes over a record
-//! in debt inherits all counts and permits. One that is idle comes with no
-//! charge to come in the window of the old one: that is before the floor.
+//! An agent may also lose its record, and get it back. An agent that takes over
+//! a record in debt inherits all counts and permits. If the record was idle, no
+//! later charge falls into the window of the old one: that window is before the
+//! floor.
 //!
-//! Of a window, the first word is the one that is charged. If it has moved on
-//! since, the count is in the second, and no later charge is made in so old a
-//! part: a reset between the loads of the two leaves nothing there to take.
+//! In a window, the first word is charged. If the window has moved on since,
+//! the count is in the second word, and no later charge is made in a part that
+//! old: a reset between the loads of the two leaves nothing there to take back.
 //!
 //! Slots are never forgiven, and always taken back.
 
@@ -55,7 +57,7 @@ pub(crate) struct Forgiven {
 }
 
 impl Forgiven {
-    /// Does something that forgives charges.
+    /// Runs something that forgives charges.
     pub(crate) fn during<T>(&self, forgive: impl FnOnce() -> T) -> T {
         self.begun.fetch_add(1, Ordering::Relaxed);
         if broken(Fault::ForgivenTooSoon) {
@@ -67,13 +69,13 @@ impl Forgiven {
         answer
     }
 
-    /// Asked before a charge that may have to be taken back.
+    /// Read before a charge that may have to be taken back.
     pub(crate) fn so_far(&self) -> u64 {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Whether a charge may have been forgiven that was made after `so_far` was
-    /// asked for. Asked once its words are loaded.
+    /// Whether a charge made after `so_far` was read may have been forgiven.
+    /// Read once its words are loaded.
     pub(crate) fn is_any_since(&self, so_far: u64) -> bool {
         self.begun.load(Ordering::Relaxed) != so_far && !broken(Fault::ForgivenTakenBack)
     }

@@ -6,53 +6,51 @@
 //! h = s + top(k1*c1) + … + top(kn*cn)  mod 2^64
 //! ```
 //!
-//! where every k is a secret random number of 128 bits, an s for every length
-//! in bytes one of 64, and top(x) are the high 64 bits of x mod 2^128. This is
+//! where every k is a secret random number of 128 bits, s is one of 64 bits for
+//! each length in bytes, and top(x) is the high 64 bits of x mod 2^128. This is
 //! multilinear hashing (Lemire and Kaser, "Strongly universal string hashing is
-//! fast", 2014, with K = 128 and L = 64), but each product is cut to its top
-//! before the sum: no carries, fewer instructions, and a bound that is at most
+//! fast", 2014, with K = 128 and L = 64), except that each product is cut to
+//! its top before the sum: no carries, fewer instructions, and a bound at most
 //! twice theirs.
 //!
 //! *Claim*: any two different ids get any given pair of values with a
-//! probability of at most 2^-127. So they collide with at most 2^-63, and in
-//! any b chosen bits with at most 2^(1-b).
+//! probability of at most 2^-127. So they collide with a probability of at most
+//! 2^-63, and in any b chosen bits with at most 2^(1-b).
 //!
 //! The first value is uniform because of s, whatever the k are, so only the
 //! difference of the two values matters. If the lengths differ, it is uniform
-//! because of the other s. Otherwise some characters differ, say c > c'; let all
-//! other k be given. It remains to bound the probability that
-//! top(k*c) - top(k*c') is one given number. With d = c - c', it is top(k*d), or
-//! that and one for a carry. d is 2^t times an odd number with t < 64, so k*d
-//! mod 2^128 is uniform over the multiples of 2^t, and its top 64 bits are
-//! uniform: each of the two cases has at most 2^-64. (If d is odd, the carry
-//! depends on the low bits of k*d alone, and the sum of both is 2^-64 exactly.)
-//! An id of eight bytes is read as its one character twice, of which the first
-//! is enough for this.
+//! because of the other s. Otherwise some characters differ, say c > c'; let
+//! all other k be given. It remains to bound the probability that top(k*c) -
+//! top(k*c') is a given number. With d = c - c', it is top(k*d), plus one if
+//! there is a carry. d is 2^t times an odd number with t < 64, so k*d mod 2^128
+//! is uniform over the multiples of 2^t, and its top 64 bits are uniform: each
+//! of the two cases has a probability of at most 2^-64. (If d is odd, the carry
+//! depends on the low bits of k*d alone, and the two add up to exactly 2^-64.)
+//! An id of eight bytes is read as its one character twice; the first is enough
+//! for the proof.
 //!
-//! The sum is linear but for carries, and linear structure in the ids (counting up, say)
-//! would show in the homes. So it passes through a fixed bijection of 64-bit
-//! numbers, which leaves the bound as it is, because different pairs stay
-//! different pairs. It scatters arithmetic progressions over the high
-//! bits, which choose the home; the low ones need only differ.
+//! The sum is linear but for carries, and linear structure in the ids (counting up, say) would show in the homes. So it
+//! passes through a fixed bijection of 64-bit numbers, which leaves the bound as it is, because different pairs stay
+//! different pairs. It scatters arithmetic progressions over the high bits, which choose the home; the low bits need
+//! only differ.
 //!
-//! **Against whom.** The bound holds for ids that were chosen without
-//! knowledge of the key: all that any client can do who has not read this
-//! process's memory or gained hash bits by some other channel. Hash values
-//! and the key never leave the slab. The key is expanded by std's keyed hash
-//! (SipHash today) from the 128 random bits that the system gives a thread's
-//! first `RandomState`.
+//! **Against whom.** The bound holds for ids chosen without knowledge of the
+//! key. That is all a client can do unless it has read this process's memory or
+//! learned hash bits by some other channel. Hash values and the key never leave
+//! the slab. The key is expanded by std's keyed hash (SipHash today) from the
+//! 128 random bits that a thread's first `RandomState` gets from the system.
 //!
 //! **The switch.** [`IdHash::SipHash13`] is a pseudo-random function as far as
-//! anybody knows: it promises nothing provable, but holds also against those
-//! who observe something of its output, such as timing. It costs more.
+//! anybody knows: nothing about it is proven, but it also resists clients that
+//! observe something of its output, such as timing. It costs more.
 //!
 //! **Odds.** Two agents are taken for one if their tags (46 bits of the hash)
 //! agree and their homes are so near that each lies in the other's
-//! neighbourhood. Among N agents at the documented load that is at most about
-//! N * 96 * 0.75 / 2^45: for one million agents 2 in a million that any two of
-//! them share a record, for 10 million 2 in a hundred thousand. From some 30
-//! million on, tag and home say all that the hash does, and it is N^2 / 2^64: for
-//! 100 million 5 in ten thousand.
+//! neighbourhood. Among N agents at the documented load that is at most about N
+//! * 96 * 0.75 / 2^45: with one million agents, the odds that any two of them
+//! share a record are 2 in a million; with 10 million, 2 in a hundred thousand.
+//! From some 30 million on, tag and home hold all bits of the hash, and the
+//! odds are N^2 / 2^64: with 100 million, 5 in ten thousand.
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::record::tag::Tag;
@@ -65,8 +63,7 @@ const CHARACTERS_MAX: usize = ID_BYTES_MAX / 8;
 /// The longest id of two characters, in bytes.
 const SHORT_MAX: usize = 16;
 
-/// How ids are hashed. Either way with a secret key of the limiter's own, and
-/// with the same answers.
+/// How ids are hashed. Either way with a secret key per limiter, and with the same answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHash {
@@ -74,8 +71,8 @@ pub enum IdHash {
     /// the key collide at most twice as often as by chance. The fastest.
     #[default]
     Multilinear,
-    /// SipHash-1-3, a pseudo-random function: for those who fear that clients
-    /// could learn hash bits from timing. Costs some ten nanoseconds more.
+    /// SipHash-1-3, a pseudo-random function: for use where clients could learn
+    /// hash bits from timing. Costs some ten nanoseconds more.
     SipHash13,
 }
 
@@ -85,12 +82,12 @@ pub(crate) struct HashKey {
     characters: [u128; CHARACTERS_MAX],
     /// By length in bytes.
     starts: [u64; ID_BYTES_MAX + 1],
-    /// SipHash takes its key from the first two characters' numbers.
+    /// SipHash takes its key from the numbers of the first two characters.
     kind: IdHash,
 }
 
 impl HashKey {
-    /// A key that nobody knows.
+    /// A fresh random key.
     pub(crate) fn random(kind: IdHash) -> Self {
         let random = RandomState::new();
         let mut count = 0_u64;
@@ -124,7 +121,7 @@ impl HashKey {
     /// bytes and its last eight.
     #[inline]
     pub(crate) fn hash_short(&self, id: &[u8]) -> Option<AgentHash> {
-        // In this order the length is compared but once.
+        // In this order the length is compared only once.
         if id.len() > SHORT_MAX {
             return None;
         }
@@ -138,7 +135,7 @@ impl HashKey {
     }
 
     /// All but the last one to eight bytes in whole characters, then the last
-    /// eight bytes, which may overlap: for a given length that is one to one.
+    /// eight bytes, which may overlap. For a given length that is one-to-one.
     #[inline(never)]
     fn sum(&self, id: &[u8]) -> u64 {
         if self.kind == IdHash::SipHash13 {
@@ -175,8 +172,8 @@ fn last_character(id: &[u8]) -> u64 {
     id.iter().fold(0, |character, byte| character << 8 | u64::from(*byte))
 }
 
-/// A fixed bijection that breaks linear structure in the high bits, on which
-/// every bit of the sum has a say.
+/// A fixed bijection that breaks linear structure in the high bits; every bit
+/// of the sum affects them.
 #[inline]
 const fn scatter(sum: u64) -> u64 {
     (sum ^ sum >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) // Odd, so it has an inverse.
@@ -193,19 +190,19 @@ impl fmt::Debug for HashKey {
 pub(crate) struct AgentHash(u64);
 
 impl AgentHash {
-    /// What no agent has, to fill a place with.
+    /// A placeholder that no agent has.
     pub(crate) const NOBODY: Self = Self(0);
 
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// What a [`TagWord`](crate::record::tag::TagWord) shows of it too.
+    /// The part that a [`TagWord`](crate::record::tag::TagWord) shows too.
     pub(crate) const fn low_bits(self) -> u64 {
         self.0 & 0xffff
     }
 
-    /// All of it, to choose the home group and the favourite slot by its high bits.
+    /// All of it. Its high bits choose the home group and the favourite slot.
     #[inline]
     pub(crate) fn bits(self) -> u64 {
         self.0
@@ -217,13 +214,13 @@ impl AgentHash {
         self.0 as u32
     }
 
-    /// What the record stores: the low bits.
+    /// The low bits, which the record stores.
     #[inline]
     pub(crate) fn tag(self) -> Tag {
         Tag::of_hash(self.0)
     }
 
-    /// One of `shards` shares of all agents.
+    /// Which of `shards` shards the agent belongs to.
     pub(crate) fn shard(self, shards: usize) -> usize {
         (self.0 >> 16) as usize % shards
     }
@@ -253,7 +250,7 @@ mod tests {
     use std::collections::HashSet;
 
     proptest! {
-        /// The fast reading of an id agrees with the definition, character by character.
+        /// The fast path reads an id as the definition does, character by character.
         #[test]
         fn the_hash_is_the_documented_sum(
             id in prop_oneof![1..=ID_BYTES_MAX, 6..=18_usize]
@@ -287,7 +284,7 @@ mod tests {
             for key in 0..1 << (2 * BITS) {
                 seen[(top(key, larger).wrapping_sub(top(key, smaller)) & ((1 << BITS) - 1)) as usize] += 1;
             }
-            // By chance, each is seen once for every half of a key.
+            // By chance, each value appears once for every half of a key.
             let likeliest = seen.into_iter().max().unwrap();
             if (larger - smaller) % 2 == 1 {
                 assert_eq!(likeliest, 1 << BITS, "{larger} {smaller}");

@@ -8,14 +8,13 @@
 //! └─────────┴──────────────┴──────────────────────────────┘
 //! ```
 //!
-//! Records stand in groups of eight. An agent's hash names its home group; its
-//! record is somewhere in the *neighbourhood*, the [`Geometry::window`]
-//! groups from there on, and if possible in a favourite slot of that group. A
-//! lookup compares the sixteen fingerprints of two groups at once and reads the
-//! tag of the first that matches, so it touches one or two cache lines of
-//! fingerprints and, nearly always, exactly one record. (Which line that will
-//! be is known before the fingerprints are read, if it is the favourite one:
-//! then the two misses overlap.)
+//! Records stand in groups of eight. An agent's hash names its home group. Its
+//! record is somewhere in the *neighbourhood*, the [`Geometry::window`] groups
+//! from there on, if possible in a favourite slot of the home group. A lookup
+//! compares the sixteen fingerprints of two groups at once and reads the tag of
+//! the first that matches, so it touches one or two cache lines of fingerprints
+//! and, nearly always, exactly one record. (If that is the favourite slot, its
+//! line is known before the fingerprints are read, so the two misses overlap.)
 //!
 //! Six lanes take 64 bytes for the record and 1 for the fingerprint; at the
 //! assumed load of 3/4 that is 87 bytes per agent.
@@ -58,20 +57,20 @@ const REGION_GROUPS: usize = 128;
 /// Records in a region.
 pub(crate) const REGION_RECORDS: usize = fingerprints::GROUP * REGION_GROUPS;
 
-/// Groups in a neighbourhood: 96 records. Even, since they are looked at in pairs.
+/// Groups in a neighbourhood: 96 records. Even, because lookups take them in pairs.
 pub(crate) const WINDOW: usize = 12;
 const _: () = assert!(WINDOW % 2 == 0);
 
-/// How often an exchange was lost, in a few places by thread so that the
-/// count does not become the contended word itself.
+/// How often an exchange was lost, counted in a few places by thread, so that
+/// the count itself does not become a contended word.
 const RETRY_SHARDS: usize = 8;
 
-/// The numbers that lay out a slab.
+/// The layout of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Home groups.
     pub(crate) groups: usize,
-    /// Groups in a neighbourhood; that many, less one, follow the last home.
+    /// Groups in a neighbourhood; `window - 1` more groups follow the last home.
     pub(crate) window: usize,
     /// Records, filling all groups except perhaps the last.
     pub(crate) records: usize,
@@ -79,7 +78,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// The layout for so many agents at the assumed load.
+    /// The layout for this many agents at the assumed load.
     pub(crate) fn for_agents(agents: u64, lanes: usize) -> Self {
         let records = (agents * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
         let groups = usize::try_from(records).unwrap_or(usize::MAX / GROUP).div_ceil(GROUP);
@@ -102,8 +101,8 @@ impl Geometry {
         self.regions() * REGION_WORDS
     }
 
-    /// Records start on a cache line. Before it is at least one more word of
-    /// fingerprints, of nobody: lookups read the groups in pairs.
+    /// Records start on a cache line. At least one unused word of fingerprints
+    /// comes before that line: lookups read the groups in pairs.
     fn records_start(&self) -> usize {
         (self.fingerprints_start() + self.all_groups() + 1).next_multiple_of(REGION_WORDS)
     }
@@ -113,11 +112,11 @@ impl Geometry {
     }
 }
 
-/// Where a record stands: its number.
+/// A record's number.
 type Position = usize;
 
-/// A key at hand for every lookup. In models it stands apart: loom's stacks
-/// are too small for a slab that is passed on with it.
+/// The key, stored in the slab for every lookup. In models it is boxed: loom's
+/// stacks are too small to pass a slab with the key inside.
 #[cfg(not(loom))]
 type KeptKey = HashKey;
 #[cfg(loom)]
@@ -129,15 +128,15 @@ pub(crate) struct Slab {
     memory: Arena,
     key: KeptKey,
     geometry: Geometry,
-    /// What the words of a record's lanes mean, one for each.
+    /// The kind of each lane: what its words mean.
     kinds: Box<[Kind]>,
-    /// Derived from the geometry, kept at hand for every lookup.
+    /// Derived from the geometry, stored for every lookup.
     fingerprints_start: usize,
     retries: [CachePadded<Counter>; RETRY_SHARDS],
     pub(crate) forgiven: forgiven::Forgiven,
 }
 
-/// A record that an agent holds, with the open tag that says so.
+/// A record that an agent occupies, with the open tag that shows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) record: Record<'a>,
@@ -145,7 +144,7 @@ pub(crate) struct Found<'a> {
     pub(crate) position: Position,
 }
 
-/// What a slab holds and has seen.
+/// How full a slab is, and what has happened to its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
     pub(crate) held: u64,
@@ -156,7 +155,7 @@ pub(crate) struct Occupancy {
 }
 
 impl Slab {
-    /// Reserves a slab. On refusal, says how many bytes were asked for.
+    /// Reserves a slab. The error is the number of bytes that the system refused.
     pub(crate) fn new(geometry: Geometry, key: HashKey, kinds: Box<[Kind]>) -> Result<Self, u64> {
         debug_assert!(kinds.len() == geometry.lanes, "a kind for each lane");
         let memory = Arena::reserve(
@@ -168,7 +167,7 @@ impl Slab {
         );
         let memory = memory.ok_or((geometry.words() as u64).saturating_mul(8))?;
         memory.words().ask_for_huge_pages();
-        #[allow(clippy::useless_conversion, reason = "it is one in models")]
+        #[allow(clippy::useless_conversion, reason = "models box the key")]
         let key = KeptKey::from(key);
         Ok(Self {
             memory,
@@ -181,12 +180,12 @@ impl Slab {
         })
     }
 
-    /// Takes all of it from the system now. On refusal, says how many bytes were asked for.
+    /// Touches all its pages now. The error is the number of bytes that the system refused.
     pub(crate) fn commit(&self) -> Result<(), u64> {
         if self.memory.words().prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 
-    /// Bytes of address space the slab has reserved.
+    /// Bytes of address space that the slab has reserved.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         size_of_val(&**self.memory.words()) as u64
     }
@@ -230,9 +229,9 @@ impl Slab {
         position / (GROUP * REGION_GROUPS)
     }
 
-    /// Where the lanes of the agent's record would stand at least if it claimed
-    /// one now: no idle record of its neighbourhood was evicted after this. A
-    /// hint, without the locks.
+    /// If the agent claimed a record now, its lanes would stand no earlier than
+    /// this: no idle record of its neighbourhood was evicted later. A hint,
+    /// without the locks.
     pub(crate) fn floor(&self, hash: AgentHash) -> Tick {
         let groups = self.neighbourhood(hash);
         let [first, last] = [groups.start, groups.end - 1].map(|group| self.region_of(group * GROUP));
@@ -253,11 +252,11 @@ impl Slab {
         (home, slots_of_pair(home.pair(), hash))
     }
 
-    /// The record that is the agent's, if it is the first of its home group and
-    /// the next to show the agent's fingerprint, as it nearly always is. Its tag
+    /// The agent's record, if it is the first in its home group and the next
+    /// that shows the agent's fingerprint, as it nearly always is. Its tag
     /// decides.
     ///
-    /// Which of the sixteen it is does not branch: for many agents no guess would be good.
+    /// Choosing among the sixteen takes no branch: with many agents none could be predicted.
     #[inline]
     pub(crate) fn likely_record(&self, hash: AgentHash) -> Option<Record<'_>> {
         let (home, slots) = self.likely_slots(hash);
@@ -272,20 +271,20 @@ impl Slab {
             .flat_map(move |group| slots_of_pair(self.group_pair(group), hash).map(move |slot| group * GROUP + slot))
     }
 
-    /// Asks for the record in the agent's favourite slot: most agents are in
-    /// theirs, and its place is known before any fingerprint is.
+    /// Prefetches the record in the agent's favourite slot: most agents are in
+    /// theirs, and its address is known before any fingerprint is.
     #[inline]
     pub(crate) fn prefetch_favourite(&self, hash: AgentHash) {
         prefetch(self.memory.home(hash.bits()).favourite().word(0));
     }
 
-    /// Asks for the fingerprints of the agent's home group.
+    /// Prefetches the fingerprints of the agent's home group.
     #[inline]
     pub(crate) fn prefetch_group(&self, hash: AgentHash) {
         prefetch(&self.memory.home(hash.bits()).pair()[0]);
     }
 
-    /// The agent's record, opened if somebody was about to evict it.
+    /// The agent's record, reopened if another thread was about to evict it.
     ///
     /// Without the lock of the region, `None` means that the agent had no
     /// record at some moment during the call.
@@ -296,8 +295,8 @@ impl Slab {
 
     /// The record at `position` if it is the agent's.
     ///
-    /// The loop ends: a failed reopening means that the record was published
-    /// to somebody, or opened by another caller of the same agent.
+    /// The loop ends: a failed reopening means that the record was published to
+    /// another agent, or opened by another caller of the same agent.
     #[inline(always)]
     fn look(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
         let record = self.record(position);
@@ -324,12 +323,12 @@ impl Slab {
         position < self.geometry.records && self.record(position).tag().belongs_to(hash.tag())
     }
 
-    /// Every record that somebody holds. Without a lock: one that changes hands
-    /// meanwhile is met with its old holder, its new one or not at all.
+    /// Every occupied record. Without a lock: one that changes tenants
+    /// meanwhile is returned with its old tenant, its new one, or not at all.
     #[cfg(feature = "persist")]
     pub(crate) fn held(&self) -> impl Iterator<Item = Found<'_>> {
         (0..self.geometry.records).filter_map(|position| {
-            // The fingerprint first: records that nobody has had are not touched.
+            // The fingerprint first: records that never had a tenant are not touched.
             let shown = fingerprints::Group::load(self.group_word(position / GROUP));
             if shown.shows(position % GROUP, fingerprints::Fingerprint::VACANT) {
                 return None;
@@ -345,8 +344,8 @@ impl Slab {
     #[inline(never)]
     pub(crate) fn count_retry(&self) {
         let here = 0_u8;
-        // Threads have stacks of their own, some megabytes apart, so the page
-        // of an address on it tells them apart, once it is scattered.
+        // Threads have separate stacks, some megabytes apart, so the page of a
+        // stack address, once scattered, distinguishes them.
         let page = std::ptr::from_ref(&here).addr() as u64 >> 12;
         let scattered = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         self.retries[scattered as usize % RETRY_SHARDS].fetch_add(1, Ordering::Relaxed);
@@ -364,7 +363,7 @@ impl Slab {
         })
     }
 
-    /// Where the agent would like to be.
+    /// The agent's favourite slot.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn favourite(&self, hash: AgentHash) -> Position {
         self.neighbourhood(hash).start * GROUP + self.memory.home(hash.bits()).favourite_number()

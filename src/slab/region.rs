@@ -20,7 +20,7 @@ const CLAIMS: usize = 3;
 const IDLE_EVICTIONS: usize = 4;
 const LOSSY_EVICTIONS: usize = 5;
 
-/// What a region has seen; all but `held` only ever grow.
+/// A region's counts; all but `held` only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RegionCounts {
     pub(crate) held: u64,
@@ -48,19 +48,19 @@ impl<'a> Region<'a> {
     ///
     /// The wait ends: a holder takes no lock but the next region's, waits for
     /// nothing else, and cannot panic or return without releasing. A holder
-    /// that a fork left behind in the parent does not exist in the child's
-    /// copy of the slab; the mark of its process shows that, and only that
-    /// lets the lock be taken over.
+    /// that a fork left behind in the parent does not exist for the child's
+    /// copy of the slab. The mark of its process shows that; nothing else lets
+    /// another thread take over the lock.
     pub(crate) fn lock(self) -> RegionGuard<'a> {
         let me = process();
         let lock = &self.0[LOCK];
         let mut round = 0_u32;
         let mut left_behind = false;
-        // Each round either takes the lock or finds it held: see above.
+        // Each round takes the lock or finds it held: see above.
         while !broken(Fault::NoLock) {
             let seen = peek(lock);
-            // Acquire, paired with the Release when the last holder let go. A
-            // holder in another process is one that was left behind by a fork.
+            // Acquire, paired with the last holder's Release. A holder in
+            // another process was left behind by a fork.
             if seen != me && lock.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 left_behind = seen != 0;
                 break;
@@ -93,7 +93,7 @@ impl<'a> Region<'a> {
     }
 }
 
-/// This process, never 0, which is an open lock. No ancestor has the same.
+/// This process. Never 0, which is an open lock; no ancestor has the same mark.
 fn process() -> u64 {
     if cfg!(loom) { 1 } else { crate::machine::process::mark() }
 }
@@ -105,24 +105,25 @@ pub(crate) struct RegionGuard<'a> {
 }
 
 impl RegionGuard<'_> {
-    /// Whether the last holder was left behind by a fork, in the midst of a change.
+    /// Whether a fork left the last holder behind in the middle of a change.
     pub(crate) fn was_left_behind(&self) -> bool {
         self.left_behind
     }
 
-    /// Sets how many records are held, after somebody left in the midst of a change.
+    /// Sets how many records are occupied, after a fork interrupted a change.
     pub(crate) fn recount(&self, held: u64) {
         self.region.0[HELD].store(held, Ordering::Relaxed);
     }
 
-    /// An idle record is about to be evicted as of `now`. Before it is, so
-    /// that nobody who left in the midst of it leaves this out.
+    /// Records that an idle record is about to be evicted at `now`. Called
+    /// before the eviction, so that one that a fork interrupts is remembered
+    /// too.
     pub(crate) fn raise_evicted_at(&self, now: Tick) {
         let evicted_at = self.evicted_at().max(now);
         self.region.0[EVICTED_AT].store(evicted_at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// See [`Region::evicted_at`]: under the lock it stays so.
+    /// See [`Region::evicted_at`]. Under the lock it does not change.
     pub(crate) fn evicted_at(&self) -> Tick {
         self.region.evicted_at()
     }
@@ -133,7 +134,7 @@ impl RegionGuard<'_> {
         self.add(HELD, 1);
     }
 
-    /// An idle record was evicted, for a newcomer or for nobody.
+    /// An idle record was evicted, for a newcomer or by a sweep.
     pub(crate) fn count_idle_eviction(&self, newcomer: bool) {
         self.add(IDLE_EVICTIONS, 1);
         self.count_successor(newcomer);
@@ -158,8 +159,8 @@ impl RegionGuard<'_> {
         }
     }
 
-    /// Adds modulo 2^64, so that `u64::MAX` takes one away. Load and store
-    /// suffice: only the holder of the lock writes.
+    /// Adds modulo 2^64, so that `u64::MAX` subtracts one. Load and store are
+    /// enough: only the holder of the lock writes.
     fn add(&self, word: usize, amount: u64) {
         let word = &self.region.0[word];
         word.store(peek(word).wrapping_add(amount), Ordering::Relaxed);
@@ -181,7 +182,7 @@ mod tests {
         std::array::from_fn(|_| AtomicU64::new(0))
     }
 
-    /// The second is an ancestor whose process number we were given.
+    /// The second is an ancestor whose process id this process was given.
     #[test]
     fn a_lock_left_behind_by_another_process_is_taken_over() {
         for other in [process() + 1, process().wrapping_sub(1 << 32)] {

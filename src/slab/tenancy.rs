@@ -1,68 +1,68 @@
 //! Changing tenants: claim, evict, forget, sweep.
 //!
 //! All of it is rare and runs under the lock of every region that the
-//! neighbourhood touches, while charges go on without one. So there is at
-//! most one closer of a record at a time, one claimer of an agent at a time,
-//! and fingerprints are exact for whoever holds the lock. What makes it safe
-//! for the charges is in [`record`](crate::record).
+//! neighbourhood touches, while charges run without a lock. So at most one
+//! thread at a time closes a record, at most one claims an agent, and
+//! fingerprints are exact under the lock. [`record`](crate::record) explains
+//! why this is safe for the charges.
 //!
 //! # An agent is never claimed twice
 //!
 //! Only a claim puts an agent's tag into a record, always in its own
 //! neighbourhood, and the claimer holds the locks of that whole neighbourhood
-//! while it looks and while it publishes. A record that is being evicted still
-//! shows its tenant's tag and fingerprint, so looking finds it. The newcomer's
-//! first charge is made before the locks are released: nobody can evict the
-//! newcomer in between, and so two newcomers cannot evict each other for ever.
+//! while it searches and while it publishes. A record that is being evicted
+//! still shows its tenant's tag and fingerprint, so the search finds it. The
+//! newcomer's first charge is made before the locks are released: no thread can
+//! evict the newcomer in between, so two newcomers cannot evict each other for
+//! ever.
 //!
 //! # Absent without a lock
 //!
-//! Refund, reset and status look without a lock. If they do not find an agent
+//! Refund, reset and status search without a lock. If they do not find an agent
 //! that had a record when they began, its record was taken from it meanwhile,
 //! and at that moment the agent had none: the answer is right for that moment.
 //!
 //! # Stale instants
 //!
-//! A caller reads the clock, and may stall before it looks up its agent. If
-//! the agent is evicted meanwhile, as idle at a later instant, then a fresh
-//! bucket at the caller's earlier instant would count the time between twice.
-//! So every region remembers the latest instant at which it evicted an idle
-//! record, its *floor*, and a claim lifts all lanes of its record to that
-//! instant. An agent's old and new record lie in regions that its claim has
-//! locked, so the instant of its own eviction is always among those. What is
-//! remembered never lies in the clock's future, whatever `now` a caller brings.
+//! A caller reads the clock, and may stall before it looks up its agent. If the
+//! agent is evicted meanwhile, as idle at a later instant, then a fresh bucket
+//! at the caller's earlier instant would count the time between twice. So every
+//! region remembers the latest instant at which it evicted an idle record, its
+//! *floor*, and a claim lifts all lanes of its record to that instant. An
+//! agent's old and new record lie in regions that its claim has locked, so the
+//! instant of its own eviction is always among those. The floor never lies in
+//! the clock's future, whatever `now` a caller passes.
 //!
-//! *Claim*: an agent that lost an idle record is let through no more often, at
-//! whatever instants, than one that kept it. A lane that was evicted as idle at
-//! `e` was full from `e` on, and the floor is not before that. So a bucket or a
-//! permit is lifted to where it stood, or beyond: its word never goes back, and
-//! every charge is the step of its own instant, as if there had been no
-//! eviction. Windows and budgets have a number where buckets have an instant.
-//! One that is lifted says that nothing is known of the windows before, and
-//! denies an older instant until its own window begins. What a slot is held
-//! for has no time.
+//! *Claim*: whatever the instants, an agent that lost an idle record passes no
+//! more often than one that kept it. A lane that was evicted as idle at `e` was
+//! full from `e` on, and the floor is not before that. So a bucket or a permit
+//! is lifted to where it stood, or beyond: its word never goes back, and every
+//! charge is the step of its own instant, as if there had been no eviction.
+//! Windows and budgets have a number where buckets have an instant. A lifted
+//! one records that the earlier windows are unknown, and denies an older
+//! instant until its own window begins. Held slots have no time.
 //!
-//! So a claim at an older instant than the floor is charged as of its own
-//! instant, over lanes that stand at the floor, and most likely denied, with
-//! the wait to the floor. If the clock was read during the call, it is read
-//! again instead: under the lock it is not before the floor, and a call that
-//! was stalled or had to wait for the lock meets a full lane.
+//! So a claim at an instant before the floor is charged at its own instant, on
+//! lanes that stand at the floor, and most likely denied, with the wait until
+//! the floor. If the call itself read the clock, it reads it again instead:
+//! under the lock the clock is not before the floor, and a call that stalled or
+//! waited for the lock finds a full lane.
 //!
 //! # Assignments
 //!
-//! Which row of limits an agent has is decided outside the slab. A claim asks
-//! for it, and a change of it is made, under the locks of the agent's
+//! Which row of limits an agent has is decided outside the slab. Both a claim,
+//! which asks for it, and a change of it hold the locks of the agent's
 //! neighbourhood: a claim publishes the row that was decided before it, and a
-//! change that comes after finds the record. An agent that is being evicted
-//! still shows its tag, so a change finds it too; the eviction is over by
-//! then, since it held the lock.
+//! later change finds the record. An agent that is being evicted still shows
+//! its tag, so a change finds it too; the eviction is over by then, since it
+//! held the lock.
 //!
 //! # Forks
 //!
-//! A child goes on with its own copy of the slab. A lock that another thread
-//! held at the fork has no holder in the child; whoever takes it over first
-//! puts right what was left in the midst of a change: tags decide, and
-//! fingerprints and the number of held records follow from them.
+//! A child continues with its own copy of the slab. A lock that another thread
+//! held at the fork has no holder in the child. The first thread that takes it
+//! over repairs what the fork interrupted: tags decide, and fingerprints and
+//! the number of occupied records follow from them.
 
 use super::fingerprints::{self, Fingerprint, GROUP, Group};
 use super::hash::AgentHash;
@@ -81,39 +81,38 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// The record with the least debt is given up and the newcomer inherits
+    /// The record with the least debt is given up, and the newcomer inherits
     /// its debt. The agent that lost it may return with a fresh bucket; each
     /// case is counted as a lossy eviction. A flood of new ids cannot lock
-    /// anybody out, and ends up sharing strict buckets.
+    /// anyone out, and ends up sharing strict buckets.
     #[default]
     Evict,
-    /// The newcomer is refused with [`Error::Full`](crate::Error::Full). Exact for everybody.
+    /// The newcomer is refused with [`Error::Full`](crate::Error::Full). Exact for every agent.
     Deny,
 }
 
-/// What a newcomer brings along.
+/// What a claim needs to know about a newcomer.
 #[derive(Clone, Copy)]
 pub(crate) struct Newcomer<'a> {
     pub(crate) hash: AgentHash,
-    /// The row of limits that applies to it, asked for under the locks; `None`
-    /// if it wants no record.
+    /// The row of limits that applies to it, read under the locks; `None` if it needs no record.
     pub(crate) row: &'a dyn Fn() -> Option<Row>,
     pub(crate) now: Tick,
     /// Conduct is quiet if there was no violation after this.
     pub(crate) quiet_since: Tick,
-    /// The clock's own time: no later instant is remembered for an eviction.
+    /// The clock's own time: no eviction is remembered at a later instant.
     pub(crate) clock: Tick,
-    /// What the calendar is to the clock.
+    /// How far the calendar is ahead of the clock.
     pub(crate) offset: Offset,
     pub(crate) on_full: OnFull,
-    /// How much a record would lose if it were given up: its largest share of
-    /// debt over all lanes. `None` if it may not be.
+    /// How much would be lost if a record were given up: its largest share of
+    /// debt over all lanes. `None` if it must not be.
     pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> Option<u64>,
     /// Whether the tenant of a record that is to be given up has a reservation.
-    /// Asked once its lanes have moved on, whatever the ranking has seen.
+    /// Read once its lanes have moved on, whatever the ranking saw.
     pub(crate) reserved: &'a dyn Fn(TagWord) -> bool,
     /// Whether the request would pass if the newcomer, with its row, inherited
-    /// this record. Asked under the locks, which keep the row.
+    /// this record. Read under the locks, which keep the row.
     pub(crate) passes: &'a dyn Fn(Row, Record<'_>) -> bool,
 }
 
@@ -123,15 +122,15 @@ impl Newcomer<'_> {
     }
 }
 
-/// A change of the limits of agents that hold records.
+/// A change of the limits of agents that have records.
 pub(crate) struct RowChange<'a> {
     pub(crate) on_change: OnChange,
     /// Reads the clock.
     pub(crate) clock: &'a dyn Fn() -> At,
     /// The longest debt that a row leaves on a lane.
     pub(crate) debt_max: &'a dyn Fn(Row, LaneId) -> u64,
-    /// Told of each record that was changed, with the words of its lanes before
-    /// and after, under the lock of its region.
+    /// Called for each record that was changed, with the words of its lanes
+    /// before and after, under the lock of its region.
     pub(crate) moved: &'a dyn Fn(Found<'_>, &[Move]),
 }
 
@@ -145,12 +144,12 @@ impl RowChange<'_> {
 
 /// Why a newcomer gets no record.
 pub(crate) enum Refusal {
-    /// None may be given up.
+    /// No record may be given up.
     Full,
-    /// The one that would be given up has so much debt that the request would
-    /// be denied all the same, as `passes` found last; so its tenant keeps it.
+    /// The record that would be given up has so much debt that the request
+    /// would be denied anyway, as `passes` found last; so its tenant keeps it.
     Denied,
-    /// It wants none.
+    /// It needs none.
     Unwanted,
 }
 
@@ -180,12 +179,12 @@ impl<'a> Locks<'a> {
     }
 }
 
-/// A record that the agent holds now, and the locks that keep it so.
+/// A record that the agent now has, and the locks that keep it so.
 pub(crate) struct Claimed<'a> {
     pub(crate) found: Found<'a>,
-    /// Where its lanes stand at least, if it was.
+    /// If it is new, its lanes stand no earlier than this.
     pub(crate) floor: Tick,
-    /// Whether it was given the record just now.
+    /// Whether it was given the record in this call.
     pub(crate) is_new: bool,
     /// Whether another agent, in debt, lost the record for that.
     pub(crate) is_lossy: bool,
@@ -211,7 +210,7 @@ impl Slab {
         guard
     }
 
-    /// Brings a region in order whose lock was left behind by a fork.
+    /// Repairs a region whose lock was left behind by a fork.
     #[cold]
     fn put_right(&self, region: usize, guard: &RegionGuard<'_>) {
         let mut held = 0;
@@ -223,8 +222,8 @@ impl Slab {
         guard.recount(held);
     }
 
-    /// Finds the agent or gives it a record, and keeps others from taking
-    /// that away until the result is dropped.
+    /// Finds the agent or gives it a record, which no other thread can take
+    /// away until the result is dropped.
     pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claimed<'_>, Refusal> {
         let stale_row = broken(Fault::StaleAssignment).then(|| (newcomer.row)());
         let locks = self.lock(newcomer.hash);
@@ -269,7 +268,7 @@ impl Slab {
         self.positions(newcomer.hash).find_map(|position| {
             let record = self.record(position);
             let seen = record.tag();
-            // The newcomer does not heed this very eviction: it is another agent's.
+            // This eviction does not bind the newcomer: it is another agent's.
             let moment = newcomer.moment(&self.kinds, locks.evicted_at());
             if seen.is_vacant() || !record.is_idle(moment) {
                 return None;
@@ -282,11 +281,11 @@ impl Slab {
         })
     }
 
-    /// Gives up the record with the least debt, if the newcomer's request
-    /// then passes; never that of an agent with an assignment, or of one that
-    /// holds a slot, has used a budget or has a reservation. A try fails if
-    /// the tenant returned at that very moment; such a tenant is busy, so the
-    /// next best is tried, each record once.
+    /// Gives up the record with the least debt, if the newcomer's request then
+    /// passes; never that of an agent that has an assignment, holds a slot, has
+    /// used a budget or has a reservation. An attempt fails if the tenant
+    /// returned at that moment; such a tenant is busy, so the next best is
+    /// tried, each record once.
     fn take_least_in_debt(
         &self,
         locks: &Locks<'_>,
@@ -345,8 +344,8 @@ impl Slab {
         drop(locks);
     }
 
-    /// Changes the row of every agent that holds a record, where `next` names
-    /// another one, in these regions. Takes one region's lock at a time.
+    /// Changes the row of every agent with a record in these regions for which
+    /// `next` names another row. Takes one region's lock at a time.
     pub(crate) fn change_rows(&self, regions: Range<usize>, change: &RowChange<'_>, next: impl Fn(Row) -> Row) {
         for region in regions {
             let _guard = self.lock_region(region);
@@ -355,18 +354,21 @@ impl Slab {
                 let seen = record.tag();
                 let row = next(seen.row());
                 if !seen.is_vacant() && row != seen.row() {
-                    debug_assert!(!seen.is_closed(), "whoever closes a tag holds this lock until it is open again");
+                    debug_assert!(
+                        !seen.is_closed(),
+                        "a thread that closes a tag holds this lock until it is open again"
+                    );
                     change.apply(&self.kinds, Found { record, tag: seen, position }, row);
                 }
             }
         }
     }
 
-    /// Vacates the agent's record, whatever it holds. `false` if it has none.
+    /// Vacates the agent's record, whatever its lanes contain. `false` if it has none.
     ///
     /// If the agent is checked meanwhile, it may keep its record, with lanes
-    /// that were filled one by one. So does an agent that holds a slot, with
-    /// all other lanes filled.
+    /// that were filled one by one. An agent that holds a slot keeps its record
+    /// too, with all other lanes filled.
     pub(crate) fn forget(&self, hash: AgentHash, at: At, clock: Tick) -> bool {
         let locks = self.lock(hash);
         let Some(found) = self.find(hash) else {
@@ -389,7 +391,7 @@ impl Slab {
     }
 
     /// Vacates every record whose lanes have been idle since `since` and whose
-    /// conduct was quiet then, with no violation after `quiet_since`, and says
+    /// conduct was quiet then, with no violation after `quiet_since`. Returns
     /// how many. `clock` is the clock's own time.
     ///
     /// Takes one region's lock at a time.

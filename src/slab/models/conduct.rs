@@ -15,9 +15,9 @@ fn consecutive(model: &Model, agent: &str) -> u32 {
 }
 
 model! {
-    /// Two threads record the violation that makes abuse, and the one after:
-    /// it is told once.
-    abuse_is_told_once, UNBOUNDED, breaks with [ChargeByStore], || {
+    /// Two threads record the violation that becomes abuse, and the one after:
+    /// abuse is reported once.
+    abuse_is_reported_once, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = model(2, 1, OnFull::Deny);
         model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap();
         let violate = |model: &Model| model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap().sustained_abuse();
@@ -56,9 +56,9 @@ model! {
 }
 
 model! {
-    /// An agent whose lanes are idle violates while a newcomer is after its
-    /// record: the violation is kept, or the agent was evicted before it and
-    /// there was no room for it.
+    /// An agent whose lanes are idle violates while a newcomer tries to take
+    /// its record: the violation is kept, or the agent was evicted before it
+    /// and there was no room for it.
     violation_against_eviction, Some(3), breaks with [NoClose, ConductNotBumped], || {
         let model = model(10, 1, OnFull::Deny);
         assert!(model.allows(A, FIRST, Tick::ZERO));
@@ -72,9 +72,9 @@ model! {
 }
 
 model! {
-    /// A tenant in debt that has violated is looked at while a newcomer is
-    /// after its record: if it keeps the record, it keeps its violation, and
-    /// the newcomer is not marked with it.
+    /// A tenant in debt with a violation is read while a newcomer tries to take
+    /// its record: if it keeps the record, it keeps its violation, and the
+    /// newcomer does not inherit it.
     violation_against_lossy_eviction, Some(4), breaks with [ConductGivenUpEarly, ConductNotBumped], || {
         let model = model(10, 1, OnFull::Evict);
         assert!(model.allows(A, FIRST, Tick::ZERO));
@@ -82,13 +82,12 @@ model! {
         let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
         let seen = consecutive(&model, A);
         let let_in = newcomer.join().unwrap();
-        assert!(seen == 1 || let_in, "it lost its violation and not its record");
+        assert!(seen == 1 || let_in, "it lost its violation but not its record");
         assert_eq!((consecutive(&model, A), consecutive(&model, B)), (u32::from(!let_in), 0));
     }
 }
 
-/// A limiter with a token in 100 seconds, in which A was denied at instant 0
-/// and told to wait for it.
+/// A limiter with one token per 100 seconds, in which A was denied at instant 0 and given a wait.
 fn told(others: &[&str]) -> Model {
     let limit = Limit::new(1, Duration::from_secs(100)).burst(1);
     let policy = Policy::builder().lane("lane-0", limit).build().unwrap();
@@ -101,7 +100,7 @@ fn told(others: &[&str]) -> Model {
     model
 }
 
-/// When the wait is far from over, and nothing is under way any more.
+/// When the wait is far from over, and no call of instant 0 is still running.
 const EARLY: Tick = Tick::from_nanos(10_000_000_000);
 
 fn violates(model: &Model, agent: &str) -> bool {
@@ -109,7 +108,7 @@ fn violates(model: &Model, agent: &str) -> bool {
 }
 
 model! {
-    /// Three requests of A come back too early at one moment: one violation.
+    /// Three requests of A come back too early at the same moment: one violation.
     a_moment_has_one_violation, Some(2), breaks with [ToldByStore], || {
         let model = told(&[]);
         let rivals = [(); 2].map(|()| model.spawn(|model| violates(model, A)));
@@ -121,13 +120,13 @@ model! {
 }
 
 model! {
-    /// A comes back too early while B, which shares its place, is denied for
-    /// the first time: that makes B no violator, and A one at most.
-    a_wait_that_another_was_told_is_held_against_nobody, UNBOUNDED, breaks with [], || {
+    /// A comes back too early while B, which shares its slot, is denied for the
+    /// first time: B has not violated, and A at most once.
+    a_wait_announced_to_one_agent_never_marks_another, UNBOUNDED, breaks with [], || {
         let model = told(&[B]);
         let other = model.spawn(|model| violates(model, B));
         let mine = [violates(&model, A), violates(&model, A)];
-        assert!(!other.join().unwrap(), "B was not told anything");
+        assert!(!other.join().unwrap(), "B was given no wait");
         assert!(!(mine[0] && mine[1]), "one moment");
         assert_eq!(model.0.violations(Agent::new(B).at(EARLY)).unwrap().consecutive(), 0);
     }

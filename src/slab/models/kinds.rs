@@ -1,5 +1,4 @@
-//! Lanes that are no buckets: what is idle, inherited and given up is another
-//! matter with them.
+//! Lanes that are not buckets: what is idle, inherited and given up differs for each kind.
 
 use super::*;
 use crate::limiter::Settle;
@@ -17,7 +16,7 @@ const fn third(index: u64) -> Tick {
     Tick::from_nanos(index * WINDOW.div_ceil(3))
 }
 
-/// A limiter of one record and one lane, of which A has charged 1 at instant 0.
+/// A limiter with one record and one lane, on which A has charged 1 at instant 0.
 fn model(limit: &str, on_full: OnFull) -> Model {
     let model = Model::at(1, Policy::builder().lane("lane-0", limit).build().unwrap(), on_full, 10 * WINDOW);
     assert!(model.allows(A, FIRST, Tick::ZERO));
@@ -37,21 +36,21 @@ model! {
 
 model! {
     /// Two callers race for the last of a window whose first word has to move
-    /// on: what falls off there still counts, and exactly one gets it.
+    /// on: what is dropped from it still counts, and exactly one gets it.
     last_of_a_window_that_moves_on, Some(3), breaks with [MovedOnUnrecorded, PermitByStore], || {
         let model = model("window 2/ms", OnFull::Deny);
         let rival = model.spawn(|model| model.allows(A, FIRST, third(2)));
         let mine = model.allows(A, FIRST, third(2));
         assert!(mine ^ rival.join().unwrap());
         assert_eq!(model.remaining(A, FIRST, third(3)), 0);
-        // The one of instant 0 is over, that of the third 2 is not.
+        // The charge of instant 0 has expired, that of third 2 has not.
         assert_eq!(model.remaining(A, FIRST, third(4)), 1);
     }
 }
 
 model! {
     /// More is charged while another caller moves the window on: what it
-    /// records is no less than that.
+    /// records includes that charge.
     window_is_charged_while_it_moves_on, Some(3), breaks with [MovedOnUnrecorded], || {
         let model = model("window 3/ms", OnFull::Deny);
         let late = model.spawn(|model| model.allows(A, FIRST, third(2)));
@@ -63,15 +62,15 @@ model! {
 }
 
 model! {
-    /// A caller with an older instant meets a window that is about to move on,
+    /// A caller with an older instant finds a window that is about to move on,
     /// from which a third has been dropped: it is charged in the later third,
-    /// not in the one that will be over too soon.
+    /// not in the one that expires too soon.
     older_caller_meets_a_record, Some(3), breaks with [RecordIgnored], || {
         let model = model("window 3/ms", OnFull::Deny);
         let charge = |model: &Model, index, cost| {
             model.0.check_request(Request::new(A, FIRST).cost(cost).at(third(index))).unwrap().is_allowed()
         };
-        // Two in the third 0, one in the third 2: it is full until the third 4.
+        // Two in third 0, one in third 2: it is full until third 4.
         assert!(charge(&model, 0, 1) && charge(&model, 2, 1));
         let older = model.spawn(move |model| charge(model, 2, 2));
         let mine = charge(&model, 4, 2);
@@ -94,8 +93,8 @@ model! {
 }
 
 model! {
-    /// A window that moves on is taken for a newcomer, which inherits what
-    /// counts: the last of it is given out once.
+    /// A newcomer takes over a window that moves on, and inherits what counts:
+    /// the last of it is given out once.
     lossy_eviction_inherits_a_window_that_moves_on, Some(2), breaks with [NothingInherited], || {
         let model = model("window 2/ms", OnFull::Evict);
         let newcomer = model.spawn(|model| model.allows(B, FIRST, third(2)));
@@ -105,7 +104,7 @@ model! {
 }
 
 model! {
-    /// An idle window is taken for a newcomer while its tenant returns.
+    /// A newcomer takes over an idle window while its tenant returns.
     window_against_eviction, Some(3), breaks with [NoLookAfterLoad, NoClose, IdleUnchecked], || {
         let model = model("window 2/ms", OnFull::Deny);
         let newcomer = model.spawn(|model| model.check(B, FIRST, QUIET));
@@ -119,7 +118,7 @@ model! {
 
 model! {
     /// A check stalls while its agent is forgotten and the record passes to C,
-    /// within one window: only the generation tells the words apart.
+    /// within one window: only the generation distinguishes the words.
     window_stalled_across_two_tenancies, Some(3), breaks with [SameGeneration], || {
         let model = model("window 2/ms", OnFull::Deny);
         model.0.reset(Agent::new(A).at(Tick::ZERO)).unwrap();
@@ -158,12 +157,12 @@ model! {
 
 model! {
     /// One permit is given back and the other taken: at each moment one has
-    /// rested, so nobody may be denied.
+    /// rested, so no caller may be denied.
     permits_change_places, Some(3), breaks with [NoLastScan], || {
-        // The permit that is given back has rested for less time than the other.
+        // The permit that is given back has rested less long than the other.
         const LATER: Tick = Tick::from_nanos(5);
         let policy = Policy::builder().lane("lane-0", "exact 2/ms").build().unwrap();
-        // A refund is made at the clock's time at least.
+        // A refund is made no earlier than the clock's time.
         let model = Model::at(1, policy, OnFull::Deny, LATER.as_nanos());
         assert!(model.allows(A, FIRST, Tick::ZERO));
         let other = model.spawn(|model| {
@@ -177,7 +176,7 @@ model! {
 }
 
 model! {
-    /// A record whose permits have all rested is taken while its tenant returns.
+    /// A newcomer takes over a record whose permits have all rested, while its tenant returns.
     permits_against_eviction, Some(3), breaks with [NoLookAfterLoad, IdleUnchecked], || {
         let model = model("exact 2/ms", OnFull::Deny);
         let newcomer = model.spawn(|model| model.check(B, FIRST, RESTED));
@@ -189,8 +188,8 @@ model! {
     }
 }
 
-/// The only record, in debt on its first lane, is given up for a newcomer
-/// while its tenant charges the second: that is either never lost, or made anew.
+/// The only record, in debt on its first lane, is given up for a newcomer while
+/// its tenant charges the second: that charge is not lost, or is made again.
 fn kept_against_lossy_eviction(limit: &'static str) -> impl Fn() + Sync + Send + 'static {
     move || {
         let policy = Policy::builder().lane("lane-0", "2/ms").lane("lane-1", limit).build().unwrap();
@@ -209,12 +208,12 @@ model! {
 }
 
 model! {
-    /// What was used of a budget is never lost.
+    /// The used part of a budget is never lost.
     used_budget_against_lossy_eviction, Some(3), breaks with [KeptUnchecked], kept_against_lossy_eviction("budget 2/day")
 }
 
 model! {
-    /// Two release the only slot that is held: one of them is told that there is none.
+    /// Two callers release the only held slot: one of them learns that none is held.
     slot_is_released_once, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = model("held 2", OnFull::Deny);
         let rival = model.spawn(|model| model.0.release(Request::new(A, FIRST)).is_ok());
@@ -224,7 +223,7 @@ model! {
     }
 }
 
-/// What A has left of two lanes by themselves, and of the total.
+/// What A has left on each of two lanes, and of the total.
 fn left(model: &Model) -> Vec<u64> {
     let view = model.0.agent(Agent::new(A).at(Tick::ZERO)).unwrap();
     view.lanes.iter().map(|lane| lane.status.remaining()).collect()
@@ -251,8 +250,9 @@ model! {
 }
 
 model! {
-    /// The same with the last of one lane, and of several parts: who passes has
-    /// charged everything, and who does not has charged nothing.
+    /// The same for the last token of one lane, in requests of several parts: a
+    /// caller that passes has charged everything, one that does not has charged
+    /// nothing.
     total_of_several_parts, Some(3), breaks with [NoRollback], || {
         let model = with_total("window 9/ms", "window 3/ms");
         let part = |lane| crate::Request::new(A, lane);
@@ -281,21 +281,21 @@ model! {
 }
 
 model! {
-    /// The only record is given up for a newcomer while its tenant reserves:
-    /// whoever has a reservation has a record, with what it charged in it.
+    /// The only record is given up for a newcomer while its tenant reserves: an
+    /// agent with a reservation has a record that contains its charge.
     reservation_against_lossy_eviction, Some(3), breaks with [ReservedUnchecked], || {
         let model = model("4/ms", OnFull::Evict);
         let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
         let reserved = model.0.reserve(Request::new(A, FIRST).at(Tick::ZERO), Duration::from_secs(1));
         let _ = newcomer.join().unwrap();
         if reserved.is_ok_and(|reserved| reserved.id().is_some()) {
-            assert!(model.remaining(A, FIRST, Tick::ZERO) < 3, "its record is gone, or what it reserved");
+            assert!(model.remaining(A, FIRST, Tick::ZERO) < 3, "its record is gone, or its reservation's charge is");
         }
     }
 }
 
 model! {
-    /// One reservation is committed by two callers: one of them settles it.
+    /// Two callers settle one reservation: one of them succeeds.
     reservation_is_settled_once, Some(3), breaks with [StaleId], || {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
@@ -310,8 +310,8 @@ model! {
 }
 
 model! {
-    /// A slot whose time has passed is extended, at an instant before that,
-    /// while it is taken for another reservation: one of the two has it.
+    /// An expired reservation is extended, at an instant before its expiry,
+    /// while its slot is taken for another: one of the two has it.
     extension_against_expiry, Some(3), breaks with [], || {
         let table = Arc::new(Reservations::new(1, 1, false));
         let hash = AgentHash::from_bits(1);
@@ -366,14 +366,14 @@ model! {
         assert!([9, 5].contains(&left));
         assert!(model.0.check_request(Request::new(A, FIRST).cost(left).at(Tick::ZERO)).unwrap().is_allowed());
         model.0.settle(reserved.id().unwrap(), Settle::cancelled().at(Tick::ZERO)).unwrap();
-        // Caught by the walk after its charge, it may have nothing to give back: that is stricter.
+        // If the reset reaches it after its charge, it may have nothing to give back, which is stricter.
         assert!(model.remaining(A, FIRST, Tick::ZERO) <= 9 - left);
     }
 }
 
 model! {
-    /// A reservation of a bucket is cancelled while others give back and
-    /// spend: a refund takes nothing of it, and nothing comes back twice.
+    /// A reservation on a bucket is cancelled while other calls refund and
+    /// spend: a refund takes nothing from it, and nothing comes back twice.
     cancel_against_refund, Some(3), breaks with [NotLowered], || {
         let policy = Policy::builder().lane("lane-0", "4/ms").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 0);
@@ -383,8 +383,8 @@ model! {
         let rival = model.spawn(move |model| model.0.settle(lower, Settle::cancelled().at(Tick::ZERO)).is_ok());
         let _ = model.0.refund(Request::new(A, FIRST).cost(4).at(Tick::ZERO)).unwrap();
         assert!(rival.join().unwrap());
-        // Time pays for what is left. Then a charge, and the other is cancelled:
-        // no more is left than if there had never been any but that charge.
+        // Time pays off the rest. Then one charge, and the other reservation is
+        // cancelled: no more is left than after that charge alone.
         let paid = Tick::from_nanos(WINDOW / 4);
         assert!(model.allows(A, FIRST, paid));
         model.0.settle(upper, Settle::cancelled().at(paid)).unwrap();
@@ -393,8 +393,9 @@ model! {
 }
 
 model! {
-    /// A budget is reserved of while somebody gives back all that was used: the
-    /// refund takes nothing of the reservation, which gives it back later.
+    /// A reservation is made on a budget while another caller refunds all that
+    /// was used: the refund takes nothing from the reservation, which gives it
+    /// back later.
     reservation_against_refund, Some(2), breaks with [ReservedRefunded], || {
         let policy = Policy::builder().lane("lane-0", "budget 9/day").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);
@@ -411,7 +412,7 @@ model! {
 }
 
 model! {
-    /// An agent takes a slot while it is forgotten: whoever has one is counted.
+    /// An agent takes a slot while it is forgotten: a slot that it has is counted.
     forget_against_acquire, Some(3), breaks with [NoClose], || {
         let policy = Policy::builder().lane("lane-0", "held 2").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 10 * WINDOW);

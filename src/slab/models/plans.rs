@@ -1,8 +1,8 @@
 //! Changes of limits while checks run.
 //!
 //! The two limits that are used here have nothing in common, so that a check
-//! which mixed them would show: see [`whole`]. Debt is kept as it is: the
-//! models' clock is so far ahead that none is longer than a limit allows.
+//! that mixed them would be visible: see [`whole`]. Debt is kept as it is: the
+//! models' clock is so far ahead that no debt is longer than a limit allows.
 
 use super::*;
 use crate::{Decision, OnChange, PlanId};
@@ -34,7 +34,7 @@ fn first_limit() -> Limit {
     Limit::new(1, Duration::from_nanos(TOKEN)).burst(2)
 }
 
-/// A limiter with the plan `other`, in which A has a record if it is `known`, without debt.
+/// A limiter with the plan `other`, in which A has a record without debt if it is `known`.
 fn model(known: bool) -> Model {
     let model = Model::with_policy(1, policy(first_limit(), other_limit()), OnFull::Deny);
     if known {
@@ -44,8 +44,7 @@ fn model(known: bool) -> Model {
     model
 }
 
-/// The verdict on a first token, as one of the limits gives it: capacity, and
-/// the time a token takes.
+/// Which limit gave the verdict on a first token: its capacity, and the time a token takes.
 fn whole(verdict: Verdict) -> (u64, u64) {
     let pair = (verdict.capacity(), verdict.full_in().as_nanos() as u64);
     assert!([(2, TOKEN), (OTHER_CAPACITY, OTHER_TOKEN), (30, 1_000)].contains(&pair), "a mixture of limits: {pair:?}");
@@ -66,8 +65,8 @@ model! {
 }
 
 model! {
-    /// A's row of overrides is freed and written for B,
-    /// while a check of A is under way: it does not mix the rows.
+    /// A's row of overrides is freed and written for B during a check of A: it
+    /// does not mix the rows.
     row_reuse_against_a_stalled_check, Some(3), breaks with [RowWithoutBump, BumpBeforeRow, RelaxedRow], || {
         let model = model(true);
         model.0.set_override(A, "lane-0", other_limit()).unwrap();
@@ -83,8 +82,8 @@ model! {
 }
 
 model! {
-    /// A new policy comes into force, and another, so that its rows take the
-    /// place of those that a check may be reading.
+    /// A new policy comes into force, then another, whose rows replace those
+    /// that a check may be reading.
     replace_policy_against_check, Some(3), breaks with [RowsInPlace, RowWithoutBump], || {
         let model = model(true);
         let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
@@ -97,7 +96,7 @@ model! {
 }
 
 model! {
-    /// The same for a check under a plan that stands in for an assignment.
+    /// The same for a check under a plan given in place of an assignment.
     replace_policy_against_check_as, Some(3), breaks with [RowsInPlace], || {
         let model = model(true);
         let check = model.spawn(|model| whole(model.0.check_request(Request::new(A, FIRST).plan(OTHER).at(Tick::ZERO)).unwrap()));
@@ -110,8 +109,7 @@ model! {
 }
 
 model! {
-    /// A is assigned while a newcomer takes its record, or gives up doing so:
-    /// either way A has its plan.
+    /// A is assigned while a newcomer takes its record, or fails to: either way A has its plan.
     assign_against_eviction, Some(3), breaks with [NoChangeLock], || {
         let model = Model::with_policy(1, policy(first_limit(), other_limit()), OnFull::Deny);
         assert!(model.allows(A, FIRST, Tick::ZERO));
@@ -125,7 +123,7 @@ model! {
 }
 
 model! {
-    /// A is assigned while it is met for the first time: afterwards it has its plan.
+    /// A is assigned during its first check: afterwards it has its plan.
     assign_against_claim, Some(3), breaks with [StaleAssignment, NoChangeLock], || {
         let model = model(false);
         let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
@@ -137,7 +135,7 @@ model! {
 }
 
 model! {
-    /// A new policy comes into force while an agent is met for the first time.
+    /// A new policy comes into force during an agent's first check.
     replace_policy_against_claim, Some(3), breaks with [], || {
         let model = model(false);
         let check = model.spawn(|model| whole(model.check(A, FIRST, Tick::ZERO).unwrap()));
@@ -161,8 +159,8 @@ model! {
 }
 
 model! {
-    /// A becomes exempt while it is met for the first time: it is charged and
-    /// has a record, or neither. Either way the next check is exempt.
+    /// A becomes exempt during its first check: it is charged and has a record,
+    /// or neither. Either way the next check is exempt.
     exempt_against_claim, UNBOUNDED, breaks with [StaleAssignment, NoChangeLock, ExemptClaims], || {
         let model = model(false);
         let check = model.spawn(|model| model.check(A, FIRST, Tick::ZERO).unwrap().decision());
@@ -181,7 +179,7 @@ model! {
     /// check is exempt or charged, in this order, and the next is charged.
     unexempt_against_checks, Some(3), breaks with [ExemptionStays], || {
         let model = model(false);
-        model.0.assign(B, OTHER).unwrap(); // Or nobody would be looked for among the assigned.
+        model.0.assign(B, OTHER).unwrap(); // Otherwise no lookup would search the assignments.
         model.0.exempt(A).unwrap();
         let checks = model.spawn(|model| [(); 2].map(|()| model.check(A, FIRST, Tick::ZERO).unwrap().decision()));
         model.0.unexempt(A).unwrap();
@@ -200,7 +198,7 @@ model! {
 
 model! {
     /// A's row of overrides is freed and written for B while A, which has no
-    /// record, is met: it does not mix the rows.
+    /// record, is checked: it does not mix the rows.
     row_reuse_against_a_stranger, Some(3), breaks with [], || {
         let model = model(false);
         model.0.set_override(A, "lane-0", other_limit()).unwrap();
@@ -231,8 +229,8 @@ model! {
 }
 
 model! {
-    /// A is checked under a plan that a new policy brings: there is no such
-    /// plan, or it has the limits of the new policy.
+    /// A is checked under a plan that a new policy adds: either there is no
+    /// such plan yet, or it has the limits of the new policy.
     new_plan_against_check_as, Some(3), breaks with [], || {
         let old = Policy::builder().lane("lane-0", first_limit()).on_change(OnChange::KeepDebt).build().unwrap();
         let model = Model::with_policy(1, old, OnFull::Deny);

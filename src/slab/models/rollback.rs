@@ -1,20 +1,21 @@
-//! Several charges, all or none: what is taken back of a call that is denied.
+//! Several charges, all or none: what a denied call takes back.
 
 use super::*;
 
-/// One of each, all or none.
+/// Charges one for each of two agents, all or none.
 fn both(model: &Model, first: &'static str, second: &'static str) -> bool {
     let part = |agent: &'static str| crate::Request::new(agent, FIRST);
     model.0.check_all(&[part(first), part(second)].map(|part| part.at(Tick::ZERO))).unwrap().is_allowed()
 }
 
 model! {
-    /// Two callers want one of each of two agents, of which one has only one:
-    /// at most one caller gets both, and in the end exactly what it got is charged.
+    /// Two callers charge one for each of two agents, one of which has only one
+    /// left: at most one caller gets both, and in the end exactly what it got
+    /// is charged.
     all_or_none, Some(2), breaks with [NoRollback], || {
         let policy = Policy::builder().lane("lane-0", "2/ms").build().unwrap();
         let model = Model::at(2, policy, OnFull::Deny, 0);
-        // Charged in the order of their hashes: the one that is short comes last.
+        // They are charged in the order of their hashes: the one that is short comes last.
         let mut agents = [A, B];
         agents.sort_by_key(|agent| fixed_key(KEY).hash(agent.as_bytes()));
         let [plenty, short] = agents;
@@ -31,8 +32,8 @@ model! {
 
 model! {
     /// A call is denied the slot that was free when it looked, and takes back
-    /// its charge of a bucket that somebody else has charged meanwhile, later:
-    /// the bucket is full no sooner than without the call.
+    /// its charge of a bucket that another caller has charged meanwhile, at a
+    /// later instant: the bucket is full no sooner than without the call.
     rollback_against_check, Some(3), breaks with [NoRollback, RollbackAtCharge], || {
         const LATER: u64 = 5;
         let bucket = Limit::new(1, Duration::from_nanos(TOKEN)).burst(4);
@@ -49,8 +50,8 @@ model! {
         let mine = model.0.check_all(&[part(FIRST, 2), part(SECOND, 1)].map(|part| part.at(Tick::ZERO))).unwrap().is_allowed();
         assert!(mine ^ rival.join().unwrap(), "one of them has the slot");
         let full_in = model.0.peek(Request::new(A, FIRST).at(Tick::from_nanos(LATER))).unwrap().full_in();
-        // What is left of the two that were charged at 0, or nothing, or at
-        // most the time of the call; and the other's one.
+        // What is left of the two charged at 0, or nothing, or at most the time
+        // of the call; plus the other's one.
         let admitted = if mine { 3 * TOKEN - LATER } else { TOKEN };
         let most = if mine { admitted } else { admitted + LATER };
         assert!((admitted..=most).contains(&(full_in.as_nanos() as u64)), "{full_in:?} of {admitted}");
@@ -58,7 +59,7 @@ model! {
 }
 
 /// A call is denied the slot that was free when it looked, and takes back its
-/// charge of a lane that somebody else has reset and spent meanwhile: what was
+/// charge of a lane that another caller has reset and spent meanwhile: what was
 /// forgiven does not come back.
 fn rollback_against_reset(limit: &'static str) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -72,7 +73,7 @@ fn rollback_against_reset(limit: &'static str) -> impl Fn() + Sync + Send + 'sta
         });
         let part = |lane| crate::Request::new(A, lane).at(Tick::ZERO);
         let _ = model.0.check_all(&[part(FIRST), part(SECOND)]).unwrap();
-        // If mine has passed, before the reset or after it, that is stricter.
+        // If mine passed, before the reset or after it, that is stricter.
         let spent = rival.join().unwrap();
         assert!(spent + model.remaining(A, FIRST, Tick::ZERO) <= 2);
     }

@@ -3,7 +3,7 @@ use crate::policy::Kind;
 use crate::slab::Geometry;
 use crate::slab::hash::fixed_key;
 
-/// Of three regions.
+/// A slab of three regions.
 fn slab() -> Slab {
     let geometry = Geometry::for_agents(2_000, 1);
     assert_eq!(geometry.regions(), 3);
@@ -49,7 +49,7 @@ fn a_claim_locks_every_region_of_its_neighbourhood() {
 }
 
 #[test]
-fn an_eviction_in_either_region_of_a_neighbourhood_is_heeded() {
+fn an_eviction_in_either_region_of_a_neighbourhood_raises_the_floor() {
     let slab = slab();
     let hash = on_a_border(&slab);
     let locks = slab.lock(hash);
@@ -59,8 +59,8 @@ fn an_eviction_in_either_region_of_a_neighbourhood_is_heeded() {
     }
 }
 
-/// A child is forked while another thread changes tenants: whoever takes over
-/// the lock gives the tenant its record back.
+/// A child is forked while another thread changes tenants: the thread that
+/// takes over the lock gives the tenant its record back.
 #[test]
 fn a_tag_that_a_fork_left_closed_is_opened() {
     let slab = slab();
@@ -75,7 +75,7 @@ fn a_tag_that_a_fork_left_closed_is_opened() {
     assert_eq!(region.counts().held, 1);
 }
 
-/// The same, between one tenant and the next: it is nobody's.
+/// The same, between one tenant and the next: the record is vacant.
 #[test]
 fn a_record_that_a_fork_left_between_tenants_is_vacant() {
     let slab = slab();
