@@ -1,20 +1,20 @@
-//! How one agent stands.
+//! One agent's state.
 
 use crate::clock::Tick;
 use crate::conduct::Conduct;
 use crate::lane::Status;
 use crate::policy::{LaneId, Limit};
 
-/// How one agent stands, as a card on a dashboard shows it.
+/// One agent's state, as a card on a dashboard shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentView {
-    /// When it was looked at.
+    /// When it was read.
     pub at: Tick,
-    /// Whether it holds a record. Nothing is known of an agent that does not:
-    /// all its lanes are full and its conduct is spotless.
+    /// Whether it has a record. If not, nothing is known about it: all its
+    /// lanes are full and it has no violations.
     pub is_known: bool,
-    /// The plan that it is assigned to; `None` for an agent without one, which
+    /// The plan that it is assigned to. `None` for an agent without one, which
     /// has the limits of `default`.
     pub plan: Option<String>,
     /// Whether it is never limited.
@@ -35,9 +35,9 @@ pub struct LaneView {
     pub name: String,
     /// The limit that applies to the agent; `None` if it is exempt.
     pub limit: Option<Limit>,
-    /// Whether that limit is the agent's own, an override.
+    /// Whether that limit is an override for this agent.
     pub is_override: bool,
-    /// What is left of what, and when there is more.
+    /// What is left, of what capacity, and when there is more.
     pub status: Status,
 }
 
@@ -47,14 +47,14 @@ pub struct LaneView {
 pub enum UsageLevel {
     /// Less than half of the lane is used.
     Green,
-    /// 50 to 80 % of it are used.
+    /// 50 to 80 % of it is used.
     Yellow,
-    /// More than 80 % of it are used.
+    /// More than 80 % of it is used.
     Red,
 }
 
 impl LaneView {
-    /// Whole tokens that are used.
+    /// How many whole tokens are used.
     #[must_use]
     pub const fn used(&self) -> u64 {
         self.status.capacity().saturating_sub(self.status.remaining())
@@ -85,14 +85,14 @@ impl LaneView {
 }
 
 impl AgentView {
-    /// The lane that is nearest to its limit: of all that let anything pass,
-    /// the one of which the largest share is used, the first of those if there
-    /// are several. `None` if the agent is exempt, or every lane denies everything.
+    /// The lane nearest to its limit: among all that let anything pass, the one
+    /// with the largest share used, and the first of equals. `None` if the
+    /// agent is exempt, or every lane denies everything.
     #[must_use]
     pub fn dominant(&self) -> Option<&LaneView> {
         let lanes = self.lanes.iter().filter(|lane| lane.status.capacity() > 0 && !lane.status.is_exempt());
         lanes.reduce(|most, lane| {
-            // Shares, compared without rounding.
+            // Compares shares without rounding.
             let share = |lane: &LaneView, other: &LaneView| lane.used() as u128 * other.status.capacity() as u128;
             if share(lane, most) > share(most, lane) { lane } else { most }
         })

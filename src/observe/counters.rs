@@ -1,16 +1,14 @@
 //! Counters that cost a check no contended cache line.
 //!
-//! Every thread has a number, in the order in which threads come to count. The
-//! first [`OWNED`] of them have a shard each that nobody else writes, so that
-//! counting is a load and a store of a line that stays in their cache. Later
-//! threads share a few more shards, and add to them atomically. A thread's
-//! number is never given to another: that would take a destructor at the end
-//! of a thread, and such a destructor keeps a shared library from being
-//! unloaded as long as the thread lives.
+//! Every thread gets a number when it first counts. The first [`OWNED`] of them
+//! each have a shard that no other thread writes, so that counting is a load
+//! and a store to a line that stays in their cache. Later threads share a few
+//! more shards, and add to them atomically. A thread's number is never reused:
+//! that would take a thread-local destructor, and such a destructor keeps a
+//! shared library from being unloaded while the thread lives.
 //!
-//! A sum is exact for every count that happened before it was asked for;
-//! counts of that very moment may or may not be in it. A count wraps after
-//! 2^64, centuries from now.
+//! A sum includes every count made before the call; counts made during it may
+//! or may not be included. A count wraps after 2^64, centuries from now.
 
 use super::DECISIONS;
 use crate::Decision;
@@ -20,24 +18,24 @@ use crate::sync::{Counter, Ordering};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 
-/// Threads that have a shard of their own.
+/// How many threads have their own shard.
 const OWNED: usize = if cfg!(loom) { 0 } else { 64 };
-/// Shards of all other threads together.
+/// How many shards all other threads share.
 const SHARED: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// Counters of a line: two cache lines, since processors fetch pairs of them.
+/// Counters in a line. It spans two cache lines, since processors fetch pairs of them.
 const LINE: usize = 16;
 
-/// What is counted beside the verdicts of lanes.
+/// What is counted besides the verdicts of lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Other {
     /// A check could not be answered.
     Error,
-    /// A newcomer was refused, since there was no record for it.
+    /// A newcomer was refused because there was no record for it.
     Full,
     /// An agent violated a limit.
     Violation,
-    /// A violation made sustained abuse.
+    /// A violation became sustained abuse.
     Abuse,
 }
 
@@ -59,7 +57,7 @@ pub(crate) struct Counters {
 #[derive(Clone, Copy)]
 pub(super) struct Shard {
     pub(super) index: usize,
-    /// Whether nobody else counts there.
+    /// Whether no other thread counts there.
     pub(super) is_owned: bool,
 }
 
@@ -75,14 +73,13 @@ impl Counters {
         Self { lines, shard_lines, lanes }
     }
 
-    /// Where a verdict is counted. The lane is one of the policy's, since
-    /// there is a verdict.
+    /// Where a verdict is counted. The lane is in the policy, since there is a verdict.
     #[inline]
     pub(crate) fn verdict(&self, lane: LaneId, decision: Decision) -> Place {
         Place(lane.index() * DECISIONS.len() + decision as usize)
     }
 
-    /// The same of a verdict at hand.
+    /// The same for a finding.
     #[inline]
     pub(crate) fn finding(&self, lane: LaneId, finding: Finding) -> Place {
         Place(lane.index() * DECISIONS.len() + finding.decision_number())
@@ -106,7 +103,7 @@ impl Counters {
         }
     }
 
-    /// How often one was counted there.
+    /// The count there, over all shards.
     pub(crate) fn sum(&self, place: Place) -> u64 {
         let shards = (0..shards()).map(|shard| self.at(shard, place).load(Ordering::Relaxed));
         shards.fold(0, u64::wrapping_add)
@@ -136,7 +133,7 @@ pub(super) fn shard() -> Shard {
     shard_of(number)
 }
 
-// Under loom there is one shard, and nothing to tell apart.
+// Under loom there is one shard, and no choice to make.
 #[cfg_attr(loom, allow(clippy::modulo_one, clippy::absurd_extreme_comparisons))]
 #[inline]
 fn shard_of(number: u64) -> Shard {
@@ -172,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_is_counted_in_a_place_of_its_own() {
+    fn each_thing_is_counted_in_its_own_place() {
         for lanes in [1, 3, 4, 6, 62] {
             let counters = Counters::new(lanes);
             let all = all(&counters);

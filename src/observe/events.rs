@@ -1,8 +1,8 @@
-//! What an operator should hear of, as it happens.
+//! Events that an operator should know about, as they happen.
 //!
-//! Events go into a [`Ring`]: pushing takes no lock, waits for nobody and
-//! allocates nothing, so a check may do it. What does not fit any more pushes
-//! out the oldest, and that is counted.
+//! Events go into a [`Ring`]: a push takes no lock, waits for no thread and
+//! allocates nothing, so a check may do it. When the ring is full, a push drops
+//! the oldest event and counts it.
 
 use super::ring::Ring;
 use crate::Decision;
@@ -10,12 +10,11 @@ use crate::bounds::{EVENTS_KEPT, ID_BYTES_MAX, LANE_NAME_BYTES_MAX};
 use crate::clock::Tick;
 use crate::policy::LaneId;
 
-/// Something that an operator should hear of.
+/// Something that an operator should know about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Counts up from 0 by one for each event. A gap tells how many were
-    /// dropped in between.
+    /// Counts up from 0, by one per event. A gap shows how many were dropped in between.
     pub number: u64,
     /// When it happened.
     pub at: Tick,
@@ -27,7 +26,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// An agent's violations reached the policy's threshold. Told once, and
+    /// An agent's violations reached the policy's threshold. Reported once, and
     /// again only after a window without any.
     SustainedAbuse {
         /// The agent.
@@ -35,15 +34,15 @@ pub enum EventKind {
         /// Its violations without a quiet period between them.
         consecutive: u32,
     },
-    /// An action that the policy does not name was met for the first time.
+    /// An action that the policy does not name appeared for the first time.
     UnknownAction {
         /// Its channel, cut to 64 bytes.
         channel: String,
         /// Its name, cut to 64 bytes.
         action: String,
     },
-    /// There was no record for a new agent without taking one from an agent
-    /// in debt, or none at all. Told at most once a minute.
+    /// A new agent found no record without taking one from an agent in debt, or
+    /// none at all. Reported at most once a minute.
     Saturated {
         /// Records given up so far.
         lossy_evictions: u64,
@@ -63,13 +62,13 @@ pub enum EventKind {
         agents: u64,
     },
     /// The clock found that the processor's counter disagrees with the
-    /// operating system, and gave it up. Told by the next poll.
+    /// operating system, and gave it up. Reported by the next poll.
     ClockFellBack,
-    /// A check, one of many: see [`Observe::sample_every`](crate::observe::Observe::sample_every).
+    /// A sampled check: see [`Observe::sample_every`](crate::observe::Observe::sample_every).
     Checked {
-        /// Who asked.
+        /// The agent.
         agent: Vec<u8>,
-        /// For what.
+        /// The lane.
         lane: LaneId,
         /// The answer.
         decision: Decision,
@@ -78,7 +77,7 @@ pub enum EventKind {
     },
 }
 
-/// An event on its way into the ring: nothing in it is owned.
+/// An event on its way into the ring, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Note<'a> {
     SustainedAbuse { agent: &'a [u8], consecutive: u32 },
@@ -91,8 +90,8 @@ pub(crate) enum Note<'a> {
     Checked { agent: &'a [u8], lane: LaneId, decision: Decision, remaining: u64 },
 }
 
-/// Words of an event before its text: what it is and how long its two texts
-/// are, when it happened, two numbers.
+/// Words of an event before its texts: its kind and the lengths of its two
+/// texts, when it happened, two numbers.
 const HEAD: usize = 4;
 const TEXT_BYTES: usize = if ID_BYTES_MAX > 2 * LANE_NAME_BYTES_MAX { ID_BYTES_MAX } else { 2 * LANE_NAME_BYTES_MAX };
 const WORDS: usize = HEAD + TEXT_BYTES.div_ceil(8);
@@ -108,7 +107,7 @@ impl Events {
         Self(Ring::new(EVENTS_KEPT))
     }
 
-    /// Tells of an event. Takes no lock and allocates nothing.
+    /// Adds an event. Takes no lock and allocates nothing.
     pub(crate) fn push(&self, at: Tick, note: Note<'_>) {
         let nothing: &[u8] = &[];
         let (kind, numbers, first, second) = match note {
@@ -161,13 +160,13 @@ impl Events {
         Some(Event { number, at: Tick::from_nanos(at), kind })
     }
 
-    /// How many events nobody will ever hear of.
+    /// How many events were dropped before they were polled.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.dropped()
     }
 }
 
-/// The longest start of a name that fits. Ends between two characters.
+/// The longest prefix of a name that fits. Ends between two characters.
 fn cut(name: &str) -> &str {
     crate::policy::unknown::cut(name)
 }
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_as_it_was_noted() {
+    fn each_kind_is_polled_as_it_was_pushed() {
         let agent = vec![0xff; ID_BYTES_MAX];
         let lane = LaneId::new(61);
         assert_eq!(
@@ -215,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_id_and_any_names_are_told(
+        fn any_id_and_any_names_are_polled_as_they_were_pushed(
             agent in proptest::collection::vec(any::<u8>(), 1..=ID_BYTES_MAX),
             consecutive: u32,
             channel in ".{0,10}",

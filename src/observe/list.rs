@@ -1,4 +1,4 @@
-//! Lists of agents: what is asked for, and a page of the answer.
+//! Lists of agents: the query, and a page of the answer.
 
 use super::AgentView;
 use crate::bounds::PAGE_MAX;
@@ -22,16 +22,16 @@ pub struct AgentQuery {
     pub(crate) per_page: usize,
 }
 
-/// In which order agents are listed. Agents that are alike come by id.
+/// In which order agents are listed. Ties are listed by id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AgentSort {
     /// By id, byte by byte.
     #[default]
     Id,
-    /// Those first whose dominant lane is nearest to its limit.
+    /// Agents whose dominant lane is nearest to its limit come first.
     Usage,
-    /// Those first that have the most violations in the present window.
+    /// Agents with the most violations in the present window come first.
     Violations,
 }
 
@@ -47,31 +47,31 @@ impl AgentQuery {
         Self::default()
     }
 
-    /// Only agents whose id begins with these bytes.
+    /// Lists only agents whose id begins with these bytes.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().to_vec();
         self
     }
 
-    /// Only agents whose id has these bytes in it.
+    /// Lists only agents whose id contains these bytes.
     pub fn contains(mut self, part: impl AsRef<[u8]>) -> Self {
         self.contains = part.as_ref().to_vec();
         self
     }
 
-    /// In this order.
+    /// Lists them in this order.
     pub fn sort(mut self, sort: AgentSort) -> Self {
         self.sort = sort;
         self
     }
 
-    /// This page; the first is 0.
+    /// Returns this page; the first is 0.
     pub fn page(mut self, page: usize) -> Self {
         self.page = page;
         self
     }
 
-    /// So many on a page: 1 to [`PAGE_MAX`], and what is beyond is taken for the nearest.
+    /// How many agents a page has: 1 to [`PAGE_MAX`]. Values outside are clamped.
     pub fn per_page(mut self, agents: usize) -> Self {
         self.per_page = agents.clamp(1, PAGE_MAX);
         self
@@ -93,8 +93,8 @@ pub struct AgentPage {
     pub matched: u64,
     /// How many agents could be listed.
     pub listed: u64,
-    /// How many agents hold a record and cannot be listed, since there is no
-    /// roster or it has too little room.
+    /// How many agents have a record but cannot be listed, because there is no
+    /// roster or it is too small.
     pub not_listed: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct AgentPage {
 pub struct ListedAgent {
     /// Its id.
     pub id: Vec<u8>,
-    /// How it stands.
+    /// Its state.
     pub view: AgentView,
 }
 

@@ -1,5 +1,4 @@
-//! Denials as lines of a log, so few of them that a flood of denials is no
-//! flood of lines.
+//! Rate-limits the log lines about denials.
 
 use super::ShownId;
 use crate::bounds::THROTTLED_AGENTS_MAX;
@@ -9,29 +8,29 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// After a line about an agent there is no other about it for this long.
+/// After a line about an agent, no other line about it for this long.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How often there is a summary.
+/// How often a summary is logged.
 const SUMMARY: Duration = Duration::from_secs(300);
 
-/// Agents that a summary names.
+/// How many agents a summary names.
 const SOURCES: usize = 5;
 
-/// Turns denials into few lines of a log.
+/// Turns denials into a few log lines.
 ///
-/// The first denial of an agent is a line. Those that follow within a minute
-/// are counted; when the minute is over, one line says how many there were.
-/// So there is at most one line a minute about an agent. Every five minutes a
-/// summary says how many were suppressed in all, and whose they were.
+/// The first denial of an agent is logged. Those that follow within a minute
+/// are counted; when the minute is over, one line reports how many there were.
+/// So an agent gets at most one line a minute. Every five minutes a summary
+/// reports how many lines were suppressed in all, and for which agents.
 ///
-/// It knows up to [`THROTTLED_AGENTS_MAX`] agents apart, and forgets one a
-/// minute after its last line. Denials of further agents are suppressed and
-/// counted together: a flood of made-up ids makes no more than that many lines
-/// a minute, and no more memory.
+/// It tracks up to [`THROTTLED_AGENTS_MAX`] agents, and forgets one a minute
+/// after its last line. Denials of further agents are suppressed and counted
+/// together: a flood of made-up ids takes no more than that many lines a
+/// minute, and no more memory.
 ///
-/// Tell it of denials with [`denied`](Self::denied), and call
-/// [`due`](Self::due) every few seconds. All times are those of the caller.
+/// Report denials with [`denied`](Self::denied), and call [`due`](Self::due)
+/// every few seconds. The caller supplies all times.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,17 +66,17 @@ pub enum LogLine {
     },
     /// `Suppressed 47 similar messages from X in last minute`.
     Throttled {
-        /// The agent; `None` for all that were too many to be known apart.
+        /// The agent; `None` for all untracked agents together.
         agent: Option<Vec<u8>>,
-        /// How many denials there was no line for.
+        /// How many denials were not logged.
         suppressed: u64,
     },
     /// `LOG THROTTLE: Suppressed 523 messages | Top sources: a: 347, b: 176`.
     Summary {
-        /// How many denials there was no line for, since the last summary.
+        /// How many denials were not logged since the last summary.
         suppressed: u64,
-        /// Those with the most of them, up to five, the most first; `None` for
-        /// all that were not known apart.
+        /// The agents with the most of them, up to five, the most first; `None`
+        /// for all untracked agents together.
         sources: Vec<(Option<Vec<u8>>, u64)>,
     },
 }
@@ -126,26 +125,26 @@ impl fmt::Display for Source<'_> {
 }
 
 impl LogThrottle {
-    /// One that has heard of nothing yet.
+    /// A throttle without any denials yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An agent was denied at `now`: the line to log, if there is one.
-    #[must_use = "the line is to be logged"]
+    /// Records that an agent was denied at `now`. Returns the line to log, if any.
+    #[must_use = "log the line"]
     pub fn denied(&self, agent: impl AsRef<[u8]>, now: Tick) -> Option<LogLine> {
         self.with(|throttle| throttle.denied(agent.as_ref(), now))
     }
 
-    /// The lines that are due at `now`: of minutes that are over, and the summary.
-    #[must_use = "the lines are to be logged"]
+    /// The lines that are due at `now`: for minutes that are over, and the summary.
+    #[must_use = "log the lines"]
     pub fn due(&self, now: Tick) -> Vec<LogLine> {
         self.with(|throttle| throttle.due(now))
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Throttle) -> T) -> T {
-        // Also after a panic elsewhere: what is changed is changed in whole steps.
+        // Usable after a panic elsewhere: every change is complete or not made.
         act(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
@@ -155,18 +154,18 @@ struct Throttle {
     /// Never more than [`THROTTLED_AGENTS_MAX`].
     agents: HashMap<Box<[u8]>, Heard>,
     others: Heard,
-    /// When the time of the next summary began; `None` before the first denial.
+    /// When the period of the next summary began; `None` before the first denial.
     since: Option<Tick>,
     /// Suppressed since then.
     suppressed: u64,
-    /// Of those, what agents had that are forgotten by now.
+    /// How many of those belong to agents that are forgotten by now.
     forgotten: u64,
 }
 
-/// What was heard of an agent.
+/// What is known about an agent's denials.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
-    /// When there was a line about it, or its first denial was suppressed.
+    /// When its last line was logged, or its first denial was suppressed.
     line: Tick,
     /// Suppressed since then.
     suppressed: u64,
@@ -184,7 +183,7 @@ impl Heard {
         now.saturating_since(self.line) >= QUIET
     }
 
-    /// The line that says what was suppressed, if its minute is over.
+    /// The line that reports what was suppressed, if its minute is over.
     fn throttled(&mut self, agent: Option<&[u8]>, now: Tick) -> Option<LogLine> {
         let suppressed = self.suppressed;
         (self.is_over(now) && suppressed > 0).then(|| {
@@ -209,7 +208,7 @@ impl Throttle {
         heard.throttled(Some(agent), now)
     }
 
-    /// An agent of which nothing is known.
+    /// The denial of an agent that is not tracked yet.
     fn first(&mut self, agent: &[u8], now: Tick) -> Option<LogLine> {
         if self.agents.len() >= THROTTLED_AGENTS_MAX {
             self.forget(now);
@@ -226,7 +225,7 @@ impl Throttle {
         self.others.throttled(None, now)
     }
 
-    /// Forgets agents about which there is nothing more to say.
+    /// Forgets agents with nothing left to report.
     fn forget(&mut self, now: Tick) {
         self.agents.retain(|_, heard| {
             let stays = !heard.is_over(now) || heard.suppressed > 0;
@@ -259,7 +258,7 @@ impl Throttle {
         self.others.in_summary = 0;
         self.agents.values_mut().for_each(|heard| heard.in_summary = 0);
         self.forget(now);
-        self.forgotten = 0; // What was forgotten now is in this summary.
+        self.forgotten = 0; // This summary includes what was forgotten.
         (suppressed > 0).then_some(LogLine::Summary { suppressed, sources })
     }
 }
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_goes_on_has_one_line_a_minute() {
+    fn an_agent_that_keeps_being_denied_gets_one_line_a_minute() {
         let log = LogThrottle::new();
         let lines: Vec<_> = (0..3_000).filter_map(|tenth| log.denied("X", at(f64::from(tenth) / 10.0))).collect();
         let minute = "THROTTLE Suppressed 600 similar messages from X in last minute";
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_instant_makes_no_line() {
+    fn an_older_instant_logs_no_line() {
         let log = LogThrottle::new();
         assert!(log.denied("X", at(100.0)).is_some());
         assert_eq!(log.denied("X", at(0.0)), None);
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_ids_makes_a_bounded_number_of_lines_and_entries() {
+    fn a_flood_of_ids_takes_a_bounded_number_of_lines_and_entries() {
         let log = LogThrottle::new();
         let flood = |second: f64| {
             let denied = |id: u32| log.denied(format!("{second}-{id}"), at(second));
@@ -355,7 +354,7 @@ mod tests {
             texts(&log.due(at(60.0))),
             ["THROTTLE Suppressed 48976 similar messages from other agents in last minute"]
         );
-        // The agents of a minute ago are forgotten for those of now.
+        // The agents of a minute ago are forgotten to make room.
         assert_eq!(flood(61.0).len(), THROTTLED_AGENTS_MAX);
         assert_eq!(log.with(|throttle| throttle.agents.len()), THROTTLED_AGENTS_MAX);
         let lines = texts(&log.due(at(300.0)));
@@ -369,8 +368,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every denial is a line of its own, or is counted in one that says
-        /// so and in one summary.
+        /// Every denial has its own line, or is counted in one suppression line and in one summary.
         #[test]
         fn no_denial_is_lost_or_reported_twice(
             calls in proptest::collection::vec((0..6_u8, 0..90_u64, any::<bool>()), 1..400),

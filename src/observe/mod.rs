@@ -1,21 +1,21 @@
-//! Seeing what the limiter does, without slowing it down.
+//! What a limiter remembers of what it does, without slowing it down.
 //!
 //! | file | what | written |
 //! |---|---|---|
-//! | `counters.rs` | verdicts by lane | by every check, in a shard of the thread's own |
+//! | `counters.rs` | verdicts by lane | by every check, in the thread's shard |
 //! | `snapshot.rs` | all counts at one time | - |
-//! | `events.rs`, `ring.rs` | what an operator should hear of | when it happens; no lock, no wait |
+//! | `events.rs`, `ring.rs` | what an operator should know about | when it happens; no lock, no wait |
 //! | `offenders.rs` | who violates limits the most | by a violation |
-//! | `log.rs` | denials as lines of a log, few of them | by whoever logs |
+//! | `log.rs` | rate-limited log lines about denials | by the caller that logs |
 //! | `report.rs` | the report an operator reads | - |
 //! | `shown.rs` | ids as they are shown | - |
-//! | `roster.rs`, `list.rs` | ids of agents that hold records | when an agent is given a record |
-//! | `agent.rs` | how one agent stands | - |
+//! | `roster.rs`, `list.rs` | ids of agents that have records | when an agent is given a record |
+//! | `agent.rs` | one agent's state | - |
 //!
-//! A limiter without [`Observe`] has none of it: its checks don't even ask, and
-//! the instructions of a check are the same as if there were no such module.
-//! With it a check takes another way, on which everything is counted once the
-//! answer is known. The facade is `limiter/observe.rs`.
+//! A limiter without [`Observe`] has none of it: its checks do not even test
+//! for it, and execute the same instructions as if this module did not exist.
+//! With it, a check takes another path, which counts once the verdict is known.
+//! The facade is `limiter/observe.rs`.
 
 mod agent;
 pub(crate) mod counters;
@@ -54,7 +54,7 @@ use roster::Roster;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// What a limiter shall remember of what it does; see [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
+/// What a limiter should remember of what it does; see [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
 ///
 /// ```
 /// use tollgate::observe::{EventKind, Observe};
@@ -82,18 +82,18 @@ pub struct Observe {
 }
 
 impl Observe {
-    /// Counts verdicts by lane, keeps count of who violates limits the most,
-    /// and keeps the last [`EVENTS_KEPT`](crate::bounds::EVENTS_KEPT) events: about
-    /// 700 kB.
+    /// Counts verdicts by lane, counts which agents violate limits the most,
+    /// and keeps the last [`EVENTS_KEPT`](crate::bounds::EVENTS_KEPT) events:
+    /// about 700 kB.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes down the ids of up to so many agents that hold records, so that
-    /// they can be listed; no more than [`ROSTER_MAX`]. Without it no agent
-    /// can be listed, since records hold no ids.
+    /// Stores the ids of up to this many agents that have records, at most
+    /// [`ROSTER_MAX`], so that they can be listed. Without it no agent can be
+    /// listed, because records contain no ids.
     ///
-    /// It reserves 272 bytes for each, which are committed as they are
+    /// It reserves 272 bytes per agent, of which pages are used as they are
     /// touched, and costs an agent's first check some nanoseconds. With room
     /// for as many agents as the limiter has records, all are listed.
     pub fn roster(mut self, agents: usize) -> Self {
@@ -101,15 +101,15 @@ impl Observe {
         self
     }
 
-    /// Makes every so many-th check of a thread an event with its answer; 0,
-    /// which is what it is at first, makes none.
+    /// Samples one check in `checks`, per thread, as an event with its verdict.
+    /// 0, the default, samples none.
     pub fn sample_every(mut self, checks: u32) -> Self {
         self.sample_every = checks;
         self
     }
 }
 
-/// At most one event in this time says that the limiter is full.
+/// At most one event in this time reports that the limiter is full.
 const SATURATED_EVERY: Duration = Duration::from_secs(60);
 
 thread_local! {
@@ -125,14 +125,14 @@ pub(crate) struct Watch {
     pub(crate) roster: Option<Roster>,
     sample_every: u32,
     lossy_evictions: Counter,
-    /// No event says that the limiter is full before this instant.
+    /// No event reports that the limiter is full before this instant.
     saturated_until: Counter,
-    /// How many fallbacks of the clock were told.
+    /// How many fallbacks of the clock were reported.
     fallbacks_told: Counter,
 }
 
 impl Watch {
-    /// On refusal, says how many bytes were asked for.
+    /// The error is the number of bytes that the system refused.
     pub(crate) fn new(observe: &Observe, lanes: usize, records: u64) -> Result<Self, u64> {
         let records = usize::try_from(records).unwrap_or(usize::MAX);
         let roster = (observe.roster > 0).then(|| Roster::new(observe.roster, records)).transpose()?;
@@ -157,14 +157,14 @@ impl Watch {
         self.roster.as_ref().map_or(Ok(()), Roster::commit)
     }
 
-    /// Counts the answer to a check. `true` if it shall be told as well.
+    /// Counts the answer to a check. `true` if it should be sampled as an event too.
     #[inline(always)]
     pub(crate) fn answered(&self, lane: LaneId, answer: &Result<Verdict, Error>) -> bool {
         self.counters.add(match answer {
             Ok(verdict) => self.counters.finding(lane, verdict.finding),
-            // An answer all the same: a denial that no wait can lift.
+            // Still an answer: a denial that no wait can lift.
             Err(Error::CostAboveCapacity { .. }) => self.counters.verdict(lane, Decision::Deny),
-            Err(Error::Full) => return false, // Was counted when it was refused.
+            Err(Error::Full) => return false, // Counted when it was refused.
             Err(_) => self.counters.other(Other::Error),
         });
         self.sample_every != 0 && self.is_sampled()
@@ -206,11 +206,11 @@ impl Watch {
         self.saturated(now);
     }
 
-    /// Tells that there is no room, if that was not told of late.
+    /// Reports that there is no room, unless that was reported recently.
     fn saturated(&self, now: Tick) {
         let until = self.saturated_until.load(Ordering::Relaxed);
         let next = now.saturating_add(SATURATED_EVERY).as_nanos();
-        // Of several threads, the one that moves the instant on tells.
+        // Of several threads, the one that moves the instant on reports it.
         let is_due = now.as_nanos() >= until
             && self.saturated_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
@@ -220,7 +220,7 @@ impl Watch {
         }
     }
 
-    /// Tells of the clock's fallbacks that were not told yet.
+    /// Reports fallbacks of the clock that were not reported yet.
     pub(crate) fn clock_fell_back(&self, fallbacks: u64, now: Tick) {
         let told = self.fallbacks_told.load(Ordering::Relaxed);
         let is_news = fallbacks > told
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fallback_of_the_clock_is_told_once() {
+    fn a_fallback_of_the_clock_is_reported_once() {
         let watch = Watch::new(&Observe::new(), 1, 96).unwrap();
         for fallbacks in [0, 0, 1, 1, 1] {
             watch.clock_fell_back(fallbacks, Tick::from_nanos(7));

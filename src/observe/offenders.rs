@@ -1,7 +1,6 @@
-//! The agents that violate limits the most, in memory that does not grow with
-//! their number.
+//! The agents that violate limits the most, in constant memory.
 //!
-//! Counts come from `offenders/panes.rs`, which states how far they may be off,
+//! Counts come from `offenders/panes.rs`, which states how far off they may be,
 //! and the exact total of an hour from `offenders/minutes.rs`.
 //!
 //! A violation that finds another thread counting waits for a few dozen
@@ -19,11 +18,11 @@ use crate::machine::process::generation;
 use crate::sync::{Counter, Mutex, MutexGuard, Ordering, try_lock, wait};
 use std::ops::{Deref, DerefMut};
 
-/// How often a violation tries to be counted before it is missed. A round is a
-/// pause of the processor, and the holder needs some dozens of them.
+/// How often a violation tries to be counted before it is missed. A round is
+/// one processor pause, and the holder needs some dozens of them.
 const TRIES_MAX: u32 = 64;
 
-/// How often a caller that wants the list tries; the holder is counting one violation.
+/// How often a caller that needs the list tries; the holder is counting one violation.
 const ASKS_MAX: u32 = 10_000;
 
 /// The agents that violate limits the most.
@@ -104,9 +103,9 @@ impl Violations {
                 Ok(_) => {
                     return try_lock(&self.panes).map(|panes| PanesGuard { panes: Some(panes), holder: &self.holder });
                 }
-                // A violation only spins; a caller that wants the list yields the processor too.
+                // A violation only spins; a caller that needs the list yields the processor too.
                 Err(holder) if holder == me => wait(round),
-                // Held by the process that forked this one: nobody here will release it.
+                // Held by the process that forked this one: no thread here will release it.
                 Err(_) => return None,
             }
         }
@@ -159,7 +158,7 @@ mod tests {
         Tick::ZERO.saturating_add(Duration::from_secs(60) * minutes as u32)
     }
 
-    /// Numbers that repeat.
+    /// Reproducible pseudo-random numbers.
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -192,7 +191,7 @@ mod tests {
         let violations = Violations::new();
         let mut exact = HashMap::new();
         let mut state = 1;
-        // Zipf with exponent 1 over 5,000 agents, and every third from a stranger.
+        // Zipf with exponent 1 over 5,000 agents, and every third from a new agent.
         let weights: Vec<f64> = (1..=5_000).map(|rank| 1.0 / f64::from(rank)).collect();
         let all: f64 = weights.iter().sum();
         for step in 0..60_000_u64 {
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(names(60), [b"new"], "a pane is forgotten as a whole");
         assert_eq!((names(109), names(110)), (vec![b"new".to_vec()], vec![]));
         assert_eq!((violations.last_hour(at(118)), violations.last_hour(at(119))), (1, 0));
-        // The slots of minutes and panes are used again.
+        // The slots of minutes and panes are reused.
         for minute in 0..1_000 {
             violations.add(b"steady", at(200 + minute));
             assert_eq!(violations.last_hour(at(200 + minute)), (minute + 1).min(60));
@@ -268,7 +267,7 @@ mod tests {
             // SAFETY: asks for a signal that ends the child if it waits.
             unsafe { libc::alarm(20) };
             let refused = violations.lock(u32::MAX).is_none();
-            // SAFETY: ends the child without running anybody's destructors.
+            // SAFETY: ends the child without running destructors.
             unsafe { libc::_exit(i32::from(!refused)) };
         }
         let mut status = 0;

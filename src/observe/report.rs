@@ -1,4 +1,4 @@
-//! The report: what an operator wants to know, as a JSON document.
+//! The report: what an operator needs to know, as a JSON document.
 //!
 //! Written by hand: it is a dozen numbers and three lists, and the default build
 //! has no JSON writer.
@@ -25,7 +25,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// The document, with a line break at its end.
+    /// The document, ending in a line break.
     pub(crate) fn document(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -112,7 +112,7 @@ fn busy(out: &mut String, ListedAgent { id, view }: &ListedAgent) -> fmt::Result
     out.write_char('}')
 }
 
-/// A key with a list, an item a line.
+/// A key with a list, one item per line.
 fn list<T>(out: &mut String, key: &str, items: &[T], item: impl Fn(&mut String, &T) -> fmt::Result) -> fmt::Result {
     write!(out, "  \"{key}\": [")?;
     for (index, one) in items.iter().enumerate() {
@@ -130,8 +130,8 @@ impl Display for Utc {
         // A clock before 1970 counts as 1970.
         let seconds = self.0.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
         let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Years from March on, so that the leap day is the last: in 400 of
-        // them there are 146,097 days, and March 1 of year 0 was 719,468 days before 1970.
+        // Years start in March, so that the leap day comes last: 400 of them have 146,097 days, and March 1 of year 0
+        // was 719,468 days before 1970.
         let days = days + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         // From `date --utc --date=@SECONDS +%FT%TZ`.
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),

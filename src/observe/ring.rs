@@ -1,8 +1,8 @@
-//! A bounded queue that any thread pushes to and any thread polls, without a
-//! lock: whoever pushes never waits, and when it is full the oldest goes.
+//! A bounded lock-free queue that any thread pushes to and any thread polls: a
+//! push never waits, and drops the oldest item when the queue is full.
 //!
-//! A push takes a ticket, and with it the slot in which the ticket's items
-//! stand, one after the other; a poll reads the slot of the oldest ticket.
+//! A push takes a ticket, and with it the slot that holds the ticket's words; a
+//! poll reads the slot of the oldest ticket.
 //!
 //! ```text
 //! slot:  state │ lost │ words of the item
@@ -11,22 +11,21 @@
 //! ```
 //!
 //! **No item is torn.** A writer moves the state to *being written* by an
-//! exchange before it writes the words, and only one that finds the state even
-//! does so: no two write a slot at once. A reader loads the words between two
-//! loads of the state and throws them away unless both found the ticket
-//! *written*. The words are stored with Release and loaded with Acquire: a
-//! reader that got a word of a later ticket sees in its second look that the
-//! state has moved on.
+//! exchange before it writes the words, and only from an even state: no two
+//! threads write a slot at once. A reader loads the words between two loads of
+//! the state and discards them unless both found the ticket *written*. The
+//! words are stored with Release and loaded with Acquire: a reader that got a
+//! word of a later ticket sees in its second load that the state has moved on.
 //!
 //! **No item is polled twice, and none out of order.** The oldest ticket
-//! belongs to whoever moves `tail` past it by an exchange.
+//! belongs to the thread that moves `tail` past it by an exchange.
 //!
-//! **Nobody waits.** A writer that finds its slot being written, by one that
-//! stalled a whole round of the ring ago, gives its item up and leaves the
-//! ticket in `lost`, so that readers step over it. A reader that finds the
-//! oldest ticket not written yet answers that there is nothing: what was
-//! pushed after it waits for it, until it is written or the ring has gone
-//! round. A child that is forked while another thread writes loses one slot.
+//! **No thread waits.** A writer that finds its slot still being written, by
+//! one that stalled a whole round ago, drops its item and leaves the ticket in
+//! `lost`, so that readers skip it. A reader that finds the oldest ticket not
+//! written yet returns nothing: later items stay queued behind it until it is
+//! written or the ring has wrapped around. A child that is forked while another
+//! thread writes loses one slot.
 
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, QuietU64, broken};
 
@@ -35,15 +34,15 @@ pub(crate) struct Ring<const WORDS: usize> {
     slots: Box<[Slot<WORDS>]>,
     /// The next ticket to push.
     head: AtomicU64,
-    /// The oldest ticket that was not polled.
+    /// The oldest ticket that has not been polled.
     tail: AtomicU64,
-    /// Tickets below `tail` that nobody polled.
+    /// How many tickets below `tail` were never polled.
     skipped: Counter,
 }
 
 struct Slot<const WORDS: usize> {
     state: AtomicU64,
-    /// One past the last ticket that was given up here; 0 if none was.
+    /// One past the last ticket that was dropped here; 0 if none was.
     lost: AtomicU64,
     words: [QuietU64; WORDS],
 }
@@ -57,7 +56,7 @@ const fn written(ticket: u64) -> u64 {
 }
 
 impl<const WORDS: usize> Ring<WORDS> {
-    /// A ring of so many slots, at least one.
+    /// A ring of this many slots, at least one.
     pub(crate) fn new(slots: usize) -> Self {
         let slot = |_| Slot {
             state: AtomicU64::new(0),
@@ -82,8 +81,8 @@ impl<const WORDS: usize> Ring<WORDS> {
         let slot = self.slot(ticket);
         let seen = slot.state.load(Ordering::Relaxed);
         let is_free = (seen & 1 == 0 || broken(Fault::EventOverEvent)) && seen < writing(ticket);
-        // Release, so that whoever sees it also sees how far `head` is;
-        // Acquire continues the order of those who wrote here before.
+        // Release, so that a thread that sees it also sees how far `head` is;
+        // Acquire continues the order of earlier writers of this slot.
         let taken =
             is_free && slot.state.compare_exchange(seen, writing(ticket), Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if !taken {
@@ -101,8 +100,8 @@ impl<const WORDS: usize> Ring<WORDS> {
     /// The oldest item and its ticket; `None` if there is none, or it is still
     /// being written.
     ///
-    /// The loop ends: in each further round `tail` has moved on, by this
-    /// thread or another, or the ring has gone round under a reader.
+    /// The loop ends: in each further round `tail` has moved on, by this thread
+    /// or another, or the ring has wrapped around under a reader.
     pub(crate) fn poll(&self) -> Option<(u64, [u64; WORDS])> {
         loop {
             let ticket = self.tail.load(Ordering::Acquire);
@@ -143,8 +142,8 @@ impl<const WORDS: usize> Ring<WORDS> {
         }
     }
 
-    /// How many items nobody will ever poll. Those that a stalled writer cost
-    /// are counted when a poll comes past them.
+    /// How many items were dropped. Those lost to a stalled writer are counted
+    /// when a poll passes them.
     pub(crate) fn dropped(&self) -> u64 {
         let (tail, head) = (self.tail.load(Ordering::Acquire), self.head.load(Ordering::Acquire));
         let lapped = head.saturating_sub(tail).saturating_sub(self.slots.len() as u64);
@@ -176,7 +175,7 @@ mod tests {
                 dropped += 1;
             }
             assert_eq!(ring.dropped(), dropped);
-            // Sometimes one, sometimes all, mostly none.
+            // Polls sometimes one, sometimes all, mostly none.
             let polls = match number % 13 {
                 3 | 4 => 1,
                 7 => 9,
@@ -198,7 +197,7 @@ mod tests {
         assert_eq!((ring.poll(), ring.dropped()), (None, 1));
     }
 
-    /// A writer that stalls for ever costs its own item and one of each round.
+    /// A writer that stalls for ever costs its own item and one item per round.
     #[test]
     fn a_stalled_writer_blocks_nobody() {
         let ring = Ring::<1>::new(2);
@@ -207,12 +206,12 @@ mod tests {
         ring.slot(ticket).state.store(writing(ticket), Ordering::Relaxed);
         assert_eq!(ring.poll(), Some((0, [0])));
         push(&ring, 2);
-        assert_eq!(ring.poll(), None, "what follows the stalled one waits for it");
-        push(&ring, 3); // Its slot is the stalled one's.
-        assert_eq!(ring.poll(), Some((2, [2])), "the ring has gone round");
+        assert_eq!(ring.poll(), None, "what follows the stalled item waits for it");
+        push(&ring, 3); // In the slot of the stalled writer.
+        assert_eq!(ring.poll(), Some((2, [2])), "the ring has wrapped around");
         assert_eq!(ring.poll(), None);
         push(&ring, 4);
-        assert_eq!(ring.poll(), Some((4, [4])), "and what was given up is stepped over");
+        assert_eq!(ring.poll(), Some((4, [4])), "and the dropped item is skipped");
         assert_eq!((ring.poll(), ring.dropped()), (None, 2));
     }
 
@@ -262,10 +261,10 @@ mod models {
     use loom::thread;
     use std::sync::Arc;
 
-    /// Without a bound these take minutes.
+    /// Without a bound these models take minutes.
     const BOUNDED: Preemptions = Some(3);
 
-    /// One slot of two words, so that every push is in the way of every other.
+    /// Few slots of two words, so that pushes collide.
     fn ring(slots: usize) -> Arc<Ring<2>> {
         Arc::new(Ring::new(slots))
     }

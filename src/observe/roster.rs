@@ -1,37 +1,36 @@
-//! Who holds which record: the slab stores no ids, so lists of agents need
-//! them written down beside it.
+//! Which agent has which record: the slab stores no ids, so lists of agents
+//! need them stored beside it.
 //!
-//! An agent is written down when it is given a record, and at no other time.
-//! Its place follows from the record's number, so there is nothing to search
-//! and nothing to take out: what is written down for a record that has changed
-//! hands is overwritten by the next agent's claim, and until then it is found
-//! to be stale when it is read.
+//! An agent's id is stored when it is given a record, and at no other time. Its
+//! place follows from the record's number, so there is nothing to search and
+//! nothing to remove: when a record changes tenants, the next claim overwrites
+//! the id, and until then a reader finds it stale.
 //!
-//! With fewer places than records, several records share one, and the last
-//! one to claim is listed. Whoever lists says how many agents are not.
+//! With fewer places than records, several records share one, and the last to
+//! claim is listed. A list reports how many agents are missing from it.
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::machine::mapping::Words;
 use crate::sync::{Ordering, QuietU64};
 
-/// Words of a place: a sequence number that is odd while somebody writes; the
-/// record's number and the length of the id; the id.
+/// Words of a place: a sequence number that is odd during a write; the record's
+/// number and the length of the id; the id.
 const WORDS: usize = 2 + ID_BYTES_MAX / 8;
 const LENGTH_BITS: u32 = 16;
 
-/// How often a place is read that somebody writes meanwhile, before the agent
-/// is left out of the list.
+/// How often a read of a place that is being written is repeated before the
+/// agent is left out of the list.
 const READS_MAX: usize = 8;
 
-/// Ids of agents that hold a record.
+/// Ids of agents that have a record.
 pub(crate) struct Roster {
     places: Words<[QuietU64; WORDS]>,
-    /// A bit for each place that was ever written to. So whoever lists a few
-    /// agents does not read, page by page, all the memory there is for many.
+    /// A bit for each place that was ever written. So listing a few agents does
+    /// not read, page by page, the memory reserved for many.
     used: Words<QuietU64>,
 }
 
-/// An id that was written down for a record.
+/// An id stored for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) position: usize,
@@ -39,8 +38,8 @@ pub(crate) struct Entry {
 }
 
 impl Roster {
-    /// Room for so many agents, but no more than there are records. On
-    /// refusal, says how many bytes were asked for.
+    /// Room for this many agents, but no more than there are records. The error
+    /// is the number of bytes that the system refused.
     pub(crate) fn new(agents: usize, records: usize) -> Result<Self, u64> {
         let places = agents.clamp(1, records.max(1));
         let bytes = (places as u64).saturating_mul(8 * WORDS as u64);
@@ -57,27 +56,27 @@ impl Roster {
         (size_of_val(&*self.places) + size_of_val(&*self.used)) as u64
     }
 
-    /// Takes all of its memory from the system now. On refusal, says how many
-    /// bytes were asked for.
+    /// Touches all its pages now. The error is the number of bytes that the system refused.
     pub(crate) fn commit(&self) -> Result<(), u64> {
         if self.places.prefault() && self.used.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 
-    /// Writes down who holds a record now. The caller holds the record's lock,
-    /// so only a record that shares the place can be in the way; then whoever
-    /// came first stays, and this agent is not listed.
+    /// Stores the id of a record's new tenant. The caller holds the record's
+    /// lock, so only a record that shares the place can be in the way; then the
+    /// first writer wins, and this agent is not listed.
     pub(crate) fn write(&self, position: usize, id: &[u8]) {
         let place = position % self.places.len();
         self.mark(place);
         let [sequence, what, text @ ..] = &self.places[place];
         let lock = |seen| sequence.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed);
-        // Not a load first: on a new page the system would map zeros for it, and then memory for what follows.
+        // Not a load first: on a new page the system would map a zero page for
+        // it, and then real memory for the stores that follow.
         let seen = match lock(0) {
             Ok(seen) => seen,
             Err(seen) if seen & 1 == 0 && lock(seen).is_ok() => seen,
             Err(_) => return,
         };
-        // Release, as in the ring: who reads such a word sees the sequence moved on.
+        // Release, as in the ring: a reader of such a word sees that the sequence has moved on.
         what.store((position as u64) << LENGTH_BITS | id.len() as u64, Ordering::Release);
         for (word, chunk) in text.iter().zip(id.chunks(8)) {
             let mut bytes = [0; 8];
@@ -87,16 +86,16 @@ impl Roster {
         sequence.store(seen.wrapping_add(2), Ordering::Release);
     }
 
-    /// Who is written down for a record. `None` if nobody is, or the one who
-    /// shares its place.
+    /// The id stored for a record. `None` if there is none, or it belongs to a
+    /// record that shares the place.
     #[cfg(feature = "persist")]
     pub(crate) fn read(&self, position: usize) -> Option<Vec<u8>> {
         let entry = read(&self.places[position % self.places.len()])?;
         (entry.position == position).then_some(entry.id)
     }
 
-    /// Relaxed: the place itself says whether there is anything to read, and a
-    /// list may lack who came while it was made.
+    /// Relaxed: the place itself shows whether there is anything to read, and a
+    /// list may miss agents that arrive while it is made.
     fn mark(&self, place: usize) {
         let (word, bit) = (&self.used[place / 64], 1 << (place % 64));
         if word.load(Ordering::Relaxed) & bit == 0 {
@@ -104,7 +103,7 @@ impl Roster {
         }
     }
 
-    /// Everything that is written down, stale or not.
+    /// Everything stored, stale or not.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         let places = self.used.iter().enumerate().flat_map(|(index, word)| {
             let mut bits = word.load(Ordering::Relaxed);
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_be_written_down_is_read() {
+    fn the_last_id_written_is_read() {
         let roster = Roster::new(4, 100).unwrap();
         assert_eq!(roster.entries().count(), 0);
         roster.write(1, &[7; 256]);
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_that_was_written_to_is_read_and_no_other() {
+    fn exactly_the_places_that_were_written_are_read() {
         let roster = Roster::new(200, 200).unwrap();
         assert_eq!(roster.entries().count(), 0);
         for position in [199, 0, 63, 64, 127, 0] {
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_being_written_is_left_alone_and_left_out() {
+    fn a_place_that_is_being_written_is_neither_written_nor_listed() {
         let roster = Roster::new(1, 2).unwrap();
         roster.write(0, b"a");
         roster.places[0][0].store(3, Ordering::Relaxed);

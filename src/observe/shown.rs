@@ -1,16 +1,16 @@
 //! Ids as they are shown to people and machines.
 //!
-//! An id is any bytes, chosen by whoever asks. Shown as it is, it could end a
-//! line of a log, close a tag of a page, or turn the text around it. So it is
-//! shown as a [`ShownId`] everywhere.
+//! An id is arbitrary bytes, chosen by a client. Shown raw, it could end a log
+//! line, close an HTML tag, or reverse the direction of the text around it. So
+//! it is always shown as a [`ShownId`].
 
 use std::fmt::{self, Display, Write};
 
 /// An agent's id, made safe for the place where it is shown.
 ///
-/// Printed as it is, it suits logs and terminals: printable characters stay,
-/// and all else, quotes and backslashes included, is escaped as in Rust. Two
-/// different ids never look the same to a machine.
+/// `Display` suits logs and terminals: printable characters stay, and
+/// everything else, quotes and backslashes included, is escaped as in Rust. Two
+/// different ids never have the same text.
 ///
 /// ```
 /// use tollgate::observe::ShownId;
@@ -40,12 +40,12 @@ impl<'a> ShownId<'a> {
         shown(move |out| write!(Replacing { out, replace: html_entity }, "{self}"))
     }
 
-    /// For the value of a label in the text format of Prometheus, between its quotes.
+    /// For the value of a label in the Prometheus text format, between its quotes.
     pub fn label(self) -> impl Display + 'a {
         shown(move |out| write!(Replacing { out, replace: label_escape }, "{self}"))
     }
 
-    /// For a segment of the path of a URL, or a value of its query.
+    /// For a segment of a URL's path, or a value in its query.
     pub fn url(self) -> impl Display + 'a {
         shown(move |out| {
             self.0.iter().try_for_each(|byte| match byte {
@@ -55,8 +55,8 @@ impl<'a> ShownId<'a> {
         })
     }
 
-    /// For JSON: a string if the id is UTF-8, else `{"base64": "..."}`. It can
-    /// stand in a script of an HTML page too.
+    /// For JSON: a string if the id is UTF-8, else `{"base64": "..."}`. Safe in
+    /// a script on an HTML page too.
     pub fn json(self) -> impl Display + 'a {
         shown(move |out| match std::str::from_utf8(self.0) {
             Ok(text) => json_string(out, text),
@@ -90,7 +90,7 @@ impl fmt::Debug for ShownId<'_> {
     }
 }
 
-/// What this function writes.
+/// A `Display` that calls this function.
 fn shown(write: impl Fn(&mut fmt::Formatter<'_>) -> fmt::Result) -> impl Display {
     struct Shown<F>(F);
     impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> Display for Shown<F> {
@@ -101,7 +101,7 @@ fn shown(write: impl Fn(&mut fmt::Formatter<'_>) -> fmt::Result) -> impl Display
     Shown(write)
 }
 
-/// Writes on, with some characters replaced.
+/// Passes text on with some characters replaced.
 struct Replacing<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     replace: fn(char) -> Option<&'static str>,
@@ -145,7 +145,7 @@ pub(super) fn json_string(out: &mut impl Write, text: &str) -> fmt::Result {
         '\n' => out.write_str("\\n"),
         '\r' => out.write_str("\\r"),
         '\t' => out.write_str("\\t"),
-        // Those beyond the controls mean something in scripts and pages.
+        // Besides the controls, these are special in scripts and pages.
         '\0'..='\x1f' | '\x7f' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
             write!(out, "\\u{:04x}", character as u32)
         }
@@ -178,7 +178,7 @@ mod tests {
     use crate::bounds::ID_BYTES_MAX;
     use proptest::prelude::*;
 
-    /// Ids with much in them that means something somewhere.
+    /// Ids full of characters that are special somewhere.
     fn any_id() -> impl Strategy<Value = Vec<u8>> {
         let nasty = prop::sample::select(vec![
             "\n",
@@ -225,7 +225,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn wherever_it_is_shown_it_is_text_and_can_be_told(id in any_id()) {
+        fn an_id_is_plain_text_wherever_it_is_shown_and_can_be_read_back(id in any_id()) {
             let id = ShownId::new(&id);
             reading::read_back(id.0, &reading::Shown {
                 text: id.to_string(),

@@ -7,41 +7,40 @@ use crate::policy::{LaneId, Policy};
 
 /// What a limiter holds and has done since it was built.
 ///
-/// Every count includes all calls that returned before the snapshot was asked
-/// for. Totals are sums of the counts beside them, so they always add up.
-/// Counts never fall; they wrap after 2^64.
+/// Every count includes all calls that returned before the snapshot was taken.
+/// Totals are sums of the counts beside them, so they always add up. Counts
+/// never fall; they wrap at 2^64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// When it was taken.
     pub at: Tick,
-    /// Whether the limiter was built with [`Observe`](crate::observe::Observe). Otherwise
-    /// what it would have counted is 0.
+    /// Whether the limiter was built with [`Observe`](crate::observe::Observe). If not, those counts are 0.
     pub is_counting: bool,
     /// Verdicts by lane, in the order of the policy.
     pub lanes: Vec<LaneCounts>,
-    /// Calls of a check that could not be answered, [`full`](Self::full) left out. A cost above
-    /// the lane's capacity is not among them: it is counted as denied.
+    /// Checks that could not be answered, except [`full`](Self::full). A cost above the lane's capacity is not among
+    /// them: it is counted as denied.
     pub errors: u64,
     /// Newcomers that were refused with [`Error::Full`](crate::Error::Full).
     pub full: u64,
-    /// Violations: denials of counted requests, and those that were recorded by hand.
+    /// Violations, of counted requests or recorded by hand.
     pub violations: u64,
-    /// Violations in the last 60 minutes, the present one among them.
+    /// Violations in the last 60 minutes, including the present one.
     pub violations_last_hour: u64,
     /// How often violations became sustained abuse.
     pub sustained_abuse: u64,
-    /// Records and who holds them; known without [`Observe`](crate::observe::Observe).
+    /// Counts of records; available without [`Observe`](crate::observe::Observe).
     pub stats: crate::Stats,
-    /// Agents that something was decided about: a plan, an override, an exemption.
+    /// Agents with an assignment: a plan, an override, an exemption.
     pub assigned: u64,
-    /// Those of them that have limits of their own.
+    /// Those of them that have overrides.
     pub overridden: u64,
     /// Those of them that are exempt.
     pub exempt: u64,
     /// Actions that the policy does not name.
     pub unknown_actions: u64,
-    /// Events that nobody polled in time.
+    /// Events that were dropped before they were polled.
     pub events_dropped: u64,
     /// What the clock reads at present.
     pub clock: ClockSource,
@@ -63,7 +62,7 @@ pub struct LaneCounts {
     pub warned: u64,
     /// Denied.
     pub denied: u64,
-    /// Allowed, since the agent is exempt.
+    /// Allowed because the agent is exempt.
     pub exempt: u64,
 }
 

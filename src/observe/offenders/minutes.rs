@@ -9,13 +9,13 @@ use std::time::Duration;
 /// Counts per minute of the last hour, sharded like the counters.
 pub(super) struct Minutes(Box<[CachePadded<[Counter; MINUTES]>]>);
 
-/// A power of two that is more than an hour has.
+/// A power of two, more than the minutes of an hour.
 const MINUTES: usize = 64;
 const HOUR: u64 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A minute's counter: from [`COUNT_BITS`] on the minute's number, 26 bits for
-/// 127 years, and below it the count, up to 2.7 * 10^11.
+/// A minute's counter: the minute's number from bit [`COUNT_BITS`] on, 26 bits
+/// for 127 years, and below it the count, up to 2.7 * 10^11.
 const COUNT_BITS: u32 = 38;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
@@ -28,7 +28,7 @@ impl Minutes {
         let minute = now.as_nanos() / nanos_saturating(MINUTE);
         let Shard { index, is_owned } = shard();
         let counter = &self.0[index][(minute % MINUTES as u64) as usize];
-        // After 64 minutes the counter is another minute's. An older `now` counts in that one.
+        // After 64 minutes the counter belongs to another minute, in which an older `now` counts.
         let next = |seen: u64| match seen >> COUNT_BITS < minute {
             true => minute << COUNT_BITS | 1,
             false if seen & COUNT_MASK == COUNT_MASK => seen,
@@ -37,7 +37,7 @@ impl Minutes {
         if is_owned {
             counter.store(next(counter.load(Ordering::Relaxed)), Ordering::Relaxed);
         } else {
-            // Never refuses, so it ends with the first exchange that no other thread disturbs.
+            // Never refuses, so the loop ends with the first undisturbed exchange.
             let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seen| Some(next(seen)));
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! *Space-Saving* (Metwally, Agrawal, El Abbadi 2005): k counters with ids. A
 //! violation by an agent that has a counter adds one to it. One by any other
-//! agent takes over the least counter, c, which becomes c + 1 with an *error* of
-//! c: that many may belong to earlier owners. Of N violations the least counter
-//! has at most N / k, so
+//! agent takes over the least counter, c, which becomes c + 1 with an *error*
+//! of c: that many may belong to earlier owners. After N violations the least
+//! counter is at most N / k, so
 //!
 //! - a count is never too low, and too high by at most its error;
 //! - an error is at most N / k;
@@ -12,8 +12,8 @@
 //!
 //! The last hour is [`PANES`] such summaries of ten minutes each, which are
 //! added up on request: an agent that has no counter in one of them gets its
-//! least counter as count and error. The three sentences hold for the sum, with
-//! N all violations of the hour.
+//! least counter as count and error. The three statements hold for the sum,
+//! with N all violations of the hour.
 
 use super::Offender;
 use crate::bounds::{ID_BYTES_MAX, OFFENDERS_KEPT};
