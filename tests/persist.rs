@@ -76,7 +76,7 @@ fn a_missing_directory_is_an_error() {
         message(&error, &directory),
         "cannot find DIR/no/assignments.json: No such file or directory (os error 2); create the directory first"
     );
-    assert!(AssignmentFile::open("").unwrap_err().to_string().contains("the path names no file"));
+    assert!(AssignmentFile::open("").unwrap_err().to_string().contains("the path has no file name"));
 }
 
 #[test]

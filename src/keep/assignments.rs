@@ -1,5 +1,5 @@
-//! The file that keeps assignments: who may write it, and when. `write.rs` and
-//! `read.rs` are its text.
+//! The file that keeps assignments: its lock, and when it is written.
+//! `write.rs` and `read.rs` handle its text.
 
 #[cfg(all(test, not(loom)))]
 mod inputs;
@@ -10,9 +10,9 @@ use super::{KeptFile, PersistError, Seen};
 use crate::assignments::{Assignment, Assignments};
 use std::path::Path;
 
-/// One readable file that keeps assignments across restarts.
+/// A readable file that keeps assignments across restarts.
 ///
-/// It is JSON, an agent a line and sorted by id, so that it can be compared
+/// It is JSON, one agent per line, sorted by id, so that it can be compared,
 /// and edited by hand while no limiter uses it:
 ///
 /// ```json
@@ -27,32 +27,32 @@ use std::path::Path;
 /// ```
 ///
 /// An id is a string if it is UTF-8, else base64. `plan`, `overrides` and
-/// `exempt` may be left out. A limit is its text. Whatever is not understood
-/// is an error that names the line, and the file is left as it is.
+/// `exempt` may be left out. A limit is given as its text. Anything invalid is
+/// an error that names the line, and the file is left as it is.
 ///
 /// **Large files grow.** A limiter does not rewrite a file of more than 64 KiB
-/// for each change. It adds a line of what has changed, until the lines take
-/// as much room as the rest; then they are merged into it. The last line about
-/// an agent counts, and an agent with nothing beside its id has no assignment:
+/// for each change. It appends a line with what has changed, until these lines
+/// take as much room as the rest; then they are merged into it. The last line
+/// about an agent counts, and an agent with nothing but its id has no
+/// assignment:
 ///
 /// ```json
 /// {"agents": [{"agent": "agent-7", "plan": "free"}, {"agent": "agent-8"}], "sum": "0c3a9b7f"}
 /// ```
 ///
 /// `sum` is the CRC-32 of the line up to it, so that a line cut short by a
-/// crash is known and left out. Take it away if you edit such a line.
+/// crash is recognised and ignored. Remove it if you edit such a line.
 ///
 /// **One writer.** The file `NAME.lock` beside it is locked as long as this
-/// value lives, and set free by the system if the process dies. It is never
-/// removed: whoever removes it lets a second writer in. A process that was
-/// forked holds the lock too, until the one that opened the file drops it.
+/// value lives, and unlocked by the system if the process dies. It is never
+/// removed: removing it would let a second writer in. A forked child holds the
+/// lock too, until the process that opened the file drops it.
 ///
-/// **All or nothing.** [`save`](Self::save) writes `NAME.tmp`, syncs it, puts
-/// it in the file's place and syncs the directory. A writer that is killed at
-/// any moment leaves the old file or the new one, and what it left of
-/// `NAME.tmp` is removed by the next [`open`](Self::open). A new file is
-/// readable by its owner alone; after that it keeps its permissions, and its
-/// owner where the system permits.
+/// **All or nothing.** [`save`](Self::save) writes `NAME.tmp`, syncs it,
+/// renames it over the file and syncs the directory. A writer that is killed at
+/// any moment leaves the old file or the new one; the next [`open`](Self::open)
+/// removes a leftover `NAME.tmp`. A new file is readable by its owner only;
+/// after that it keeps its permissions, and its owner where the system permits.
 ///
 /// If the path is a symbolic link, the file it points to is replaced, and
 /// `NAME` is that file's.
@@ -83,44 +83,43 @@ pub struct AssignmentFile {
 }
 
 impl AssignmentFile {
-    /// Locks the file and reads it: the agents, sorted by id, and what they
-    /// are assigned. A file that is not there is one without agents; a
-    /// directory that is not there is an error.
+    /// Locks the file and reads it: the agents, sorted by id, and their
+    /// assignments. A missing file means no agents; a missing directory is an
+    /// error.
     ///
     /// # Errors
     ///
-    /// The file is in use, cannot be read, or makes no sense.
+    /// The file is in use, cannot be read, or is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<(Self, Assignments), PersistError> {
         let mut file = Self { file: KeptFile::open(path.as_ref())? };
         let agents = file.reload()?;
         Ok((file, agents))
     }
 
-    /// Reads the file again, after somebody edited it by hand.
+    /// Reads the file again, after it was edited by hand.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or makes no sense.
+    /// The file cannot be read, or is invalid.
     pub fn reload(&mut self) -> Result<Assignments, PersistError> {
         let (agents, seen) = self.read()?;
         self.accept(seen);
         Ok(agents)
     }
 
-    /// Reads the file again, and tells which one it was. Unless that is
-    /// [accepted](Self::accept), nothing is written to it.
+    /// Reads the file again, and identifies the version it read. Unless that is
+    /// [accepted](Self::accept), nothing is written to the file.
     pub(crate) fn read(&self) -> Result<(Assignments, Option<Seen>), PersistError> {
         self.file.read(read::read)
     }
 
-    /// What was read is in use: it may be overwritten.
+    /// Accepts what was read: it may be overwritten.
     pub(crate) fn accept(&mut self, seen: Option<Seen>) {
         self.file.accept(seen);
     }
 
-    /// Puts changes into the file: what these agents are assigned now, or that
-    /// they are assigned nothing. `all` tells about every agent, if the file is
-    /// to be replaced.
+    /// Writes changes to the file: the agents' present assignments, which may
+    /// be empty. `all` lists every agent, in case the file has to be replaced.
     ///
     /// # Errors
     ///
@@ -138,13 +137,13 @@ impl AssignmentFile {
     }
 
     /// Replaces the file: these are all the agents that have assignments, in
-    /// any order. Those that have none are left out. When this returns, they
-    /// are on the disk.
+    /// any order. Agents without one are left out. When this returns, the file
+    /// is on disk.
     ///
     /// # Errors
     ///
-    /// The system refused, somebody else changed the file meanwhile, or an
-    /// assignment could not be read back. The file is then as it was, except
+    /// The system refused, the file was changed by another writer meanwhile, or
+    /// an assignment could not be read back. The file is then unchanged, except
     /// after [`PersistError::NotSynced`].
     pub fn save<'a>(
         &mut self,
@@ -171,7 +170,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn a_replaced_file_that_may_not_last_is_an_error_of_its_own() {
+    fn a_replaced_file_that_was_not_synced_is_reported_as_such() {
         let directory = std::env::temp_dir().join(format!("tollgate-unit-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let (mut file, _) = AssignmentFile::open(directory.join("assignments.json")).unwrap();

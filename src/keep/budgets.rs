@@ -1,4 +1,4 @@
-//! The text of the file of used budgets: an agent a line.
+//! The text of the file of used budgets: one agent per line.
 //!
 //! ```json
 //! {
@@ -12,14 +12,13 @@
 //! ```
 //!
 //! Times are seconds since 1970 UTC: what the calendar showed when this was
-//! written, and when a budget's window ends, which tells the window whatever
-//! the numbers of windows are inside.
+//! written, and when a budget's window ends. The end identifies the window,
+//! however windows are numbered internally.
 //!
-//! Below the document is what has changed since, a line a save. The last word
-//! about an agent counts, in one part of the file too, since an agent may move
-//! from record to record during a save: what it says is all that the agent has used.
+//! Below the document is what has changed since, one line per save. The last entry of an agent counts, even within one
+//! part of the file, because an agent may move between records during a save: an entry is all that the agent has used.
 //!
-//! `known.rs` reads entries as this build writes them, quickly.
+//! `known.rs` is a fast path for entries as this build writes them.
 
 mod known;
 
@@ -40,7 +39,7 @@ const SECOND: i64 = 1_000_000_000;
 /// The last second that a calendar can show.
 const SECONDS_MAX: i64 = i64::MAX / SECOND;
 
-/// What was used of a window of a lane's budget.
+/// How much of one window of a lane's budget was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UsedBudget {
     pub(crate) lane: Arc<str>,
@@ -50,10 +49,10 @@ pub(crate) struct UsedBudget {
     pub(crate) used: u64,
 }
 
-/// What a file says.
+/// The contents of a file.
 ///
-/// Ids and budgets stand one behind the other in one piece of memory each: a
-/// million agents are not two million allocations.
+/// Ids are stored back to back in one allocation, and budgets in another: a
+/// million agents do not take two million allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsedBudgets {
     /// What the calendar showed, in nanoseconds since 1970 UTC.
@@ -63,7 +62,7 @@ pub(crate) struct UsedBudgets {
     budgets: Vec<UsedBudget>,
 }
 
-/// Where the id and the budgets of an entry end: those of the next begin there.
+/// Where the id and the budgets of an entry end, and those of the next begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ends {
     id: usize,
@@ -71,41 +70,41 @@ struct Ends {
     offset: u64,
 }
 
-/// What a file says about an agent.
+/// One agent's entry in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     pub(crate) id: &'a [u8],
-    /// Where in the file: [`id_at`] reads the id there.
+    /// Its offset in the file, where [`id_at`] reads the id.
     pub(crate) offset: u64,
     pub(crate) budgets: &'a [UsedBudget],
 }
 
 impl UsedBudgets {
-    /// How many entries there are. Of several about one agent, the last counts.
+    /// How many entries there are. If an agent has several, the last counts.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// An entry, in the order of the file. Like an index, it has to exist.
+    /// An entry, in the order of the file. Panics if there is none, as an index does.
     pub(crate) fn entry(&self, number: usize) -> Entry<'_> {
         let start = number.checked_sub(1).map_or(Ends::default(), |before| self.ends[before]);
         let Ends { id, budgets, offset } = self.ends[number];
         Entry { id: &self.ids[start.id..id], offset, budgets: &self.budgets[start.budgets..budgets] }
     }
 
-    /// Ends an entry whose budgets are there.
+    /// Ends an entry whose budgets have been added.
     fn end(&mut self, id: &[u8], offset: u64) {
         self.ids.extend_from_slice(id);
         self.ends.push(Ends { id: self.ids.len(), budgets: self.budgets.len(), offset });
     }
 }
 
-/// A lane with a budget, as a text has it.
+/// A lane with a budget, as the text shows it.
 pub(crate) struct BudgetLane {
     era: Era,
     /// What comes before the end of the window.
     begin: String,
-    /// A window, and the second in which it ends: most agents have used the same one.
+    /// A window and the second in which it ends, cached: most agents have used the same one.
     window: (u64, i64),
 }
 
@@ -121,7 +120,7 @@ impl BudgetLane {
     }
 }
 
-/// A text in the making: a document, or what has changed.
+/// A text being built: a document, or what has changed.
 pub(crate) struct Text {
     text: String,
     is_document: bool,
@@ -129,9 +128,9 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// By a calendar that shows this, in nanoseconds.
+    /// With this calendar time, in nanoseconds.
     pub(crate) fn new(is_document: bool, calendar: i64) -> Self {
-        // Rounded down: it is in the same window, since windows begin with a second.
+        // Rounded down. That is in the same window, because windows begin on a second.
         let calendar = calendar.max(0) / SECOND;
         let text = if is_document {
             format!("{{\n  \"version\": {VERSION},\n  \"calendar\": {calendar},\n  \"agents\": [\n")
@@ -141,13 +140,12 @@ impl Text {
         Self { text, is_document, is_empty: true }
     }
 
-    /// Whether it says nothing about anybody.
+    /// Whether it has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    /// Says all that an agent has used: of which lane's which window how much.
-    /// Returns where in the text.
+    /// Adds all that an agent has used, by lane and window. Returns the entry's offset in the text.
     pub(crate) fn push<'a>(&mut self, agent: &[u8], budgets: impl Iterator<Item = (&'a BudgetLane, u64, u64)>) -> u64 {
         let text = &mut self.text;
         *text += match (self.is_document, self.is_empty) {
@@ -182,7 +180,7 @@ impl Text {
     }
 }
 
-/// Most ids stand for themselves.
+/// Most ids need no escapes.
 fn push_id(text: &mut String, id: &[u8]) {
     match std::str::from_utf8(id) {
         Ok(plain) if id.iter().all(|byte| is_plain(*byte)) => {
@@ -194,7 +192,7 @@ fn push_id(text: &mut String, id: &[u8]) {
     }
 }
 
-/// Whether a byte of a JSON string stands for itself.
+/// Whether a byte needs no escape in a JSON string.
 fn is_plain(byte: u8) -> bool {
     byte >= b' ' && byte != b'"' && byte != b'\\'
 }
@@ -202,18 +200,18 @@ fn is_plain(byte: u8) -> bool {
 /// The id at an entry's [offset](Entry::offset); `None` if there is none.
 pub(crate) fn id_at(text: &[u8]) -> Option<Vec<u8>> {
     let text = text.strip_prefix(b"{\"agent\": ")?;
-    // It may end in the midst of what follows the id.
+    // The text may end in the middle of what follows the id.
     let text = std::str::from_utf8(text).or_else(|error| std::str::from_utf8(&text[..error.valid_up_to()])).ok()?;
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<&serde_json::value::RawValue>();
     let id = values.next()?.ok()?.get();
     read_id(Piece::whole(id.as_bytes()).0).ok()
 }
 
-/// What a file's text says.
+/// Reads a file's text.
 ///
 /// # Errors
 ///
-/// The first mistake, with its place.
+/// The first mistake, with its location.
 pub(crate) fn read(text: &[u8]) -> Result<(UsedBudgets, Extent), Mistake> {
     let Split { document, fields, changes, extent } = split(text)?;
     document.has_version(&fields, VERSION)?;
@@ -261,7 +259,7 @@ fn read_entry(entry: Piece<'_>) -> Result<(Vec<u8>, Vec<UsedBudget>), Mistake> {
 fn read_seconds(piece: Piece<'_>) -> Result<i64, Mistake> {
     match piece.value()? {
         seconds @ 0..=SECONDS_MAX => Ok(seconds),
-        other => Err(piece.mistake(format!("{other} is no time; give seconds since 1970, from 0 to {SECONDS_MAX}"))),
+        other => Err(piece.mistake(format!("{other} is not a time; give seconds since 1970, from 0 to {SECONDS_MAX}"))),
     }
 }
 
@@ -293,7 +291,7 @@ fn read_era(piece: Piece<'_>) -> Result<Era, Mistake> {
     match limit.map(|limit| limit.lane_kind()) {
         Ok(Some(Kind::Budget(era))) => Ok(era),
         _ => Err(piece.mistake(format!(
-            "{window:?} is no window of a budget; write hour, day, week or month, as in \"day zone +01:00\""
+            "{window:?} is not a budget window; write hour, day, week or month, as in \"day zone +01:00\""
         ))),
     }
 }

@@ -1,5 +1,4 @@
-//! The text of a kept file: a document, and below it what has changed since, a
-//! line a change.
+//! The text of a kept file: a document, and below it what has changed since, one line per change.
 //!
 //! ```json
 //! {
@@ -13,15 +12,15 @@
 //! {"agents": [{"agent": "agent-8"}], "sum": "0c3a9b7f"}
 //! ```
 //!
-//! A document is put in its place in one step, so it is there whole or not at
-//! all. A change is appended with one write, and on the disk before the next is
-//! begun. So only the last line can be torn: cut short, or with zeros where a
-//! block never came to the disk. Such a line was never reported as saved, and
-//! is left out. What is wrong anywhere else is a mistake with a place.
+//! A document is replaced in one step, so it is complete or absent. A change is
+//! appended with one write, and on disk before the next begins. So only the
+//! last line can be torn: cut short, or with zeros where a block never reached
+//! the disk. Such a line was never reported as saved, and is ignored. Anything
+//! wrong elsewhere is an error with a location.
 //!
-//! `sum` is the CRC-32 of the line before it. It tells a line that somebody
-//! edited, or a disk damaged, from one that was written so; a line without it
-//! was written by hand, and is taken at its word.
+//! `sum` is the CRC-32 of the line before it. It detects a line that was
+//! edited, or damaged on disk. A line without it was written by hand, and is
+//! read as it is.
 
 use super::json::{Fields, Mistake, Piece};
 use std::fmt::Write as _;
@@ -41,12 +40,12 @@ pub(crate) struct Split<'a> {
     pub(crate) extent: Extent,
 }
 
-/// How much of a file is what.
+/// How a file is divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Bytes of the document.
     pub(crate) document: u64,
-    /// Whether what is behind the last change that counts is to be left out.
+    /// Whether a torn line follows the last valid change.
     pub(crate) is_torn: bool,
 }
 
@@ -57,18 +56,18 @@ pub(crate) fn line(fields: &str) -> String {
     line
 }
 
-/// Ends a line that has all of its fields.
+/// Ends a line that has all its fields.
 pub(crate) fn seal(line: &mut String) {
     let sum = crc32fast::hash(line.as_bytes());
     // Writing to a string does not fail.
     let _ = write!(line, "{SUM}{sum:0SUM_DIGITS$x}{END}");
 }
 
-/// Takes a file's text apart.
+/// Splits a file's text.
 ///
 /// # Errors
 ///
-/// The first mistake, with its place.
+/// The first mistake, with its location.
 pub(crate) fn split(text: &[u8]) -> Result<Split<'_>, Mistake> {
     let (whole, invalid) = Piece::whole(text);
     let (document, fields) = match (whole.first_object(), invalid) {
@@ -84,14 +83,13 @@ pub(crate) fn split(text: &[u8]) -> Result<Split<'_>, Mistake> {
             Err(_) if is_torn(&text[line.before().len()..]) => extent.is_torn = true,
             Err(mistake) => return Err(mistake),
         }
-        // Without an end, the next one would not begin on a line of its own.
+        // Without a line break, the next change would not begin on a new line.
         extent.is_torn |= !line.text().ends_with('\n');
     }
     Ok(Split { document, fields, changes, extent })
 }
 
-/// Whether the text is one line, begun as changes are, and such as nobody
-/// leaves who writes by hand.
+/// Whether the text is one line that begins as changes do, and that no edit by hand would leave.
 fn is_torn(line: &[u8]) -> bool {
     let end = line.iter().position(|byte| *byte == b'\n');
     let is_cut = end.is_none() || (end == Some(line.len() - 1) && line.contains(&0));
@@ -106,7 +104,7 @@ fn change(line: Piece<'_>) -> Result<Fields<'_>, Mistake> {
         if let Some(begin) = begin.strip_suffix(SUM) {
             if u32::from_str_radix(sum, 16) != Ok(crc32fast::hash(begin.as_bytes())) {
                 return Err(
-                    line.mistake("the line is not as it was written; if somebody edited it, take its \"sum\" away")
+                    line.mistake("the line was changed after it was written; if you edited it, remove its \"sum\"")
                 );
             }
         }
@@ -135,25 +133,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_its_sum() {
-        // As gzip has it: `printf '{"n": 1' | gzip | tail -c8 | od -An -tx4 -N4`.
+    fn a_line_carries_its_crc_32() {
+        // As gzip computes it: `printf '{"n": 1' | gzip | tail -c8 | od -An -tx4 -N4`.
         assert_eq!(line("\"n\": 1"), "{\"n\": 1, \"sum\": \"f8f815d5\"}\n");
         assert_eq!(numbers(file(3).as_bytes()), Ok((vec![0, 1, 2], false)));
         assert_eq!(split(file(3).as_bytes()).map(|split| split.extent.document).ok(), Some(DOCUMENT.len() as u64 - 1));
     }
 
     #[test]
-    fn a_line_by_hand_is_taken_at_its_word() {
+    fn a_line_written_by_hand_needs_no_sum() {
         let by_hand = |line: &str| numbers((file(1) + line).as_bytes());
         assert_eq!(by_hand("{\"n\": 7}\n"), Ok((vec![0, 7], false)));
         assert_eq!(by_hand("\n  {\"n\":7 }  \r\n\n"), Ok((vec![0, 7], false)));
-        assert_eq!(by_hand("{\"n\": 7}"), Ok((vec![0, 7], true)), "the next begins on a line of its own");
-        assert!(by_hand("{\"n\": 7\n").is_err(), "nobody was killed in the midst of this");
+        assert_eq!(by_hand("{\"n\": 7}"), Ok((vec![0, 7], true)), "the next begins on a new line");
+        assert!(by_hand("{\"n\": 7\n").is_err(), "no killed writer leaves this");
     }
 
     #[test]
     fn an_edited_line_is_a_mistake_wherever_it_is() {
-        let edited = "the line is not as it was written; if somebody edited it, take its \"sum\" away";
+        let edited = "the line was changed after it was written; if you edited it, remove its \"sum\"";
         for at in 0..3 {
             let text = file(3).replace(&format!("\"n\": {at}"), "\"n\": 9");
             assert_eq!(numbers(text.as_bytes()), Err(format!("{}:1: {edited}", 4 + at)));
@@ -161,21 +159,21 @@ mod tests {
     }
 
     proptest! {
-        /// However the last write was cut short, what was saved before is read.
+        /// Wherever the last write was cut short, what was saved before is read.
         #[test]
-        fn a_torn_change_is_left_out(changes in 1..5_u64, cut in any::<prop::sample::Index>()) {
+        fn a_torn_change_is_ignored(changes in 1..5_u64, cut in any::<prop::sample::Index>()) {
             let (before, text) = (file(changes - 1), file(changes));
             let cut = before.len() + cut.index(text.len() - before.len());
             let expected = (0..changes - 1).collect::<Vec<_>>();
             let (read, is_torn) = numbers(&text.as_bytes()[..cut]).unwrap();
-            // Nothing but the end of the line is missing: it may count, or not.
+            // Only the line break is missing: the line may count, or not.
             prop_assert!(read == expected || (cut == text.len() - 1 && read.len() as u64 == changes), "{:?}", read);
             prop_assert_eq!(is_torn, cut > before.len());
         }
 
-        /// However many blocks of the last write never came to the disk.
+        /// However many blocks of the last write never reached the disk.
         #[test]
-        fn a_change_with_holes_is_left_out(
+        fn a_change_with_holes_is_ignored(
             changes in 1..5_u64,
             holes in prop::collection::vec((any::<prop::sample::Index>(), 1..9_usize), 1..4),
         ) {
@@ -189,7 +187,7 @@ mod tests {
             prop_assert_eq!(numbers(&bytes), Ok(((0..changes - 1).collect(), true)));
         }
 
-        /// A flipped bit is a mistake, or the change is left out, or the document says something else.
+        /// A flipped bit is an error, or the change is ignored, or the document reads differently.
         #[test]
         fn a_damaged_change_is_never_read(changes in 1..5_u64, at in any::<prop::sample::Index>(), bit in 0..8_u32) {
             let mut bytes = file(changes).into_bytes();

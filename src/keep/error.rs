@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 /// Why assignments, or used budgets, could not be loaded or saved.
 ///
-/// Except for [`NotSynced`](PersistError::NotSynced), the file is as it was.
+/// Except after [`NotSynced`](PersistError::NotSynced), the file is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PersistError {
-    /// The file's content is invalid. It is left as it is.
+    /// The file's content is invalid. The file is left as it is.
     Content {
         /// The file.
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum PersistError {
         line: usize,
         /// In bytes, counted from 1.
         column: usize,
-        /// The id of the agent whose entry it is, if it is known.
+        /// The agent whose entry it is, if known.
         agent: Option<Vec<u8>>,
         /// What is wrong, and what is expected.
         problem: String,
@@ -34,8 +34,7 @@ pub enum PersistError {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody else changed the file since it was read. Their changes are
-    /// kept: reload it first.
+    /// Another writer changed the file after it was read. Those changes are kept: reload it first.
     Changed {
         /// The file.
         path: PathBuf,
@@ -47,8 +46,8 @@ pub enum PersistError {
         /// What is wrong with it.
         problem: String,
     },
-    /// This process keeps used budgets in no file. Nor does a forked child: its
-    /// parent continues to.
+    /// This process does not keep used budgets in a file. Nor does a forked
+    /// child, whose parent still does.
     NotKept,
     /// The system refused.
     System {
@@ -56,15 +55,14 @@ pub enum PersistError {
         doing: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file was written, but it is not certain that it outlives a power
-    /// failure. Save again.
+    /// The file was written, but may not survive a power failure. Save again.
     NotSynced {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -99,7 +97,7 @@ impl fmt::Display for PersistError {
             PersistError::Assignment { agent, problem } => {
                 write!(f, "agent {}: {problem}; nothing was written", id_shown(agent))
             }
-            PersistError::NotKept => write!(f, "this process keeps used budgets in no file; name one first"),
+            PersistError::NotKept => write!(f, "this process does not keep used budgets in a file; name one first"),
             PersistError::System { doing, path, source } => {
                 write!(f, "cannot {doing} {}: {source}; {}", path.display(), advice(source.kind()))
             }

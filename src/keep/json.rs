@@ -1,6 +1,6 @@
-//! The JSON of the files that a limiter keeps: an agent a line, written by
-//! hand, since a JSON writer breaks lines everywhere or nowhere; and read piece
-//! by piece, so that a mistake is told with its place and its agent.
+//! The JSON of the files that a limiter keeps. Formatted by hand, one agent per
+//! line, because a JSON writer breaks lines everywhere or nowhere; and read
+//! piece by piece, so that an error names its location and its agent.
 
 use crate::bounds::ID_BYTES_MAX;
 use base64::Engine as _;
@@ -18,7 +18,7 @@ pub(crate) fn id_text(id: &[u8]) -> String {
     }
 }
 
-/// An agent's id in a message, with nothing in it that a terminal acts upon.
+/// An agent's id in a message, without anything that a terminal would interpret.
 pub(crate) fn id_shown(id: &[u8]) -> String {
     match std::str::from_utf8(id) {
         Ok(id) => format!("{id:?}"),
@@ -93,7 +93,7 @@ pub(crate) fn only_keys(fields: &Fields<'_>, allowed: &[&str]) -> Result<(), Mis
     }
 }
 
-/// A value in the file, which knows where it stands.
+/// A value in the file that knows its location.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
     file: &'a str,
@@ -102,18 +102,18 @@ pub(crate) struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// All of a file's text; or if not all of it is UTF-8, the lines that are,
-    /// and where it ceases to be.
+    /// All of a file's text; or if not all of it is UTF-8, the lines up to the
+    /// first invalid byte, and an error there.
     pub(crate) fn whole(text: &'a [u8]) -> (Self, Option<Mistake>) {
         let (valid, mistake) = match std::str::from_utf8(text) {
             Ok(_) => (text, None),
             Err(error) => {
                 let valid = &text[..error.valid_up_to()];
-                let mistake = Mistake::at(valid, "not UTF-8; an agent's id that is not is written {\"base64\": ...}");
+                let mistake = Mistake::at(valid, "not UTF-8; write an id that is not UTF-8 as {\"base64\": ...}");
                 (&text[..line_start(valid)], Some(mistake))
             }
         };
-        // The check above has found it to be.
+        // The check above found it valid.
         let file = std::str::from_utf8(valid).unwrap_or_default();
         (Self { file, text: file }, mistake)
     }
@@ -122,25 +122,25 @@ impl<'a> Piece<'a> {
         self.text
     }
 
-    /// The object with which the text begins, and its fields.
+    /// The object at the start of the text, and its fields.
     pub(crate) fn first_object(self) -> Result<(Self, Fields<'a>), Mistake> {
         let mut stream = serde_json::Deserializer::from_str(self.text).into_iter::<Object<'a>>();
         let Some(object) = stream.next() else {
-            return self.object().map(|fields| (self, fields)); // Which says that there is none.
+            return self.object().map(|fields| (self, fields)); // This reports that there is none.
         };
         let Object(entries) = object.map_err(|error| self.reading(&error))?;
         let first = Self { text: &self.text[..stream.byte_offset()], ..self };
         Ok((first, first.fields(entries)?))
     }
 
-    /// The lines that come after a part of the text, each with its end.
+    /// The lines after a part of the text, each with its line break.
     pub(crate) fn lines_after(self, part: Self) -> impl Iterator<Item = Self> {
         let start = part.before().len() + part.text.len();
         self.file[start..].split_inclusive('\n').map(move |text| Self { text, ..self })
     }
 
-    /// Whether these are the fields of a file of this version. Looked at first
-    /// of all: another version may have other keys.
+    /// Whether these are the fields of a file of this version. Checked first:
+    /// another version may have other keys.
     pub(crate) fn has_version(self, fields: &Fields<'a>, version: &str) -> Result<(), Mistake> {
         let told = self.need(fields, "version")?;
         if told.text != version {
@@ -174,17 +174,17 @@ impl<'a> Piece<'a> {
         Ok(self.value::<Vec<&RawValue>>()?.into_iter().map(move |raw| self.part(raw)))
     }
 
-    /// Reads the elements of a list of a text that is JSON, in order: with
-    /// `quick`, which says how long the element is, or else with `careful`.
+    /// Reads the elements of a list in valid JSON, in order: with `quick`,
+    /// which returns how long the element is, or else with `careful`.
     pub(crate) fn each(
         self,
         mut quick: impl FnMut(Self) -> Option<usize>,
         mut careful: impl FnMut(Self) -> Result<(), Mistake>,
     ) -> Result<(), Mistake> {
         let Some(mut rest) = self.text.strip_prefix('[') else {
-            return self.value::<Vec<&RawValue>>().map(drop); // Which says that it is none.
+            return self.value::<Vec<&RawValue>>().map(drop); // This reports that it is not a list.
         };
-        // Ends with the text at the latest: each round takes some of it.
+        // Ends with the text at the latest: each round consumes some of it.
         while !matches!(rest.trim_ascii_start(), "" | "]") {
             rest = rest.trim_ascii_start();
             let element = Self { text: rest, ..self };
@@ -220,7 +220,7 @@ impl<'a> Piece<'a> {
         Mistake::at(self.before(), problem)
     }
 
-    /// A mistake found while reading this piece, at its place in the file.
+    /// A mistake found while reading this piece, with its location in the file.
     fn reading(self, error: &serde_json::Error) -> Mistake {
         let (line, column) = (error.line(), error.column());
         let told = error.to_string();
@@ -229,8 +229,8 @@ impl<'a> Piece<'a> {
         if error.is_eof() {
             mistake.problem = format!("the file is cut off: {problem}");
         }
-        // What is not JSON is told at the byte, counted from the start of the
-        // piece. What is not the right kind of value is told at its start.
+        // Invalid JSON is reported at the byte, counted from the start of the
+        // piece. A value of the wrong type is reported at its start.
         if !error.is_data() {
             mistake.column = if line > 1 { column } else { mistake.column + column.saturating_sub(1) };
             mistake.line += line.saturating_sub(1);
@@ -240,7 +240,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// A JSON object whose values are yet to be read.
+/// A JSON object whose values are not parsed yet.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {

@@ -1,6 +1,6 @@
-//! A file that one process keeps: read when it is opened, added to or replaced
-//! whenever something changes, and never over what somebody else has written
-//! into it.
+//! A file that one process keeps: read when it is opened, appended to or
+//! replaced whenever something changes, and never written over another writer's
+//! changes.
 
 use super::changes::Extent;
 use super::error::PersistError;
@@ -11,8 +11,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// A smaller document is replaced with each change, and stays the JSON that
-/// people edit: to write it takes about as long as to write one line.
+/// A smaller document is replaced with each change, and stays JSON that people
+/// can edit: writing it takes about as long as writing one line.
 const REPLACED_BELOW: u64 = 64 << 10;
 
 /// A file whose lock is held.
@@ -32,19 +32,20 @@ pub(crate) struct Seen {
 }
 
 impl KeptFile {
-    /// Locks the file, which need not be there yet; its directory must be.
+    /// Locks the file, which need not exist yet; its directory must.
     pub(crate) fn open(path: &Path) -> Result<Self, PersistError> {
         let file = Replaced::find(path, OWNER_ONLY)?;
         let lock = file.lock()?;
-        // Nobody else is writing it: the lock is ours.
+        // No other process is writing it: the lock is ours.
         file.clear()?;
-        // A file system on which this fails is better known now than at the first save.
+        // If the file system cannot do this, fail now rather than at the first save.
         file.directory.sync_all().map_err(system("sync the directory of", &file.path))?;
         Ok(Self { file, seen: None, _lock: lock })
     }
 
-    /// Reads the file, if there is one, with `parse`, and tells which one it
-    /// was. Unless that is [accepted](Self::accept), nothing is written to it.
+    /// Reads the file, if there is one, with `parse`, and identifies the
+    /// version it read. Unless that is [accepted](Self::accept), nothing is
+    /// written to the file.
     pub(crate) fn read<T: Default>(
         &self,
         parse: impl FnOnce(&[u8]) -> Result<(T, Extent), Mistake>,
@@ -55,7 +56,7 @@ impl KeptFile {
         let mut text = Vec::new();
         let mut read = || {
             let mut file = File::open(self.path())?;
-            // Before the text: an edit that comes between the two is noticed by `save`.
+            // Before the text: `save` notices an edit between the two.
             let stamp = Stamp::of(&file.metadata()?);
             file.read_to_end(&mut text)?;
             Ok(stamp)
@@ -65,7 +66,7 @@ impl KeptFile {
         Ok((parsed, Some(Seen { stamp, extent })))
     }
 
-    /// What was read is in use: it may be overwritten.
+    /// Accepts what was read: it may be overwritten.
     pub(crate) fn accept(&mut self, seen: Option<Seen>) {
         self.seen = seen;
     }
@@ -80,16 +81,16 @@ impl KeptFile {
         self.seen.map_or(0, |seen| seen.stamp.bytes)
     }
 
-    /// Whether a change of so many bytes is to be [appended](Self::append).
-    /// Otherwise the file is to be [replaced](Self::save): it is small, or the
-    /// changes would take more room than the document, so that what is written
-    /// in all is at most three times the changes; or it is not as it was seen.
+    /// Whether a change of this many bytes should be [appended](Self::append).
+    /// Otherwise the file should be [replaced](Self::save): it is small, or was
+    /// changed by another writer, or the changes would take more room than the
+    /// document. So at most three times the changes is written in all.
     pub(crate) fn takes(&self, bytes: usize) -> Result<bool, PersistError> {
         let fits = self.seen.is_some_and(|seen| seen.takes(bytes));
         Ok(fits && self.is_as_seen()?)
     }
 
-    /// Adds a line to the file. When this returns, it is on the disk.
+    /// Appends a line to the file. When this returns, it is on disk.
     pub(crate) fn append(&mut self, line: &str) -> Result<(), PersistError> {
         let changed = || PersistError::Changed { path: self.path().to_owned() };
         let seen = self.seen.ok_or_else(changed)?;
@@ -108,7 +109,7 @@ impl KeptFile {
             file.sync_data().map_err(|source| PersistError::NotSynced { path, source })
         });
         let stamp = file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(system("read", self.path()))?;
-        // What is left of a line that failed, or may not be on the disk, is not built upon: the next save replaces all.
+        // Nothing is appended after a line that failed or may not be on disk: the next save replaces the file.
         let is_torn = synced.is_err() && stamp.bytes != seen.stamp.bytes;
         self.seen = Some(Seen { stamp, extent: Extent { is_torn, ..seen.extent } });
         synced
@@ -120,7 +121,7 @@ impl KeptFile {
         read().map_err(system("read", self.path()))
     }
 
-    /// Replaces the file. When this returns, the text is on the disk.
+    /// Replaces the file. When this returns, the text is on disk.
     pub(crate) fn save(&mut self, text: &str) -> Result<(), PersistError> {
         let old = self.file.metadata()?;
         if old.as_ref().is_some_and(|old| self.seen.map(|seen| seen.stamp) != Some(Stamp::of(old))) {
@@ -132,7 +133,7 @@ impl KeptFile {
         self.file.sync()
     }
 
-    /// The error of a file whose text makes no sense.
+    /// The error of a file with invalid text.
     fn content(&self, mistake: Mistake) -> PersistError {
         let Mistake { line, column, agent, problem } = mistake;
         PersistError::Content { path: self.path().to_owned(), line, column, agent, problem }
@@ -149,17 +150,17 @@ impl KeptFile {
     }
 }
 
-/// Writes a line to the end of a file of so many bytes, or nothing.
+/// Appends a line to a file of `before` bytes, or nothing.
 fn write(file: &mut File, line: &str, before: u64) -> io::Result<()> {
     file.write_all(line.as_bytes()).inspect_err(|_| {
-        // If this fails too, the line is torn, as one whose writer was killed.
+        // If this fails too, the line is torn, as if its writer had been killed.
         let _ = file.set_len(before);
     })
 }
 
 impl Seen {
-    /// Not inlined: merged with the question whether anything was seen at all,
-    /// it would read what was never written, if only to ignore it.
+    /// Not inlined: merged with the test whether anything was seen at all, it
+    /// would read uninitialised memory, if only to ignore it.
     #[inline(never)]
     fn takes(&self, bytes: usize) -> bool {
         let Self { stamp, extent: Extent { document, is_torn } } = *self;
@@ -167,7 +168,7 @@ impl Seen {
     }
 }
 
-/// Tells a file from one that was edited or put in its place.
+/// Distinguishes a file from one that was edited or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,

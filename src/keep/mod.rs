@@ -1,9 +1,9 @@
 //! What survives a restart (feature `persist`), in files that people can read.
 //!
-//! - `replace.rs`: how a file is replaced in one step
-//! - `kept.rs`: who may write it, and when it is added to or replaced
-//! - `changes.rs`: what is added to it, and how a torn end is recognised
-//! - `json.rs`: what the texts of all files have in common
+//! - `replace.rs`: replaces a file in one step
+//! - `kept.rs`: locks a file, and decides whether to append to it or replace it
+//! - `changes.rs`: what is appended to it, and how a torn end is recognised
+//! - `json.rs`: what the texts of all files share
 //! - `assignments.rs`: the file of assignments, and its text
 //! - `budgets.rs`: the text of the file of used budgets
 //! - `error.rs`: what can go wrong

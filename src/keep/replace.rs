@@ -1,5 +1,5 @@
-//! Replacing a file in one step: whoever reads it finds the old text or the
-//! new one, whole, and so does whoever comes after a crash.
+//! Replaces a file in one step: a reader finds the old text or the new one,
+//! complete, even after a crash.
 
 use super::error::PersistError;
 use crate::machine::process;
@@ -9,16 +9,16 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// How many symbolic links are followed one after another, as on Linux.
+/// How many symbolic links are followed in a row, as on Linux.
 const LINKS_MAX: usize = 40;
 
-/// Who may use a new file of state: its owner, since ids of agents are nobody else's business.
+/// The mode of a new state file: its owner only, because it contains ids of agents.
 pub(super) const OWNER_ONLY: u32 = 0o600;
 
-/// Who may read a new file that is written for others, unless the process's mask says less.
+/// The mode of a new file that others read; the process's umask still applies.
 pub(crate) const ANYBODY: u32 = 0o666;
 
-/// A file that is replaced, never written to. It need not be there yet.
+/// A file that is replaced, never written in place. It need not exist yet.
 #[derive(Debug)]
 pub(crate) struct Replaced {
     /// With symbolic links followed.
@@ -30,8 +30,7 @@ pub(crate) struct Replaced {
 }
 
 impl Replaced {
-    /// Finds the file's place. Its directory must be there. A file that is new
-    /// has the permissions of `mode`.
+    /// Resolves the path. Its directory must exist. A new file gets the permissions `mode`.
     pub(crate) fn find(path: &Path, mode: u32) -> Result<Self, PersistError> {
         let path = resolve(path).map_err(system("find", path))?;
         let directory = path.parent().unwrap_or(Path::new("/"));
@@ -39,8 +38,8 @@ impl Replaced {
         Ok(Self { temporary: beside(&path, ".tmp"), path, directory, mode })
     }
 
-    /// Locks `NAME.lock`, for as long as the result lives. Only who has the
-    /// lock may replace the file.
+    /// Locks `NAME.lock` for as long as the result lives. Only the holder of
+    /// the lock may replace the file.
     pub(crate) fn lock(&self) -> Result<FileLock, PersistError> {
         let path = beside(&self.path, ".lock");
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(OWNER_ONLY).open(&path);
@@ -52,7 +51,7 @@ impl Replaced {
         }
     }
 
-    /// Removes what a writer that was killed has left.
+    /// Removes what a killed writer left behind.
     pub(super) fn clear(&self) -> Result<(), PersistError> {
         self.remove_temporary().map_err(system("remove", &self.temporary))
     }
@@ -60,7 +59,7 @@ impl Replaced {
     /// The file's metadata; `None` if there is no file.
     pub(crate) fn metadata(&self) -> Result<Option<Metadata>, PersistError> {
         match fs::metadata(&self.path) {
-            // A device or a pipe must be neither waited for nor replaced.
+            // Never wait for a device or a pipe, and never replace one.
             Ok(metadata) if !metadata.is_file() => Err(PersistError::NotAFile { path: self.path.clone() }),
             Ok(metadata) => Ok(Some(metadata)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -68,29 +67,28 @@ impl Replaced {
         }
     }
 
-    /// Puts a new file in the place of `old`, with its permissions, and its
-    /// owner where the system permits.
+    /// Replaces `old` by a new file with its permissions, and its owner where the system permits.
     pub(crate) fn replace(&self, text: &[u8], old: Option<&Metadata>) -> Result<Metadata, PersistError> {
         let written = self.write_temporary(text, old);
         let written = written.and_then(|metadata| fs::rename(&self.temporary, &self.path).map(|()| metadata));
         written.map_err(|source| {
-            // What cannot be removed now is removed before the next one is written.
+            // If it cannot be removed now, it is removed before the next write.
             let _ = self.remove_temporary();
             system("write", &self.temporary)(source)
         })
     }
 
-    /// Gets the file's new name onto the disk.
+    /// Syncs the file's new name to disk.
     pub(crate) fn sync(&self) -> Result<(), PersistError> {
         self.directory.sync_all().map_err(|source| PersistError::NotSynced { path: self.path.clone(), source })
     }
 
-    /// Writes the temporary file, and gets it onto the disk before it gets its name.
+    /// Writes the temporary file and syncs it, before it gets its name.
     fn write_temporary(&self, text: &[u8], old: Option<&Metadata>) -> io::Result<Metadata> {
         self.remove_temporary()?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(self.mode).open(&self.temporary)?;
         if let Some(old) = old {
-            // Only root may give a file away; others keep what they may, and own the file.
+            // Only root may give a file away; other users keep what they may, and own the file.
             let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
             file.set_permissions(old.permissions())?;
         }
@@ -111,27 +109,26 @@ impl Replaced {
 #[derive(Debug)]
 pub(crate) struct FileLock {
     file: File,
-    /// The process that holds the lock; a child that was forked does not.
+    /// The process that holds the lock; a forked child does not.
     process: u64,
 }
 
 impl Drop for FileLock {
-    /// Gives the lock back at once. Closing it is not enough: a child that is
-    /// about to start a program has it open too, until that program runs.
+    /// Unlocks at once. Closing is not enough: a child that is about to start a
+    /// program has the file open too, until that program runs.
     fn drop(&mut self) {
         if self.process == process::mark() {
-            // If it fails, the lock is set free when it is closed.
+            // If it fails, closing the file unlocks it.
             let _ = rustix::fs::flock(&self.file, Unlock);
         }
     }
 }
 
-/// Where a path leads, as an absolute path to a file that need not be there,
-/// in a directory that must.
+/// The absolute path to which a path leads: a file that need not exist, in a directory that must.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        let name = path.file_name().ok_or_else(|| io::Error::other("the path names no file"))?;
+        let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?;
         let directory = match path.parent() {
             Some(parent) if parent != Path::new("") => parent.canonicalize()?,
             _ => Path::new(".").canonicalize()?,

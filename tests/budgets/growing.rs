@@ -116,7 +116,7 @@ fn a_line_that_was_cut_short_is_left_out() {
     fs::write(&path, edited).unwrap();
     let limiter = builder(&[("llm", "budget 1_000/day")]).build().unwrap();
     let error = limiter.keep_budgets_in(&path).unwrap_err();
-    let expected = "the line is not as it was written; if somebody edited it, take its \"sum\" away";
+    let expected = "the line was changed after it was written; if you edited it, remove its \"sum\"";
     assert!(error.to_string().contains(expected), "{error}");
 }
 

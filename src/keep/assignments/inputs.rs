@@ -44,7 +44,7 @@ fn any_id() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof!["agent-[0-9]{1,4}".prop_map(String::into_bytes), text, bytes]
 }
 
-/// An assignment of something.
+/// A non-empty assignment.
 pub(super) fn any_assignment() -> impl Strategy<Value = Assignment> {
     let overrides = prop::collection::btree_map(any_name(), any_limit(), 0..4);
     let fields = (prop::option::of(any_name()), overrides, any::<bool>());

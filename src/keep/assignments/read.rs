@@ -1,5 +1,4 @@
-//! The text of the file of assignments, read piece by piece, so that a mistake
-//! is told with its place and its agent.
+//! Reads the file of assignments piece by piece, so that an error names its location and its agent.
 
 use super::write::VERSION;
 use crate::assignments::{Assignment, Assignments};
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 ///
-/// The first mistake, with its place.
+/// The first mistake, with its location.
 pub(super) fn read(text: &[u8]) -> Result<(Assignments, Extent), Mistake> {
     let Split { document, fields, changes, extent } = split(text)?;
     document.has_version(&fields, VERSION)?;
@@ -80,7 +79,7 @@ mod tests {
         read_with_extent(text).map(|(agents, _)| agents)
     }
 
-    /// The place, the agent and the problem of the only mistake in `text`.
+    /// The location, agent and problem of the only mistake in `text`.
     fn told(text: &str) -> String {
         let Mistake { line, column, agent, problem } = read(text.as_bytes()).expect_err(text);
         let agent = agent.map(|id| format!("{}: ", id.escape_ascii())).unwrap_or_default();
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place_and_its_agent() {
+    fn an_error_names_its_location_and_its_agent() {
         for (line, expected) in [
             (r#"{"agent": "a", "plan": 7}"#, "3:24: a: invalid type: integer `7`, expected a string"),
             (r#"{"agent": "a", "plan": null}"#, "3:24: a: invalid type: null, expected a string"),
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_around_the_agents_is_told_with_its_place() {
+    fn an_error_outside_the_agents_names_its_location() {
         for (text, expected) in [
             ("", "1:1: the file is cut off: EOF while parsing a value"),
             ("{\n \"version\": 1,\n \"agents\": [", "3:12: the file is cut off: EOF while parsing a list"),
@@ -200,7 +199,7 @@ mod tests {
         write(agents.iter().map(|(id, assignment)| (id.as_slice(), assignment))).unwrap()
     }
 
-    /// What a file says, read without any of the code above.
+    /// What a file contains, read without any of the code above.
     fn meaning(text: &[u8]) -> Assignments {
         let mut agents = BTreeMap::new();
         let mut parts =
@@ -223,7 +222,7 @@ mod tests {
         agents.into_iter().filter(|(_, assignment)| !assignment.is_empty()).collect()
     }
 
-    /// How a file may be broken by hand or by a disk.
+    /// How a file may be damaged by an edit or a disk.
     #[derive(Clone, Debug)]
     enum Damage {
         Set(prop::sample::Index, u8),
@@ -267,9 +266,9 @@ mod tests {
     }
 
     proptest! {
-        /// The last word about an agent counts; a change that is cut short does not.
+        /// The last entry of an agent counts; a change that is cut short does not.
         #[test]
-        fn changes_are_read_in_turn(
+        fn changes_apply_in_order(
             agents in any_assignments(),
             turns in prop::collection::vec(any_assignments(), 0..4),
             gone in any::<prop::sample::Index>(),
@@ -278,7 +277,7 @@ mod tests {
             let mut text = written(&agents);
             let mut expected: BTreeMap<_, _> = agents.into_iter().collect();
             for mut turn in turns {
-                // Some have no assignment any more.
+                // Some no longer have an assignment.
                 if let Some(id) = expected.keys().nth(gone.index(expected.len() + 1)).cloned() {
                     turn.retain(|(other, _)| *other != id);
                     turn.push((id, Assignment::default()));
@@ -304,9 +303,9 @@ mod tests {
             prop_assert_eq!(read(&text.as_bytes()[..whole]), Ok(agents));
         }
 
-        /// A damaged file is an error, or is read as exactly what it now says.
+        /// A damaged file is an error, or is read as exactly what it now contains.
         #[test]
-        fn a_damaged_file_is_refused_or_taken_at_its_word(
+        fn a_damaged_file_is_refused_or_read_literally(
             agents in any_assignments(),
             damages in prop::collection::vec(damage(), 1..4),
         ) {
@@ -320,7 +319,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_answered(text in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_are_read_without_a_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(read(&text).is_err());
         }
     }

@@ -1,6 +1,6 @@
-//! The text of the file of assignments, written: an agent a line, sorted by id.
+//! Writes the file of assignments: one agent per line, sorted by id.
 //!
-//! Put together by hand, since a JSON writer breaks lines everywhere or nowhere.
+//! Formatted by hand, because a JSON writer breaks lines everywhere or nowhere.
 
 use crate::assignments::{Assignment, Assignments};
 use crate::keep::changes;
@@ -9,7 +9,7 @@ use crate::keep::json::{check_id, id_text, quoted};
 /// The version this build writes, and the only one it reads.
 pub(super) const VERSION: &str = "1";
 
-/// The file's text for these agents, those without an assignment left out.
+/// The file's text for these agents, leaving out those without an assignment.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub(super) fn write<'a>(
     Ok(format!("{{\n  \"version\": {VERSION},\n  \"agents\": [\n{}\n  ]\n}}\n", lines.join(",\n")))
 }
 
-/// A line that says what these agents are assigned now.
+/// A line with the present assignments of these agents.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_a_line_and_lines_are_sorted() {
+    fn each_agent_has_a_line_and_lines_are_sorted() {
         let agents = [
             (b"\xff\n".to_vec(), assignment(Some("free"), &[], false)),
             (b"b \"quoted\"\n".to_vec(), assignment(None, &[], true)),
@@ -118,7 +118,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read_back(agents in any_assignments()) {
             let text = written(&agents).unwrap();
-            prop_assert_eq!(text.lines().count(), 5 + agents.len().max(1), "an agent a line: {}", text);
+            prop_assert_eq!(text.lines().count(), 5 + agents.len().max(1), "one line per agent: {}", text);
             prop_assert_eq!(read(text.as_bytes()).unwrap().0, agents);
         }
 

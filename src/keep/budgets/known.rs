@@ -1,6 +1,6 @@
-//! Reads entries of used budgets that are written as this build writes them,
-//! some twenty times faster than the reader that tells mistakes. Whatever is
-//! written otherwise is left to that one, and what it has found of windows is
+//! Reads entries of used budgets that are written exactly as this build writes
+//! them, some twenty times faster than the reader that reports errors.
+//! Everything else is left to that reader, and the windows that it finds are
 //! remembered here: a million agents have used the same few.
 
 use super::{UsedBudget, is_plain};
@@ -21,7 +21,7 @@ struct Window {
     number: u64,
 }
 
-/// The windows and lanes that were met so far.
+/// The windows and lanes found so far.
 #[derive(Default)]
 pub(super) struct Known {
     windows: Vec<Window>,
@@ -29,7 +29,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Remembers the windows and lanes of an entry that was read with care.
+    /// Remembers the windows and lanes of an entry that the other reader read.
     pub(super) fn learn(&mut self, budgets: &[UsedBudget]) {
         for UsedBudget { lane, era, window, .. } in budgets {
             let is_known = self.windows.iter().any(|known| known.era == *era && known.number == *window);
@@ -43,10 +43,10 @@ impl Known {
         }
     }
 
-    /// The agent of the entry with which a text begins, and how long the entry
-    /// is; what the agent has used is added to `used`. `None`, and nothing is
-    /// added, if it is not written as this build does, has a window or lane
-    /// that is not known, or a mistake.
+    /// The agent of the entry at the start of a text, and how long the entry
+    /// is; what the agent has used is added to `used`. `None`, with nothing
+    /// added, if the entry is not written as this build writes it, has an
+    /// unknown window or lane, or has a mistake.
     pub(super) fn read<'a>(&self, text: &'a str, used: &mut Vec<UsedBudget>) -> Option<(&'a [u8], usize)> {
         let before = used.len();
         let read = self.read_on(text, before, used);
@@ -61,7 +61,7 @@ impl Known {
         rest.skip(b"{\"agent\": ")?;
         let id = rest.string().filter(|id| (1..=ID_BYTES_MAX).contains(&id.len()))?;
         rest.skip(b", \"budgets\": {")?;
-        // Ends with the text at the latest: each round takes some of it.
+        // Ends with the text at the latest: each round consumes some of it.
         while rest.skip(b"}}").is_none() {
             if used.len() > before {
                 rest.skip(b", ")?;
@@ -99,7 +99,7 @@ impl<'a> Rest<'a> {
         Some(())
     }
 
-    /// A string all of whose bytes stand for themselves.
+    /// A string without escapes.
     fn string(&mut self) -> Option<&'a [u8]> {
         self.skip(b"\"")?;
         let end = self.0.iter().position(|byte| !is_plain(*byte))?;
@@ -134,7 +134,7 @@ mod tests {
 
     type Read = (Vec<u8>, Vec<UsedBudget>);
 
-    /// The other reader sorts by lane, and is given nothing more.
+    /// The other reader sorts by lane, and gets nothing after the entry.
     fn whole(known: &Known, text: &str) -> Option<Read> {
         let (id, mut budgets, length) = read(known, text)?;
         assert!(length <= text.len());
@@ -142,7 +142,7 @@ mod tests {
         (length == text.len()).then_some((id, budgets))
     }
 
-    /// Behind what was read before, which stays as it is.
+    /// Appends to earlier results, which must not change.
     fn read(known: &Known, text: &str) -> Option<(Vec<u8>, Vec<UsedBudget>, usize)> {
         let first = UsedBudget { lane: "llm".into(), era: era(Calendar::Day, 0), window: 1, used: 1 };
         let mut used = vec![first.clone()];
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_as_ever_is_read_at_once() {
+    fn an_entry_as_this_build_writes_it_is_read_directly() {
         let known = known();
         assert_eq!(whole(&known, ENTRY), read_entry(Piece::whole(ENTRY.as_bytes()).0).ok());
         assert_eq!(read(&known, "{\"agent\": \"a\", \"budgets\": {}},"), Some((b"a".to_vec(), vec![], 29)));
@@ -180,9 +180,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever becomes of an entry, it is left to the other reader, or read as that one does.
+        /// However an entry is changed, it is left to the other reader, or read with the same result.
         #[test]
-        fn no_entry_is_read_otherwise(
+        fn both_readers_agree_on_every_entry(
             edits in prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8, prop::sample::select(b"{}\", :01a\\9".to_vec())), 1..4),
         ) {
             let mut entry = ENTRY.as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! What is written is read back, and mistakes have a place.
+//! What is written is read back, and errors have a location.
 
 use super::*;
 use crate::policy::Calendar;
@@ -57,7 +57,7 @@ fn any_agents() -> impl Strategy<Value = Agents> {
 }
 
 #[test]
-fn an_agent_is_a_line() {
+fn each_agent_has_a_line() {
     let day = UsedBudget { lane: "llm".into(), era: era(Calendar::Day, 60), window: 20_773, used: 7 };
     let hour = UsedBudget { lane: "a \"b\"".into(), era: era(Calendar::Hour, 0), window: 498_564, used: 0 };
     let write = |is_document| {
@@ -86,7 +86,7 @@ fn an_agent_is_a_line() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place_and_its_agent() {
+fn an_error_names_its_location_and_its_agent() {
     let budget = |fields: &str| {
         let line = format!("{{\"agent\": \"a\", \"budgets\": {{\"llm\": {{{fields}}}}}}}");
         format!("{{\"version\": 1, \"calendar\": 0, \"agents\": [\n{line}\n]}}")
@@ -110,11 +110,11 @@ fn a_mistake_is_told_with_its_place_and_its_agent() {
         ),
         (
             budget(r#""window": "day", "until": -86400, "used": 1"#),
-            "2:62: a: -86400 is no time; give seconds since 1970, from 0 to 9223372036",
+            "2:62: a: -86400 is not a time; give seconds since 1970, from 0 to 9223372036",
         ),
         (
             budget(r#""window": "fortnight", "until": 86400, "used": 1"#),
-            "2:46: a: \"fortnight\" is no window of a budget; write hour, day, week or month, as in \"day zone +01:00\"",
+            "2:46: a: \"fortnight\" is not a budget window; write hour, day, week or month, as in \"day zone +01:00\"",
         ),
         (budget(r#""window": "day", "used": 1"#), "2:35: a: the key \"until\" is missing"),
         (
@@ -136,7 +136,7 @@ fn a_mistake_is_told_with_its_place_and_its_agent() {
 }
 
 proptest! {
-    /// In a document, and in changes: the last word about an agent counts.
+    /// In a document and in changes, the last entry of an agent counts.
     #[test]
     fn what_is_written_is_read_back(
         seconds in 0..=SECONDS_MAX,
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_answered(text in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_read_without_a_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(read(&text).is_err());
     }
 }
