@@ -1,8 +1,8 @@
-//! Ids chosen by somebody who does not know the key are as good as random
-//! ones: as many find room, and no two share a record.
+//! Ids chosen without knowledge of the key are as good as random ones: as many
+//! find room, and no two share a record.
 //!
-//! Every test fills a limiter with exactly as many agents as it was built
-//! for, all in debt, and refuses who finds no room. At that load fewer than
+//! Every test fills a limiter with exactly as many agents as it was built for,
+//! all in debt, and refuses agents that find no room. At that load fewer than
 //! one in 10,000 random ids is refused; one in 1,000 leaves room for noise.
 
 #[expect(dead_code, reason = "the stress tests use the rest of it")]
@@ -14,7 +14,7 @@ use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy};
 
 const LANE: LaneId = LaneId::new(0);
 
-/// Fills a limiter with these different ids, and says how many were refused.
+/// Fills a limiter with these distinct ids, and returns how many were refused.
 fn refused<Id: AsRef<[u8]>>(ids: impl ExactSizeIterator<Item = Id>) -> u64 {
     let agents = ids.len() as u64;
     let policy = Policy::builder().lane("lane", Limit::per_day(10)).build().expect("valid");
@@ -23,7 +23,7 @@ fn refused<Id: AsRef<[u8]>>(ids: impl ExactSizeIterator<Item = Id>) -> u64 {
     let mut refused = 0;
     for id in ids {
         match limiter.check(&id, LANE) {
-            // Who shared a record with somebody before would find 8 left.
+            // An agent that shared a record with an earlier one would find 8 left.
             Ok(verdict) => assert_eq!(verdict.remaining(), 9, "{:?} shares a record", id.as_ref()),
             Err(error) => {
                 assert_eq!(error, Error::Full);
@@ -66,7 +66,7 @@ fn ids_with_a_long_common_part_are_spread_like_random_ones() {
     let common = "tenant/01hf3w8k9e6m5r2t7y4u1i0p3a/region/eu-central-1/service/inference/".repeat(3);
     spread_like_random("common prefix", (0..COUNT).map(|i| format!("{common}{i:06}")));
     spread_like_random("common suffix", (0..COUNT).map(|i| format!("{i:06}{common}")));
-    // Only the number of zero bytes and one counter tell these apart.
+    // These differ only in the number of zero bytes and one counter.
     spread_like_random(
         "zeros",
         (0..COUNT).map(|i| [vec![0; 4 + (i % 250) as usize], (i / 250).to_le_bytes()[..2].to_vec()].concat()),
@@ -89,7 +89,7 @@ fn a_million_crafted_ids_are_spread_like_random_ones() {
             // The sum of the characters is always the same.
             4 => characters(&[n, u64::MAX - n, 4]),
             5 => characters(&[n << 20, (1 << 40) - (n << 20), 5, 5]),
-            // Two characters, one of each id's bits in either.
+            // Two characters, each with one of the id's bits.
             6 => characters(&[n & 0x5555_5555, n & 0xaaaa_aaaa, 6, 6, 6]),
             _ => characters(&[n.wrapping_mul(0x9e37_79b9_7f4a_7c15), 7, 7, 7, 7, 7]),
         }

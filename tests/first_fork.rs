@@ -1,5 +1,5 @@
-//! A fork while another thread of the process builds its first limiter: the
-//! child finds nothing half begun that it would wait for.
+//! A fork while another thread builds the process's first limiter: the child
+//! finds nothing half done to wait for.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{c_int, c_void};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tollgate::{LaneId, Limit, Limiter, Policy};
 
-/// Somebody is in the midst of its first call.
+/// A thread is in the middle of its first call.
 static INSIDE: AtomicBool = AtomicBool::new(false);
 
-/// In the place of the C library's, and slow where the process's mark is made:
-/// what a scheduler may do at any time.
+/// Replaces the C library's, and stalls where the process's mark is made, as a
+/// scheduler may at any time.
 ///
 /// # Safety
 ///
@@ -31,8 +31,8 @@ fn build() -> Limiter {
     Limiter::builder(policy).agents(100).build().expect("some kilobytes")
 }
 
-/// The process number was asked for once, by whoever came first; a child that
-/// was forked meanwhile waited for an answer that nobody was about to give.
+/// The first thread to need the process id asked for it; a child that was
+/// forked meanwhile waited for an answer that no thread would give.
 #[test]
 fn a_child_forked_during_the_first_build_can_build() {
     std::thread::scope(|scope| {
@@ -40,13 +40,13 @@ fn a_child_forked_during_the_first_build_can_build() {
         while !INSIDE.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        // SAFETY: the child builds a limiter, asks it once and ends.
+        // SAFETY: the child builds a limiter, makes one check and ends.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: a child that waits for ever is ended.
+            // SAFETY: the alarm ends a child that waits for ever.
             unsafe { libc::alarm(10) };
             let answer = build().check("agent", LaneId::new(0));
-            // SAFETY: ends the child without running anybody's destructors.
+            // SAFETY: ends the child without running destructors.
             unsafe { libc::_exit(i32::from(answer.is_err())) };
         }
         let mut status = 0;

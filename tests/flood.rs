@@ -1,4 +1,4 @@
-//! A flood of random ids: memory stays what it was, and nobody gains by it.
+//! A flood of random ids: memory does not grow, and no agent gains from it.
 //!
 //! Two million ids by default; `cargo test --release --test flood -- --ignored`
 //! for fifty million.
@@ -18,13 +18,13 @@ const AGENTS: u64 = 100_000;
 const SHORT: u64 = 2_000_000;
 const LONG: u64 = 50_000_000;
 
-/// Resident memory is the process's, so one flood at a time.
+/// Resident memory is per process, so one flood at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// What a flood did.
 #[derive(Debug)]
 struct Report {
-    /// What an abuser got that kept calling through the flood.
+    /// What an abuser that kept calling through the flood was admitted.
     admitted: u64,
     entitled: u64,
     /// By how much resident memory grew after the first pass.
@@ -40,8 +40,8 @@ fn resident_bytes() -> u64 {
     kilobytes * 1_024
 }
 
-/// So many ids, each seen once, 30 microseconds apart. A token takes 6
-/// seconds, in which 200,000 of them come: more than there are records, so
+/// Sends this many ids, each once, 30 microseconds apart. A token takes 6
+/// seconds, in which 200,000 of them arrive: more than there are records, so
 /// the slab is full from the first pass on. The abuser calls after every 16th.
 fn flood(on_full: OnFull, ids: u64) -> Report {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ fn flood(on_full: OnFull, ids: u64) -> Report {
             let verdict = limiter.check("abuser", LANE).expect("it was here first");
             admitted += u64::from(verdict.is_allowed());
         }
-        // Refused or not: a stranger that finds room takes it.
+        // Refused or not: a new agent that finds room takes it.
         let _ = limiter.check(random.next().to_le_bytes(), LANE);
         clock.advance(Duration::from_micros(30));
     }
@@ -73,7 +73,7 @@ fn flood(on_full: OnFull, ids: u64) -> Report {
 fn survives(on_full: OnFull, ids: u64) -> Report {
     let report = flood(on_full, ids);
     eprintln!("{on_full:?}, {ids} ids: {report:?}");
-    // The slab takes 4 MB here; a flood that leaked but two bytes an id would show.
+    // The slab takes 4 MB here; a flood that leaked just two bytes per id would be visible.
     assert!(report.grown_bytes < 2_000_000, "{report:?}");
     assert!(report.stats.agents > report.stats.records * 9 / 10, "the slab was never full: {report:?}");
     report
@@ -85,8 +85,8 @@ fn an_abuser_gains_nothing(ids: u64) {
     assert_eq!(report.stats.lossy_evictions, 0, "{report:?}");
 }
 
-/// The default gives records up, so the abuser may lose its own and return
-/// to a fresh bucket. This states the price and asserts none.
+/// The default gives up records, so the abuser may lose its own and return with
+/// a fresh bucket. This prints the price but does not bound it.
 fn the_default_has_a_price(ids: u64) {
     let report = survives(OnFull::Evict, ids);
     let excess = report.admitted.saturating_sub(report.entitled);
@@ -112,7 +112,7 @@ fn fifty_million_ids_change_nothing() {
     the_default_has_a_price(LONG);
 }
 
-/// A limiter that has all of its memory from the start does not grow when agents come.
+/// A limiter that touches all its memory when it is built does not grow when agents arrive.
 #[test]
 fn committed_memory_does_not_grow() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

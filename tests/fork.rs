@@ -1,5 +1,5 @@
-//! A forked child goes on with its own copy of the limiter, whatever the other
-//! threads of its parent were in the midst of.
+//! A forked child continues with its own copy of the limiter, whatever the
+//! other threads of its parent were doing.
 
 #![cfg(unix)]
 
@@ -18,17 +18,17 @@ const FORKS: u32 = 400;
 const OK: i32 = 0;
 const PANIC: i32 = 101;
 
-/// After this a child is taken to hang. It needs microseconds.
+/// After this a child counts as hung. It needs microseconds.
 const CHILD_SECONDS: u32 = 20;
 
 /// What a child finds; its exit status.
 fn child(limiter: &Limiter) -> i32 {
-    // Known since before the threads began; never forgotten.
+    // Known before the threads started, and never forgotten.
     if !matches!(limiter.peek(Request::new("steady", LANE)), Ok(status) if status.remaining() == 1) {
         return 1;
     }
-    // Half of the records are vacant at all times, so everybody new is let in,
-    // once: a record that nobody sees, or one that is seen twice, would show.
+    // Half of the records are always vacant, so every new agent gets one, once:
+    // a record that is lost or found twice would be visible.
     for agent in 0..40_u32 {
         let id = agent.to_le_bytes();
         match (
@@ -40,14 +40,14 @@ fn child(limiter: &Limiter) -> i32 {
             _ => return 3,
         }
     }
-    // 1 steady, 40 new, and up to two that came and went in the parent.
+    // 1 steady agent, 40 new ones, and up to two that came and went in the parent.
     if !(41..=43).contains(&limiter.stats().agents) {
         return 4;
     }
     OK
 }
 
-/// Forks while two threads go on with `acts`, and lets every child report.
+/// Forks while two threads repeat `acts`, and lets every child report.
 fn fork_while(limiter: &Limiter, forks: u32, acts: [fn(&Limiter); 2], child: fn(&Limiter) -> i32) {
     let done = AtomicBool::new(false);
     let mut bad = Vec::new();
@@ -67,7 +67,7 @@ fn fork_while(limiter: &Limiter, forks: u32, acts: [fn(&Limiter); 2], child: fn(
                     // SAFETY: asks for a signal that ends the child if it hangs.
                     unsafe { libc::alarm(CHILD_SECONDS) };
                     let status = catch_unwind(AssertUnwindSafe(|| child(limiter))).unwrap_or(PANIC);
-                    // SAFETY: ends the child without running anybody's destructors.
+                    // SAFETY: ends the child without running destructors.
                     unsafe { libc::_exit(status) }
                 }
                 pid => {
@@ -106,7 +106,7 @@ fn come_and_go(limiter: &Limiter, agent: &str) {
 }
 
 #[test]
-fn a_child_goes_on_with_its_own_copy() {
+fn a_child_continues_with_its_own_copy() {
     let limiter = limiter();
     assert!(limiter.check("steady", LANE).unwrap().is_allowed());
     fork_while(
@@ -127,7 +127,7 @@ fn child_with_assignments(limiter: &Limiter) -> i32 {
             return 2;
         }
     }
-    // Whole, or refused: never a wait without end.
+    // Applied or refused, but never waiting for ever.
     match limiter.exempt("steady") {
         Ok(()) => {}
         Err(ControlError::Forked) => return OK,
@@ -147,9 +147,9 @@ fn a_child_finds_its_assignments_whatever_the_operator_was_doing() {
     fork_while(&limiter, FORKS, [|limiter| come_and_go(limiter, "comes"), change], child_with_assignments);
 }
 
-/// Whoever reads the policy, or an action's lane, takes a lock. A child that
-/// found it taken could never take it for writing: `replace_policy` hung in 7
-/// of 84 children.
+/// Reading the policy, or an action's lane, takes a lock. A child that found it
+/// taken could never take it for writing: `replace_policy` hung in 7 of 84
+/// children.
 #[test]
 fn a_child_can_replace_a_policy_that_others_were_reading() {
     let hub = Policy::preset("hub").expect("a preset");
@@ -166,7 +166,7 @@ fn a_child_can_replace_a_policy_that_others_were_reading() {
     fork_while(&limiter, FORKS, [read, classify], child);
 }
 
-/// What a child sees that was forked in the midst of others' counting.
+/// What a child sees that was forked while other threads were counting.
 fn child_that_looks(limiter: &Limiter) -> i32 {
     let before = limiter.snapshot();
     for agent in 0..40_u32 {
@@ -181,19 +181,19 @@ fn child_that_looks(limiter: &Limiter) -> i32 {
     if (after.checks() - before.checks(), after.violations - before.violations) != (40, 40) {
         return 3;
     }
-    // Whoever was counting in the parent never ends in the child: then there
-    // are no names, and all that could not be counted is told.
+    // A thread that was counting in the parent never finishes in the child:
+    // then there are no names, and everything uncounted is reported as missed.
     let top = limiter.top_offenders(128);
     if top.list.is_empty() && top.missed < 40 {
         return 4;
     }
-    // Ends, whatever was being written.
+    // Returns, whatever was being written.
     let events = std::iter::from_fn(|| limiter.poll_event()).take(1_000_000).count();
     if events > tollgate::bounds::EVENTS_KEPT { 5 } else { OK }
 }
 
 #[test]
-fn a_child_that_is_watched_goes_on_whatever_was_being_counted() {
+fn a_child_keeps_observing_whatever_its_parent_was_counting() {
     let limiter = with_observe(Some(Observe::new().roster(100).sample_every(1)));
     assert!(limiter.check("steady", LANE).unwrap().is_allowed());
     let violate = |limiter: &Limiter| {
@@ -203,8 +203,8 @@ fn a_child_that_is_watched_goes_on_whatever_was_being_counted() {
     fork_while(&limiter, FORKS / 4, [violate, |limiter| come_and_go(limiter, "goes")], child_that_looks);
 }
 
-/// The file of used budgets is the parent's: a child that saved it would put
-/// back what it had used when it was forked.
+/// The file of used budgets belongs to the parent: a child that saved it would
+/// restore what was used at the fork.
 #[cfg(feature = "persist")]
 #[test]
 fn a_child_does_not_save_its_parents_budgets() {

@@ -1,19 +1,19 @@
-//! Instructions per check: a gate, since a count does not depend on the load
-//! of the machine as a time does.
+//! Instructions per check: a gate, because a count, unlike a time, does not
+//! depend on the load of the machine.
 //!
-//! callgrind counts two runs of `examples/instructions.rs` of different
-//! length; the difference is what the checks cost, free of start and end, and
-//! the bare loop is subtracted. Counted is all of a check, hash included, of
+//! callgrind counts two runs of `examples/instructions.rs` of different length;
+//! the difference is what the checks cost, without start-up and exit, and the
+//! bare loop is subtracted. The count covers a whole check, hash included, of
 //! an agent whose record is in cache and whose id has 16 bytes.
 //!
-//! The example is built as a user's program would be: a package of its own
-//! that depends on tollgate, in the release profile as it comes. A build by
-//! `cargo build --release --example` gives the same counts but takes all
-//! dev-dependencies along, a minute of compiling.
+//! The example is built as a user's program would be: a separate package that
+//! depends on tollgate, in the default release profile. `cargo build --release
+//! --example` gives the same counts but also compiles all dev-dependencies,
+//! which takes a minute.
 //!
-//! Only the counts at the caller's own `now` are held to a maximum. valgrind
-//! emulates the counter register and may be too slow for the clock to trust
-//! it, so what the default clock costs here is shown, not judged.
+//! Only the counts with the caller's `now` have a maximum. valgrind emulates
+//! the counter register and may be too slow for the clock to trust it, so the
+//! cost of the default clock is printed, not judged.
 
 #[path = "common/tools.rs"]
 mod tools;
@@ -21,15 +21,15 @@ mod tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The most instructions of a check that is allowed: counted with rustc 1.95
-/// (100.0), and 1 for the whims of the next compiler. More than this needs an
-/// argument in the commit that raises it; after a gain, lower it.
+/// The most instructions for an allowed check: counted with rustc 1.95 (100.0),
+/// plus 1 for the whims of the next compiler. More than this needs an argument
+/// in the commit that raises it; after a gain, lower it.
 const ALLOWED_MAX: f64 = 101.0;
 
-/// The same for a check that is denied (106.0).
+/// The same for a denied check (106.0).
 const DENIED_MAX: f64 = 107.0;
 
-/// The same for a check that is watched, whatever its verdict (234.0).
+/// The same for an observed check, whatever its verdict (234.0).
 const WATCHED_MAX: f64 = 239.0;
 
 /// Checks of the shorter and of the longer run.
@@ -52,14 +52,14 @@ fn program() -> PathBuf {
     );
     std::fs::create_dir_all(&package).expect("a directory for the package");
     std::fs::write(package.join("Cargo.toml"), manifest).expect("a manifest for the package");
-    // The versions that everything else is built with. There is none in a published package.
+    // The versions that everything else is built with. A published package has no lock file.
     if root.join("Cargo.lock").exists() {
         std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("a lock file for the package");
     }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--release", "--target-dir"]).arg(package.join("target"));
     cargo.current_dir(&package);
-    // Whoever builds for another processor or profile would count other instructions.
+    // A build for another processor or profile would count other instructions.
     let is_setting = |name: &str| name.contains("RUSTFLAGS") || name.starts_with("CARGO_PROFILE_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_setting)) {
         cargo.env_remove(name);
@@ -89,7 +89,7 @@ fn per_check(program: &Path, mode: &str) -> f64 {
 }
 
 #[test]
-#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), ignore = "the maxima are those of x86-64")]
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), ignore = "the maxima are for x86-64")]
 fn a_check_takes_no_more_instructions_than_it_did() {
     if !tools::has("valgrind", "valgrind") {
         return;

@@ -27,20 +27,20 @@ fn is_exempt(limiter: &Limiter, agent: &str) -> bool {
     limiter.is_exempt(agent).expect("a valid id")
 }
 
-/// A file of these lines of agents.
+/// Writes a file with these lines of agents.
 fn write(path: &Path, agents: &[&str]) {
     fs::write(path, format!("{{\"version\": 1, \"agents\": [\n{}\n]}}\n", agents.join(",\n")))
-        .expect("a directory of its own");
+        .expect("a directory for this test");
 }
 
-/// The ids in a file that nobody uses.
+/// The ids in a file that is not in use.
 fn ids(path: &Path) -> Vec<String> {
-    let (_, agents) = AssignmentFile::open(path).expect("a file that makes sense");
+    let (_, agents) = AssignmentFile::open(path).expect("a valid file");
     agents.into_iter().map(|(id, _)| String::from_utf8(id).expect("ids of text")).collect()
 }
 
-/// A hand-edited file that names a plan which the policy does not have was
-/// refused, and then overwritten by the next control call.
+/// A hand-edited file that names a plan missing from the policy was refused,
+/// and then overwritten by the next control call.
 #[test]
 fn a_file_that_was_not_put_in_force_is_not_overwritten() {
     let directory = Directory::new();
@@ -70,9 +70,9 @@ fn a_file_that_was_not_put_in_force_is_not_overwritten() {
     assert_eq!(ids(&path), ["b", "c"]);
 }
 
-/// What was decided before the file was named was not in it until the next change.
+/// Assignments made before the file was named were not in it until the next change.
 #[test]
-fn what_was_decided_before_is_kept_as_well() {
+fn assignments_made_before_the_file_was_named_are_kept_too() {
     let directory = Directory::new();
     let path = directory.path().join("assignments.json");
     write(&path, &["{\"agent\": \"b\", \"exempt\": true}"]);
@@ -86,7 +86,7 @@ fn what_was_decided_before_is_kept_as_well() {
     assert!(is_exempt(&after, "a") && is_exempt(&after, "b"));
 }
 
-/// A second file's assignments were written to the first as well.
+/// Assignments for a second file were written to the first too.
 #[test]
 fn the_file_that_was_kept_before_stays_as_it_is() {
     let directory = Directory::new();
@@ -117,8 +117,7 @@ fn a_file_that_cannot_be_kept_changes_nothing() {
     assert!(matches!(limiter.reload_assignments(), Err(ControlError::NoFile)));
 }
 
-/// The iterator ran under the lock of control calls, and a control call in it
-/// waited for ever.
+/// The iterator ran under the lock of control calls, so a control call inside it waited for ever.
 #[test]
 fn assignments_may_be_made_by_calling_the_limiter() {
     let limiter = limiter();
@@ -130,19 +129,19 @@ fn assignments_may_be_made_by_calling_the_limiter() {
     assert_eq!(limiter.assignments(), []);
 }
 
-/// A limiter that keeps so many assignments that changes are added to their file.
+/// A limiter with enough assignments that changes are appended to their file.
 fn large(path: &Path) -> Limiter {
     let limiter = limiter();
     let mut exempt = Assignment::default();
     exempt.set_exempt(true);
     limiter.set_assignments((0..2_000).map(|agent| (format!("agent-{agent:04}"), exempt.clone()))).expect("valid ids");
-    limiter.keep_assignments_in(path).expect("a directory of its own");
+    limiter.keep_assignments_in(path).expect("a directory for this test");
     limiter
 }
 
-/// Every change wrote every assignment: 160 ms beside 100,000.
+/// Every change wrote every assignment: 160 ms with 100,000 of them.
 #[test]
-fn a_change_is_added_to_a_large_file() {
+fn a_change_is_appended_to_a_large_file() {
     let directory = Directory::new();
     let path = directory.path().join("assignments.json");
     let first = large(&path);
@@ -164,7 +163,7 @@ fn a_change_is_added_to_a_large_file() {
     second.keep_assignments_in(&path).unwrap();
     assert_eq!(second.assignments(), expected);
     assert_eq!(look(), (inode, more), "what is in force already need not be written");
-    // The file does not grow without end.
+    // The file does not grow without bound.
     for round in 0..3_000_u64 {
         second.set_override("a", "api", format!("{}/min", 1 + round % 50).as_str()).unwrap();
         assert!(look().1 <= 2 * bytes + 1_000, "{round}");
@@ -176,7 +175,7 @@ fn a_change_is_added_to_a_large_file() {
 }
 
 #[test]
-fn a_large_file_that_was_edited_is_not_added_to() {
+fn an_edited_large_file_is_not_appended_to() {
     let directory = Directory::new();
     let path = directory.path().join("assignments.json");
     let limiter = large(&path);
@@ -195,14 +194,14 @@ fn a_large_file_that_was_edited_is_not_added_to() {
     assert!(["agent-0000", "a", "b", "by hand", "c"].iter().all(|id| ids(&path).contains(&(*id).to_owned())));
 }
 
-/// A limit on the size of files stands for a full disk. It is a limit on a
+/// A limit on the size of files stands in for a full disk. It applies to a
 /// process, hence the child.
 #[test]
-fn a_change_for_which_there_is_no_room_leaves_the_file_as_it_was() {
+fn a_change_that_does_not_fit_on_the_disk_leaves_the_file_unchanged() {
     let Some(path) = child::argument() else {
         let directory = Directory::new();
         let path = directory.path().join("assignments.json");
-        let name = "a_change_for_which_there_is_no_room_leaves_the_file_as_it_was";
+        let name = "a_change_that_does_not_fit_on_the_disk_leaves_the_file_unchanged";
         let child = child::command(name, &path).output().unwrap();
         assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
         return;
@@ -223,7 +222,7 @@ fn a_change_for_which_there_is_no_room_leaves_the_file_as_it_was() {
 }
 
 fn limit_file_size(bytes: libc::rlim_t) {
-    // SAFETY: a write past the limit is to be an error, not the end of the process.
+    // SAFETY: a write past the limit should be an error, not the end of the process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: there is room for the answer.

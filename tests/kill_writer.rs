@@ -1,10 +1,10 @@
 //! A process that saves assignments is killed at random moments, again and
-//! again. The file always loads, and holds the last change whose call
+//! again. The file always loads, and contains the last change whose call
 //! returned, or the one whose call had not returned yet.
 //!
 //! A killed process loses nothing that it gave to the system, so this shows
-//! that the file is replaced in one step. That it also outlives a power
-//! failure rests on the order of the syncs in `src/assignments/file.rs`.
+//! that the file is replaced in one step. That it also survives a power failure
+//! depends on the order of the syncs in `src/keep/replace.rs`.
 
 #![cfg(feature = "persist")]
 
@@ -31,12 +31,12 @@ const KILLS: u32 = 200;
 /// Enough that writing them takes a while.
 const AGENTS: u64 = 200;
 
-/// About what a few saves take, so that a kill hits any part of one.
+/// About as long as a few saves take, so that a kill may hit any part of one.
 const MOMENT_MICROSECONDS: u64 = 8_000;
 
 type Agents = BTreeMap<Vec<u8>, Assignment>;
 
-/// Changes the agent whose turn it is. The number is in what it leaves behind.
+/// Changes the next agent. The result contains the number of the change.
 fn change(agents: &mut Agents, number: u64) {
     let turn = number % AGENTS;
     let mut id = format!("agent-{turn}").into_bytes();
@@ -49,7 +49,7 @@ fn change(agents: &mut Agents, number: u64) {
     agent.set_exempt(number % 5 == 0);
 }
 
-/// All agents after so many changes.
+/// All agents after this many changes.
 fn after(changes: u64) -> Agents {
     let mut agents = Agents::new();
     (1..=changes).for_each(|number| change(&mut agents, number));
@@ -71,14 +71,14 @@ fn save(file: &mut AssignmentFile, agents: &Agents) {
     file.save(agents.iter().map(|(id, agent)| (id.as_slice(), agent))).expect("there is room");
 }
 
-/// Goes on from what the file holds, and tells the number of each change whose
-/// call has returned. Ends when it is killed.
+/// Continues from what the file contains, and reports the number of each change
+/// whose call has returned. Runs until it is killed.
 fn write_until_killed(path: &Path) {
     let (mut file, mut agents) = load(path);
     for number in changes_in(&agents) + 1.. {
         change(&mut agents, number);
         save(&mut file, &agents);
-        // In one write, so that no number is told by half.
+        // In one write, so that no number is cut in half.
         std::io::stderr().write_all(format!("{number}\n").as_bytes()).expect("a pipe");
     }
 }
@@ -100,17 +100,17 @@ fn a_killed_writer_leaves_the_last_change_that_returned() {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("this program, once more");
+            .expect("this program again");
         let mut reports = BufReader::new(writer.stderr.take().expect("piped above"));
         let mut report = String::new();
-        // Most writers are known to be at it; some are killed while they start.
+        // Most writers are known to be saving; some are killed while they start.
         if round % 8 != 0 {
             reports.read_line(&mut report).expect("a pipe");
         }
         std::thread::sleep(Duration::from_micros(random.below(MOMENT_MICROSECONDS)));
         writer.kill().expect("a child that has not been waited for");
-        assert_eq!(writer.wait().expect("a child").signal(), Some(libc::SIGKILL), "it ended by itself: {report}");
-        // Ends with the pipe, whose other end is gone.
+        assert_eq!(writer.wait().expect("a child").signal(), Some(libc::SIGKILL), "it ended on its own: {report}");
+        // Ends with the pipe, whose other end is closed.
         while reports.read_line(&mut report).expect("a pipe") > 0 {}
         let returned: u64 = report.lines().next_back().map_or(held, |last| last.parse().expect(&report));
 
@@ -126,5 +126,5 @@ fn a_killed_writer_leaves_the_last_change_that_returned() {
     println!(
         "{KILLS} kills, {held} changes; {killed_in_a_save} left a temporary file, {not_returned} a change that had not returned"
     );
-    assert!(killed_in_a_save + not_returned > 0, "no writer was killed in the midst of a save");
+    assert!(killed_in_a_save + not_returned > 0, "no writer was killed in the middle of a save");
 }

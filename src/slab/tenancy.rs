@@ -3,8 +3,7 @@
 //! All of it is rare and runs under the lock of every region that the
 //! neighbourhood touches, while charges run without a lock. So at most one
 //! thread at a time closes a record, at most one claims an agent, and
-//! fingerprints are exact under the lock. [`record`](crate::record) explains
-//! why this is safe for the charges.
+//! fingerprints are exact under the lock. The proof is in [`record`](crate::record).
 //!
 //! # An agent is never claimed twice
 //!
@@ -366,9 +365,8 @@ impl Slab {
 
     /// Vacates the agent's record, whatever its lanes contain. `false` if it has none.
     ///
-    /// If the agent is checked meanwhile, it may keep its record, with lanes
-    /// that were filled one by one. An agent that holds a slot keeps its record
-    /// too, with all other lanes filled.
+    /// If the agent is checked meanwhile, it may keep its record, with lanes filled
+    /// one by one. One that holds a slot keeps it too, with all other lanes filled.
     pub(crate) fn forget(&self, hash: AgentHash, at: At, clock: Tick) -> bool {
         let locks = self.lock(hash);
         let Some(found) = self.find(hash) else {

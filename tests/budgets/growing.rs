@@ -1,10 +1,10 @@
-//! Large files, to which a save adds what has changed.
+//! Large files, to which a save appends what has changed.
 
 use super::*;
 use proptest::prelude::*;
 use std::os::unix::fs::MetadataExt as _;
 
-/// A limiter whose file is large: lines are added to it. Ids are long, so that few agents are many bytes.
+/// A limiter whose file is large, so that lines are appended to it. Ids are long, so that few agents take many bytes.
 fn start_large(path: &Path) -> (Limiter, BudgetsLoaded) {
     let lanes = [("llm", "budget 1_000/day"), ("images", "budget 1_000/month"), ("http", "10/min")];
     let wall = ManualWallClock::new(MORNING);
@@ -27,7 +27,7 @@ const LARGE: u64 = 250;
 
 /// Every save wrote every budget: 111 MB for one check among a million agents.
 #[test]
-fn a_save_writes_what_has_changed() {
+fn a_save_writes_only_what_has_changed() {
     let (_directory, path) = file();
     let (limiter, _) = start_large(&path);
     fill(&limiter);
@@ -39,7 +39,7 @@ fn a_save_writes_what_has_changed() {
     let (same, more) = look();
     assert_eq!(same, inode, "not replaced");
     assert!((100..800).contains(&(more - bytes)), "{bytes} and then {more}");
-    // What is said already is not said again.
+    // What the file already contains is not written again.
     assert_eq!(limiter.save_budgets().unwrap().saved, LARGE + 2);
     assert_eq!(look(), (inode, more));
     limiter.refund(Request::new("a", LLM).cost(7)).unwrap();
@@ -48,7 +48,7 @@ fn a_save_writes_what_has_changed() {
     let (limiter, loaded) = start_large(&path);
     assert_eq!((loaded.loaded, loaded.ended, loaded.unknown, loaded.full), (LARGE + 1, 0, 0, 0));
     assert_eq!((used(&limiter, "a", LLM), used(&limiter, long_id(3), LaneId::new(1))), (0, 2));
-    // The file does not grow without end.
+    // The file does not grow without bound.
     for round in 0..2_000 {
         spend(&limiter, "a", LaneId::new(1), 1);
         if round % 500 == 499 {
@@ -60,8 +60,8 @@ fn a_save_writes_what_has_changed() {
     assert_ne!(look().0, inode);
 }
 
-/// An agent that is forgotten, and whose record another agent has since, has
-/// no id there any more. It must not be found in the file again all the same.
+/// If an agent is forgotten and another takes its record, its id is gone from
+/// there. It must still not come back from the file.
 #[test]
 fn an_agent_that_lost_its_record_between_two_saves_is_saved_as_it_is() {
     let (_directory, path) = file();
@@ -71,11 +71,11 @@ fn an_agent_that_lost_its_record_between_two_saves_is_saved_as_it_is() {
     (0..LARGE)
         .filter(|number| number % 3 == 0)
         .for_each(|number| assert_eq!(limiter.forget(&long_id(number)), Ok(true)));
-    // Every record there is goes to somebody else.
+    // Every record goes to another agent.
     for other in 0..2_000 {
         let _ = limiter.check(format!("other-{other}"), LaneId::new(2)).unwrap();
     }
-    // Some are back, elsewhere perhaps.
+    // Some return, perhaps to other records.
     (0..LARGE).filter(|number| number % 15 == 0).for_each(|number| spend(&limiter, long_id(number), LLM, 5));
     limiter.save_budgets().unwrap();
     assert_eq!(fs::metadata(&path).unwrap().ino(), inode, "not replaced");
@@ -88,9 +88,9 @@ fn an_agent_that_lost_its_record_between_two_saves_is_saved_as_it_is() {
     }
 }
 
-/// The machine stopped in the middle of a save: what was saved before is there.
+/// The machine stopped in the middle of a save: what was saved before is still there.
 #[test]
-fn a_line_that_was_cut_short_is_left_out() {
+fn a_line_that_was_cut_short_is_ignored() {
     let (_directory, path) = file();
     let (limiter, _) = start_large(&path);
     fill(&limiter);
@@ -106,7 +106,7 @@ fn a_line_that_was_cut_short_is_left_out() {
         let (limiter, _) = start_large(&path);
         let kept = used(&limiter, "a", LLM);
         assert!(kept == 7 || (kept == 17 && cut + 1 == text.len()), "{kept} of the first {cut} bytes");
-        // And the next save is none that is cut short.
+        // And the next save is complete.
         spend(&limiter, "b", LLM, 1);
         limiter.save_budgets().unwrap();
         drop(limiter);
@@ -122,8 +122,8 @@ fn a_line_that_was_cut_short_is_left_out() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Any charges, saves and restarts: what is used is what a ledger says that
-    /// goes back to the last save at each restart without one.
+    /// Any charges, saves and restarts: what is used equals a ledger that goes
+    /// back to the last save at each restart.
     #[test]
     fn a_restart_goes_back_to_the_last_save(
         acts in prop::collection::vec((0..4_usize, 1..400_u64, 0..12_u8), 1..60),

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
-/// Charges one at a time, saves after every tenth, and tells how many were
-/// saved before each save and after it. Ends when it is killed.
+/// Charges one at a time, saves after every tenth, and reports the number of
+/// charges before and after each save. Runs until it is killed.
 fn charge_until_killed(path: &Path) {
     let (limiter, _) = start_of_many(path);
     for number in used(&limiter, "a", LLM) + 1.. {
@@ -27,8 +27,8 @@ fn start_of_many(path: &Path) -> (Limiter, BudgetsLoaded) {
     (limiter, loaded)
 }
 
-/// What a killed process loses is what it charged since the last save that
-/// returned: at most the nine charges before the next and the ten during it.
+/// A killed process loses what it charged since the last save that returned: at
+/// most the nine charges before the next one and the ten during it.
 #[test]
 fn a_killed_process_loses_at_most_what_it_charged_since_its_last_save() {
     if let Some(path) = child::argument() {
@@ -42,16 +42,16 @@ fn a_killed_process_loses_at_most_what_it_charged_since_its_last_save() {
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
                 .spawn()
-                .expect("this program, once more");
+                .expect("this program again");
         let mut reports = BufReader::new(writer.stderr.take().expect("piped above"));
         let mut report = String::new();
-        // Some saves, then killed at whichever moment it is at.
+        // Some saves, then a kill at a random moment.
         for _ in 0..=2 * (round % 5) {
             reports.read_line(&mut report).expect("a pipe");
         }
         writer.kill().expect("a child that has not been waited for");
-        assert_eq!(writer.wait().expect("a child").signal(), Some(libc::SIGKILL), "it ended by itself: {report}");
-        // Ends with the pipe, whose other end is gone.
+        assert_eq!(writer.wait().expect("a child").signal(), Some(libc::SIGKILL), "it ended on its own: {report}");
+        // Ends with the pipe, whose other end is closed.
         while reports.read_line(&mut report).expect("a pipe") > 0 {}
         let last = |what: &str| {
             let numbers = report.lines().filter_map(|line| line.strip_prefix(what)?.trim().parse::<u64>().ok());

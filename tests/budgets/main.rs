@@ -24,7 +24,7 @@ const LLM: LaneId = LaneId::new(0);
 const MORNING: Duration = Duration::from_secs(1_800_000_000);
 const ONE_DAY: Duration = Duration::from_secs(86_400);
 
-/// The path of a file of budgets, in a directory of its own.
+/// The path of a file of budgets, in a directory for this test.
 fn file() -> (Directory, PathBuf) {
     let directory = Directory::new();
     let path = directory.path().join("budgets.json");
@@ -36,7 +36,7 @@ fn builder(text: &[(&str, &str)]) -> LimiterBuilder {
     Limiter::builder(policy.build().expect("limits of the allowed range")).agents(100).clock(ManualClock::new())
 }
 
-/// A process's limiter: its clock starts anew, the wall clock goes on.
+/// The limiter of a new process: its clock starts at the origin, the wall clock continues.
 fn start(path: &Path, wall: Duration) -> (Limiter, BudgetsLoaded) {
     let lanes = [("llm", "budget 1_000/day"), ("images", "budget 50/month"), ("http", "10/min")];
     let limiter = builder(&lanes).wall_clock(ManualWallClock::new(wall)).build().expect("a small slab");
@@ -55,7 +55,7 @@ fn spend(limiter: &Limiter, agent: impl AsRef<[u8]>, lane: LaneId, cost: u64) {
     );
 }
 
-/// A total that is a budget is kept like any other, though nobody charges it by its name.
+/// A total that is a budget is kept like any other, though no request names it.
 #[test]
 fn a_total_survives_a_restart() {
     let (_directory, path) = file();
@@ -100,10 +100,10 @@ fn a_restart_after_a_save_loses_nothing() {
     assert_eq!(loaded.ahead, Duration::ZERO);
     assert_eq!((used(&limiter, "a", LLM), used(&limiter, "a", images)), (700, 3));
     assert_eq!((used(&limiter, b"\xff\n", LLM), used(&limiter, "refunded", LLM)), (1, 0));
-    // Nobody is left to settle a reservation: it stays charged, as one whose time has passed.
+    // Nobody is left to settle a reservation: it stays charged, as if it had expired.
     assert_eq!(used(&limiter, "reserved", LLM), 100);
     assert_eq!(used(&limiter, "only a bucket", LaneId::new(2)), 0);
-    // No more than the rest, and it counts on.
+    // Only the rest can be spent, and it keeps counting.
     assert!(!limiter.check_request(Request::new("a", LLM).cost(301)).unwrap().is_allowed());
     spend(&limiter, "a", LLM, 300);
     limiter.save_budgets().unwrap();
@@ -114,7 +114,7 @@ fn a_restart_after_a_save_loses_nothing() {
 }
 
 #[test]
-fn a_window_that_is_over_is_not_opened_again() {
+fn a_window_that_is_over_is_not_reopened() {
     let (_directory, path) = file();
     let (limiter, _) = start(&path, MORNING);
     spend(&limiter, "a", LLM, 700);
@@ -125,14 +125,14 @@ fn a_window_that_is_over_is_not_opened_again() {
     assert_eq!((loaded.loaded, loaded.ended), (1, 1));
     assert_eq!((used(&limiter, "a", LLM), used(&limiter, "a", LaneId::new(1))), (0, 3));
     limiter.save_budgets().unwrap();
-    assert!(!fs::read_to_string(&path).unwrap().contains("llm"), "what is over is saved no more");
+    assert!(!fs::read_to_string(&path).unwrap().contains("llm"), "a window that is over is not saved");
 }
 
-/// The second day began, and then the clock was put back to the first, while
-/// nobody ran: neither what "a" used on the second day nor what "b" used on
-/// the first may be had again.
+/// The second day began, then the clock was set back to the first between two
+/// runs. Neither what "a" used on the second day nor what "b" used on the first
+/// can be spent again.
 #[test]
-fn a_wall_clock_put_back_between_two_runs_opens_no_window_again() {
+fn a_wall_clock_set_back_between_two_runs_reopens_no_window() {
     let (_directory, path) = file();
     let wall = ManualWallClock::new(MORNING);
     let limiter = builder(&[("llm", "budget 1_000/day")]).wall_clock(wall.clone()).build().unwrap();
@@ -146,15 +146,15 @@ fn a_wall_clock_put_back_between_two_runs_opens_no_window_again() {
     let (limiter, loaded) = start(&path, MORNING);
     assert_eq!((loaded.loaded, loaded.ahead), (1, ONE_DAY));
     assert_eq!(used(&limiter, "a", LLM), 700);
-    // The calendar is that of the second day: its windows end when that ends.
+    // The calendar stays in the second day: its windows end with that day.
     spend(&limiter, "b", LLM, 1);
     let until_midnight = Duration::from_secs(16 * 3_600);
     assert_eq!(limiter.peek(Request::new("b", LLM)).unwrap().full_in(), until_midnight);
 }
 
-/// Without a wall clock the limiter's own counts from 1970, and starts there again.
+/// Without a wall clock, the limiter's own clock counts from 1970, and restarts there.
 #[test]
-fn a_clock_that_starts_anew_goes_on_from_the_file() {
+fn a_clock_that_restarts_continues_from_the_file() {
     let (_directory, path) = file();
     let clock = ManualClock::new();
     let lanes = [("llm", "budget 1_000/day")];
@@ -169,11 +169,11 @@ fn a_clock_that_starts_anew_goes_on_from_the_file() {
     assert_eq!(used(&limiter, "a", LLM), 700);
 }
 
-/// An agent whose budget is used keeps its record and its id, whoever comes
-/// and goes beside it; one that is forgotten is saved no more.
+/// An agent with a used budget keeps its record and its id, whatever other
+/// agents come and go; one that is forgotten is no longer saved.
 #[test]
 fn ids_follow_their_records() {
-    // A roster of some agents, or of all.
+    // A roster for some agents, or for all.
     follow_records(10);
     follow_records(1_000);
 }
@@ -186,13 +186,13 @@ fn follow_records(roster: usize) {
         builder(&lanes).agents(1).clock(clock.clone()).observe(Observe::new().roster(roster)).build().expect("valid");
     let before = limiter.memory();
     limiter.keep_budgets_in(&path).expect("valid");
-    // Unless there is room for all of them already, 272 bytes for each record and a bit; and what the file says.
+    // Unless there is room for all of them already: 272 bytes and a bit for each record, plus what the file contains.
     let more = if (roster as u64) < limiter.stats().records { 96 * 272 + 2 * 8 } else { 0 };
     assert_eq!(limiter.memory() - before, more + 96 * 24);
     for agent in 0..40 {
         spend(&limiter, format!("keeps-{agent}"), LLM, agent + 1);
     }
-    // More than there are records, each idle after a minute.
+    // More agents than records, each idle after a minute.
     for agent in 0..500 {
         spend(&limiter, format!("passes-{agent}"), LaneId::new(1), 1);
         clock.advance(Duration::from_secs(1));
@@ -207,9 +207,9 @@ fn follow_records(roster: usize) {
     }
 }
 
-/// A request that was faster than the file: both count.
+/// A request arrived before the file was loaded: both count.
 #[test]
-fn what_was_charged_before_the_file_was_loaded_counts_beside_it() {
+fn what_was_charged_before_the_file_was_loaded_is_added_to_it() {
     let (_directory, path) = file();
     let limiter = || builder(&[("llm", "budget 1_000/day")]).build().expect("a small slab");
     let first = limiter();

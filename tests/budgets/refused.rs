@@ -1,4 +1,4 @@
-//! What is not loaded or not saved, and what a limiter says about it.
+//! What cannot be loaded or saved, and how a limiter reports it.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,7 +25,7 @@ fn what_cannot_be_loaded_or_saved_is_counted() {
     assert_eq!((saved.saved, saved.unsaved), (1_001, 1));
     drop(limiter);
 
-    // Too small, and one lane has another window now, and the other another name.
+    // The limiter is too small; one lane now has another window, and one another name.
     let load = |agents, lane, limit| {
         let limiter = builder(&[(lane, limit)]).agents(agents).wall_clock(wall()).build().unwrap();
         let loaded = limiter.keep_budgets_in(&path).unwrap();
@@ -36,7 +36,7 @@ fn what_cannot_be_loaded_or_saved_is_counted() {
     assert_eq!(load(4_000, "llm", "budget 1_000/day zone +01:00"), (0, 0, 1_001, 0));
     assert_eq!(load(4_000, "llm", "10/min"), (0, 0, 1_001, 0));
     assert_eq!(load(4_000, "llm/tokens", "budget 1_000/day"), (0, 0, 1_001, 0));
-    // A smaller limit than what was used is none left.
+    // With a limit below what was used, nothing is left.
     assert_eq!(load(4_000, "llm", "budget 1/day"), (1_000, 0, 1, 0));
 }
 
@@ -69,7 +69,7 @@ fn an_invalid_file_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_file_has_one_keeper_and_no_edit_is_overwritten() {
+fn a_file_has_one_writer_and_no_edit_is_overwritten() {
     let (directory, path) = file();
     let (limiter, _) = start(&path, MORNING);
     let other = builder(&[("llm", "budget 1_000/day")]).build().unwrap();
@@ -81,7 +81,7 @@ fn a_file_has_one_keeper_and_no_edit_is_overwritten() {
     spend(&limiter, "a", LLM, 700);
     limiter.save_budgets().unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    // Nothing was charged since: the file is left as it is, and one that is gone is written again.
+    // Nothing was charged since: the file is left as it is, and a deleted one is written again.
     let before = fs::metadata(&path).unwrap().modified().unwrap();
     limiter.save_budgets().unwrap();
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);

@@ -1,13 +1,13 @@
-//! Threads check a few agents while another thread changes what they may:
-//! plans, overrides, exemptions, the whole policy.
+//! Threads check a few agents while another thread changes their limits: plans,
+//! overrides, exemptions, the whole policy.
 //!
-//! Before each change the changing thread says which limit was in force and
-//! which will be, and after it, which is. A caller looks at that before and
-//! after its check, so that it knows which limits it may have met: one alone
-//! if nothing was going on. Every number of the answer must be that limit's,
-//! so a row of limits that is read while it is written, or used after it was
-//! freed, is found out. The clock stands still in a round; at its end each
-//! agent owes exactly what it was granted, under whatever limits.
+//! Before each change, the changing thread publishes which limit is in force
+//! and which will be; after it, only the new one. A caller reads that before
+//! and after its check, so it knows which limits may have applied: just one if
+//! nothing changed. Every number of the verdict must match that limit, so a row
+//! of limits that is read while it is written, or used after it was freed, is
+//! detected. The clock stands still during a round; at its end each agent owes
+//! exactly what it was granted, under whatever limits.
 
 use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,15 +20,16 @@ const AGENTS: usize = 5;
 const LANES: usize = 2;
 const CALLS: u64 = 1_500;
 
-/// No request costs more than the smallest bucket holds.
+/// No request costs more than the capacity of the smallest bucket.
 const COST_MAX: u64 = 300;
 
-/// A limit of a lane: tokens, and seconds in which they refill. Its number in
-/// `LIMITS` is its name; no two of a lane have the same capacity.
+/// A limit of a lane: tokens, and the seconds in which they refill. It is
+/// identified by its number in `LIMITS`; no two limits of a lane have the same
+/// capacity.
 ///
 /// In the first lane all take a minute, so debt is never clamped and the
-/// books are exact. In the second they differ, so a row that is a mixture of
-/// two is never right by chance.
+/// accounts are exact. In the second they differ, so a row that mixes two is
+/// never right by chance.
 type Numbers = (u64, u64);
 
 const LIMITS: [[Numbers; 13]; LANES] = [
@@ -67,11 +68,11 @@ const LIMITS: [[Numbers; 13]; LANES] = [
 const EXEMPT: usize = 0;
 const DENY: usize = 1;
 /// The limits of three policies: of the plan `default`, of `plan`, and of
-/// `auth`, which stands in for an assignment.
+/// `auth`, which requests name in place of an assignment.
 const DEFAULT: [usize; 3] = [2, 3, 4];
 const PLAN: [usize; 3] = [5, 6, 7];
 const AUTH: [usize; 3] = [8, 9, 10];
-/// What an override may be.
+/// The limits that overrides use.
 const OWN: [usize; 3] = [11, 12, DENY];
 
 const PLAN_ID: PlanId = PlanId::new(1);
@@ -103,17 +104,17 @@ fn policy(version: usize) -> Policy {
 pub(crate) struct Report {
     pub(crate) calls: u64,
     pub(crate) changes: u64,
-    /// Answers at a time at which one limit alone was in force.
+    /// Verdicts while only one limit was in force.
     pub(crate) sure: u64,
-    /// Answers during a change that met the old limit, or the new one.
+    /// Verdicts during a change, by the old limit or by the new one.
     pub(crate) old: u64,
     pub(crate) new: u64,
     /// Exchanges that another thread won.
     pub(crate) retries: u64,
 }
 
-/// The limits, by number, that an agent may meet on a lane: in a check, and in
-/// one under the plan `auth`; each before and after the change that goes on.
+/// The limits, by number, that may apply to an agent on a lane: in a check, and
+/// in one under the plan `auth`; each before and after the current change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InForce {
     changes: u64,
@@ -133,7 +134,7 @@ impl InForce {
     }
 }
 
-/// What was decided about an agent.
+/// What is assigned to an agent.
 #[derive(Clone, Copy, Default)]
 struct Decided {
     plan: Option<PlanId>,
@@ -142,7 +143,7 @@ struct Decided {
 }
 
 impl Decided {
-    /// The limits that it means: in a check, and in one under the plan `auth`.
+    /// The limits that follow: in a check, and in one under the plan `auth`.
     fn limits(self, lane: usize, version: usize) -> [usize; 2] {
         let registered = self.plan.is_some() || self.own.iter().any(Option::is_some);
         let of_plan = |plan| match plan {
@@ -176,7 +177,7 @@ struct Changer<'a> {
 }
 
 /// What one thread saw: nanoseconds granted to each agent in the first lane,
-/// and answers before, after and aside from changes.
+/// and verdicts before, after and outside of changes.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     granted: [u64; AGENTS],
@@ -185,7 +186,7 @@ struct Seen {
     new: u64,
 }
 
-/// Runs rounds until so many checks were made and callers have met changes.
+/// Runs rounds until this many checks were made and some of them overlapped a change.
 pub(crate) fn stress(calls: u64) -> Report {
     let clock = ManualClock::new();
     let limiter = Limiter::builder(policy(0)).agents(8).on_full(OnFull::Deny).clock(clock.clone());
@@ -204,7 +205,7 @@ pub(crate) fn stress(calls: u64) -> Report {
     changer.announce(0, [Decided::default(); AGENTS]);
     let mut report = Report { calls: 0, changes: 0, sure: 0, old: 0, new: 0, retries: 0 };
     let met = |report: &Report| report.old > 0 && report.new > 0 && shared.limiter.stats().retries > 0;
-    // On a busy machine threads seldom truly meet: then it takes some rounds more.
+    // On a busy machine threads seldom overlap: then it takes more rounds.
     while report.calls < calls || !met(&report) && report.calls < calls * 100 {
         clock.advance(Duration::from_secs(600)); // All debt is paid.
         changer.round(&mut report);
@@ -239,7 +240,7 @@ impl Changer<'_> {
                 .expect("a lane of the policy")
                 .full_in()
                 .as_nanos() as u64;
-            // A nanosecond more each time that the lane's generations start over.
+            // One more nanosecond each time the lane's generations wrap around.
             let most = granted + (self.changes[agent] + 1) / 16 + 1;
             assert!((granted..=most).contains(&owed), "{id} owes {owed} ns of {granted}: {report:?}");
             assert!(granted <= 60_000_000_000, "{id} was granted {granted} ns: {report:?}");
@@ -249,7 +250,7 @@ impl Changer<'_> {
         }
     }
 
-    /// Says what may be met from now on: what is, and what these decisions mean.
+    /// Publishes what may apply from now on: the present limits, and those that follow from these assignments.
     fn announce(&self, version: usize, decided: [Decided; AGENTS]) {
         for (agent, decided) in decided.into_iter().enumerate() {
             for lane in 0..LANES {
@@ -296,7 +297,7 @@ impl Changer<'_> {
             10 => limiter.remove_overrides(id),
             _ => limiter.replace_policy(policy(version)),
         }
-        .expect("a change that makes sense");
+        .expect("a valid change");
         (self.version, self.decided) = (version, decided);
         self.announce(version, decided);
         self.changes.iter_mut().enumerate().for_each(|(number, changes)| {
@@ -342,7 +343,7 @@ impl Shared {
                     seen.old += u64::from(old != new && number == old);
                     seen.new += u64::from(old != new && number == new);
                 }
-                _ => {} // Too much was going on to know.
+                _ => {} // Too many changes overlapped to know.
             }
         }
         seen
@@ -356,7 +357,7 @@ fn number_of(lane: usize, verdict: &Verdict) -> usize {
     number.unwrap_or_default()
 }
 
-/// Compares every number of an answer with the limit, and says how many
+/// Compares every number of a verdict with the limit, and returns how many
 /// nanoseconds were granted.
 fn whole(lane: usize, number: usize, cost: u64, verdict: &Verdict) -> u64 {
     if number == EXEMPT || number == DENY {

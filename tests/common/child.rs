@@ -1,4 +1,4 @@
-//! A test that runs part of itself in a process of its own.
+//! A test that runs part of itself in a child process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +10,8 @@ pub(crate) fn argument() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(PathBuf::from)
 }
 
-/// The test of this name, once more, as a child that is given a path. What it
-/// has to say goes to stderr, which is its own; stdout belongs to the harness.
+/// The test of this name, run again as a child that is given a path. Its
+/// reports go to stderr, which it has to itself; stdout belongs to the harness.
 pub(crate) fn command(test: &str, argument: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
     command.args(["--exact", test, "--nocapture"]).env(VARIABLE, argument);

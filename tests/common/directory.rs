@@ -1,10 +1,10 @@
-//! A directory of a test's own.
+//! A temporary directory for one test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Removed with all that is in it when the test ends.
+/// Removed with everything in it when the test ends.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -13,7 +13,7 @@ impl Directory {
         let name = format!("tollgate-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).expect("a new directory among the temporary ones");
-        // As the system knows it, so that paths can be compared.
+        // In canonical form, so that paths can be compared.
         Self(path.canonicalize().expect("the directory just made"))
     }
 

@@ -1,11 +1,10 @@
-//! Two threads and one record: its tenant returns at the moment at which a
-//! newcomer would evict it.
+//! Two threads and one record: its tenant returns at the moment when a newcomer would evict it.
 //!
-//! In a slab of 96 records all but one are held by agents in deep debt. The
-//! last one's tenant is idle. In every round one thread calls for that
-//! tenant and the other for a newcomer, a few nanoseconds apart. Whoever keeps
-//! the record, each of the two must then owe exactly what it was granted.
-//! The rounds of `rounds.rs` seldom meet this moment; here it is every round.
+//! In a slab of 96 records, all but one belong to agents in deep debt. The
+//! tenant of the last one is idle. In every round one thread calls for that
+//! tenant and the other for a newcomer, a few nanoseconds apart. Whichever of
+//! the two keeps the record, each must then owe exactly what it was granted.
+//! The rounds of `rounds.rs` seldom hit this moment; here every round does.
 
 use crate::random::Random;
 use std::hint::{black_box, spin_loop};
@@ -16,8 +15,8 @@ use std::time::Duration;
 use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request};
 
 /// Two cache lines a record, with the tag in one and the tenant's lane in the
-/// other: the gap between looking at one and charging the other is as long as
-/// a cache line travels.
+/// other: the gap between reading one and charging the other lasts as long as a
+/// cache line takes to travel.
 const LANES: u32 = 14;
 const TENANTS_LANE: LaneId = LaneId::new(13);
 const NEWCOMERS_LANE: LaneId = LaneId::new(6);
@@ -40,10 +39,10 @@ pub(crate) struct Report {
     pub(crate) taken: u64,
 }
 
-/// A place where both threads wait for each other, awake.
+/// A gate at which both threads spin until the other arrives.
 struct Gate(AtomicU64);
 
-/// More arrivals than there will ever be: a gate that nobody waits at.
+/// More arrivals than there will ever be: an open gate.
 const OPEN: u64 = 1 << 63;
 
 impl Gate {
@@ -53,7 +52,7 @@ impl Gate {
         let mut turns = 0;
         while arrived < OPEN && self.0.load(Ordering::Acquire) < both {
             turns += 1;
-            // The other one may need this very processor to arrive.
+            // The other thread may need this processor to arrive.
             if turns < 1_000 { spin_loop() } else { thread::yield_now() }
         }
     }
@@ -76,15 +75,15 @@ struct Duel {
     gate: Gate,
     /// The number of the tenant. The newcomer has the round's number.
     tenant: AtomicU64,
-    /// By how many turns of a loop the tenant waits, so that it comes when the
-    /// newcomer has found the record and is about to take it. Found by trial:
-    /// longer after a round that the tenant won, shorter after the others.
+    /// How many turns of a loop the tenant waits, so that it arrives when the
+    /// newcomer has found the record and is about to take it. Adapts: longer
+    /// after a round that the tenant won, shorter after the others.
     handicap: AtomicU64,
     /// What tenant and newcomer were granted.
     granted: Mutex<[u64; 2]>,
 }
 
-/// Runs so many rounds.
+/// Runs this many rounds.
 pub(crate) fn duel(rounds: u64) -> Report {
     let lane = |number| match LaneId::new(number) {
         DEBTORS_LANE => Limit::per_day(1).burst(1_000),

@@ -1,9 +1,9 @@
-//! Calls at stale instants on a clock that moves, in a slab so tiny that
-//! agents lose their idle records all the time.
+//! Calls at stale instants on a clock that moves, in a slab so tiny that agents
+//! keep losing their idle records.
 //!
-//! The oracle knows nothing of records: whatever the order of the calls, no
-//! agent may be admitted more between two of the instants that callers gave
-//! than the bucket holds and what refills between the two.
+//! The oracle knows nothing of records: whatever the order of the calls,
+//! between any two instants that callers passed, no agent may be admitted more
+//! than the capacity plus what refills between the two.
 
 use crate::random::Random;
 use std::collections::HashMap;
@@ -24,12 +24,12 @@ const STALE: u64 = 3 * TOKEN;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     pub(crate) admitted: u64,
-    /// The most nanoseconds that an agent was admitted beyond its due.
+    /// The most nanoseconds that an agent was admitted beyond its entitlement.
     pub(crate) excess: u64,
     pub(crate) stats: Stats,
 }
 
-/// What was admitted: to whom, when, and how much.
+/// What was admitted: which agent, when, and how much.
 type Log = Vec<(u64, u64, u64)>;
 
 pub(crate) fn stress(calls: u64) -> Report {
@@ -82,12 +82,12 @@ pub(crate) fn stress(calls: u64) -> Report {
 }
 
 /// The most that one agent was admitted, over every pair of instants, beyond
-/// the bucket and the time between.
+/// the capacity and the refill between them.
 fn excess(mut admitted: Vec<(u64, u64)>) -> u64 {
     admitted.sort_unstable();
     let (mut sum, mut least, mut worst) = (0_i64, i64::MAX, 0);
     for (now, cost) in admitted {
-        // What was admitted before this instant, less the instant: the smallest begins the worst interval.
+        // What was admitted before this instant, minus the instant: the minimum starts the worst interval.
         least = least.min(sum - now as i64);
         sum += (cost * TOKEN) as i64;
         worst = worst.max(sum - now as i64 - least - (CAPACITY * TOKEN) as i64);

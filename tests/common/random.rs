@@ -1,6 +1,6 @@
-//! Random numbers that repeat: a test that failed fails again.
+//! Reproducible random numbers: a test that failed fails again.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one addition and three multiply-shifts a number.
+/// SplitMix64 (Steele, Lea, Flood 2014): one addition and three multiply-shifts per number.
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -11,7 +11,7 @@ const LANE: LaneId = LaneId::new(0);
 const THREADS: u64 = 4;
 const CAPACITY: u64 = 20;
 
-/// So fast that a drained agent is idle again, and evicted, before it returns.
+/// So short that a drained agent is idle again, and evicted, before it returns.
 const TOKEN: Duration = Duration::from_micros(5);
 const AGENTS: usize = 16;
 
@@ -20,13 +20,13 @@ const AGENTS: usize = 16;
 pub(crate) struct Report {
     /// The most that one agent was admitted.
     pub(crate) admitted: u64,
-    /// What an agent was entitled to at most.
+    /// The most that an agent was entitled to.
     pub(crate) entitled: u64,
     pub(crate) stats: Stats,
 }
 
-/// Threads call a few agents and a stream of strangers, who take the records
-/// of whoever is idle, for this long.
+/// For this long, threads call a few agents and a stream of new ones, which
+/// take the records of idle agents.
 pub(crate) fn stress(length: Duration) -> Report {
     let policy = Policy::builder().lane("lane", Limit::new(1, TOKEN).burst(CAPACITY)).build().expect("valid");
     let agents: [String; AGENTS] = std::array::from_fn(|agent| format!("agent-{agent}"));
@@ -45,7 +45,7 @@ pub(crate) fn stress(length: Duration) -> Report {
                 admitted[index] += u64::from(verdict.is_ok_and(|verdict| verdict.is_allowed()));
             }
             for _ in 0..random.below(40) {
-                // Refused or not: a stranger that finds room takes an idle record.
+                // Refused or not: a new agent that finds room takes an idle record.
                 let _ = limiter.check(random.next().to_le_bytes(), LANE);
             }
         }
@@ -60,7 +60,7 @@ pub(crate) fn stress(length: Duration) -> Report {
         let each = threads.into_iter().map(|thread| thread.join().expect("no thread panics"));
         each.fold([0; AGENTS], |sum, seen| std::array::from_fn(|agent| sum[agent] + seen[agent]))
     });
-    // Measured around everything, so it is no less than any agent's own time.
+    // Measured around everything, so it is at least the time of any agent.
     let elapsed = before.elapsed();
     let refilled = elapsed.as_nanos().div_ceil(TOKEN.as_nanos());
     Report {

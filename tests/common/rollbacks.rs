@@ -1,12 +1,12 @@
-//! Calls that charge all or none, and are denied at the last moment, beside
-//! plain checks of the same bucket on a running clock.
+//! All-or-none calls that are denied at the last moment, next to plain checks
+//! of the same bucket on a running clock.
 //!
-//! Some threads want tokens and the only slot there is; whoever finds it free
-//! and then gone takes its tokens back. Most of their calls want a slot that is
-//! never free. One thread drains the bucket in bursts
-//! and lets it refill. Every call brings its own instant, so each is known to
-//! the nanosecond, and the oracle is exact: over every pair of instants, no more
-//! than the capacity and what time brought between them.
+//! Some threads request tokens and the only slot; a call that finds it free and
+//! then taken gives its tokens back. Most of their calls request a slot that is
+//! never free. One thread drains the bucket in bursts and lets it refill. Every
+//! call passes its own instant, so each is known to the nanosecond, and the
+//! oracle is exact: over every pair of instants, no more than the capacity plus
+//! the refill between them.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ pub(crate) struct Report {
     pub(crate) admitted: u64,
     /// Calls for the slot that were denied.
     pub(crate) denied: u64,
-    /// The most tokens beyond the capacity and what time brought.
+    /// The most tokens beyond the capacity and the refill.
     pub(crate) excess: u64,
 }
 
@@ -101,8 +101,8 @@ pub(crate) fn stress(length: Duration) -> Report {
     Report { admitted: log.iter().map(|(_, cost)| cost).sum(), denied, excess: excess(&log) }
 }
 
-/// The most tokens beyond what was due over any pair of instants: those of a
-/// bucket that was charged in the order of the instants.
+/// The most tokens beyond the entitlement over any pair of instants: as in a
+/// bucket that is charged in the order of the instants.
 fn excess(log: &Log) -> u64 {
     let (mut full_at, mut most) = (0, 0);
     for (now, cost) in log {

@@ -2,11 +2,11 @@
 //! `examples/stress.rs`, which runs them as a plain program under
 //! ThreadSanitizer.
 //!
-//! In a round the clock stands still while threads call a few agents of a
-//! tiny slab all at once; then every agent and lane must have been charged
-//! exactly what it held. Between rounds the clock moves, so that agents become
-//! idle and lose their records to the next ones: hundreds of times the slab's
-//! records in a run.
+//! In a round the clock stands still while threads call a few agents of a tiny
+//! slab all at once; then every agent and lane must have admitted exactly what
+//! it held. Between rounds the clock moves, so that agents become idle and lose
+//! their records to the next ones: in a run, hundreds of times as many as the
+//! slab has records.
 
 use crate::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,22 +14,22 @@ use std::thread;
 use std::time::Duration;
 use tollgate::{Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Stats, Tick};
 
-/// Tokens and nanoseconds per token of each lane. A token takes a whole
-/// number of nanoseconds, so the oracle is exact in whole numbers too. One
-/// lane is soon empty, one seldom, so that charges meet each other in it.
+/// Tokens and nanoseconds per token of each lane. A token takes a whole number
+/// of nanoseconds, so the oracle is exact in whole numbers too. One lane is
+/// soon empty; one seldom is, so that charges collide in it.
 const LANES: [(u64, u64); 3] = [(3, 100_000_000), (40, 10_000_000), (1_000_000, 500)];
 
-/// The lanes' numbers in a policy of 14 lanes, the others of which are not
-/// used. A record is then two cache lines with the tag in one and the busiest
-/// lane in the other, and an eviction writes to all lanes: that widens the gaps
-/// between a look at the tag and a charge by the time a cache line travels.
+/// The lanes' numbers in a policy of 14 lanes, the others of which are unused.
+/// A record is then two cache lines with the tag in one and the busiest lane in
+/// the other, and an eviction writes to all lanes: that widens the gap between
+/// reading the tag and a charge by the time a cache line takes to travel.
 const NUMBERS: [usize; LANES.len()] = [0, 6, 13];
 const POLICY_LANES: usize = 14;
 
 /// After this every lane is full.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// Built for so few agents, a slab has 104 records in two neighbourhoods of 96.
+/// Built for this few agents, a slab has 104 records in two neighbourhoods of 96.
 const AGENTS: u64 = 8;
 const RECORDS: u64 = 104;
 const NEIGHBOURHOOD: usize = 96;
@@ -47,13 +47,13 @@ pub(crate) struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Agents in debt and agents called always find room: nobody is refused.
+    /// Agents in debt and agents that are called always find room: none is refused.
     Roomy,
     /// More agents than records are called in a round.
     Crowded,
-    /// Like `Roomy`, but each call brings an instant between the last round
-    /// and this one, as if it had stalled after reading the clock. That
-    /// leaves an upper bound.
+    /// Like `Roomy`, but each call passes an instant between the last round and
+    /// this one, as if it had stalled after reading the clock. Only an upper
+    /// bound can be checked then.
     Stale,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Report {
     pub(crate) refunded: u64,
     /// Calls refused with [`Error::Full`].
     pub(crate) full: u64,
-    /// Tokens admitted beyond what the oracle allows; only ever under [`OnFull::Evict`].
+    /// Tokens admitted beyond what the oracle allows; only under [`OnFull::Evict`].
     pub(crate) excess: u64,
     pub(crate) stats: Stats,
 }
@@ -94,7 +94,7 @@ struct Tally {
     refunded: u64,
     full: u64,
     /// The smallest cost that was denied. Fewer tokens were left then, and no
-    /// more are left at the end of the round.
+    /// more can be left at the end of the round.
     denied: u64,
 }
 
@@ -123,7 +123,7 @@ struct Round<'a> {
     /// One lane of two agents gets half of the calls.
     hot: bool,
     calls: u64,
-    /// The instants that calls bring.
+    /// The instants that calls pass.
     from: u64,
     to: u64,
     /// How many threads are ready.
@@ -145,11 +145,11 @@ struct Stress {
     report: Report,
 }
 
-/// How many times the wanted calls a run makes at most while it waits for contention.
+/// A run that waits for contention makes at most this many times the requested calls.
 const PATIENCE: u64 = 300;
 
 /// Runs rounds until the number of calls is reached and an exchange was lost.
-/// On a machine that is busy with other things, threads seldom truly meet.
+/// On a busy machine, threads seldom overlap.
 pub(crate) fn stress(run: Run) -> Report {
     let policy = (0..POLICY_LANES).fold(Policy::builder(), |policy, number| {
         let limit = NUMBERS.iter().position(|used| *used == number).map_or(Limit::deny_all(), |lane| {
@@ -180,8 +180,8 @@ impl Stress {
         let active = self.next_agents();
         let to = self.clock.now().as_nanos();
         // Rounds are short, since agents are claimed when a round begins. But
-        // threads that share a processor meet only where one is interrupted
-        // in the midst of a call, and for that they must run for milliseconds.
+        // threads that share a processor collide only where one is interrupted
+        // in the middle of a call, and for that they must run for milliseconds.
         let waiting = self.report.calls >= self.run.calls;
         let calls = if waiting { 100_000 } else { 100 + self.random.below(900) };
         let round = Round {
@@ -221,7 +221,7 @@ impl Stress {
     }
 
     /// Moves the clock and picks the agents of a round: some of the last
-    /// round's, who may be idle and about to lose their records, and others.
+    /// round's, which may be idle and about to lose their records, and others.
     fn next_agents(&mut self) -> Vec<usize> {
         let most = [0, 100_000, 50_000_000, 600_000_000][self.random.below(4) as usize];
         self.clock.advance(Duration::from_nanos(self.random.below(most + 1)));
@@ -241,7 +241,7 @@ impl Stress {
         let now = self.clock.now().as_nanos();
         let in_debt = (0..self.ids.len()).filter(|agent| !active.contains(agent) && self.in_debt(*agent, now));
         if self.run.form != Form::Crowded && in_debt.count() + active.len() >= NEIGHBOURHOOD {
-            self.clock.advance(REFILL); // Nobody is in debt now, so there is room.
+            self.clock.advance(REFILL); // No agent is in debt now, so there is room.
         }
         active
     }
@@ -257,10 +257,10 @@ impl Stress {
         (level.left + (now - level.at)).min(capacity * token)
     }
 
-    /// Compares what a lane was charged with what it held, and keeps the books.
+    /// Compares what a lane was charged with what it held, and keeps the accounts.
     fn settle(&mut self, agent: usize, lane: usize, tally: &Tally, from: u64, to: u64) {
         let (capacity, token) = LANES[lane];
-        // Of instants in between, the refill counts once, on top of what was there.
+        // For instants in between, the refill counts once, on top of what was there.
         let held = self.left(agent, lane, from) + (to - from);
         let charged = tally.admitted * token;
         self.report.admitted += tally.admitted;
@@ -289,8 +289,8 @@ impl Stress {
 }
 
 impl Round<'_> {
-    /// Waits for all threads of the round, awake: `std::sync::Barrier` wakes
-    /// them one by one, and the first is done before the last has begun.
+    /// Spins until all threads of the round are ready: `std::sync::Barrier`
+    /// wakes them one by one, and the first is done before the last has begun.
     fn begin(&self) {
         self.ready.fetch_add(1, Ordering::AcqRel);
         while self.ready.load(Ordering::Acquire) < THREADS {
@@ -310,7 +310,7 @@ impl Round<'_> {
             let cost = if random.below(4) == 0 { 1 + random.below(3) } else { 1 };
             let now = Tick::from_nanos(self.from + random.below(self.to - self.from + 1));
             let tally = &mut tallies[index][lane];
-            // Looking and sweeping change nothing, whenever they happen.
+            // Peeking and sweeping change nothing, whenever they happen.
             if random.below(200) == 0 {
                 self.limiter.sweep(Duration::from_nanos(self.limiter.now().as_nanos().saturating_sub(now.as_nanos())));
             }

@@ -1,4 +1,4 @@
-//! Files that are refused, each with its whole message.
+//! Files that are refused, each with its complete message.
 //!
 //! `errors.txt` holds them: a file, a line `----`, the message, a line `====`.
 
@@ -8,7 +8,7 @@ use tollgate::Policy;
 const CASES: &str = include_str!("errors.txt");
 
 #[test]
-fn every_mistake_has_its_message() {
+fn every_mistake_has_its_own_message() {
     let mut actual = String::new();
     for case in CASES.split("\n====\n").filter(|case| !case.trim().is_empty()) {
         let (file, _) = case.split_once("\n----\n").unwrap_or_else(|| panic!("no ---- in {case:?}"));
@@ -22,13 +22,13 @@ fn every_mistake_has_its_message() {
 }
 
 #[test]
-fn the_message_in_the_documentation_is_what_is_said() {
+fn the_message_in_the_documentation_is_the_real_one() {
     let error = Policy::from_toml("preset = \"hub\"\n\n[lanes]\n\"ws/lihgt\" = \"600/min\"").unwrap_err();
     assert!(include_str!("../../docs/policy-file.md").contains(&format!("```text\n{error}\n```")), "{error}");
 }
 
 #[test]
-fn every_range_is_named() {
+fn a_count_out_of_range_names_the_range() {
     let refused = |file: &str| Policy::from_toml(file).expect_err(file).to_string();
     let lanes: String = (0..63).map(|i| format!("l{i} = '1/s'\n")).collect();
     let error = refused(&format!("[lanes]\n{lanes}"));

@@ -1,4 +1,4 @@
-//! Files that are read.
+//! Files that are accepted.
 
 use std::time::Duration;
 use tollgate::{Classified, ConductRules, LaneId, Limit, OnChange, PlanId, Policy};
@@ -17,9 +17,9 @@ fn every_preset_round_trips() {
     }
 }
 
-/// A total may stand in a plan alone, and comes back from the text as it went.
+/// A total may appear in a plan only, and survives a round trip through the text.
 #[test]
-fn a_total_stands_in_a_plan_or_among_the_lanes() {
+fn a_total_may_appear_in_a_plan_or_among_the_lanes() {
     let text = r#"
         outside_total = ["llm"]
         [plans.free]
@@ -37,7 +37,7 @@ fn a_total_stands_in_a_plan_or_among_the_lanes() {
     assert_eq!(totals, ["20/minute", "unlimited", "unlimited"]);
     assert_eq!([0, 1, 2].map(|lane| policy.is_in_total(LaneId::new(lane))), [true, false, false]);
     assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy.clone()));
-    // A file gives its preset a total, takes one away, and counts fewer lanes.
+    // A file adds a total to its preset, removes one, and counts fewer lanes towards it.
     let text = "preset = 'platform'\noutside_total = ['http/admin']\n[lanes]\ntotal = '30/min'\n[plans.team]\ntotal = 'unlimited'";
     let policy = Policy::from_toml(text).unwrap();
     let [free, team] = ["free", "team"].map(|plan| limit(&policy, policy.plan(plan).unwrap(), "total"));
@@ -101,7 +101,7 @@ fn the_files_in_the_documentation_are_read() {
 }
 
 #[test]
-fn a_file_without_a_preset_says_everything_itself() {
+fn a_file_without_a_preset_defines_everything_itself() {
     let policy = Policy::from_toml(
         r#"
         warn_below_percent = 0x0a
@@ -110,7 +110,7 @@ fn a_file_without_a_preset_says_everything_itself() {
         lanes = { "z/b" = "1/s", 'a' = "2 per 5 minutes", c.d = "3/s" }
         "#,
     );
-    // A dotted key is a table in a table; a lane's name is one key, in quotes.
+    // A dotted key is a table in a table; a lane's name is one quoted key.
     assert!(policy.is_err());
     let policy = Policy::from_toml(
         r#"
@@ -148,11 +148,11 @@ fn a_file_without_a_preset_says_everything_itself() {
         .build()
         .unwrap();
     assert_eq!(policy, by_hand);
-    assert_eq!(policy.lane("z/b"), Some(LaneId::new(0)), "lanes are numbered as they stand in the file");
+    assert_eq!(policy.lane("z/b"), Some(LaneId::new(0)), "lanes are numbered in the order of the file");
     assert_eq!(Policy::from_toml(&policy.to_toml()), Ok(policy));
 }
 
-/// What a plan of the preset does not name follows the file's own lanes.
+/// Lanes that a plan of the preset does not name follow the file's lanes.
 #[test]
 fn a_changed_lane_changes_the_plans_that_do_not_name_it() {
     let policy = Policy::from_toml("preset = 'adr'\n[lanes]\n'http/auth' = '7/min'\n'http/requests' = '1/s'").unwrap();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::{Calendar, ConductRules, Limit, OnChange, Policy};
 
-/// What is the same for a lane in every plan.
+/// What a lane has in common in every plan.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Bucket,
@@ -29,7 +29,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     ]
 }
 
-/// A limit of this kind, with the numbers of a bucket's.
+/// A limit of this kind, with the numbers of a bucket.
 fn of_kind(kind: Kind, bucket: Limit) -> Limit {
     let count = bucket.capacity();
     match kind {
@@ -37,7 +37,7 @@ fn of_kind(kind: Kind, bucket: Limit) -> Limit {
         Kind::Bucket => bucket,
         Kind::Debt => bucket.oversize_debt(),
         Kind::Window(length) => Limit::window(count, length),
-        // A record has no room for many.
+        // A record has no room for many permits.
         Kind::Exact(length) => Limit::exact(1 + count % 3, length),
         Kind::Budget(calendar, zone) => Limit::budget(count * 1_000_003, calendar).zone_minutes(zone),
         Kind::Held => Limit::held(count),
@@ -122,11 +122,11 @@ prop_compose! {
                 policy = policy.actions(channel, tier, [action]);
             }
         }
-        policy.build().expect("a policy that makes sense")
+        policy.build().expect("a valid policy")
     }
 }
 
-/// A text that is nearly a policy file: bytes of a good one changed, dropped, doubled.
+/// A text that is nearly a policy file: a good one with bytes changed, dropped or doubled.
 fn mutated() -> impl Strategy<Value = String> {
     let files = Policy::PRESETS.map(|name| Policy::preset(name).expect("a preset").to_toml());
     let example = include_str!("../../examples/policy.toml").to_owned();
@@ -143,7 +143,7 @@ fn mutated() -> impl Strategy<Value = String> {
     })
 }
 
-/// Reads the text, and if it is refused, prints where and why.
+/// Reads the text, and if it is refused, formats where and why.
 fn read(text: &str) {
     if let Err(error) = Policy::from_toml(text) {
         let lines = text.split('\n').count();

@@ -92,7 +92,7 @@ fn deny_after_capacity() {
     }
 }
 
-/// And who waits so long is admitted.
+/// An agent that waits this long is admitted.
 #[test]
 fn retry_is_a_multiple_of_1000() {
     for (lane, _) in lanes() {
@@ -122,7 +122,7 @@ fn refill_after_wait() {
     }
 }
 
-/// Strictly below a fifth, and at every call there.
+/// Strictly below a fifth, and at every call from there on.
 #[test]
 fn warn_band() {
     let hub = Hub::new();
@@ -166,12 +166,12 @@ fn independence_per_tier() {
     }
 }
 
-/// 10^5 calls, all exempt, and nothing is taken from any lane.
+/// 10^5 calls, all exempt, and no lane is charged.
 #[test]
 fn exemption() {
     let hub = Hub::new();
     hub.limiter.exempt("probe").unwrap();
-    // By policy: nobody has to say so, and nobody can take it back.
+    // By policy: it needs no call, and no call can revoke it.
     hub.limiter.unexempt("dashboard").unwrap();
     hub.limiter.set_assignments([("dashboard", Assignment::default())]).unwrap();
     assert_eq!(hub.limiter.assignments().len(), 1);
@@ -207,19 +207,19 @@ fn quiet_reset() {
     violate();
     hub.clock.advance(MINUTE - NANOSECOND);
     assert_eq!((violate().consecutive(), violate().step()), (2, 5 * SECOND));
-    // The second violation was kept as of the end of its eighth of a second.
+    // The second violation was recorded at the end of its eighth of a second.
     hub.clock.advance(MINUTE + NANOSECOND);
     assert_eq!((violate().consecutive(), violate().consecutive()), (1, 2));
 }
 
-/// It clears itself, with no call in between.
+/// It clears on its own, without a call in between.
 #[test]
 fn rate_limited() {
     let hub = Hub::new();
     let limited = || hub.limiter.rate_limited("agent-7").unwrap();
     assert!(!limited());
     hub.drain("agent-7", "ws/heavy");
-    assert!(!limited(), "a check is no violation");
+    assert!(!limited(), "a check is not a violation");
     assert!(!hub.admit("agent-7", "ws/heavy").is_allowed());
     assert!(limited());
     hub.clock.advance(MINUTE - NANOSECOND);

@@ -1,8 +1,8 @@
 //! What the hub relies on, under its preset and on a manual clock.
 //!
 //! - `contract.rs`: a test for each point of the hub's own list of tests
-//! - `pitfalls.rs`: a test for each mistake that was to be designed out
-//! - `rules.rs`: its other rules, each under its item of the list of requirements
+//! - `pitfalls.rs`: a test for each mistake that the design rules out
+//! - `rules.rs`: its other rules
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test names its line")]
 
@@ -20,7 +20,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const CHANNELS: [&str; 2] = ["ws", "http"];
 const TIERS: [(&str, u64); 3] = [("light", 120), ("normal", 60), ("heavy", 10)];
 
-/// The hub's limiter. Its clock has run for an hour, as it would have.
+/// The hub's limiter, whose clock has run for an hour.
 struct Hub {
     limiter: Limiter,
     clock: ManualClock,
@@ -55,8 +55,8 @@ impl Hub {
         self.limiter.peek(Request::new(agent, self.lane(lane))).unwrap().remaining()
     }
 
-    /// Checks until the first denial, and says how many passed. No lane here
-    /// holds a thousand tokens, so a limiter that never denies is found out.
+    /// Checks until the first denial, and returns how many passed. No lane here
+    /// holds a thousand tokens, so a limiter that never denies is detected.
     fn drain(&self, agent: &str, lane: &str) -> u64 {
         (0..1_000).take_while(|_| self.check(agent, lane).is_allowed()).count() as u64
     }

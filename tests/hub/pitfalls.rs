@@ -1,4 +1,4 @@
-//! The six mistakes that were to be designed out.
+//! The six mistakes that the design rules out.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use tollgate::{Clock, Decision, Error, Request, Tick};
 
 const THREADS: usize = 4;
 
-/// How many of the calls of several threads pass, each making `calls`.
+/// How many calls pass when several threads make `calls` each.
 fn passed(calls: usize, call: impl Fn() -> bool + Sync) -> usize {
     let start = Barrier::new(THREADS);
     thread::scope(|scope| {
@@ -23,8 +23,9 @@ fn passed(calls: usize, call: impl Fn() -> bool + Sync) -> usize {
     })
 }
 
-/// Pitfall 1: a wall clock that is set makes tokens, or takes them. The limiter's
-/// clock is monotonic, and even one that steps back only makes it stricter.
+/// Pitfall 1: setting the wall clock creates tokens, or destroys them. The
+/// limiter's clock is monotonic, and even one that steps back only makes it
+/// stricter.
 #[test]
 fn clock() {
     assert!(matches!(Clock::auto().source(), ClockSource::Tsc | ClockSource::Os), "never the wall clock");
@@ -37,15 +38,15 @@ fn clock() {
     assert!(!hub.check("agent-7", "ws/heavy").is_allowed());
     hub.clock.advance(6 * SECOND);
     assert_eq!(hub.drain("agent-7", "ws/heavy"), 1);
-    // A caller with an older instant gains nothing and takes nothing away.
+    // A caller with an older instant gains nothing and costs nothing.
     let heavy = hub.lane("ws/heavy");
     assert!(!hub.limiter.check_request(Request::new("agent-7", heavy).at(Tick::ZERO)).unwrap().is_allowed());
     hub.clock.advance(6 * SECOND);
     assert_eq!(hub.drain("agent-7", "ws/heavy"), 1);
 }
 
-/// Pitfall 2: two callers read the same count, both take the last token, and one
-/// update is lost. Here capacity is what passes, however many ask.
+/// Pitfall 2: two callers read the same count, both take the last token, and
+/// one update is lost. Here exactly the capacity passes, however many ask.
 #[test]
 fn update_race() {
     let hub = Hub::new();
@@ -57,8 +58,8 @@ fn update_race() {
     }
 }
 
-/// Pitfall 3: two callers find no bucket, and the second to make one forgets the
-/// charge of the first. Here fresh memory is a full bucket.
+/// Pitfall 3: two callers find no bucket, and the second to create one drops
+/// the charge of the first. Here fresh memory is a full bucket.
 #[test]
 fn init_race() {
     let hub = Hub::new();
@@ -67,12 +68,11 @@ fn init_race() {
         let agent = format!("new-{round}");
         assert_eq!(passed(5, || hub.limiter.check(&agent, heavy).unwrap().is_allowed()), 10, "{agent}");
     }
-    assert_eq!(hub.limiter.stats().agents, 200, "nobody has two records");
+    assert_eq!(hub.limiter.stats().agents, 200, "no agent has two records");
 }
 
-/// Pitfall 4: a limit is stored, and the copy that checks read is not told. Here what
-/// is read back and what is applied are one, in every thread, from the
-/// moment at which the change returns; and so for an agent whose record is new.
+/// Pitfall 4: a limit is stored, but the copy that checks read is not updated. Here what is read back is what is
+/// applied, in every thread, from the moment the change returns, and also for an agent whose record is new.
 #[test]
 fn cache_invalidation() {
     let hub = Hub::new();
@@ -96,9 +96,9 @@ fn cache_invalidation() {
     assert!(hub.limiter.assignments().is_empty());
 }
 
-/// Pitfall 5: `identify` is heavy, but who has not identified has no id to charge:
-/// all such connections would share one bucket. Here no id is an error
-/// that charges nobody, so that a caller has to skip the check.
+/// Pitfall 5: `identify` is heavy, but a connection that has not identified has
+/// no id to charge: all such connections would share one bucket. Here an empty
+/// id is an error that charges nothing, so a caller has to skip the check.
 #[test]
 fn identify() {
     let hub = Hub::new();
@@ -113,8 +113,9 @@ fn identify() {
 }
 
 /// Pitfall 6: the dashboard polls, runs into its limit and goes dark. Exempt by
-/// policy, it stays so whatever is changed, and nobody else becomes so. It had
-/// to be exempted by hand, and a new allowlist limited it again.
+/// policy, it stays exempt whatever is changed, and no other agent becomes
+/// exempt. It used to be exempted by hand, and a new allowlist limited it
+/// again.
 #[test]
 fn dashboard_exemption() {
     let hub = Hub::new();

@@ -1,4 +1,4 @@
-//! The hub's other rules, as far as they show here.
+//! The hub's other rules, as far as the core implements them.
 
 use super::*;
 use tollgate::{ConductRules, Decision, Limit, Request, hub};
@@ -36,7 +36,7 @@ fn the_first_warning_of_each_tier() {
 
 /// Exact in the core, whole seconds for the hub's agents, a minute if no wait helps.
 #[test]
-fn waits_are_exact_and_told_in_whole_seconds() {
+fn waits_are_exact_and_reported_in_whole_seconds() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/heavy");
     hub.clock.advance(SECOND - NANOSECOND);
@@ -50,10 +50,10 @@ fn waits_are_exact_and_told_in_whole_seconds() {
     assert_eq!(hub::retry_after_ms(hub.admit("agent-7", "ws/heavy").retry_after()), 60_000);
 }
 
-/// The wait is the longer of the bucket's and the curve's, and both can be had
-/// apart. The curve's takes no tokens.
+/// The wait is the longer of the bucket's and the curve's, and each is
+/// available separately. The curve's takes no tokens.
 #[test]
-fn a_denied_agent_is_told_the_longer_wait() {
+fn a_denied_agent_gets_the_longer_wait() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/heavy");
     for step in [1, 2, 5, 10, 30] {
@@ -66,8 +66,7 @@ fn a_denied_agent_is_told_the_longer_wait() {
     assert!(hub.admit("agent-7", "ws/heavy").is_allowed(), "the wait is advice");
 }
 
-/// Every denial counts, also five at once. To spare parallel requests is
-/// an option.
+/// Every denial counts, even five at once. Sparing parallel requests is an option.
 #[test]
 fn every_denial_is_a_violation() {
     let consecutive = |policy| {
@@ -98,7 +97,7 @@ fn the_record_of_violations() {
     assert_eq!(hub.limiter.violations("agent-8").unwrap(), Default::default());
 }
 
-/// The scheduler passes over an agent, and then no more.
+/// The scheduler skips an agent, and then no longer does.
 #[test]
 fn rate_limited_agents_get_no_new_tasks() {
     let hub = Hub::new();
@@ -111,7 +110,7 @@ fn rate_limited_agents_get_no_new_tasks() {
     assert_eq!(hub.limiter.assignable(fleet), fleet);
 }
 
-/// A thousand denials are a thousand answers, and nothing worse.
+/// A thousand denials have no effect beyond a thousand verdicts.
 #[test]
 fn denials_never_shut_an_agent_out() {
     let hub = Hub::new();
@@ -125,7 +124,7 @@ fn denials_never_shut_an_agent_out() {
     assert!(hub.admit("agent-7", "ws/heavy").is_allowed());
 }
 
-/// An override is of a tier, in both channels; it may name one channel.
+/// An override of a tier applies in both channels; it may also name one channel.
 #[test]
 fn an_override_of_a_tier_holds_in_both_channels() {
     let hub = Hub::new();
@@ -136,8 +135,8 @@ fn an_override_of_a_tier_holds_in_both_channels() {
     assert_eq!((hub.drain("agent-9", "ws/heavy"), hub.drain("agent-9", "http/heavy")), (10, 100));
 }
 
-/// It applies to the very next check, and fills all lanes of the
-/// agent; so do its removal and a new policy.
+/// It applies to the next check, and fills all lanes of the agent; so do its
+/// removal and a new policy.
 #[test]
 fn an_override_applies_at_once_and_fills_all_lanes_of_the_agent() {
     let hub = Hub::new();
@@ -154,14 +153,14 @@ fn an_override_applies_at_once_and_fills_all_lanes_of_the_agent() {
     hub.drain_all("agent-7");
     hub.limiter.remove_override("agent-7", "heavy").unwrap();
     full(10);
-    assert_eq!(hub.left("agent-8", "ws/heavy"), 0, "nobody else's");
+    assert_eq!(hub.left("agent-8", "ws/heavy"), 0, "no other agent's");
     hub.drain_all("agent-7");
     hub.limiter.replace_policy(Policy::preset("hub").unwrap()).unwrap();
     full(10);
 }
 
-/// To fill lanes at every change would let an agent whose changes others
-/// can cause pass its limits. It is the hub's choice; elsewhere debt stays.
+/// Filling lanes at every change would let an agent exceed its limits if others
+/// can cause its changes. The hub chooses that; elsewhere debt stays.
 #[test]
 fn only_the_hub_fills_lanes_when_limits_change() {
     for name in Policy::PRESETS {
@@ -171,11 +170,11 @@ fn only_the_hub_fills_lanes_when_limits_change() {
         let capacity = hub.drain("agent-7", lane);
         assert!(capacity > 1, "{name}");
         let limit = policy.limit(hub.lane(lane)).unwrap();
-        // The same rate with one token less: as much is missing, or as much as there can be.
+        // The same rate with one token less: the same amount is missing, or all there can be.
         hub.limiter.set_override("agent-7", lane, limit.burst(capacity - 1)).unwrap();
         assert_eq!(hub.left("agent-7", lane), if name == "hub" { capacity - 1 } else { 0 }, "{name}");
     }
-    // The hub too fills nothing when nothing changes.
+    // The hub fills nothing either when nothing changes.
     let hub = Hub::new();
     hub.limiter.set_override("agent-7", "heavy", "20/min").unwrap();
     hub.drain("agent-7", "ws/heavy");
@@ -198,10 +197,10 @@ fn an_operator_forgives_violations() {
     assert!(!hub.limiter.reset_violations("agent-8").unwrap());
 }
 
-/// Nine violations in five minutes tell nobody, ten tell once, however
+/// Nine violations in five minutes report nothing, ten report once, however
 /// many follow; after five quiet minutes it starts over.
 #[test]
-fn sustained_abuse_is_told_once() {
+fn sustained_abuse_is_reported_once() {
     let hub = Hub::new();
     let told = |violations: u32| {
         (0..violations).filter(|_| hub.limiter.record_violation("agent-7").unwrap().sustained_abuse()).count()
@@ -227,7 +226,7 @@ fn normal_load_is_never_warned() {
 
 /// For display, before the agent has done anything.
 #[test]
-fn the_capacity_of_a_lane_can_be_asked_for() {
+fn the_capacity_of_a_lane_can_be_read() {
     let hub = Hub::new();
     hub.limiter.set_override("agent-8", "heavy", "25/min").unwrap();
     for (lane, capacity) in lanes() {
@@ -247,9 +246,9 @@ fn deleting_the_buckets_of_an_agent_makes_its_next_check_its_first() {
     }
 }
 
-/// Every call that the hub was promised, under its name here.
+/// Every call that the hub needs, under its name here.
 #[test]
-fn the_hubs_calls_are_all_there() {
+fn every_call_of_the_hub_has_a_counterpart() {
     let hub = Hub::new();
     let (limiter, heavy) = (&hub.limiter, hub.lane("ws/heavy"));
     assert!(limiter.check("agent-7", heavy).unwrap().is_allowed()); // check/3
@@ -264,7 +263,7 @@ fn the_hubs_calls_are_all_there() {
     assert_eq!(limiter.policy().limit(heavy), Some(Limit::per_minute(10))); // defaults/1
 }
 
-/// A token every 0.5, 1 and 6 s, to the nanosecond, for as long as you like.
+/// A token every 0.5, 1 and 6 s, to the nanosecond, indefinitely.
 #[test]
 fn refill_is_exact() {
     for (tier, capacity) in TIERS {

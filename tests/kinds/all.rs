@@ -38,7 +38,7 @@ fn every_part_is_charged_or_none() {
     assert_eq!(allowed.retry_after(), None);
     assert_eq!(allowed.verdicts().iter().map(Verdict::remaining).collect::<Vec<_>>(), [15, 14, 19, 13, 12]);
     let before = ["agent", "team", "organisation"].map(|agent| left(&limiter, agent));
-    // Each of them in turn is in the way, and then two at once.
+    // Each of them blocks in turn, and then two at once.
     for (lanes, blocking) in [
         ([16, 1, 1, 1], vec![0]),
         ([1, 15, 1, 1], vec![1]),
@@ -75,8 +75,7 @@ fn what_cannot_be_answered_charges_nothing() {
     assert_eq!(left(&limiter, "a"), [4, 20, 20, 20, 20]);
 }
 
-/// Two parts of one lane that together were more than its burst were told to
-/// come back, again and again.
+/// Two parts of one lane that together exceeded its burst were given a wait, again and again.
 #[test]
 fn parts_of_one_lane_that_never_pass_together_are_an_error() {
     let (limiter, _) = every_kind();
@@ -92,7 +91,7 @@ fn parts_of_one_lane_that_never_pass_together_are_an_error() {
     }
 }
 
-/// Of an exact window each part takes one.
+/// Each part takes one from an exact window.
 #[test]
 fn parts_of_an_exact_window_count_one_each() {
     let (limiter, clock) = limiter("exact 2/min");
@@ -108,7 +107,7 @@ fn parts_of_an_exact_window_count_one_each() {
     assert!(limiter.check_all(&parts[..2]).unwrap().is_allowed());
 }
 
-/// A newcomer's part was charged before a later one was denied: 999 such calls
+/// A newcomer's part was charged before a later part was denied: 999 such calls
 /// took 408 records from agents in debt.
 #[test]
 fn a_denied_call_takes_nobodys_record() {
@@ -125,9 +124,9 @@ fn a_denied_call_takes_nobodys_record() {
     assert_eq!(limiter.stats(), before);
 }
 
-/// A part that nobody can be charged for comes first, and takes nothing along.
+/// A part without a record comes first, and charges nothing.
 #[test]
-fn a_part_without_a_record_leaves_the_others_alone() {
+fn a_part_without_a_record_leaves_the_others_uncharged() {
     let policy = Policy::builder().lane("lane", "20/min").build().unwrap();
     let (limiter, _) = full(policy, OnFull::Deny);
     let before = limiter.stats();
@@ -135,7 +134,7 @@ fn a_part_without_a_record_leaves_the_others_alone() {
         let id = format!("newcomer-{newcomer}");
         let newcomer = Request::new(&id, LANE);
         assert_eq!(limiter.check_all(&[part("tenant-0", 0, 1), newcomer, part("tenant-1", 0, 1)]), Err(Error::Full));
-        // A clock that runs on would leave its time in a bucket that was charged.
+        // A running clock would leave its time in a bucket that was charged.
         let full_in = |agent| limiter.peek(Request::new(agent, LANE)).unwrap().full_in();
         assert_eq!([full_in("tenant-0"), full_in("tenant-1")], [Duration::from_secs(3); 2]);
     }
@@ -143,7 +142,7 @@ fn a_part_without_a_record_leaves_the_others_alone() {
 }
 
 #[test]
-fn an_early_return_is_a_violation_of_those_in_the_way() {
+fn an_early_return_is_a_violation_of_the_blocking_agents() {
     let (limiter, clock) = every_kind();
     limiter.exempt("dashboard").unwrap();
     let parts = [part("a", 0, 1), part("b", 4, 20), part("b", 3, 20), part("dashboard", 0, 1)].map(Request::counted);
@@ -160,8 +159,8 @@ fn an_early_return_is_a_violation_of_those_in_the_way() {
 }
 
 proptest! {
-    /// A lone caller is denied exactly if a part is, and what is charged in
-    /// the end is what the admitted sets come to; whatever the order.
+    /// A lone caller is denied exactly if a part is, and what is charged in the
+    /// end is the sum of the admitted sets, in any order.
     #[test]
     fn a_lone_caller_is_never_denied_for_nothing(
         calls in prop::collection::vec((prop::collection::vec((0..3_usize, 0..5_u32, 1..=8_u64), 1..=PARTS_MAX), 0..3_u64), 1..20),
@@ -196,9 +195,9 @@ proptest! {
 }
 
 proptest! {
-    /// A denied call passes when the wait is over, and not a nanosecond before.
+    /// A denied call passes when its wait is over, and not a nanosecond before.
     #[test]
-    fn what_is_told_to_wait_passes_after_the_wait(
+    fn a_denied_call_passes_exactly_when_its_wait_is_over(
         used in prop::collection::vec((0..4_u32, 1..=8_u64, 0..40_u64), 0..30),
         parts in prop::collection::vec((0..4_u32, 1..=10_u64), 1..=4),
         is_fewer: bool,
@@ -228,8 +227,8 @@ proptest! {
     }
 }
 
-/// A rollback missed its permit when the agent's limits changed meanwhile: the
-/// rest of a permit then ends a nanosecond later, one time in sixteen.
+/// A rollback missed its permit when the agent's limits changed meanwhile: a
+/// permit's rest then ends a nanosecond later, one time in sixteen.
 #[test]
 fn a_denied_call_keeps_no_permit_when_limits_change() {
     let policy = Policy::builder().lane("exact", "exact 20/min").lane("held", "held 1").build().unwrap();
@@ -240,7 +239,7 @@ fn a_denied_call_keeps_no_permit_when_limits_change() {
             && limiter.release(Request::new(AGENT, held)).is_ok()
     );
     let stop = std::sync::atomic::AtomicBool::new(false);
-    // A refund names no charge: it might take the permit that a call is about to take back.
+    // A refund names no charge: it might return the permit that a call is about to take back.
     let calls = std::sync::RwLock::new(());
     std::thread::scope(|scope| {
         let callers = [0, 1].map(|_| {
@@ -275,10 +274,10 @@ fn a_denied_call_keeps_no_permit_when_limits_change() {
     assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 20);
 }
 
-/// Callers that cross on all kinds of lanes: no part is over-admitted at any
-/// time, and when all is quiet exactly what was admitted is charged.
+/// Callers collide on all kinds of lanes: no part is ever over-admitted, and
+/// when all calls are done exactly what was admitted is charged.
 #[test]
-fn crossing_callers_leave_exactly_what_was_admitted() {
+fn colliding_callers_leave_exactly_what_was_admitted() {
     let policy = Policy::builder().lane("a", "4000/day").lane("b", "window 4000/day").lane("c", "budget 4000/day");
     let policy = policy.lane("d", "held 4000").build().unwrap();
     let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build().unwrap();
@@ -315,8 +314,8 @@ fn crossing_callers_leave_exactly_what_was_admitted() {
     }
 }
 
-/// A rollback does not give back what time has: a stall between charge and
-/// rollback would otherwise wipe out what others charged meanwhile.
+/// A rollback does not give back what time already has: a stall between charge
+/// and rollback would otherwise wipe out what others charged meanwhile.
 #[test]
 fn a_rollback_does_not_lift_above_full() {
     let (limiter, clock) = every_kind();
@@ -330,8 +329,8 @@ fn a_rollback_does_not_lift_above_full() {
     assert!(!limiter.check("a", LaneId::new(0)).unwrap().is_allowed());
 }
 
-/// A rollback left the time that the call took as debt, so that a caller that
-/// was denied again and again, at no cost, came to have less than it had.
+/// A rollback left the duration of the call as debt, so a caller that was
+/// repeatedly denied, which should cost nothing, ended up with less.
 #[test]
 fn a_rollback_on_a_running_clock_leaves_nothing() {
     let policy = Policy::builder().lane("bucket", "60/min").lane("held", "held 1").build().unwrap();
@@ -346,7 +345,7 @@ fn a_rollback_on_a_running_clock_leaves_nothing() {
         assert!(!limiter.check_all(&[part("a", 0, 20), part("b", 1, 1)]).unwrap().is_allowed());
         assert_eq!(full_in(), before);
     }
-    // A full one is full again.
+    // A full bucket is full again.
     for _ in 0..1_000 {
         assert!(!limiter.check_all(&[part("c", 0, 60), part("b", 1, 1)]).unwrap().is_allowed());
     }
@@ -356,7 +355,7 @@ fn a_rollback_on_a_running_clock_leaves_nothing() {
 /// The same while the clock runs: the debt is never less than that of the
 /// admitted sets, and a rollback adds at most the time of its call.
 #[test]
-fn crossing_callers_on_a_running_clock_leave_no_less_than_was_admitted() {
+fn colliding_callers_on_a_running_clock_leave_no_less_than_was_admitted() {
     const TOKEN: Duration = Duration::from_secs(60);
     let policy = Policy::builder().lane("a", "4000/4000min").lane("b", "held 1").build().unwrap();
     let limiter = Limiter::builder(policy).agents(10).build().unwrap();
@@ -374,7 +373,7 @@ fn crossing_callers_on_a_running_clock_leave_no_less_than_was_admitted() {
             scope.spawn(move || {
                 for call in 0..1_000 {
                     let start = limiter.now();
-                    // Every other one needs the slot, which one of them may have.
+                    // Every other call needs the slot, which only one of them can have.
                     let agents = if (call + thread) % 2 == 0 { ["x", "y"] } else { ["y", "x"] };
                     let slot = part("z", 1, 1);
                     let two = [part(agents[0], 0, 1), part(agents[1], 0, 1), slot];

@@ -1,4 +1,4 @@
-//! So many per calendar window.
+//! At most n per calendar window.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ const HOUR: u64 = 3_600_000_000_000;
 const DAY: u64 = 24 * HOUR;
 
 proptest! {
-    /// What passes, what is left and the wait are those of a count per window.
+    /// What passes, what is left and every wait match a count per window.
     #[test]
     fn a_budget_equals_a_count_per_window(
         units in 1..=1_000_000_000_000_u64,
@@ -24,7 +24,7 @@ proptest! {
         let text = format!("budget {units}/{unit} zone {sign}{}:{:02}", zone.abs() / 60, zone.abs() % 60);
         let (limiter, clock) = limiter(&text);
         let mut used: BTreeMap<u64, u64> = BTreeMap::new();
-        // Two days after 1970 began, so that no zone is before it.
+        // Two days after 1970 began, so that no time zone is before it.
         clock.advance(Duration::from_nanos(2 * DAY));
         for (share, cost, call) in calls {
             clock.advance(Duration::from_nanos((length as f64 * share) as u64));
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// A limiter whose wall clock is apart from its own.
+/// A limiter whose wall clock is separate from its own clock.
 fn with_wall(limit: &str) -> (Limiter, ManualClock, ManualWallClock) {
     let policy = Policy::builder().lane("lane", limit).build().expect("a limit of the allowed range");
     let (clock, wall) = (ManualClock::new(), ManualWallClock::new(Duration::from_secs(1_800_000_000)));
@@ -68,7 +68,7 @@ const MORNING: Duration = Duration::from_secs(1_800_000_000);
 const ONE_DAY: Duration = Duration::from_secs(86_400);
 
 #[test]
-fn a_wall_clock_that_is_put_back_opens_no_window_again() {
+fn a_wall_clock_that_is_set_back_reopens_no_window() {
     let (limiter, _, wall) = with_wall("budget 10/day");
     let left = |agent: &str| limiter.peek(Request::new(agent, LANE)).unwrap().remaining();
     let spend = |agent: &str, cost| limiter.check_request(Request::new(agent, LANE).cost(cost)).unwrap().is_allowed();
@@ -76,7 +76,7 @@ fn a_wall_clock_that_is_put_back_opens_no_window_again() {
     wall.set(MORNING + ONE_DAY);
     assert!(spend("a", 7));
     assert_eq!((left("a"), left("b")), (3, 10));
-    // Back to the first day: the second stays open, with what was used of it.
+    // Back to the first day: the second stays current, with what was used of it.
     wall.set(MORNING);
     assert_eq!((left("a"), left("b")), (3, 10));
     assert!(spend("b", 10) && !spend("b", 1));
@@ -100,19 +100,19 @@ fn an_agent_that_was_forgotten_meanwhile_gets_no_old_window_either() {
 }
 
 #[test]
-fn the_limiters_own_clock_carries_the_calendar_on() {
+fn the_limiters_own_clock_moves_the_calendar_forward() {
     let (limiter, clock, _) = with_wall("budget 10/day");
     let denied = |limiter: &Limiter| limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().retry_after();
     assert_eq!(denied(&limiter), None);
     assert_eq!(denied(&limiter), Some(Duration::from_secs(16 * 3_600)));
-    // The wall clock stands still, and is behind from now on.
+    // The wall clock stands still, and falls behind from now on.
     clock.advance(Duration::from_secs(16 * 3_600));
     assert_eq!(denied(&limiter), None);
     assert_eq!(denied(&limiter), Some(ONE_DAY));
 }
 
 #[test]
-fn months_and_weeks_end_when_the_calendar_says_so() {
+fn months_and_weeks_end_with_the_calendar() {
     for (limit, days) in [("budget 1/week", 3), ("budget 1/month", 17)] {
         let (limiter, ..) = with_wall(limit);
         assert!(limiter.check(AGENT, LANE).unwrap().is_allowed());

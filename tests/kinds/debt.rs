@@ -1,4 +1,4 @@
-//! A bucket that takes a cost above its capacity on credit.
+//! A bucket that admits a cost above its capacity on credit.
 
 use super::*;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn wait(verdict: Verdict) -> Duration {
     verdict.retry_after().expect("a denial that a wait lifts")
 }
 
-/// 10 a second and 20 at once.
+/// 10 per second, and 20 at once.
 fn bucket() -> (Limiter, ManualClock) {
     limiter("10/s burst 20 oversize debt")
 }
@@ -60,13 +60,13 @@ fn a_batch_answers_as_single_checks_do() {
 }
 
 #[test]
-fn all_or_none_takes_it_back() {
+fn an_oversized_charge_is_taken_back_when_another_part_is_denied() {
     let policy = Policy::builder().lane("large", "10/s burst 20 oversize debt").lane("small", "1/s");
     let (limiter, _) = of_policy(policy.build().unwrap());
     let part = |lane, cost| Request::new(AGENT, LaneId::new(lane)).cost(cost);
     let all = |parts: &[Request<'_>]| limiter.check_all(parts).map(|verdict| verdict.is_allowed());
     let left = || limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining();
-    // Together they would pass as one request, but each is charged for itself.
+    // Together they would pass as one request, but each is charged separately.
     for costs in [[50, 1], [1, 50], [15, 15]] {
         let together = costs.iter().sum();
         let never = Err(Error::CostAboveCapacity { cost: together, capacity: 20 });
@@ -122,7 +122,7 @@ fn debt_survives_a_change_of_policy_unless_it_fills_lanes() {
 }
 
 #[test]
-fn a_lane_does_it_in_every_plan_or_in_none() {
+fn a_lane_allows_oversize_debt_in_every_plan_or_in_none() {
     let policy = Policy::builder().lane("lane", "10/s oversize debt").plan("other", [("lane", "20/s")]).build();
     assert!(policy.unwrap_err().to_string().contains("of another kind"));
     let (limiter, _) = bucket();

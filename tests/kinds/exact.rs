@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate::bounds::EXACT_MAX;
 use tollgate::{Error, Limit, Request};
 
-/// Every instant at which something passed.
+/// The instants of all calls that passed.
 #[derive(Default)]
 struct Log(Vec<u64>);
 
@@ -33,7 +33,7 @@ fn nanos(span: Duration) -> u64 {
 }
 
 proptest! {
-    /// What passes, what is left and every wait is that of a full log.
+    /// What passes, what is left and every wait match a full log.
     #[test]
     fn an_exact_window_equals_a_log_of_timestamps(
         count in prop_oneof![1..=24_u64, 1..=EXACT_MAX],
@@ -44,7 +44,7 @@ proptest! {
         let limiter = exact(count, length);
         let (mut log, mut now, mut wait) = (Log::default(), phase, 0);
         for (share, call) in calls {
-            // A share of 2 stands for what the last denial said.
+            // A share of 2 stands for the wait of the last denial.
             now += if share == 2.0 { wait } else { (length as f64 * share) as u64 };
             let used = log.trailing(now, length);
             if call == 0 {
@@ -78,8 +78,8 @@ proptest! {
     }
 }
 
-/// Threads that bring their own instants, in order: none of their windows
-/// holds more than the limit, and none holds less than it could.
+/// Threads that pass their own instants, in order: no window admits more than
+/// the limit, and none admits less than it could.
 #[test]
 fn no_trailing_window_of_many_threads_holds_more() {
     const LENGTH: u64 = 1_000_000;
@@ -132,7 +132,7 @@ fn a_plan_may_allow_fewer_and_no_limit_more_than_there_are_words_for() {
         clock.advance(Duration::from_secs(1));
     }
     limiter.unassign(AGENT).unwrap();
-    // Four rest, two of them in words that the plan does not use.
+    // Four permits rest, two of them in words that the plan does not use.
     assert!(!limiter.check(AGENT, LANE).unwrap().is_allowed());
     clock.advance(Duration::from_secs(57));
     assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 0);
@@ -143,10 +143,10 @@ fn a_plan_may_allow_fewer_and_no_limit_more_than_there_are_words_for() {
     assert!(limiter.set_override(AGENT, "lane", "exact 5/min").is_ok());
 }
 
-/// A caller under a smaller limit was told the wait for the first permit, 20 s,
-/// then 10, then 10: it passed after none but the last.
+/// A caller under a smaller limit got the wait for the first permit, 20 s, then
+/// 10, then 10, and passed only after the last.
 #[test]
-fn after_a_change_to_fewer_the_wait_is_one_that_helps() {
+fn after_a_change_to_a_smaller_limit_the_wait_is_long_enough() {
     let policy = Policy::builder().lane("lane", "exact 3/30s").build().unwrap();
     let (limiter, clock) = of_policy(policy);
     for _ in 0..3 {
@@ -165,7 +165,7 @@ fn after_a_change_to_fewer_the_wait_is_one_that_helps() {
 }
 
 #[test]
-fn reset_rests_every_permit_and_others_lanes_stay() {
+fn a_reset_returns_every_permit_and_leaves_other_lanes_alone() {
     let policy =
         Policy::builder().lane("a", "exact 3/min").lane("b", "exact 2/min").lane("c", "4/min").build().unwrap();
     let (limiter, clock) = of_policy(policy);
@@ -191,8 +191,8 @@ fn words_of_lanes_and_permits_are_bounded() {
     assert!(many(13).unwrap_err().to_string().starts_with("the lanes take 260 words"));
 }
 
-/// A larger count, or the next wider record: as the documentation of
-/// `Limit::exact` states them.
+/// The sizes that the documentation of `Limit::exact` states: a larger count,
+/// or the next wider record.
 #[test]
 fn a_record_is_as_large_as_stated() {
     const AGENTS: u64 = 100_000;
@@ -204,7 +204,7 @@ fn a_record_is_as_large_as_stated() {
     for (count, record, stated) in
         [(6, 64, 87), (14, 128, 172), (30, 256, 343), (62, 512, 684), (126, 1_024, 1_367), (128, 2_048, 2_732)]
     {
-        // Beside those of the smallest, of 32 bytes, which take 44 each.
+        // Compared with the smallest record of 32 bytes, which takes 44.
         let more = bytes(&format!("exact {count}/min")) - least;
         let per_agent = 44 + more.div_ceil(AGENTS);
         assert!((stated..=stated + stated / 50).contains(&per_agent), "{per_agent} bytes for {count}, stated {stated}");
@@ -212,7 +212,7 @@ fn a_record_is_as_large_as_stated() {
     }
 }
 
-/// All permits of the largest limit, in an order in which they did not come.
+/// All permits of the largest limit, returned in another order.
 #[test]
 fn the_largest_limit_counts_every_permit() {
     let (limiter, clock) = limiter("exact 128/min");

@@ -1,4 +1,4 @@
-//! At most so many at once.
+//! At most n at once.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate::{Decision, Error, OnChange, Request};
 
 proptest! {
-    /// Any order of taking and giving back, one or several at once, equals a count.
+    /// Any order of holding and releasing, one or several at once, equals a count.
     #[test]
     fn held_slots_equal_a_count(
         slots in 1..=50_u64,
@@ -67,7 +67,7 @@ fn a_release_without_an_acquire_is_an_error_that_changes_nothing() {
 }
 
 #[test]
-fn only_lanes_that_are_held_can_be() {
+fn only_held_lanes_can_be_held() {
     let policy = Policy::builder().lane("lane", "3/s").build().unwrap();
     let (limiter, _) = of_policy(policy);
     assert_eq!(limiter.acquire(Request::new(AGENT, LANE)), Err(Error::WrongKind { lane: 0 }));
@@ -139,10 +139,10 @@ fn a_record_with_a_held_slot_is_never_given_up() {
     assert_eq!(limiter.stats().lossy_evictions, 0);
 }
 
-/// Whoever forgot or reset an agent that holds a slot had two of one: the slot
-/// that was in use, and another.
+/// Forgetting or resetting an agent that held a slot gave it two of one: the
+/// slot in use, and another.
 #[test]
-fn a_slot_that_is_held_stays_so_whatever_is_forgotten() {
+fn a_held_slot_survives_a_reset_and_a_forget() {
     let policy = Policy::builder().lane("lane", "held 1").lane("other", "10/day").lane("held", "held 2");
     let (limiter, _) = of_policy(policy.build().unwrap());
     let other = LaneId::new(1);
@@ -170,7 +170,7 @@ fn a_slot_that_is_held_stays_so_whatever_is_forgotten() {
     assert_eq!(limiter.stats().agents, 1, "its record stays for the slot");
     drop(slot);
     assert_eq!(left(LANE), 1);
-    // Nothing is held any more, so nothing keeps the record.
+    // No slot is held any more, so nothing keeps the record.
     assert_eq!((limiter.forget(AGENT), limiter.stats().agents), (Ok(true), 0));
 }
 

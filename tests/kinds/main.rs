@@ -32,8 +32,8 @@ fn of_policy(policy: Policy) -> (Limiter, ManualClock) {
     (Limiter::builder(policy).agents(1).clock(clock.clone()).build().expect("a small slab"), clock)
 }
 
-/// A full slab: its neighbourhood is all of it, and each record is charged
-/// once at the origin, one after the other.
+/// A full slab of a single neighbourhood, each record charged once at the
+/// origin, one after the other.
 fn full(policy: Policy, on_full: OnFull) -> (Limiter, ManualClock) {
     let clock = ManualClock::new();
     let limiter =
@@ -57,7 +57,7 @@ fn a_fresh_lane_of_every_kind_is_full_and_idle() {
         let (limiter, clock) = limiter(limit);
         let status = limiter.peek(Request::new(AGENT, LANE)).unwrap();
         assert_eq!((status.remaining(), status.full_in().as_nanos()), (5, 0), "{limit}");
-        assert_eq!(limiter.stats().agents, 0, "looking makes nobody known");
+        assert_eq!(limiter.stats().agents, 0, "a peek claims no record");
         assert_eq!(check_at(&limiter, 0, 1).remaining(), 4, "{limit}");
         assert_eq!(limiter.sweep(std::time::Duration::ZERO), 0, "{limit}: it is not idle now");
         limiter.refund(Request::new(AGENT, LANE)).unwrap();

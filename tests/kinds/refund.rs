@@ -1,4 +1,4 @@
-//! What a plain refund may take: what was used, and no reservation accounts for.
+//! What a plain refund may give back: what was used outside of reservations.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use tollgate::{Request, ReservationId, Settle, Settlement};
 const TTL: Duration = Duration::from_secs(600);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Limits of 100 of which nothing comes back during a test.
+/// Limits of 100 that do not refill during a test.
 const KINDS: [&str; 4] = ["100/day", "100/day oversize debt", "window 100/day", "budget 100/day"];
 
 fn left(limiter: &Limiter) -> u64 {
@@ -30,7 +30,7 @@ fn refund(limiter: &Limiter, cost: u64) -> u64 {
 /// A refund gave back what a reservation had charged; the reservation did so
 /// again when it was cancelled, and forgave what others had used since.
 #[test]
-fn what_is_reserved_is_given_back_by_its_reservation_alone() {
+fn what_is_reserved_is_given_back_only_by_its_reservation() {
     for limit in KINDS {
         let (limiter, _) = limiter(limit);
         assert!(spend(&limiter, 30));
@@ -44,7 +44,7 @@ fn what_is_reserved_is_given_back_by_its_reservation_alone() {
 }
 
 #[test]
-fn what_a_reservation_has_used_is_plain() {
+fn what_a_reservation_has_used_can_be_refunded() {
     for limit in KINDS {
         let (limiter, _) = limiter(limit);
         let id = reserve(&limiter, 50).unwrap();
@@ -57,20 +57,20 @@ fn what_a_reservation_has_used_is_plain() {
 }
 
 #[test]
-fn what_has_expired_is_plain() {
+fn an_expired_reservation_can_be_refunded() {
     for limit in KINDS {
         let (limiter, clock) = limiter(limit);
         let id = reserve(&limiter, 50).unwrap();
         assert_eq!(refund(&limiter, 50), 50, "{limit}");
         clock.advance(TTL);
-        assert!(limiter.settle(id, Settle::used(0)).is_err(), "{limit}: nobody gives it back any more");
+        assert!(limiter.settle(id, Settle::used(0)).is_err(), "{limit}: an expired reservation cannot be settled");
         assert_eq!(refund(&limiter, 50), 100, "{limit}");
     }
 }
 
-/// An exempt agent's reservation has charged nothing, so it keeps nothing.
+/// An exempt agent's reservation has charged nothing, so it protects nothing.
 #[test]
-fn what_was_not_charged_keeps_nothing() {
+fn a_reservation_that_charged_nothing_protects_nothing() {
     for limit in KINDS {
         let (limiter, _) = limiter(limit);
         assert!(spend(&limiter, 30));
@@ -82,7 +82,7 @@ fn what_was_not_charged_keeps_nothing() {
 }
 
 #[test]
-fn other_lanes_and_other_agents_keep_nothing() {
+fn reservations_of_other_lanes_and_agents_protect_nothing() {
     for limit in KINDS {
         let policy = Policy::builder().lane("lane", limit).lane("other", limit).build().unwrap();
         let (limiter, _) = of_policy(policy);
@@ -93,9 +93,9 @@ fn other_lanes_and_other_agents_keep_nothing() {
     }
 }
 
-/// Reserved in the window before, and in this one.
+/// Reserved in the previous window, and in this one.
 #[test]
-fn each_window_keeps_what_is_reserved_of_it() {
+fn each_window_protects_what_is_reserved_in_it() {
     let (limiter, clock) = limiter("window 100/min");
     let first = reserve(&limiter, 20).unwrap();
     assert!(spend(&limiter, 20));
@@ -110,9 +110,9 @@ fn each_window_keeps_what_is_reserved_of_it() {
     assert_eq!(left(&limiter), 100);
 }
 
-/// Of a calendar window that is over, nothing is reserved any more.
+/// Nothing is reserved any more in a calendar window that is over.
 #[test]
-fn a_new_day_keeps_nothing_of_the_old_one() {
+fn a_new_day_protects_nothing_reserved_on_the_old_one() {
     let (limiter, clock) = limiter("budget 100/day");
     let id = limiter.reserve(Request::new(AGENT, LANE).cost(50), SECOND * 200_000).unwrap().id().unwrap();
     clock.advance(SECOND * 86_400);
@@ -124,9 +124,9 @@ fn a_new_day_keeps_nothing_of_the_old_one() {
 }
 
 proptest! {
-    /// Beside a model that adds up: what was used plainly, and what is reserved.
+    /// Compared with a model that sums what was used plainly and what is reserved.
     #[test]
-    fn a_refund_takes_what_is_plain(
+    fn a_refund_gives_back_only_what_is_not_reserved(
         limit in prop::sample::select(KINDS.to_vec()),
         calls in prop::collection::vec((0..5_u8, 1..40_u64, any::<prop::sample::Index>()), 1..60),
     ) {

@@ -5,8 +5,7 @@ use super::*;
 use std::time::Duration;
 use tollgate::{Error, Settle};
 
-/// One agent within its limit could take all reservations, and everybody else
-/// was refused.
+/// One agent within its limit could take all reservations, and every other agent was refused.
 #[test]
 fn one_agent_takes_only_its_share_of_all_reservations() {
     let policy = Policy::builder().lane("lane", "budget 100_000/day").build().unwrap();
@@ -23,7 +22,7 @@ fn one_agent_takes_only_its_share_of_all_reservations() {
     assert_eq!(usual.forget(AGENT), Ok(true));
     assert_eq!(usual.stats().reservations, 1);
     assert!(usual.reserve(Request::new(AGENT, LANE), TTL).unwrap().id().is_some(), "freed by forgetting it");
-    // Of fewer, and with what is settled or has expired.
+    // With a smaller bound, and after some were settled or expired.
     let few = builder.reservations(10).reservations_per_agent(3).build().unwrap();
     let [first, ..] = [0; 3].map(|_| reserve(&few, 1));
     assert_eq!(few.reserve(Request::new(AGENT, LANE), TTL), Err(Error::TooManyReservations { most: 3 }));
@@ -38,7 +37,7 @@ fn one_agent_takes_only_its_share_of_all_reservations() {
 
 /// Threads that reserve for one agent at once never have more open than it may.
 #[test]
-fn threads_together_get_no_more_than_one_agent_may_have() {
+fn threads_together_get_no_more_than_one_agents_share() {
     let policy = Policy::builder().lane("lane", "budget 1_000_000/day").build().unwrap();
     let limiter = Limiter::builder(policy).agents(10).reservations(64).reservations_per_agent(5);
     let limiter = limiter.clock(ManualClock::new()).build().unwrap();
@@ -62,10 +61,10 @@ fn threads_together_get_no_more_than_one_agent_may_have() {
     assert_eq!((left(&limiter), limiter.stats().reservations), (1_000_000, 0));
 }
 
-/// Sixteen thousand reservations that nobody settled kept their records from
-/// being given up, long after their time.
+/// Sixteen thousand unsettled reservations kept their records from being given
+/// up, long after they had expired.
 #[test]
-fn what_has_expired_keeps_no_record() {
+fn an_expired_reservation_keeps_no_record() {
     let policy = Policy::builder().lane("lane", "10/day").build().unwrap();
     let (limiter, clock) = full(policy, OnFull::Evict);
     for tenant in 0..limiter.stats().records {

@@ -41,7 +41,7 @@ fn what_is_not_used_comes_back_and_an_id_works_once() {
 }
 
 #[test]
-fn a_stream_commits_in_pieces() {
+fn a_stream_settles_in_pieces() {
     let (limiter, clock) = limiter("budget 1000/day");
     let id = reserve(&limiter, 300);
     assert_eq!(limiter.settle(id, Settle::used_so_far(100)), Ok(Settlement { unused: 0, overspent: 0, left: 200 }));
@@ -57,7 +57,7 @@ fn a_stream_commits_in_pieces() {
 }
 
 #[test]
-fn after_its_time_the_estimate_stays_charged() {
+fn an_expired_estimate_stays_charged() {
     let (limiter, clock) = limiter("budget 1000/day");
     let id = reserve(&limiter, 300);
     clock.advance(TTL - Duration::from_nanos(1));
@@ -70,7 +70,7 @@ fn after_its_time_the_estimate_stays_charged() {
 }
 
 #[test]
-fn overspending_goes_into_debt_and_says_so() {
+fn overspending_goes_into_debt_and_is_reported() {
     for (limit, after) in [("budget 1000/day", ONE_DAY), ("window 1000/day", 3 * ONE_DAY), ("1000/day", 3 * ONE_DAY)] {
         let (limiter, clock) = limiter(limit);
         let id = reserve(&limiter, 900);
@@ -88,10 +88,10 @@ fn overspending_goes_into_debt_and_says_so() {
     assert_eq!(left(&limiter), 0);
 }
 
-/// By the time of the commit the bucket was full again, or the window over,
-/// and the record swept: what was overspent was charged to nobody.
+/// By the time of the settlement the bucket was full again, or the window over,
+/// and the record swept: the overspent part was never charged.
 #[test]
-fn overspending_is_charged_also_when_the_record_is_gone() {
+fn overspending_is_charged_even_if_the_record_is_gone() {
     for (limit, wait) in [("1000/min", 61), ("window 1000/min", 121), ("budget 1000/hour", 3_601)] {
         let (limiter, clock) = limiter(limit);
         let id = limiter.reserve(Request::new(AGENT, LANE).cost(900), 2 * ONE_DAY).unwrap().id().unwrap();
@@ -103,7 +103,7 @@ fn overspending_is_charged_also_when_the_record_is_gone() {
 }
 
 #[test]
-fn a_commit_after_midnight_settles_the_day_it_was_reserved_in() {
+fn a_settlement_after_midnight_settles_the_day_of_the_reservation() {
     let (limiter, clock) = limiter("budget 1000/day");
     clock.advance(ONE_DAY - Duration::from_secs(10));
     let (first, second, third) = (reserve(&limiter, 400), reserve(&limiter, 400), reserve(&limiter, 100));
@@ -116,10 +116,10 @@ fn a_commit_after_midnight_settles_the_day_it_was_reserved_in() {
     assert_eq!(left(&limiter), 650, "what is overspent belongs to today");
 }
 
-/// Who reserves a bucket, waits until time has paid that back, spends it and
-/// then cancels must not get it a third time.
+/// A client that reserves a whole bucket, waits until it has refilled, spends
+/// it and then cancels must not get it a third time.
 #[test]
-fn a_bucket_gives_back_nothing_that_time_has_paid_already() {
+fn a_bucket_gives_back_nothing_that_has_already_refilled() {
     let (limiter, clock) = limiter("60/min");
     let id = reserve(&limiter, 60);
     clock.advance(TTL - Duration::from_secs(1));
@@ -133,7 +133,7 @@ fn a_bucket_gives_back_nothing_that_time_has_paid_already() {
 }
 
 #[test]
-fn the_table_is_bounded_and_slots_whose_time_has_passed_are_used_again() {
+fn the_table_is_bounded_and_expired_slots_are_reused() {
     let policy = Policy::builder().lane("lane", "budget 1000/day").lane("held", "held 3").build().unwrap();
     let clock = ManualClock::new();
     let limiter = Limiter::builder(policy).agents(10).reservations(3).clock(clock.clone()).build().unwrap();
@@ -154,7 +154,7 @@ fn the_table_is_bounded_and_slots_whose_time_has_passed_are_used_again() {
 }
 
 #[test]
-fn an_exempt_agent_reserves_for_nothing() {
+fn an_exempt_agents_reservation_charges_nothing() {
     let (limiter, _) = limiter("budget 10/day");
     limiter.exempt(AGENT).unwrap();
     let id = reserve(&limiter, 1_000);
@@ -177,8 +177,8 @@ fn a_record_with_an_open_reservation_is_not_given_up() {
     assert!(limiter.check("newcomer", LANE).unwrap().is_allowed());
 }
 
-/// A hundred threads on one budget: what is reserved and used never exceeds
-/// it, and in the end exactly what was used is charged.
+/// A hundred threads on one budget: what is reserved and used never exceeds it,
+/// and in the end exactly the used part is charged.
 #[test]
 fn a_hundred_threads_never_exceed_a_budget() {
     const BUDGET: u64 = 50_000;
@@ -209,7 +209,7 @@ fn a_hundred_threads_never_exceed_a_budget() {
     assert_eq!(left(&limiter) + used.into_inner(), BUDGET);
 }
 
-/// What a reservation is, kept as plainly as can be.
+/// A reservation in the simplest model.
 struct Open {
     id: ReservationId,
     day: u64,
@@ -218,8 +218,8 @@ struct Open {
 }
 
 proptest! {
-    /// Any order of reserving, telling, settling, extending and waiting, over
-    /// days: what is used of each day is what a ledger says.
+    /// Any order of reserving, settling in pieces, closing, extending and
+    /// waiting, over days: what is used of each day matches a ledger.
     #[test]
     fn reservations_equal_a_ledger(
         acts in prop::collection::vec((0..7_u8, 1..600_u64, 0..8_usize, 0..30_u64), 1..80),
@@ -231,7 +231,7 @@ proptest! {
             clock.advance(Duration::from_secs(hours * 600));
             let now = clock.now().as_nanos() / 1_000_000_000;
             let today = now / 86_400;
-            // Those whose time has passed stay charged, and their ids are none.
+            // Expired ones stay charged, and their ids are invalid.
             closed.extend(open.iter().filter(|open| open.expires <= now).map(|open| open.id));
             open.retain(|open| open.expires > now);
             let place = (!open.is_empty()).then(|| which % open.len().max(1));

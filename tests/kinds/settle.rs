@@ -1,5 +1,5 @@
-//! Reservations that meet a change: what was forgiven or repriced does not come
-//! back a second time, and older instants bring nothing more.
+//! Reservations across changes: what was forgiven or repriced does not come
+//! back a second time, and older instants gain nothing.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use tollgate::{Error, OnChange, Request, ReservationId, Settle, Settlement};
 pub(super) const TTL: Duration = Duration::from_secs(600);
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// Limits of 100 of which nothing comes back during a test.
+/// Limits of 100 that do not refill during a test.
 const KINDS: [&str; 3] = ["100/day", "window 100/day", "budget 100/day"];
 
 pub(super) fn left(limiter: &Limiter) -> u64 {
@@ -25,7 +25,7 @@ fn spend(limiter: &Limiter, cost: u64) {
 }
 
 /// A hundred were reserved, forgiven by a reset, and spent; then the cancel
-/// gave them back: two hundred of a hundred.
+/// gave them back: two hundred out of a hundred.
 #[test]
 fn what_a_reset_has_forgiven_does_not_come_back_again() {
     let resets: [fn(&Limiter); 2] =
@@ -42,7 +42,7 @@ fn what_a_reset_has_forgiven_does_not_come_back_again() {
             );
             assert_eq!(limiter.settle(second, Settle::used(10)).unwrap().unused, 30);
             assert_eq!(left(&limiter), 0, "{limit}");
-            // A reservation that is made after the reset is whole.
+            // A reservation made after the reset is returned whole.
             reset(&limiter);
             let third = reserve(&limiter, 70);
             assert_eq!((limiter.settle(third, Settle::cancelled()).is_ok(), left(&limiter)), (true, 100), "{limit}");
@@ -50,7 +50,7 @@ fn what_a_reset_has_forgiven_does_not_come_back_again() {
     }
 }
 
-/// The generation of a word has four bits: as many resets as bring it back.
+/// The generation of a word has four bits: sixteen resets bring it back.
 #[test]
 fn sixteen_resets_forgive_as_much_as_one() {
     for limit in KINDS {
@@ -91,8 +91,7 @@ fn forgetting_an_agent_closes_its_reservations() {
     }
 }
 
-/// Forty tokens of a fast plan, 0.4 s of debt, came back as forty of a slow
-/// one, 40 s.
+/// Forty tokens of a fast plan, 0.4 s of debt, came back as forty tokens of a slow one, 40 s.
 #[test]
 fn a_bucket_gives_back_time_and_not_tokens_of_another_plan() {
     let policy = Policy::builder().lane("lane", "100/s").plan("slow", [("lane", "1/s burst 100")]);
@@ -107,7 +106,7 @@ fn a_bucket_gives_back_time_and_not_tokens_of_another_plan() {
 }
 
 /// A change to a faster plan cuts the debt to what the new bucket can hold.
-/// What was cut is forgiven, and may all have been the reservation's.
+/// What was cut is forgiven, and all of it may have been the reservation's.
 #[test]
 fn what_a_change_of_plan_has_cut_does_not_come_back() {
     let policy = || Policy::builder().lane("lane", "1/s burst 100").plan("fast", [("lane", "100/s")]).build().unwrap();
@@ -122,7 +121,7 @@ fn what_a_change_of_plan_has_cut_does_not_come_back() {
         limiter.settle(id, Settle::cancelled()).unwrap();
         assert_eq!(left(&limiter), back);
     }
-    // Once it has been paid by time and spent by others, there is nothing left of it.
+    // Once it has refilled and others have spent it, nothing of it is left.
     let (limiter, clock) = of_policy(policy());
     let id = reserve(&limiter, 100);
     limiter.assign(AGENT, limiter.plan("fast").unwrap()).unwrap();
@@ -152,7 +151,7 @@ fn a_change_of_limits_leaves_a_reservation_its_worth() {
             });
             limiter.settle(id, Settle::cancelled()).unwrap();
             assert_eq!(left(&limiter), 100, "{limit}");
-            // Nothing of it, where the change fills all lanes.
+            // Nothing of it comes back if the change fills all lanes.
             let (limiter, _) = of_policy(policy(OnChange::Reset));
             let id = reserve(&limiter, 90);
             change(&limiter, policy(OnChange::Reset));
@@ -177,8 +176,8 @@ fn an_exemption_in_between_changes_nothing() {
     }
 }
 
-/// A hundred were reserved at 0, and fifty spent at 50 s. A cancel as of the
-/// old instant did not know of the time between, and gave a hundred back.
+/// A hundred were reserved at 0, and fifty spent at 50 s. A cancel at the old
+/// instant ignored the time in between, and gave back a hundred.
 #[test]
 fn an_older_instant_gives_back_no_more() {
     let spent = |cancel: fn(&Limiter, ReservationId)| {
@@ -199,7 +198,7 @@ fn an_older_instant_gives_back_no_more() {
 }
 
 #[test]
-fn an_older_instant_revives_no_reservation() {
+fn an_older_instant_does_not_revive_a_reservation() {
     let (limiter, clock) = limiter("budget 100/day");
     let id = reserve(&limiter, 40);
     clock.advance(TTL);
@@ -211,11 +210,11 @@ fn an_older_instant_revives_no_reservation() {
     assert_eq!(left(&limiter), 60);
 }
 
-/// Somebody gave five back, so that without the reservation the bucket would
-/// have been full for four seconds: those bring nothing, and it was reckoned
-/// as if they had.
+/// Another caller gave five back, so that without the reservation the bucket
+/// would have been full for four seconds. Those seconds refill nothing, but
+/// were counted as if they had.
 #[test]
-fn what_others_give_back_counts_too() {
+fn refunds_by_others_count_too() {
     let (limiter, clock) = limiter("1/s burst 20");
     spend(&limiter, 5);
     let id = reserve(&limiter, 5);
@@ -227,7 +226,7 @@ fn what_others_give_back_counts_too() {
 }
 
 /// Calls that take longer than their estimate takes to refill get all of it
-/// back, as long as the bucket is in debt all the time.
+/// back, as long as the bucket stays in debt.
 #[test]
 fn a_busy_bucket_gives_all_of_it_back() {
     let (limiter, clock) = limiter("1/s burst 100");
@@ -260,9 +259,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Whatever is spent, given back, reserved and cancelled, in whatever order:
-    /// once all reservations are cancelled, they have left no more than if
-    /// none had ever been made; and at any time no more can be spent with them than without.
+    /// Any order of spending, refunding, reserving and cancelling: once all reservations are cancelled, no more is left
+    /// than if none had ever been made; and at any time no more can be spent with them than without.
     #[test]
     fn cancelled_reservations_leave_no_more_than_none(acts in prop::collection::vec(act(), 1..16)) {
         let ((with, clock), (without, other)) = (limiter("1/10ns burst 20"), limiter("1/10ns burst 20"));
@@ -302,7 +300,7 @@ proptest! {
     }
 }
 
-/// A refund of what nobody else has charged took from what was reserved, and
+/// A refund of more than others had charged took from what was reserved, and
 /// the cancel gave that back once more.
 #[test]
 fn a_refund_takes_nothing_that_is_reserved() {
@@ -315,7 +313,8 @@ fn a_refund_takes_nothing_that_is_reserved() {
     assert_eq!(left(&limiter), 8);
 }
 
-/// The later of two has the first slot: a refund moved it down past the other, and time paid for both at once.
+/// The later of two reservations has the first slot: a refund moved it down
+/// past the other, and time paid for both at once.
 #[test]
 fn a_refund_moves_reservations_down_one_below_the_other() {
     let (limiter, clock) = limiter("1/s burst 100");
@@ -331,9 +330,9 @@ fn a_refund_moves_reservations_down_one_below_the_other() {
     assert_eq!(left(&limiter), 90);
 }
 
-/// Two at once, on a bucket that is otherwise full: whichever comes first, all of both comes back.
+/// Two at once, on an otherwise full bucket: whichever is cancelled first, all of both comes back.
 #[test]
-fn reservations_do_not_stand_in_each_others_way() {
+fn reservations_do_not_interfere_with_each_other() {
     for order in [[0, 1], [1, 0]] {
         let (limiter, clock) = limiter("1/s burst 20");
         let ids = [reserve(&limiter, 10), reserve(&limiter, 6)];
@@ -358,7 +357,7 @@ fn a_settlement_has_a_maximum() {
         }
         assert_eq!(left(&limiter), 60, "nothing has changed");
         assert_eq!(limiter.settle(id, Settle::used_so_far(40 + 100 * 100)).unwrap().overspent, 10_000);
-        // However often: no bucket is deeper in debt than a hundred times its depth.
+        // However often: no bucket's debt exceeds a hundred times its capacity.
         for _ in 0..10 {
             assert_eq!(limiter.settle(id, Settle::used_so_far(10_000)).unwrap().overspent, 10_000);
         }
@@ -367,8 +366,8 @@ fn a_settlement_has_a_maximum() {
     }
 }
 
-/// The agent's record was idle, and has been taken. What it overspent was
-/// charged to nobody, and nobody was told.
+/// The agent's record was idle, and was taken. What it overspent was never
+/// charged, and nothing reported that.
 #[test]
 fn what_is_overspent_does_not_vanish() {
     let policy = Policy::builder().lane("lane", "10/min").build().unwrap();

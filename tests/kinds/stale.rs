@@ -1,7 +1,7 @@
-//! An older instant is never answered more laxly for what was swept or evicted.
+//! A sweep or an eviction never makes the answer to an older instant more lenient.
 //!
-//! A call at an old instant was denied, and allowed once its agent was swept:
-//! a burst passed twice at one and the same instant.
+//! A call at an old instant was denied, and allowed once its agent was swept: a
+//! burst passed twice at the same instant.
 
 use super::*;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const NANOSECOND: Duration = Duration::from_nanos(1);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A limit, what it admits at once, and when it is idle after that.
+/// A limit, what it admits at once, and after how long it is idle again.
 const KINDS: [(&str, u64, Duration); 5] = [
     ("60/min", 60, Duration::from_secs(60)),
     ("window 60/min", 60, Duration::from_secs(80)),
@@ -84,9 +84,9 @@ fn who_lost_an_idle_record_has_a_full_lane_by_the_clock() {
     }
 }
 
-/// A denial for want of knowledge says when it ends, and it does end then.
+/// A denial for lack of knowledge gives a wait, and after that wait the call passes.
 #[test]
-fn who_waits_as_told_after_a_sweep_passes() {
+fn a_wait_given_after_a_sweep_is_long_enough() {
     for (limit, count, idle_at) in KINDS {
         let (limiter, _) = drained(limit, count, idle_at);
         limiter.sweep(Duration::ZERO);
@@ -102,10 +102,9 @@ fn who_waits_as_told_after_a_sweep_passes() {
     }
 }
 
-/// A look said that the lane of a swept agent was full at an instant at which
-/// a check was denied.
+/// A peek reported the lane of a swept agent as full at an instant at which a check was denied.
 #[test]
-fn a_look_at_an_older_instant_says_what_a_check_would_find() {
+fn a_peek_at_an_older_instant_shows_what_a_check_would_find() {
     for (limit, count, idle_at) in KINDS {
         for (how, lose) in LOSSES {
             for before in [idle_at, idle_at * 2 / 3, idle_at / 3, SECOND, NANOSECOND, Duration::ZERO] {
@@ -137,10 +136,10 @@ fn a_look_at_an_older_instant_says_what_a_check_would_find() {
     }
 }
 
-/// A refund at an old instant gave back tokens that time had given back
-/// already, to a check at an old instant: 20 of 10 passed at once.
+/// A refund at an old instant gave back tokens that had already refilled, to a
+/// check at an old instant: 20 out of 10 passed at once.
 #[test]
-fn what_time_gave_back_a_refund_does_not_give_back_again() {
+fn a_refund_does_not_give_back_what_has_already_refilled() {
     let (limiter, clock) = limiter("1/10ns burst 10");
     clock.advance(Duration::from_nanos(1_000));
     assert!(limiter.check(AGENT, LANE).expect("room").is_allowed());
@@ -152,10 +151,10 @@ fn what_time_gave_back_a_refund_does_not_give_back_again() {
 }
 
 proptest::proptest! {
-    /// Calls at any instants, and refunds at old ones beside the same at the
-    /// present: no later call can tell them apart.
+    /// Calls at any instants, with refunds at old instants or the same refunds
+    /// at the present: no later call can distinguish them.
     #[test]
-    fn a_refund_at_an_older_instant_is_one_at_the_present(
+    fn a_refund_at_an_older_instant_acts_at_the_present(
         kind in 0..KINDS.len(),
         calls in proptest::collection::vec((0..4_u8, 0..90_u64, 0..200_u64, 1..6_u64), 1..40),
     ) {

@@ -1,10 +1,10 @@
-//! Every operation of every kind while limits change all the time.
+//! Every operation of every kind while limits keep changing.
 //!
-//! A row of limits may be read while it is written for somebody else. What is
-//! computed from it is thrown away; but a status once divided by the price of
-//! a token that was a count, and a guard that was dropped at that moment never
-//! released its slot. `lane/kind.rs` has torn limits of every make; here they
-//! come about by themselves.
+//! A row of limits may be read while it is written for another agent. What is
+//! computed from it is discarded; but a status once divided by a token price
+//! that was really a count, and a guard that was dropped at that moment never
+//! released its slot. `lane/kind.rs` tests torn limits of every kind; here they
+//! arise on their own.
 
 use crate::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ const HELD: usize = 4;
 const CALLERS: u64 = 2;
 const CALLS: u64 = 60_000;
 
-/// Those that hold slots, and those that do everything else.
+/// Agents that hold slots, and agents that do everything else.
 const AGENTS: [&str; 4] = ["holder-0", "holder-1", "caller-0", "caller-1"];
 
 fn policy() -> Policy {

@@ -18,7 +18,7 @@ const TOTAL: LaneId = LaneId::new(6);
 const FREE: PlanId = PlanId::new(1);
 const COUNTED: [LaneId; 4] = [READ, WRITE, SEARCH, LOGIN];
 
-/// Lanes that would let through hundreds, and a plan that lets through 20.
+/// Lanes that would admit hundreds, and a plan that admits 20.
 fn lanes() -> PolicyBuilder {
     Policy::builder()
         .lane("read", "100/min burst 200")
@@ -42,7 +42,7 @@ fn free() -> (Limiter, ManualClock) {
     with_total("20/min")
 }
 
-/// What each lane has left by itself, the total last.
+/// What each lane has left on its own, the total last.
 fn left(limiter: &Limiter) -> Vec<u64> {
     limiter.agent(AGENT).expect("a good id").lanes.iter().map(|lane| lane.status.remaining()).collect()
 }
@@ -54,7 +54,7 @@ fn part(lane: LaneId, cost: u64) -> Request<'static> {
 proptest! {
     /// The bug: 20 + 200 + 100 at once over three lanes.
     #[test]
-    fn twenty_are_twenty_whatever_the_order(
+    fn a_total_of_twenty_admits_twenty_in_any_order(
         calls in prop::collection::vec((0..4_usize, 0..5_u8), 40..80),
         total in prop::sample::select(vec!["20/min", "window 20/min", "budget 20/day"]),
     ) {
@@ -103,13 +103,13 @@ fn threads_on_several_lanes_get_twenty_between_them() {
         let passed = passed.map(AtomicU64::into_inner);
         assert_eq!(passed.iter().sum::<u64>(), 20, "{total}: {passed:?}");
         let left = left(&limiter);
-        // What was charged and taken back is there again. The clock stands still.
+        // What was charged and taken back is available again. The clock stands still.
         assert_eq!(left[..4], [200 - passed[0], 100 - passed[1], 100 - passed[2], 10 - passed[3]], "{total}");
     }
 }
 
 #[test]
-fn the_numbers_are_those_of_one_limit() {
+fn all_numbers_of_a_verdict_come_from_one_limit() {
     let (limiter, clock) = free();
     // 20 left of the total, 10 of the lane.
     let login = limiter.check(AGENT, LOGIN).unwrap();
@@ -132,9 +132,9 @@ fn the_numbers_are_those_of_one_limit() {
     );
 }
 
-/// A lane that is near its end warns, though the total has less left.
+/// A lane near its end warns, even if the total has less left.
 #[test]
-fn either_of_them_warns() {
+fn lane_and_total_both_warn() {
     let policy = lanes().lane("small", "50/min").plan("free", [("total", "20/min")]).build().unwrap();
     let (limiter, _) = of_policy(policy);
     let (small, total) = (limiter.lane("small").unwrap(), limiter.lane("total").unwrap());
@@ -148,9 +148,9 @@ fn either_of_them_warns() {
     assert_eq!((verdict.decision(), verdict.remaining(), verdict.capacity()), (Decision::Warn, 5, 20));
 }
 
-/// If lane and total are both in the way, the longer wait is the one that helps.
+/// If lane and total both deny, only the longer wait is long enough.
 #[test]
-fn a_denial_tells_the_longer_wait() {
+fn a_denial_gives_the_longer_wait() {
     let (limiter, clock) = free();
     for _ in 0..10 {
         assert!(limiter.check(AGENT, LOGIN).unwrap().is_allowed());
@@ -187,8 +187,8 @@ fn a_total_that_denies_charges_nothing_and_evicts_nobody() {
     assert_eq!(left(&limiter), before);
 }
 
-/// A newcomer takes over a record in debt with what was charged to it. Nobody
-/// loses a record to one that its total then denies.
+/// A newcomer takes over a record in debt with what was charged to it. No agent
+/// loses a record to a newcomer that its total then denies.
 #[test]
 fn a_newcomer_is_asked_about_the_total_it_would_inherit() {
     let policy = Policy::builder().lane("read", "100/min").lane("write", "100/min").total("2/min").build().unwrap();
@@ -218,7 +218,7 @@ fn a_plan_without_a_total_has_none() {
     let view = limiter.agent(other).unwrap();
     assert_eq!((view.lanes[6].name.as_str(), view.lanes[6].used_percent()), ("total", 0.0));
     assert_eq!(view.dominant().unwrap().name, "read");
-    // A plan of the request alone.
+    // A plan that only the request names.
     assert_eq!(limiter.check_request(Request::new("third", READ).plan(FREE)).unwrap().remaining(), 19);
     assert_eq!(limiter.peek(Request::new("third", WRITE).plan(FREE)).unwrap().remaining(), 19);
     limiter.refund(Request::new("third", READ).plan(FREE)).unwrap();
@@ -226,7 +226,7 @@ fn a_plan_without_a_total_has_none() {
 }
 
 #[test]
-fn slots_and_lanes_outside_take_nothing_of_it() {
+fn slots_and_lanes_outside_the_total_take_nothing_from_it() {
     let (limiter, _) = free();
     assert!(limiter.check_request(Request::new(AGENT, LLM).cost(4_000)).unwrap().is_allowed());
     assert!(limiter.acquire(Request::new(AGENT, SOCKETS)).unwrap().is_allowed());
@@ -248,12 +248,12 @@ fn parts_of_one_agent_share_its_total() {
     assert_eq!(fits.verdicts().iter().map(Verdict::remaining).collect::<Vec<_>>(), [4, 4, 6_000]);
     assert_eq!(left(&limiter), [192, 92, 100, 10, 6_000, 3, 4]);
     let before = left(&limiter);
-    // Each part passes alone, and the last one stands in the way of the others.
+    // Each part passes alone, and the last one blocks the others.
     let denied = limiter.check_all(&[part(SEARCH, 2), part(LLM, 1), part(READ, 2), part(WRITE, 1)]).unwrap();
     assert_eq!(denied.blocking().collect::<Vec<_>>(), [3]);
     assert_eq!(denied.retry_after(), Some(Duration::from_secs(3)));
     assert_eq!(left(&limiter), before);
-    // Another agent has a total of its own.
+    // Another agent has its own total.
     limiter.assign("other", FREE).unwrap();
     let other = Request::new("other", READ).cost(20);
     assert!(limiter.check_all(&[part(READ, 4), other]).unwrap().is_allowed());
@@ -261,10 +261,10 @@ fn parts_of_one_agent_share_its_total() {
     assert!(!limiter.check("other", WRITE).unwrap().is_allowed());
 }
 
-/// Callers of several parts cross: what does not pass is given back, to the
+/// Callers with several parts collide: what does not pass is given back, to the
 /// lanes and to the total.
 #[test]
-fn crossing_calls_of_several_parts_leave_what_passed() {
+fn colliding_calls_of_several_parts_leave_what_passed() {
     let (limiter, _) = with_total("window 20/min");
     let passed = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -298,13 +298,13 @@ fn a_refund_fills_both_and_a_reset_of_a_lane_fills_that_lane() {
     assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
     limiter.reset(AGENT).unwrap();
     assert_eq!(left(&limiter), [200, 100, 100, 10, 10_000, 3, 20]);
-    // More than the total ever holds fills it.
+    // A refund above the total's capacity fills it.
     assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
     assert_eq!(limiter.refund(Request::new(AGENT, READ).cost(150)).unwrap().remaining(), 20);
 }
 
 #[test]
-fn an_agent_may_have_a_total_of_its_own() {
+fn an_agent_may_have_its_own_total() {
     let (limiter, _) = free();
     limiter.set_override(AGENT, "total", "40/min").unwrap();
     assert!(limiter.check_request(Request::new(AGENT, READ).cost(40)).unwrap().is_allowed());
@@ -322,7 +322,7 @@ fn an_agent_may_have_a_total_of_its_own() {
 }
 
 #[test]
-fn nobody_charges_the_total_alone() {
+fn no_request_charges_the_total_alone() {
     let (limiter, _) = free();
     let wrong = Err(Error::WrongKind { lane: 6 });
     assert_eq!(limiter.check(AGENT, TOTAL), wrong);
@@ -343,7 +343,7 @@ fn a_policy_in_force_changes_its_totals_and_what_they_count() {
     let (limiter, _) = free();
     assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
     limiter.replace_policy(lanes().plan("free", [("total", "40/min")]).build().unwrap()).unwrap();
-    // The debt is a minute long, which is all of the new total too.
+    // The debt is a minute long, which is the whole new total too.
     assert_eq!(limiter.peek(Request::new(AGENT, WRITE)).unwrap().capacity(), 40);
     limiter.reset(AGENT).unwrap();
     assert!(limiter.check_request(Request::new(AGENT, WRITE).cost(40)).unwrap().is_allowed());
@@ -360,7 +360,7 @@ fn a_policy_in_force_changes_its_totals_and_what_they_count() {
 }
 
 #[test]
-fn a_blocked_agent_is_told_the_longest_wait() {
+fn a_blocked_agent_gets_the_longest_wait() {
     let rules = tollgate::ConductRules::default().with_curve([Duration::from_secs(1)]);
     let rules = rules.with_every_denial(true).with_enforced_wait(true);
     let (limiter, _) = of_policy(lanes().total("20/hour").conduct(rules).build().unwrap());
@@ -374,7 +374,7 @@ fn a_blocked_agent_is_told_the_longest_wait() {
 }
 
 #[test]
-fn a_total_stands_last_and_is_of_a_kind_that_can_be_shared() {
+fn a_total_comes_last_and_is_of_a_kind_that_can_be_shared() {
     let policy = Policy::builder().total("20/min").lane("read", "1/s").lane("write", "1/s").build().unwrap();
     assert_eq!(policy.lanes().map(|(_, name)| name).collect::<Vec<_>>(), ["read", "write", "total"]);
     assert_eq!((policy.total(), policy.is_in_total(LaneId::new(0))), (Some(LaneId::new(2)), true));

@@ -1,4 +1,4 @@
-//! Never more than n in any trailing window, at two words.
+//! Never more than n in any trailing window, in two words.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ struct Log {
 }
 
 impl Log {
-    /// What was charged in the thirds that count at `now`: that of `now` and the three before.
+    /// What was charged in the thirds that count at `now`: the current one and the three before.
     fn counted(&self, now: u64, length: u64) -> u64 {
         let part = length.div_ceil(3);
         self.charges.iter().filter(|(at, _)| at / part + 3 >= now / part).map(|(_, cost)| cost).sum()
@@ -22,7 +22,7 @@ impl Log {
         self.counted(now, length) + cost <= count
     }
 
-    /// Takes off what was charged last and still counts.
+    /// Removes what was charged last and still counts.
     fn refund(&mut self, now: u64, length: u64, mut cost: u64) {
         let part = length.div_ceil(3);
         for (_, charged) in self.charges.iter_mut().rev().filter(|(at, _)| at / part + 3 >= now / part) {
@@ -43,8 +43,8 @@ impl Log {
     }
 }
 
-/// As long as a charge counts at the most: the window, and a third of it; and
-/// what it takes to cut it into whole nanoseconds.
+/// The longest time a charge counts: the window and a third of it, plus the
+/// rounding to whole nanoseconds.
 fn longest(length: u64) -> u64 {
     4 * length.div_ceil(3)
 }
@@ -89,8 +89,8 @@ fn any_move() -> impl Strategy<Value = Move> {
 }
 
 proptest! {
-    /// Every answer is that of a log of thirds. No trailing window holds more
-    /// than the count, and nobody is denied for what is older than stated.
+    /// Every answer matches a log of thirds. No trailing window admits more
+    /// than the count, and no call is denied for charges older than stated.
     #[test]
     fn a_window_equals_a_log(
         (count, length) in any_window(),
@@ -135,7 +135,7 @@ proptest! {
         prop_assert!(log.worst(length) <= count, "{} of {}", log.worst(length), count);
     }
 
-    /// A caller with an older instant is told the same or less.
+    /// A caller with an older instant gets the same or less.
     #[test]
     fn an_older_instant_is_only_stricter(
         (count, length) in any_window(),
@@ -154,8 +154,7 @@ proptest! {
     }
 }
 
-/// What passes for a client that asks all the time from an instant on, once a
-/// millisecond, for ten windows.
+/// What a client is admitted that asks once a millisecond, from an instant on, for ten windows.
 fn greedy(count: u64, start: u64, first: u64) -> Log {
     const LENGTH: u64 = 1_000_000_000;
     let (limiter, _) = limiter(&format!("window {count}/s"));
@@ -168,9 +167,9 @@ fn greedy(count: u64, start: u64, first: u64) -> Log {
     log
 }
 
-/// As stated in the documentation: no more than the count in any trailing
-/// window. By the weighted counter of two windows it was `2 * count - 1` for
-/// who charged all in the last instant of a window: 39 of 20.
+/// As the documentation states: no more than the count in any trailing window.
+/// With the weighted counter of two windows, a client that spent all of it in
+/// the last instant of a window reached `2 * count - 1`: 39 of 20.
 #[test]
 fn no_trailing_window_holds_more_than_the_count() {
     const LENGTH: u64 = 1_000_000_000;
@@ -185,7 +184,7 @@ fn no_trailing_window_holds_more_than_the_count() {
     }
 }
 
-/// The price as stated: all at once comes back after one window to four thirds of it.
+/// The price, as stated: a burst comes back after one window, or up to a third of it later.
 #[test]
 fn a_charge_counts_for_up_to_a_third_longer() {
     for (second, wait) in [(0, 80), (1, 79), (19, 61), (20, 80), (39, 61), (40, 80), (59, 61)] {
@@ -200,8 +199,9 @@ fn a_charge_counts_for_up_to_a_third_longer() {
     }
 }
 
-/// Limits, what passes in any minute at the most, and how many a minute all
-/// pass if they come evenly: as `docs/limits.md` and `Limit::window` state them.
+/// Limits, the most that passes in any minute, and the highest even rate per
+/// minute that always passes: as `docs/limits.md` and `Limit::window` state
+/// them.
 const STATED: [(&str, usize, u64); 6] = [
     ("exact 20/min", 20, 20),
     ("window 20/min", 20, 15),
@@ -229,8 +229,8 @@ fn the_most_in_any_minute_is_as_stated() {
 }
 
 #[test]
-fn who_asks_evenly_gets_as_many_as_stated() {
-    // Of one hour of requests, so many a minute.
+fn evenly_spaced_requests_pass_up_to_the_stated_rate() {
+    // How many of an hour of requests at this rate pass.
     let passes = |limit: &str, per_minute: u64| {
         let (limiter, clock) = limiter(limit);
         let between = Duration::from_secs(60).div_f64(per_minute as f64);
@@ -242,13 +242,13 @@ fn who_asks_evenly_gets_as_many_as_stated() {
     };
     for (limit, _, evenly) in STATED {
         assert_eq!(passes(limit, evenly), 60 * evenly, "{limit}");
-        // A bucket takes one more a minute for longer than an hour.
+        // A bucket absorbs one more per minute for longer than an hour.
         assert!(limit == "100/min" || passes(limit, evenly + 1) < 60 * (evenly + 1), "{limit}");
     }
 }
 
 #[test]
-fn who_asks_all_the_time_gets_the_count_in_every_minute_at_the_most() {
+fn a_client_that_asks_all_the_time_gets_at_most_the_count_in_every_minute() {
     let (limiter, clock) = limiter("window 20/min");
     let mut admitted = Vec::new();
     for second in 0..600 {
@@ -263,7 +263,7 @@ fn who_asks_all_the_time_gets_the_count_in_every_minute_at_the_most() {
     assert_eq!(admitted[20..40], [80; 20]);
 }
 
-/// What is given back comes off both words, if it was charged long enough ago.
+/// A refund comes off both words if the charge is old enough.
 #[test]
 fn a_refund_reaches_every_third_that_counts() {
     let (limiter, clock) = limiter("window 10/min");
@@ -271,7 +271,7 @@ fn a_refund_reaches_every_third_that_counts() {
         assert!(limiter.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap().is_allowed());
         clock.advance(Duration::from_secs(20));
     }
-    // The first is over.
+    // The first charge has expired.
     assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
     assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(8)).unwrap().remaining(), 9);
     let left = limiter.peek(Request::new(AGENT, LANE)).unwrap();
@@ -280,7 +280,7 @@ fn a_refund_reaches_every_third_that_counts() {
     assert_eq!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().remaining(), 0);
 }
 
-/// All of it, also what has moved to the second word.
+/// All of it, including what has moved to the second word.
 #[test]
 fn a_reset_fills_both_words() {
     let (limiter, clock) = limiter("window 10/min");
@@ -293,7 +293,7 @@ fn a_reset_fills_both_words() {
 }
 
 #[test]
-fn a_refund_takes_off_what_was_charged_last_and_never_more() {
+fn a_refund_removes_what_was_charged_last_and_never_more() {
     let (limiter, clock) = limiter("window 10/min");
     assert!(limiter.check_request(Request::new(AGENT, LANE).cost(10)).unwrap().is_allowed());
     clock.advance(Duration::from_secs(60));
@@ -348,7 +348,7 @@ fn a_plan_changes_the_count_and_keeps_what_was_charged() {
     let left = || limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining();
     assert!(limiter.check_request(Request::new(AGENT, LANE).cost(2)).unwrap().is_allowed());
     for (plan, expected) in [("pro", 7), ("off", 0), ("default", 1), ("pro", 7)] {
-        // Sixteen generations and more.
+        // More than sixteen generations.
         for _ in 0..17 {
             limiter.unassign(AGENT).unwrap();
             limiter.assign(AGENT, limiter.plan(plan).unwrap()).unwrap();
@@ -390,7 +390,7 @@ fn a_lane_keeps_its_kind() {
     assert_eq!(limiter.check("other", LANE).unwrap().capacity(), 4);
 }
 
-/// A bucket that is named after another kind is still a bucket.
+/// A bucket lane named after another kind is still a bucket.
 #[test]
 fn lanes_of_several_kinds_do_not_disturb_each_other() {
     let policy = Policy::builder().lane("a", "2/min").lane("b", "window 2/min").lane("c", "2/min").build().unwrap();

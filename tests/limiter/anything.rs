@@ -1,4 +1,4 @@
-//! Threads, and any input at all.
+//! Threads, and arbitrary input.
 
 use super::*;
 use proptest::prelude::*;
@@ -19,10 +19,9 @@ fn a_limiter_is_shared_between_threads() {
 }
 
 proptest! {
-    /// Whatever comes in, an answer or a named error comes out, and a bucket
-    /// never holds more than its capacity.
+    /// Any input gives a verdict or a named error, and a bucket never holds more than its capacity.
     #[test]
-    fn nothing_panics(
+    fn no_input_makes_a_call_panic(
         calls in prop::collection::vec(
             (0..9_u8, prop::collection::vec(any::<u8>(), 0..300), any::<u32>(), any::<u64>(), any::<u64>()),
             1..50,
@@ -33,7 +32,7 @@ proptest! {
         let on_full = if evict { OnFull::Evict } else { OnFull::Deny };
         let (limiter, clock) = build(policy.build().expect("valid"), 2, on_full);
         for (call, agent, lane, cost, nanos) in &calls {
-            // Half of the numbers small, so that calls also meet each other.
+            // Half of the numbers are small, so that calls also hit the same agents and instants.
             let lane = LaneId::new(if lane % 2 == 0 { lane / 2 % 4 } else { *lane });
             let cost = if cost % 2 == 0 { cost / 2 % 12 } else { *cost };
             let (now, span) = (Tick::from_nanos(*nanos), Duration::from_nanos(*nanos));

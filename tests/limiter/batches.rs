@@ -42,7 +42,7 @@ fn a_batch_is_answered_as_if_its_requests_came_one_by_one() {
 }
 
 #[test]
-fn a_batch_with_another_number_of_answers_is_refused_and_charges_nothing() {
+fn a_batch_with_a_wrong_number_of_answers_is_refused_and_charges_nothing() {
     let (limiter, _) = one_lane(Limit::per_minute(60));
     let request = Request::new(b"agent-7", LANE);
     for (requests, answers) in [(2, 1), (1, 2), (1, 0), (0, 1), (BATCH_MAX + 1, BATCH_MAX + 1)] {
@@ -54,7 +54,7 @@ fn a_batch_with_another_number_of_answers_is_refused_and_charges_nothing() {
 }
 
 proptest! {
-    /// Two limiters, one asked in a batch and one asked in order.
+    /// Two limiters: one checked in a batch, one in order.
     #[test]
     fn any_batch_equals_its_requests_in_order(
         asks in prop::collection::vec((0..4_usize, 0..4_u32, 0..12_u64), 0..60),

@@ -1,4 +1,4 @@
-//! What a bucket holds, how it refills, and what a denial says.
+//! What a bucket holds, how it refills, and what a denial reports.
 
 use super::*;
 use tollgate::{Decision, Error, Request};
@@ -68,8 +68,8 @@ fn a_bucket_holds_its_capacity_after_any_idle_time_and_never_more() {
 }
 
 #[test]
-fn a_million_checks_drift_from_the_exact_rate_by_nothing() {
-    // One token takes a second; polled every 7 ms for 7,000 s, almost always in vain.
+fn a_million_checks_do_not_drift_from_the_exact_rate() {
+    // One token takes a second; polled every 7 ms for 7,000 s, and almost always denied.
     let (limiter, clock) = one_lane(Limit::per_minute(60));
     let mut passed = 0_u64;
     for _ in 0..1_000_000 {
@@ -87,8 +87,8 @@ fn long_run_admission_never_exceeds_the_rate_and_falls_short_by_less_than_a_bill
         let (limiter, clock) = one_lane(limit);
         assert!(spend(&limiter, "agent-7", LANE, 1_000).is_allowed());
         let depth = limiter.peek(Request::new("agent-7", LANE)).expect("valid").full_in();
-        // Steps shorter than a refill, so that no time is lost at the brim,
-        // and of no round length, so that every fraction of a token occurs.
+        // Steps shorter than a refill, so that no time is lost to a full
+        // bucket, and not round, so that every fraction of a token occurs.
         let step = depth * 997 / 1_009;
         let mut passed = 0_u128;
         // Ten years and a few refills at most, well within the clock's range.
@@ -102,14 +102,14 @@ fn long_run_admission_never_exceeds_the_rate_and_falls_short_by_less_than_a_bill
         let (tokens, per) = (u128::from(tokens), per.as_nanos());
         assert!(passed * per <= elapsed * tokens, "{limit}: {passed} in {elapsed} ns is faster than configured");
         // Short by less than the share tokens / per, the rate in tokens per
-        // nanosecond; and by less than the one token that is not whole yet.
+        // nanosecond, and by less than the one token that is not whole yet.
         let least = elapsed * tokens / per * (per - tokens) / per;
         assert!(passed + 1 >= least, "{limit}: {passed} in {elapsed} ns, at least {least} wanted");
     }
 }
 
 #[test]
-fn a_lane_that_denies_everything_gives_no_retry_and_makes_no_agent_known() {
+fn a_lane_that_denies_everything_gives_no_retry_and_claims_no_record() {
     let policy = Policy::builder().lane("off", "deny").lane("on", Limit::per_minute(60)).build();
     let (limiter, clock) = build(policy.expect("valid"), 100, OnFull::Deny);
     let (off, on) = (LaneId::new(0), LaneId::new(1));
@@ -147,7 +147,7 @@ fn a_denial_charges_nothing() {
 }
 
 #[test]
-fn who_waits_for_retry_after_is_admitted_and_a_nanosecond_earlier_is_not() {
+fn an_agent_is_admitted_after_retry_after_and_not_a_nanosecond_earlier() {
     for limit in several_limits() {
         let capacity = limit.capacity();
         for cost in [1, capacity.div_ceil(2), capacity] {
@@ -163,7 +163,10 @@ fn who_waits_for_retry_after_is_admitted_and_a_nanosecond_earlier_is_not() {
                 clock.advance(wait - NANOSECOND);
                 assert!(!spend(&limiter, "agent-7", LANE, cost).is_allowed(), "{limit}, cost {cost}: too early");
                 clock.advance(NANOSECOND);
-                assert!(spend(&limiter, "agent-7", LANE, cost).is_allowed(), "{limit}, cost {cost}: in vain");
+                assert!(
+                    spend(&limiter, "agent-7", LANE, cost).is_allowed(),
+                    "{limit}, cost {cost}: denied after its wait"
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of debt when limits change, and when plans stand in for them.
+//! What becomes of debt when limits change, and when a request names a plan.
 
 use super::*;
 use tollgate::{ConductRules, Error, PlanId, Request};
@@ -17,8 +17,9 @@ fn plan(limiter: &Limiter, name: &str) -> PlanId {
     limiter.plan(name).expect("named above")
 }
 
-/// An exemption has no bucket to measure debt by, and nor has a ban. Both once
-/// wiped it out: whoever was exempted for a moment came back with a full bucket.
+/// An exemption has no bucket to measure debt by, nor has a ban. Both once
+/// wiped it out: an agent that was exempted for a moment came back with a full
+/// bucket.
 #[test]
 fn debt_outlives_an_exemption_and_a_ban() {
     let (limiter, clock) = plans();
@@ -31,7 +32,7 @@ fn debt_outlives_an_exemption_and_a_ban() {
     assert_eq!(admitted(&limiter, "agent-7", LANE), 0);
     limiter.unassign("agent-7").expect("valid");
     assert_eq!(remaining(&limiter, "agent-7", LANE), 0);
-    // Time goes on meanwhile.
+    // Time passes meanwhile.
     limiter.exempt("agent-7").expect("valid");
     clock.advance(MINUTE / 2);
     limiter.unexempt("agent-7").expect("valid");
@@ -49,10 +50,10 @@ fn debt_is_cut_to_what_the_new_limit_takes_to_refill() {
     assert_eq!(limiter.peek(Request::new("agent-7", LANE)).expect("valid").full_in(), SECOND);
 }
 
-/// A refund once had no other price than that of the agent's own limit: a
-/// token charged under a quick plan gave back one of a slow plan.
+/// A refund once always used the price of the agent's own limit: a token
+/// charged under a fast plan gave back one of a slow plan.
 #[test]
-fn what_a_stand_in_charged_is_given_back_at_its_price() {
+fn what_a_named_plan_charged_is_given_back_at_its_price() {
     let (limiter, _) = plans();
     let quick = plan(&limiter, "quick");
     assert!(limiter.check_request(Request::new("agent-8", LANE).cost(5).plan(quick)).expect("valid").is_allowed());
@@ -64,8 +65,7 @@ fn what_a_stand_in_charged_is_given_back_at_its_price() {
     assert!(limiter.peek(Request::new("agent-8", LANE).plan(unknown)).is_err());
 }
 
-/// While a wait was enforced, a request that makes no sense was a denial, and
-/// counted as a violation.
+/// While a wait was enforced, an invalid request was denied, and counted as a violation.
 #[test]
 fn an_enforced_wait_does_not_hide_errors() {
     let rules = ConductRules::default().with_curve([SECOND]).with_every_denial(true).with_enforced_wait(true);

@@ -1,4 +1,4 @@
-//! Violations: what a denied agent is told, who gets work, who is remembered.
+//! Violations: the waits of denied agents, which agents get work, and which are remembered.
 
 use super::*;
 use tollgate::{Conduct, ConductRules, Decision, Error, PlanId, PolicyBuilder, Request, Verdict};
@@ -6,12 +6,12 @@ use tollgate::{Conduct, ConductRules, Decision, Error, PlanId, PolicyBuilder, Re
 const EMPTY: LaneId = LaneId::new(1);
 const DENY: LaneId = LaneId::new(2);
 
-/// A lane that refills at once, nearly; one that takes a day; one that denies.
+/// A lane that refills almost at once; one that takes a day; one that denies.
 fn lanes(rules: ConductRules) -> PolicyBuilder {
     Policy::builder().lane("fast", "10/s").lane("slow", "1/day").lane("never", "deny").conduct(rules)
 }
 
-/// It starts at a whole second, so that no instant here is rounded.
+/// Starts at a whole second, so that no instant here is rounded.
 fn started(policy: PolicyBuilder, agents: u64, on_full: OnFull) -> (Limiter, ManualClock) {
     let (limiter, clock) = build(policy.build().expect("valid"), agents, on_full);
     clock.advance(SECOND);
@@ -22,7 +22,7 @@ fn limiter(rules: ConductRules) -> (Limiter, ManualClock) {
     started(lanes(rules), 100, OnFull::Deny)
 }
 
-/// Every denial counts, and waits become longer.
+/// Every denial counts, and waits grow.
 fn rules() -> ConductRules {
     ConductRules::default().with_curve([1, 2, 5, 10, 30].map(Duration::from_secs)).with_every_denial(true)
 }
@@ -31,7 +31,7 @@ fn admit(limiter: &Limiter, agent: &str, lane: LaneId) -> Verdict {
     limiter.check_request(Request::new(agent, lane).counted()).expect("a valid request")
 }
 
-/// Spends all of the fast lane, by admission.
+/// Spends all of the fast lane, with counted requests.
 fn exhaust(limiter: &Limiter, agent: &str) {
     for _ in 0..10 {
         let admission = admit(limiter, agent, LANE);
@@ -50,12 +50,12 @@ fn violations(limiter: &Limiter, agent: &str) -> (u32, u32) {
 }
 
 #[test]
-fn every_denial_may_count_and_the_longer_wait_is_told() {
+fn every_denial_may_count_and_the_longer_wait_is_given() {
     let (limiter, clock) = limiter(rules());
     exhaust(&limiter, "agent-7");
     for step in [1, 2, 5, 10, 30, 30] {
         let denied = admit(&limiter, "agent-7", LANE);
-        assert_eq!(denied.lane_wait(), Some(SECOND / 10), "the bucket's wait, apart");
+        assert_eq!(denied.lane_wait(), Some(SECOND / 10), "the bucket's wait alone");
         assert_eq!(denied.conduct_wait(), SECOND * step);
         assert_eq!(denied.retry_after(), Some(SECOND * step));
     }
@@ -77,7 +77,7 @@ fn every_denial_may_count_and_the_longer_wait_is_told() {
 }
 
 #[test]
-fn a_check_counts_nothing() {
+fn a_plain_check_counts_no_violation() {
     let (limiter, _) = limiter(rules());
     exhaust(&limiter, "agent-7");
     (0..5).for_each(|_| assert!(!check(&limiter, "agent-7", LANE).is_allowed()));
@@ -86,7 +86,7 @@ fn a_check_counts_nothing() {
 }
 
 #[test]
-fn a_lane_that_denies_everything_counts_violations_and_tells_no_wait() {
+fn a_lane_that_denies_everything_counts_violations_and_gives_no_wait() {
     for rules in [rules(), rules().with_enforced_wait(true)] {
         let (limiter, _) = limiter(rules);
         for count in 1..4 {
@@ -99,7 +99,7 @@ fn a_lane_that_denies_everything_counts_violations_and_tells_no_wait() {
 }
 
 #[test]
-fn an_admission_under_the_plan_of_a_call_is_a_check_under_it() {
+fn a_counted_request_under_a_named_plan_is_checked_under_it() {
     for rules in [rules(), rules().with_enforced_wait(true)] {
         let (limiter, _) = started(lanes(rules).plan("jwt", [("fast", "20/s")]), 100, OnFull::Deny);
         let jwt = limiter.plan("jwt").expect("named above");
@@ -116,7 +116,7 @@ fn an_admission_under_the_plan_of_a_call_is_a_check_under_it() {
 }
 
 #[test]
-fn an_error_is_no_violation_blocked_or_not() {
+fn an_error_is_not_a_violation_blocked_or_not() {
     let (limiter, _) = limiter(rules().with_enforced_wait(true));
     for _ in 0..2 {
         assert_eq!(limiter.check_request(Request::new("", LANE).counted()), Err(Error::EmptyId));
@@ -150,14 +150,14 @@ fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
     let other_lane = admit(&limiter, "agent-7", EMPTY);
     assert_eq!((other_lane.is_allowed(), other_lane.retry_after()), (false, Some(SECOND * 5)));
     assert_eq!(remaining(&limiter, "agent-7", EMPTY), 1, "a block charges nothing");
-    // A check is not blocked, nor is anybody else.
+    // A plain check is not blocked, nor is any other agent.
     assert!(check(&limiter, "agent-7", LANE).is_allowed());
     assert!(admit(&limiter, "agent-8", EMPTY).is_allowed());
     clock.advance(SECOND * 5 - NANOSECOND);
     assert_eq!(limiter.violations("agent-7").unwrap().wait(), NANOSECOND);
     clock.advance(NANOSECOND);
     assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
-    // A lane that is empty for a day says so, blocked or not.
+    // A lane that is empty for a day reports that, blocked or not.
     for step in [10, 30] {
         let denied = admit(&limiter, "agent-7", EMPTY);
         assert_eq!(denied.conduct_wait(), SECOND * step);
@@ -165,10 +165,9 @@ fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
     }
 }
 
-/// What was denied for an agent's conduct was in no count if it was asked for
-/// together with something else.
+/// A request that was denied for conduct was not counted if it was part of an all-or-none call.
 #[test]
-fn all_or_none_of_an_agent_that_has_to_wait_is_counted() {
+fn an_all_or_none_call_denied_for_conduct_is_counted() {
     let builder = Limiter::builder(lanes(rules().with_enforced_wait(true)).build().expect("valid"));
     let limiter = builder
         .agents(100)
@@ -184,10 +183,10 @@ fn all_or_none_of_an_agent_that_has_to_wait_is_counted() {
     assert_eq!([LANE, EMPTY].map(|lane| counts[lane.number() as usize].denied), [1, 0]);
 }
 
-/// An enforced wait is counted from the next eighth of a second. An agent
-/// that came back after the step that it was told was denied once more.
+/// An enforced wait is counted from the next eighth of a second. An agent that
+/// came back after the step it was given was denied once more.
 #[test]
-fn whoever_waits_as_told_is_not_blocked() {
+fn an_agent_that_waits_as_announced_is_not_blocked() {
     let (limiter, clock) = limiter(rules().with_enforced_wait(true));
     for nanos in [1, 61_234_567, 124_999_999] {
         clock.advance(Duration::from_nanos(nanos));
@@ -203,10 +202,10 @@ fn whoever_waits_as_told_is_not_blocked() {
 }
 
 #[test]
-fn without_a_curve_a_wait_is_the_lanes_own_and_only_who_comes_back_early_violates() {
+fn without_a_curve_the_wait_is_the_lanes_and_only_an_early_return_violates() {
     let (limiter, clock) = limiter(ConductRules::default());
     assert!(limiter.check_request(Request::new("agent-7", LANE).cost(10).counted()).unwrap().is_allowed());
-    // Parallel requests, each of which is told the same.
+    // Parallel requests, each of which gets the same wait.
     for _ in 0..8 {
         let denied = limiter.check_request(Request::new("agent-7", LANE).cost(5).counted()).unwrap();
         assert_eq!((denied.violations_in_a_row(), denied.conduct_wait()), (0, Duration::ZERO));
@@ -224,45 +223,46 @@ fn without_a_curve_a_wait_is_the_lanes_own_and_only_who_comes_back_early_violate
         assert_eq!(admit(&limiter, "agent-7", EMPTY).violations_in_a_row(), 0, "of the same moment");
     }
     assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
-    // Waits are told lane by lane.
+    // Waits are announced lane by lane.
     assert!(limiter.check_request(Request::new("agent-7", LANE).cost(10).counted()).unwrap().is_allowed());
     assert_eq!(admit(&limiter, "agent-7", LANE).violations_in_a_row(), 0);
 }
 
 #[test]
-fn with_a_curve_who_comes_back_early_climbs_it_and_who_waits_does_not() {
+fn with_a_curve_an_early_return_climbs_it_and_waiting_does_not() {
     let (limiter, clock) = limiter(rules().with_every_denial(false));
     let denied = || {
         // All of the fast lane, however much that is.
         while admit(&limiter, "agent-7", LANE).is_allowed() {}
         admit(&limiter, "agent-7", LANE)
     };
-    // Always in time: the first step, and no violation.
+    // Always on time: the first step, and no violation.
     for _ in 0..20 {
         let in_time = denied();
         assert_eq!((in_time.retry_after(), in_time.violations_in_a_row()), (Some(SECOND), 0));
         clock.advance(SECOND);
     }
-    // A crowd of requests violates once, and the wait of a second is over when its moment is.
+    // A crowd of requests violates once, and the wait of a second ends with its moment.
     for step in [1, 2] {
         (0..20).for_each(|_| assert!(!denied().is_allowed()));
         assert_eq!((denied().retry_after(), violations(&limiter, "agent-7").0), (Some(SECOND * step), step));
         clock.advance(SECOND);
     }
     for step in [5, 10, 30, 30] {
-        // The first of them is early, the second of the same moment.
+        // The first of them is early, the second belongs to the same moment.
         assert_eq!(denied().retry_after(), Some(SECOND * step));
         clock.advance(SECOND / 2);
         assert_eq!(denied().retry_after(), Some(SECOND * step), "a violation has a moment to itself");
         clock.advance(SECOND / 2);
     }
-    // Whoever then waits is told the first step again.
+    // An agent that then waits gets the first step again.
     clock.advance(SECOND * 30);
     assert_eq!((denied().retry_after(), violations(&limiter, "agent-7").0), (Some(SECOND), 6));
 }
 
-/// An agent was told to wait for many tokens. Small requests went on, as they
-/// may, and the first that was denied would have been early by that wait.
+/// An agent was given the wait for many tokens. It kept making small requests,
+/// as it may, and the first one that was denied would have been early by that
+/// wait.
 #[test]
 fn a_small_request_is_not_early_by_the_wait_of_a_large_one() {
     let (limiter, clock) = limiter(ConductRules::default());
@@ -277,7 +277,7 @@ fn a_small_request_is_not_early_by_the_wait_of_a_large_one() {
 }
 
 #[test]
-fn sustained_abuse_is_told_once() {
+fn sustained_abuse_is_reported_once() {
     let (limiter, clock) = limiter(rules());
     let told = |times: u32| {
         let abuse = (1..=times).filter(|_| limiter.record_violation("agent-7").unwrap().sustained_abuse());
@@ -326,7 +326,7 @@ fn an_exempt_agent_is_not_blocked() {
 }
 
 #[test]
-fn what_an_operator_forgives_is_forgotten_and_what_is_quiet_needs_no_forgiving() {
+fn an_operator_forgives_violations_and_quiet_conduct_needs_no_forgiving() {
     let (limiter, clock) = limiter(rules());
     assert_eq!(limiter.reset_violations("agent-7"), Ok(false));
     limiter.record_violation("agent-7").unwrap();
@@ -350,7 +350,7 @@ fn conduct_keeps_a_record_until_it_is_quiet() {
     }
     assert_eq!(limiter.stats().agents, 96);
     clock.advance(MINUTE * 5 - NANOSECOND);
-    // Every lane is full, and still nobody is taken for idle.
+    // Every lane is full, and still no record counts as idle.
     assert_eq!((limiter.sweep(Duration::ZERO), limiter.check("newcomer", LANE)), (0, Err(Error::Full)));
     assert_eq!(limiter.record_violation("newcomer"), Err(Error::Full));
     assert_eq!(violations(&limiter, "agent-3"), (0, 1));
@@ -359,14 +359,14 @@ fn conduct_keeps_a_record_until_it_is_quiet() {
     assert_eq!((limiter.stats().idle_evictions, limiter.stats().lossy_evictions), (1, 0));
     assert_eq!(limiter.violations("newcomer"), Ok(Conduct::default()), "the record's last tenant had one");
     clock.advance(SECOND / 10);
-    // A sweep for longer than it has been quiet takes nobody.
+    // A sweep for longer than it has been quiet takes no record.
     assert_eq!(limiter.sweep(SECOND), 0);
     assert_eq!(limiter.sweep(SECOND / 10), 95);
     assert_eq!(limiter.sweep(Duration::ZERO), 1);
 }
 
 #[test]
-fn a_violation_takes_a_vacant_or_an_idle_record_and_nobody_elses() {
+fn a_violation_takes_only_a_vacant_or_an_idle_record() {
     for on_full in [OnFull::Deny, OnFull::Evict] {
         let (limiter, clock) = started(lanes(rules()), 1, on_full);
         for agent in 0..96 {
@@ -374,7 +374,7 @@ fn a_violation_takes_a_vacant_or_an_idle_record_and_nobody_elses() {
         }
         let before = limiter.stats();
         assert_eq!(limiter.record_violation("stranger"), Err(Error::Full));
-        // Denied without a record: a first violation each time, that nobody remembers.
+        // Denied without a record: a first violation each time, which is not remembered.
         for _ in 0..3 {
             assert_eq!(admit(&limiter, "stranger", DENY).violations_in_a_row(), 1);
         }
@@ -393,7 +393,7 @@ fn a_violation_takes_a_vacant_or_an_idle_record_and_nobody_elses() {
 }
 
 #[test]
-fn an_heir_does_not_inherit_conduct() {
+fn a_newcomer_does_not_inherit_conduct() {
     let (limiter, _) = started(lanes(rules()), 1, OnFull::Evict);
     for agent in 0..96 {
         let agent = format!("agent-{agent}");

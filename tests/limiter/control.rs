@@ -51,7 +51,7 @@ fn resetting_a_lane_fills_that_lane_alone() {
 }
 
 #[test]
-fn resetting_an_agent_fills_all_its_lanes_and_nobody_elses() {
+fn resetting_an_agent_fills_all_its_lanes_and_no_other_agents() {
     let (limiter, _) = platform();
     for (lane, _) in limiter.policy().lanes() {
         admitted(&limiter, "agent-7", lane);
@@ -140,7 +140,7 @@ fn swept_every_five_minutes_an_agent_idle_for_ten_is_gone_within_fifteen() {
 }
 
 #[test]
-fn a_sweep_for_longer_than_the_clock_has_run_takes_nobody() {
+fn a_sweep_for_longer_than_the_clock_has_run_takes_no_record() {
     let (limiter, clock) = one_lane(Limit::per_minute(60));
     touch(&limiter, "agent-7", LANE);
     clock.advance(MINUTE);

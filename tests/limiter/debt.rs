@@ -1,4 +1,4 @@
-//! What becomes of debt when limits change, and a new policy.
+//! What becomes of debt when limits change or the policy is replaced.
 
 use super::plans::{HTTP, PING, WS, capacities, plan, plans};
 use super::*;
@@ -8,7 +8,7 @@ fn limiter(on_change: OnChange) -> (Limiter, ManualClock) {
     build(plans().on_change(on_change).build().expect("valid"), 100, OnFull::Deny)
 }
 
-/// How long until the lane `ws/heavy` is full.
+/// How long the lane `ws/heavy` takes until it is full.
 fn full_in(limiter: &Limiter, agent: &str) -> Duration {
     limiter.peek(Request::new(agent, WS)).expect("valid").full_in()
 }
@@ -51,7 +51,7 @@ fn debt_is_kept_as_time_through_every_kind_of_change() {
         assert_eq!(after("deny").0, 0);
         assert_eq!(check(&limiter, "agent-7", WS).retry_after(), None);
         assert_eq!(after("10/min"), (4, 36));
-        // Time goes on under every limit.
+        // Time passes under every limit.
         assert_eq!(after("deny").0, 0);
         clock.advance(SECOND * 12);
         assert_eq!(after("10/min"), (6, 24));
@@ -71,14 +71,14 @@ fn debt_is_no_longer_than_a_refill_of_the_new_limit() {
         change(&limiter, "agent-7", "10/s");
         assert_eq!((remaining(&limiter, "agent-7", WS), full_in(&limiter, "agent-7")), (0, SECOND));
         assert_eq!(check(&limiter, "agent-7", WS).retry_after(), Some(SECOND / 10));
-        // The one way in which something is gained, as the docs say.
+        // The one way to gain something, as documented.
         change(&limiter, "agent-7", "10/min");
         assert_eq!((remaining(&limiter, "agent-7", WS), full_in(&limiter, "agent-7")), (9, SECOND));
     }
 }
 
 #[test]
-fn a_change_fills_every_lane_if_the_policy_says_so() {
+fn a_change_fills_every_lane_if_the_policy_asks_for_it() {
     for change in CHANGES {
         let (limiter, _) = limiter(OnChange::Reset);
         for limit in ["100/min", "5/min", "10/s", "10/min"] {
@@ -114,7 +114,7 @@ fn a_control_call_that_changes_nothing_fills_nothing() {
 }
 
 #[test]
-fn changing_to_and_fro_gains_nothing() {
+fn changing_back_and_forth_gains_nothing() {
     for change in CHANGES {
         let (limiter, _) = limiter(OnChange::KeepDebt);
         // All of these refill a whole bucket in a minute, which is spent once.
@@ -130,7 +130,7 @@ fn changing_to_and_fro_gains_nothing() {
                 spent += MINUTE / rate;
             }
             let (owed, changes) = (full_in(&limiter, "agent-7"), 3 * (round as u32 + 1));
-            // A nanosecond more each time that a lane's generations start over.
+            // One more nanosecond each time a lane's generations wrap around.
             assert!((spent..=spent + NANOSECOND * (changes / 16 + 1)).contains(&owed), "{spent:?}, {owed:?}");
         }
         assert!(spent > MINUTE - SECOND * 5 && spent <= MINUTE, "{spent:?}");
@@ -154,7 +154,7 @@ fn tenfold() -> Policy {
 }
 
 #[test]
-fn a_new_policy_is_in_force_at_once_and_nobody_loses_debt() {
+fn a_new_policy_is_in_force_at_once_and_no_debt_is_lost() {
     let (limiter, _) = limiter(OnChange::KeepDebt);
     let [free, pro] = ["free", "pro"].map(|name| plan(&limiter, name));
     limiter.assign("free", free).unwrap();
@@ -177,7 +177,7 @@ fn a_new_policy_is_in_force_at_once_and_nobody_loses_debt() {
         assert_eq!(all(), new, "round {round}");
         assert_eq!(check(&limiter, "own", WS).decision(), Decision::Warn);
         assert_eq!(capacities(&limiter, &format!("stranger-{round}")), [100, 200, 1_200]);
-        // Plans keep their numbers, whatever their order, and new ones come after them.
+        // Plans keep their numbers, whatever their order, and new ones follow.
         assert_eq!([plan(&limiter, "free"), plan(&limiter, "pro")], [free, pro]);
         let gold = plan(&limiter, "gold");
         assert_eq!(gold.number(), 3);

@@ -68,7 +68,7 @@ fn a_request_that_cannot_be_answered_has_a_named_error() {
 }
 
 #[test]
-fn an_error_charges_nothing_and_makes_no_agent_known() {
+fn an_error_charges_nothing_and_claims_no_record() {
     let (limiter, _) = one_lane(Limit::per_minute(60));
     let errors = |agent: &[u8]| {
         assert!(limiter.check_request(Request::new(agent, LANE).cost(0)).is_err());
@@ -88,7 +88,7 @@ fn an_error_charges_nothing_and_makes_no_agent_known() {
 }
 
 #[test]
-fn errors_read_as_sentences_that_name_what_was_hit() {
+fn errors_read_as_sentences_that_name_the_bound() {
     let (limiter, _) = one_lane(Limit::per_minute(5));
     let text = |error: Result<Verdict, Error>| error.expect_err("cannot be answered").to_string();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Events: what an operator should hear of, each once.
+//! Events that an operator should know about, each reported once.
 
 use super::observe::{HTTP, WS, ignore, two_lanes, watched};
 use super::*;
@@ -24,14 +24,14 @@ fn sustained_abuse_is_reported_once_with_the_tenth_violation() {
         limiter.record_violation("b").expect("room");
     }
     assert_eq!(events(&limiter), [abuse("a"), abuse("b")]);
-    // A window without a violation, and it is reported again.
+    // After a window without a violation, it is reported again.
     clock.advance(MINUTE * 6);
     (0..10).for_each(|_| ignore(limiter.record_violation("b")));
     assert_eq!(events(&limiter), [abuse("b")]);
 }
 
 #[test]
-fn decisions_of_operators_are_reported() {
+fn changes_by_operators_are_reported() {
     let (limiter, _) = watched(two_lanes(), 100, OnFull::Deny);
     let pro = limiter.plan("pro").expect("a plan");
     let changed = |agent: &str| EventKind::AssignmentChanged { agent: agent.into() };
@@ -62,7 +62,7 @@ fn an_unknown_action_is_reported_once() {
 }
 
 #[test]
-fn a_full_limiter_says_so_at_most_once_a_minute() {
+fn a_full_limiter_is_reported_at_most_once_a_minute() {
     for (on_full, lossy_evictions, refused) in [(OnFull::Deny, 0, 1), (OnFull::Evict, 1, 0)] {
         let (limiter, clock) = watched(one_lane_policy(Limit::per_day(10)), 1, on_full);
         (0..96).for_each(|agent| touch(&limiter, &format!("agent-{agent}"), LANE));
@@ -81,7 +81,7 @@ fn a_full_limiter_says_so_at_most_once_a_minute() {
 }
 
 #[test]
-fn one_check_in_several_is_sampled_on_request() {
+fn one_check_in_n_is_sampled_on_request() {
     let limiter = Limiter::builder(two_lanes()).agents(10).clock(ManualClock::new());
     let limiter = limiter.observe(Observe::new().sample_every(5)).build().expect("a small slab");
     for _ in 0..20 {
@@ -89,14 +89,14 @@ fn one_check_in_several_is_sampled_on_request() {
     }
     let told = events(&limiter);
     let checked = |remaining, decision| EventKind::Checked { agent: b"a".to_vec(), lane: WS, decision, remaining };
-    // A thread may have counted elsewhere before, so the first is anyone of five.
+    // The thread may have made checks elsewhere before, so the first sample is any of five.
     assert_eq!(told.len(), 4);
     assert!((5..10).any(|left| told[0] == checked(left, Decision::Allow)), "{told:?}");
     assert_eq!(told[3], checked(0, Decision::Deny));
 }
 
 #[test]
-fn events_that_nobody_polls_are_dropped_from_the_oldest_on_and_counted() {
+fn unpolled_events_are_dropped_oldest_first_and_counted() {
     let (limiter, _) = watched(two_lanes(), 10, OnFull::Deny);
     for round in 0..EVENTS_KEPT as u64 + 10 {
         let done = if round % 2 == 0 { limiter.exempt("a") } else { limiter.unexempt("a") };

@@ -1,4 +1,4 @@
-//! Assignments that are kept in a file.
+//! Assignments kept in a file.
 
 #[path = "../common/directory.rs"]
 mod directory;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tollgate::ControlError;
 use tollgate::keep::PersistError;
 
-/// A place for a file in a directory of its own.
+/// A path for a file in a directory for this test.
 fn place() -> (Directory, PathBuf) {
     let directory = Directory::new();
     let path = directory.path().join("assignments.json");
@@ -25,7 +25,7 @@ fn limiter() -> Limiter {
 /// A limiter that has started with the file.
 fn started(path: &Path) -> Limiter {
     let limiter = limiter();
-    limiter.keep_assignments_in(path).expect("a file that makes sense");
+    limiter.keep_assignments_in(path).expect("a valid file");
     limiter
 }
 
@@ -33,7 +33,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).expect("a file")
 }
 
-/// Puts a text in the place of the file, as an editor does.
+/// Replaces the file with this text, as an editor does.
 fn edit(path: &Path, text: &str) {
     let other = path.with_extension("edited");
     fs::write(&other, text).expect("a writable directory");
@@ -46,10 +46,10 @@ const BY_HAND: &str = r#"{"version": 1, "agents": [
 ]}"#;
 
 #[test]
-fn every_kind_of_decision_is_there_after_a_restart() {
+fn every_kind_of_assignment_survives_a_restart() {
     let (_directory, path) = place();
     let limiter = started(&path);
-    assert!(!path.exists(), "nothing was decided yet");
+    assert!(!path.exists(), "nothing is assigned yet");
     let pro = plan(&limiter, "pro");
     limiter.assign("agent-7", pro).unwrap();
     limiter.set_override("agent-7", "heavy", "7/min").unwrap();
@@ -76,7 +76,7 @@ fn every_kind_of_decision_is_there_after_a_restart() {
 }
 
 #[test]
-fn an_edited_file_is_in_force_when_it_is_read_again() {
+fn an_edited_file_is_in_force_once_it_is_reloaded() {
     let (_directory, path) = place();
     let limiter = started(&path);
     limiter.exempt("agent-7").unwrap();
@@ -85,17 +85,17 @@ fn an_edited_file_is_in_force_when_it_is_read_again() {
     assert_eq!(capacities(&limiter, "agent-7"), [u64::MAX; 3]);
     limiter.reload_assignments().unwrap();
     assert_eq!(capacities(&limiter, "agent-7"), [5, 20, 3]);
-    assert_eq!(capacities(&limiter, "agent-8"), [10, 20, 120], "about whom the file says nothing");
+    assert_eq!(capacities(&limiter, "agent-8"), [10, 20, 120], "not in the file");
     assert_eq!(capacities(&limiter, "agent-9"), [u64::MAX; 3]);
     assert_eq!(limiter.assignments().len(), 2);
-    // From here on it goes on as before.
+    // From here on, changes are kept as before.
     limiter.exempt("agent-8").unwrap();
     drop(limiter);
     assert_eq!(started(&path).assignments().len(), 3);
 }
 
 #[test]
-fn a_file_with_what_the_policy_does_not_know_is_refused_and_left_as_it_is() {
+fn a_file_that_names_unknown_plans_or_lanes_is_refused_and_left_as_it_is() {
     let (_directory, path) = place();
     let limiter = started(&path);
     limiter.exempt("agent-8").unwrap();
@@ -112,7 +112,7 @@ fn a_file_with_what_the_policy_does_not_know_is_refused_and_left_as_it_is() {
         assert!(error.contains(expected), "{error}");
         assert_eq!(limiter.assignments(), before);
         assert_eq!(capacities(&limiter, "agent-7"), [10, 20, 120]);
-        // Nor does the next change write over it.
+        // Nor does the next change overwrite it.
         let refused = limiter.exempt("agent-7").unwrap_err();
         assert!(matches!(refused, ControlError::File(PersistError::Changed { .. })), "{refused}");
         assert_eq!((limiter.assignments(), text(&path)), (before.clone(), broken.clone()));
@@ -157,7 +157,7 @@ fn what_cannot_be_written_is_not_in_force() {
             assert_eq!(capacities(&limiter, "agent-8"), [u64::MAX; 3], "{why}");
         }
     };
-    // Where the temporary file would be there is something that cannot be removed.
+    // Something that cannot be removed is in the place of the temporary file.
     let temporary = directory.path().join("assignments.json.tmp");
     fs::create_dir_all(temporary.join("inside")).unwrap();
     refused("the temporary file cannot be written");

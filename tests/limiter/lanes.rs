@@ -1,4 +1,4 @@
-//! Lanes and agents apart, warnings, and looking without charging.
+//! Independent lanes and agents, warnings, and peeking without charging.
 
 use super::*;
 use tollgate::bounds::ID_BYTES_MAX;
@@ -25,7 +25,7 @@ fn agents_are_independent() {
 }
 
 #[test]
-fn ids_of_every_allowed_length_are_agents_of_their_own() {
+fn ids_of_every_allowed_length_are_separate_agents() {
     let (limiter, _) = build(platform_policy(), 1_000, OnFull::Deny);
     for length in 1..=ID_BYTES_MAX {
         let verdict = limiter.check(vec![b'a'; length], NORMAL).expect("an allowed length");
@@ -35,7 +35,7 @@ fn ids_of_every_allowed_length_are_agents_of_their_own() {
 }
 
 #[test]
-fn a_policy_of_any_number_of_lanes_keeps_them_apart() {
+fn a_policy_with_any_number_of_lanes_keeps_them_independent() {
     for lanes in [1, 2, 3, 6, 7, 14, 15, 30, 31, 62] {
         let policy = (0..lanes).fold(Policy::builder(), |b, i| b.lane(format!("lane/{i}"), Limit::per_minute(i + 1)));
         let (limiter, _) = build(policy.build().expect("valid"), 100, OnFull::Deny);
@@ -61,7 +61,7 @@ fn the_first_warning_comes_below_a_fifth_of_the_capacity() {
 }
 
 #[test]
-fn the_warning_threshold_is_a_choice() {
+fn the_warning_threshold_is_configurable() {
     for (percent, first_warning) in [(0, None), (50, Some(4)), (100, Some(9))] {
         let policy = Policy::builder().lane("lane", Limit::per_minute(10)).warn_below_percent(percent).build();
         let (limiter, _) = build(policy.expect("valid"), 100, OnFull::Deny);
@@ -72,7 +72,7 @@ fn the_warning_threshold_is_a_choice() {
 }
 
 #[test]
-fn status_looks_without_charging_and_without_making_the_agent_known() {
+fn a_peek_neither_charges_nor_claims_a_record() {
     let (limiter, clock) = platform();
     let fresh = limiter.peek(Request::new("agent-7", NORMAL)).expect("valid");
     assert_eq!((fresh.remaining(), fresh.capacity()), (60, 60));
@@ -89,7 +89,7 @@ fn status_looks_without_charging_and_without_making_the_agent_known() {
 }
 
 #[test]
-fn status_says_when_the_next_token_comes() {
+fn a_peek_reports_when_the_next_token_comes() {
     for limit in several_limits() {
         let (limiter, clock) = one_lane(limit);
         assert_eq!(admitted(&limiter, "agent-7", LANE), limit.capacity());

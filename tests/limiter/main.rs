@@ -1,4 +1,4 @@
-//! What a caller sees: behaviours of the limiter on a manual clock, a file for each kind.
+//! What a caller sees: the limiter's behaviour on a manual clock, one file per subject.
 
 mod anything;
 mod batches;
@@ -75,7 +75,7 @@ fn check(limiter: &Limiter, agent: &str, lane: LaneId) -> Verdict {
     limiter.check(agent, lane).expect("a valid request")
 }
 
-/// A check that passes, for its effect alone.
+/// A check that passes, made only for its effect.
 fn touch(limiter: &Limiter, agent: &str, lane: LaneId) {
     assert!(check(limiter, agent, lane).is_allowed());
 }
@@ -88,8 +88,8 @@ fn remaining(limiter: &Limiter, agent: &str, lane: LaneId) -> u64 {
     limiter.peek(Request::new(agent, lane)).expect("a valid request").remaining()
 }
 
-/// Checks until the first denial, and says how many passed. No bucket here
-/// holds a thousand tokens, so that a limiter that never denies is found out.
+/// Checks until the first denial, and returns how many passed. No bucket here
+/// holds a thousand tokens, so a limiter that never denies is detected.
 fn admitted(limiter: &Limiter, agent: &str, lane: LaneId) -> u64 {
     (0..1_000).take_while(|_| check(limiter, agent, lane).is_allowed()).count() as u64
 }

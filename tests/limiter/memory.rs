@@ -7,22 +7,22 @@ use tollgate::{Error, Request};
 const NEIGHBOURHOOD: u64 = 96;
 
 #[test]
-fn memory_is_at_most_ninety_bytes_an_agent_and_not_rounded_to_a_power_of_two() {
+fn memory_is_at_most_ninety_bytes_per_agent_and_not_rounded_to_a_power_of_two() {
     let limiter_for = |agents| Limiter::builder(platform_policy()).agents(agents).build().expect("address space");
-    // The table of limits is there whatever the number of agents is: address
-    // space for 65,536 rows, of which those in use are committed.
+    // The table of limits has the same size for any number of agents: address
+    // space for 65,536 rows, of which only those in use take memory.
     let table = 65_536 * platform_policy().lanes().len() as u64 * 32;
     for agents in [100_000, 600_000, 1_000_000, 1_048_577, 1_600_000, 3_000_000] {
         let limiter = limiter_for(agents);
         let bytes = limiter.memory() - table;
         assert!(bytes <= agents * 90, "{bytes} bytes for {agents} agents");
         assert!(limiter.stats().records >= agents * 4 / 3, "room for a third more than {agents} agents");
-        assert!(bytes >= limiter.stats().records * 64, "a cache line a record");
+        assert!(bytes >= limiter.stats().records * 64, "a cache line per record");
     }
 }
 
 #[test]
-fn memory_is_what_was_reserved_and_stays_so() {
+fn memory_is_what_was_reserved_and_does_not_grow() {
     let (limiter, _) = platform();
     let before = limiter.memory();
     for agent in 0..100 {
@@ -42,7 +42,7 @@ fn fill(limiter: &Limiter) -> Vec<String> {
 }
 
 #[test]
-fn a_full_neighbourhood_refuses_newcomers_and_touches_nobodys_bucket() {
+fn a_full_neighbourhood_refuses_newcomers_and_touches_no_bucket() {
     let (limiter, clock) = neighbourhood(Limit::per_minute(10), OnFull::Deny);
     let agents = fill(&limiter);
     let before = limiter.stats();
@@ -76,7 +76,7 @@ fn a_newcomer_to_a_full_neighbourhood_inherits_the_least_debt() {
     assert_eq!((stats.lossy_evictions, stats.idle_evictions), (1, 0));
     assert_eq!((stats.agents, stats.claims), (NEIGHBOURHOOD, NEIGHBOURHOOD + 1));
     for (index, agent) in agents.iter().enumerate() {
-        // The price of the default: who was given up is unknown again.
+        // The price of the default: the agent that lost its record is unknown again.
         let expected = if index == 40 { 10 } else { 7 };
         assert_eq!(remaining(&limiter, agent, LANE), expected, "{agent}");
     }
@@ -125,7 +125,7 @@ fn statistics_count_what_happened() {
 }
 
 #[test]
-fn a_newcomer_that_would_be_denied_takes_nobodys_record() {
+fn a_newcomer_that_would_be_denied_takes_no_record() {
     let (limiter, _) = neighbourhood(Limit::per_minute(10), OnFull::Evict);
     let agents = fill(&limiter);
     let before = limiter.stats();
@@ -140,15 +140,15 @@ fn a_newcomer_that_would_be_denied_takes_nobodys_record() {
 
 #[test]
 fn an_eviction_by_a_caller_ahead_of_the_clock_harms_no_newcomer() {
-    // An hour ahead every record looks idle, so the caller is given one. What is
-    // remembered for those who come after is an eviction of now, not of then.
+    // An hour ahead every record looks idle, so the caller is given one. The
+    // eviction is remembered at the present instant, not at the caller's.
     let (limiter, clock) = neighbourhood(Limit::per_minute(10), OnFull::Deny);
     clock.advance(SECOND);
     let agents = fill(&limiter);
     let ahead = clock.now().saturating_add(MINUTE * 60);
     assert!(limiter.check_request(Request::new("ahead", LANE).at(ahead)).expect("an idle record").is_allowed());
     assert_eq!(limiter.stats().idle_evictions, 1);
-    // One of the two may be the one that was evicted; the other makes room.
+    // One of the two may have been evicted; the other makes room.
     assert!(agents[..2].iter().any(|agent| limiter.forget(agent).expect("a valid id")));
     assert_eq!(spend(&limiter, "new", LANE, 3).remaining(), 7);
 }

@@ -17,11 +17,11 @@ fn curve() -> ConductRules {
 /// How workers behave.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
-    /// A request takes up to so long, there and back.
+    /// The longest round trip of a request.
     latency_ms: u64,
-    /// Waits are told in whole seconds, as by HTTP.
+    /// Waits are in whole seconds, as over HTTP.
     in_seconds: bool,
-    /// A refused worker comes back after so long, whatever it is told.
+    /// A denied worker comes back after this long, whatever its wait.
     ignores: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ fn simulate(rules: ConductRules, manner: Manner, seed: u64) -> Seen {
     // The instants at which requests reach the limiter.
     let mut due: BinaryHeap<_> = (0..WORKERS).map(|worker| Reverse((latency(), worker))).collect();
     let (mut seen, mut left) = (Seen::default(), REQUESTS);
-    // Ends: a worker that is refused waits for a finite time, and tokens come meanwhile.
+    // Ends: a denied worker waits for a finite time, and the bucket refills meanwhile.
     while let Some(Reverse((at, worker))) = due.pop() {
         let admission = limiter
             .check_request(Request::new("agent-7", lane).at(Tick::from_nanos(at.as_nanos() as u64)).counted())
@@ -78,8 +78,8 @@ fn simulate(rules: ConductRules, manner: Manner, seed: u64) -> Seen {
 
 const OBEDIENT: Manner = Manner { latency_ms: 0, in_seconds: false, ignores: None };
 
-/// Denials of requests that were already under way once made the told wait climb
-/// to 30 s, and eight workers that honoured it took seven times as long as they had to.
+/// Denials of requests that were already under way once made the wait climb to 30 s, and eight workers that honoured it
+/// took seven times as long as necessary.
 #[test]
 fn eight_obedient_workers_take_no_longer_than_their_tokens() {
     for rules in [ConductRules::default(), curve()] {
@@ -96,7 +96,7 @@ fn eight_obedient_workers_take_no_longer_than_their_tokens() {
     }
 }
 
-/// The same workers where every denial counts: so the simulation can fail.
+/// The same workers where every denial counts, which shows that the simulation can fail.
 #[test]
 fn where_every_denial_counts_they_take_several_times_as_long() {
     let seen = simulate(curve().with_every_denial(true), Manner { latency_ms: 10, ..OBEDIENT }, 1);
@@ -112,7 +112,7 @@ fn workers_that_ignore_the_wait_meet_the_curve() {
         assert_eq!(seen.longest_wait, Duration::from_secs(30), "{manner:?} {seen:?}");
         assert!(seen.violations >= 5, "{manner:?} {seen:?}");
     }
-    // Without a curve a wait is the lane's own. A flood is sustained abuse all the same.
+    // Without a curve the wait is the lane's. A flood is still sustained abuse.
     let flood =
         simulate(ConductRules::default(), Manner { latency_ms: 2, ignores: Some(Duration::ZERO), ..OBEDIENT }, 1);
     assert!(flood.longest_wait <= Duration::from_millis(50) && flood.violations >= 5, "{flood:?}");

@@ -1,4 +1,4 @@
-//! Plans, overrides and exemptions: who has which limit, and for how long.
+//! Plans, overrides and exemptions: which agent has which limit, and for how long.
 
 use super::*;
 use tollgate::bounds::{ID_BYTES_MAX, OVERRIDES_MAX};
@@ -26,12 +26,12 @@ pub(crate) fn plan(limiter: &Limiter, name: &str) -> PlanId {
     limiter.plan(name).expect("a plan of the policy")
 }
 
-/// What the very next check finds.
+/// What the next check finds.
 pub(crate) fn capacities(limiter: &Limiter, agent: &str) -> [u64; 3] {
     [WS, HTTP, PING].map(|lane| check(limiter, agent, lane).capacity())
 }
 
-/// What the very next check finds under a plan that stands in.
+/// What the next check finds under a plan that the request names.
 fn capacities_as(limiter: &Limiter, agent: &str, plan: PlanId) -> [u64; 3] {
     [WS, HTTP, PING]
         .map(|lane| limiter.check_request(Request::new(agent, lane).plan(plan)).expect("a valid request").capacity())
@@ -53,12 +53,12 @@ const DEFAULTS: [u64; 3] = [10, 20, 120];
 const UNLIMITED: [u64; 3] = [u64::MAX; 3];
 
 #[test]
-fn a_change_is_seen_by_the_very_next_check_of_a_known_agent_and_of_a_stranger() {
+fn a_change_applies_to_the_next_check_of_a_known_agent_and_of_a_new_one() {
     let limiter = limiter();
     let [free, pro] = ["free", "pro"].map(|name| plan(&limiter, name));
     assert_eq!(capacities(&limiter, "known"), DEFAULTS);
     for agent in ["known", "stranger"] {
-        // The first check of the stranger comes after its first change.
+        // The first check of the new agent comes after its first change.
         limiter.assign(agent, pro).unwrap();
         assert_eq!(capacities(&limiter, agent), [100, 200, 120]);
         limiter.assign(agent, free).unwrap();
@@ -86,13 +86,13 @@ fn a_change_is_seen_by_the_very_next_check_of_a_known_agent_and_of_a_stranger() 
         limiter.remove_overrides(agent).unwrap();
         assert_eq!(capacities(&limiter, agent), DEFAULTS);
     }
-    // Nobody else has noticed.
+    // No other agent is affected.
     assert_eq!(capacities(&limiter, "other"), DEFAULTS);
     assert_eq!(limiter.assignments(), []);
 }
 
 #[test]
-fn an_exemption_comes_before_an_override_before_a_plan_before_the_plan_of_the_call() {
+fn an_exemption_comes_before_an_override_before_a_plan_before_the_plan_of_the_request() {
     let limiter = limiter();
     let [free, pro] = ["free", "pro"].map(|name| plan(&limiter, name));
     let agent = "agent-7";
@@ -107,7 +107,7 @@ fn an_exemption_comes_before_an_override_before_a_plan_before_the_plan_of_the_ca
     assert_eq!((capacities(&limiter, agent), capacities_as(&limiter, agent, free)), (UNLIMITED, UNLIMITED));
     limiter.unexempt(agent).unwrap();
     assert_eq!((capacities(&limiter, agent), capacities_as(&limiter, agent, free)), (own, own));
-    // Without a plan, its other lanes have their own limits, and not those of the call.
+    // Without a plan, its other lanes have their default limits, not those of the request's plan.
     limiter.unassign(agent).unwrap();
     let own = [7, 20, 120];
     assert_eq!((capacities(&limiter, agent), capacities_as(&limiter, agent, pro)), (own, own));
@@ -116,7 +116,7 @@ fn an_exemption_comes_before_an_override_before_a_plan_before_the_plan_of_the_ca
 }
 
 #[test]
-fn the_plan_of_a_call_is_for_that_call_alone() {
+fn the_plan_of_a_request_applies_to_that_request_only() {
     let limiter = limiter();
     let [free, pro] = ["free", "pro"].map(|name| plan(&limiter, name));
     for agent in ["known", "stranger"] {
@@ -140,7 +140,7 @@ fn the_plan_of_a_call_is_for_that_call_alone() {
 }
 
 #[test]
-fn an_agent_that_is_assigned_to_default_has_no_other_plan_in_a_call() {
+fn an_agent_assigned_to_default_ignores_the_plan_of_a_request() {
     let limiter = limiter();
     let pro = plan(&limiter, "pro");
     for agent in ["known", "stranger"] {
@@ -211,7 +211,7 @@ fn the_record_of_an_agent_with_an_assignment_is_never_given_up() {
         }
         .unwrap();
     }
-    // The one without an assignment has the most debt, and is the one to go.
+    // The agent without an assignment has the most debt, and loses its record.
     assert_eq!(spend(&limiter, &agents[0], HTTP, 9).remaining(), 1);
     assert_eq!(check(&limiter, "newcomer-0", HTTP).remaining(), 0);
     assert_eq!(limiter.stats().lossy_evictions, 1);
@@ -228,7 +228,7 @@ fn the_record_of_an_agent_with_an_assignment_is_never_given_up() {
 }
 
 #[test]
-fn an_exempt_agent_owes_nothing_and_takes_nobodys_record() {
+fn an_exempt_agent_owes_nothing_and_takes_no_record() {
     for on_full in [OnFull::Deny, OnFull::Evict] {
         let (limiter, agents) = full_of_debt(on_full);
         limiter.exempt("stranger").unwrap();
@@ -252,7 +252,7 @@ fn an_exempt_agent_owes_nothing_and_takes_nobodys_record() {
 }
 
 #[test]
-fn tens_of_thousands_of_agents_have_limits_of_their_own() {
+fn tens_of_thousands_of_agents_have_overrides() {
     let (limiter, _) = build(plans().build().expect("valid"), 100_000, OnFull::Deny);
     let id = |agent: usize| format!("agent-{agent}");
     let own = |agent: usize| 1 + agent as u64 % 997;
@@ -274,7 +274,7 @@ fn tens_of_thousands_of_agents_have_limits_of_their_own() {
         too_many(limiter.set_assignments([("one more", overridden("ws/light", Limit::per_minute(1)))]));
         assert_eq!(capacities(&limiter, "one more"), DEFAULTS);
         assert_eq!(limiter.assignment("one more").unwrap(), Assignment::default());
-        // Who has one already may have another, and a swap needs no room.
+        // An agent that has one may get another, and a replacement needs no room.
         limiter.set_override(id(7), "ws/light", "9/min").unwrap();
         assert_eq!(capacities(&limiter, &id(7)), [own(7), 20, 9]);
         limiter.set_assignments([(id(8), Assignment::default()), (id(70_000), exempt())]).unwrap();
@@ -316,7 +316,7 @@ fn many_assignments_are_set_all_or_none() {
     let set = |id: &str, assignment: &Assignment| (id.as_bytes().to_vec(), assignment.clone());
     let all = [set("a", &pro), set("b", &exempt()), set("c", &pro), set("z", &exempt())];
     assert_eq!(limiter.assignments(), all);
-    // What is decided replaces all that was, and the last word on an agent counts.
+    // An assignment replaces the previous one, and the last entry of an agent counts.
     assert_eq!(capacities(&limiter, "a"), [100, 200, 3]);
     assert_eq!(capacities(&limiter, "c"), [100, 200, 3]);
 
@@ -338,7 +338,7 @@ fn many_assignments_are_set_all_or_none() {
 }
 
 #[test]
-fn what_was_decided_can_be_asked() {
+fn assignments_can_be_read_back() {
     let limiter = limiter();
     limiter.assign("agent-7", plan(&limiter, "pro")).unwrap();
     limiter.set_override("agent-7", "heavy", "7/min").unwrap();
@@ -355,7 +355,7 @@ fn what_was_decided_can_be_asked() {
 }
 
 #[test]
-fn a_control_call_that_makes_no_sense_says_so_and_changes_nothing() {
+fn an_invalid_control_call_is_an_error_and_changes_nothing() {
     let limiter = limiter();
     let long = "a".repeat(ID_BYTES_MAX + 1);
     let text = |result: Result<(), ControlError>| result.unwrap_err().to_string();
@@ -374,9 +374,9 @@ fn a_control_call_that_makes_no_sense_says_so_and_changes_nothing() {
     assert_eq!(capacities(&limiter, "a"), DEFAULTS);
 }
 
-/// The policy's exemptions come and go with it, beside what is decided.
+/// The policy's exemptions come and go with it, independently of assignments.
 #[test]
-fn a_policy_exempts_agents_whatever_is_decided() {
+fn a_policy_exempts_agents_whatever_is_assigned() {
     let policy = |exempt: &[&str]| {
         Policy::builder().lane("lane", "2/min").exempt(exempt.iter().copied()).build().expect("a valid policy")
     };
@@ -384,7 +384,7 @@ fn a_policy_exempts_agents_whatever_is_decided() {
     let limiter = Limiter::builder(policy(&["a", "b", "a"])).agents(10).clock(clock).build().expect("a small slab");
     let exempt = || ["a", "b", "c"].map(|agent| limiter.is_exempt(agent).expect("a valid id"));
     assert_eq!(exempt(), [true, true, false]);
-    assert!(limiter.assignments().is_empty(), "nothing was decided");
+    assert!(limiter.assignments().is_empty(), "nothing is assigned");
     limiter.unexempt("a").unwrap();
     limiter.exempt("b").unwrap();
     limiter.set_override("a", "lane", "9/min").unwrap();

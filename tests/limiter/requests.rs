@@ -8,13 +8,13 @@ const SLOTS: LaneId = LaneId::new(1);
 const SMALL: PlanId = PlanId::new(1);
 const TTL: Duration = Duration::from_secs(60);
 
-/// A bucket of 100 and three slots; the plan `small` has 10 dear tokens and one slot.
+/// A bucket of 100 and three slots; the plan `small` has 10 slow tokens and one slot.
 fn two_plans(rules: ConductRules) -> (Limiter, ManualClock) {
     let policy = Policy::builder().lane("bucket", "100/s").lane("slots", "held 3").conduct(rules);
     build(policy.plan("small", [("bucket", "10/min"), ("slots", "held 1")]).build().expect("valid"), 100, OnFull::Deny)
 }
 
-/// What each verb that charges says of a request: one after the other, of agents of their own.
+/// The verdict of each charging verb on a request, one after the other, each for a separate agent.
 fn every_verdict(limiter: &Limiter, name: &str, options: impl Fn(Request<'_>) -> Request<'_>) -> Vec<Verdict> {
     let ids = ["check", "many", "all", "reserve"].map(|verb| format!("{name}-{verb}"));
     let [check, many, all, reserve] = [0, 1, 2, 3].map(|id: usize| options(Request::new(&ids[id], BUCKET)));
@@ -37,7 +37,7 @@ fn a_plan_applies_to_every_verb() {
     for verdict in every_verdict(&limiter, "a", |request| request.cost(7).plan(SMALL)) {
         assert_eq!((verdict.decision(), verdict.retry_after()), (Decision::Deny, Some(Duration::from_secs(6))));
     }
-    // 4 tokens of 6 s each are full in 24 s, under whichever plan.
+    // 4 tokens of 6 s each are full in 24 s, whatever the plan.
     for verdict in every_verdict(&limiter, "b", |request| request.plan(None)) {
         assert_eq!((verdict.capacity(), verdict.remaining()), (100, 99));
     }
@@ -53,7 +53,7 @@ fn a_plan_applies_to_every_verb() {
 }
 
 #[test]
-fn an_unknown_plan_is_an_error_of_every_verb() {
+fn an_unknown_plan_is_an_error_for_every_verb() {
     let (limiter, _) = two_plans(ConductRules::default());
     let unknown = Error::UnknownPlan { plan: 7, plans: 2 };
     let request = Request::new("a", BUCKET).plan(PlanId::new(7));
@@ -67,7 +67,7 @@ fn an_unknown_plan_is_an_error_of_every_verb() {
     assert_eq!(limiter.stats().claims, 0);
 }
 
-/// The estimate, what is given back of it and what is overspent have the price of the plan.
+/// The estimate, the unused part and the overspent part all have the plan's price.
 #[test]
 fn a_reservation_is_settled_under_its_plan() {
     let (limiter, _) = two_plans(ConductRules::default());
@@ -84,7 +84,7 @@ fn a_reservation_is_settled_under_its_plan() {
 }
 
 #[test]
-fn a_denial_counts_for_every_verb_if_the_request_says_so() {
+fn a_denial_of_a_counted_request_counts_for_every_verb() {
     let (limiter, _) = two_plans(ConductRules::default().with_every_denial(true));
     for name in ["plain", "counted"] {
         let exhausted = every_verdict(&limiter, name, |request| request.cost(10).plan(SMALL));
@@ -105,7 +105,7 @@ fn a_denial_counts_for_every_verb_if_the_request_says_so() {
     assert_eq!(limiter.acquire(slot.counted()).expect("valid").violations_in_a_row(), 1);
 }
 
-/// Reservations, batches and slots once knew nothing of the block.
+/// Reservations, batches and slots once ignored the block.
 #[test]
 fn an_enforced_wait_blocks_every_verb_that_counts() {
     let rules = ConductRules::default().with_curve([Duration::from_secs(10)]).with_enforced_wait(true);
@@ -133,7 +133,7 @@ fn an_enforced_wait_blocks_every_verb_that_counts() {
     }
 }
 
-/// Each request of a batch, and each part of a call, has an instant of its own.
+/// Each request of a batch, and each part of a call, has its own instant.
 #[test]
 fn an_instant_belongs_to_its_request() {
     let (limiter, clock) = two_plans(ConductRules::default());

@@ -1,4 +1,4 @@
-//! The range of the clock, clocks that step back, and the extremes of the rates.
+//! The range of the clock, clocks that step back, and extreme rates.
 
 use super::*;
 use tollgate::{Decision, Request};
@@ -45,7 +45,7 @@ fn a_clock_that_steps_back_is_only_stricter() {
 #[test]
 fn an_agent_evicted_as_idle_gains_nothing_from_an_older_instant() {
     // Drained at 0 and idle at 60 s, when it is evicted. A call that read the
-    // clock at 0 and comes now must not find a fresh bucket at 0, or the
+    // clock at 0 and arrives now must not find a fresh bucket at 0, or the
     // minute in between would count twice.
     let (limiter, clock) = neighbourhood(Limit::per_minute(60), OnFull::Deny);
     assert_eq!(admitted(&limiter, "agent-7", LANE), 60);
@@ -85,9 +85,10 @@ fn the_fastest_rate_gives_a_token_a_nanosecond_into_the_largest_bucket() {
 }
 
 #[test]
-fn a_newcomer_waits_no_longer_than_to_somebody_elses_eviction() {
-    // It was given an instant a nanosecond before another agent was evicted as
-    // idle. Nobody knows that it was not the one, so it waits for that long.
+fn a_newcomer_waits_no_longer_than_until_another_agents_eviction() {
+    // Its instant is a nanosecond before another agent was evicted as idle. The
+    // limiter cannot know that it was another agent, so the newcomer waits for
+    // that nanosecond.
     let (limiter, clock) = neighbourhood(Limit::per_minute(1), OnFull::Deny);
     assert!(check(&limiter, "old", LANE).is_allowed());
     clock.advance(MINUTE + NANOSECOND);

@@ -4,7 +4,7 @@ use super::{LANE, SECOND, build, check, spend};
 use tollgate::observe::Observe;
 use tollgate::{Decision, LaneId, Limiter, ManualClock, OnFull, Policy, Request};
 
-/// Ten a second: warns below 2, and again once 4 were left.
+/// Ten per second: warns below 2, and again once 4 were left.
 fn policy(again: Option<u8>) -> Policy {
     let builder = Policy::builder()
         .lane("bucket", "10/s")
@@ -18,7 +18,7 @@ fn limiter(again: Option<u8>) -> (Limiter, ManualClock) {
     build(policy(again), 100, OnFull::Deny)
 }
 
-/// An agent at its threshold got a warning with every other answer.
+/// An agent at its threshold got a warning with every other verdict.
 #[test]
 fn an_agent_that_lingers_at_the_threshold_is_warned_once() {
     let warnings = |again| {
@@ -31,13 +31,13 @@ fn an_agent_that_lingers_at_the_threshold_is_warned_once() {
         });
         told.flatten().filter(|decision| *decision == Decision::Warn).count()
     };
-    assert_eq!(warnings(None), 100, "with every other answer");
+    assert_eq!(warnings(None), 100, "with every other verdict");
     assert_eq!(warnings(Some(20)), 100, "once per crossing");
     assert_eq!(warnings(Some(40)), 1);
 }
 
 #[test]
-fn it_is_warned_again_after_enough_was_left() {
+fn an_agent_is_warned_again_after_enough_was_left() {
     let (limiter, clock) = limiter(Some(40));
     let spend = |cost| spend(&limiter, "agent-7", LANE, cost).decision();
     assert_eq!([spend(9), spend(1)], [Decision::Warn, Decision::Allow]);
@@ -53,7 +53,7 @@ fn it_is_warned_again_after_enough_was_left() {
 }
 
 #[test]
-fn a_denial_is_told_every_time_and_leaves_the_warning_given() {
+fn a_denial_is_reported_every_time_and_leaves_the_warning_given() {
     let (limiter, clock) = limiter(Some(40));
     assert_eq!(spend(&limiter, "agent-7", LANE, 10).decision(), Decision::Warn);
     for _ in 0..3 {
@@ -64,7 +64,7 @@ fn a_denial_is_told_every_time_and_leaves_the_warning_given() {
 }
 
 #[test]
-fn every_kind_and_every_agent_has_warnings_of_its_own() {
+fn every_kind_and_every_agent_has_its_own_warnings() {
     let (limiter, _) = limiter(Some(40));
     for agent in ["agent-7", "agent-8"] {
         for lane in (0..4).map(LaneId::new) {
@@ -74,9 +74,9 @@ fn every_kind_and_every_agent_has_warnings_of_its_own() {
     }
 }
 
-/// Whichever call warns first, the others do not, and what is counted is what was told.
+/// Whichever verb warns first, the others do not, and the counts match the verdicts.
 #[test]
-fn every_verb_knows_of_the_warning() {
+fn every_verb_respects_an_earlier_warning() {
     let calls: [fn(&Limiter) -> Decision; 5] = [
         |limiter| limiter.check("agent-7", LANE).unwrap().decision(),
         |limiter| limiter.check_request(Request::new("agent-7", LANE).counted()).unwrap().decision(),
@@ -109,7 +109,7 @@ fn every_verb_knows_of_the_warning() {
 }
 
 #[test]
-fn a_new_policy_brings_it_and_takes_it_away() {
+fn a_new_policy_turns_repeated_warnings_on_and_off() {
     let (limiter, _) = limiter(None);
     let told = |agent: &str| [9, 1].map(|cost| spend(&limiter, agent, LANE, cost).decision());
     assert_eq!(told("a"), [Decision::Warn, Decision::Warn]);
@@ -119,12 +119,12 @@ fn a_new_policy_brings_it_and_takes_it_away() {
     assert_eq!(told("c"), [Decision::Warn, Decision::Warn]);
 }
 
-/// Of many threads that leave an agent below the threshold, one warns it.
+/// Of many threads that bring an agent below the threshold, one warns.
 #[test]
 fn of_many_threads_one_warns() {
     let policy = Policy::builder().lane("lane", "budget 1000000/day").warn_below_percent(100).warn_again_percent(100);
     let limiter = Limiter::builder(policy.build().unwrap()).agents(100).clock(ManualClock::new()).build().unwrap();
-    // The first charge of a full lane is a crossing; from then on it is not full.
+    // The first charge of a full lane crosses the threshold; from then on it is not full.
     let warned = std::thread::scope(|scope| {
         let count = || (0..10_000).filter(|_| check(&limiter, "agent-7", LANE).decision() == Decision::Warn).count();
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();

@@ -1,10 +1,10 @@
-//! Reservations of a lane and of its total.
+//! Reservations on a lane and its total.
 
 use super::*;
 use tollgate::Settle;
 
-/// Of each kind of lane and of total: what is settled comes back to both, what
-/// is overspent is charged to both.
+/// For each kind of lane and total: what is unused comes back to both, what is
+/// overspent is charged to both.
 #[test]
 fn a_reservation_is_charged_and_settled_on_both() {
     const TTL: Duration = Duration::from_secs(3_600);
@@ -21,7 +21,7 @@ fn a_reservation_is_charged_and_settled_on_both() {
             assert_eq!((denied.verdict().capacity(), left()), (20, (full - 15, 5)), "{total}");
             let second = reserve(5);
             assert_eq!(left(), (full - 20, 0));
-            // A refund takes nothing of what is reserved of a bucket.
+            // A refund takes nothing from what is reserved on a bucket.
             if total == "20/min" && lane == READ {
                 limiter.refund(Request::new(AGENT, lane).cost(20)).unwrap();
                 assert_eq!(left(), (full - 20, 0));
@@ -72,7 +72,7 @@ fn what_was_forgiven_is_not_given_back() {
     let id = reserve();
     limiter.forget(AGENT).unwrap();
     assert_eq!(limiter.settle(id, Settle::cancelled()), Err(Error::UnknownReservation));
-    // Where the plan has no total there is nothing to settle of it.
+    // If the plan has no total, there is none to settle.
     limiter.set_override(AGENT, "total", "unlimited").unwrap();
     let id = reserve();
     limiter.remove_overrides(AGENT).unwrap();
