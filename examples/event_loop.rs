@@ -1,4 +1,4 @@
-//! An event loop: each turn has one instant, and answers its requests in one batch.
+//! An event loop: each turn has one instant, and checks its requests in one batch.
 //!
 //! ```sh
 //! cargo run --example event_loop
@@ -8,7 +8,7 @@ use std::error::Error;
 use std::time::Duration;
 use tollgate::{Limiter, Policy, Request};
 
-/// What arrives in each turn: who asks, and for how many rows.
+/// What arrives in each turn: the agent, and how many rows it requests.
 const TURNS: [&[(&str, u64)]; 3] = [
     &[("agent-7", 60), ("agent-7", 60), ("agent-8", 10)],
     &[("agent-7", 60), ("", 1), ("agent-8", 101)],
@@ -23,12 +23,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::builder(policy).agents(10_000).build()?;
     let rows = limiter.lane("db/rows").ok_or("the policy has no such lane")?;
 
-    // Both are used again in every turn.
+    // Both are reused in every turn.
     let mut requests = Vec::new();
     let mut answers = Vec::new();
 
     // A loop in real time sets `now = limiter.now()` at the top of each turn.
-    // This one simulates its turns, so that it need not wait.
+    // This one simulates its turns, so that it does not have to wait.
     let mut now = limiter.now();
     for (turn, arrived) in TURNS.iter().enumerate() {
         requests.clear();
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         now = now.saturating_add(TURN);
     }
 
-    // Looking charges nothing, and takes the same instant.
+    // A peek charges nothing, and takes the same instant.
     let status = limiter.peek(Request::new("agent-7", rows).at(now))?;
     println!("agent-7 has {} of {} rows left", status.remaining(), status.capacity());
     Ok(())

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A wait as the header states it: rounded up, so that whoever keeps to it is admitted.
+/// A wait as the header gives it: rounded up, so that a client that waits this long is admitted.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

@@ -1,12 +1,10 @@
 //! A loop of checks for callgrind to count: `instructions MODE COUNT`.
 //!
-//! One agent with an id of 16 bytes, whose record is in cache. The modes are
-//! `loop` (everything around the check and no check), `allowed-now` and
-//! `denied-now` (at the caller's own `now`), `allowed-watched` and
-//! `denied-watched` (the same with everything counted), `allowed-auto` and
-//! `denied-auto` (with the default clock). Start-up and the first contact cancel when the
-//! counts of two runs are subtracted; `tests/instructions.rs` does that.
-//! Without arguments it makes a thousand checks in every mode.
+//! One agent with an id of 16 bytes, whose record is in cache. The modes are `loop` (everything around the check but no
+//! check), `allowed-now` and `denied-now` (at the caller's own `now`), `allowed-watched` and `denied-watched` (the
+//! same, observed), `allowed-auto` and `denied-auto` (with the default clock). Start-up and the first contact cancel
+//! out when the counts of two runs are subtracted; `tests/instructions.rs` does that. Without arguments it makes a
+//! thousand checks in every mode.
 
 use std::hint::black_box;
 use tollgate::observe::Observe;
@@ -21,7 +19,7 @@ const ALLOWED: LaneId = LaneId::new(2);
 /// The lane that one check exhausts for a day.
 const DENIED: LaneId = LaneId::new(5);
 
-/// Six lanes, and the agent known, with its denied lane exhausted.
+/// Six lanes, and the agent has a record, with its denied lane exhausted.
 fn limiter(clock: impl Into<Clock>, observe: Option<Observe>) -> Limiter {
     let plenty = Limit::per_second(1_000_000).burst(u64::from(u32::MAX));
     let policy = ["ws/light", "ws/heavy", "http/light", "http/heavy", "api/light"]
@@ -39,7 +37,7 @@ fn allows(limiter: &Limiter, lane: LaneId) -> bool {
     limiter.check(AGENT, lane).expect("a known lane").is_allowed()
 }
 
-/// The agent's id as most callers have it: its length is known at run time only.
+/// The agent's id as most callers have it: its length is known only at run time.
 #[inline(always)]
 fn agent() -> &'static [u8] {
     black_box(AGENT.as_slice())
@@ -79,14 +77,14 @@ fn run(mode: &str, count: u64) {
         "allowed-now" | "denied-now" => limiter(ManualClock::new(), None),
         "allowed-watched" | "denied-watched" => limiter(ManualClock::new(), Some(Observe::new())),
         "allowed-auto" | "denied-auto" => limiter(Clock::auto(), None),
-        _ => unreachable!("{mode:?} is none of {MODES:?}"),
+        _ => unreachable!("{mode:?} is not one of {MODES:?}"),
     };
     if mode.ends_with("auto") {
         at_its_clock(&limiter, lane, count)
     } else {
         at_own_now(&limiter, lane, count)
     }
-    // What was counted is what the mode says.
+    // The verdicts match the mode.
     assert_eq!(allows(&limiter, lane), lane == ALLOWED, "{mode}");
 }
 

@@ -1,8 +1,8 @@
-//! The stress tests as a plain program, for ThreadSanitizer, which sees races
-//! in the test harness that are none.
+//! The stress tests as a plain program, for ThreadSanitizer, which reports
+//! false races in the test harness.
 //!
 //! `cargo run --profile stress --example stress -- 1000000` makes that many
-//! calls of each form. With much fewer than 300,000 there may be too little
+//! calls of each form. With far fewer than 300,000 there may be too little
 //! contention for the run to count.
 
 #[path = "../tests/common/changes.rs"]

@@ -1,4 +1,4 @@
-//! What an operator sees: counts, cards, offenders, events, and few log lines.
+//! What an operator sees: counts, cards, offenders, events, and a few log lines.
 //!
 //! ```sh
 //! cargo run --example watch
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate::observe::{AgentQuery, AgentSort, EventKind, LogThrottle, Observe, ShownId};
 use tollgate::{Limiter, ManualClock, Policy, Request};
 
-/// Who asks, how often in a second, and for what.
+/// The agent, its requests per second, and the lane.
 const CLIENTS: [(&str, u32, &str); 4] = [
     ("agent-7", 1, "ws/light"),
     ("agent-8", 4, "http/heavy"),
@@ -18,7 +18,7 @@ const CLIENTS: [(&str, u32, &str); 4] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // A minute is simulated, so that nobody need wait for it.
+    // A minute is simulated, so that nobody has to wait for it.
     let clock = ManualClock::new();
     let observe = Observe::new().roster(10_000);
     let limiter =
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let lane = limiter.lane(lane).ok_or("the preset has no such lane")?;
             for _ in 0..requests {
                 if !limiter.check_request(Request::new(agent, lane).counted())?.is_allowed() {
-                    // One line for the first denial, then at most one a minute.
+                    // One line for the first denial, then at most one per minute.
                     log.denied(agent, limiter.now()).into_iter().for_each(|line| println!("{:8} {line}", line.level()));
                 }
             }
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = limiter.poll_event() {
         match event.kind {
             EventKind::SustainedAbuse { agent, .. } => println!("  sustained abuse by {}", ShownId::new(&agent)),
-            EventKind::AssignmentChanged { agent } => println!("  somebody decided about {}", ShownId::new(&agent)),
+            EventKind::AssignmentChanged { agent } => println!("  the assignment of {} changed", ShownId::new(&agent)),
             other => println!("  {other:?}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Mistakes that were planted in the code, and what notices each.
+//! Mistakes planted in the code, and the test that notices each.
 //!
 //! A file in `tests/mutants` is one mutant:
 //!
@@ -10,9 +10,9 @@
 //! +the line as it is in the mutant
 //! ```
 //!
-//! What kills it is `loom`, `lib` or the name of a test program, and a filter.
-//! The short test finds each mutant's place in the code, so that the list does
-//! not rot; `make mutants` plants them one by one in a copy of the tree, and
+//! The killer is `loom`, `lib` or the name of a test program, and a filter. The
+//! short test finds each mutant's place in the code, so that the list does not
+//! rot; `make mutants` plants them one by one in a copy of the tree, and
 //! expects the named test to fail.
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ impl Mutant {
         let text = fs::read_to_string(path).expect("a readable file");
         let field = |key: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(key));
-            assert!(value.is_some(), "{path:?} does not say `{key}`");
+            assert!(value.is_some(), "{path:?} has no `{key}`");
             value.unwrap_or_default().trim().to_owned()
         };
         let lines = |sign: char| -> String {
@@ -60,8 +60,8 @@ impl Mutant {
         (code, planted)
     }
 
-    /// Whether the named test fails in this tree. A tree that does not build, or
-    /// a name that no test has, is no kill, and neither is a test that hangs.
+    /// Whether the named test fails in this tree. A tree that does not build,
+    /// an unknown test name, and a test that hangs are not kills.
     fn is_killed(&self, tree: &Path, target: &Path) -> bool {
         let (program, filter) = self.killer.split_first().expect("what kills it");
         let built = cargo(program, tree, target, &["--no-run"]);
@@ -81,14 +81,14 @@ impl Mutant {
 const TIMED_OUT: i32 = 124;
 const SECONDS_MAX: &str = "1800";
 
-/// Builds or runs one test program. Builds are incremental, since from mutant to
-/// mutant only a line changes; the models have a target directory of their own.
+/// Builds or runs one test program. Builds are incremental, because only a line
+/// changes from mutant to mutant; the models have their own target directory.
 fn cargo(program: &str, tree: &Path, target: &Path, arguments: &[&str]) -> Output {
     let mut cargo = Command::new("timeout");
     cargo.args(["--kill-after=9", SECONDS_MAX, env!("CARGO"), "test", "--package", "tollgate", "--target-dir"]);
     cargo.current_dir(tree).env_remove("RUSTFLAGS").env("RUST_BACKTRACE", "0");
     match program {
-        // As the alias does, which cannot be used here: cargo would add that of the tree around the copy to it.
+        // As the alias does, which cannot be used here: cargo would also apply the alias of the tree around the copy.
         "loom" => {
             let flags = ["--config", "build.rustflags=['--cfg','loom']", "--config", "profile.loom.incremental=true"];
             cargo.arg(target.join("loom")).args(["--lib", "--profile", "loom"]).args(flags)
@@ -111,7 +111,7 @@ fn mutants() -> Vec<Mutant> {
     paths.iter().map(|path| Mutant::read(path)).collect()
 }
 
-/// Copies what git knows of and has changed since the last run, so that the rest is not built again.
+/// Copies the tracked files that changed since the last run, so that the rest is not rebuilt.
 fn copy_tree(to: &Path) {
     let listed = Command::new("git")
         .arg("-C")
@@ -131,7 +131,7 @@ fn copy_tree(to: &Path) {
     }
 }
 
-/// What kills mutants passes in the tree as it is, or else it would prove nothing.
+/// The killers must pass in the unchanged tree, or they would prove nothing.
 fn check_killers(mutants: &[Mutant], tree: &Path, target: &Path) {
     let programs: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.killer[0].as_str()).collect();
     for program in programs {
@@ -157,11 +157,11 @@ fn every_mutant_has_its_place_in_the_code() {
             test => root().join("tests").join(test),
         };
         let code = code_of(&source) + &code_of(&source.with_extension("rs"));
-        assert!(filters.iter().all(|filter| code.contains(filter)), "{}: no such test in {program}", mutant.name);
+        assert!(filters.iter().all(|filter| code.contains(filter)), "{}: {program} has no such test", mutant.name);
     }
 }
 
-/// All code of a file or a folder; nothing if there is none.
+/// All code in a file or a folder; empty if it does not exist.
 fn code_of(path: &Path) -> String {
     match fs::read_dir(path) {
         Ok(entries) => entries.map(|entry| code_of(&entry.expect("an entry").path())).collect(),
@@ -171,7 +171,7 @@ fn code_of(path: &Path) -> String {
 
 /// `MUTANTS` names those to plant, by a part of their names.
 #[test]
-#[ignore = "takes minutes for each: make mutants"]
+#[ignore = "takes minutes per mutant: make mutants"]
 fn every_mutant_is_killed() {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("mutants");
     let tree = target.join("tree");

@@ -1,5 +1,4 @@
-//! Nothing on the way of a call allocates: not for a known agent, not for a
-//! new one, not when a record changes hands.
+//! No call allocates: not for a known agent, not for a new one, not when a record changes tenants.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use tollgate::observe::Observe;
 use tollgate::{Clock, Error, LaneId, Limit, Limiter, ManualClock, OnFull, Policy, Request, Settle, Tick};
 
-/// Counts what each thread allocates, so that other tests and the harness do not show.
+/// Counts per thread, so that other tests and the harness are not counted.
 struct Counting;
 
 thread_local! {
@@ -20,7 +19,7 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: every call is handed to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -129,7 +128,7 @@ fn a_batch_allocates_nothing() {
 }
 
 #[test]
-fn looking_refunding_resetting_forgetting_and_sweeping_allocate_nothing() {
+fn peeking_refunding_resetting_forgetting_and_sweeping_allocate_nothing() {
     let clock = ManualClock::new();
     let limiter = limiter(clock.clone(), OnFull::Deny);
     assert!(limiter.check_request(Request::new("agent-7", LANE).cost(9)).unwrap().is_allowed());
@@ -149,9 +148,9 @@ fn looking_refunding_resetting_forgetting_and_sweeping_allocate_nothing() {
     assert_eq!(allocated, 0);
 }
 
-/// Everything on: counted, written down, and every check told.
+/// With everything on: counters, roster, and every check sampled.
 #[test]
-fn being_watched_allocates_nothing() {
+fn observing_allocates_nothing() {
     for (on_full, lossy_evictions, full) in [(OnFull::Deny, 0, 96), (OnFull::Evict, 96, 0)] {
         let policy = Policy::builder().lane("lane", Limit::per_minute(10)).lane("other", Limit::per_minute(60));
         let limiter = Limiter::builder(policy.build().expect("valid")).agents(1).clock(ManualClock::new());
@@ -165,7 +164,7 @@ fn being_watched_allocates_nothing() {
                 let _ = black_box(limiter.record_violation("agent-8").unwrap());
                 assert!(limiter.check("", LANE).is_err());
             }
-            // More violators than there are counters for.
+            // More violating agents than there are counters.
             for agent in 0..189_u64 {
                 let _ = black_box(limiter.check(agent.to_le_bytes(), LANE));
                 let _ = black_box(

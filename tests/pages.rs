@@ -1,4 +1,4 @@
-//! The pages of the documentation: their links lead somewhere, and they keep to `docs/words.md`.
+//! The documentation: its links resolve, and its words follow `docs/words.md`.
 
 #![expect(clippy::panic, reason = "a file that cannot be read fails its test")]
 
@@ -15,14 +15,14 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The name by which a link finds a heading.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
     kept.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_resolves() {
     for page in pages() {
         let text = read(&page);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -39,7 +39,7 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn the_words_of_the_table_are_used() {
+fn no_page_uses_a_word_to_avoid() {
     let avoided = ["told", "is none", "makes sense", "make sense", "nothing is said", "so many", "in the course of"];
     for page in pages() {
         let text = read(&page).replace('\n', " ").to_lowercase();

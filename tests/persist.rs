@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tollgate::keep::{AssignmentFile, PersistError};
 use tollgate::{Assignment, Assignments, Limit};
 
-/// A place for a file in a directory of its own.
+/// A path for a file in a directory for this test.
 fn place() -> (Directory, PathBuf) {
     let directory = Directory::new();
     let path = directory.path().join("assignments.json");
@@ -38,7 +38,7 @@ fn save(file: &mut AssignmentFile, agents: &Assignments) -> Result<(), PersistEr
 }
 
 fn load(path: &Path) -> Assignments {
-    AssignmentFile::open(path).expect("a file that makes sense").1
+    AssignmentFile::open(path).expect("a valid file").1
 }
 
 /// The names in a directory, sorted.
@@ -55,7 +55,7 @@ fn message(error: impl ToString, directory: &Directory) -> String {
 }
 
 #[test]
-fn what_is_saved_is_there_after_a_restart() {
+fn what_is_saved_survives_a_restart() {
     let (directory, path) = place();
     let (mut file, before) = AssignmentFile::open(&path).unwrap();
     assert_eq!(before, []);
@@ -93,14 +93,14 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
                    end the other, or use another file";
     assert_eq!(message(AssignmentFile::open(&path).unwrap_err(), &directory), refusal);
     let other = child::command("a_second_writer_is_refused_until_the_first_is_gone", &path).output().unwrap();
-    let told = message(String::from_utf8(other.stderr).unwrap(), &directory);
-    assert!(told.contains(&format!("[{refusal}]")), "{told}");
+    let output = message(String::from_utf8(other.stderr).unwrap(), &directory);
+    assert!(output.contains(&format!("[{refusal}]")), "{output}");
     drop(file);
     assert_eq!(load(&path), []);
 }
 
 #[test]
-fn a_broken_file_is_an_error_that_says_where_and_is_left_as_it_is() {
+fn a_broken_file_is_an_error_with_a_location_and_is_left_as_it_is() {
     let (directory, path) = place();
     let broken =
         "{\"version\": 1, \"agents\": [\n  {\"agent\": \"agent-7\", \"overrides\": {\"ws/heavy\": \"lots\"}}\n]}\n";
@@ -136,13 +136,13 @@ fn an_edit_by_hand_is_not_overwritten() {
     assert_eq!(message(save(&mut file, &agents("free")).unwrap_err(), &directory), changed);
     assert_eq!(fs::read_to_string(&path).unwrap(), text[..text.len() / 2]);
 
-    // Mended, and put in place as editors do.
+    // Repaired, and replaced as editors do.
     fs::write(directory.path().join("edited"), text.replace("pro", "gold")).unwrap();
     fs::rename(directory.path().join("edited"), &path).unwrap();
     assert_eq!(file.reload().unwrap(), agents("gold"));
     save(&mut file, &agents("free")).unwrap();
 
-    // A file that is gone holds nothing that could be lost.
+    // A deleted file contains nothing that could be lost.
     fs::remove_file(&path).unwrap();
     save(&mut file, &agents("pro")).unwrap();
     fs::remove_file(&path).unwrap();
@@ -157,7 +157,7 @@ fn permissions_and_owner_are_kept() {
     let (mut file, _) = AssignmentFile::open(&path).unwrap();
     save(&mut file, &agents("pro")).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-    // Root alone may give a file away; anybody else goes on as its owner.
+    // Only root may give a file away; any other user becomes its owner.
     let _ = chown(&path, Some(4_242), Some(4_242));
     let before = fs::metadata(&path).unwrap();
     save(&mut file, &agents("free")).unwrap();
@@ -167,9 +167,9 @@ fn permissions_and_owner_are_kept() {
     assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
 }
 
-/// They were 0644 and told everybody on the machine who the agents are.
+/// They were 0644, so that every user of the machine could read the ids of agents.
 #[test]
-fn a_new_file_is_its_owners_alone() {
+fn a_new_file_is_readable_by_its_owner_only() {
     let (directory, path) = place();
     let (mut file, _) = AssignmentFile::open(&path).unwrap();
     save(&mut file, &agents("pro")).unwrap();
@@ -187,7 +187,7 @@ fn a_symbolic_link_stays_and_its_target_is_replaced() {
     symlink("../etc/second", &link).unwrap();
     symlink("../var/assignments.json", etc.join("second")).unwrap();
 
-    // The target is not there yet; then it is.
+    // First the target does not exist; then it does.
     for plan in ["pro", "free"] {
         let (mut file, _) = AssignmentFile::open(&link).unwrap();
         save(&mut file, &agents(plan)).unwrap();
@@ -205,7 +205,7 @@ fn a_symbolic_link_stays_and_its_target_is_replaced() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_removed() {
+fn what_a_killed_writer_left_behind_is_removed() {
     let (directory, path) = place();
     let temporary = directory.path().join("assignments.json.tmp");
     fs::write(&temporary, "{\"version\": 1, \"ag").unwrap();
@@ -224,7 +224,7 @@ fn what_a_killed_writer_left_is_removed() {
 }
 
 #[test]
-fn what_is_no_file_is_neither_read_nor_replaced() {
+fn a_path_that_is_not_a_file_is_neither_read_nor_replaced() {
     let (directory, path) = place();
     fs::create_dir(&path).unwrap();
     assert_eq!(
@@ -233,7 +233,7 @@ fn what_is_no_file_is_neither_read_nor_replaced() {
     );
     fs::remove_dir(&path).unwrap();
     let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: a string that ends with a zero, and lives as long as the call.
+    // SAFETY: a NUL-terminated string that lives as long as the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     assert!(matches!(AssignmentFile::open(&path), Err(PersistError::NotAFile { .. })), "nor waited for");
 }
@@ -251,14 +251,13 @@ fn what_could_not_be_read_back_changes_nothing() {
     assert_eq!(file.reload().unwrap(), agents("pro"));
 }
 
-/// Root may write anywhere, so the calls are made by a thread that is nobody
-/// to the file system.
+/// Root may write anywhere, so a thread with the file-system identity of `nobody` makes the calls.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_only_directory_is_an_error_and_the_file_is_as_it_was() {
     let as_nobody = |call: &(dyn Fn() -> PersistError + Sync)| {
         let calling = || {
-            // SAFETY: changes who this thread is to the file system; it ends after the call.
+            // SAFETY: changes this thread's file-system identity; the thread ends after the call.
             unsafe { libc::setfsuid(65_534) };
             call()
         };
@@ -293,18 +292,18 @@ fn a_read_only_directory_is_an_error_and_the_file_is_as_it_was() {
     assert_eq!(load(&path), agents("pro"));
 }
 
-/// A limit on the size of files stands for a full disk: the write stops half
-/// way with an error. It is a limit on a process, hence the child.
+/// A limit on the size of files stands in for a full disk: the write stops
+/// halfway with an error. It applies to a process, hence the child.
 #[test]
 fn a_full_disk_is_an_error_and_the_file_is_as_it_was() {
     let Some(path) = child::argument() else {
         let (directory, path) = place();
         let child = child::command("a_full_disk_is_an_error_and_the_file_is_as_it_was", &path).output().unwrap();
-        let told = message(String::from_utf8(child.stderr).unwrap(), &directory);
-        assert!(child.status.success(), "{told}");
+        let output = message(String::from_utf8(child.stderr).unwrap(), &directory);
+        assert!(child.status.success(), "{output}");
         let expected = "[cannot write DIR/assignments.json.tmp: File too large (os error 27); \
                         make room there and try again; the file is as it was]";
-        assert!(told.contains(expected), "{told}");
+        assert!(output.contains(expected), "{output}");
         assert_eq!(load(&path), agents("gold"), "the last one was saved when there was room again");
         return;
     };
@@ -324,7 +323,7 @@ fn a_full_disk_is_an_error_and_the_file_is_as_it_was() {
 }
 
 fn limit_file_size(bytes: libc::rlim_t) {
-    // SAFETY: a write past the limit is to be an error, not the end of the process.
+    // SAFETY: a write past the limit should be an error, not the end of the process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: there is room for the answer.

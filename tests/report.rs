@@ -1,4 +1,4 @@
-//! The report: what it says, and that it is replaced as a whole.
+//! The report: its contents, and that it is replaced in one step.
 
 #![cfg(feature = "persist")]
 
@@ -28,7 +28,7 @@ fn read(text: &str) -> Value {
 }
 
 #[test]
-fn it_says_who_offends_who_is_busy_and_what_was_counted() {
+fn it_lists_offenders_the_busiest_agents_and_the_counts() {
     let limiter = limiter(Observe::new().roster(1_000));
     limiter.assign("agent-7", limiter.plan("pro").expect("a plan")).expect("valid");
     limiter.exempt("dashboard").expect("valid");
@@ -103,7 +103,7 @@ fn it_stays_short_however_many_agents_there_are() {
     assert_eq!(document["busiest"].as_array().map(Vec::len), Some(20));
     assert_eq!(document["top_offenders"].as_array().map(Vec::len), Some(20));
     assert_eq!(document["violations"]["last_hour"], 200);
-    // Without a roster nobody can be listed, and it says so.
+    // Without a roster no agent can be listed, and the report states that.
     let limiter = self::limiter(Observe::new());
     let _ = limiter.check("agent-7", WS).expect("valid");
     let document = read(&limiter.status_document());
@@ -111,7 +111,7 @@ fn it_stays_short_however_many_agents_there_are() {
 }
 
 #[test]
-fn it_is_replaced_as_a_whole_while_others_read_it() {
+fn it_is_replaced_in_one_step_while_others_read_it() {
     let directory = Directory::new();
     let path = directory.path().join(REPORT_FILE);
     let limiter = limiter(Observe::new().roster(100));
@@ -141,7 +141,7 @@ fn it_is_replaced_as_a_whole_while_others_read_it() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_no_hindrance_and_a_second_writer_is_told() {
+fn a_killed_writers_leftovers_do_no_harm_and_a_second_writer_gets_an_error() {
     let directory = Directory::new();
     let path = directory.path().join(REPORT_FILE);
     let limiter = limiter(Observe::new());

@@ -1,4 +1,4 @@
-//! Threads against an exact oracle, in a slab so tiny that tenants change all the time.
+//! Threads against an exact oracle, in a slab so tiny that tenants keep changing.
 //!
 //! A million calls by default; `cargo test --release --test stress -- --ignored`
 //! for the long form of a hundred million.
@@ -41,17 +41,17 @@ fn everybody_gets_exactly_what_is_theirs(calls: u64) {
 fn a_crowd_gets_exactly_what_is_theirs_or_is_refused(calls: u64) {
     let report = run(Form::Crowded, OnFull::Deny, calls);
     assert_eq!((report.excess, report.stats.lossy_evictions), (0, 0), "{report:?}");
-    assert!(report.full > 0, "nobody was refused: {report:?}");
+    assert!(report.full > 0, "no agent was refused: {report:?}");
 }
 
 fn stale_instants_give_no_time_twice(calls: u64) {
     let report = run(Form::Stale, OnFull::Deny, calls);
-    // Some are refused: who is idle now was not idle at an older instant.
+    // Some are refused: an agent that is idle now was not idle at an older instant.
     assert_eq!((report.excess, report.stats.lossy_evictions), (0, 0), "{report:?}");
 }
 
-/// The default lets a newcomer take a record in debt, and who lost it may
-/// return to a fresh bucket. This states the price: it asserts only that
+/// By default a newcomer takes a record in debt, and the agent that lost it may
+/// return with a fresh bucket. This prints the price, and asserts only that
 /// nothing is admitted in excess unless records were given up.
 fn giving_records_up_has_a_price(calls: u64) {
     let report = run(Form::Crowded, OnFull::Evict, calls);
@@ -83,7 +83,7 @@ fn the_excess_of_giving_records_up_is_reported() {
 fn a_returning_tenant_and_a_newcomer_never_share_a_charge(rounds: u64) {
     let report = duel::duel(rounds);
     eprintln!("duel: {report:?}");
-    assert!(report.kept > 0 && report.taken > 0, "it always ends the same way: {report:?}");
+    assert!(report.kept > 0 && report.taken > 0, "the same side won every round: {report:?}");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_charge_and_an_eviction_at_the_same_moment_are_both_exact() {
 fn a_check_meets_the_old_limits_or_the_new_ones_and_after_a_change_the_new_ones(calls: u64) {
     let report = changes::stress(calls);
     eprintln!("changes: {report:?}");
-    assert!(report.old > 0 && report.new > 0 && report.sure > 0, "no check met a change: {report:?}");
+    assert!(report.old > 0 && report.new > 0 && report.sure > 0, "no check overlapped a change: {report:?}");
     assert!(report.retries > 0 && report.changes > 1_000, "{report:?}");
 }
 
@@ -110,8 +110,8 @@ fn no_agent_exceeds_its_rate_between_any_two_instants(calls: u64) {
     assert!(report.stats.idle_evictions > report.stats.records * 10 && report.admitted > calls / 20, "{report:?}");
 }
 
-/// A claim at an instant before the last eviction was charged as of that
-/// eviction: between the instants that callers gave, up to two tokens too much.
+/// A claim at an instant before the last eviction was charged at that eviction:
+/// up to two tokens too many between the instants that callers passed.
 #[test]
 fn no_agent_exceeds_its_rate_between_stale_instants() {
     no_agent_exceeds_its_rate_between_any_two_instants(SHORT);
@@ -132,10 +132,10 @@ fn a_denied_call_gives_nobody_else_a_token(length: Duration) {
     assert!(report.admitted > 0 && report.denied > 0, "{report:?}");
 }
 
-/// Two threads whose calls were denied once let a third have 77 tokens more
-/// than a burst of 1,000: what they gave back, time had paid in part.
+/// Two threads whose calls were denied once gave a third 77 tokens more than a
+/// burst of 1,000: part of what they gave back had already refilled.
 #[test]
-fn calls_that_are_denied_at_the_last_moment_mint_no_tokens() {
+fn calls_denied_at_the_last_moment_mint_no_tokens() {
     a_denied_call_gives_nobody_else_a_token(Duration::from_secs(1));
 }
 

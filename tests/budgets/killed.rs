@@ -12,10 +12,10 @@ fn charge_until_killed(path: &Path) {
     for number in used(&limiter, "a", LLM) + 1.. {
         spend(&limiter, "a", LLM, 1);
         if number % 10 == 0 {
-            let tell = |what| std::io::stderr().write_all(format!("{what} {number}\n").as_bytes()).expect("a pipe");
-            tell("saving");
+            let report = |what| std::io::stderr().write_all(format!("{what} {number}\n").as_bytes()).expect("a pipe");
+            report("saving");
             limiter.save_budgets().expect("there is room");
-            tell("saved");
+            report("saved");
         }
     }
 }

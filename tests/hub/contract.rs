@@ -100,9 +100,9 @@ fn retry_is_a_multiple_of_1000() {
             let hub = Hub::new();
             hub.drain("agent-7", &lane);
             hub.clock.advance(late);
-            let told = hub::retry_after_ms(hub.check("agent-7", &lane).retry_after());
-            assert!(told > 0 && told % 1_000 == 0, "{lane} after {late:?}: {told}");
-            hub.clock.advance(Duration::from_millis(told));
+            let wait = hub::retry_after_ms(hub.check("agent-7", &lane).retry_after());
+            assert!(wait > 0 && wait % 1_000 == 0, "{lane} after {late:?}: {wait}");
+            hub.clock.advance(Duration::from_millis(wait));
             assert!(hub.check("agent-7", &lane).is_allowed(), "{lane} after {late:?}");
         }
     }
@@ -194,10 +194,10 @@ fn backoff_series() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/light");
     // A light token takes half a second, so the series alone decides.
-    let told = SERIES.map(|_| hub::retry_after_ms(hub.admit("agent-7", "ws/light").retry_after()));
-    assert_eq!(told, SERIES);
-    let told = SERIES.map(|_| hub.limiter.record_violation("agent-8").unwrap().step().as_millis() as u64);
-    assert_eq!(told, SERIES);
+    let waits = SERIES.map(|_| hub::retry_after_ms(hub.admit("agent-7", "ws/light").retry_after()));
+    assert_eq!(waits, SERIES);
+    let waits = SERIES.map(|_| hub.limiter.record_violation("agent-8").unwrap().step().as_millis() as u64);
+    assert_eq!(waits, SERIES);
 }
 
 #[test]

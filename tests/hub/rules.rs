@@ -15,8 +15,8 @@ fn an_unknown_action_is_normal_and_reported_once() {
         let second = hub.limiter.lane_for(channel, "dance").unwrap();
         assert!(!second.is_known() && !second.is_first_seen());
     }
-    let told = (0..10_000).filter(|i| hub.limiter.lane_for("ws", &format!("a{i}")).unwrap().is_first_seen());
-    assert_eq!(told.count(), 254);
+    let first_seen = (0..10_000).filter(|i| hub.limiter.lane_for("ws", &format!("a{i}")).unwrap().is_first_seen());
+    assert_eq!(first_seen.count(), 254);
     let seen = hub.limiter.unknown_actions();
     assert_eq!((seen.total, seen.names.len(), seen.not_listed), (10_004, 256, 10_000 - 254));
 }
@@ -202,14 +202,14 @@ fn an_operator_forgives_violations() {
 #[test]
 fn sustained_abuse_is_reported_once() {
     let hub = Hub::new();
-    let told = |violations: u32| {
+    let reports = |violations: u32| {
         (0..violations).filter(|_| hub.limiter.record_violation("agent-7").unwrap().sustained_abuse()).count()
     };
-    assert_eq!((told(9), told(1), told(1_000)), (0, 1, 0));
+    assert_eq!((reports(9), reports(1), reports(1_000)), (0, 1, 0));
     hub.clock.advance(4 * MINUTE);
-    assert_eq!(told(10), 0);
+    assert_eq!(reports(10), 0);
     hub.clock.advance(5 * MINUTE);
-    assert_eq!((told(9), told(1), told(10)), (0, 1, 0));
+    assert_eq!((reports(9), reports(1), reports(10)), (0, 1, 0));
 }
 
 /// A safety net, not a cage.

@@ -171,8 +171,8 @@ proptest::proptest! {
                 let refunded = stale.refund(Request::new(AGENT, LANE).cost(cost).at(now));
                 proptest::prop_assert_eq!(refunded, present.refund(Request::new(AGENT, LANE).cost(cost)));
             } else {
-                let told = stale.check_request(Request::new(AGENT, LANE).cost(cost).at(now));
-                proptest::prop_assert_eq!(told, present.check_request(Request::new(AGENT, LANE).cost(cost).at(now)));
+                let verdict = stale.check_request(Request::new(AGENT, LANE).cost(cost).at(now));
+                proptest::prop_assert_eq!(verdict, present.check_request(Request::new(AGENT, LANE).cost(cost).at(now)));
             }
         }
     }

@@ -279,17 +279,17 @@ fn a_small_request_is_not_early_by_the_wait_of_a_large_one() {
 #[test]
 fn sustained_abuse_is_reported_once() {
     let (limiter, clock) = limiter(rules());
-    let told = |times: u32| {
+    let reports = |times: u32| {
         let abuse = (1..=times).filter(|_| limiter.record_violation("agent-7").unwrap().sustained_abuse());
         abuse.collect::<Vec<_>>()
     };
-    assert_eq!(told(100), [10]);
+    assert_eq!(reports(100), [10]);
     clock.advance(MINUTE * 5 - NANOSECOND);
-    assert_eq!(told(100), [0_u32; 0]);
+    assert_eq!(reports(100), [0_u32; 0]);
     clock.advance(MINUTE * 6);
-    assert_eq!(told(100), [10]);
+    assert_eq!(reports(100), [10]);
     assert_eq!(limiter.reset_violations("agent-7"), Ok(true));
-    assert_eq!(told(100), [10]);
+    assert_eq!(reports(100), [10]);
 }
 
 #[test]

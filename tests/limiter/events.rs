@@ -74,8 +74,8 @@ fn a_full_limiter_is_reported_at_most_once_a_minute() {
         assert_eq!(events(&limiter), []);
         clock.advance(NANOSECOND);
         ignore(limiter.check("one more", LANE));
-        let told = EventKind::Saturated { lossy_evictions: lossy_evictions * 52, refused: refused * 52 };
-        assert_eq!(events(&limiter), [told], "{on_full:?}");
+        let expected = EventKind::Saturated { lossy_evictions: lossy_evictions * 52, refused: refused * 52 };
+        assert_eq!(events(&limiter), [expected], "{on_full:?}");
         assert_eq!((limiter.snapshot().full, limiter.stats().lossy_evictions), (refused * 52, lossy_evictions * 52));
     }
 }
@@ -87,12 +87,12 @@ fn one_check_in_n_is_sampled_on_request() {
     for _ in 0..20 {
         ignore(limiter.check("a", WS));
     }
-    let told = events(&limiter);
+    let sampled = events(&limiter);
     let checked = |remaining, decision| EventKind::Checked { agent: b"a".to_vec(), lane: WS, decision, remaining };
     // The thread may have made checks elsewhere before, so the first sample is any of five.
-    assert_eq!(told.len(), 4);
-    assert!((5..10).any(|left| told[0] == checked(left, Decision::Allow)), "{told:?}");
-    assert_eq!(told[3], checked(0, Decision::Deny));
+    assert_eq!(sampled.len(), 4);
+    assert!((5..10).any(|left| sampled[0] == checked(left, Decision::Allow)), "{sampled:?}");
+    assert_eq!(sampled[3], checked(0, Decision::Deny));
 }
 
 #[test]

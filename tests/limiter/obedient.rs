@@ -58,12 +58,12 @@ fn simulate(rules: ConductRules, manner: Manner, seed: u64) -> Seen {
             seen.seconds = at.as_secs_f64();
         } else {
             let wait = admission.retry_after().expect("valid");
-            let told = if manner.in_seconds {
+            let wait = if manner.in_seconds {
                 Duration::from_secs(wait.as_nanos().div_ceil(1_000_000_000) as u64)
             } else {
                 wait
             };
-            back += manner.ignores.unwrap_or(told);
+            back += manner.ignores.unwrap_or(wait);
             seen.longest_wait = seen.longest_wait.max(wait);
         }
         seen.violations += u32::from(admission.violations_in_a_row() > 0);

@@ -24,12 +24,12 @@ fn an_agent_that_lingers_at_the_threshold_is_warned_once() {
     let warnings = |again| {
         let (limiter, clock) = limiter(again);
         assert_eq!(spend(&limiter, "agent-7", LANE, 8).decision(), Decision::Allow);
-        let told = (0..100).map(|_| {
+        let decisions = (0..100).map(|_| {
             let below = check(&limiter, "agent-7", LANE).decision();
             clock.advance(SECOND / 5);
             [below, check(&limiter, "agent-7", LANE).decision()]
         });
-        told.flatten().filter(|decision| *decision == Decision::Warn).count()
+        decisions.flatten().filter(|decision| *decision == Decision::Warn).count()
     };
     assert_eq!(warnings(None), 100, "with every other verdict");
     assert_eq!(warnings(Some(20)), 100, "once per crossing");
@@ -68,8 +68,8 @@ fn every_kind_and_every_agent_has_its_own_warnings() {
     let (limiter, _) = limiter(Some(40));
     for agent in ["agent-7", "agent-8"] {
         for lane in (0..4).map(LaneId::new) {
-            let told = [9, 1].map(|cost| spend(&limiter, agent, lane, cost).decision());
-            assert_eq!(told, [Decision::Warn, Decision::Allow], "{agent}, {lane:?}");
+            let decisions = [9, 1].map(|cost| spend(&limiter, agent, lane, cost).decision());
+            assert_eq!(decisions, [Decision::Warn, Decision::Allow], "{agent}, {lane:?}");
         }
     }
 }
@@ -111,12 +111,12 @@ fn every_verb_respects_an_earlier_warning() {
 #[test]
 fn a_new_policy_turns_repeated_warnings_on_and_off() {
     let (limiter, _) = limiter(None);
-    let told = |agent: &str| [9, 1].map(|cost| spend(&limiter, agent, LANE, cost).decision());
-    assert_eq!(told("a"), [Decision::Warn, Decision::Warn]);
+    let decisions = |agent: &str| [9, 1].map(|cost| spend(&limiter, agent, LANE, cost).decision());
+    assert_eq!(decisions("a"), [Decision::Warn, Decision::Warn]);
     limiter.replace_policy(policy(Some(40))).unwrap();
-    assert_eq!(told("b"), [Decision::Warn, Decision::Allow]);
+    assert_eq!(decisions("b"), [Decision::Warn, Decision::Allow]);
     limiter.replace_policy(policy(None)).unwrap();
-    assert_eq!(told("c"), [Decision::Warn, Decision::Warn]);
+    assert_eq!(decisions("c"), [Decision::Warn, Decision::Warn]);
 }
 
 /// Of many threads that bring an agent below the threshold, one warns.

@@ -1,33 +1,33 @@
-//! The judge: reads what passed and when, and knows what was promised.
+//! The judge: reads what passed and when, and knows only what is promised.
 
 use super::run::{BUCKET, BUDGET, DEBT, EXACT, Log, Numbers, TOTAL, Total, WINDOW};
 
-/// Something that passed, as of an instant between `low` and `high`.
+/// Something that passed, at an instant between `low` and `high`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) agent: usize,
     pub(crate) lane: u32,
     pub(crate) low: u64,
     pub(crate) high: u64,
-    /// When the third of a window began that the clock had reached by then. A
-    /// window takes an older instant for the start of the latest third that it
-    /// knows of.
+    /// The start of the third of a window that the clock had reached by then. A
+    /// window treats an older instant as the start of the latest third that it
+    /// knows.
     pub(crate) third: u64,
-    /// What was asked for at first.
+    /// The cost that was requested.
     pub(crate) asked: u64,
-    /// What it came to in the end: a reservation costs what was used of it.
+    /// The final cost: a reservation costs what was used of it.
     pub(crate) cost: u64,
     pub(crate) span: Span,
 }
 
-/// When a call began and ended, in the order of all calls.
+/// When a call began and ended, in one order of all calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) began: u64,
     pub(crate) ended: u64,
 }
 
-/// Something was given back that no reservation accounts for.
+/// Something that was given back outside of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refund {
     pub(crate) agent: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Refund {
     pub(crate) span: Span,
 }
 
-/// A lane starts afresh or gets other numbers: nothing is judged across it.
+/// A point at which a lane starts afresh or gets other numbers: nothing is judged across it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub(crate) agent: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Cut {
     pub(crate) span: Span,
 }
 
-/// What holds between two cuts.
+/// The calls between two cuts.
 struct Segment<'a> {
     numbers: Numbers,
     charges: Vec<&'a Charge>,
@@ -77,13 +77,13 @@ pub(crate) fn judge(log: &Log) -> Result<(), String> {
     }
 }
 
-/// The calls that lie wholly between two cuts. Cuts of an agent never overlap.
+/// The calls that lie entirely between two cuts. Cuts of an agent never overlap.
 fn segments<'a>(log: &'a Log, agent: usize, lane: u32) -> Vec<Segment<'a>> {
     let mut cuts: Vec<_> = log.cuts.iter().filter(|cut| cut.agent == agent).collect();
     cuts.sort_by_key(|cut| cut.span.began);
     let starts = std::iter::once((0, log.numbers)).chain(cuts.iter().map(|cut| (cut.span.ended, cut.numbers)));
     let ends = cuts.iter().map(|cut| cut.span.began).chain(std::iter::once(u64::MAX));
-    // All that is charged to a lane is charged to the total.
+    // Everything charged to a lane is charged to the total.
     let is_of = |of: u32| lane == of || lane == TOTAL;
     let segment = |((start, numbers), end)| {
         let is_within = |span: &Span| span.began >= start && span.ended <= end;
@@ -103,8 +103,8 @@ impl Segment<'_> {
     }
 }
 
-/// Never more than the capacity, what the rate brings and the excess of one
-/// request, over every pair of instants.
+/// Over every pair of instants, never more than the capacity, the refill and
+/// the excess of one request.
 fn bucket(segment: &Segment<'_>, capacity: u64, token: u64, excess: u64) -> Result<(), String> {
     let allowed = |span: u64| (capacity + excess + segment.refunded) * token + span;
     over_pairs(segment, |charge| charge.high, |sum, span| sum * token <= allowed(span)).map_err(|(sum, span)| {
@@ -117,7 +117,7 @@ fn trailing(segment: &Segment<'_>, most: u64) -> Result<(), String> {
     trailing_by(segment, most, |charge| charge.high)
 }
 
-/// The same of a window, which may take a charge to be made later than asked.
+/// The same for a window, which may place a charge later than requested.
 fn window(segment: &Segment<'_>, most: u64) -> Result<(), String> {
     trailing_by(segment, most, |charge| charge.high.max(charge.third))
 }
@@ -133,7 +133,7 @@ fn budget(segment: &Segment<'_>) -> Result<(), String> {
     if sum <= most + segment.refunded { Ok(()) } else { Err(format!("{sum} of {most} were used in a day")) }
 }
 
-/// Adds up what surely passed between each pair of instants; the pair that breaks the promise.
+/// Adds up what certainly passed between each pair of instants. The error is the pair that breaks the promise.
 fn over_pairs(
     segment: &Segment<'_>,
     end: impl Fn(&Charge) -> u64,
@@ -157,7 +157,7 @@ fn over_pairs(
     Ok(())
 }
 
-/// A judge that lets everything pass has judged nothing.
+/// A judge that accepts everything would prove nothing.
 #[test]
 fn one_token_too_many_is_noticed() {
     let numbers = Numbers {
@@ -193,7 +193,7 @@ fn one_token_too_many_is_noticed() {
     let at = |lane, instants: &[u64]| log(instants.iter().zip(1..).map(|(at, call)| charge(lane, *at, call)).collect());
     assert!(judge(&at(BUCKET, &[0, 0, 10])).is_ok() && judge(&at(BUCKET, &[0, 0, 9])).is_err());
     let large = |at, call| Charge { asked: 5, cost: 5, ..charge(DEBT, at, call) };
-    // More than the total ever holds.
+    // More than the capacity of the total.
     let without_total = |charges| Log { total: Total::None, ..log(charges) };
     assert!(judge(&without_total(vec![large(0, 1), large(50, 2)])).is_ok());
     assert!(judge(&without_total(vec![large(0, 1), large(49, 2)])).is_err());

@@ -1,18 +1,16 @@
 //! What passes, judged from outside: threads call everything at once on a
-//! moving clock, with stale instants, and afterwards a judge that knows only
-//! what is promised reads their logs.
+//! moving clock, with stale instants, and then a judge that knows only what is
+//! promised reads their logs.
 //!
-//! - A bucket admits at most its capacity and what the rate brings, over every
-//!   pair of instants.
-//! - One that takes larger costs on credit admits the excess of one request
-//!   beside that.
-//! - An exact window admits at most its count in any trailing window, a window
+//! - Over every pair of instants, a bucket admits at most its capacity plus the refill.
+//! - One that admits larger costs on credit admits the excess of one request on top.
+//! - An exact window admits at most its count in any trailing window; a window
 //!   at most what its documentation states.
-//! - A budget admits at most its count a day.
-//! - At most so many slots are held at once.
-//! - A total admits of all lanes together what it would admit of one.
+//! - A budget admits at most its count per day.
+//! - A held lane never has more slots in use than its limit.
+//! - A total admits over all lanes together what it would admit on one.
 //!
-//! Nothing here knows how the engine works. Threads make each run another one;
+//! Nothing here knows how the engine works. Threads make every run different;
 //! the seed that a failure prints repeats the calls, not their order.
 //!
 //! `cargo test --profile stress --test oracle -- --ignored` runs the long form.
@@ -25,7 +23,7 @@ mod run;
 use judge::judge;
 use run::{Mix, Total, run};
 
-/// Rounds of a short run; each is a limiter of its own.
+/// Rounds of a short run, each with a new limiter.
 const SHORT: u64 = 300;
 const LONG: u64 = 20_000;
 
@@ -78,15 +76,15 @@ const EVERYTHING: Mix = Mix {
 };
 
 scenarios! {
-    /// Checks and batches alone: what all the others build on.
+    /// Checks and batches only: the basis of all the others.
     checks, checks_long: QUIET;
     /// A denied call that had charged some of its parts gave back more than it had taken.
     all_or_none, all_or_none_long: Mix { all: true, ..QUIET };
     all_or_none_with_stale_instants, all_or_none_with_stale_instants_long: Mix { all: true, stale: true, ..QUIET };
     settlements, settlements_long: Mix { settle: true, ..QUIET };
-    /// A cancel at an old instant gave back what time had given back already.
+    /// A cancel at an old instant gave back what had already refilled.
     settlements_with_stale_instants, settlements_with_stale_instants_long: Mix { settle: true, stale: true, ..QUIET };
-    /// Tokens that a reset had forgiven came back a second time with the reservation.
+    /// Tokens that a reset had forgiven came back again with the reservation.
     settlements_after_changes, settlements_after_changes_long: Mix { settle: true, control: true, ..QUIET };
     /// A denied call took back what a reset had forgiven, and others had spent since.
     all_or_none_through_changes, all_or_none_through_changes_long: Mix { all: true, control: true, ..QUIET };
@@ -95,7 +93,7 @@ scenarios! {
     /// A call at an old instant was denied before a sweep and allowed after it.
     stale_instants_in_a_crowd, stale_instants_in_a_crowd_long: Mix { stale: true, crowd: true, ..QUIET };
     everything, everything_long: EVERYTHING;
-    /// An agent got what each of its lanes had, whatever its plan allowed it in all.
+    /// An agent got everything that each of its lanes had, whatever its plan's total allowed.
     a_total, a_total_long: Mix { total: Total::Bucket, ..QUIET };
     a_total_of_several_parts, a_total_of_several_parts_long: Mix { total: Total::Bucket, all: true, stale: true, ..QUIET };
     a_total_of_settlements, a_total_of_settlements_long: Mix { total: Total::Bucket, settle: true, control: true, ..QUIET };

@@ -1,9 +1,9 @@
-//! The presets as an agent meets them: so many at once, then denied, then the rate.
+//! The presets as an agent sees them: a burst, then a denial, then the rate.
 
 use std::time::Duration;
 use tollgate::{Limiter, ManualClock, Policy, Request};
 
-/// Lane, what passes at once, and when the next token is there.
+/// The lane, what passes at once, and when the next token is available.
 type Expected = (&'static str, u64, Duration);
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -90,14 +90,14 @@ fn plans_of_platform_count_all_requests_together() {
         limiter.assign("user:42", limiter.plan(plan).unwrap()).unwrap();
         let lanes = ["http/default", "http/read", "http/write", "http/executions", "http/list_agents", "http/login"];
         let lanes = lanes.map(|name| limiter.lane(name).unwrap());
-        // In turn, as long as any of them passes.
+        // In turn, until none of them passes.
         let rounds = (0..requests).map(|_| lanes.map(|lane| limiter.check("user:42", lane).unwrap().is_allowed()));
         let passed = rounds.flatten().filter(|is_allowed| *is_allowed).count();
         assert_eq!(passed, requests, "{plan}");
     }
 }
 
-/// Tokens a day are gone until midnight, and connections until one is closed.
+/// Daily tokens are gone until midnight, and connections until one is closed.
 #[test]
 fn plans_of_platform_have_tokens_and_connections() {
     for (plan, tokens, connections) in
@@ -122,8 +122,8 @@ fn plans_of_platform_have_tokens_and_connections() {
     }
 }
 
-/// "No burst": whatever a client does, no minute holds more than 20 writes
-/// and no five minutes more than 5 tries to log in.
+/// "No burst": whatever a client does, no minute admits more than 20 writes and
+/// no five minutes more than 5 login attempts.
 #[test]
 fn no_window_holds_more_than_its_count() {
     for (preset, name, count, window) in [
@@ -148,7 +148,7 @@ fn no_window_holds_more_than_its_count() {
             let within = |second: &&u32| (*start..*start + window.as_secs() as u32).contains(second);
             assert!(admitted.iter().filter(within).count() <= count, "{name} from {start}");
         }
-        // And the rate is the full one.
+        // And the full rate passes.
         assert!(admitted.len() >= count * 1_000 / window.as_secs() as usize, "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! The presets: what they say, and how an agent meets it.
+//! The presets: their numbers, and what an agent sees of them.
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test names its line")]
 

@@ -1,4 +1,4 @@
-//! Every number and every action of the presets, as their tables have them.
+//! Every number and every action of the presets, as in their tables.
 
 use std::collections::BTreeMap;
 use tollgate::{Classified, ConductRules, OnChange, Policy};
@@ -14,14 +14,14 @@ fn plans(policy: &Policy) -> Vec<&str> {
     policy.plans().map(|(_, name)| name).collect()
 }
 
-/// Checks a row: every lane that is there, and no other.
+/// Checks a row: exactly these lanes.
 #[track_caller]
 fn assert_row(policy: &Policy, plan: &str, expected: &[(&str, &str)]) {
     let expected = expected.iter().map(|(lane, limit)| ((*lane).to_owned(), (*limit).to_owned())).collect();
     assert_eq!(row(policy, plan), expected, "{plan}");
 }
 
-/// Checks the actions of a channel: those that are there, and no other.
+/// Checks the actions of a channel: exactly these.
 #[track_caller]
 fn assert_actions(policy: &Policy, channel: &str, expected: &[(&str, &[&str])]) {
     for (tier, actions) in expected {
@@ -300,8 +300,7 @@ fn standard_has_the_numbers_of_its_table() {
     assert_eq!(standard.lane_for("ws", "say"), None);
 }
 
-/// The table in the module's docs is what people read: it names every
-/// lane, plan and action there is.
+/// The table in the module's docs is what people read: it names every lane, plan and action.
 #[test]
 fn the_table_names_everything() {
     let source = include_str!("../../src/policy/preset.rs");

@@ -1,9 +1,9 @@
-//! The oracle: a token bucket in exact arithmetic, as a textbook has it.
+//! The oracle: a textbook token bucket in exact arithmetic.
 //!
-//! It keeps a level and the instant at which that level held. Levels are in
-//! fractions of a token: a token is `period` parts and a nanosecond refills
-//! `tokens` parts, so nothing is ever rounded. Every number of the range
-//! fits: at most 2^62 * 2^62 parts.
+//! It keeps a level and the instant of that level. Levels are in fractions of a
+//! token: a token is `period` parts and a nanosecond refills `tokens` parts, so
+//! nothing is ever rounded. Every number in range fits: at most 2^62 * 2^62
+//! parts.
 
 /// A bucket that holds `capacity` tokens and refills `tokens` every `period` nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +25,8 @@ impl Exact {
         self.capacity * self.period
     }
 
-    /// The level at `now`. Before the last change it is what the refill since
-    /// would have made of it, below nothing if need be: only stricter.
+    /// The level at `now`. Before the last change, it is the level minus the
+    /// refill since, even below zero: only stricter.
     fn level(&self, now: u64) -> i128 {
         (self.level + (i128::from(now) - self.at) * self.tokens).min(self.brim())
     }
@@ -63,7 +63,7 @@ impl Exact {
 
     pub(crate) fn charge(&mut self, now: u64, cost: u64) {
         let taken = i128::from(cost) * self.period;
-        // Charged as of the later instant: a step back gives no time twice.
+        // Charged at the later instant: a step back gives no time twice.
         let (now, level) =
             if i128::from(now) < self.at { (self.at, self.level) } else { (now.into(), self.level(now)) };
         (self.level, self.at) = (level - taken, now);
@@ -82,7 +82,7 @@ impl Exact {
         }
     }
 
-    /// The instant of the last change: going back from there has no exact meaning.
+    /// The instant of the last change; before it, a level is not well defined.
     pub(crate) fn changed_at(&self) -> u64 {
         u64::try_from(self.at).expect("an instant")
     }

@@ -1,5 +1,5 @@
-//! What the properties are tried on: limits over the whole allowed range,
-//! and calls that go where the arithmetic is delicate.
+//! Inputs for the properties: limits over the whole allowed range, and calls
+//! where the arithmetic is delicate.
 
 use proptest::prelude::*;
 use std::time::Duration;
@@ -19,7 +19,7 @@ impl Numbers {
         Limit::new(self.tokens, Duration::from_nanos(self.period)).burst(self.capacity)
     }
 
-    /// The time of a token, rounded up as the documentation says.
+    /// The time of a token, rounded up as documented.
     pub(crate) fn token_time(&self) -> u64 {
         self.period.div_ceil(self.tokens)
     }
@@ -56,11 +56,11 @@ pub(crate) fn any_limit() -> impl Strategy<Value = Numbers> {
     })
 }
 
-/// How many tokens, told by what the bucket holds.
+/// How many tokens, relative to what the bucket holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Amount {
     One,
-    /// All that are left, so that the bucket is emptied to the last token.
+    /// All that are left, so that the bucket is emptied.
     Left,
     /// One more than are left.
     TooMany,
@@ -87,7 +87,7 @@ pub(crate) enum Move {
     Still,
     Nanosecond,
     Token,
-    /// To the very instant of the last promise, or a nanosecond short of it.
+    /// To the instant of the last promise, or a nanosecond short of it.
     Promised {
         early: bool,
     },
@@ -95,7 +95,7 @@ pub(crate) enum Move {
     Ahead(f64),
     /// Up to two refills back.
     Back(f64),
-    /// So near the end of the range that a charge may not fit.
+    /// So close to the end of the range that a charge may not fit.
     Edge(f64),
 }
 

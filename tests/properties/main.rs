@@ -15,7 +15,7 @@ const LANE: LaneId = LaneId::new(0);
 
 fn limiter(limit: Limit) -> Limiter {
     let policy = Policy::builder().lane("lane", limit).build().expect("a limit of the allowed range");
-    // At its origin, before every instant that is given.
+    // At its origin, before every instant that calls pass.
     Limiter::builder(policy).agents(1).clock(ManualClock::new()).build().expect("a small slab")
 }
 
@@ -63,10 +63,10 @@ fn nanos(span: Duration) -> u64 {
 }
 
 proptest! {
-    /// A limit equals exact arithmetic on a token's time, rounded up to a
-    /// whole nanosecond once: in verdict, remaining, retry and time until
-    /// full, wherever time goes. So where that time is whole to begin with,
-    /// it equals the limit as configured.
+    /// A limit equals exact arithmetic on a token's time, rounded up to a whole
+    /// nanosecond once: in verdict, remaining, retry and time until full,
+    /// wherever time goes. So if that time is whole to begin with, it equals
+    /// the limit as configured.
     #[test]
     fn a_limit_equals_exact_arithmetic_on_whole_token_times(
         numbers in any_limit(),
@@ -81,8 +81,8 @@ proptest! {
         let (mut now, mut promised, mut resets) = (0, 0, 0);
         for (moved, call) in calls {
             now = moved.from(now, promised, &numbers);
-            // With the sixteenth reset the generations start over, and the lane is full a
-            // nanosecond later: stricter, but not exact.
+            // At the sixteenth reset the generations wrap around, and the lane is full a nanosecond later: stricter,
+            // but not exact.
             resets += usize::from(matches!(call, Call::Reset));
             if resets == 16 {
                 break;
@@ -131,8 +131,8 @@ proptest! {
         prop_assert_eq!(bucket.left(now), exact.remaining(now));
     }
 
-    /// Whatever the rounding, nothing passes that the limit as configured
-    /// would not let pass, and no answer promises more.
+    /// Whatever the rounding, nothing passes that the configured limit would
+    /// deny, and no answer promises more.
     #[test]
     fn a_limit_is_never_more_permissive_than_configured(
         numbers in any_limit(),
@@ -143,8 +143,8 @@ proptest! {
         let (mut now, mut promised) = (0, 0);
         for (moved, call) in calls {
             now = moved.from(now, promised, &numbers);
-            // Amounts are told by the oracle, which holds at least as much, so
-            // that the limiter is asked for more than it has.
+            // Amounts come from the oracle, which holds at least as much, so
+            // that requests may exceed what the limiter has.
             let left = exact.remaining(now);
             prop_assert!(bucket.left(now) <= left);
             match call {
@@ -174,8 +174,8 @@ proptest! {
         }
     }
 
-    /// A caller with an older instant is told the same or less, and what it
-    /// is granted would be granted at the later instant too.
+    /// A caller with an older instant gets the same or less, and what it is
+    /// granted would be granted at the later instant too.
     #[test]
     fn time_going_back_is_only_stricter(
         numbers in any_limit(),
@@ -204,9 +204,9 @@ proptest! {
         }
     }
 
-    /// The fixed window's flaw, twice the limit around a boundary, has no
-    /// place here: whatever the phase and the order of calls, a window of any
-    /// length admits at most the capacity and what is refilled meanwhile.
+    /// No flaw of fixed windows, twice the limit around a boundary: whatever
+    /// the phase and the order of calls, a span of any length admits at most
+    /// the capacity plus the refill.
     #[test]
     fn no_window_admits_more_than_the_capacity_and_the_refill(
         numbers in any_limit(),
@@ -238,7 +238,7 @@ proptest! {
         }
     }
 
-    /// A minute's worth just before any instant leaves nothing just after it.
+    /// A minute's worth spent just before any instant leaves nothing just after it.
     #[test]
     fn a_minutes_worth_is_not_given_twice_around_a_boundary(
         capacity in 1..200_u64,
@@ -253,11 +253,11 @@ proptest! {
     }
 }
 
-/// A limiter that rounds the refill of every poll to whole tokens, or writes
-/// down the time of a poll that added nothing, starves a caller that polls
-/// often. This one counts time in nanoseconds and a denial writes nothing.
+/// A limiter that rounds the refill of every poll to whole tokens, or records
+/// the time of a poll that added nothing, starves a caller that polls often.
+/// This one counts time in nanoseconds and a denial writes nothing.
 #[test]
-fn a_drained_bucket_polled_every_millisecond_refills_all_the_same() {
+fn a_drained_bucket_polled_every_millisecond_still_refills() {
     let bucket = Bucket::new(&Numbers { tokens: 10, period: 60_000_000_000, capacity: 10 });
     assert!(bucket.check(0, 10).is_allowed());
     let admitted: Vec<u64> = (1..=12_000).filter(|millis| bucket.check(millis * 1_000_000, 1).is_allowed()).collect();

@@ -1,4 +1,4 @@
-//! Calls the limiter as a step says, and puts its answer into fields.
+//! Makes the call of a step, and turns its answer into fields.
 
 use crate::fields::{Fields, agent_id, id_value, whole_number};
 use crate::policies;
@@ -11,14 +11,14 @@ use tollgate::{
     Settle, Settlement, Status, Tick, Verdict, Violation, hub,
 };
 
-/// Reservations by the names that a case gives them.
+/// Reservations by the names they have in a case.
 pub(crate) type Reservations = RefCell<BTreeMap<String, ReservationId>>;
 
-/// An id that nobody was given: slots are taken from the first on.
+/// An id that was never given out: slots are taken from the first on.
 const MADE_UP: ReservationId = ReservationId::from_number(u64::MAX);
 
-/// What the call of a step answers: fields, or the name of an error. The outer
-/// error is a step that makes no sense.
+/// The answer to the call of a step: fields, or the name of an error. The outer
+/// error is an invalid step.
 pub(crate) fn of(
     limiter: &Limiter,
     reservations: &Reservations,
@@ -51,12 +51,12 @@ pub(crate) fn of(
         "refund" => of_call(limiter.refund(Request::new(&agent()?, lane()?).cost(cost()?)), status),
         "acquire" => of_call(limiter.acquire(Request::new(&agent()?, lane()?)), verdict),
         "release" => of_call(limiter.release(Request::new(&agent()?, lane()?)), status),
-        "check_all" => of_call(with_parts(limiter, step, Limiter::check_all)?, |told| all_verdict(&told)),
+        "check_all" => of_call(with_parts(limiter, step, Limiter::check_all)?, |verdict| all_verdict(&verdict)),
         "admit_all" => of_call(
             with_parts(limiter, step, |limiter, parts| {
                 limiter.check_all(&parts.iter().map(|part| part.counted()).collect::<Vec<_>>())
             })?,
-            |told| all_verdict(&told),
+            |verdict| all_verdict(&verdict),
         ),
         "reserve" => {
             let reserved = limiter.reserve(Request::new(&agent()?, lane()?).cost(step.number("estimate")?), ttl()?);
@@ -97,7 +97,9 @@ pub(crate) fn of(
             Ok(policy) => of_control(limiter.replace_policy(policy)),
             Err(_) => Err("bad_policy".into()),
         },
-        "record_violation" => of_call(limiter.record_violation(&agent()?), |told| Value::Object(violation(&told))),
+        "record_violation" => {
+            of_call(limiter.record_violation(&agent()?), |recorded| Value::Object(violation(&recorded)))
+        }
         "violations" => of_call(limiter.violations(&agent()?), |seen| conduct(&seen)),
         "rate_limited" => of_call(limiter.rate_limited(&agent()?), |limited| json!({ "rate_limited": limited })),
         "assignable" => {
@@ -179,14 +181,14 @@ fn decision(decision: Decision) -> &'static str {
     }
 }
 
-fn all_verdict(told: &AllVerdict) -> Value {
+fn all_verdict(all: &AllVerdict) -> Value {
     let mut fields = json!({
-        "decision": decision(told.decision()),
-        "decisions": told.verdicts().iter().map(|verdict| decision(verdict.decision())).collect::<Vec<_>>(),
-        "blocking": told.blocking().collect::<Vec<_>>(),
+        "decision": decision(all.decision()),
+        "decisions": all.verdicts().iter().map(|verdict| decision(verdict.decision())).collect::<Vec<_>>(),
+        "blocking": all.blocking().collect::<Vec<_>>(),
     });
-    if !told.is_allowed() {
-        fields["retry_after_ns"] = json!(told.retry_after().map(nanos));
+    if !all.is_allowed() {
+        fields["retry_after_ns"] = json!(all.retry_after().map(nanos));
     }
     fields
 }

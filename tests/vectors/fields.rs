@@ -1,4 +1,4 @@
-//! What is read from JSON.
+//! Typed access to JSON objects.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// The fields of an object. One that nobody asked for is a mistake.
+/// The fields of an object. A field that is never read is a mistake.
 pub(crate) struct Fields {
     fields: Map<String, Value>,
     used: RefCell<BTreeSet<String>>,
@@ -62,7 +62,7 @@ impl Fields {
         Ok(self.optional_as(name, "true or false", Value::as_bool)?.unwrap_or(false))
     }
 
-    /// A list with something in it.
+    /// A non-empty list.
     pub(crate) fn list(&self, name: &str) -> Result<&[Value], String> {
         match self.optional_list(name)? {
             [] => Err(format!("{name} is empty or missing")),

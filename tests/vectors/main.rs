@@ -1,5 +1,5 @@
-//! Runs the vectors: what the limiter answers, as data that every language
-//! reads. `README.md` beside it defines every field.
+//! Runs the vectors: the limiter's answers as data that every language reads.
+//! `README.md` beside it defines every field.
 
 #![expect(clippy::panic, reason = "a vector that does not hold fails its test")]
 
@@ -150,7 +150,7 @@ fn run_step(limiter: &Limiter, clock: &ManualClock, reservations: &Reservations,
         Ok(_) => Map::new(),
         Err(error) => Map::from_iter([("error".to_owned(), json!(error))]),
     };
-    // The step of the curve by itself is for C to report.
+    // The step of the curve alone is for C to report.
     let is_step = |field: &str| field == "step_ns" && got.contains_key("lane_retry_after_ns");
     // An error must be expected; other fields need not be.
     let mut fields = expected.iter().filter(|(field, _)| !is_step(field));
@@ -167,7 +167,7 @@ fn problem_of(steps: &Value) -> String {
 }
 
 #[test]
-fn a_vector_that_does_not_hold_says_where_and_what() {
+fn a_failing_vector_names_its_step_and_what_differs() {
     let check = |remaining: u64| json!({ "op": "check", "agent": "a", "lane": "ws/normal", "expect": { "remaining": remaining } });
     let problem = problem_of(&json!([check(59), check(59)]));
     assert!(problem.starts_with("case \"a case\", step 2: expected {\"remaining\":59}, got {"), "{problem}");
@@ -175,7 +175,7 @@ fn a_vector_that_does_not_hold_says_where_and_what() {
 }
 
 #[test]
-fn an_error_has_to_be_expected_and_an_expected_one_has_to_come() {
+fn an_error_must_be_expected_and_an_expected_error_must_occur() {
     let forget = json!({ "op": "forget", "agent": "" });
     assert!(problem_of(&json!([forget])).contains("got {\"error\":\"empty_id\"}"));
     let forget = json!({ "op": "forget", "agent": "a", "expect": { "error": "empty_id" } });
@@ -191,7 +191,7 @@ fn numbers_are_whole_and_below_2_to_the_53() {
 }
 
 #[test]
-fn a_vector_that_makes_no_sense_is_refused() {
+fn an_invalid_vector_is_refused() {
     for (step, problem) in [
         (json!({ "op": "chekc", "agent": "a" }), "there is no op \"chekc\""),
         (json!({ "op": "reset", "agnt": "a" }), "agent is missing"),

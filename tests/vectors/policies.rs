@@ -5,8 +5,7 @@ use serde_json::Value;
 use std::time::Duration;
 use tollgate::{ConductRules, OnChange, Policy};
 
-/// A policy, or why it cannot be built. The outer error is a description that
-/// makes no sense.
+/// A policy, or why it cannot be built. The outer error is an invalid description.
 pub(crate) fn read(fields: &Fields) -> Result<Result<Policy, String>, String> {
     if let Some(name) = fields.optional_text("preset")? {
         fields.all_used()?;
@@ -79,7 +78,7 @@ fn conduct_rules(fields: &Fields) -> Result<ConductRules, String> {
     Ok(rules)
 }
 
-/// Pairs of a lane and the text of a limit.
+/// Pairs of a lane and a limit's text.
 fn limits(pairs: &[Value]) -> Result<Vec<(&str, &str)>, String> {
     let pairs = pairs.iter().map(|value| match value.as_array().map(Vec::as_slice) {
         Some([Value::String(lane), Value::String(limit)]) => Ok((lane.as_str(), limit.as_str())),
