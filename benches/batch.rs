@@ -1,12 +1,11 @@
-//! A batch over 1 M agents in random order: what looking ahead gains.
+//! A batch over 1 M agents in random order: the gain from prefetching.
 //!
-//! A figure is the time of 256 checks; the throughput counts single checks.
-//! Included are reading the requests and ids, which stream through the caches
-//! (48 bytes a request), and writing the answers to memory that is reused. The
-//! requests are made beforehand. Elapsed time.
+//! A figure is the time of 256 checks; the throughput counts single checks. It
+//! includes reading the requests and ids, which stream through the caches (48
+//! bytes per request), and writing the answers to reused memory. The requests
+//! are built beforehand. Elapsed time.
 //!
-//! Beside it: the same requests one by one, and a map of token buckets behind
-//! a lock.
+//! For comparison: the same requests one by one, and a map of token buckets behind a lock.
 
 mod common;
 

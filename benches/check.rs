@@ -1,13 +1,12 @@
 //! One thread: what a single check costs, with each clock.
 //!
-//! A figure is the time of one check and of what surrounds it: the next id
-//! read from a stream in order, criterion's loop and the answer written to
-//! memory, 1 to 2 ns in all (`loop`). Elapsed time, so other load on the machine counts.
+//! A figure is the time of one check and of what surrounds it: reading the next id from a stream in order, criterion's
+//! loop and writing the answer to memory, 1 to 2 ns in all (`loop`). Elapsed time, so other load on the machine counts.
 //! At 1 M agents the ids stream through the caches too, 16 bytes each.
 //!
-//! Beside it: the loop alone, one compare-exchange that nobody contends for,
-//! the clocks alone, and a map of token buckets behind a lock.
-//! `make bench` also compares with real peers (`benches/compare`).
+//! For comparison: the loop alone, one uncontended compare-exchange, the clocks
+//! alone, and a map of token buckets behind a lock. `make bench` also compares
+//! with real peers (`benches/compare`).
 
 mod common;
 
@@ -22,7 +21,7 @@ fn clocks() -> [(&'static str, Clock); 3] {
     [("auto", Clock::auto()), ("os", Clock::os()), ("coarse", Clock::coarse())]
 }
 
-/// What a check cannot do without.
+/// What no check can do without.
 fn floor(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("floor");
     let hot = [id(0); 1_024];
@@ -69,7 +68,7 @@ fn ours(criterion: &mut Criterion, name: &str, agents: usize, ids: &[Id], lane: 
     group.finish();
 }
 
-/// What it costs to be watched, beside the same checks that nobody watches.
+/// What observing costs, next to the same checks without it.
 fn watched(criterion: &mut Criterion) {
     let hot = [id(0); 1_024];
     for (what, lane) in [("allowed", ALLOWED), ("denied", DENIED)] {

@@ -2,12 +2,12 @@
 //!
 //! A figure is the time in which each of the two threads makes one check (in a
 //! row named "one thread": the only one); the throughput counts the checks of
-//! both. Threads are started for every sample and leave a barrier together;
-//! each is timed from there by itself and the slower one counts, so starting
-//! them is not included, nor is the loop subtracted (below 2 ns). Needs two
-//! processors that nobody else uses, or the figures mean little.
+//! both. Threads are started for every sample and leave a barrier together.
+//! Each is timed from there and the slower one counts, so starting them is not
+//! included; the loop is not subtracted (below 2 ns). Needs two otherwise idle
+//! processors, or the figures mean little.
 //!
-//! Beside it: two threads and one bare compare-exchange loop, which is what a
+//! For comparison: two threads in one bare compare-exchange loop, which a
 //! shared allowed agent cannot beat, and a map of token buckets behind a lock.
 
 mod common;
@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tollgate::{Clock, Request};
 
-/// Lets every thread do its `work`, given the thread's number, so many times.
+/// Runs `work` this many times on every thread, given the thread's number.
 fn together(threads: usize, turns: u64, work: &(impl Fn(usize) + Sync)) -> Duration {
     let barrier = Barrier::new(threads);
     let run = |thread| {
@@ -52,8 +52,8 @@ fn main() {
     let check = |agent: usize, lane| {
         black_box(&limiter.check(black_box(ids[agent].as_slice()), lane));
     };
-    // Denied, it also records a violation: once both counts are at their
-    // maximum that is one write a second, and else a look at the word.
+    // A denial also records a violation: once both counts are at their maximum,
+    // that is one write a second, and otherwise a read of the word.
     let admit = |agent: usize, lane| {
         black_box(&limiter.check_request(Request::new(black_box(ids[agent].as_slice()), lane).counted()));
     };
@@ -75,7 +75,7 @@ fn main() {
     row(&mut group, "two threads", 2, |_| check(0, ALLOWED));
     let word = AtomicU64::new(0);
     row(&mut group, "baseline, bare compare-exchange, two threads", 2, |_| {
-        // Ends when no other thread came between; one of them always gets through.
+        // Ends with the first undisturbed exchange; one thread always succeeds.
         let mut seen = word.load(Ordering::Acquire);
         while let Err(newer) = word.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Acquire) {
             seen = newer;

@@ -1,13 +1,14 @@
-//! The price of the boundary: checks through the C ABI, called from C, beside
+//! The price of the boundary: checks through the C ABI, called from C, next to
 //! the same checks in Rust.
 //!
 //! `make bench` builds the C loops (`bindings/c/bench/loops.c`) into a shared
 //! object over `libtollgate.so` and names it in `TOLLGATE_LOOPS`. Both sides
-//! run in turns in this process. A figure is the median CPU time of one check
+//! take turns in this process. A figure is the median CPU time of one check
 //! whose answer is written to memory and whose decision is read, with its share
 //! of a loop that hides the id from the compiler; "left" also asks for the
-//! tokens left, which in C is a call of its own. The difference is the median of
-//! those of adjacent turns. Instructions are counted by callgrind, loop included.
+//! remaining tokens, which in C takes another call. The difference is the
+//! median of the differences of adjacent turns. Instructions are counted by
+//! callgrind, loop included.
 
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
@@ -19,12 +20,12 @@ const ALLOWED: u32 = 2;
 const DENIED: u32 = 5;
 const BATCH: usize = 256;
 
-/// Each side runs this often, in turns.
+/// How often each side runs, in turns.
 const ROUNDS: usize = 31;
 /// Checks of a turn.
 const CHECKS: u64 = 400_000;
 
-/// What a check through C may cost beyond one in Rust: so much, or such a share of it if that is more.
+/// What a check through C may cost beyond one in Rust: this many nanoseconds, or this share if that is more.
 const CHECK_BAR: Bar = Bar { ns: 3.0, share: 0.15 };
 const BATCH_BAR: Bar = Bar { ns: 0.0, share: 0.05 };
 
@@ -44,9 +45,9 @@ type Loop = unsafe extern "C" fn(*mut c_void, u32, u64) -> u64;
 impl CLoops {
     fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
         let name = CString::new(name).expect("a name without NUL");
-        // SAFETY: a library that is open, and a string that ends in a NUL.
+        // SAFETY: an open library and a NUL-terminated string.
         let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
-        assert!(!symbol.is_null(), "{name:?} is missing in the loops");
+        assert!(!symbol.is_null(), "the loops have no {name:?}");
         symbol
     }
 
@@ -137,11 +138,11 @@ impl RustLoops {
     }
 }
 
-/// Hides an id from the compiler without a detour through memory.
+/// Hides an id from the compiler without a round trip through memory.
 #[inline(always)]
 fn hide(id: &[u8]) -> &[u8] {
     let (mut start, mut len) = (id.as_ptr(), id.len());
-    // SAFETY: does nothing; the two registers are said to change and do not.
+    // SAFETY: does nothing; the two registers are declared as changed but are not.
     unsafe {
         std::arch::asm!("/* {} {} */", inout(reg) start, inout(reg) len, options(readonly, nostack, preserves_flags))
     };
@@ -149,7 +150,7 @@ fn hide(id: &[u8]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(start, len) }
 }
 
-/// The verdict as it is.
+/// The verdict, unchanged.
 #[inline(always)]
 fn whole(verdict: &Verdict) -> Verdict {
     *verdict
@@ -173,7 +174,7 @@ fn cpu_ns() -> f64 {
 struct Row {
     name: &'static str,
     lane: u32,
-    /// On the default clock; otherwise the caller brings its own time.
+    /// On the default clock; otherwise the caller passes its own time.
     clock: bool,
     rust: fn(&RustLoops, u32, u64) -> u64,
     c: &'static str,
@@ -232,7 +233,7 @@ impl Row {
                 let started = cpu_ns();
                 let allowed = side(CHECKS);
                 *time = (cpu_ns() - started) / CHECKS as f64;
-                assert_eq!(allowed > 0, self.lane == ALLOWED, "{}: what is measured is not what is said", self.name);
+                assert_eq!(allowed > 0, self.lane == ALLOWED, "{}: the verdicts do not match the row", self.name);
             }
         }
         let median = |of: &dyn Fn(&[f64; 2]) -> f64| {
@@ -257,7 +258,7 @@ impl Row {
     }
 
     /// Instructions per check: the difference of two runs under callgrind, so
-    /// that start and end cancel.
+    /// that start-up and exit cancel out.
     fn instructions(&self, side: &str) -> Option<f64> {
         const SHORT: u64 = 20_480;
         const LONG: u64 = 122_880;
@@ -272,12 +273,12 @@ impl Row {
     }
 }
 
-/// Asks for one loop alone, for callgrind.
+/// Runs one loop alone, for callgrind.
 const COUNT: &str = "--count";
 
 fn main() {
     let Some(path) = std::env::var_os("TOLLGATE_LOOPS") else {
-        println!("ffi: TOLLGATE_LOOPS names no C loops, so there is nothing to compare with; run `make bench`");
+        println!("ffi: TOLLGATE_LOOPS is not set, so there is nothing to compare with; run `make bench`");
         return;
     };
     let path = CString::new(path.as_bytes()).expect("a path without NUL");

@@ -1,13 +1,13 @@
 //! What it costs to keep a million used budgets and a hundred thousand
-//! assignments in files: bytes and time of a save, by how much changed; time
-//! to start with the files, and to stop.
+//! assignments in files: bytes and time of a save, by how much changed; time to
+//! start from the files, and to stop.
 //!
 //! ```sh
 //! cargo bench --features persist --bench keep
 //! ```
 //!
-//! The files are in the target directory, so that they are on a disk. Bytes
-//! are those given to the system, as Linux counts them for this process.
+//! The files are in the target directory, so that they are on a disk. Bytes are
+//! those written to the system, as Linux counts them for this process.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,10 +37,10 @@ fn written() -> Outcome<u64> {
     Ok(line.parse()?)
 }
 
-/// Time that this process has spent on processors.
+/// CPU time of this process.
 fn worked() -> Outcome<Duration> {
-    let told = std::fs::read_to_string("/proc/self/schedstat")?;
-    Ok(Duration::from_nanos(told.split(' ').next().ok_or("no time")?.parse()?))
+    let stat = std::fs::read_to_string("/proc/self/schedstat")?;
+    Ok(Duration::from_nanos(stat.split(' ').next().ok_or("no time")?.parse()?))
 }
 
 /// Runs it and prints what it took, per thing that changed.
@@ -102,7 +102,7 @@ fn assignments(path: &Path) -> Outcome<()> {
     }
     times.sort();
     println!(
-        "assign beside 100,000: median {:?}, longest of 100 {:?}, {} bytes each",
+        "assign with 100,000 others: median {:?}, longest of 100 {:?}, {} bytes each",
         times[times.len() / 2],
         times[times.len() - 1],
         (written()? - before) / 100

@@ -1,9 +1,9 @@
-//! A check of each kind of lane, and all-or-none calls beside as many single
+//! A check of each kind of lane, and all-or-none calls next to as many single
 //! checks. One thread, an agent whose record is in cache, every charge allowed,
-//! at the caller's own `now`: reading the clock is not in it. Time goes on
-//! between two checks by as much as keeps the lane from running out; slots that
-//! are held are given back every thousand, which is not in it either. Budgets
-//! look at the limiter's clock, and at the wall clock once a second.
+//! at the caller's own `now`, so no clock is read. Between two checks time
+//! advances just enough to keep the lane from running out; held slots are
+//! released every thousand checks, which is not measured. Budgets read the
+//! limiter's clock, and the wall clock once a second.
 //!
 //! At the end it prints the tables of docs/limits.md, with the column of
 //! nanoseconds as measured.
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tollgate::bounds::PARTS_MAX;
 use tollgate::{LaneId, Limiter, Policy, Request, Tick};
 
-/// The row of the table, the limit, and how far time goes on for each check.
+/// The row of the table, the limit, and how far time advances with each check.
 const KINDS: [(&str, &str, u64); 7] = [
     ("bucket", "1000000/s", 2_000),
     ("window", "window 100_000/min", 1_000_000),
@@ -29,18 +29,18 @@ const KINDS: [(&str, &str, u64); 7] = [
     ("held", "held 1000", 1),
 ];
 
-/// Of eight bytes or more, as most ids are.
+/// Eight bytes or more, like most ids.
 const AGENT: &str = "agent-0007";
 
-/// Slots that are held before they are given back.
+/// How many slots are held before they are released.
 const HELD: u64 = 1_000;
 
-/// A limiter of one lane: others would add what they look at.
+/// A limiter with one lane: more lanes would add their own cost.
 fn limiter(limit: &str) -> Result<Limiter, Box<dyn std::error::Error>> {
     Ok(Limiter::builder(Policy::builder().lane("lane", limit).build()?).agents(1_000).build()?)
 }
 
-/// Measures what `run` says that so many rounds took; in nanoseconds a round.
+/// Measures `run`, which returns how long this many rounds took; in nanoseconds per round.
 fn measure(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, mut run: impl FnMut(u64) -> Duration) -> f64 {
     let mut samples = Vec::new();
     group.bench_function(name, |bencher| {
@@ -64,7 +64,7 @@ impl Time {
     }
 }
 
-/// So many checks; those of slots in pieces, with the releases not counted.
+/// Makes this many checks; those of slots in pieces, without the time of the releases.
 fn checks(limiter: &Limiter, lane: LaneId, time: &mut Time, step: u64, rounds: u64) -> Duration {
     let is_held =
         limiter.acquire(Request::new(AGENT, lane)).is_ok() && limiter.release(Request::new(AGENT, lane)).is_ok();
@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let limiter = limiter(limit)?;
         let mut time = Time(limiter.now().as_nanos());
         let figure = measure(&mut group, name, |rounds| checks(&limiter, lane, &mut time, step, rounds));
-        // What was denied would be measured as something else.
+        // A denial would measure something else.
         assert!(limiter.check_request(Request::new(AGENT, lane).at(time.next(step)))?.is_allowed(), "{name} ran out");
         rows.push((name.to_owned(), vec![figure]));
     }
@@ -133,7 +133,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     print_rows(&std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/limits.md"))?, &rows)
 }
 
-/// Prints the rows of the page, with their last cells as measured.
+/// Prints the rows of the page with the measured values in their last cells.
 fn print_rows(page: &str, rows: &[(String, Vec<f64>)]) -> Result<(), Box<dyn std::error::Error>> {
     println!("\ndocs/limits.md:\n");
     for (name, figures) in rows {

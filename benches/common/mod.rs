@@ -1,5 +1,4 @@
-//! What the benches share: ids, our limiter, and the baseline beside it.
-//! Nothing is measured here.
+//! What the benches share: ids, our limiter, and the baseline. Nothing is measured here.
 
 #![allow(dead_code, reason = "no bench uses all of it")]
 
@@ -43,20 +42,19 @@ pub(crate) fn id(number: u64) -> Id {
     id
 }
 
-/// Draws from so many agents, each as likely as the other. Long enough for the
-/// processor not to learn them by heart.
+/// Uniform draws from this many agents. Too long for the branch predictor to learn.
 pub(crate) fn stream(agents: usize) -> Vec<Id> {
     let ids: Vec<Id> = (0..agents as u64).map(id).collect();
     let mut random = random::Random::new(1);
     (0..agents.max(1 << 14)).map(|_| ids[random.below(agents as u64) as usize]).collect()
 }
 
-/// Ours with six lanes, knowing every agent of the stream.
+/// Ours with six lanes, with a record for every agent of the stream.
 pub(crate) fn limiter(agents: usize, clock: Clock, stream: &[Id]) -> Limiter {
     limiter_with(agents, clock, stream, None)
 }
 
-/// The same, watched if there is an `Observe`.
+/// The same, observed if there is an `Observe`.
 pub(crate) fn limiter_with(agents: usize, clock: Clock, stream: &[Id], observe: Option<Observe>) -> Limiter {
     let plenty = Limit::per_second(u64::from(TOKENS_PER_SECOND)).burst(u64::from(BURST));
     let policy = ["ws/light", "ws/heavy", "http/light", "http/heavy", "api/light"]
@@ -74,8 +72,7 @@ pub(crate) fn limiter_with(agents: usize, clock: Clock, stream: &[Id], observe: 
     limiter
 }
 
-/// The baseline: token buckets in a map behind a lock, one lane, as one would
-/// write them without a second thought.
+/// The baseline: token buckets in a map behind a lock, one lane, as a first attempt would be.
 pub(crate) struct LockedMap(Mutex<HashMap<Id, (f64, Instant)>>);
 
 impl LockedMap {

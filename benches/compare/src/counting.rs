@@ -1,6 +1,6 @@
-//! A global allocator that counts calls, for the row on memory. It adds one
+//! A global allocator that counts calls, for the memory row. It adds one
 //! relaxed increment to each allocation of the whole program; checks of known
-//! agents make none, ours or peers'.
+//! agents do not allocate, ours or the peers'.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};

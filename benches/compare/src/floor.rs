@@ -1,11 +1,11 @@
-//! The floor: what the machine itself charges for a decision.
+//! The floor: what a decision costs on this machine at least.
 //!
-//! *Floor* is one loop that per turn reads the counter register (TSC) and
-//! scales it to nanoseconds, loads one word, and exchanges it by an
-//! uncontended compare-exchange on a hot line. The pieces are measured apart
-//! too; they overlap in the processor, so they need not sum up to the floor.
-//! Results stay in registers: unlike the contestants' loops, these read no
-//! ids and write no answers.
+//! The floor is one loop whose turns each read the counter register (TSC) and
+//! scale it to nanoseconds, load one word, and exchange it by an uncontended
+//! compare-exchange on a hot line. The pieces are also measured separately;
+//! they overlap in the processor, so they need not add up to the floor. Results
+//! stay in registers: unlike the contestants' loops, these read no ids and
+//! write no answers.
 
 use crate::ids::Id;
 use crate::measure::clock_ns;
@@ -29,7 +29,7 @@ const SCALE_BITS: u32 = 32;
 impl Tsc {
     /// Compares the counter with the system's clock for a fifth of a second.
     ///
-    /// It is trusted from then on: fine for a bench, not for a limiter.
+    /// It is trusted from then on, which is fine for a bench but not for a limiter.
     #[must_use]
     pub fn calibrate() -> Self {
         let (ticks, nanos) = Self::pair();
@@ -42,7 +42,7 @@ impl Tsc {
         Self { scale: scale as u64, origin: ticks }
     }
 
-    /// Both clocks at the same moment: the pair that took least time of some.
+    /// Both clocks at the same moment: of several pairs, the one that took the least time.
     fn pair() -> (u64, u64) {
         let read = |_| {
             let before = rdtsc();
@@ -74,14 +74,14 @@ fn rdtsc() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Makes the compiler believe that `value` is used, at no cost at all.
+/// Makes the compiler believe that `value` is used, at no cost.
 #[inline(always)]
 pub fn consume(value: u64) {
     // SAFETY: the assembly is empty.
     unsafe { asm!("/* {0} */", in(reg) value, options(nostack, preserves_flags)) };
 }
 
-/// Makes the compiler forget what it knows about `value`, at no cost at all.
+/// Makes the compiler forget what it knows about `value`, at no cost.
 #[inline(always)]
 #[must_use]
 pub fn opaque(mut value: usize) -> usize {
@@ -107,7 +107,7 @@ pub enum Piece {
     ExchangeLoop,
 }
 
-/// A word on a line of its own.
+/// A word on its own cache line.
 #[repr(align(128))]
 struct HotLine(AtomicU64);
 

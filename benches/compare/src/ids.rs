@@ -1,5 +1,5 @@
-//! Ids: 16-byte strings, random or chosen by somebody who knows the code but
-//! not the key. Nothing is measured here.
+//! Ids: 16-byte strings, random or chosen with knowledge of the code but not of
+//! the key. Nothing is measured here.
 
 /// An agent's id.
 pub type Id = [u8; ID_BYTES];
@@ -46,22 +46,22 @@ pub enum Pattern {
     Random,
     /// `agent-0000012345`, counting up.
     Sequential,
-    /// Twelve bytes in common, then a counter of four bytes.
+    /// Twelve common bytes, then a counter of four bytes.
     CommonPrefix,
-    /// A counter of four bytes, then twelve bytes in common.
+    /// A counter of four bytes, then twelve common bytes.
     CommonSuffix,
     /// Both characters of the hash in arithmetic progression, in steps of 2^32:
     /// low bits never differ.
     HighBits,
-    /// The two characters sum up to a constant, against sums with equal factors.
+    /// The two characters add up to a constant, against sums with equal factors.
     Opposed,
-    /// Zero bytes but for the bits of a counter spread over the id, against
+    /// Zero bytes except for the bits of a counter spread over the id, against
     /// folded multiplies and sums of few terms.
     Sparse,
 }
 
 impl Pattern {
-    /// Every pattern that somebody chose.
+    /// Every chosen pattern.
     pub const CHOSEN: [Self; 6] =
         [Self::Sequential, Self::CommonPrefix, Self::CommonSuffix, Self::HighBits, Self::Opposed, Self::Sparse];
 
@@ -117,7 +117,7 @@ fn spread(number: u64) -> u64 {
     (0..16).fold(0, |spread, bit| spread | (number >> bit & 1) << (bit * 4))
 }
 
-/// `count` draws from `ids`, each as likely as the other.
+/// `count` uniform draws from `ids`.
 #[must_use]
 pub fn draws(ids: &[Id], count: usize, random: &mut Random) -> Vec<Id> {
     (0..count).map(|_| ids[random.below(ids.len())]).collect()

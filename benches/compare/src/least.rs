@@ -1,14 +1,13 @@
-//! The least check: what is left of a check by id if everything is left out
-//! that can be.
+//! The least check: a check by id without everything that can be left out.
 //!
-//! The id is hashed by one multiplication, which anybody can make collide; it
-//! names a line of a table that has as many as there are agents, or up to twice
-//! that, and nobody asks whose it is, so some agents share one; the line is asked
-//! for, the counter read, and the word there either exchanged or found to lie
-//! ahead of all time. No tag, no limits of its own, no eviction, no look at
-//! whether the counter can be trusted, and no answer but yes or no, in a
-//! register. What a limiter takes beyond this is its own; what this takes beyond
-//! a bar is the machine's.
+//! The id is hashed by one multiplication, which anyone can make collide. The
+//! hash names a line of a table with one to two lines per agent, and nothing
+//! checks whose it is, so some agents share one. The line is prefetched, the
+//! counter read, and the word there either exchanged or found to lie ahead of
+//! all time. No tag, no individual limits, no eviction, no test whether the
+//! counter can be trusted, and no answer but yes or no, in a register. What a
+//! limiter takes beyond this is its own cost; what this takes beyond a bar is
+//! the machine's.
 //!
 //! Reading the ids from the stream is included, as for the contestants.
 
@@ -24,12 +23,12 @@ const DENIED: u64 = u64::MAX;
 /// Measures the least check as if it were a limiter.
 pub struct Least {
     tsc: Tsc,
-    /// A power of two of them.
+    /// A power of two lines.
     table: Vec<Line>,
 }
 
 impl Least {
-    /// For so many agents.
+    /// For this many agents.
     #[must_use]
     pub fn new(agents: usize, lane: Lane, tsc: Tsc) -> Self {
         let word = if lane == Lane::Denied { DENIED } else { 1 };
@@ -51,14 +50,14 @@ impl Contestant for Least {
             let word = &self.line(id).0;
             prefetch(word);
             let now = self.tsc.now();
-            // Ends with the first exchange that no other thread forestalls.
+            // Ends with the first undisturbed exchange.
             loop {
                 let seen = word.load(Ordering::Acquire);
                 if seen == DENIED {
                     consume(now);
                     break;
                 }
-                // Ahead of what another thread may have written since.
+                // Ahead of what another thread may have written meanwhile.
                 if exchange(word, seen, seen.max(now) + 1) {
                     break;
                 }

@@ -1,12 +1,12 @@
-//! Measures every bar of tollgate in one run of one program, beside its peers
+//! Measures every bar of tollgate in one run of one program, next to its peers
 //! and the floor of the machine.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`measure`] | CPU time, interleaved rounds, medians, two threads, single calls |
-//! | [`floor`] | what the machine itself charges: counter, load, exchange |
+//! | [`floor`] | the least cost on this machine: counter, load, exchange |
 //! | [`misses`] | what a cache miss costs |
-//! | [`least`] | a check by id with everything left out that can be |
+//! | [`least`] | a check by id without everything that can be left out |
 //! | [`peers`] | ours, governor and the tuned DashMap behind one trait |
 //! | [`ids`] | random and chosen ids |
 //! | [`counting`] | the allocator that counts |

@@ -1,13 +1,13 @@
-//! Measures every bar in one run, and prints one table; then what
-//! each layout costs that was tried for the lookup.
+//! Measures every bar in one run and prints one table; then the cost of each
+//! layout that was tried for the lookup.
 //!
 //! ```text
 //! compare [--only hot-allowed,thousand,layouts] [--rounds N] [--batch N] [--quick] [--out FILE.md] [--svg FILE.svg]
 //! ```
 //!
 //! Progress goes to standard error. `--quick` runs three rounds (unless
-//! `--rounds` says otherwise) of a quarter of the checks and skips 10 million
-//! agents. What is not a full run says so above its table.
+//! `--rounds` overrides that) of a quarter of the checks and skips 10 million
+//! agents. A run that is not a full one is marked as such above its table.
 
 use compare::counting::Counting;
 use compare::floor::Tsc;
@@ -57,7 +57,7 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-/// Says above the table what keeps a run from being one for the record.
+/// The note above the table that says why a run is not for the record.
 fn caveat(effort: &Effort) -> String {
     let rounds = format!("{} rounds", effort.rounds);
     let reasons = [

@@ -1,16 +1,15 @@
 //! How things are measured: CPU time, interleaved rounds, medians.
 //!
-//! A figure is nanoseconds of CPU time per check
-//! (`CLOCK_THREAD_CPUTIME_ID`), read twice per round of many thousand checks.
-//! Included, for every contestant alike: reading the next 16-byte id from a
-//! stream in memory, the loop, and writing the answer to memory where the
-//! optimizer must believe that somebody reads it. Not included: making the
-//! ids, first contacts (unless the row is about them), and time in which
-//! other processes had the core.
+//! A figure is nanoseconds of CPU time per check (`CLOCK_THREAD_CPUTIME_ID`),
+//! read twice per round of many thousand checks. Included, for every contestant
+//! alike: reading the next 16-byte id from a stream in memory, the loop, and
+//! writing the answer to memory that the optimizer must assume is read. Not
+//! included: making the ids, first contacts (unless the row is about them), and
+//! time in which other processes had the core.
 //!
-//! In each round every contestant runs once, in an order that rotates, so
-//! that a change in the machine's speed meets all of them; figures are
-//! medians over rounds.
+//! In each round every contestant runs once, in an order that rotates, so that
+//! a change in the machine's speed affects all of them; figures are medians
+//! over rounds.
 
 use crate::floor::Tsc;
 use crate::ids::Id;
@@ -46,7 +45,7 @@ impl FromIterator<f64> for Samples {
 }
 
 impl Samples {
-    /// The figure in the middle.
+    /// The median figure.
     #[must_use]
     pub fn median(&self) -> f64 {
         let sorted = self.sorted();
@@ -96,7 +95,7 @@ pub fn interleaved(rounds: usize, count: usize, mut measure: impl FnMut(usize, u
 pub struct Work<'a> {
     /// Run first and not timed: brings the contestant's memory to the state of steady use.
     pub warm: &'a [Id],
-    /// Run `times` times over, and timed.
+    /// Run `times` times, and timed.
     pub timed: &'a [Id],
     /// How often.
     pub times: usize,
@@ -112,17 +111,17 @@ pub fn one_thread(contestant: &dyn Contestant, work: Work<'_>) -> f64 {
     (thread_cpu_ns() - start) as f64 / (work.times * work.timed.len()) as f64
 }
 
-/// Checks between two looks at whether the others are done.
+/// Checks between two tests of whether the others are done.
 const CHUNK: usize = 1024;
 
-/// What several threads reached together.
+/// The result of several threads together.
 #[derive(Clone, Copy, Debug)]
 pub struct Together {
     /// One over the sum of the threads' rates: what a check costs the group.
     pub ns: f64,
-    /// The least share for which a thread had its core of the wall time from
-    /// the first thread's begin to the last one's end. Far
-    /// below 1, the threads did not meet, and the figure flatters.
+    /// The least share of the wall time, from the first thread's start to the
+    /// last one's end, for which a thread had its core. Far below 1, the
+    /// threads hardly overlapped, and the figure is too good.
     pub overlap: f64,
 }
 
@@ -187,7 +186,7 @@ fn pin(nth: usize) {
     // SAFETY: every number is below the size of the set.
     let is_allowed = |core: &usize| unsafe { libc::CPU_ISSET(*core, &allowed) };
     let Some(core) = (0..libc::CPU_SETSIZE as usize).filter(is_allowed).nth(nth) else {
-        return; // Fewer cores than threads: the overlap will tell.
+        return; // Fewer cores than threads: the overlap will show it.
     };
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -200,10 +199,10 @@ fn pin(nth: usize) {
 /// Times single calls, each between two fenced reads of the counter.
 ///
 /// Included in every figure: the fences and one read of the counter (15 to 25
-/// ns). A call that takes longer than `SLOW_NS` is charged with its CPU
-/// time: what the thread spent off the core since the last look at its CPU
-/// clock is taken away, so that other processes do not count, while page
-/// faults and the kernel's work for the caller do.
+/// ns). A call that takes longer than `SLOW_NS` is charged its CPU time: the
+/// time that the thread spent off the core since its CPU clock was last read is
+/// subtracted, so that other processes do not count, while page faults and the
+/// kernel's work for the caller do.
 pub struct Stopwatch<'a> {
     tsc: &'a Tsc,
     laps: Vec<u32>,
@@ -217,7 +216,7 @@ pub struct Stopwatch<'a> {
 pub struct Interruptions {
     /// Interruptions of more than [`GAP_NS`] per second of CPU time.
     pub per_second: f64,
-    /// Their median length, time off the core taken out.
+    /// Their median length, without time off the core.
     pub median_ns: f64,
 }
 
@@ -249,12 +248,12 @@ pub fn interruptions(tsc: &Tsc) -> Interruptions {
     Interruptions { per_second: gaps.0.len() as f64 * 1e9 / WATCH_NS as f64, median_ns }
 }
 
-/// Calls longer than this are looked at twice.
+/// Calls longer than this are corrected for time off the core.
 const SLOW_NS: u64 = 10_000;
 const LOOK_EVERY: usize = 4096;
 
 impl<'a> Stopwatch<'a> {
-    /// Makes room for `calls` laps, and touches it.
+    /// Reserves room for `calls` laps, and touches it.
     #[must_use]
     pub fn new(tsc: &'a Tsc, calls: usize) -> Self {
         let mut laps = vec![1; calls];
@@ -284,7 +283,7 @@ impl<'a> Stopwatch<'a> {
         if ns > SLOW_NS { ns.saturating_sub(off_core).max(1) } else { ns }
     }
 
-    /// Everything it saw.
+    /// All laps.
     #[must_use]
     pub fn finish(mut self) -> Laps {
         self.laps.sort_unstable();

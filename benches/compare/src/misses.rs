@@ -1,10 +1,11 @@
-//! What a cache miss costs, alone and behind a read of the counter.
+//! What a cache miss costs, alone and after a read of the counter.
 //!
 //! Each turn loads one random line of a table with a line per agent, on huge
 //! pages where the system grants them. Lines are chosen by mixing a counter, so
-//! no turn waits for the one before, and a processor overlaps as many misses
-//! as it can, unless something between the turns makes it wait. Included is
-//! that mixing, about 2 ns; no ids are read and no answers written.
+//! no turn waits for the previous one, and the processor overlaps as many
+//! misses as it can, unless something between the turns makes it wait. The
+//! figures include that mixing, about 2 ns; no ids are read and no answers
+//! written.
 
 use crate::floor::{Tsc, consume};
 use crate::ids::{Id, Random};
@@ -25,7 +26,7 @@ pub enum Beside {
 #[repr(align(64))]
 pub(crate) struct Line(pub(crate) AtomicU64);
 
-/// So many lines on huge pages, with this word in each.
+/// This many lines on huge pages, with this word in each.
 pub(crate) fn lines(count: usize, word: u64) -> Vec<Line> {
     let mut table: Vec<Line> = Vec::with_capacity(count);
     advise_huge(table.as_mut_ptr().cast(), count * size_of::<Line>());
@@ -42,7 +43,7 @@ pub struct Misses {
 }
 
 impl Misses {
-    /// A table of so many lines.
+    /// A table of this many lines.
     #[must_use]
     pub fn new(lines: usize, beside: Beside, tsc: Tsc) -> Self {
         Self { beside, tsc, lines: self::lines(lines, 1), turn: AtomicU64::new(0) }
@@ -56,7 +57,7 @@ pub(crate) fn prefetch(word: &AtomicU64) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) };
 }
 
-/// Asks for huge pages; no matter if refused.
+/// Asks for huge pages; a refusal does not matter.
 pub(crate) fn advise_huge(start: *mut u8, bytes: usize) {
     const PAGE: usize = 4096;
     let skipped = start.align_offset(PAGE);

@@ -1,19 +1,19 @@
 //! The contestants: tollgate, governor and the tuned DashMap, behind one trait.
 //!
 //! All of them enforce the same limits on 16-byte ids: 1,000,000 tokens per
-//! second with a burst of 2^32 - 1 (always allowed here), and one token per
-//! day (always denied after the first). Where the setting could favour one
-//! side, it favours the peers:
+//! second with a burst of 2^32 - 1 (always allowed here), and one token per day
+//! (always denied after the first). Where the setup could favour one side, it
+//! favours the peers:
 //!
-//! - Peers are given keys of type `[u8; 16]`, whose length the compiler knows;
-//!   we are given a slice whose length it does not.
-//! - governor keeps one lane and answers yes or no; we keep six, and the whole
-//!   verdict (remaining, retry, ...) is written for the caller.
-//! - governor runs as its documentation has it: `RateLimiter::keyed`, the
+//! - Peers get keys of type `[u8; 16]`, whose length the compiler knows; we get
+//!   a slice whose length it does not know.
+//! - governor keeps one lane and answers yes or no; we keep six, and write the
+//!   whole verdict (remaining, retry, ...) for the caller.
+//! - governor runs as its documentation recommends: `RateLimiter::keyed`, the
 //!   default DashMap store with SipHash, the `quanta` clock (also the TSC).
 //! - The DashMap has a fast hash (foldhash, no resistance to chosen ids), the
-//!   scaled TSC without any check of it, reserved capacity, and six lanes
-//!   like ours or one lane like governor's.
+//!   scaled TSC without any checks, reserved capacity, and six lanes like ours
+//!   or one lane like governor's.
 
 use crate::floor::{Tsc, opaque};
 use crate::ids::{ID_BYTES, Id};
@@ -41,7 +41,7 @@ const BURST: u32 = u32::MAX;
 const DAY: Duration = Duration::from_secs(86_400);
 const LANES: usize = 6;
 
-/// The limit that a contestant is asked about.
+/// The limit that a contestant checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Never reached here.
@@ -89,20 +89,20 @@ pub fn policy() -> Policy {
         .expect("a valid policy")
 }
 
-/// Our limiter for so many agents, with the default hash.
+/// Our limiter for this many agents, with the default hash.
 #[must_use]
 pub fn limiter(agents: usize) -> Limiter {
     limiter_with(IdHash::default(), agents)
 }
 
-/// Our limiter for so many agents, with this hash.
+/// Our limiter for this many agents, with this hash.
 #[must_use]
 pub fn limiter_with(hash: IdHash, agents: usize) -> Limiter {
     let builder = Limiter::builder(policy()).agents(agents as u64).clock(our_clock()).hash(hash);
     builder.build().expect("memory for the slab")
 }
 
-/// Our limiter for so many agents, which has all of its memory from the start.
+/// Our limiter for this many agents, with all its memory touched from the start.
 #[must_use]
 pub fn committed_limiter(agents: usize) -> Limiter {
     let builder = Limiter::builder(policy()).agents(agents as u64).clock(our_clock()).commit_memory(true);
@@ -127,8 +127,7 @@ pub trait Contestant: Sync {
     }
 }
 
-/// A limiter that answers one check at a time. What it answers is written to
-/// memory in full.
+/// A limiter that answers one check at a time. Its whole answer is written to memory.
 trait Check: Sync {
     type Answer;
     fn check(&self, id: &Id) -> Self::Answer;
@@ -157,7 +156,7 @@ impl<T: Check> Contestant for T {
     }
 }
 
-/// An id as our callers have it: a slice of a length known at run time only.
+/// An id as our callers have it: a slice whose length is known only at run time.
 #[inline(always)]
 #[must_use]
 pub fn slice(id: &Id) -> &[u8] {
@@ -204,7 +203,7 @@ impl OursOs {
     #[must_use]
     pub fn new(limiter: Arc<Limiter>, lane: Lane) -> Self {
         let clock = Clock::os();
-        // The column must be what its heading says, whatever `our_clock` is.
+        // The column must match its heading, whatever `our_clock` is.
         assert_eq!(clock.source(), ClockSource::Os);
         Self { limiter, lane: lane.of_ours(), clock }
     }
@@ -231,7 +230,7 @@ pub struct OursNow {
 }
 
 impl OursNow {
-    /// Begins at the limiter's present.
+    /// Starts at the limiter's present.
     #[must_use]
     pub fn new(limiter: Arc<Limiter>, lane: Lane) -> Self {
         let now = AtomicU64::new(limiter.now().as_nanos());
@@ -265,7 +264,7 @@ pub struct OursBatch {
 }
 
 impl OursBatch {
-    /// So many requests per call, over a slab that other forms of ours may share.
+    /// This many requests per call, over a slab that other forms of ours may share.
     #[must_use]
     pub fn new(limiter: Arc<Limiter>, lane: Lane, size: usize) -> Self {
         Self { limiter, lane: lane.of_ours(), size }
@@ -322,7 +321,7 @@ impl Check for Governor {
     }
 }
 
-/// The strongest thing a user writes in ten lines. Always lane 0 of `N`.
+/// The strongest limiter that a user writes in ten lines. Always lane 0 of `N`.
 pub struct TunedDashMap<const N: usize> {
     full_at: DashMap<Id, [u64; N], foldhash::fast::RandomState>,
     clock: Tsc,
@@ -336,7 +335,7 @@ pub type SixLanes = TunedDashMap<LANES>;
 pub type OneLane = TunedDashMap<1>;
 
 impl<const N: usize> TunedDashMap<N> {
-    /// Reserves room for so many agents.
+    /// Reserves room for this many agents.
     #[must_use]
     pub fn new(agents: usize, lane: Lane, clock: Tsc) -> Self {
         let (price, depth) = lane.nanos();

@@ -12,10 +12,10 @@ const RIGHT: f64 = 200.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 64.0;
 const COLOURS: [&str; 4] = ["#0b6e4f", "#2aa876", "#c8553d", "#3d5a9e"];
-/// Two labels at the end of lines are at least so far apart.
+/// The least distance between two labels at the ends of lines.
 const LABEL_GAP: f64 = 18.0;
 
-/// Where values lie on the page.
+/// Maps values to positions on the page.
 struct Axes {
     agents_max: f64,
     ns_min: f64,
@@ -108,7 +108,7 @@ fn grid(text: &mut String, axes: &Axes, sweep: &BTreeMap<usize, Figures>, ticks:
     );
 }
 
-/// Draws one contestant, and says at which height its line ends.
+/// Draws one contestant, and returns the height at which its line ends.
 fn line(text: &mut String, axes: &Axes, sweep: &BTreeMap<usize, Figures>, who: Who, colour: &str) -> Option<f64> {
     let points: Vec<(f64, f64)> = sweep
         .iter()

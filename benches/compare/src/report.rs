@@ -1,4 +1,4 @@
-//! The tables: ours beside the peers, with bar and verdict per row; the same
+//! The tables: ours next to the peers, with bar and verdict per row; the same
 //! on other clocks; the floor; the machine. Nothing is measured here.
 
 use crate::floor::Tsc;
@@ -85,7 +85,7 @@ pub fn pieces(rows: &[Row]) -> String {
     text
 }
 
-/// Where a row's figures end whatever the limiter: see [`least`](crate::least).
+/// The least that any limiter takes in a row: see [`least`](crate::least).
 #[must_use]
 pub fn least(rows: &[Row]) -> String {
     let mut text = String::from(
@@ -102,7 +102,7 @@ pub fn least(rows: &[Row]) -> String {
     text
 }
 
-/// What the rows have to say besides.
+/// The notes and doubts of the rows.
 #[must_use]
 pub fn notes(rows: &[Row]) -> String {
     let mut text = String::new();

@@ -1,12 +1,10 @@
-//! A loop of checks to be counted by callgrind, and work to be watched by
-//! strace: `instructions MODE CHECKS`.
+//! A loop of checks for callgrind to count, and work for strace to watch:
+//! `instructions MODE CHECKS`.
 //!
-//! The modes are `loop` (the stream of ids and nothing else), `allowed` and
-//! `denied` with our clock, `allowed-now` and `denied-now` at the caller's own
-//! `now`, `thousand-now` over 1,000 agents in random order, `sip` and
-//! `sip-now` (allowed, with SipHash-1-3), `clock` (says what our clock reads) and `syscalls`.
-//! Included in a count is everything the loops below do; start-up and first
-//! contacts cancel when two counts are subtracted.
+//! The modes are `loop` (the stream of ids and nothing else), `allowed` and `denied` with our clock, `allowed-now` and
+//! `denied-now` at the caller's own `now`, `thousand-now` over 1,000 agents in random order, `sip` and `sip-now`
+//! (allowed, with SipHash-1-3), `clock` (prints what our clock reads) and `syscalls`. A count includes everything that
+//! the loops below do; start-up and first contacts cancel out when two counts are subtracted.
 
 use compare::ids::{Id, Pattern, Random, draws};
 use compare::peers::{Lane, limiter, limiter_with, our_clock, slice};

@@ -1,9 +1,8 @@
-//! Chosen ids: those that somebody chose without the key, against random ones.
+//! Ids chosen without knowledge of the key, against random ones.
 //!
-//! Ours alone, single calls, each set of ids in a slab of its own and asked
-//! about in random order; included is what `thousand` and `million` include. Claims that
-//! found no vacant record near their home are counted too: chosen ids that
-//! crowd would show there first.
+//! Ours only, single calls, each set of ids in a separate slab and checked in random order; figures include what
+//! `thousand` and `million` include. Claims that found no vacant record near their home are counted too: chosen ids
+//! that cluster would show up there first.
 
 use super::field::{Field, Stream};
 use super::population::{MILLION, THOUSAND};

@@ -1,4 +1,4 @@
-//! Who takes part in a row, and the streams of ids they are given.
+//! The contestants of a row, and the streams of ids they run over.
 //!
 //! The forms of ours (own clock, OS clock, own `now`, batch) share one slab,
 //! those with SipHash-1-3 another.
@@ -33,7 +33,7 @@ impl Field {
         self.with(who, Floor::new(piece, tsc))
     }
 
-    /// All forms of ours, the peers and the least check, for so many agents.
+    /// All forms of ours, the peers and the least check, for this many agents.
     pub(super) fn limiters(agents: usize, lane: Lane, tsc: Tsc, batch: usize) -> Self {
         let limiter = Arc::new(limiter(agents));
         Self::default()
@@ -58,12 +58,12 @@ impl Field {
         &*self.contestants[index]
     }
 
-    /// Lets everybody meet every agent.
+    /// Lets every contestant check every agent once.
     pub(super) fn meet(&self, ids: &[Id]) {
         self.contestants.iter().for_each(|contestant| contestant.run(ids));
     }
 
-    /// Makes sure that everybody answers as the row supposes.
+    /// Makes sure that every contestant answers as the row assumes.
     pub(super) fn verify(&self, id: &Id, lane: Lane) {
         for (who, contestant) in self.names.iter().zip(&self.contestants) {
             let expected = lane == Lane::Allowed || who.is_floor();
@@ -77,23 +77,23 @@ impl Field {
     }
 }
 
-/// Ids in the order in which they are asked about.
+/// Ids in the order in which they are checked.
 pub(super) struct Stream {
     pub(super) ids: Vec<Id>,
     per_round: usize,
     times: usize,
 }
 
-/// Above this many agents a stretch is long, so that many of them are met.
+/// Above this many agents a stretch is long, so that it covers many of them.
 const MANY: usize = 50_000;
 
 impl Stream {
     /// Draws from `ids` for rounds of about `checks / divisor` checks.
     ///
-    /// One agent is a short stream that stays in the first cache. A few are a
-    /// stream of 131,072 draws, longer than a branch predictor remembers,
-    /// read again in each round. Many are a stream of 2 million draws, of
-    /// which each round takes another part.
+    /// One agent is a short stream that stays in the first cache. A few agents
+    /// are a stream of 131,072 draws, longer than a branch predictor remembers,
+    /// reread in each round. Many are a stream of 2 million draws, of which
+    /// each round takes another part.
     pub(super) fn new(ids: &[Id], divisor: usize, random: &mut Random) -> Self {
         let (length, per_round, times) = match ids.len() {
             1 => (1 << 10, 1 << 10, (1 << 9) / divisor),
@@ -107,7 +107,7 @@ impl Stream {
         let stretches = self.ids.len() / self.per_round;
         let start = round % stretches * self.per_round;
         let timed = &self.ids[start..start + self.per_round];
-        // What comes before the stretch, or the end of the stream.
+        // The ids before the stretch, or the end of the stream.
         let warm_len = self.per_round / 4;
         let warm_end = if start == 0 { self.ids.len() } else { start };
         Work { warm: &self.ids[warm_end - warm_len..warm_end], timed, times: self.times }

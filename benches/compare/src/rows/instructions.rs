@@ -1,17 +1,16 @@
 //! Instructions per check, counted by callgrind.
 //!
-//! The program `instructions` runs so many checks; two runs of different
-//! length, the difference of their instructions divided by the difference of
-//! their checks. So start and end do not count, and what the loop around the
-//! check takes (reading the id from a stream, keeping the answer) is counted
-//! apart and taken off. Line tables tell which source file each
-//! instruction came from, inlined ones too: the hash's share is
-//! `slab/hash.rs` and, since its wide sums are the library's, `core`'s
-//! integers.
+//! The program `instructions` runs a given number of checks. The figure is the
+//! difference in instructions of two runs of different length, divided by the
+//! difference in checks. So start-up and exit do not count; the loop around the
+//! check (reading the id from a stream, keeping the answer) is counted
+//! separately and subtracted. Line tables attribute each instruction to its
+//! source file, inlined ones too: the hash's share is `slab/hash.rs` and, since
+//! its wide sums are library code, `core`'s integers.
 //!
-//! valgrind emulates the processor: the system's clock is a system call
-//! there, so with the OS clock the count is not what runs natively. The count
-//! at the caller's own `now` is free of that.
+//! valgrind emulates the processor: the system's clock is a system call there,
+//! so with the OS clock the count is not what runs natively. The count at the
+//! caller's own `now` is not affected.
 
 use super::{Bar, Figures, Row, Session, Who, progress};
 use std::collections::BTreeMap;
@@ -28,7 +27,7 @@ struct Count {
 }
 
 impl Count {
-    /// What source files whose names begin so contributed.
+    /// The share of source files whose names begin like this.
     fn of(&self, file: &str) -> f64 {
         self.by_file.iter().filter(|(name, _)| name.starts_with(file)).map(|(_, count)| count).sum()
     }
@@ -40,7 +39,7 @@ impl Count {
     }
 }
 
-/// The program that is counted: it lies beside this one.
+/// The program that is counted, next to this one.
 pub(super) fn program() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = here.with_file_name("instructions");
@@ -74,8 +73,8 @@ fn clock(program: &Path) -> String {
     output.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Sums up what callgrind wrote: cost lines belong to the file named last;
-/// the line after `calls=` repeats what the called function is charged with.
+/// Adds up callgrind's output: cost lines belong to the file named last; the
+/// line after `calls=` repeats the cost of the called function.
 fn by_file(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     let mut file = String::new();
@@ -138,7 +137,7 @@ pub(super) fn per_check(_: &mut Session) -> Row {
     }
 }
 
-/// Without and with the clock, which the bar does not say.
+/// Without and with the clock, because the bar does not specify which.
 fn bars([allowed_now, denied_now, allowed, denied]: [f64; 4]) -> Vec<Bar> {
     vec![
         Bar::at_most(120.0, "allowed, own `now`", allowed_now),

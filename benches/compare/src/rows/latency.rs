@@ -1,15 +1,14 @@
 //! First contacts and tails: single calls, the worst and the tail.
 //!
-//! Each call is timed by itself between two fenced reads of the counter; see
-//! [`Stopwatch`] for what that includes and how time off the core is taken
-//! out. A fresh limiter meets a million agents (first contacts), then is
-//! checked a million times at random (checks). Three runs in rotation. Ours has
-//! its memory committed when it is built (`commit_memory`), and another one as
-//! it is used; the DashMap has its capacity reserved, which governor's default
-//! store has not.
+//! Each call is timed between two fenced reads of the counter; see
+//! [`Stopwatch`] for what that includes and how time off the core is
+//! subtracted. A fresh limiter sees a million agents for the first time (first
+//! contacts), then a million random checks (checks). Three runs in rotation.
+//! Ours has its memory committed when it is built (`commit_memory`), and
+//! another one as it is used; the DashMap has its capacity reserved, governor's
+//! default store does not.
 //!
-//! What the machine adds is shown beside: as many calls of nothing, each as long
-//! as the median of ours.
+//! For comparison, what the machine adds: as many empty calls, each as long as the median of ours.
 
 use super::population::MILLION;
 use super::{Bar, Figures, Row, Session, Who, progress, times};
@@ -63,8 +62,8 @@ fn laps(tsc: &Tsc, contestant: &dyn Contestant, ids: &[Id]) -> Laps {
     stopwatch.finish()
 }
 
-/// As many calls, each of which waits for as long as half of ours take: no
-/// memory, no system, nothing but what the machine does to whoever runs.
+/// As many calls, each of which spins for as long as half of ours take: no
+/// memory, no system calls, only what the machine does to any program.
 fn nothing(tsc: &Tsc, each_ns: f64) -> Laps {
     let mut stopwatch = Stopwatch::new(tsc, MILLION);
     for _ in 0..MILLION {

@@ -1,12 +1,12 @@
-//! Memory: resident bytes per agent, and what is asked of the system after creation.
+//! Memory: resident bytes per agent, and requests to the system after creation.
 //!
 //! Resident memory is `Rss` of `/proc/self/smaps_rollup` (exact, unlike
-//! `VmRSS`) before the limiter is built and after a million agents have been
-//! met. Between building and the end of two million single checks, a million
-//! in batches and a million denied ones, the global allocator counts its
-//! calls, and `/proc/self/maps` must not change: that shows mmap, munmap and
-//! brk by their effect. Where strace is installed, the memory calls of the same
-//! work (at 100,000 agents) in the program `instructions` are counted as well.
+//! `VmRSS`) before the limiter is built and after the first checks of a million
+//! agents. Between building and the end of two million single checks, a million
+//! in batches and a million denied ones, the global allocator counts its calls,
+//! and `/proc/self/maps` must not change: that detects mmap, munmap and brk by
+//! their effect. Where strace is installed, the memory calls of the same work
+//! (at 100,000 agents) in the program `instructions` are counted as well.
 
 use super::population::MILLION;
 use super::{Bar, Figures, Row, Session, Who, progress};
@@ -44,7 +44,7 @@ fn resident() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Reads the process's mappings into memory that is there already.
+/// Reads the process's mappings into memory that is already allocated.
 fn mappings(into: &mut Vec<u8>) -> usize {
     into.clear();
     let room = into.capacity() as u64;
@@ -58,7 +58,7 @@ pub(super) fn per_agent(_: &mut Session) -> Row {
     random.shuffle(&mut ids);
     let checks = draws(&ids, MILLION, &mut random);
     let (mut maps_before, mut maps_after) = (Vec::with_capacity(1 << 20), Vec::with_capacity(1 << 20));
-    // Touched once, so that the pages of these buffers do not count as the limiter's.
+    // Touched once, so that the pages of these buffers do not count towards the limiter.
     mappings(&mut maps_before);
     mappings(&mut maps_after);
 

@@ -1,6 +1,6 @@
 //! The rows: what each compares, and its bars.
 //!
-//! One file per way of measuring; each says what overhead is included.
+//! One file per way of measuring; each states what overhead is included.
 
 mod chosen;
 mod field;
@@ -18,7 +18,7 @@ use crate::floor::Tsc;
 use crate::measure::Samples;
 use std::collections::BTreeMap;
 
-/// Whose figure it is.
+/// Which contestant a figure belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// Ours, with [`our_clock`](crate::peers::our_clock).
@@ -49,7 +49,7 @@ pub enum Who {
     OsClock,
     /// A cache miss that may overlap with others.
     Miss,
-    /// A cache miss behind a read of the counter.
+    /// A cache miss after a read of the counter.
     MissTsc,
     /// The [least check](crate::least).
     Least,
@@ -102,11 +102,11 @@ pub struct Bar {
     pub what: String,
     /// What was measured.
     pub measured: f64,
-    /// What is asked.
+    /// The bound.
     pub bound: Bound,
 }
 
-/// On which side of a bar to be.
+/// The kind of bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// Not above.
@@ -124,7 +124,7 @@ impl Bar {
         Self { what: what.into(), measured, bound: Bound::AtLeast(bound) }
     }
 
-    /// Whether it is met. What could not be measured is not.
+    /// Whether it is met. A bar that could not be measured is not.
     #[must_use]
     pub fn is_met(&self) -> bool {
         match self.bound {
@@ -143,13 +143,13 @@ pub struct Row {
     pub what: String,
     /// The unit of its figures.
     pub unit: &'static str,
-    /// Everybody's figures.
+    /// The figures of all contestants.
     pub figures: Figures,
     /// Its bars.
     pub bars: Vec<Bar>,
-    /// What else was seen.
+    /// Further observations.
     pub notes: Vec<String>,
-    /// Why its figures may not be what they seem.
+    /// Why its figures may be misleading.
     pub doubts: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ pub struct Effort {
     pub batch: usize,
     /// Whether to measure 10 million agents.
     pub ten_million: bool,
-    /// The rows that were asked for; all if empty.
+    /// The requested rows; all if empty.
     pub only: Vec<String>,
 }
 
@@ -203,7 +203,7 @@ impl Session {
         Self { effort, tsc, populations: BTreeMap::new(), latencies: None }
     }
 
-    /// Measures every row that was asked for.
+    /// Measures every requested row.
     pub fn rows(&mut self) -> Vec<Row> {
         type Measure = fn(&mut Session) -> Row;
         let rows: [(&str, Measure); 15] = [
@@ -227,7 +227,7 @@ impl Session {
         wanted.into_iter().map(|(_, measure)| measure(self)).collect()
     }
 
-    /// What each way to find a record costs, if `layouts` were asked for.
+    /// What each way to find a record costs, if `layouts` was requested.
     #[must_use]
     pub fn layouts(&self) -> Option<String> {
         self.effort.wants("layouts").then(|| layouts::report(self))
@@ -243,7 +243,7 @@ impl Session {
     }
 }
 
-/// Says on the terminal what is going on.
+/// Prints progress to the terminal.
 fn progress(text: &str) {
     eprintln!("[compare] {text}");
 }

@@ -1,8 +1,8 @@
 //! One thread, from one hot agent to ten million random ones.
 //!
-//! Every contestant has met every agent before. What a figure includes is
-//! said in [`measure`](crate::measure); ours in batches also includes building
-//! the batch.
+//! Every contestant has seen every agent before. [`measure`](crate::measure)
+//! states what a figure includes; ours in batches also includes building the
+//! batch.
 
 use super::field::{Field, Stream};
 use super::{Bar, Figures, Row, Session, Who, medians, progress, times};
@@ -26,7 +26,7 @@ pub(super) const THOUSAND: usize = 1_000;
 pub(super) const MILLION: usize = 1_000_000;
 pub(super) const TEN_MILLION: usize = 10_000_000;
 
-/// Everybody's figures for so many agents, measured once per run.
+/// The figures of all contestants for this many agents, measured once per run.
 pub(super) fn figures(session: &mut Session, agents: usize) -> Figures {
     if let Some(figures) = session.populations.get(&agents) {
         return figures.clone();
@@ -46,7 +46,7 @@ fn measure(session: &Session, agents: usize, lane: Lane) -> Figures {
     let mut field = Field::limiters(agents, lane, session.tsc, effort.batch)
         .floor(Piece::All, Who::Floor, session.tsc)
         .floor(Piece::Tsc, Who::TscRead, session.tsc);
-    // A second slab for 10 million agents would show nothing that 1 million don't.
+    // A second slab for 10 million agents would show nothing that 1 million do not.
     if agents <= MILLION {
         field = field.siphash(agents, lane, effort.batch);
     }
@@ -95,7 +95,7 @@ pub(super) fn hot_own_now(session: &mut Session) -> Row {
     let own = figures[&Who::OursNow];
     let bars = vec![Bar::at_most(0.8, "x floor", own / figures[&Who::Floor])];
     figures.insert(Who::Ours, own);
-    // It was measured with our clock, so it has no place beside this.
+    // The least check was measured with our clock, so it is not comparable here.
     figures.remove(&Who::OursSip);
     row("hot-own-now", "hot agent, caller's own `now`", figures, bars)
 }

@@ -1,11 +1,11 @@
-//! Two threads at once, each on a core of its own.
+//! Two threads at once, each on its own core.
 //!
 //! A figure is one over the sum of the threads' rates, each by its own CPU
-//! time: half of what one thread takes if they do not hinder each other. What
-//! is included is what one thread includes, and one shared flag read per
-//! 1,024 checks. Rounds are short, a few milliseconds, and those in which the
-//! threads were not on their cores for nine tenths of it are repeated, so that
-//! they really meet even while other programs run.
+//! time: half of what one thread takes if they do not slow each other down. It
+//! includes what one thread includes, plus one shared flag read per 1,024
+//! checks. Rounds are short, a few milliseconds, and those in which the threads
+//! were not on their cores for nine tenths of the time are repeated, so that
+//! they really overlap even while other programs run.
 
 use super::field::{Field, Stream};
 use super::population::MILLION;
@@ -24,7 +24,7 @@ const BEST_OF: usize = 7;
 /// A round counts if every thread had its core for this share of the wall time.
 const OVERLAP_MIN: f64 = 0.9;
 
-/// Tries per contestant and round.
+/// Attempts per contestant and round.
 const TRIES: usize = 10;
 
 /// Checks per thread and round: a millisecond or two, less than the time for
@@ -32,7 +32,7 @@ const TRIES: usize = 10;
 const HOT_CHECKS: usize = 1 << 14;
 const RANDOM_CHECKS: usize = 1 << 13;
 
-/// Fewer rounds than this that count leave a doubt.
+/// With fewer valid rounds than this, the figure is in doubt.
 const ROUNDS_MIN: usize = 5;
 
 struct Measured {
@@ -76,7 +76,7 @@ fn measure(field: Field, rounds: usize, stream: &[Id], checks: usize) -> Measure
         if counted.count() >= ROUNDS_MIN.min(rounds) {
             return counted;
         }
-        // A doubt about somebody in no bar and no other table is none about the row.
+        // A doubt about a contestant in no bar and no other table does not put the row in doubt.
         if matches!(who, Who::Ours | Who::OursBatch | Who::OursAlone | Who::Governor | Who::BareLoop | Who::Least) {
             apart.push(format!("{who:?} {} of {}", counted.count(), seen.len()));
         }
@@ -87,7 +87,7 @@ fn measure(field: Field, rounds: usize, stream: &[Id], checks: usize) -> Measure
         Vec::new()
     } else {
         vec![format!(
-            "other programs kept the threads apart, which flatters whoever suffers from contention; rounds in which they met: {}",
+            "other programs kept the threads apart, which favours contestants that suffer from contention; rounds in which they overlapped: {}",
             apart.join(", ")
         )]
     };

@@ -1,15 +1,16 @@
-//! What finds a record, and what each way costs: the layouts that were tried,
-//! as sketches. They have no bars; `--only layouts` measures them alone.
+//! Ways to find a record, and what each costs: the layouts that were tried, as
+//! sketches. They have no bars; `--only layouts` measures only them.
 //!
 //! Every sketch finds the same agents by the same hash in 64-byte records, at
-//! load 3/4 and within 96 records. Included are the hash and the loop; there
+//! load 3/4 and within 96 records. Figures include the hash and the loop; there
 //! are no limits, plans or error checks, and nothing is claimed or evicted
 //! meanwhile.
 //!
-//! Each way is measured alone, where cache misses may overlap, and inside what
-//! a check does besides: a TSC read when the record is found (in one of the
-//! ways, before it is touched), and the exchange of a lane. The baseline takes
-//! the record in the favourite slot, whosever it is: no search beats it.
+//! Each way is measured alone, where cache misses may overlap, and within the
+//! rest of a check: a TSC read when the record is found (in one of the ways,
+//! before it is touched), and the exchange of a lane. The baseline takes the
+//! record in the favourite slot, whatever agent it belongs to: no search beats
+//! it.
 
 mod table;
 
@@ -42,11 +43,11 @@ enum Way {
 }
 
 const WAYS: [(Way, &str); 8] = [
-    (Way::Baseline, "baseline: the favourite slot, whosever it is"),
+    (Way::Baseline, "baseline: the favourite slot, whatever agent it belongs to"),
     (Way::Tags, "tags one by one from the favourite slot on (linear probing)"),
     (Way::Group, "fingerprints of the home group at once"),
     (Way::Pair, "fingerprints of the home group and the next at once"),
-    (Way::Ahead, "the same, and both the favourite slot and what is found asked for before the TSC is read (chosen)"),
+    (Way::Ahead, "the same, and both the favourite slot and the match prefetched before the TSC is read (chosen)"),
     (Way::FavouriteTag, "tag in the favourite slot, then a full search"),
     (Way::FavouriteSearch, "fingerprint of the favourite slot, then a full search"),
     (Way::FavouriteGroup, "fingerprint of the favourite slot, then of the home group"),
@@ -83,14 +84,14 @@ impl Contestant for Sketch {
     }
 }
 
-/// Out of line, so that a branch leads to it and not a conditional move.
+/// Out of line, so that the compiler emits a branch, not a conditional move.
 #[inline(never)]
 fn apart(table: &Table, hash: u64) -> Option<usize> {
     table.first_at_home(hash)
 }
 
 impl Sketch {
-    /// The tag is looked at when the clock has been read.
+    /// The tag is read after the clock.
     #[inline(always)]
     fn turns_ahead(&self, ids: &[Id]) {
         let table = &*self.table;
@@ -192,7 +193,7 @@ mod tests {
 
     /// A sketch that misses agents, or takes another's record, would look fast.
     #[test]
-    fn every_way_charges_the_agent_and_nobody_else() {
+    fn every_way_charges_the_agent_and_no_other() {
         let ids = Pattern::Random.ids(20_000);
         let tsc = Tsc::calibrate();
         for (way, name) in WAYS.into_iter().filter(|(way, _)| *way != Way::Baseline) {

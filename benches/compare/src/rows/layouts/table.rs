@@ -19,7 +19,7 @@ const LANE: usize = 3;
 struct Record([AtomicU64; 8]);
 
 pub(super) struct Table {
-    /// Groups that are somebody's home; the rest of a neighbourhood follows them.
+    /// Groups that are homes; the rest of the last neighbourhood follows them.
     homes: usize,
     records: Vec<Record>,
     /// A word per group, a byte per record.
@@ -28,9 +28,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Knows these agents, as far as they find room, at load 3/4. In groups, an
-    /// agent takes its favourite slot of a group, else the first vacant one, as
-    /// ours do; otherwise the first vacant record from its favourite on.
+    /// Contains these agents, as far as they find room, at load 3/4. In groups,
+    /// an agent takes its favourite slot of a group, else the first vacant one,
+    /// as in ours; otherwise the first vacant record from its favourite on.
     pub(super) fn new(ids: &[Id], in_groups: bool) -> Self {
         let homes = (ids.len() * 4).div_ceil(3 * GROUP);
         let count = homes * GROUP + WINDOW;
@@ -108,7 +108,7 @@ impl Table {
         (shown >> (slot(hash) * 8)) as u8 == hash as u8
     }
 
-    /// The high bit of each byte in the group that shows the fingerprint, and now and then of another.
+    /// The high bit of each byte in the group that shows the fingerprint, with occasional false positives.
     #[inline(always)]
     fn matches(&self, group: usize, hash: u64) -> u64 {
         const LOW_BITS: u64 = u64::from_ne_bytes([0x01; GROUP]);
@@ -144,7 +144,7 @@ impl Table {
     pub(super) fn search(&self, hash: u64) -> Option<usize> {
         for group in self.neighbourhood(hash) {
             let mut matches = self.matches(group, hash);
-            // Ends: each turn takes one bit away.
+            // Ends: each turn clears one bit.
             while matches != 0 {
                 let position = group * GROUP + matches.trailing_zeros() as usize / 8;
                 if self.tag(position) == hash {
@@ -170,7 +170,7 @@ fn same_bytes(first: i64, second: i64, wanted: i8) -> i32 {
     _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_set_epi64x(second, first), _mm_set1_epi8(wanted)))
 }
 
-/// The favourite slot in a group. Ours comes with the home; it is as good as random either way.
+/// The favourite slot in a group. In ours it comes with the home; either way it is as good as random.
 #[inline(always)]
 fn slot(hash: u64) -> usize {
     (hash >> 8) as usize % GROUP
