@@ -46,11 +46,11 @@
 //!
 //! **Odds.** Two agents are taken for one if their tags (46 bits of the hash)
 //! agree and their homes are so near that each lies in the other's
-//! neighbourhood. Among N agents at the documented load that is at most about N
-//! * 96 * 0.75 / 2^45: with one million agents, the odds that any two of them
-//! share a record are 2 in a million; with 10 million, 2 in a hundred thousand.
-//! From some 30 million on, tag and home hold all bits of the hash, and the
-//! odds are N^2 / 2^64: with 100 million, 5 in ten thousand.
+//! neighbourhood. Among N agents at the documented load that is at most about
+//! `N * 96 * 0.75 / 2^45`: with one million agents, the odds that any two of
+//! them share a record are 2 in a million; with 10 million, 2 in a hundred
+//! thousand. From some 30 million on, tag and home hold all bits of the hash,
+//! and the odds are `N^2 / 2^64`: with 100 million, 5 in ten thousand.
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::record::tag::Tag;
