@@ -54,7 +54,7 @@ fn main() {
     };
     // A denial also records a violation: once both counts are at their maximum,
     // that is one write a second, and otherwise a read of the word.
-    let admit = |agent: usize, lane| {
+    let check_counted = |agent: usize, lane| {
         black_box(&limiter.check_request(Request::new(black_box(ids[agent].as_slice()), lane).counted()));
     };
     let check_map = |agent: usize| {
@@ -65,8 +65,8 @@ fn main() {
     group.sampling_mode(SamplingMode::Flat);
     row(&mut group, "one thread", 1, |_| check(0, DENIED));
     row(&mut group, "two threads", 2, |_| check(0, DENIED));
-    row(&mut group, "admit, one thread", 1, |_| admit(0, DENIED));
-    row(&mut group, "admit, two threads", 2, |_| admit(0, DENIED));
+    row(&mut group, "counted, one thread", 1, |_| check_counted(0, DENIED));
+    row(&mut group, "counted, two threads", 2, |_| check_counted(0, DENIED));
     group.finish();
 
     let mut group = criterion.benchmark_group("allowed hot agent");

@@ -308,13 +308,13 @@ impl fmt::Debug for Clock {
 pub struct ManualClock(Arc<Counter>);
 
 impl ManualClock {
-    /// A clock that stands at its origin.
+    /// A clock at its origin.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The instant it stands at.
+    /// Its present instant.
     #[must_use]
     pub fn now(&self) -> Tick {
         let now = Tick::from_nanos(self.0.load(Ordering::Acquire));

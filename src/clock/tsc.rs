@@ -49,7 +49,7 @@ use super::anchor::{Anchor, AnchorCell, Sequence};
 use super::sources::{Rate, Sample, Sources};
 use crate::sync::{AtomicU64, Counter, Ordering, wait};
 
-/// How long a line is, and so how often the clocks are compared while somebody reads the time.
+/// How long a line is, and so how often the clocks are compared while the time is read.
 const LINE_NANOS: u64 = 1_000_000_000;
 
 /// How far counter and OS clock may differ, however soon they are compared,

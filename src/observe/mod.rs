@@ -5,7 +5,7 @@
 //! | `counters.rs` | verdicts by lane | by every check, in the thread's shard |
 //! | `snapshot.rs` | all counts at one time | - |
 //! | `events.rs`, `ring.rs` | what an operator should know about | when it happens; no lock, no wait |
-//! | `offenders.rs` | who violates limits the most | by a violation |
+//! | `offenders.rs` | the agents that violate limits the most | by a violation |
 //! | `log.rs` | rate-limited log lines about denials | by the caller that logs |
 //! | `report.rs` | the report an operator reads | - |
 //! | `shown.rs` | ids as they are shown | - |

@@ -41,7 +41,7 @@
 //! 128 random bits that a thread's first `RandomState` gets from the system.
 //!
 //! **The switch.** [`IdHash::SipHash13`] is a pseudo-random function as far as
-//! anybody knows: nothing about it is proven, but it also resists clients that
+//! is known: nothing about it is proven, but it also resists clients that
 //! observe something of its output, such as timing. It costs more.
 //!
 //! **Odds.** Two agents are taken for one if their tags (46 bits of the hash)

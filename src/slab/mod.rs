@@ -23,7 +23,7 @@
 //! - `fingerprints.rs`: a byte per record, to search by
 //! - `region.rs`: the locks under which tenants change
 //! - `tenancy.rs`: claim, evict, forget, sweep
-//! - `forgiven.rs`: charges that are forgiven while a call is under way
+//! - `forgiven.rs`: charges that are forgiven during a call
 
 pub(crate) mod fingerprints;
 pub(crate) mod forgiven;

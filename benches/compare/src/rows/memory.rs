@@ -6,7 +6,7 @@
 //! in batches and a million denied ones, the global allocator counts its calls,
 //! and `/proc/self/maps` must not change: that detects mmap, munmap and brk by
 //! their effect. Where strace is installed, the memory calls of the same work
-//! (at 100,000 agents) in the program `instructions` are counted as well.
+//! (at 100,000 agents) in the program `instructions` are counted too.
 
 use super::population::MILLION;
 use super::{Bar, Figures, Row, Session, Who, progress};

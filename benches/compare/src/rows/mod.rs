@@ -33,7 +33,7 @@ pub enum Who {
     OursSip,
     /// Ours with SipHash-1-3, in batches.
     OursSipBatch,
-    /// Ours whose memory is committed as it is used.
+    /// Ours with memory touched as it is used.
     OursAsUsed,
     /// Ours on one thread, where the row is about two.
     OursAlone,
