@@ -6,6 +6,8 @@
 mod child;
 #[path = "common/directory.rs"]
 mod directory;
+#[path = "common/file_size.rs"]
+mod file_size;
 
 use directory::Directory;
 use std::fs;
@@ -208,26 +210,15 @@ fn a_change_that_does_not_fit_on_the_disk_leaves_the_file_unchanged() {
     };
     let limiter = large(&path);
     let text = fs::read(&path).unwrap();
-    limit_file_size(text.len() as libc::rlim_t + 20);
+    file_size::limit(text.len() as libc::rlim_t + 20);
     let error = limiter.exempt("a").unwrap_err();
     assert!(error.to_string().contains("make room there and try again; the file is as it was"), "{error}");
     assert!(!is_exempt(&limiter, "a"));
     assert_eq!(fs::read(&path).unwrap(), text);
-    limit_file_size(libc::RLIM_INFINITY);
+    file_size::limit(libc::RLIM_INFINITY);
     let inode = fs::metadata(&path).unwrap().ino();
     limiter.exempt("a").unwrap();
     assert_eq!(fs::metadata(&path).unwrap().ino(), inode, "added");
     drop(limiter);
     assert!(ids(&path).contains(&"a".to_owned()));
-}
-
-fn limit_file_size(bytes: libc::rlim_t) {
-    // SAFETY: a write past the limit should be an error, not the end of the process.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: there is room for the answer.
-    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) }, 0);
-    limit.rlim_cur = bytes.min(limit.rlim_max);
-    // SAFETY: the limit lives as long as the call.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
 }

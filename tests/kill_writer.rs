@@ -10,6 +10,8 @@
 
 #[path = "common/child.rs"]
 mod child;
+#[path = "common/killed.rs"]
+mod child_killed;
 #[path = "common/directory.rs"]
 mod directory;
 #[path = "common/random.rs"]
@@ -18,10 +20,8 @@ mod random;
 use directory::Directory;
 use random::Random;
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 use tollgate::keep::AssignmentFile;
 use tollgate::{Assignment, Limit};
@@ -96,22 +96,11 @@ fn a_killed_writer_leaves_the_last_change_that_returned() {
     save(&mut load(&path).0, &after(held));
     let (mut killed_in_a_save, mut not_returned) = (0, 0);
     for round in 0..KILLS {
-        let mut writer = child::command("a_killed_writer_leaves_the_last_change_that_returned", &path)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("this program again");
-        let mut reports = BufReader::new(writer.stderr.take().expect("piped above"));
-        let mut report = String::new();
         // Most writers are known to be saving; some are killed while they start.
-        if round % 8 != 0 {
-            reports.read_line(&mut report).expect("a pipe");
-        }
-        std::thread::sleep(Duration::from_micros(random.below(MOMENT_MICROSECONDS)));
-        writer.kill().expect("a child that has not been waited for");
-        assert_eq!(writer.wait().expect("a child").signal(), Some(libc::SIGKILL), "it ended on its own: {report}");
-        // Ends with the pipe, whose other end is closed.
-        while reports.read_line(&mut report).expect("a pipe") > 0 {}
+        let lines = u64::from(round % 8 != 0);
+        let delay = Duration::from_micros(random.below(MOMENT_MICROSECONDS));
+        let test = "a_killed_writer_leaves_the_last_change_that_returned";
+        let report = child_killed::reports(test, &path, lines, delay);
         let returned: u64 = report.lines().next_back().map_or(held, |last| last.parse().expect(&report));
 
         killed_in_a_save += u32::from(temporary.exists());

@@ -6,6 +6,8 @@
 mod child;
 #[path = "common/directory.rs"]
 mod directory;
+#[path = "common/file_size.rs"]
+mod file_size;
 
 use directory::Directory;
 use std::fs::{self, Permissions};
@@ -312,23 +314,12 @@ fn a_full_disk_is_an_error_and_the_file_is_as_it_was() {
     save(&mut file, &agents("pro")).unwrap();
     let many: Assignments = (0..1_000).map(|i: u32| (i.to_string().into_bytes(), assignment("pro"))).collect();
 
-    limit_file_size(10_000);
+    file_size::limit(10_000);
     let error = save(&mut file, &many).unwrap_err();
     assert!(matches!(&error, PersistError::System { source, .. } if source.kind() == io::ErrorKind::FileTooLarge));
     eprint!("[{error}]");
     assert_eq!(names_here(), ["assignments.json", "assignments.json.lock"]);
     assert_eq!(file.reload().unwrap(), agents("pro"));
-    limit_file_size(libc::RLIM_INFINITY);
+    file_size::limit(libc::RLIM_INFINITY);
     save(&mut file, &agents("gold")).unwrap();
-}
-
-fn limit_file_size(bytes: libc::rlim_t) {
-    // SAFETY: a write past the limit should be an error, not the end of the process.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: there is room for the answer.
-    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) }, 0);
-    limit.rlim_cur = bytes.min(limit.rlim_max);
-    // SAFETY: the limit lives as long as the call.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
 }

@@ -1,9 +1,7 @@
 //! A process that is killed while it saves.
 
 use super::*;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::Stdio;
+use std::io::Write as _;
 
 /// Charges one at a time, saves after every tenth, and reports the number of
 /// charges before and after each save. Runs until it is killed.
@@ -37,22 +35,9 @@ fn a_killed_process_loses_at_most_what_it_charged_since_its_last_save() {
     let (_directory, path) = file();
     let mut total = 0;
     for round in 0..20_u64 {
-        let mut writer =
-            child::command("killed::a_killed_process_loses_at_most_what_it_charged_since_its_last_save", &path)
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("this program again");
-        let mut reports = BufReader::new(writer.stderr.take().expect("piped above"));
-        let mut report = String::new();
         // Some saves, then a kill at a random moment.
-        for _ in 0..=2 * (round % 5) {
-            reports.read_line(&mut report).expect("a pipe");
-        }
-        writer.kill().expect("a child that has not been waited for");
-        assert_eq!(writer.wait().expect("a child").signal(), Some(libc::SIGKILL), "it ended on its own: {report}");
-        // Ends with the pipe, whose other end is closed.
-        while reports.read_line(&mut report).expect("a pipe") > 0 {}
+        let test = "killed::a_killed_process_loses_at_most_what_it_charged_since_its_last_save";
+        let report = child_killed::reports(test, &path, 1 + 2 * (round % 5), Duration::ZERO);
         let last = |what: &str| {
             let numbers = report.lines().filter_map(|line| line.strip_prefix(what)?.trim().parse::<u64>().ok());
             numbers.max().unwrap_or(total)

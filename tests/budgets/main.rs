@@ -4,6 +4,8 @@
 
 #[path = "../common/child.rs"]
 mod child;
+#[path = "../common/killed.rs"]
+mod child_killed;
 #[path = "../common/directory.rs"]
 mod directory;
 mod growing;

@@ -1,73 +1,21 @@
 //! The hub's own list of tests.
 
+use super::hub_actions::{HTTP, WS};
 use super::*;
 use tollgate::{Assignment, Decision, hub};
-
-const WS: [(&str, &[&str]); 3] = [
-    ("ws/light", &["ping", "list_agents", "list_channels", "status", "channel_history"]),
-    (
-        "ws/normal",
-        &[
-            "message",
-            "channel_publish",
-            "channel_subscribe",
-            "channel_unsubscribe",
-            "task_accepted",
-            "task_progress",
-            "task_complete",
-            "task_failed",
-            "task_recovering",
-        ],
-    ),
-    ("ws/heavy", &["identify", "channel_create", "task_submit"]),
-];
-
-const HTTP: [(&str, &[&str]); 3] = [
-    (
-        "http/light",
-        &[
-            "get_agents",
-            "get_channels",
-            "get_tasks",
-            "get_metrics",
-            "get_health",
-            "get_mailbox",
-            "get_schemas",
-            "get_dashboard_state",
-        ],
-    ),
-    (
-        "http/normal",
-        &[
-            "post_message",
-            "post_channel_publish",
-            "post_mailbox_ack",
-            "get_messages",
-            "get_task_detail",
-            "get_channel_info",
-        ],
-    ),
-    (
-        "http/heavy",
-        &[
-            "post_task",
-            "post_channel",
-            "post_admin_push_task",
-            "post_onboard_register",
-            "channel_create",
-            "task_submit",
-        ],
-    ),
-];
 
 #[test]
 fn tier_classification_of_every_name() {
     let hub = Hub::new();
     for (channel, tiers) in [("ws", WS), ("http", HTTP)] {
-        for (lane, actions) in tiers {
+        for (tier, actions) in tiers {
             for action in actions {
                 let found = hub.limiter.lane_for(channel, action).unwrap();
-                assert_eq!((found.lane(), found.is_known()), (hub.lane(lane), true), "{channel} {action}");
+                assert_eq!(
+                    (found.lane(), found.is_known()),
+                    (hub.lane(&format!("{channel}/{tier}")), true),
+                    "{channel} {action}"
+                );
             }
         }
     }
@@ -181,7 +129,7 @@ fn exemption() {
             assert_eq!(hub.check("dashboard", &lane).decision(), Decision::Exempt, "{lane}");
         }
     }
-    assert!(hub.admit("dashboard", "ws/heavy").is_allowed());
+    assert!(hub.check_counted("dashboard", "ws/heavy").is_allowed());
     hub.limiter.unexempt("probe").unwrap();
     for (lane, capacity) in lanes() {
         assert_eq!(hub.drain("probe", &lane), capacity, "{lane}");
@@ -194,7 +142,7 @@ fn backoff_series() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/light");
     // A light token takes half a second, so the series alone decides.
-    let waits = SERIES.map(|_| hub::retry_after_ms(hub.admit("agent-7", "ws/light").retry_after()));
+    let waits = SERIES.map(|_| hub::retry_after_ms(hub.check_counted("agent-7", "ws/light").retry_after()));
     assert_eq!(waits, SERIES);
     let waits = SERIES.map(|_| hub.limiter.record_violation("agent-8").unwrap().step().as_millis() as u64);
     assert_eq!(waits, SERIES);
@@ -220,7 +168,7 @@ fn rate_limited() {
     assert!(!limited());
     hub.drain("agent-7", "ws/heavy");
     assert!(!limited(), "a check is not a violation");
-    assert!(!hub.admit("agent-7", "ws/heavy").is_allowed());
+    assert!(!hub.check_counted("agent-7", "ws/heavy").is_allowed());
     assert!(limited());
     hub.clock.advance(MINUTE - NANOSECOND);
     assert!(limited());

@@ -7,6 +7,8 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a test names its line")]
 
 mod contract;
+#[path = "../common/hub_actions.rs"]
+mod hub_actions;
 mod pitfalls;
 mod rules;
 
@@ -46,7 +48,7 @@ impl Hub {
         self.limiter.check(agent, self.lane(lane)).unwrap()
     }
 
-    fn admit(&self, agent: &str, lane: &str) -> Verdict {
+    fn check_counted(&self, agent: &str, lane: &str) -> Verdict {
         self.limiter.check_request(Request::new(agent, self.lane(lane)).counted()).unwrap()
     }
 

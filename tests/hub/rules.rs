@@ -47,7 +47,7 @@ fn waits_are_exact_and_reported_in_whole_seconds() {
     let denied = hub.check("agent-7", "ws/heavy");
     assert_eq!((denied.decision(), denied.retry_after()), (Decision::Deny, None));
     assert_eq!(hub::retry_after_ms(denied.retry_after()), 60_000);
-    assert_eq!(hub::retry_after_ms(hub.admit("agent-7", "ws/heavy").retry_after()), 60_000);
+    assert_eq!(hub::retry_after_ms(hub.check_counted("agent-7", "ws/heavy").retry_after()), 60_000);
 }
 
 /// The wait is the longer of the bucket's and the curve's, and each is
@@ -57,13 +57,13 @@ fn a_denied_agent_gets_the_longer_wait() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/heavy");
     for step in [1, 2, 5, 10, 30] {
-        let denied = hub.admit("agent-7", "ws/heavy");
+        let denied = hub.check_counted("agent-7", "ws/heavy");
         assert_eq!(denied.lane_wait(), Some(6 * SECOND));
         assert_eq!(denied.conduct_wait(), step * SECOND);
         assert_eq!(denied.retry_after(), Some((step * SECOND).max(6 * SECOND)));
     }
     hub.clock.advance(6 * SECOND);
-    assert!(hub.admit("agent-7", "ws/heavy").is_allowed(), "the wait is advice");
+    assert!(hub.check_counted("agent-7", "ws/heavy").is_allowed(), "the wait is advice");
 }
 
 /// Every denial counts, even five at once. Sparing parallel requests is an option.
@@ -72,7 +72,7 @@ fn every_denial_is_a_violation() {
     let consecutive = |policy| {
         let hub = Hub::with(policy);
         hub.drain("agent-7", "http/heavy");
-        [(); 5].map(|()| hub.admit("agent-7", "http/heavy").violations_in_a_row())
+        [(); 5].map(|()| hub.check_counted("agent-7", "http/heavy").violations_in_a_row())
     };
     assert_eq!(consecutive(Policy::preset("hub").unwrap()), [1, 2, 3, 4, 5]);
     let sparing = ConductRules::default().with_every_denial(false);
@@ -103,9 +103,9 @@ fn rate_limited_agents_get_no_new_tasks() {
     let hub = Hub::new();
     let fleet = ["agent-6", "agent-7", "agent-8"];
     hub.drain("agent-7", "ws/heavy");
-    assert!(!hub.admit("agent-7", "ws/heavy").is_allowed());
+    assert!(!hub.check_counted("agent-7", "ws/heavy").is_allowed());
     assert_eq!(hub.limiter.assignable(fleet), ["agent-6", "agent-8"]);
-    assert!(hub.admit("agent-7", "ws/normal").is_allowed(), "running work goes on");
+    assert!(hub.check_counted("agent-7", "ws/normal").is_allowed(), "running work goes on");
     hub.clock.advance(MINUTE);
     assert_eq!(hub.limiter.assignable(fleet), fleet);
 }
@@ -116,12 +116,12 @@ fn denials_never_shut_an_agent_out() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/heavy");
     for _ in 0..1_000 {
-        let denied = hub.admit("agent-7", "ws/heavy");
+        let denied = hub.check_counted("agent-7", "ws/heavy");
         assert!(!denied.is_allowed() && denied.retry_after().unwrap() <= 30 * SECOND);
     }
-    assert!(hub.admit("agent-7", "ws/light").is_allowed());
+    assert!(hub.check_counted("agent-7", "ws/light").is_allowed());
     hub.clock.advance(6 * SECOND);
-    assert!(hub.admit("agent-7", "ws/heavy").is_allowed());
+    assert!(hub.check_counted("agent-7", "ws/heavy").is_allowed());
 }
 
 /// An override of a tier applies in both channels; it may also name one channel.

@@ -140,11 +140,11 @@ fn an_agent_that_has_to_wait_takes_nothing_on_credit() {
     let rules = ConductRules::default().with_every_denial(true).with_curve([SECOND * 30]).with_enforced_wait(true);
     let policy = Policy::builder().lane("lane", "10/s burst 20 oversize debt").conduct(rules).build().unwrap();
     let (limiter, clock) = of_policy(policy);
-    let admit = || limiter.check_request(Request::new(AGENT, LANE).cost(50).counted()).unwrap();
-    assert!(admit().is_allowed());
-    assert!(admit().retry_after() >= Some(SECOND * 30));
+    let check_counted = || limiter.check_request(Request::new(AGENT, LANE).cost(50).counted()).unwrap();
+    assert!(check_counted().is_allowed());
+    assert!(check_counted().retry_after() >= Some(SECOND * 30));
     clock.advance(SECOND * 10);
-    let blocked = admit();
+    let blocked = check_counted();
     assert_eq!((blocked.is_allowed(), blocked.remaining()), (false, 20));
     assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 20);
 }

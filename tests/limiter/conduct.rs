@@ -27,21 +27,21 @@ fn rules() -> ConductRules {
     ConductRules::default().with_curve([1, 2, 5, 10, 30].map(Duration::from_secs)).with_every_denial(true)
 }
 
-fn admit(limiter: &Limiter, agent: &str, lane: LaneId) -> Verdict {
+fn check_counted(limiter: &Limiter, agent: &str, lane: LaneId) -> Verdict {
     limiter.check_request(Request::new(agent, lane).counted()).expect("a valid request")
 }
 
 /// Spends all of the fast lane, with counted requests.
 fn exhaust(limiter: &Limiter, agent: &str) {
     for _ in 0..10 {
-        let admission = admit(limiter, agent, LANE);
-        assert!(admission.is_allowed());
-        assert_eq!((admission.violations_in_a_row(), admission.retry_after()), (0, None));
+        let verdict = check_counted(limiter, agent, LANE);
+        assert!(verdict.is_allowed());
+        assert_eq!((verdict.violations_in_a_row(), verdict.retry_after()), (0, None));
     }
 }
 
-fn seconds(admission: &Verdict) -> Option<f64> {
-    admission.retry_after().map(|wait| wait.as_secs_f64())
+fn seconds(verdict: &Verdict) -> Option<f64> {
+    verdict.retry_after().map(|wait| wait.as_secs_f64())
 }
 
 fn violations(limiter: &Limiter, agent: &str) -> (u32, u32) {
@@ -54,26 +54,26 @@ fn every_denial_may_count_and_the_longer_wait_is_given() {
     let (limiter, clock) = limiter(rules());
     exhaust(&limiter, "agent-7");
     for step in [1, 2, 5, 10, 30, 30] {
-        let denied = admit(&limiter, "agent-7", LANE);
+        let denied = check_counted(&limiter, "agent-7", LANE);
         assert_eq!(denied.lane_wait(), Some(SECOND / 10), "the bucket's wait alone");
         assert_eq!(denied.conduct_wait(), SECOND * step);
         assert_eq!(denied.retry_after(), Some(SECOND * step));
     }
     // The bucket's wait is the longer one here: a day, less what has passed.
-    assert!(admit(&limiter, "agent-8", EMPTY).is_allowed());
+    assert!(check_counted(&limiter, "agent-8", EMPTY).is_allowed());
     clock.advance(SECOND);
-    let denied = admit(&limiter, "agent-8", EMPTY);
+    let denied = check_counted(&limiter, "agent-8", EMPTY);
     assert_eq!(denied.violations_in_a_row(), 1);
     assert_eq!(denied.retry_after(), Some(SECOND * 86_399));
     // A step is advice: as soon as the bucket can pay, the request passes.
-    assert!(admit(&limiter, "agent-7", LANE).is_allowed());
+    assert!(check_counted(&limiter, "agent-7", LANE).is_allowed());
     assert_eq!(violations(&limiter, "agent-7"), (6, 6));
     clock.advance(MINUTE - SECOND - NANOSECOND);
     assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
     clock.advance(NANOSECOND);
     assert_eq!(limiter.rate_limited("agent-7"), Ok(false));
     exhaust(&limiter, "agent-7");
-    assert_eq!(admit(&limiter, "agent-7", LANE).retry_after(), Some(SECOND), "the first again");
+    assert_eq!(check_counted(&limiter, "agent-7", LANE).retry_after(), Some(SECOND), "the first again");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_lane_that_denies_everything_counts_violations_and_gives_no_wait() {
     for rules in [rules(), rules().with_enforced_wait(true)] {
         let (limiter, _) = limiter(rules);
         for count in 1..4 {
-            let denied = admit(&limiter, "agent-7", DENY);
+            let denied = check_counted(&limiter, "agent-7", DENY);
             assert_eq!((denied.decision(), denied.capacity()), (Decision::Deny, 0));
             assert_eq!((denied.retry_after(), denied.violations_in_a_row()), (None, count));
         }
@@ -140,26 +140,26 @@ fn an_error_is_not_a_violation_blocked_or_not() {
 fn an_enforced_wait_blocks_every_lane_until_it_is_over() {
     let (limiter, clock) = limiter(rules().with_enforced_wait(true));
     exhaust(&limiter, "agent-7");
-    assert_eq!(seconds(&admit(&limiter, "agent-7", LANE)), Some(1.0));
+    assert_eq!(seconds(&check_counted(&limiter, "agent-7", LANE)), Some(1.0));
     clock.advance(SECOND / 2);
     // The bucket could pay; the block denies, and that is a violation too.
-    let blocked = admit(&limiter, "agent-7", LANE);
+    let blocked = check_counted(&limiter, "agent-7", LANE);
     assert_eq!((blocked.lane_wait(), blocked.remaining()), (Some(SECOND / 2), 5));
     assert_eq!(blocked.retry_after(), Some(SECOND * 2));
     clock.advance(SECOND);
-    let other_lane = admit(&limiter, "agent-7", EMPTY);
+    let other_lane = check_counted(&limiter, "agent-7", EMPTY);
     assert_eq!((other_lane.is_allowed(), other_lane.retry_after()), (false, Some(SECOND * 5)));
     assert_eq!(remaining(&limiter, "agent-7", EMPTY), 1, "a block charges nothing");
     // A plain check is not blocked, nor is any other agent.
     assert!(check(&limiter, "agent-7", LANE).is_allowed());
-    assert!(admit(&limiter, "agent-8", EMPTY).is_allowed());
+    assert!(check_counted(&limiter, "agent-8", EMPTY).is_allowed());
     clock.advance(SECOND * 5 - NANOSECOND);
     assert_eq!(limiter.violations("agent-7").unwrap().wait(), NANOSECOND);
     clock.advance(NANOSECOND);
-    assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
+    assert!(check_counted(&limiter, "agent-7", EMPTY).is_allowed());
     // A lane that is empty for a day reports that, blocked or not.
     for step in [10, 30] {
-        let denied = admit(&limiter, "agent-7", EMPTY);
+        let denied = check_counted(&limiter, "agent-7", EMPTY);
         assert_eq!(denied.conduct_wait(), SECOND * step);
         assert_eq!(denied.retry_after(), Some(SECOND * 86_400));
     }
@@ -191,12 +191,12 @@ fn an_agent_that_waits_as_announced_is_not_blocked() {
     for nanos in [1, 61_234_567, 124_999_999] {
         clock.advance(Duration::from_nanos(nanos));
         exhaust(&limiter, "agent-7");
-        let wait = admit(&limiter, "agent-7", LANE).retry_after().unwrap();
+        let wait = check_counted(&limiter, "agent-7", LANE).retry_after().unwrap();
         assert!(wait >= SECOND && wait < SECOND * 9 / 8, "{wait:?}");
         clock.advance(wait - NANOSECOND);
         assert!(limiter.violations("agent-7").unwrap().wait() > Duration::ZERO);
         clock.advance(NANOSECOND);
-        assert!(admit(&limiter, "agent-7", LANE).is_allowed());
+        assert!(check_counted(&limiter, "agent-7", LANE).is_allowed());
         clock.advance(MINUTE * 2);
     }
 }
@@ -211,21 +211,21 @@ fn without_a_curve_the_wait_is_the_lanes_and_only_an_early_return_violates() {
         assert_eq!((denied.violations_in_a_row(), denied.conduct_wait()), (0, Duration::ZERO));
         assert_eq!(denied.retry_after(), Some(SECOND / 2));
     }
-    assert!(admit(&limiter, "agent-7", EMPTY).is_allowed());
-    assert_eq!(admit(&limiter, "agent-7", EMPTY).retry_after(), Some(SECOND * 86_400));
+    assert!(check_counted(&limiter, "agent-7", EMPTY).is_allowed());
+    assert_eq!(check_counted(&limiter, "agent-7", EMPTY).retry_after(), Some(SECOND * 86_400));
     assert_eq!(violations(&limiter, "agent-7"), (0, 0));
     assert_eq!(limiter.rate_limited("agent-7"), Ok(false));
     for count in 1..=10 {
         clock.advance(SECOND);
-        let early = admit(&limiter, "agent-7", EMPTY);
+        let early = check_counted(&limiter, "agent-7", EMPTY);
         assert_eq!((early.violations_in_a_row(), early.is_sustained_abuse()), (count, count == 10), "a day too early");
         assert_eq!(early.retry_after(), Some(SECOND * (86_400 - count)));
-        assert_eq!(admit(&limiter, "agent-7", EMPTY).violations_in_a_row(), 0, "of the same moment");
+        assert_eq!(check_counted(&limiter, "agent-7", EMPTY).violations_in_a_row(), 0, "of the same moment");
     }
     assert_eq!(limiter.rate_limited("agent-7"), Ok(true));
     // Waits are announced lane by lane.
     assert!(limiter.check_request(Request::new("agent-7", LANE).cost(10).counted()).unwrap().is_allowed());
-    assert_eq!(admit(&limiter, "agent-7", LANE).violations_in_a_row(), 0);
+    assert_eq!(check_counted(&limiter, "agent-7", LANE).violations_in_a_row(), 0);
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn with_a_curve_an_early_return_climbs_it_and_waiting_does_not() {
     let (limiter, clock) = limiter(rules().with_every_denial(false));
     let denied = || {
         // All of the fast lane, however much that is.
-        while admit(&limiter, "agent-7", LANE).is_allowed() {}
-        admit(&limiter, "agent-7", LANE)
+        while check_counted(&limiter, "agent-7", LANE).is_allowed() {}
+        check_counted(&limiter, "agent-7", LANE)
     };
     // Always on time: the first step, and no violation.
     for _ in 0..20 {
@@ -304,7 +304,7 @@ fn work_goes_to_agents_that_are_not_limited() {
     limiter.exempt("b").unwrap();
     assert_eq!((limiter.rate_limited("b"), limiter.rate_limited("a")), (Ok(false), Ok(true)));
     assert_eq!(limiter.assignable(agents), ["b", "c"]);
-    assert!(admit(&limiter, "b", DENY).is_allowed());
+    assert!(check_counted(&limiter, "b", DENY).is_allowed());
     limiter.unexempt("b").unwrap();
     assert_eq!(limiter.assignable(agents), ["c"]);
     assert_eq!((limiter.reset_violations("b"), limiter.reset_violations("c")), (Ok(true), Ok(false)));
@@ -319,10 +319,10 @@ fn work_goes_to_agents_that_are_not_limited() {
 fn an_exempt_agent_is_not_blocked() {
     let (limiter, _) = limiter(rules().with_enforced_wait(true));
     limiter.record_violation("agent-7").unwrap();
-    assert!(!admit(&limiter, "agent-7", LANE).is_allowed());
+    assert!(!check_counted(&limiter, "agent-7", LANE).is_allowed());
     limiter.exempt("agent-7").unwrap();
-    let admission = admit(&limiter, "agent-7", LANE);
-    assert_eq!((admission.decision(), admission.violations_in_a_row()), (Decision::Exempt, 0));
+    let verdict = check_counted(&limiter, "agent-7", LANE);
+    assert_eq!((verdict.decision(), verdict.violations_in_a_row()), (Decision::Exempt, 0));
 }
 
 #[test]
@@ -370,13 +370,13 @@ fn a_violation_takes_only_a_vacant_or_an_idle_record() {
     for on_full in [OnFull::Deny, OnFull::Evict] {
         let (limiter, clock) = started(lanes(rules()), 1, on_full);
         for agent in 0..96 {
-            assert!(admit(&limiter, &format!("agent-{agent}"), EMPTY).is_allowed());
+            assert!(check_counted(&limiter, &format!("agent-{agent}"), EMPTY).is_allowed());
         }
         let before = limiter.stats();
         assert_eq!(limiter.record_violation("stranger"), Err(Error::Full));
         // Denied without a record: a first violation each time, which is not remembered.
         for _ in 0..3 {
-            assert_eq!(admit(&limiter, "stranger", DENY).violations_in_a_row(), 1);
+            assert_eq!(check_counted(&limiter, "stranger", DENY).violations_in_a_row(), 1);
         }
         let newcomer = limiter.check_request(Request::new("stranger", EMPTY).counted());
         match on_full {

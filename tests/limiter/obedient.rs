@@ -49,15 +49,15 @@ fn simulate(rules: ConductRules, manner: Manner, seed: u64) -> Seen {
     let (mut seen, mut left) = (Seen::default(), REQUESTS);
     // Ends: a denied worker waits for a finite time, and the bucket refills meanwhile.
     while let Some(Reverse((at, worker))) = due.pop() {
-        let admission = limiter
+        let verdict = limiter
             .check_request(Request::new("agent-7", lane).at(Tick::from_nanos(at.as_nanos() as u64)).counted())
             .expect("valid");
         let mut back = at + latency();
-        if admission.is_allowed() {
+        if verdict.is_allowed() {
             left -= 1;
             seen.seconds = at.as_secs_f64();
         } else {
-            let wait = admission.retry_after().expect("valid");
+            let wait = verdict.retry_after().expect("valid");
             let wait = if manner.in_seconds {
                 Duration::from_secs(wait.as_nanos().div_ceil(1_000_000_000) as u64)
             } else {
@@ -66,8 +66,8 @@ fn simulate(rules: ConductRules, manner: Manner, seed: u64) -> Seen {
             back += manner.ignores.unwrap_or(wait);
             seen.longest_wait = seen.longest_wait.max(wait);
         }
-        seen.violations += u32::from(admission.violations_in_a_row() > 0);
-        seen.abuse += u32::from(admission.is_sustained_abuse());
+        seen.violations += u32::from(verdict.violations_in_a_row() > 0);
+        seen.abuse += u32::from(verdict.is_sustained_abuse());
         if left == 0 {
             break;
         }

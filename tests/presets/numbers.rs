@@ -1,5 +1,6 @@
 //! Every number and every action of the presets, as in their tables.
 
+use super::hub_actions::{HTTP, WS};
 use std::collections::BTreeMap;
 use tollgate::{Classified, ConductRules, OnChange, Policy};
 
@@ -99,69 +100,8 @@ fn in_hub_and_standard_an_agent_is_one_cache_line() {
 #[test]
 fn hub_classifies_every_action_of_the_hub() {
     let hub = Policy::preset("hub").unwrap();
-    assert_actions(
-        &hub,
-        "ws",
-        &[
-            ("light", &["ping", "list_agents", "list_channels", "status", "channel_history"]),
-            (
-                "normal",
-                &[
-                    "message",
-                    "channel_publish",
-                    "channel_subscribe",
-                    "channel_unsubscribe",
-                    "task_accepted",
-                    "task_progress",
-                    "task_complete",
-                    "task_failed",
-                    "task_recovering",
-                ],
-            ),
-            ("heavy", &["identify", "channel_create", "task_submit"]),
-        ],
-    );
-    assert_actions(
-        &hub,
-        "http",
-        &[
-            (
-                "light",
-                &[
-                    "get_agents",
-                    "get_channels",
-                    "get_tasks",
-                    "get_metrics",
-                    "get_health",
-                    "get_mailbox",
-                    "get_schemas",
-                    "get_dashboard_state",
-                ],
-            ),
-            (
-                "normal",
-                &[
-                    "post_message",
-                    "post_channel_publish",
-                    "post_mailbox_ack",
-                    "get_messages",
-                    "get_task_detail",
-                    "get_channel_info",
-                ],
-            ),
-            (
-                "heavy",
-                &[
-                    "post_task",
-                    "post_channel",
-                    "post_admin_push_task",
-                    "post_onboard_register",
-                    "channel_create",
-                    "task_submit",
-                ],
-            ),
-        ],
-    );
+    assert_actions(&hub, "ws", &WS);
+    assert_actions(&hub, "http", &HTTP);
     for channel in ["ws", "http"] {
         let normal = hub.lane(&format!("{channel}/normal")).unwrap();
         assert_eq!(hub.lane_for(channel, "unheard_of"), Some(Classified::Unknown(normal)));
