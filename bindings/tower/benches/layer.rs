@@ -1,11 +1,11 @@
-//! What the layer adds to a route of axum that says hello.
+//! What the layer adds to an axum route that answers hello.
 //!
-//! A figure is CPU time of one request through an axum `Router` in this
-//! process, on one thread, without a socket: the request is made, routed,
-//! answered, and its body read to the end. The cases take turns, with 1,024
-//! agents each, and the median of the rounds counts; beside it is the best
-//! round, which a machine that has other things to do disturbs least. So what is
-//! added is the layer and what axum does for any layer, which is beside it.
+//! A figure is the CPU time of one request through an axum `Router` in this
+//! process, on one thread, without a socket: the request is built, routed and
+//! answered, and the body of the response read to the end. The cases take turns,
+//! with 1,024 agents each. The median of the rounds counts; beside it is the best
+//! round, which a busy machine disturbs least. What is added includes what axum
+//! does for any layer; the layer that does nothing shows how much that is.
 //!
 //! `cargo bench -p tollgate-tower`; the aim is less than 1,000 ns added to an
 //! admitted request.
@@ -28,7 +28,7 @@ const AGENTS: usize = 1_024;
 const ROUNDS: usize = 75;
 const REQUESTS: usize = 4_000;
 
-/// So much that nothing is refused.
+/// Enough that no request is refused.
 const PLENTY: &str = "1000000/s burst 1000000";
 
 fn layer(limit: &str) -> TollgateLayerBuilder {
@@ -38,7 +38,7 @@ fn layer(limit: &str) -> TollgateLayerBuilder {
 
 fn cases() -> Vec<(&'static str, Router)> {
     let route = || Router::new().route("/", get(|| async { "hello" }));
-    let limited = |layer: TollgateLayerBuilder| route().layer(layer.build().expect("a layer that makes sense"));
+    let limited = |layer: TollgateLayerBuilder| route().layer(layer.build().expect("a valid layer"));
     let by_header = |limit| layer(limit).key(Key::header("x-agent-id"));
     let by_address = || layer(PLENTY).key(Key::address()).peer::<ConnectInfo<SocketAddr>>();
     let every_rule = by_address()
@@ -88,7 +88,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let agents: Vec<HeaderValue> =
         (0..AGENTS).map(|agent| format!("agent-{agent:010}").parse().expect("valid")).collect();
-    // A case by its name alone, for a look with other tools.
+    // Runs one case alone, for a profiler.
     let only = std::env::var("TOLLGATE_CASE").ok();
     let is_wanted = |(name, _): &(&str, Router)| only.as_deref().is_none_or(|only| only == *name);
     let mut cases: Vec<_> =

@@ -1,10 +1,10 @@
-//! Where a request came from.
+//! The address of a client, also behind proxies.
 //!
-//! A forwarded address is a claim of whoever sent the header. It is read only
-//! if the peer is a proxy that is trusted, and from the right: each proxy adds
-//! the address that it saw to the end, so the first entry from the right that
-//! is no trusted proxy's is the client. What stands left of it the client may
-//! have made up.
+//! A forwarded address is only as good as the sender of the header. It is read
+//! only if the peer is a trusted proxy, and from the right: each proxy appends
+//! the address that it saw, so the first entry from the right that is not a
+//! trusted proxy is the client. The client may have made up everything to the
+//! left of it.
 
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv4Net};
@@ -21,7 +21,7 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 ///
 /// let inside = Networks::parse(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"])?;
 /// assert!(inside.contains("10.1.2.3".parse()?));
-/// // An IPv4 address in IPv6 clothes is that IPv4 address.
+/// // An IPv4-mapped IPv6 address is that IPv4 address.
 /// assert!(inside.contains("::ffff:10.1.2.3".parse()?));
 /// assert!(!inside.contains("192.0.2.8".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,27 +34,27 @@ impl Networks {
     ///
     /// # Errors
     ///
-    /// The first text that is neither.
+    /// For the first text that is neither.
     pub fn parse(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, NetworkError> {
         texts.into_iter().map(|text| network(text.as_ref())).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether one of them has this address.
+    /// Whether one of the networks contains this address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The first of them that has every address of its kind, if one does.
+    /// The first network that contains every IPv4 or every IPv6 address, if there is one.
     #[must_use]
-    pub fn everyone(&self) -> Option<String> {
+    pub fn catch_all(&self) -> Option<String> {
         self.0.iter().find(|network| network.prefix_len() == 0).map(IpNet::to_string)
     }
 }
@@ -65,17 +65,17 @@ fn network(text: &str) -> Result<IpNet, NetworkError> {
         Err(_) => text.parse().ok(),
     };
     match network {
-        // Addresses are unwrapped before they are looked up, so the network must be too.
-        Some(IpNet::V6(wide)) if wide.prefix_len() >= 96 && wide.addr().to_ipv4_mapped().is_some() => {
-            let inner = wide.addr().to_ipv4_mapped().and_then(|inner| Ipv4Net::new(inner, wide.prefix_len() - 96).ok());
-            inner.map(IpNet::V4)
+        // `contains` unmaps addresses first, so the networks must be unmapped too.
+        Some(IpNet::V6(mapped)) if mapped.prefix_len() >= 96 && mapped.addr().to_ipv4_mapped().is_some() => {
+            let bits = mapped.prefix_len() - 96;
+            mapped.addr().to_ipv4_mapped().and_then(|address| Ipv4Net::new(address, bits).ok()).map(IpNet::V4)
         }
         network => network,
     }
     .ok_or_else(|| NetworkError { text: text.chars().take(80).collect() })
 }
 
-/// A text that is no network.
+/// A text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError {
     text: String,
@@ -83,13 +83,13 @@ pub struct NetworkError {
 
 impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no network; write 10.0.0.0/8, 2001:db8::/32 or a single address", self.text)
+        write!(f, "{:?} is not a network; write 10.0.0.0/8, 2001:db8::/32 or a single address", self.text)
     }
 }
 
 impl std::error::Error for NetworkError {}
 
-/// The proxies in front of a service whose word on addresses is taken.
+/// The proxies in front of a service that are trusted to report addresses.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -99,9 +99,9 @@ impl std::error::Error for NetworkError {}
 /// let mut headers = HeaderMap::new();
 /// headers.insert("x-forwarded-for", "6.6.6.6, 192.0.2.7, 10.0.0.2".parse()?);
 ///
-/// // From a proxy: the first entry from the right that is no proxy's.
+/// // From a proxy: the first entry from the right that is not a proxy.
 /// assert_eq!(proxies.client("10.0.0.1".parse()?, &headers).address.to_string(), "192.0.2.7");
-/// // From anybody else: the header is not read.
+/// // From any other peer: the header is not read.
 /// assert_eq!(proxies.client("203.0.113.5".parse()?, &headers).address.to_string(), "203.0.113.5");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -110,25 +110,25 @@ pub struct Proxies {
     trusted: Networks,
 }
 
-/// Who sent a request, as far as can be told.
+/// The client that sent a request, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// The address, unwrapped if it is an IPv4 address in IPv6 clothes.
+    /// The address; an IPv4-mapped IPv6 address becomes the IPv4 address.
     pub address: IpAddr,
-    /// Whether it is the client's own. `false` if the request was forwarded by
-    /// a proxy that is not trusted, or by one that said nothing sensible: then
-    /// anybody may stand behind the address.
+    /// Whether it is the client's own. `false` if a proxy that is not trusted
+    /// forwarded the request, or if a trusted one sent an invalid header: then
+    /// any client may be behind the address.
     pub is_certain: bool,
 }
 
 impl Proxies {
-    /// Trusts these.
+    /// Trusts the proxies in these networks.
     #[must_use]
     pub fn new(trusted: Networks) -> Self {
         Self { trusted }
     }
 
-    /// Who sent a request that came from `peer` with these headers.
+    /// The client of a request that came from `peer` with these headers.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
         let mut address = peer.to_canonical();
@@ -142,7 +142,7 @@ impl Proxies {
             match self.hop(hop) {
                 Some(hop) if self.trusted.contains(hop) => (address, is_certain) = (hop, true),
                 Some(hop) => return Client { address: hop, is_certain: true },
-                // The proxy to the right of it is the last that is known.
+                // The proxy to the right of it is the last known address.
                 None => return Client { address, is_certain: false },
             }
         }
@@ -158,14 +158,14 @@ impl Proxies {
     }
 }
 
-/// Whether some proxy has handled the request.
+/// Whether a proxy has forwarded the request.
 fn was_forwarded(headers: &HeaderMap) -> bool {
     [X_FORWARDED_FOR, FORWARDED, X_REAL_IP].iter().any(|name| headers.contains_key(name))
 }
 
-/// The addresses that count as one: an IPv4 address, or an IPv6 network.
+/// The addresses that count as one agent: an IPv4 address, or an IPv6 network.
 ///
-/// Whoever rents a machine gets a whole /64 of IPv6 addresses, and could use a
+/// Anyone who rents a machine gets a whole /64 of IPv6 addresses, and could use a
 /// fresh one for every request.
 ///
 /// ```
@@ -186,7 +186,7 @@ impl Group {
     pub fn of(address: IpAddr, ipv6_prefix: u8) -> Self {
         let single = IpNet::from(address.to_canonical());
         match single {
-            // A prefix of more than 128 bits is the address itself.
+            // With a prefix of more than 128 bits, the group is the address itself.
             IpNet::V6(net) => Self(IpNet::new(net.addr().into(), ipv6_prefix).map_or(single, |group| group.trunc())),
             IpNet::V4(_) => Self(single),
         }
@@ -217,10 +217,10 @@ mod tests {
     fn a_forwarded_address_is_read_from_the_right_and_behind_trusted_proxies_alone() {
         const PROXIES: &[&str] = &["10.0.0.0/8", "fd00::/8"];
         for (trusted, peer, lines, expected, is_certain) in [
-            // Nobody in front, and nothing claimed.
+            // No proxy, and no claim.
             (PROXIES, "192.0.2.7", &[] as &[&str], "192.0.2.7", true),
             (PROXIES, "::ffff:192.0.2.7", &[], "192.0.2.7", true),
-            // A stranger claims to be somebody.
+            // A client that claims to be another.
             (PROXIES, "192.0.2.7", &["10.0.0.9"], "192.0.2.7", false),
             (&[], "10.0.0.1", &["192.0.2.7"], "10.0.0.1", false),
             // One proxy, two proxies, and a client that made up a first entry.
@@ -228,24 +228,24 @@ mod tests {
             (PROXIES, "10.0.0.1", &["192.0.2.7, 10.0.0.2"], "192.0.2.7", true),
             (PROXIES, "10.0.0.1", &["6.6.6.6, 192.0.2.7,10.0.0.2"], "192.0.2.7", true),
             (PROXIES, "10.0.0.1", &["6.6.6.6", "192.0.2.7", "10.0.0.2"], "192.0.2.7", true),
-            // Two headers, the last of which the proxy wrote.
+            // Two headers, of which the proxy wrote the second.
             (PROXIES, "10.0.0.1", &["10.0.0.3", "192.0.2.7"], "192.0.2.7", true),
-            // Ports, brackets, IPv6, IPv4 in IPv6 clothes, empty entries.
+            // Ports, brackets, IPv6, IPv4-mapped IPv6, empty entries.
             (PROXIES, "10.0.0.1", &["192.0.2.7:4711"], "192.0.2.7", true),
             (PROXIES, "fd00::1", &["[2001:db8::7]:4711, fd00::2"], "2001:db8::7", true),
             (PROXIES, "fd00::1", &["[2001:db8::7]"], "2001:db8::7", true),
             (PROXIES, "::ffff:10.0.0.1", &["::ffff:192.0.2.7"], "192.0.2.7", true),
             (PROXIES, "10.0.0.1", &["192.0.2.7, ,"], "192.0.2.7", true),
-            // Everybody is a proxy: the outermost of them.
+            // Every entry is a proxy: the outermost of them.
             (PROXIES, "10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3", true),
-            // A proxy that says nothing, and one that says nothing sensible.
+            // A proxy that sends no header, and one that sends nothing usable.
             (PROXIES, "10.0.0.1", &[], "10.0.0.1", true),
             (PROXIES, "10.0.0.1", &["unknown"], "10.0.0.1", false),
             (PROXIES, "10.0.0.1", &["192.0.2.7, unknown, 10.0.0.2"], "10.0.0.2", false),
             (PROXIES, "10.0.0.1", &[" , "], "10.0.0.1", false),
         ] {
-            let told = client(trusted, peer, lines);
-            assert_eq!(told, (expected.to_string(), is_certain), "{peer} with {lines:?}, trusting {trusted:?}");
+            let actual = client(trusted, peer, lines);
+            assert_eq!(actual, (expected.to_string(), is_certain), "{peer} with {lines:?}, trusting {trusted:?}");
         }
     }
 
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_read_or_refused_with_what_to_write() {
+    fn networks_are_read_or_refused_with_advice() {
         for text in ["10.0.0.0/33", "10.0.0/8", "example.org", "", "2001:db8::/129", "10.0.0.0/8 "] {
             let error = Networks::parse([text]).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is no network; write ")), "{error}");
+            assert!(error.starts_with(&format!("{text:?} is not a network; write ")), "{error}");
         }
         let wrapped = Networks::parse(["::ffff:10.0.0.0/104", "::ffff:192.0.2.7"]).unwrap();
         for (address, inside) in [("10.9.9.9", true), ("11.0.0.1", false), ("192.0.2.7", true), ("192.0.2.8", false)] {

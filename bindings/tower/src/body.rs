@@ -20,7 +20,7 @@ pin_project! {
     #[derive(Debug)]
     enum Source<B> {
         Service { #[pin] body: B },
-        // What is left to send.
+        // What is still to be sent.
         Layer { text: Bytes },
     }
 }

@@ -5,7 +5,7 @@ use crate::key::KeysError;
 use crate::route::RouteError;
 use std::fmt;
 
-/// Why a layer could not be built. Each says what to do about it.
+/// Why a layer could not be built. Each message ends in advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -13,10 +13,10 @@ pub enum BuildError {
     UnknownLane {
         /// The name.
         lane: String,
-        /// The lanes there are.
+        /// The policy's lanes.
         known: Vec<String>,
     },
-    /// A rule names a lane whose slots are held, and the layer releases none.
+    /// A rule names a held lane, and the layer never releases a slot.
     HeldLane {
         /// The name.
         lane: String,
@@ -25,25 +25,25 @@ pub enum BuildError {
     UnknownPlan {
         /// The name.
         plan: String,
-        /// The plans there are.
+        /// The policy's plans.
         known: Vec<String>,
     },
-    /// There are several lanes, and none is named for requests that no rule matches.
+    /// The policy has several lanes, and none was chosen for requests that no rule matches.
     NoLane,
-    /// Something needs the client's address, and nothing says where it is.
+    /// A setting needs the client's address, and the layer does not know where to find it.
     NoPeer,
     /// The keys can never work.
     Keys(KeysError),
-    /// A rule by route is none.
+    /// A route is invalid.
     Route(RouteError),
-    /// A text is no network.
+    /// A text is not a network.
     Network(NetworkError),
-    /// The trusted proxies would be everybody.
-    TrustedEverybody {
-        /// The network that has them all.
+    /// The trusted proxies include every address.
+    TrustsEveryone {
+        /// The network that includes them.
         network: String,
     },
-    /// A prefix or a part of a path that says nothing.
+    /// A path prefix or substring that does not begin with `/`.
     Path {
         /// The text as given.
         text: String,
@@ -58,8 +58,8 @@ impl fmt::Display for BuildError {
             }
             Self::HeldLane { lane } => write!(
                 f,
-                "slots of the lane {lane:?} are held until they are released, which this layer does not do; hold them \
-                 in the handler, with Limiter::hold"
+                "slots of the lane {lane:?} are held until they are released, and this layer never releases one; hold \
+                 them in the handler, with Limiter::hold"
             ),
             Self::UnknownPlan { plan, known } => {
                 write!(f, "there is no plan {plan:?}; the limiter's policy has {}", known.join(", "))
@@ -71,17 +71,16 @@ impl fmt::Display for BuildError {
             ),
             Self::NoPeer => write!(
                 f,
-                "Key::address, allow_network and trusted_proxies need the peer's address; say where it is, with axum \
-                 by .peer::<ConnectInfo<SocketAddr>>(), otherwise by .peer::<Peer>() or .peer_with(...)"
+                "Key::address, allow_network and trusted_proxies need the peer's address; set it with \
+                 .peer::<ConnectInfo<SocketAddr>>() for axum, otherwise with .peer::<Peer>() or .peer_with(...)"
             ),
             Self::Keys(error) => error.fmt(f),
             Self::Route(error) => error.fmt(f),
             Self::Network(error) => error.fmt(f),
-            Self::TrustedEverybody { network } => write!(
-                f,
-                "to trust {network} is to take everybody's word for who they are; name the networks of your proxies"
-            ),
-            Self::Path { text } => write!(f, "{text:?} in a rule by path; it has to begin with /"),
+            Self::TrustsEveryone { network } => {
+                write!(f, "to trust {network} lets every client choose its address; list the networks of your proxies")
+            }
+            Self::Path { text } => write!(f, "{text:?} is not a path; it has to begin with /"),
         }
     }
 }

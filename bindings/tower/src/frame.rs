@@ -1,7 +1,7 @@
 //! WebSocket frames, for services that check each message themselves.
 //!
-//! A layer sees the request that opens a WebSocket and none of the messages.
-//! These are the JSON texts to send when a check of a message warns or denies.
+//! A layer sees the request that opens a WebSocket, but not the messages. These
+//! are the JSON texts to send when the check of a message warns or denies.
 //! Neither is a reason to close the connection.
 //!
 //! ```
@@ -33,7 +33,7 @@ use crate::json::Object;
 use crate::profile::tier;
 use crate::quota::Quota;
 
-/// The message is delivered, and the agent is near its limit.
+/// For a message that was delivered: the agent is near its limit.
 #[must_use]
 pub fn warning(lane: &str, quota: &Quota) -> String {
     Object::new()
@@ -44,8 +44,8 @@ pub fn warning(lane: &str, quota: &Quota) -> String {
         .end()
 }
 
-/// The message is not delivered. The wait is in whole seconds, told in
-/// milliseconds; a minute if no wait helps.
+/// For a message that was not delivered. The wait is in milliseconds, rounded up
+/// to whole seconds; a minute if waiting does not help.
 #[must_use]
 pub fn denial(lane: &str, quota: &Quota) -> String {
     let ms = tollgate::hub::retry_after_ms(quota.retry_after);

@@ -1,7 +1,7 @@
-//! The response to come: the service's with headers added, or the layer's own.
+//! The future of a response: the service's with headers added, or the layer's own.
 
 use crate::body::ResponseBody;
-use crate::gate::{Gate, Told};
+use crate::gate::{Gate, LimitHeaders};
 use bytes::Bytes;
 use http::Response;
 use pin_project_lite::pin_project;
@@ -22,14 +22,14 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     enum State<F> {
-        Service { #[pin] future: F, told: Option<(Arc<Gate>, Told)> },
+        Service { #[pin] future: F, headers: Option<(Arc<Gate>, LimitHeaders)> },
         Layer { response: Option<Response<Bytes>> },
     }
 }
 
 impl<F> ResponseFuture<F> {
-    pub(crate) fn service(future: F, told: Option<(Arc<Gate>, Told)>) -> Self {
-        Self { state: State::Service { future, told } }
+    pub(crate) fn service(future: F, headers: Option<(Arc<Gate>, LimitHeaders)>) -> Self {
+        Self { state: State::Service { future, headers } }
     }
 
     pub(crate) fn layer(response: Response<Bytes>) -> Self {
@@ -45,16 +45,16 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            Projected::Service { future, told } => {
+            Projected::Service { future, headers } => {
                 let mut response = ready!(future.poll(cx))?.map(ResponseBody::service);
-                if let Some((gate, told)) = told {
-                    gate.tell(response.headers_mut(), told);
+                if let Some((gate, limit)) = headers {
+                    gate.write_headers(response.headers_mut(), limit);
                 }
                 Poll::Ready(Ok(response))
             }
             Projected::Layer { response } => {
                 // A future must not be polled once it is ready.
-                let response = response.take().expect("a future that was not ready yet");
+                let response = response.take().expect("a future that has not completed");
                 Poll::Ready(Ok(response.map(ResponseBody::layer)))
             }
         }

@@ -1,4 +1,4 @@
-//! The decision: everything it needs, shared by all clones of a layer.
+//! The gate: what a decision needs, shared by all clones of a layer.
 
 use crate::address::{Client, Networks, Proxies};
 use crate::head::Head;
@@ -22,28 +22,28 @@ pub(crate) type WallClock = dyn Fn() -> SystemTime + Send + Sync;
 
 pub(crate) struct Gate {
     pub(crate) limiter: Arc<Limiter>,
-    pub(crate) allowed: Allowed,
+    pub(crate) bypass: Bypass,
     pub(crate) lanes: Lanes,
     pub(crate) cost: Option<Box<CostOf>>,
-    /// Plans for those who are assigned none, in the order in which they are asked for.
+    /// Plans for agents without an assignment, tried in this order.
     pub(crate) plans: Vec<(PlanId, Box<PlanWhen>)>,
-    /// Whether a refusal is a violation that makes the next wait longer.
+    /// Whether a refusal counts as a violation, so that the next wait is longer.
     pub(crate) counts_violations: bool,
-    /// Whether `HEAD` is answered here with how the agent stands.
+    /// Whether the layer answers `HEAD` itself, with the agent's limits.
     pub(crate) answers_head: bool,
     pub(crate) keys: Keys,
     pub(crate) peer: Option<Box<PeerOf>>,
     pub(crate) proxies: Proxies,
     pub(crate) profile: Profile,
     pub(crate) style: Style,
-    /// Whether headers are left out while there is plenty.
+    /// Whether headers are omitted while plenty is left.
     pub(crate) only_when_low: bool,
     pub(crate) wall_clock: Box<WallClock>,
 }
 
-/// What is never limited.
+/// Requests that bypass the limiter.
 #[derive(Default)]
-pub(crate) struct Allowed {
+pub(crate) struct Bypass {
     pub(crate) networks: Networks,
     pub(crate) routes: Routes<()>,
     pub(crate) prefixes: Vec<String>,
@@ -53,26 +53,26 @@ pub(crate) struct Allowed {
 pub(crate) struct Lanes {
     pub(crate) names: Vec<String>,
     pub(crate) routes: Routes<LaneId>,
-    /// Parts of paths, in the order in which they are looked for.
-    pub(crate) parts: Vec<(String, LaneId)>,
-    /// For all other requests; `None` lets them pass.
+    /// Texts in paths, searched in this order.
+    pub(crate) substrings: Vec<(String, LaneId)>,
+    /// The lane of all other requests; `None` lets them pass.
     pub(crate) others: Option<LaneId>,
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 pub(crate) enum Ruling {
-    /// It goes on, and its response tells this.
-    Pass(Option<Told>),
-    /// It is answered here.
+    /// The service gets it, and its response carries these headers.
+    Pass(Option<LimitHeaders>),
+    /// The layer answers it.
     Answer(Response<Bytes>),
 }
 
-/// What the response to an admitted request will tell.
+/// The headers that the response to an admitted request will carry.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct LimitHeaders {
     lane: LaneId,
     verdict: Verdict,
-    /// When the verdict was given, if the style tells moments.
+    /// When the verdict was given, if the style reports a point in time.
     decided: Option<Tick>,
 }
 
@@ -81,8 +81,8 @@ impl Gate {
         let Some(lane) = self.lanes.of(head) else {
             return Ruling::Pass(None);
         };
-        let client = if self.allowed.networks.is_empty() { None } else { self.client(head) };
-        if self.allowed.has(head, client) {
+        let client = if self.bypass.networks.is_empty() { None } else { self.client(head) };
+        if self.bypass.contains(head, client) {
             return Ruling::Pass(None);
         }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
@@ -97,35 +97,35 @@ impl Gate {
             }
         };
         if self.answers_head && head.method == Method::HEAD {
-            return self.standing(head, &agent, lane);
+            return self.report(head, &agent, lane);
         }
-        let decided = self.style.tells_moments().then(|| self.limiter.now());
+        let decided = self.style.reports_instants().then(|| self.limiter.now());
         match self.decide(head, &agent, lane, cost) {
             Ok(verdict) => match verdict.decision() {
                 Decision::Allow if self.only_when_low => Ruling::Pass(None),
-                Decision::Allow | Decision::Warn => Ruling::Pass(Some(Told { lane, verdict, decided })),
+                Decision::Allow | Decision::Warn => Ruling::Pass(Some(LimitHeaders { lane, verdict, decided })),
                 Decision::Deny => {
                     let quota = Quota::from(&verdict);
-                    // It is the agent's conduct if it has to wait longer than for its tokens.
+                    // A wait longer than the lane's own is due to the agent's conduct.
                     let is_conduct = quota.retry_after > verdict.lane_wait() || quota.remaining >= cost;
                     let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
                     Ruling::Answer(self.refuse(head, &agent, lane, reason, quota))
                 }
-                // Whoever is under no limit has none to be told.
+                // An exempt agent has no limit to report.
                 _ => Ruling::Pass(None),
             },
             Err(error) => Ruling::Answer(self.answer_error(head, &agent, lane, error)),
         }
     }
 
-    /// How the agent stands, as an answer without a body. It charges nothing,
-    /// and the service behind is not asked: else `HEAD` would be a way past the limit.
-    fn standing(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Ruling {
+    /// Answers with the agent's limits in headers and no body. It charges nothing and
+    /// does not call the service; otherwise `HEAD` would be a way around the limit.
+    fn report(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Ruling {
         let mut response = Response::new(Bytes::new());
-        match self.status(head, agent, lane) {
-            Ok(status) if status.is_exempt() => {}
-            Ok(status) => {
-                let quota = Quota::from(&status);
+        match self.lane_state(head, agent, lane) {
+            Ok(state) if state.is_exempt() => {}
+            Ok(state) => {
+                let quota = Quota::from(&state);
                 self.style.write(response.headers_mut(), self.lanes.name(lane), &quota, &self.wall_clock);
             }
             Err(error) => response = self.answer_error(head, agent, lane, error),
@@ -133,8 +133,8 @@ impl Gate {
         Ruling::Answer(response)
     }
 
-    /// The lane as it stands, under the plan of the request.
-    fn status(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Result<Status, Error> {
+    /// The state of the lane, under the plan of the request.
+    fn lane_state(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Result<Status, Error> {
         self.limiter.peek(Request::new(agent.as_bytes(), lane).plan(self.plan(head)))
     }
 
@@ -142,17 +142,17 @@ impl Gate {
         self.plans.iter().find(|(_, when)| when(head)).map(|(plan, _)| *plan)
     }
 
-    /// Asks the limiter; nothing else here charges.
+    /// The only place that charges.
     fn decide(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, cost: u64) -> Result<Verdict, Error> {
         let request = Request::new(agent.as_bytes(), lane).cost(cost).plan(self.plan(head));
         self.limiter.check_request(if self.counts_violations { request.counted() } else { request })
     }
 
-    /// Adds to the response of an admitted request what it has to tell.
-    pub(crate) fn tell(&self, headers: &mut HeaderMap, told: &Told) {
-        let elapsed = told.decided.map(|decided| self.limiter.now().saturating_since(decided));
-        let quota = Quota::from(&told.verdict).after(elapsed.unwrap_or_default());
-        self.style.write(headers, self.lanes.name(told.lane), &quota, &self.wall_clock);
+    /// Adds the limits to the response to an admitted request.
+    pub(crate) fn write_headers(&self, headers: &mut HeaderMap, limit: &LimitHeaders) {
+        let elapsed = limit.decided.map(|decided| self.limiter.now().saturating_since(decided));
+        let quota = Quota::from(&limit.verdict).after(elapsed.unwrap_or_default());
+        self.style.write(headers, self.lanes.name(limit.lane), &quota, &self.wall_clock);
     }
 
     fn refuse(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, reason: Reason, quota: Quota) -> Response<Bytes> {
@@ -163,15 +163,15 @@ impl Gate {
 
     fn answer_error(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId, error: Error) -> Response<Bytes> {
         let status = match error {
-            Error::CostAboveCapacity { cost, capacity } => match self.status(head, agent, lane) {
-                Ok(status) => {
-                    let quota = Quota { capacity, denied: true, ..Quota::from(&status) };
+            Error::CostAboveCapacity { cost, capacity } => match self.lane_state(head, agent, lane) {
+                Ok(state) => {
+                    let quota = Quota { capacity, denied: true, ..Quota::from(&state) };
                     return self.refuse(head, agent, lane, Reason::Cost(cost), quota);
                 }
                 Err(_) => StatusCode::TOO_MANY_REQUESTS,
             },
             Error::Full => StatusCode::SERVICE_UNAVAILABLE,
-            // Everything else was seen to before the limiter was asked.
+            // Everything else was ruled out when the layer was built.
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         error_response(status, &error.to_string(), &Form::of(head.headers))
@@ -183,27 +183,28 @@ impl Gate {
     }
 }
 
-impl Allowed {
-    fn has(&self, head: &Head<'_>, client: Option<Client>) -> bool {
-        // Behind a proxy that is not trusted anybody may stand.
+impl Bypass {
+    fn contains(&self, head: &Head<'_>, client: Option<Client>) -> bool {
+        // Any client may be behind a proxy that is not trusted.
         if client.is_some_and(|client| client.is_certain && self.networks.contains(client.address)) {
             return true;
         }
         let path = head.uri.path();
-        let is_named =
+        let is_listed =
             self.routes.at(head.method, path).is_some() || self.prefixes.iter().any(|prefix| has_prefix(path, prefix));
-        is_named && is_plain(path)
+        is_listed && is_plain(path)
     }
 }
 
 impl Lanes {
     fn of(&self, head: &Head<'_>) -> Option<LaneId> {
         let path = head.uri.path();
-        let part = || self.parts.iter().find(|(part, _)| path.contains(part.as_str())).map(|(_, lane)| *lane);
-        self.routes.at(head.method, path).copied().or_else(part).or(self.others)
+        let mut substrings = self.substrings.iter();
+        let by_substring = || substrings.find(|(text, _)| path.contains(text.as_str())).map(|(_, lane)| *lane);
+        self.routes.at(head.method, path).copied().or_else(by_substring).or(self.others)
     }
 
-    /// The name of a lane that `of` has told.
+    /// The name of a lane that `of` returned.
     fn name(&self, lane: LaneId) -> &str {
         self.names.get(lane.number() as usize).map_or("", String::as_str)
     }

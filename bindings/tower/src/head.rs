@@ -1,12 +1,12 @@
-//! A request without its body: all that a decision may look at.
+//! A request without its body: everything that a decision may depend on.
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-/// Method, target, headers and extensions of a request.
+/// The method, target, headers and extensions of a request.
 ///
-/// Keys, costs and rules see this and never the body, so an answer can be
-/// given before a byte of the body is read.
+/// Keys, costs and rules see this and never the body, so a request can be
+/// answered before a byte of its body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     /// The method.
@@ -15,7 +15,7 @@ pub struct Head<'a> {
     pub uri: &'a Uri,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// What the server and earlier layers have added.
+    /// What the server and earlier layers have attached.
     pub extensions: &'a Extensions,
 }
 

@@ -1,6 +1,6 @@
-//! Response headers: which fields a style has, and how each is written.
+//! Response headers: the fields of each style, and how they are written.
 //!
-//! One table is all there is to a style: its name, its fields, how each is written.
+//! A style is one row of a table: its name, its fields, and how each field is written.
 //!
 //! | style | fields |
 //! |---|---|
@@ -9,37 +9,37 @@
 //! | `off` | none |
 //!
 //! `q` is the capacity and `w` the seconds in which an empty lane fills, so
-//! that `r` never exceeds `q`. `t` is the seconds until there is more, not
-//! until all is back; on a refusal it equals `Retry-After`, which every style
-//! sends with a refusal that a wait can lift.
+//! that `r` never exceeds `q`. `t` is the seconds until more is left, not until
+//! the lane is full; on a refusal it equals `Retry-After`, which every style
+//! sends unless waiting does not help.
 
 use crate::inline::Inline;
-use crate::quota::{Quota, seconds_up};
+use crate::quota::{Quota, ceil_seconds};
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 use tollgate::bounds::LANE_NAME_BYTES_MAX;
 
-/// Which fields tell clients of their limit.
+/// The header fields that carry a client's limits.
 ///
 /// ```
 /// use tollgate_tower::Style;
 ///
 /// assert_eq!("legacy".parse(), Ok(Style::Legacy));
 /// assert_eq!(Style::default().to_string(), "draft-10");
-/// // What a browser must be allowed to see, for the CORS layer.
+/// // The headers that a CORS layer has to expose to browsers.
 /// assert_eq!(Style::Draft10.names(), ["ratelimit-policy", "ratelimit", "retry-after"]);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Style {
-    /// `RateLimit-Policy` and `RateLimit`, as in the tenth draft of the IETF.
+    /// `RateLimit-Policy` and `RateLimit`, as in draft 10 of the IETF.
     #[default]
     Draft10,
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     Legacy,
-    /// No fields but `Retry-After`.
+    /// Only `Retry-After`.
     Off,
 }
 
@@ -50,19 +50,19 @@ struct Row {
     fields: &'static [Field],
 }
 
-/// A field: its name, and what its value says.
+/// A field: its name, and a function that writes its value.
 struct Field {
     name: HeaderName,
-    write: fn(&mut Value, &Told<'_>),
+    write: fn(&mut Value, &Context<'_>),
 }
 
 /// Room for the longest value: a lane's name with every byte encoded, in
 /// quotes, and two parameters of 15 digits.
 type Value = Inline<{ 3 * LANE_NAME_BYTES_MAX + 2 + 2 * 18 }>;
 
-/// What a value is made of.
-struct Told<'a> {
-    /// The lane's name as a String of RFC 9651.
+/// What the value of a field is written from.
+struct Context<'a> {
+    /// The lane's name as an RFC 9651 String.
     name: &'a [u8],
     quota: &'a Quota,
     now: &'a dyn Fn() -> SystemTime,
@@ -102,30 +102,30 @@ impl Style {
         self.row().fields.iter().map(|field| field.name.clone()).chain([RETRY_AFTER]).collect()
     }
 
-    /// Whether a field tells a moment rather than a span, so that it matters
-    /// when the response leaves.
+    /// Whether a field is a point in time rather than a duration, so that it
+    /// matters when the response leaves.
     #[must_use]
-    pub fn tells_moments(self) -> bool {
+    pub fn reports_instants(self) -> bool {
         self == Self::Legacy
     }
 
-    /// Adds the fields to a response, and `Retry-After` if the quota says that
-    /// the request was refused and a wait helps.
+    /// Adds the fields to a response, and `Retry-After` if the request was refused
+    /// and waiting helps.
     ///
-    /// Where a layer further in has told its own limit, the list fields of
-    /// `draft-10` tell both. The fields of `legacy` have room for one, and the
-    /// one with less left stays.
+    /// If an inner layer has written its own limit, the list fields of `draft-10`
+    /// carry both. The fields of `legacy` have room for one: the limit with less
+    /// left.
     pub fn write(self, headers: &mut HeaderMap, lane: &str, quota: &Quota, now: &dyn Fn() -> SystemTime) {
         let mut name = Value::new();
         if self == Self::Draft10 {
             string(&mut name, lane);
         }
-        let told = Told { name: name.as_bytes(), quota, now };
+        let context = Context { name: name.as_bytes(), quota, now };
         if self != Self::Legacy || has_least_left(headers, quota) {
             for field in self.row().fields {
                 let mut value = Value::new();
-                (field.write)(&mut value, &told);
-                // What is written is visible ASCII, so never refused.
+                (field.write)(&mut value, &context);
+                // Values are visible ASCII, so this never fails.
                 if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                     match self {
                         Self::Legacy => headers.insert(&field.name, value).is_some(),
@@ -140,64 +140,64 @@ impl Style {
     }
 
     fn row(self) -> &'static Row {
-        // Every style has its row, in the order in which they are declared; a test holds it to that.
+        // The rows are in the order of the declaration; a test checks it.
         &STYLES[self as usize]
     }
 }
 
-/// Whether this quota is the tightest that a response tells.
+/// Whether this quota is tighter than the one in the headers, if there is one.
 fn has_least_left(headers: &HeaderMap, quota: &Quota) -> bool {
-    let theirs = headers.get(LEGACY_REMAINING).and_then(|left| left.to_str().ok()?.parse::<u64>().ok());
-    theirs.is_none_or(|left| quota.remaining < left && !headers.contains_key(RETRY_AFTER))
+    let inner = headers.get(LEGACY_REMAINING).and_then(|left| left.to_str().ok()?.parse::<u64>().ok());
+    inner.is_none_or(|left| quota.remaining < left && !headers.contains_key(RETRY_AFTER))
 }
 
-fn draft_policy(value: &mut Value, told: &Told<'_>) {
-    value.push(told.name);
-    parameter(value, b";q=", told.quota.capacity);
-    if let Some(window) = told.quota.window {
-        parameter(value, b";w=", seconds_up(window).max(1));
+fn draft_policy(value: &mut Value, context: &Context<'_>) {
+    value.push(context.name);
+    parameter(value, b";q=", context.quota.capacity);
+    if let Some(window) = context.quota.window {
+        parameter(value, b";w=", ceil_seconds(window).max(1));
     }
 }
 
-fn draft_limit(value: &mut Value, told: &Told<'_>) {
-    value.push(told.name);
-    parameter(value, b";r=", remaining(told.quota));
-    let more_in = match told.quota.denied {
-        true => told.quota.retry_after_seconds(),
-        false => told.quota.next_in.map(|next_in| seconds_up(next_in).max(1)),
+fn draft_limit(value: &mut Value, context: &Context<'_>) {
+    value.push(context.name);
+    parameter(value, b";r=", remaining(context.quota));
+    let more_in = match context.quota.denied {
+        true => context.quota.retry_after_seconds(),
+        false => context.quota.next_in.map(|next_in| ceil_seconds(next_in).max(1)),
     };
     if let Some(seconds) = more_in {
         parameter(value, b";t=", seconds);
     }
 }
 
-fn legacy_limit(value: &mut Value, told: &Told<'_>) {
-    value.push_number(told.quota.capacity);
+fn legacy_limit(value: &mut Value, context: &Context<'_>) {
+    value.push_number(context.quota.capacity);
 }
 
-fn legacy_remaining(value: &mut Value, told: &Told<'_>) {
-    value.push_number(remaining(told.quota));
+fn legacy_remaining(value: &mut Value, context: &Context<'_>) {
+    value.push_number(remaining(context.quota));
 }
 
-fn legacy_reset(value: &mut Value, told: &Told<'_>) {
-    // A machine whose clock stands before 1970 is taken to be there.
-    let now = (told.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    value.push_number(seconds_up(now.saturating_add(told.quota.full_in)));
+fn legacy_reset(value: &mut Value, context: &Context<'_>) {
+    // A clock before 1970 counts as 1970.
+    let now = (context.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    value.push_number(ceil_seconds(now.saturating_add(context.quota.full_in)));
 }
 
 fn remaining(quota: &Quota) -> u64 {
     quota.remaining.min(quota.capacity)
 }
 
-/// Writes a parameter whose value is an Integer of RFC 9651, of 15 digits at most.
+/// Writes a parameter whose value is an RFC 9651 Integer, of 15 digits at most.
 fn parameter(value: &mut Value, name: &[u8], number: u64) {
     value.push(name);
     value.push_number(number.min(INTEGER_MAX));
 }
 
-/// Writes a String of RFC 9651. It holds visible ASCII; the bytes of other
-/// characters are written as in a URL, `%C3%A9`. No lane's name is longer than
-/// what there is room for; of another text the beginning is taken.
+/// Writes an RFC 9651 String. It holds visible ASCII; the bytes of other
+/// characters are percent-encoded, `%C3%A9`. A lane's name always fits; a longer
+/// text is cut off.
 fn string(value: &mut Value, text: &str) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' if !matches!(byte, b'"' | b'\\'));
@@ -230,7 +230,7 @@ impl FromStr for Style {
     }
 }
 
-/// A name in a setting that is none of those there are.
+/// A setting has the name of something that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     message: String,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn draft_10_tells_capacity_window_rest_and_when_there_is_more() {
+    fn draft_10_has_capacity_window_rest_and_the_time_until_more_is_left() {
         let fields = written(Style::Draft10, "http/heavy", &QUOTA);
         assert_eq!(fields, [r#"ratelimit-policy: "http/heavy";q=10;w=60"#, r#"ratelimit: "http/heavy";r=3;t=6"#]);
     }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn legacy_tells_the_second_in_which_the_lane_is_full() {
+    fn legacy_has_the_second_in_which_the_lane_is_full() {
         let fields = written(Style::Legacy, "a", &QUOTA);
         // 1,000.250 s and 41.001 s, rounded up once.
         assert_eq!(fields, ["x-ratelimit-limit: 10", "x-ratelimit-remaining: 3", "x-ratelimit-reset: 1042"]);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_in_layers_tell_all_their_limits_or_the_tightest() {
+    fn nested_layers_report_all_their_limits_or_the_tightest() {
         let twice = |style: Style, inner: &Quota, outer: &Quota| {
             let mut headers = HeaderMap::new();
             style.write(&mut headers, "inner", inner, &now);
@@ -338,6 +338,6 @@ mod tests {
         assert_eq!(twice(Style::Legacy, &QUOTA, &roomy)[LEGACY_REMAINING], "3");
         assert_eq!(twice(Style::Legacy, &roomy, &QUOTA)[LEGACY_REMAINING], "3");
         let denied = Quota { remaining: 5, denied: true, retry_after: Some(Duration::from_secs(1)), ..QUOTA };
-        assert_eq!(twice(Style::Legacy, &denied, &QUOTA)[LEGACY_REMAINING], "5", "what refused is what is told");
+        assert_eq!(twice(Style::Legacy, &denied, &QUOTA)[LEGACY_REMAINING], "5", "the limit that refused is reported");
     }
 }

@@ -1,12 +1,12 @@
-//! A short text held in place, so that writing one allocates nothing.
+//! A short text stored inline, so that writing one allocates nothing.
 
 use std::fmt;
 
-/// The first `N` bytes of what was written, and how much there was of it.
+/// The first `N` bytes that were written, and the number of all of them.
 #[derive(Clone)]
 pub(crate) struct Inline<const N: usize> {
     bytes: [u8; N],
-    /// How many bytes were written, also those that found no room.
+    /// How many bytes were written, including those that did not fit.
     len: usize,
 }
 
@@ -19,7 +19,7 @@ impl<const N: usize> Inline<N> {
         self.len
     }
 
-    /// What was written, as far as there was room.
+    /// The bytes that fit.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.min(N)]
     }
@@ -36,10 +36,10 @@ impl<const N: usize> Inline<N> {
     }
 }
 
-/// How many digits the largest number has.
+/// The digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
-/// Writes a number to the end of a text, several times as fast as `write!` does.
+/// Appends a number to a text, several times as fast as `write!` does.
 pub(crate) fn push_number(text: &mut String, number: u64) {
     let mut digits = [0; DIGITS_MAX];
     // Digits are ASCII.
@@ -75,17 +75,17 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn bytes_that_do_not_fit_are_counted() {
         let mut text = Inline::<4>::new();
-        for (more, held, len) in [("ab", "ab", 2), ("cde", "abcd", 5), ("f", "abcd", 6)] {
+        for (more, stored, len) in [("ab", "ab", 2), ("cde", "abcd", 5), ("f", "abcd", 6)] {
             text.push(more.as_bytes());
-            assert_eq!((text.as_bytes(), text.len()), (held.as_bytes(), len));
+            assert_eq!((text.as_bytes(), text.len()), (stored.as_bytes(), len));
         }
     }
 
     proptest! {
         #[test]
-        fn numbers_are_written_as_others_write_them(number in prop_oneof![any::<u64>(), 0..200_u64, Just(u64::MAX)]) {
+        fn numbers_are_written_like_std_does(number in prop_oneof![any::<u64>(), 0..200_u64, Just(u64::MAX)]) {
             let mut text = Inline::<20>::new();
             text.push_number(number);
             let expected = number.to_string();

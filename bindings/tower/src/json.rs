@@ -1,12 +1,12 @@
-//! Writes the few JSON objects there are, members in the order in which they are named.
+//! Writes JSON objects, with the members in the order in which they are added.
 
 use crate::inline::push_number;
 use std::fmt::Write;
 
-/// An object being written. Names are ours and need no escaping.
+/// An object that is being written. Names come from this crate and need no escaping.
 pub(crate) struct Object(String);
 
-/// Room for a problem with all its members, so that a refusal does not move its body about.
+/// Room for a problem with all its members, so that writing a refusal reallocates nothing.
 const ROOM: usize = 640;
 
 impl Object {
@@ -36,7 +36,7 @@ impl Object {
         }
     }
 
-    /// An agent's id: a string if it is UTF-8, else its bytes in base64; `null` if it is not to be told.
+    /// An agent's id: a string if it is UTF-8, else its bytes in base64; `null` if it is hidden.
     pub(crate) fn agent(self, name: &str, id: Option<&[u8]>) -> Self {
         match id.map(|id| (id, std::str::from_utf8(id))) {
             Some((_, Ok(text))) => self.text(name, text),
@@ -79,15 +79,14 @@ impl Object {
 fn string(json: &mut String, text: &str) {
     json.push('"');
     let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
-    // Without a way out of the loop many bytes are looked at in one step, and
-    // hardly a text has anything to escape.
+    // A loop without an early exit is vectorised, and hardly any text needs escaping.
     if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
         json.push_str(text);
         json.push('"');
         return;
     }
-    // Where what is yet to be copied begins. All that is escaped is ASCII, so
-    // the text is never cut within a character.
+    // The start of what is still to be copied. Only ASCII is escaped, so the text
+    // is never cut inside a character.
     let mut plain = 0;
     for (at, byte) in text.bytes().enumerate() {
         if !is_special(byte) {
@@ -98,7 +97,7 @@ fn string(json: &mut String, text: &str) {
         match byte {
             b'"' => json.push_str("\\\""),
             b'\\' => json.push_str("\\\\"),
-            // A `String` takes whatever is written.
+            // Writing to a `String` never fails.
             _ => _ = write!(json, "\\u{byte:04x}"),
         }
     }
@@ -127,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn base64_pads_as_the_standard_says() {
+    fn base64_is_padded_as_in_rfc_4648() {
         for (bytes, text) in
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")]
         {

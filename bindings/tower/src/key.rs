@@ -1,4 +1,4 @@
-//! Who a request counts for: ways to tell an agent's id.
+//! Keys: where a request has its agent's id.
 
 use crate::address::Group;
 use crate::head::Head;
@@ -10,21 +10,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tollgate::bounds::ID_BYTES_MAX;
 
-/// One way to tell who a request counts for.
+/// One way to find the agent's id in a request.
 ///
-/// Give several to fall back from one to the next: the first that finds
-/// something decides.
+/// Add several to fall back from one to the next: the first that finds an id wins.
 ///
-/// **An id has to be one that the client cannot choose.** A header is such an
-/// id only if whatever stands in front has verified it, and so is a claim of a
-/// token only after its signature was checked. An id that anybody can make up
-/// gives every request a fresh bucket.
+/// **Use an id that the client cannot choose.** A header is one only if something
+/// in front of the service has verified it, and a claim of a token only after its
+/// signature was checked. A client that invents ids gets a fresh bucket for every
+/// request.
 ///
 /// ```
 /// use tollgate_tower::Key;
 /// # #[derive(Clone)] struct User { id: u64 }
 ///
-/// // `user:42` if an earlier layer has found out who it is, else `ip:192.0.2.7`.
+/// // `user:42` if an earlier layer has authenticated the client, else `ip:192.0.2.7`.
 /// let keys = [
 ///     Key::function("a signed-in user", |head| head.extensions.get::<User>().map(|user| user.id)).prefix("user:"),
 ///     Key::address(),
@@ -37,13 +36,13 @@ pub struct Key {
     is_secret: bool,
 }
 
-/// Writes an id, or says that there is none.
-type Tell = dyn Fn(&Head<'_>, &mut Inline<ID_BYTES_MAX>) -> bool + Send + Sync;
+/// Writes the id and returns true, or returns false if there is none.
+type WriteId = dyn Fn(&Head<'_>, &mut Inline<ID_BYTES_MAX>) -> bool + Send + Sync;
 
 #[derive(Clone)]
 enum Source {
     Header(Result<HeaderName, String>),
-    Function { what: String, tell: Arc<Tell> },
+    Function { what: String, write_id: Arc<WriteId> },
     Address { ipv6_prefix: u8 },
     Shared,
 }
@@ -51,58 +50,58 @@ enum Source {
 impl Key {
     /// The value of a header, for example `x-agent-id`.
     ///
-    /// An empty value counts as none. A header that is sent twice or is longer
-    /// than [`ID_BYTES_MAX`] is refused with status 400.
+    /// An empty value counts as a missing one. A header that is sent twice or is
+    /// longer than [`ID_BYTES_MAX`] is refused with status 400.
     #[must_use]
     pub fn header(name: &str) -> Self {
         let name = HeaderName::try_from(name).map_err(|_| name.chars().take(80).collect());
         Self::new(Source::Header(name), "")
     }
 
-    /// The value of a header that nobody but its sender may see, for example
-    /// `x-api-key`: as [`header`](Key::header), but never told in a response.
+    /// The value of a header that only its sender may see, for example `x-api-key`:
+    /// like [`header`](Key::header), but never shown in a response.
     #[must_use]
     pub fn secret_header(name: &str) -> Self {
         Self { is_secret: true, ..Self::header(name) }
     }
 
-    /// What a function finds in the request's head, for example the subject of
-    /// a token that an earlier layer has verified. `what` names it in errors:
-    /// "a verified token".
+    /// What a function finds in the request's head, for example the subject of a
+    /// token that an earlier layer has verified. Errors call it `what`: "a verified
+    /// token".
     #[must_use]
     pub fn function<T: fmt::Display>(
         what: impl Into<String>,
         function: impl Fn(&Head<'_>) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        // `Inline` takes whatever is written, and counts what is too much.
-        let tell = move |head: &Head<'_>, id: &mut Inline<ID_BYTES_MAX>| {
+        // Writing to `Inline` never fails: it counts what does not fit.
+        let write_id = move |head: &Head<'_>, id: &mut Inline<ID_BYTES_MAX>| {
             function(head).map(|found| _ = write!(id, "{found}")).is_some()
         };
-        Self::new(Source::Function { what: what.into(), tell: Arc::new(tell) }, "")
+        Self::new(Source::Function { what: what.into(), write_id: Arc::new(write_id) }, "")
     }
 
-    /// The client's address, `ip:192.0.2.7`, IPv6 grouped by /64, `ip:2001:db8:1:2::/64`.
+    /// The client's address: `ip:192.0.2.7`, or for IPv6 its /64, `ip:2001:db8:1:2::/64`.
     ///
-    /// Many people may share an address, so it is best taken as a last resort.
+    /// Use it as a last resort, because many clients may share an address.
     #[must_use]
     pub fn address() -> Self {
         Self::new(Source::Address { ipv6_prefix: 64 }, "ip:")
     }
 
-    /// One id for all requests: a common bucket, for example for all that have no key of their own.
+    /// One id for all requests: a common bucket, for example for requests in which no other key finds an id.
     #[must_use]
     pub fn shared(id: impl Into<String>) -> Self {
         Self::new(Source::Shared, id)
     }
 
-    /// Puts a text before what is found, so that ids of different kinds differ.
+    /// Puts a text before the id, so that ids of different keys differ.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Groups the IPv6 addresses of [`address`](Key::address) by other than 64
-    /// bits: 56 is what many households get, 128 groups nothing.
+    /// Groups the IPv6 addresses of [`address`](Key::address) by another number of
+    /// bits than 64: many households get a /56; 128 groups nothing.
     #[must_use]
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         match self.source {
@@ -115,7 +114,7 @@ impl Key {
         Self { source, prefix: prefix.into(), is_secret: false }
     }
 
-    /// What has to be in a request for it.
+    /// What a request needs for this key to find an id.
     fn what(&self) -> String {
         match &self.source {
             Source::Header(Ok(name)) => format!("the header {name}"),
@@ -133,11 +132,11 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Keys in order.
+/// Keys in the order in which they are tried.
 #[derive(Clone, Debug)]
 pub struct Keys {
     keys: Vec<Key>,
-    /// What a request without any of them is told to bring.
+    /// What the error for a request without an id asks for.
     wanted: Arc<str>,
 }
 
@@ -146,7 +145,7 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// If there are none, or one can never work.
+    /// If the list is empty, or a key can never work.
     pub fn new(keys: Vec<Key>) -> Result<Self, KeysError> {
         if keys.is_empty() {
             return Err(KeysError::None);
@@ -173,12 +172,12 @@ impl Keys {
         self.keys.iter().any(|key| matches!(key.source, Source::Address { .. }))
     }
 
-    /// Who the request counts for. `address` tells the client's address and is
-    /// asked only if no earlier key finds anything.
+    /// The agent of a request. `address` finds the client's address; it is called
+    /// only if no earlier key finds an id.
     ///
     /// # Errors
     ///
-    /// If no key finds anything, or what the first one finds is no id.
+    /// If no key finds an id, or the first one found is invalid.
     pub fn agent(&self, head: &Head<'_>, address: impl Fn() -> Option<IpAddr>) -> Result<AgentId, KeyError> {
         for key in &self.keys {
             let mut text = Inline::new();
@@ -191,9 +190,9 @@ impl Keys {
                     }
                     None => false,
                 },
-                // Refused by `new`.
+                // `new` refuses it.
                 Source::Header(Err(_)) => false,
-                Source::Function { tell, .. } => tell(head, &mut text),
+                Source::Function { write_id, .. } => write_id(head, &mut text),
                 Source::Address { ipv6_prefix } => {
                     let address = address().ok_or(KeyError::NoAddress)?;
                     write!(text, "{}", Group::of(address, *ipv6_prefix)).is_ok()
@@ -211,7 +210,7 @@ impl Keys {
     }
 }
 
-/// The header's value. Of two, nobody could say which was verified.
+/// The header's value. Of two values nobody could say which one was verified.
 fn only_value<'a>(head: &Head<'a>, name: &HeaderName) -> Result<Option<&'a HeaderValue>, KeyError> {
     let mut values = head.headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -220,7 +219,7 @@ fn only_value<'a>(head: &Head<'a>, name: &HeaderName) -> Result<Option<&'a Heade
     }
 }
 
-/// An agent's id, held in place: to tell one allocates nothing.
+/// An agent's id, stored inline, so that finding one allocates nothing.
 #[derive(Clone)]
 pub struct AgentId {
     text: Inline<ID_BYTES_MAX>,
@@ -234,7 +233,7 @@ impl AgentId {
         self.text.as_bytes()
     }
 
-    /// The id if a response may tell it.
+    /// The id, if a response may contain it.
     #[must_use]
     pub fn shown(&self) -> Option<&[u8]> {
         (!self.is_secret).then(|| self.as_bytes())
@@ -250,11 +249,11 @@ impl fmt::Debug for AgentId {
     }
 }
 
-/// Why it cannot be told who a request counts for.
+/// Why a request's agent could not be identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The request has none of what the keys look for.
+    /// The request has nothing that the keys look for.
     Missing {
         /// What they look for.
         wanted: Arc<str>,
@@ -271,12 +270,12 @@ pub enum KeyError {
         /// How long it is.
         bytes: usize,
     },
-    /// The server has not said from which address the request came.
+    /// The server did not provide the client's address.
     NoAddress,
 }
 
 impl KeyError {
-    /// The status that goes with it: the client's fault, or the server's.
+    /// The status of the response: whether the client or the server is at fault.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -289,15 +288,16 @@ impl KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { wanted } => write!(f, "the request does not say whom it counts for; it needs {wanted}"),
+            Self::Missing { wanted } => write!(f, "the request does not identify its agent; it needs {wanted}"),
             Self::Twice { name } => write!(f, "the header {name} was sent more than once; send it once"),
             Self::TooLong { what, bytes } => {
                 write!(f, "the agent id from {what} has {bytes} bytes; at most {ID_BYTES_MAX} are allowed")
             }
             Self::NoAddress => write!(
                 f,
-                "the server does not know from which address the request came; with axum, serve the app's \
-                 into_make_service_with_connect_info::<SocketAddr>(), with hyper, insert a Peer into the request's extensions"
+                "the client's address is unknown; with axum, serve the app's \
+                 into_make_service_with_connect_info::<SocketAddr>(), with hyper, insert a Peer into the request's \
+                 extensions"
             ),
         }
     }
@@ -309,9 +309,9 @@ impl std::error::Error for KeyError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// There are none.
+    /// The list is empty.
     None,
-    /// A text is no header name.
+    /// A text is not a header name.
     HeaderName {
         /// The text, its first 80 characters.
         name: String,
@@ -332,9 +332,9 @@ impl fmt::Display for KeysError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => {
-                write!(f, "nothing says whom a request counts for; add a key, such as Key::header(\"x-agent-id\")")
+                write!(f, "no key identifies the agent of a request; add a key, such as Key::header(\"x-agent-id\")")
             }
-            Self::HeaderName { name } => write!(f, "{name:?} is no header name; write one such as \"x-agent-id\""),
+            Self::HeaderName { name } => write!(f, "{name:?} is not a header name; write one such as \"x-agent-id\""),
             Self::Ipv6Prefix { bits } => write!(f, "IPv6 addresses grouped by {bits} bits; allowed are 1 to 128"),
             Self::SharedId { bytes } => {
                 write!(f, "a shared agent id of {bytes} bytes; allowed are 1 to {ID_BYTES_MAX}")
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_key_that_finds_something_decides() {
+    fn the_first_key_that_finds_an_id_wins() {
         let mut request = Request::new(());
         assert_eq!(agent(chain(), &request, Some("192.0.2.7")), Ok("ip:192.0.2.7".into()));
         assert_eq!(agent(chain(), &request, Some("2001:db8:1:2:3::7")), Ok("ip:2001:db8:1:2::/64".into()));
@@ -374,24 +374,23 @@ mod tests {
         request.headers_mut().insert("x-agent-id", "agent-7".parse().unwrap());
         assert_eq!(agent(chain(), &request, None), Ok("agent-7".into()));
         request.headers_mut().insert("x-agent-id", "".parse().unwrap());
-        assert_eq!(agent(chain(), &request, None), Ok("user:42".into()), "an empty header is none");
+        assert_eq!(agent(chain(), &request, None), Ok("user:42".into()), "an empty header does not count");
     }
 
     #[test]
-    fn a_request_without_a_key_is_told_what_it_needs() {
+    fn a_request_without_a_key_gets_an_error_that_lists_what_it_needs() {
         let request = Request::new(());
         let keys = || vec![Key::header("x-agent-id"), Key::function("a signed-in user", USER)];
         assert_eq!(
             agent(keys(), &request, None),
-            Err("the request does not say whom it counts for; it needs the header x-agent-id or a signed-in user"
-                .into())
+            Err("the request does not identify its agent; it needs the header x-agent-id or a signed-in user".into())
         );
         let last = Key::shared("strangers");
         assert_eq!(agent([keys(), vec![last]].concat(), &request, None), Ok("strangers".into()));
     }
 
     #[test]
-    fn a_server_that_knows_no_addresses_is_told_how_to() {
+    fn a_server_that_provides_no_address_gets_an_error_that_says_how() {
         let error = Keys::new(chain()).unwrap().agent(&Head::from(&Request::new(())), || None).unwrap_err();
         assert_eq!(error.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert!(error.to_string().contains("into_make_service_with_connect_info::<SocketAddr>()"), "{error}");
@@ -409,9 +408,9 @@ mod tests {
         for (bytes, is_allowed) in [(ID_BYTES_MAX, true), (ID_BYTES_MAX + 1, false), (5_000, false)] {
             let value = "a".repeat(bytes - 2);
             request.headers_mut().insert("x-agent-id", value.parse().unwrap());
-            let told = agent(vec![Key::header("x-agent-id").prefix("a:")], &request, None);
+            let actual = agent(vec![Key::header("x-agent-id").prefix("a:")], &request, None);
             let error = format!("the agent id from the header x-agent-id has {bytes} bytes; at most 256 are allowed");
-            assert_eq!(told, if is_allowed { Ok(format!("a:{value}")) } else { Err(error) });
+            assert_eq!(actual, if is_allowed { Ok(format!("a:{value}")) } else { Err(error) });
         }
     }
 
@@ -427,12 +426,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_can_never_work_are_refused_with_what_to_do() {
+    fn keys_that_can_never_work_are_refused_with_advice() {
         let refused = |keys: Vec<Key>| Keys::new(keys).unwrap_err().to_string();
         assert!(refused(vec![]).contains("add a key"));
         assert_eq!(
             refused(vec![Key::header("agent id")]),
-            "\"agent id\" is no header name; write one such as \"x-agent-id\""
+            "\"agent id\" is not a header name; write one such as \"x-agent-id\""
         );
         for bits in [0, 129] {
             assert!(refused(vec![Key::address().ipv6_prefix(bits)]).ends_with("allowed are 1 to 128"));

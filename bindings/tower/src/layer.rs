@@ -2,7 +2,7 @@
 
 use crate::address::{Networks, Proxies};
 use crate::error::BuildError;
-use crate::gate::{Allowed, CostOf, Gate, Lanes, PeerOf, PlanWhen, WallClock};
+use crate::gate::{Bypass, CostOf, Gate, Lanes, PeerOf, PlanWhen, WallClock};
 use crate::head::Head;
 use crate::headers::Style;
 use crate::key::{Key, Keys};
@@ -19,8 +19,8 @@ use tower_layer::Layer;
 
 /// Limits the requests to a service.
 ///
-/// Clones share one limiter and all settings, so a layer may be put around any
-/// number of services. To limit several apart, build several layers with one
+/// Clones share one limiter and all settings, so a layer may wrap any number of
+/// services. To limit several services separately, build several layers with one
 /// limiter and different lanes.
 #[derive(Clone)]
 pub struct TollgateLayer {
@@ -28,7 +28,7 @@ pub struct TollgateLayer {
 }
 
 impl TollgateLayer {
-    /// Starts a layer over a limiter, or over one that is shared in an `Arc`.
+    /// Starts a layer over a limiter, owned or shared in an `Arc`.
     pub fn builder(limiter: impl Into<Arc<Limiter>>) -> TollgateLayerBuilder {
         TollgateLayerBuilder {
             limiter: limiter.into(),
@@ -36,7 +36,7 @@ impl TollgateLayer {
             peer: None,
             proxies: Vec::new(),
             routes: Vec::new(),
-            parts: Vec::new(),
+            substrings: Vec::new(),
             lane: None,
             pass_others: false,
             cost: None,
@@ -68,9 +68,9 @@ impl fmt::Debug for TollgateLayer {
     }
 }
 
-/// The address from which a connection came, for servers that have no type of
-/// their own for it: insert it into the extensions of each request, and build
-/// the layer with `.peer::<Peer>()`.
+/// The address of a connection's peer, for servers that have no type for it:
+/// insert it into the extensions of each request, and build the layer with
+/// `.peer::<Peer>()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
@@ -90,7 +90,7 @@ pub struct TollgateLayerBuilder {
     peer: Option<Box<PeerOf>>,
     proxies: Vec<String>,
     routes: Vec<(String, String)>,
-    parts: Vec<(String, String)>,
+    substrings: Vec<(String, String)>,
     lane: Option<String>,
     pass_others: bool,
     cost: Option<Box<CostOf>>,
@@ -106,15 +106,15 @@ pub struct TollgateLayerBuilder {
     wall_clock: Box<WallClock>,
 }
 
-/// # Who a request counts for
+/// # Who is limited
 impl TollgateLayerBuilder {
-    /// Adds a way to tell the agent; they are tried in the order in which they are added.
+    /// Adds a way to find the agent's id. Keys are tried in the order in which they are added.
     pub fn key(mut self, key: Key) -> Self {
         self.keys.push(key);
         self
     }
 
-    /// The type of extension that holds the peer's address: axum's
+    /// The type of the extension that contains the peer's address: axum's
     /// `ConnectInfo<SocketAddr>`, or [`Peer`].
     pub fn peer<E>(self) -> Self
     where
@@ -123,59 +123,58 @@ impl TollgateLayerBuilder {
         self.peer_with(|head| head.extensions.get::<E>().map(|peer| peer.ip()))
     }
 
-    /// Where the peer's address is, in other servers.
+    /// Finds the peer's address, for other servers.
     pub fn peer_with(mut self, peer: impl Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         self.peer = Some(Box::new(peer));
         self
     }
 
-    /// Takes these networks' word for whom they forward: if the peer is one of
-    /// them, the client's address is the first entry of `X-Forwarded-For`, from
-    /// the right, that is none of them. By default nobody's word is taken.
+    /// Trusts these networks to report whom they forward: if the peer is in one of
+    /// them, the client's address is the first entry of `X-Forwarded-For`, from the
+    /// right, that is in none of them. By default no network is trusted.
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.proxies.extend(networks.into_iter().map(Into::into));
         self
     }
 }
 
-/// # Which lane a request is on, and what it costs
+/// # Which lane a request is charged to, and how much
 ///
-/// Rules are looked at in this order: routes with a method, routes without,
-/// parts of the path, all others.
+/// Rules are tried in this order: routes with a method, routes without one,
+/// texts in the path, all others.
 impl TollgateLayerBuilder {
     /// Puts requests to a route on a lane: `POST /agents/{id}/run`, or a
     /// template alone for all methods.
     ///
-    /// The path is that of the request as this layer sees it. Within axum's
-    /// `nest` that is without the outer part, so put the layer around the
-    /// outermost router.
+    /// The path is the one that this layer sees. Inside axum's `nest` the outer
+    /// part is gone, so put the layer around the outermost router.
     pub fn route(mut self, rule: impl Into<String>, lane: impl Into<String>) -> Self {
         self.routes.push((rule.into(), lane.into()));
         self
     }
 
-    /// Puts requests with this text in their path on a lane, if no route does.
-    /// Texts are looked for in the order in which they are added.
-    pub fn path_contains(mut self, part: impl Into<String>, lane: impl Into<String>) -> Self {
-        self.parts.push((part.into(), lane.into()));
+    /// Puts requests with this text in their path on a lane, if no route matches.
+    /// Texts are searched in the order in which they are added.
+    pub fn path_contains(mut self, text: impl Into<String>, lane: impl Into<String>) -> Self {
+        self.substrings.push((text.into(), lane.into()));
         self
     }
 
-    /// Puts all other requests on a lane. A policy of one lane needs no word for it.
+    /// Puts all other requests on a lane. Not needed if the policy has one lane.
     pub fn lane(mut self, lane: impl Into<String>) -> Self {
         self.lane = Some(lane.into());
         self
     }
 
-    /// Lets all other requests pass, unlimited.
+    /// Lets all other requests pass without a limit.
     pub fn pass_others(mut self) -> Self {
         self.pass_others = true;
         self
     }
 
-    /// What a request costs; 1 if nothing is said. A request that costs 0
-    /// passes unlimited. One that costs more than its lane ever holds is
-    /// refused without a `Retry-After`.
+    /// What a request costs; by default 1. A request that costs 0 passes without a
+    /// limit. One that costs more than its lane's capacity is refused without a
+    /// `Retry-After`.
     pub fn cost(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.cost = Some(Box::new(cost));
         self
@@ -184,12 +183,12 @@ impl TollgateLayerBuilder {
 
 /// # Under which plan, and with what consequences
 impl TollgateLayerBuilder {
-    /// Checks requests under a plan of the policy if `when` says so: `jwt` for
-    /// those whose token an earlier layer has verified, say.
+    /// Checks requests under a plan of the policy if `when` returns true: `jwt`, say,
+    /// if an earlier layer has verified a token.
     ///
-    /// Plans are asked for in the order in which they are added. Without one
-    /// it is the policy's `default`. An agent that the limiter has been told
-    /// to [`assign`](Limiter::assign) a plan keeps that one.
+    /// Plans are tried in the order in which they are added. If none matches, the
+    /// policy's `default` applies. An agent that was [assigned](Limiter::assign) a
+    /// plan keeps it.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy};
@@ -211,19 +210,19 @@ impl TollgateLayerBuilder {
         self
     }
 
-    /// Applies the policy's rules of conduct to refusals: a client that does not
-    /// wait as it was told violates its limit. The limiter then knows the agent
-    /// as [`rate_limited`](Limiter::rate_limited), and tells it to wait longer
-    /// if the policy has a curve. By default a refusal has no consequences.
+    /// Applies the policy's conduct rules to refusals: a client that returns before
+    /// its wait is over violates its limit. The limiter then reports the agent as
+    /// [`rate_limited`](Limiter::rate_limited), and its waits grow if the policy has
+    /// a curve. By default a refusal has no consequences.
     pub fn count_violations(mut self) -> Self {
         self.counts_violations = true;
         self
     }
 
-    /// Answers `HEAD` on every limited route with the headers that tell how the
-    /// agent stands, under the plan of its request. It costs nothing, so that
-    /// clients can look before they ask. The service behind is not called. By
-    /// default `HEAD` is a request like any other.
+    /// Answers `HEAD` on every limited route with the agent's limits in headers, under
+    /// the plan of its request. It costs nothing, so a client can look before it
+    /// sends a request, and the service is not called. By default `HEAD` is a request
+    /// like any other.
     pub fn answer_head(mut self) -> Self {
         self.answers_head = true;
         self
@@ -232,13 +231,13 @@ impl TollgateLayerBuilder {
 
 /// # What is never limited
 ///
-/// Nothing by default. What is listed here passes without a check and without headers.
+/// Nothing by default. Requests listed here pass without a check and without headers.
 impl TollgateLayerBuilder {
     /// Never limits clients of a network: `10.0.0.0/8`, or a single address.
     ///
-    /// It is the client's address that counts. If a proxy that is not trusted
-    /// has forwarded the request, anybody may be behind it, and it is limited
-    /// even if the proxy is in the network.
+    /// The client's address counts, not the proxy's. A request that an untrusted
+    /// proxy has forwarded is limited even if the proxy is in the network, because
+    /// any client may be behind it.
     pub fn allow_network(mut self, network: impl Into<String>) -> Self {
         self.allowed_networks.push(network.into());
         self
@@ -246,8 +245,8 @@ impl TollgateLayerBuilder {
 
     /// Never limits clients on this machine: `127.0.0.0/8` and `::1`.
     ///
-    /// Not the default: behind a proxy on this machine that is not among
-    /// [`trusted_proxies`](Self::trusted_proxies) and forwards nothing, everybody comes from loopback.
+    /// Not the default: behind a proxy on this machine that sends no header and is not
+    /// among [`trusted_proxies`](Self::trusted_proxies), every client comes from loopback.
     pub fn allow_loopback(self) -> Self {
         self.allow_network("127.0.0.0/8").allow_network("::1")
     }
@@ -258,7 +257,7 @@ impl TollgateLayerBuilder {
         self
     }
 
-    /// Never limits what is below a path: `/static/`. A path such as
+    /// Never limits paths below a prefix: `/static/`. A path such as
     /// `/static/../run`, which another server may read differently, is limited.
     pub fn allow_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.allowed_prefixes.push(prefix.into());
@@ -266,29 +265,29 @@ impl TollgateLayerBuilder {
     }
 }
 
-/// # What clients are told
+/// # What clients see
 impl TollgateLayerBuilder {
-    /// What the body of a refusal looks like; [`Profile::Standard`] if nothing is said.
+    /// The body of a refusal; by default [`Profile::Standard`].
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Which headers there are; [`Profile::style`] if nothing is said.
+    /// The header fields; by default those of [`Profile::style`].
     pub fn style(mut self, style: Style) -> Self {
         self.style = Some(style);
         self
     }
 
-    /// Leaves the headers out while there is plenty: they come with a warning,
-    /// when less than 20 % is left (or what the policy says), and with a refusal.
+    /// Omits the headers while plenty is left: they come with a warning, when less
+    /// than 20 % is left (or the policy's threshold), and with a refusal.
     pub fn headers_only_when_low(mut self) -> Self {
         self.only_when_low = true;
         self
     }
 
-    /// Where the Unix time of `X-RateLimit-Reset` comes from; the system's
-    /// clock if nothing is said. For tests: no limit depends on it.
+    /// The clock for the Unix time in `X-RateLimit-Reset`; by default the system's. It
+    /// is for tests: no limit depends on it.
     pub fn wall_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.wall_clock = Box::new(clock);
         self
@@ -296,11 +295,11 @@ impl TollgateLayerBuilder {
 }
 
 impl TollgateLayerBuilder {
-    /// Checks everything.
+    /// Checks every setting and builds the layer.
     ///
     /// # Errors
     ///
-    /// The first thing that cannot work, with what to do about it.
+    /// The first setting that cannot work, with advice.
     pub fn build(self) -> Result<TollgateLayer, BuildError> {
         let keys = Keys::new(self.keys)?;
         let needs_peer = keys.need_address() || !self.allowed_networks.is_empty() || !self.proxies.is_empty();
@@ -308,8 +307,8 @@ impl TollgateLayerBuilder {
             return Err(BuildError::NoPeer);
         }
         let trusted = Networks::parse(self.proxies)?;
-        if let Some(network) = trusted.everyone() {
-            return Err(BuildError::TrustedEverybody { network });
+        if let Some(network) = trusted.catch_all() {
+            return Err(BuildError::TrustsEveryone { network });
         }
         let policy: &Policy = &self.limiter.policy();
         let lane = |name: &str| {
@@ -319,7 +318,7 @@ impl TollgateLayerBuilder {
                 _ => Ok(lane),
             }
         };
-        let others = match (self.lane, names_of(policy).len()) {
+        let others = match (self.lane, lane_names(policy).len()) {
             (Some(name), _) => Some(lane(&name)?),
             (None, _) if self.pass_others => None,
             (None, 1) => policy.lanes().next().map(|(_, name)| lane(name)).transpose()?,
@@ -333,24 +332,24 @@ impl TollgateLayerBuilder {
         for (rule, name) in &self.routes {
             routes.insert(rule, lane(name)?)?;
         }
-        let mut parts = Vec::with_capacity(self.parts.len());
-        for (part, name) in self.parts {
+        let mut substrings = Vec::with_capacity(self.substrings.len());
+        for (text, name) in self.substrings {
             let lane = lane(&name)?;
-            parts.push((in_path(part)?, lane));
+            substrings.push((absolute_path(text)?, lane));
         }
         let mut allowed_routes = Routes::default();
         for rule in &self.allowed_routes {
             allowed_routes.insert(rule, ())?;
         }
-        let allowed = Allowed {
+        let bypass = Bypass {
             networks: Networks::parse(self.allowed_networks)?,
             routes: allowed_routes,
-            prefixes: self.allowed_prefixes.into_iter().map(in_path).collect::<Result<_, _>>()?,
+            prefixes: self.allowed_prefixes.into_iter().map(absolute_path).collect::<Result<_, _>>()?,
         };
         let names = policy.lanes().map(|(_, name)| name.to_string()).collect();
         let gate = Gate {
-            allowed,
-            lanes: Lanes { names, routes, parts, others },
+            bypass,
+            lanes: Lanes { names, routes, substrings, others },
             cost: self.cost,
             plans,
             counts_violations: self.counts_violations,
@@ -370,11 +369,11 @@ impl TollgateLayerBuilder {
 
 fn lane(policy: &Policy, name: &str) -> Result<LaneId, BuildError> {
     let known = policy.lane(name).filter(|lane| policy.total() != Some(*lane));
-    known.ok_or_else(|| BuildError::UnknownLane { lane: name.to_string(), known: names_of(policy) })
+    known.ok_or_else(|| BuildError::UnknownLane { lane: name.to_string(), known: lane_names(policy) })
 }
 
-/// The lanes that a request can be charged to: the total is charged with each of them.
-fn names_of(policy: &Policy) -> Vec<String> {
+/// The lanes that a request can be charged to. The total is not one: it is charged with each of them.
+fn lane_names(policy: &Policy) -> Vec<String> {
     let lanes = policy.lanes().filter(|(lane, _)| policy.total() != Some(*lane));
     lanes.map(|(_, name)| name.to_string()).collect()
 }
@@ -384,7 +383,7 @@ fn plan(policy: &Policy, name: String) -> Result<PlanId, BuildError> {
     policy.plan(&name).ok_or_else(|| BuildError::UnknownPlan { known: known(), plan: name })
 }
 
-fn in_path(text: String) -> Result<String, BuildError> {
+fn absolute_path(text: String) -> Result<String, BuildError> {
     if text.starts_with('/') { Ok(text) } else { Err(BuildError::Path { text }) }
 }
 

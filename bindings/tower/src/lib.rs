@@ -1,8 +1,8 @@
-//! Rate limits for axum, hyper, tonic and everything else that is made of tower services.
+//! Rate limits for axum, hyper, tonic and any other tower service.
 //!
-//! [`TollgateLayer`] asks a [`tollgate::Limiter`] about each request before its
-//! body is read, tells clients where they stand with headers on every
-//! response, and answers those over their limit with status 429.
+//! [`TollgateLayer`] checks each request with a [`tollgate::Limiter`] before its
+//! body is read. Every response carries the client's limits in headers, and a
+//! request over its limit is answered 429.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -17,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! An agent's 61st request within a minute is answered so:
+//! The response to an agent's 61st request within a minute:
 //!
 //! ```text
 //! HTTP/1.1 429 Too Many Requests
@@ -46,16 +46,16 @@
 //!     .lane("executions", "20/min burst 40")
 //!     .build()?;
 //! let limit = TollgateLayer::builder(Limiter::builder(policy).build()?)
-//!     // Who: `user:42` if an earlier layer has signed somebody in, else `ip:192.0.2.7`.
+//!     // Who: `user:42` if an earlier layer has signed in a user, else `ip:192.0.2.7`.
 //!     .key(Key::function("a signed-in user", |head| Some(head.extensions.get::<User>()?.id)).prefix("user:"))
 //!     .key(Key::address())
 //!     .peer::<ConnectInfo<SocketAddr>>()
 //!     .trusted_proxies(["10.0.0.0/8"])
-//!     // What: the first rule that matches names the lane.
+//!     // What: the first rule that matches chooses the lane.
 //!     .route("POST /api/v1/agents/{id}/run", "executions")
 //!     .path_contains("/auth", "auth")
 //!     .lane("default")
-//!     // How much: a token for every megabyte that was announced.
+//!     // How much: one token per megabyte of the body, as announced.
 //!     .cost(|head| {
 //!         let bytes = head.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
 //!         bytes.unwrap_or(0) / 1_000_000 + 1
@@ -67,37 +67,37 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Key::address`] needs to know the peer. With axum that takes
-//! `into_make_service_with_connect_info::<SocketAddr>()` where the app is served.
+//! [`Key::address`] needs the peer's address. With axum, serve the app's
+//! `into_make_service_with_connect_info::<SocketAddr>()`.
 //!
 //! # Order of layers
 //!
-//! Of layers on one router the one added last sees a request first.
+//! In axum the layer added last runs first.
 //!
-//! - Whatever finds out who somebody is has to be added after this layer, so
-//!   that it runs before. A second tollgate layer, by address, may be added
-//!   after that: it spares you the work of verifying a flood of bad tokens.
-//! - A CORS layer has to be added after this one too, so that it answers
-//!   preflight requests and lets browsers see refusals. Give it
-//!   [`Style::names`] as the headers to expose.
-//! - Several tollgate layers: a response tells the limits of all of them, or
-//!   of the tightest where a header has room for one.
+//! - Add authentication after this layer, so that it runs before. You can add a
+//!   second tollgate layer, by address, after that: it saves the work of verifying
+//!   a flood of bad tokens.
+//! - Add a CORS layer after this one too, so that it answers preflight requests
+//!   and lets browsers see refusals. Give it [`Style::names`] as the headers to
+//!   expose.
+//! - With several tollgate layers, a response carries the limits of all of them,
+//!   or the tightest where a header has room for one.
 //!
-//! Caches may replay a response with the headers of its time; clients can tell
-//! by its `Age`. A refusal is never cached.
+//! A cache may replay a response with outdated headers; its `Age` shows that. A
+//! refusal is never cached.
 //!
-//! # What is answered
+//! # Errors
 //!
-//! | what happened | HTTP | gRPC |
+//! | cause | HTTP | gRPC |
 //! |---|---|---|
 //! | the limit is reached, or the cost can never pass (then without `Retry-After`) | 429 | `RESOURCE_EXHAUSTED` |
-//! | the request does not say whom it counts for | 400 | `INVALID_ARGUMENT` |
+//! | the request does not identify its agent | 400 | `INVALID_ARGUMENT` |
 //! | the limiter has no record free for a new agent | 503 | `UNAVAILABLE` |
-//! | the server has not told the peer's address | 500 | `INTERNAL` |
+//! | the server did not provide the peer's address | 500 | `INTERNAL` |
 //!
-//! A request is one of gRPC if its content type says so. Every error says what to do.
+//! A gRPC request is recognised by its content type. Every error ends in advice.
 //!
-//! # Parts for other servers
+//! # In other servers
 //!
 //! Everything but [`TollgateLayer`] works on the types of the `http` crate:
 //! [`Quota`] and [`Style`] write headers, [`Profile`] and [`Refusal`] bodies,

@@ -1,8 +1,8 @@
-//! Bodies of refusals: who expects which JSON.
+//! The bodies of refusals.
 //!
 //! | profile | body | content type | header style |
 //! |---|---|---|---|
-//! | `standard` | a problem of RFC 9457 that has every member below too | `application/problem+json` | `draft-10` |
+//! | `standard` | an RFC 9457 problem that has every member below too | `application/problem+json` | `draft-10` |
 //! | `hub` | `{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}` | `application/json` | `legacy` |
 //! | `platform` | `{"error":{"code":"RATE_LIMITED","message":"...","retry_after":6}}` | `application/json` | `legacy` |
 //! | `adr` | `{"error":"RATE_LIMITED","message":"..."}` | `application/json` | `legacy` |
@@ -10,8 +10,9 @@
 //!
 //! `retry_after` is in whole seconds and `retry_after_ms` in milliseconds,
 //! both rounded up; `hub` rounds its milliseconds up to whole seconds. Where
-//! no wait helps they are `null`. A lane that denies everything is 60000 in
-//! `hub`: an operator may open it. A cost that can never pass is `null` there too.
+//! waiting does not help they are `null`. A lane that denies everything is 60000
+//! in `hub`, because an operator may open it; a cost above the capacity is
+//! `null` there too.
 
 use crate::headers::{Style, UnknownName};
 use crate::json::Object;
@@ -21,7 +22,7 @@ use http::{HeaderMap, StatusCode};
 use std::fmt;
 use std::str::FromStr;
 
-/// What the body of a refusal looks like.
+/// The format of a refusal's body.
 ///
 /// ```
 /// use tollgate_tower::{Profile, Style};
@@ -33,7 +34,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Profile {
-    /// A problem of RFC 9457.
+    /// An RFC 9457 problem.
     #[default]
     Standard,
     /// The message hub's: flat, in milliseconds, with the tier.
@@ -55,7 +56,7 @@ struct Row {
     body: fn(&Refusal<'_>) -> Object,
 }
 
-/// The kinds of problem that are registered for rate limits.
+/// The problem types that are registered for rate limits.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const ABNORMAL_USAGE: &str = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
 pub(crate) const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -89,17 +90,17 @@ impl Profile {
         self.row().style
     }
 
-    /// What its body is.
+    /// The content type of its body.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         self.row().content_type
     }
 
-    /// The profile that a client asks for with its `Accept` header, or else this one.
+    /// The profile that a client requests with its `Accept` header, or else this one.
     ///
-    /// `application/problem+json` asks for `standard`, and `application/json;profile=hub` for
-    /// that profile. Whoever accepts anything else as well still gets what it names; of several
-    /// the first.
+    /// `application/problem+json` requests `standard`, and `application/json;profile=hub`
+    /// that profile. It need not be the only type that the client accepts; the first
+    /// one named wins.
     ///
     /// ```
     /// use http::{HeaderMap, HeaderValue, header::ACCEPT};
@@ -113,7 +114,7 @@ impl Profile {
     #[must_use]
     pub fn accepted(self, headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-        accepted.flat_map(|accept| accept.split(',')).find_map(named).unwrap_or(self)
+        accepted.flat_map(|accept| accept.split(',')).find_map(requested).unwrap_or(self)
     }
 
     /// The body of a refusal.
@@ -123,19 +124,20 @@ impl Profile {
     }
 
     fn row(self) -> &'static Row {
-        // Every profile has its row, in the order in which they are declared; a test holds it to that.
+        // The rows are in the order of the declaration; a test checks it.
         &PROFILES[self as usize]
     }
 }
 
-/// The profile that a media range names.
-fn named(range: &str) -> Option<Profile> {
-    let mut parts = range.split(';').map(str::trim);
-    let kind = parts.next()?;
+/// The profile that a media range requests.
+fn requested(range: &str) -> Option<Profile> {
+    let mut pieces = range.split(';').map(str::trim);
+    let kind = pieces.next()?;
     if kind.eq_ignore_ascii_case(PROBLEM_JSON) {
         return Some(Profile::Standard);
     }
-    let profile = parts.find_map(|part| part.strip_prefix("profile=")).filter(|_| kind.eq_ignore_ascii_case(JSON))?;
+    let profile =
+        pieces.find_map(|piece| piece.strip_prefix("profile=")).filter(|_| kind.eq_ignore_ascii_case(JSON))?;
     profile.trim_matches('"').parse().ok()
 }
 
@@ -163,7 +165,7 @@ fn standard(refusal: &Refusal<'_>) -> Object {
     }
 }
 
-/// The members that every problem has.
+/// The members of every problem.
 pub(crate) fn problem(kind: &str, title: &str, status: StatusCode, detail: &str) -> Object {
     let status = status.as_u16().into();
     Object::new().text("type", kind).text("title", title).number("status", status).text("detail", detail)
@@ -249,7 +251,7 @@ mod tests {
         },
     };
 
-    /// The same where no wait helps.
+    /// The same where waiting does not help.
     fn never() -> Refusal<'static> {
         Refusal { quota: Quota { retry_after: None, ..REFUSAL.quota }, ..REFUSAL }
     }
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_promise_nothing_where_no_wait_helps() {
+    fn bodies_promise_nothing_where_waiting_does_not_help() {
         for (profile, body) in [
             (Profile::Hub, r#"{"error":"rate_limited","retry_after_ms":60000,"tier":"heavy"}"#),
             (
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_the_body_that_it_asks_for() {
+    fn a_client_gets_the_body_that_it_requests() {
         for (accept, profile) in [
             ("*/*", Profile::Adr),
             ("application/json", Profile::Adr),
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_not_to_be_told_is_not() {
+    fn a_hidden_agent_is_not_in_the_body() {
         let hidden = Refusal { agent: None, ..REFUSAL };
         assert!(!Profile::Standard.body(&hidden).contains("agent"));
         assert!(Profile::Citizen.body(&hidden).ends_with(r#""agent_id":null}"#));
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn backing_off_is_its_own_kind_of_problem() {
+    fn a_refusal_for_conduct_is_its_own_problem_type() {
         let body = Profile::Standard.body(&Refusal { reason: Reason::Conduct, ..REFUSAL });
         assert!(body.contains("#abnormal-usage-detected"), "{body}");
     }

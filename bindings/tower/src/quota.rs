@@ -1,12 +1,12 @@
-//! What a client may be told of its limit.
+//! What a client sees of its limit.
 
 use std::time::Duration;
 use tollgate::{Status, Verdict};
 
-/// A lane of an agent in plain numbers: what headers and bodies are made of.
+/// A lane of an agent in plain numbers: the source of headers and bodies.
 ///
-/// It comes from a [`Verdict`] or a [`Status`]. The fields are open, so that a
-/// longer wait than the lane's own can be put in.
+/// It is made from a [`Verdict`] or a [`Status`]. The fields are public, so that
+/// you can set a longer wait than the lane's own.
 ///
 /// ```
 /// use tollgate::{Limiter, ManualClock, Policy};
@@ -24,19 +24,19 @@ use tollgate::{Status, Verdict};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// What the lane holds when it is full.
+    /// The lane's capacity.
     pub capacity: u64,
     /// Whole tokens left.
     pub remaining: u64,
-    /// How long an empty lane takes to be full again, if that is known.
+    /// How long an empty lane takes to fill, if that is known.
     pub window: Option<Duration>,
-    /// How long until there is one more whole token; `None` if there never is.
+    /// How long until one more whole token is there; `None` if that never happens.
     pub next_in: Option<Duration>,
     /// How long until the lane is full again.
     pub full_in: Duration,
     /// Whether the request was refused.
     pub denied: bool,
-    /// How long a refused caller has to wait; `None` if no wait helps.
+    /// How long a refused caller has to wait; `None` if waiting does not help.
     pub retry_after: Option<Duration>,
 }
 
@@ -69,12 +69,12 @@ impl From<&Status> for Quota {
 }
 
 impl Quota {
-    /// The wait in whole seconds, rounded up and at least 1: a wait of 0 would
-    /// invite everybody back at once. `None` if the request was not refused,
-    /// or if no wait helps.
+    /// The wait in whole seconds, rounded up and at least 1: a wait of 0 would bring
+    /// every client back at once. `None` if the request was not refused, or if
+    /// waiting does not help.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.wait().map(|wait| seconds_up(wait).max(1))
+        self.wait().map(|wait| ceil_seconds(wait).max(1))
     }
 
     /// The wait in milliseconds, rounded up and at least 1.
@@ -84,8 +84,8 @@ impl Quota {
         self.wait().map(|wait| u64::try_from(ms_up(wait)).unwrap_or(u64::MAX))
     }
 
-    /// The same quota, told `elapsed` later. What has come due meanwhile is
-    /// due now; tokens that have come back are not counted.
+    /// The same quota `elapsed` later. Times that have passed become zero; tokens
+    /// that have come back are not counted.
     #[must_use]
     pub fn after(mut self, elapsed: Duration) -> Self {
         self.full_in = self.full_in.saturating_sub(elapsed);
@@ -99,7 +99,7 @@ impl Quota {
 }
 
 /// Whole seconds, rounded up.
-pub(crate) fn seconds_up(span: Duration) -> u64 {
+pub(crate) fn ceil_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_wait_where_none_helps_and_none_for_the_admitted() {
+    fn there_is_no_wait_where_it_does_not_help_and_none_for_admitted_requests() {
         assert_eq!(denied(None).retry_after_seconds(), None);
         let admitted = Quota { denied: false, ..denied(Some(Duration::from_secs(5))) };
         assert_eq!((admitted.retry_after_seconds(), admitted.retry_after_ms()), (None, None));

@@ -1,4 +1,4 @@
-//! Responses that do not come from the service behind: refusals and errors.
+//! Responses that do not come from the service: refusals and errors.
 
 use crate::headers::Style;
 use crate::inline::push_number;
@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 use std::fmt::Write;
 use std::time::SystemTime;
 
-/// A request that was refused, and all that its answer tells.
+/// A refused request, and everything that its response reports.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -39,15 +39,15 @@ use std::time::SystemTime;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
-    /// Who was refused; `None` if the client is not to be told.
+    /// The refused agent; `None` hides it from the client.
     pub agent: Option<&'a [u8]>,
-    /// On which lane.
+    /// The lane that refused it.
     pub lane: &'a str,
-    /// What was asked for, a URI reference; `None` to leave it out.
+    /// The request's target, a URI reference; `None` to leave it out.
     pub instance: Option<&'a str>,
     /// Why.
     pub reason: Reason,
-    /// The lane as it stands.
+    /// The state of the lane.
     pub quota: Quota,
 }
 
@@ -57,23 +57,23 @@ pub struct Refusal<'a> {
 pub enum Reason {
     /// The lane has too little left.
     Quota,
-    /// The request costs more than the lane ever holds.
+    /// The request costs more than the lane's capacity.
     Cost(u64),
-    /// The agent went on after refusals and has to back off.
+    /// The agent kept sending requests after refusals and has to back off.
     Conduct,
 }
 
-/// How a client expects to be answered.
+/// The protocol of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// With a status and a body.
+    /// A status and a body.
     Http,
-    /// With the status of a gRPC call, in a response of this content type.
+    /// A gRPC status, in a response of this content type.
     Grpc(HeaderValue),
 }
 
 impl Form {
-    /// The form that goes with a request: gRPC if its content type says so.
+    /// The form that a request expects: gRPC if its content type is a gRPC one.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
         match headers.get(CONTENT_TYPE) {
@@ -84,7 +84,7 @@ impl Form {
 }
 
 impl Refusal<'_> {
-    /// The answer: status 429 with headers and a body, or `RESOURCE_EXHAUSTED`
+    /// The response: status 429 with headers and a body, or `RESOURCE_EXHAUSTED`
     /// with the same headers.
     #[must_use]
     pub fn response(
@@ -102,7 +102,7 @@ impl Refusal<'_> {
         response
     }
 
-    /// One sentence or two for whoever reads it: what is left of what, and when to come back.
+    /// One or two sentences for a person: what is left, and when to come back.
     #[must_use]
     pub fn detail(&self) -> String {
         let Quota { remaining, capacity, .. } = self.quota;
@@ -137,13 +137,13 @@ impl Refusal<'_> {
     }
 }
 
-/// Two texts and a number, without the machinery of `write!`: every refusal has some.
+/// Two texts and a number, without the machinery of `write!`, because every refusal has some.
 fn push(text: &mut String, words: [&str; 2], number: u64) {
     words.iter().for_each(|word| text.push_str(word));
     push_number(text, number);
 }
 
-/// The answer to a request that could not be decided: a problem that says what
+/// The response to a request that could not be decided: a problem that says what
 /// is wrong and what to do.
 #[must_use]
 pub fn error_response(status: StatusCode, detail: &str, form: &Form) -> Response<Bytes> {
@@ -164,8 +164,8 @@ fn json(status: StatusCode, content_type: &'static str, body: String) -> Respons
     response
 }
 
-/// A gRPC response that has trailers only. Clients take a bare 429 for
-/// `UNAVAILABLE`, so the status must be gRPC's own.
+/// A gRPC response with trailers only. Clients read a bare 429 as `UNAVAILABLE`,
+/// so the status must be gRPC's own.
 fn grpc(content_type: &HeaderValue, status: StatusCode, message: &str) -> Response<Bytes> {
     let code = match status {
         StatusCode::TOO_MANY_REQUESTS => 8,      // RESOURCE_EXHAUSTED
@@ -177,20 +177,20 @@ fn grpc(content_type: &HeaderValue, status: StatusCode, message: &str) -> Respon
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type.clone());
     headers.insert(HeaderName::from_static("grpc-status"), HeaderValue::from(code));
-    // Visible ASCII after encoding, so never refused.
+    // Encoded text is visible ASCII, so this never fails.
     if let Ok(message) = HeaderValue::from_str(&grpc_encoded(message)) {
         headers.insert(HeaderName::from_static("grpc-message"), message);
     }
     response
 }
 
-/// Percent-encodes what a gRPC message may not have in a header.
+/// Percent-encodes the bytes that a gRPC message may not have in a header.
 fn grpc_encoded(message: &str) -> String {
     let mut encoded = String::with_capacity(message.len());
     for byte in message.bytes() {
         match byte {
             b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            // A `String` takes whatever is written.
+            // Writing to a `String` never fails.
             _ => _ = write!(encoded, "%{byte:02X}"),
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grpc_request_is_known_by_its_content_type() {
+    fn a_grpc_request_is_recognised_by_its_content_type() {
         for (kind, grpc) in [
             (Some("application/grpc"), true),
             (Some("application/grpc+proto"), true),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_problems_that_say_what_to_do() {
+    fn errors_are_problems_with_advice() {
         let response = error_response(StatusCode::BAD_REQUEST, "send \"x\"", &Form::Http);
         assert_eq!(
             (response.status(), &response.headers()[CONTENT_TYPE]),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn grpc_answers_carry_grpcs_own_status() {
+    fn grpc_responses_carry_a_grpc_status() {
         let form = Form::Grpc(HeaderValue::from_static("application/grpc+proto"));
         for (status, code) in [(429, "8"), (503, "14"), (400, "3"), (500, "13")] {
             let response = error_response(StatusCode::from_u16(status).unwrap(), "100 % é\n", &form);

@@ -1,8 +1,8 @@
-//! Which requests a rule is for, by method and path.
+//! Routes: which requests a rule covers, by method and path.
 //!
 //! Templates are written as in axum: `/agents/{id}/run`, `/files/{*path}`. The
-//! path is compared as it was sent, without decoding it, as axum's router
-//! does too: what no rule matches, no route of the same template matches.
+//! path is compared as it was sent, without decoding it. axum's router does the
+//! same, so a request that no rule matches reaches no route of the same template.
 
 use http::Method;
 use matchit::InsertError;
@@ -10,8 +10,8 @@ use std::fmt;
 
 /// Values by method and path template.
 ///
-/// A rule with a method goes before one without, and a rule for `GET` is one
-/// for `HEAD` too unless `HEAD` has its own: otherwise `HEAD` would be a way
+/// A rule with a method takes precedence over one without. A rule for `GET` also
+/// covers `HEAD`, unless `HEAD` has its own: otherwise `HEAD` would be a way
 /// around it.
 ///
 /// ```
@@ -28,7 +28,7 @@ use std::fmt;
 /// ```
 #[derive(Clone)]
 pub struct Routes<T> {
-    /// By method, `None` for all; there are as many as methods are named.
+    /// One router for each method that a rule names; `None` is for all methods.
     by_method: Vec<(Option<Method>, matchit::Router<T>)>,
 }
 
@@ -43,14 +43,14 @@ impl<T> Routes<T> {
     ///
     /// # Errors
     ///
-    /// If the text is no rule, or another one is for the same requests.
+    /// If the text is not a rule, or another rule covers the same requests.
     pub fn insert(&mut self, rule: &str, value: T) -> Result<(), RouteError> {
         let refuse = |problem| RouteError { rule: rule.chars().take(200).collect(), problem };
         let (method, path) = match rule.split_once(' ') {
             Some((method, path)) => (Some(method), path),
             None => (None, rule),
         };
-        // Methods are compared with case, so one in small letters would match nothing.
+        // Methods are case-sensitive, so one in lower case would match nothing.
         let method = match method.map(|name| (name, Method::from_bytes(name.as_bytes()))) {
             Some((name, Ok(method))) if !name.contains(|c: char| c.is_ascii_lowercase()) => Some(method),
             Some(_) => return Err(refuse(Problem::Method)),
@@ -66,16 +66,16 @@ impl<T> Routes<T> {
         self.by_method[index].1.insert(path, value).map_err(|error| refuse(Problem::Template(error)))
     }
 
-    /// What the rule for this request holds.
+    /// The value of the rule that covers this request.
     #[must_use]
     pub fn at(&self, method: &Method, path: &str) -> Option<&T> {
         let covered_by = (method == Method::HEAD).then_some(Method::GET);
-        self.under(Some(method), path)
-            .or_else(|| covered_by.and_then(|get| self.under(Some(&get), path)))
-            .or_else(|| self.under(None, path))
+        self.find(Some(method), path)
+            .or_else(|| covered_by.and_then(|get| self.find(Some(&get), path)))
+            .or_else(|| self.find(None, path))
     }
 
-    fn under(&self, method: Option<&Method>, path: &str) -> Option<&T> {
+    fn find(&self, method: Option<&Method>, path: &str) -> Option<&T> {
         let (_, router) = self.by_method.iter().find(|(known, _)| known.as_ref() == method)?;
         router.at(path).ok().map(|found| found.value)
     }
@@ -87,7 +87,7 @@ impl<T> fmt::Debug for Routes<T> {
     }
 }
 
-/// A rule that is none.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteError {
     rule: String,
@@ -108,7 +108,7 @@ impl fmt::Display for RouteError {
             Problem::Method => write!(f, "the method has to be in capitals, with one space after it: \"POST /run\""),
             Problem::Path => write!(f, "the path has to begin with /, without a query or a space: \"POST /run\""),
             Problem::Template(InsertError::Conflict { with }) => {
-                write!(f, "it is for the same requests as {with:?}; keep one of them")
+                write!(f, "it covers the same requests as {with:?}; keep one of them")
             }
             Problem::Template(_) => {
                 write!(f, "a parameter is a name in braces, one for each segment, and {{*rest}} only at the end")
@@ -120,18 +120,18 @@ impl fmt::Display for RouteError {
 impl std::error::Error for RouteError {}
 
 /// Whether a path begins with these segments: `/static` and `/static/` are
-/// prefixes of `/static/a.css`, and of `/statically` neither is.
+/// prefixes of `/static/a.css`, but not of `/statically`.
 #[must_use]
 pub fn has_prefix(path: &str, prefix: &str) -> bool {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether a path means what it says to every server: no `.` or `..`, no
-/// empty segment, no backslash, and none of these in an encoded form.
+/// Whether every server reads a path the same way: no `.` or `..`, no empty
+/// segment, no backslash, and none of these percent-encoded.
 ///
-/// Others may be turned into another path further in. So `/static/../run`
-/// must not pass for what is below `/static/`.
+/// A server further in may normalise any other path. So `/static/../run` must not
+/// count as a path below `/static/`.
 #[must_use]
 pub fn is_plain(path: &str) -> bool {
     let encoded = ["%2e", "%2f", "%5c", "%25"];
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn head_has_its_own_rule_if_it_is_given_one() {
+    fn head_can_have_its_own_rule() {
         let routes = routes(&[("GET /a", "get"), ("HEAD /a", "head"), ("/b", "any"), ("GET /b", "get")]);
         assert_eq!(routes.at(&Method::HEAD, "/a"), Some(&"head"));
         assert_eq!(routes.at(&Method::HEAD, "/b"), Some(&"get"));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_with_what_to_write() {
+    fn invalid_rules_are_refused_with_advice() {
         for (rule, problem) in [
             ("post /run", "in capitals"),
             ("POST  /run", "begin with /"),
@@ -212,13 +212,13 @@ mod tests {
         let error = routes.insert("POST /agents/{name}", "b").unwrap_err().to_string();
         assert_eq!(
             error,
-            "route \"POST /agents/{name}\": it is for the same requests as \"/agents/{id}\"; keep one of them"
+            "route \"POST /agents/{name}\": it covers the same requests as \"/agents/{id}\"; keep one of them"
         );
         assert_eq!(routes.insert("GET /agents/{name}", "b"), Ok(()));
     }
 
     #[test]
-    fn prefixes_end_with_a_segment() {
+    fn prefixes_end_at_a_segment() {
         for (path, prefix, expected) in [
             ("/static/a.css", "/static/", true),
             ("/static/a.css", "/static", true),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_others_may_read_differently_are_not_plain() {
+    fn paths_that_another_server_may_read_differently_are_not_plain() {
         for path in ["/", "/static/a.css", "/static/", "/a%20b", "/a/..b/...", ""] {
             assert!(is_plain(path), "{path}");
         }

@@ -1,4 +1,4 @@
-//! The service that the layer makes.
+//! The service that the layer builds.
 
 use crate::body::ResponseBody;
 use crate::future::ResponseFuture;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower_service::Service;
 
-/// A service whose requests are limited; made by [`TollgateLayer`](crate::TollgateLayer).
+/// A service whose requests are limited; built by [`TollgateLayer`](crate::TollgateLayer).
 ///
-/// It decides from the head of a request. A refusal is answered at once: the
-/// body is never read and the service behind never called.
+/// It decides from the head of a request. A refused request is answered at once:
+/// its body is never read and the inner service never called.
 #[derive(Clone)]
 pub struct Tollgate<S> {
     inner: S,
@@ -40,9 +40,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match self.gate.rule(&Head::from(&request)) {
-            Ruling::Pass(told) => {
-                let told = told.map(|told| (Arc::clone(&self.gate), told));
-                ResponseFuture::service(self.inner.call(request), told)
+            Ruling::Pass(headers) => {
+                let headers = headers.map(|headers| (Arc::clone(&self.gate), headers));
+                ResponseFuture::service(self.inner.call(request), headers)
             }
             Ruling::Answer(response) => ResponseFuture::layer(response),
         }

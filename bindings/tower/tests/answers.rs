@@ -40,7 +40,7 @@ fn headers(style: Style) -> [&'static [(&'static str, &'static str)]; 2] {
                 ("retry-after", "6"),
             ],
         ],
-        // The wall clock stands at 1,000.250; it takes 6 s, and 12 s less 0.999 s, until the lane is full.
+        // The wall clock is at 1,000.250; the lane is full in 6 s, and in 12 s less 0.999 s.
         Style::Legacy => [
             &[("x-ratelimit-limit", "2"), ("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", "1007")],
             &[
@@ -61,10 +61,10 @@ async fn every_profile_and_style_sends_exactly_this() {
         for style in Style::all() {
             let (layer, clock) = by_header(&[("http/heavy", "10/min burst 2")]);
             let app = app(layer.profile(profile).style(style).wall_clock(wall_clock));
-            let ask = || request("POST", "/run", &[(AGENT, "agent-7")]);
-            let [first, _] = [send(&app, ask()).await, send(&app, ask()).await];
+            let post = || request("POST", "/run", &[(AGENT, "agent-7")]);
+            let [first, _] = [send(&app, post()).await, send(&app, post()).await];
             clock.advance(Duration::from_micros(999_001));
-            let refused = send(&app, ask()).await;
+            let refused = send(&app, post()).await;
 
             let [admitted_headers, refused_headers] = headers(style);
             for (answer, status, body, content_type, headers) in [
@@ -89,7 +89,7 @@ async fn every_profile_and_style_sends_exactly_this() {
 }
 
 #[tokio::test]
-async fn a_profile_brings_its_style_unless_another_is_chosen() {
+async fn a_profile_uses_its_own_style_unless_another_is_chosen() {
     for (profile, name) in [
         (Profile::Standard, "ratelimit"),
         (Profile::Hub, "x-ratelimit-remaining"),
@@ -97,10 +97,10 @@ async fn a_profile_brings_its_style_unless_another_is_chosen() {
         (Profile::Adr, "x-ratelimit-remaining"),
         (Profile::Citizen, "x-ratelimit-remaining"),
     ] {
-        let ask = || request("GET", "/", &[(AGENT, "agent-7")]);
+        let get = || request("GET", "/", &[(AGENT, "agent-7")]);
         let layer = || by_header(&[("api", "1/min")]).0.profile(profile);
-        assert!(send(&app(layer()), ask()).await.header(name).is_some(), "{profile}");
-        let off = send(&app(layer().style(Style::Off)), ask()).await;
+        assert!(send(&app(layer()), get()).await.header(name).is_some(), "{profile}");
+        let off = send(&app(layer().style(Style::Off)), get()).await;
         assert_eq!(off.header(name), None, "{profile}");
     }
 }
@@ -114,13 +114,13 @@ async fn a_lane_that_denies_everything_promises_nothing() {
             let refused = send(&app, request("GET", "/", &[(AGENT, "agent-7")])).await;
             assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, None), "{profile} {style}");
             assert!(!refused.text().contains("Retry after"), "{}", refused.text());
-            let told = refused.header("ratelimit").or(refused.header("x-ratelimit-reset"));
+            let reset = refused.header("ratelimit").or(refused.header("x-ratelimit-reset"));
             assert!(
                 matches!(
-                    (style, told),
+                    (style, reset),
                     (Style::Draft10, Some(r#""api";r=0"#)) | (Style::Legacy, Some("1001")) | (Style::Off, None)
                 ),
-                "{told:?}"
+                "{reset:?}"
             );
         }
     }

@@ -49,7 +49,7 @@ impl Decoder for Raw {
     }
 }
 
-/// Calls a service that echoes, through the layer, as an agent or as nobody.
+/// Calls an echo service through the layer, once for each agent; `None` sends no id.
 async fn call(layer: TollgateLayerBuilder, agents: &[Option<&str>]) -> Vec<Result<Vec<u8>, Status>> {
     let echo = service_fn(|request: http::Request<tonic::body::Body>| async {
         let handler = service_fn(|request: Request<Vec<u8>>| async { Ok(Response::new(request.into_inner())) });
@@ -97,9 +97,9 @@ async fn a_refusal_is_resource_exhausted_and_says_when_to_come_back() {
     assert_eq!(metadata.get("retry-after").expect("metadata"), "60");
     assert_eq!(metadata.get("ratelimit").expect("metadata"), r#""grpc";r=0;t=60"#);
     assert_eq!(answers[2].as_deref().expect("another agent"), b"hello");
-    let nobody = answers[3].as_ref().expect_err("nobody");
-    assert_eq!(nobody.code(), Code::InvalidArgument);
-    assert!(nobody.message().contains("it needs the header x-agent-id"), "{nobody}");
+    let missing = answers[3].as_ref().expect_err("no agent");
+    assert_eq!(missing.code(), Code::InvalidArgument);
+    assert!(missing.message().contains("it needs the header x-agent-id"), "{missing}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! No header is ever malformed, in the past, or at odds with another.
+//! No header is ever malformed, in the past, or inconsistent with another.
 //!
-//! Structured Fields are read by a parser of RFC 9651.
-//! `PROPTEST_CASES=100000 cargo test -p tollgate-tower --test properties` is the long form.
+//! An RFC 9651 parser reads the Structured Fields.
+//! `PROPTEST_CASES=100000 cargo test -p tollgate-tower --test properties` runs them for longer.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -17,7 +17,7 @@ use tower::{Layer, Service, service_fn};
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
-/// The one member of a list field: its name, and its parameters, all of them Integers.
+/// The one member of a list field: its name and its parameters, all of them Integers.
 fn member(headers: &HeaderMap, field: &str) -> Result<(String, Vec<(String, u64)>), TestCaseError> {
     let value = headers.get(field).ok_or_else(|| TestCaseError::fail(format!("no {field}")))?;
     let list: List = Parser::new(value.as_bytes()).parse().map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -36,7 +36,7 @@ fn member(headers: &HeaderMap, field: &str) -> Result<(String, Vec<(String, u64)
     Ok((name.to_string(), parameters))
 }
 
-/// A field that is a whole number and nothing else.
+/// A field that is a whole number.
 fn number(headers: &HeaderMap, field: &str) -> Result<Option<u64>, TestCaseError> {
     let Some(value) = headers.get(field) else { return Ok(None) };
     let text = value.to_str().map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -44,14 +44,14 @@ fn number(headers: &HeaderMap, field: &str) -> Result<Option<u64>, TestCaseError
     text.parse().map(Some).map_err(|_| TestCaseError::fail(format!("{field}: {text} is too large")))
 }
 
-/// What a response tells in either style, after all of it was found to make sense.
-struct Seen {
+/// What a response reports in either style, checked for consistency.
+struct Reported {
     capacity: u64,
     remaining: u64,
     retry_after: Option<u64>,
 }
 
-fn draft_10(headers: &HeaderMap, lane: Option<&str>) -> Result<Seen, TestCaseError> {
+fn draft_10(headers: &HeaderMap, lane: Option<&str>) -> Result<Reported, TestCaseError> {
     let (policy, policy_parameters) = member(headers, "ratelimit-policy")?;
     let (limit, limit_parameters) = member(headers, "ratelimit")?;
     prop_assert_eq!(&policy, &limit);
@@ -73,10 +73,10 @@ fn draft_10(headers: &HeaderMap, lane: Option<&str>) -> Result<Seen, TestCaseErr
     if let Some(retry_after) = retry_after {
         prop_assert_eq!(more_in, Some(retry_after.min(999_999_999_999_999)));
     }
-    Ok(Seen { capacity, remaining, retry_after })
+    Ok(Reported { capacity, remaining, retry_after })
 }
 
-fn legacy(headers: &HeaderMap, now: Duration) -> Result<Seen, TestCaseError> {
+fn legacy(headers: &HeaderMap, now: Duration) -> Result<Reported, TestCaseError> {
     let field = |name: &str| number(headers, name)?.ok_or_else(|| TestCaseError::fail(format!("no {name}")));
     let (capacity, remaining) = (field("x-ratelimit-limit")?, field("x-ratelimit-remaining")?);
     prop_assert!(remaining <= capacity, "{remaining} of {capacity}");
@@ -84,7 +84,7 @@ fn legacy(headers: &HeaderMap, now: Duration) -> Result<Seen, TestCaseError> {
     prop_assert!(Duration::from_secs(reset) >= now, "{reset} is before {now:?}");
     let retry_after = number(headers, "retry-after")?;
     prop_assert!(retry_after != Some(0));
-    Ok(Seen { capacity, remaining, retry_after })
+    Ok(Reported { capacity, remaining, retry_after })
 }
 
 fn any_quota() -> impl Strategy<Value = Quota> {
@@ -111,7 +111,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// Any limit of the allowed range, by orders of magnitude.
+/// Any limit in the allowed range, by orders of magnitude.
 fn any_limit() -> impl Strategy<Value = Limit> {
     let magnitude = |share: f64, most: u64| ((most as f64).powf(share) as u64).clamp(1, most);
     (0.0..1.0, 0.0..1.0, 0.0..1.0).prop_map(move |(period, tokens, capacity)| {
@@ -123,8 +123,8 @@ fn any_limit() -> impl Strategy<Value = Limit> {
     })
 }
 
-/// The headers of a request that costs this, and whether it was refused.
-fn ask(layer: &TollgateLayer, cost: u64) -> (HeaderMap, bool) {
+/// The headers of the response to a request of this cost, and whether it was refused.
+fn call(layer: &TollgateLayer, cost: u64) -> (HeaderMap, bool) {
     let hello = |_: Request<u64>| std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::new()))));
     let mut request = Request::new(cost);
     request.extensions_mut().insert(cost);
@@ -135,7 +135,7 @@ fn ask(layer: &TollgateLayer, cost: u64) -> (HeaderMap, bool) {
 
 proptest! {
     #[test]
-    fn whatever_the_numbers_and_the_name_headers_are_well_formed(
+    fn headers_are_well_formed_for_all_numbers_and_names(
         quota in any_quota(),
         lane: String,
         since_epoch in prop_oneof![Just(Duration::ZERO), (0..1_u64 << 40).prop_map(Duration::from_micros)],
@@ -147,25 +147,25 @@ proptest! {
             headers
         };
         let plain = lane.bytes().all(|byte| (b' '..=b'~').contains(&byte)).then_some(lane.as_str());
-        let seen = [draft_10(&written(Style::Draft10), plain)?, legacy(&written(Style::Legacy), since_epoch)?];
-        for Seen { capacity, remaining, retry_after } in seen {
+        let reported = [draft_10(&written(Style::Draft10), plain)?, legacy(&written(Style::Legacy), since_epoch)?];
+        for Reported { capacity, remaining, retry_after } in reported {
             prop_assert!(capacity <= quota.capacity && remaining <= quota.remaining);
             prop_assert_eq!(retry_after.is_some(), quota.denied && quota.retry_after.is_some());
         }
         prop_assert_eq!(written(Style::Off).len(), usize::from(quota.denied && quota.retry_after.is_some()));
     }
 
-    /// Over the whole range of limits, wherever time goes: what is told is
-    /// well-formed and true, and whoever waits as long as was told is admitted.
+    /// Over the whole range of limits and times: headers are well formed and true, and
+    /// a client that waits as long as they say is admitted.
     #[test]
-    fn what_a_layer_tells_is_well_formed_and_true(
+    fn the_headers_of_a_layer_are_well_formed_and_true(
         limit in any_limit(),
         calls in prop::collection::vec((0.0..1.1_f64, 0.0..1.0_f64), 1..20),
         style in prop_oneof![Just(Style::Draft10), Just(Style::Legacy)],
         since_epoch in (0..1_u64 << 40).prop_map(Duration::from_micros),
     ) {
         let clock = ManualClock::new();
-        let policy = Policy::builder().lane("api", limit).build().expect("a limit of the allowed range");
+        let policy = Policy::builder().lane("api", limit).build().expect("a limit in the allowed range");
         let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build().expect("a small slab");
         let layer = TollgateLayer::builder(limiter)
             .key(Key::shared("everybody"))
@@ -173,28 +173,28 @@ proptest! {
             .style(style)
             .wall_clock(move || SystemTime::UNIX_EPOCH + since_epoch)
             .build()
-            .expect("a layer that makes sense");
-        let see = |headers: &HeaderMap| match style {
+            .expect("a valid layer");
+            let report = |headers: &HeaderMap| match style {
             Style::Draft10 => draft_10(headers, Some("api")),
             _ => legacy(headers, since_epoch),
         };
         for (wait, cost) in calls {
-            // The clock can tell 36 years, and the longest wait is ten.
+            // The clock covers 36 years, and the longest wait is ten.
             if clock.now() > Tick::ZERO.saturating_add(YEAR * 15) {
                 break;
             }
             clock.advance(YEAR.mul_f64(1e-16_f64.powf(wait)));
             let cost = ((limit.capacity() as f64).powf(cost) as u64).clamp(1, limit.capacity());
-            let (headers, refused) = ask(&layer, cost);
-            let seen = see(&headers)?;
-            prop_assert_eq!(seen.capacity, limit.capacity());
-            prop_assert_eq!(seen.retry_after.is_some(), refused);
-            prop_assert!(!refused || seen.remaining < cost);
-            if let Some(seconds) = seen.retry_after {
+            let (headers, refused) = call(&layer, cost);
+            let reported = report(&headers)?;
+            prop_assert_eq!(reported.capacity, limit.capacity());
+            prop_assert_eq!(reported.retry_after.is_some(), refused);
+            prop_assert!(!refused || reported.remaining < cost);
+            if let Some(seconds) = reported.retry_after {
                 clock.advance(Duration::from_secs(seconds));
-                let (headers, refused) = ask(&layer, cost);
-                see(&headers)?;
-                prop_assert!(!refused, "after {seconds} s, as told");
+                let (headers, refused) = call(&layer, cost);
+                report(&headers)?;
+                prop_assert!(!refused, "after {seconds} s, as announced");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Which requests are limited, on which lane, for whom, at what cost.
+//! Which requests are limited, on which lane, for which agent, at what cost.
 
 mod common;
 
@@ -53,7 +53,7 @@ async fn routes_have_their_own_lanes() {
 }
 
 #[tokio::test]
-async fn parts_of_a_path_choose_a_category() {
+async fn texts_in_a_path_choose_a_lane() {
     let lanes = [("default", "100/min burst 200"), ("auth", "10/min burst 20"), ("executions", "20/min burst 40")];
     let (layer, _) = by_header(&lanes);
     let layer = layer
@@ -84,12 +84,12 @@ async fn parts_of_a_path_choose_a_category() {
     assert_eq!(admitted(&app, 300, || request("GET", "/agents", ME)).await, 200);
 }
 
-/// Who a request was signed in as, by an earlier layer.
+/// The user that an earlier layer has signed in.
 #[derive(Clone, Copy)]
 struct User(u64);
 
 #[tokio::test]
-async fn signing_in_changes_the_bucket() {
+async fn a_signed_in_user_has_another_bucket() {
     let (limiter, _) = limiter(&[("api", "5/min")]);
     let layer = TollgateLayer::builder(limiter)
         .key(Key::function("a signed-in user", |head| Some(head.extensions.get::<User>()?.0)).prefix("user:"))
@@ -127,7 +127,7 @@ async fn strangers_are_limited_by_their_address_and_more_so_where_they_register(
     assert_eq!(status(&app, request_from("::ffff:192.0.2.8", "GET", "/", &[])).await, 200);
 }
 
-/// A layer that lets nothing through but what is never limited.
+/// A layer that admits only what is never limited.
 fn closed() -> TollgateLayerBuilder {
     by_address(&[("api", "deny")])
 }
@@ -167,13 +167,13 @@ async fn what_is_listed_is_never_limited_and_nothing_is_listed_by_default() {
     ] {
         let answer = send(&app, request_from(peer, method, path, &[])).await;
         assert_eq!(answer.status.as_u16(), expected, "{peer} {method} {path}");
-        assert_eq!(answer.header("ratelimit").is_some(), expected == 429, "what is not limited has nothing to tell");
+        assert_eq!(answer.header("ratelimit").is_some(), expected == 429, "only a limited request has limit headers");
     }
     assert_eq!(admitted(&app, 10_000, || request_from("192.0.2.7", "GET", "/metrics", &[])).await, 10_000);
 }
 
 #[tokio::test]
-async fn this_machine_is_exempt_if_the_layer_says_so() {
+async fn this_machine_is_exempt_only_if_allowed() {
     for (address, limited) in
         [("127.0.0.1", false), ("127.8.9.1", false), ("::1", false), ("192.0.2.7", true), ("::2", true)]
     {
@@ -183,9 +183,9 @@ async fn this_machine_is_exempt_if_the_layer_says_so() {
     }
 }
 
-/// A reverse proxy within an allowed network would make everybody exempt.
+/// A reverse proxy inside an allowed network would exempt every client.
 #[tokio::test]
-async fn a_network_is_not_exempt_for_those_it_forwards() {
+async fn a_network_is_not_exempt_for_requests_it_forwards() {
     let from_proxy = |headers| request_from("10.0.0.1", "POST", "/run", headers);
     let app_trusting = |proxies: &[&str]| {
         let layer = closed().allow_network("10.0.0.0/8").allow_network("192.0.2.7");
@@ -216,34 +216,34 @@ async fn a_cost_is_charged_whole_or_not_at_all() {
         layer.cost(|head| head.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1));
     let app = app(layer);
     let costing = |cost: &'static str| request("GET", "/", &[(AGENT, "agent-7"), ("x-cost", cost)]);
-    let told = |answer: &common::Answer| {
+    let limits = |answer: &common::Answer| {
         let header = |name: &str| answer.header(name).map(str::to_string);
         (answer.status.as_u16(), header("ratelimit"), header("retry-after"))
     };
     let expect =
         |status, limit: &str, retry: Option<&str>| (status, Some(limit.to_string()), retry.map(str::to_string));
 
-    assert_eq!(told(&send(&app, costing("7")).await), expect(200, r#""api";r=3;t=6"#, None));
-    assert_eq!(told(&send(&app, costing("5")).await), expect(429, r#""api";r=3;t=12"#, Some("12")));
-    // A cost that can never pass has no time to come back.
+    assert_eq!(limits(&send(&app, costing("7")).await), expect(200, r#""api";r=3;t=6"#, None));
+    assert_eq!(limits(&send(&app, costing("5")).await), expect(429, r#""api";r=3;t=12"#, Some("12")));
+    // A cost that can never pass has no Retry-After.
     let never = send(&app, costing("11")).await;
-    assert_eq!(told(&never), expect(429, r#""api";r=3"#, None));
+    assert_eq!(limits(&never), expect(429, r#""api";r=3"#, None));
     assert!(never.text().contains("The request costs 11, and api never holds more than 10."), "{}", never.text());
-    // What costs nothing passes and is told nothing.
-    assert_eq!(told(&send(&app, costing("0")).await), (200, None, None));
-    assert_eq!(told(&send(&app, costing("3")).await), expect(200, r#""api";r=0;t=6"#, None));
+    // A request that costs nothing passes without headers.
+    assert_eq!(limits(&send(&app, costing("0")).await), (200, None, None));
+    assert_eq!(limits(&send(&app, costing("3")).await), expect(200, r#""api";r=0;t=6"#, None));
 }
 
 #[tokio::test]
-async fn other_requests_pass_if_so_decided() {
+async fn other_requests_can_be_let_through() {
     let (layer, _) = by_header(&[("run", "1/min"), ("more", "1/min")]);
     let app = app(layer.pass_others().route("POST /run", "run"));
-    assert_eq!(admitted(&app, 3, || request("GET", "/", &[])).await, 3, "not even a key is asked for");
+    assert_eq!(admitted(&app, 3, || request("GET", "/", &[])).await, 3, "they need no key");
     assert_eq!(admitted(&app, 3, || request("POST", "/run", ME)).await, 1);
 }
 
 #[tokio::test]
-async fn a_request_without_a_key_is_told_what_to_send() {
+async fn a_request_without_a_key_gets_an_error_that_says_what_to_send() {
     let (layer, _) = by_header(&[("api", "1/min")]);
     let app = app(layer.profile(Profile::Hub));
     let answer = send(&app, request("GET", "/", &[])).await;
@@ -266,7 +266,7 @@ async fn a_secret_is_in_no_answer() {
 }
 
 #[tokio::test]
-async fn a_limiter_that_is_full_says_so() {
+async fn a_full_limiter_answers_503() {
     let policy = Policy::builder().lane("api", "1/min").build().expect("valid");
     let limiter = Limiter::builder(policy).agents(1).on_full(OnFull::Deny).clock(ManualClock::new());
     let layer = TollgateLayer::builder(limiter.build().expect("a small slab")).key(Key::header(AGENT));
@@ -280,25 +280,25 @@ async fn a_limiter_that_is_full_says_so() {
             return;
         }
     }
-    panic!("a limiter for one agent has taken 100,000");
+    panic!("a limiter for one agent took 100,000");
 }
 
 #[tokio::test]
-async fn headers_may_wait_until_there_is_little_left() {
+async fn headers_can_be_limited_to_when_little_is_left() {
     let (layer, _) = by_header(&[("api", "10/min")]);
     let app = app(layer.headers_only_when_low());
-    let mut told = Vec::new();
+    let mut has_header = Vec::new();
     for _ in 0..11 {
-        told.push(send(&app, request("GET", "/", ME)).await.header("ratelimit").is_some());
+        has_header.push(send(&app, request("GET", "/", ME)).await.header("ratelimit").is_some());
     }
-    // Less than 20 % of 10 is 1 and 0; then it is refused.
-    assert_eq!(told, [[false; 8].as_slice(), &[true; 3]].concat());
+    // 1 and 0 are less than 20 % of 10; then it is refused.
+    assert_eq!(has_header, [[false; 8].as_slice(), &[true; 3]].concat());
 }
 
-/// The moment at which the lane is full is told as of when the response
-/// leaves: a slow service must not make it one in the past.
+/// The time at which the lane is full is computed when the response leaves: a
+/// slow service must not put it into the past.
 #[tokio::test]
-async fn a_slow_service_tells_the_same_moment_and_never_one_in_the_past() {
+async fn a_slow_service_reports_the_same_time_and_never_a_past_one() {
     for (takes, reset) in [(0, "1061"), (50, "1011"), (60, "1001"), (500, "1001")] {
         let (layer, clock) = by_header(&[("api", "1/min")]);
         let layer = layer.style(Style::Legacy).wall_clock(wall_clock).build().expect("valid");
@@ -310,32 +310,32 @@ async fn a_slow_service_tells_the_same_moment_and_never_one_in_the_past() {
 }
 
 #[tokio::test]
-async fn layers_in_layers_charge_in_order_and_tell_both() {
+async fn nested_layers_charge_in_order_and_report_both() {
     let (agents, _) = by_header(&[("agents", "2/min")]);
     let addresses = by_address(&[("addresses", "3/min")]);
     let app = Router::new()
         .fallback(any(|| async { "hello" }))
         .layer(agents.build().expect("valid"))
         .layer(addresses.build().expect("valid"));
-    let ask = || request_from("192.0.2.7", "GET", "/", ME);
-    let told = |answer: &common::Answer| {
+    let get = || request_from("192.0.2.7", "GET", "/", ME);
+    let limits = |answer: &common::Answer| {
         let values = answer.headers.get_all("ratelimit").iter();
         values.map(|value| value.to_str().expect("a text").to_string()).collect::<Vec<_>>().join(", ")
     };
-    let first = send(&app, ask()).await;
-    assert_eq!((first.status.as_u16(), told(&first).as_str()), (200, r#""agents";r=1;t=30, "addresses";r=2;t=20"#));
-    send(&app, ask()).await;
+    let first = send(&app, get()).await;
+    assert_eq!((first.status.as_u16(), limits(&first).as_str()), (200, r#""agents";r=1;t=30, "addresses";r=2;t=20"#));
+    send(&app, get()).await;
     // The agent is at its limit, and the wait is that of the limit that refused.
-    let inner = send(&app, ask()).await;
-    assert_eq!((inner.status.as_u16(), told(&inner).as_str()), (429, r#""agents";r=0;t=30, "addresses";r=0;t=20"#));
+    let inner = send(&app, get()).await;
+    assert_eq!((inner.status.as_u16(), limits(&inner).as_str()), (429, r#""agents";r=0;t=30, "addresses";r=0;t=20"#));
     assert_eq!(inner.header("retry-after"), Some("30"));
-    // Now the address is too, and the layer behind is not asked.
-    let outer = send(&app, ask()).await;
-    assert_eq!((outer.status.as_u16(), told(&outer).as_str()), (429, r#""addresses";r=0;t=20"#));
+    // Now the address is too, and the inner layer is not called.
+    let outer = send(&app, get()).await;
+    assert_eq!((outer.status.as_u16(), limits(&outer).as_str()), (429, r#""addresses";r=0;t=20"#));
 }
 
 #[test]
-fn what_cannot_work_is_refused_when_it_is_built() {
+fn settings_that_cannot_work_are_refused_when_the_layer_is_built() {
     let lanes = [("a", "1/min"), ("b", "1/min")];
     let two = || by_header(&lanes).0;
     let error = |layer: TollgateLayerBuilder| layer.build().expect_err("it cannot work");
@@ -368,12 +368,12 @@ fn what_cannot_work_is_refused_when_it_is_built() {
     for (layer, text) in [
         (one().route("post /x", "a"), "route \"post /x\": the method has to be in capitals"),
         (one().allow_route("metrics"), "route \"metrics\": the path has to begin with /"),
-        (one().route("/{a}", "a").route("/{b}", "a"), "it is for the same requests as \"/{a}\""),
-        (one().allow_network("ten"), "\"ten\" is no network"),
-        (one().trusted_proxies(["10.0.0.0/99"]), "\"10.0.0.0/99\" is no network"),
-        (one().trusted_proxies(["0.0.0.0/0"]), "to trust 0.0.0.0/0 is to take everybody's word"),
-        (one().trusted_proxies(["::/0"]), "name the networks of your proxies"),
-        (one().allow_prefix("static"), "\"static\" in a rule by path; it has to begin with /"),
+        (one().route("/{a}", "a").route("/{b}", "a"), "it covers the same requests as \"/{a}\""),
+        (one().allow_network("ten"), "\"ten\" is not a network"),
+        (one().trusted_proxies(["10.0.0.0/99"]), "\"10.0.0.0/99\" is not a network"),
+        (one().trusted_proxies(["0.0.0.0/0"]), "to trust 0.0.0.0/0 lets every client choose its address"),
+        (one().trusted_proxies(["::/0"]), "list the networks of your proxies"),
+        (one().allow_prefix("static"), "\"static\" is not a path; it has to begin with /"),
         (one().path_contains("", "a"), "it has to begin with /"),
     ] {
         let error = error(layer).to_string();

@@ -1,4 +1,4 @@
-//! What goes over a real socket: axum and hyper serve, hyper asks.
+//! Over a real socket: axum and hyper serve, and hyper is the client.
 
 mod common;
 
@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tollgate_tower::{Key, Peer, Profile, TollgateLayer};
 use tower::{Layer, service_fn};
 
-/// What a client may send at most, and what it announces here.
+/// The size of the body that clients announce.
 const LARGE: usize = 10_000_000;
 
 #[tokio::test]
@@ -46,19 +46,19 @@ async fn an_agent_gets_its_burst_then_a_refusal_then_what_refills() {
 
     // Another agent is not affected, on the same connection.
     assert_eq!(client.get("/", &[(AGENT, "agent-8")]).await.status.as_u16(), 200);
-    // Who waits as long as was told is admitted.
+    // An agent that waits as long as announced is admitted.
     clock.advance(Duration::from_secs(6));
     assert_eq!(client.get("/", &[(AGENT, "agent-7")]).await.status.as_u16(), 200);
 }
 
-/// Sends a head that announces a large body, and a part of it, and reads the status line that comes back.
-async fn announce(address: SocketAddr, agent: &str, extra: &str, part: usize) -> String {
+/// Sends a head that announces a large body, and some bytes of it, and reads the status line that comes back.
+async fn announce(address: SocketAddr, agent: &str, extra: &str, sent: usize) -> String {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     let head = format!(
         "POST /upload HTTP/1.1\r\nhost: localhost\r\n{AGENT}: {agent}\r\ncontent-length: {LARGE}\r\n{extra}\r\n"
     );
     stream.write_all(head.as_bytes()).await.expect("a head that is sent");
-    stream.write_all(&vec![b'a'; part]).await.expect("a part that is sent");
+    stream.write_all(&vec![b'a'; sent]).await.expect("a beginning that is sent");
     let mut status = [0; "HTTP/1.1 429".len()];
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_exact(&mut status)).await;
     read.expect("an answer before the body is sent").expect("a connection that is open");
@@ -70,20 +70,20 @@ fn uploads(layer: tollgate_tower::TollgateLayerBuilder) -> Router {
     Router::new()
         .route("/upload", post(upload))
         .layer(DefaultBodyLimit::disable())
-        .layer(layer.build().expect("a layer that makes sense"))
+        .layer(layer.build().expect("a valid layer"))
 }
 
 #[tokio::test]
 async fn a_refusal_comes_before_the_body_is_read() {
     let (layer, _) = by_header(&[("api", "1/min")]);
     let address = serve(uploads(layer)).await;
-    // Whoever asks before sending is told to go on if admitted, and not to if refused.
-    let asks = "expect: 100-continue\r\n";
-    assert_eq!(announce(address, "agent-7", asks, 0).await, "HTTP/1.1 100");
-    assert_eq!(announce(address, "agent-7", asks, 0).await, "HTTP/1.1 429");
-    // Whoever does not ask is refused before having sent anything, or all of it.
-    for part in [0, 1_000] {
-        assert_eq!(announce(address, "agent-7", "", part).await, "HTTP/1.1 429");
+    // A client that expects 100 gets it if admitted, and 429 if refused.
+    let expect = "expect: 100-continue\r\n";
+    assert_eq!(announce(address, "agent-7", expect, 0).await, "HTTP/1.1 100");
+    assert_eq!(announce(address, "agent-7", expect, 0).await, "HTTP/1.1 429");
+    // A client that does not is refused before it has sent the whole body.
+    for sent in [0, 1_000] {
+        assert_eq!(announce(address, "agent-7", "", sent).await, "HTTP/1.1 429");
     }
 }
 
@@ -96,7 +96,7 @@ async fn an_admitted_body_arrives_whole() {
 }
 
 #[tokio::test]
-async fn a_head_request_is_limited_and_told_without_a_body() {
+async fn a_head_request_is_limited_and_answered_without_a_body() {
     let (layer, _) = by_header(&[("api", "1/min")]);
     let mut client = Client::connect(serve(app(layer)).await).await;
     for status in [200, 429] {
@@ -107,12 +107,12 @@ async fn a_head_request_is_limited_and_told_without_a_body() {
 }
 
 #[tokio::test]
-async fn an_address_is_the_sockets_own() {
+async fn an_address_is_that_of_the_socket() {
     let layer = by_address(&[("api", "1/min")]).profile(Profile::Citizen);
     let address = serve(app(layer)).await;
     let mut client = Client::connect(address).await;
     assert_eq!(client.get("/", &[]).await.status.as_u16(), 200);
-    // A new connection, and a claim to be somebody else: both the same.
+    // Neither a new connection nor a claim to be another client helps.
     let mut other = Client::connect(address).await;
     let answer = other.get("/", &[("x-forwarded-for", "192.0.2.7")]).await;
     assert_eq!(answer.status.as_u16(), 429);
@@ -120,17 +120,17 @@ async fn an_address_is_the_sockets_own() {
 }
 
 #[tokio::test]
-async fn behind_a_trusted_proxy_clients_are_told_apart() {
+async fn behind_a_trusted_proxy_clients_are_limited_separately() {
     let layer = by_address(&[("api", "1/min")]).trusted_proxies(["127.0.0.0/8"]);
     let mut proxy = Client::connect(serve(app(layer)).await).await;
     for (forwarded, status) in [
         ("192.0.2.7", 200),
         ("192.0.2.7", 429),
         ("192.0.2.8", 200),
-        // Made up by 192.0.2.8, to look like somebody new.
+        // Made up by 192.0.2.8, to look like a new client.
         ("203.0.113.1, 192.0.2.8", 429),
         ("2001:db8::1", 200),
-        // The same network of 64 bits.
+        // The same /64.
         ("2001:db8::2", 429),
         ("2001:db8:0:1::2", 200),
     ] {
@@ -140,7 +140,7 @@ async fn behind_a_trusted_proxy_clients_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_served_without_addresses_says_how_to_serve_it() {
+async fn an_app_served_without_addresses_answers_how_to_serve_it() {
     let app = app(by_address(&[("api", "1/min")]));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -163,12 +163,13 @@ async fn hyper_alone_is_limited_too() {
                 Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello"))))
             };
             let limited = layer.layer(service_fn(hello));
-            let told = tower::util::MapRequest::new(limited, move |mut request: Request<hyper::body::Incoming>| {
-                request.extensions_mut().insert(Peer(peer));
-                request
-            });
+            let with_peer =
+                tower::util::MapRequest::new(limited, move |mut request: Request<hyper::body::Incoming>| {
+                    request.extensions_mut().insert(Peer(peer));
+                    request
+                });
             let connection = hyper::server::conn::http1::Builder::new();
-            tokio::spawn(connection.serve_connection(TokioIo::new(stream), TowerToHyperService::new(told)));
+            tokio::spawn(connection.serve_connection(TokioIo::new(stream), TowerToHyperService::new(with_peer)));
         }
     });
     let mut client = Client::connect(address).await;
@@ -180,7 +181,7 @@ async fn hyper_alone_is_limited_too() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_goes_on_for_the_next_request() {
+async fn a_connection_stays_usable_after_a_refusal() {
     let (layer, clock) = by_header(&[("api", "1/min")]);
     let app = Router::new().fallback(any(|body: Bytes| async move { body })).layer(layer.build().expect("valid"));
     let mut client = Client::connect(serve(app).await).await;

@@ -99,10 +99,10 @@ impl Entry<'_, '_> {
         let texts: Option<Vec<_>> = texts.iter().map(|text| text.get_ref().as_str()).collect();
         let texts = texts.ok_or_else(|| self.error(format!("each is a text; give {wanted}")))?;
         let networks = Networks::parse(texts).map_err(|error| self.error(error.to_string()))?;
-        match networks.everyone() {
+        match networks.catch_all() {
             None => Ok(networks),
             Some(everyone) => {
-                let advice = "is to take everybody's word for who they are; name the networks of your proxies";
+                let advice = "lets every client choose its address; list the networks of your proxies";
                 Err(self.error(format!("to trust {everyone} {advice}")))
             }
         }

@@ -1,7 +1,7 @@
-//! What the tests share: limiters on a clock that moves by hand, requests in
-//! place, and a server on a real socket with a real client.
+//! Shared by the tests: limiters on a manual clock, requests without a socket,
+//! and a server on a real socket with a real client.
 
-#![allow(dead_code, reason = "every test file uses its part")]
+#![allow(dead_code, reason = "no test file uses all of it")]
 
 use axum::Router;
 use axum::body::Body;
@@ -21,21 +21,21 @@ use tower::ServiceExt;
 
 pub(crate) const AGENT: &str = "x-agent-id";
 
-/// A limiter with these lanes on a clock that stands still.
+/// A limiter with these lanes, on a manual clock.
 pub(crate) fn limiter(lanes: &[(&str, &str)]) -> (Arc<Limiter>, ManualClock) {
     let policy = lanes.iter().fold(Policy::builder(), |policy, (name, limit)| policy.lane(*name, *limit));
     let clock = ManualClock::new();
-    let limiter = Limiter::builder(policy.build().expect("lanes that make sense")).agents(1_000).clock(clock.clone());
+    let limiter = Limiter::builder(policy.build().expect("valid lanes")).agents(1_000).clock(clock.clone());
     (Arc::new(limiter.build().expect("a small slab")), clock)
 }
 
-/// A layer that tells agents apart by a header.
+/// A layer that identifies agents by a header.
 pub(crate) fn by_header(lanes: &[(&str, &str)]) -> (TollgateLayerBuilder, ManualClock) {
     let (limiter, clock) = limiter(lanes);
     (TollgateLayer::builder(limiter).key(Key::header(AGENT)), clock)
 }
 
-/// A layer that tells agents apart by their address.
+/// A layer that identifies agents by their address.
 pub(crate) fn by_address(lanes: &[(&str, &str)]) -> TollgateLayerBuilder {
     let (limiter, _) = limiter(lanes);
     TollgateLayer::builder(limiter).key(Key::address()).peer::<ConnectInfo<SocketAddr>>()
@@ -46,12 +46,12 @@ pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_250)
 }
 
-/// An app that says hello to everybody, limited.
+/// A limited app that answers hello.
 pub(crate) fn app(layer: TollgateLayerBuilder) -> Router {
-    Router::new().fallback(any(|| async { "hello" })).layer(layer.build().expect("a layer that makes sense"))
+    Router::new().fallback(any(|| async { "hello" })).layer(layer.build().expect("a valid layer"))
 }
 
-/// A response that has arrived.
+/// A response, read to the end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -78,7 +78,7 @@ impl Answer {
     }
 }
 
-/// A request in place, without a socket.
+/// A request that needs no socket.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> Request<Body> {
     let method = Method::from_bytes(method.as_bytes()).expect("a method");
     let request = Request::builder().method(method).uri(path);
@@ -111,7 +111,7 @@ pub(crate) async fn admitted(app: &Router, calls: usize, request: impl Fn() -> R
     admitted
 }
 
-/// Serves an app on a socket of its own until the test ends.
+/// Serves an app on its own socket until the test ends.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -119,7 +119,7 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
     address
 }
 
-/// One connection of a client.
+/// A client with one connection.
 pub(crate) struct Client(hyper::client::conn::http1::SendRequest<Full<Bytes>>);
 
 impl Client {
