@@ -1,18 +1,16 @@
 //! What a decision over HTTP costs the server, beside throttlecrab-server.
 //!
-//! A figure is CPU time (user and system) of the server's process, divided by
-//! decisions: what the scheduler has counted for its threads, before and after
-//! a round. Clients run in this process, over loopback, four connections that
-//! are kept open, one request at a time on each, from 1,000 agents in turn. So
-//! the time of the clients is not in it; the kernel's work for the server's
-//! sockets is.
+//! A figure is the CPU time (user and system) of the server's process per decision:
+//! what the scheduler has counted for its threads, before and after a round. The
+//! clients run in this process, over loopback, with four connections that stay
+//! open, one request at a time on each, from 1,000 agents in turn. So the clients'
+//! time is not included; the kernel's work for the server's sockets is.
 //!
-//! The cases take short turns, many of them in a round, so that a machine that
-//! has other things to do from time to time treats all alike; the median of the
-//! rounds counts.
+//! The cases take short turns, many in a round, so that other load on the machine
+//! affects all alike; the median of the rounds counts.
 //!
-//! `make bench-http` brings the peer; without it (`cargo bench -p
-//! tollgate-server`) the server is measured alone. `--quick` is a short look.
+//! `make bench-http` also runs the peer; `cargo bench -p tollgate-server` measures
+//! the server alone. `--quick` is a short run.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,7 +24,7 @@ const BATCH: usize = 100;
 /// Turns of each case in a round.
 const TURNS: usize = 20;
 
-/// A server in a process of its own.
+/// A server in its own process.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -35,7 +33,7 @@ struct Server {
 impl Server {
     fn start(command: &mut Command, address: SocketAddr) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let server = Self { child: child.expect("a program that starts"), address };
+        let server = Self { child: child.expect("a program that can be started"), address };
         let mut tries = 0;
         while TcpStream::connect(address).is_err() {
             tries += 1;
@@ -47,7 +45,7 @@ impl Server {
 
     /// CPU time of all its threads, in nanoseconds.
     fn cpu(&self) -> u64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a process that runs");
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a running process");
         let of = |task: std::fs::DirEntry| {
             let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
             text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0)
@@ -63,7 +61,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago.
+/// A port that has just been free.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
@@ -81,25 +79,25 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// How many of its requests there are in a turn.
+    /// How many requests it sends in a turn.
     fn requests(&self, single: usize) -> usize {
         if self.decisions_per_request > 1 { single / 20 } else { single }
     }
 
-    /// CPU time of so many requests, in nanoseconds.
+    /// The CPU time of this many requests, in nanoseconds.
     fn turn(&self, requests: usize) -> u64 {
         let before = self.server.cpu();
         std::thread::scope(|scope| {
             for connection in 0..CONNECTIONS {
-                scope.spawn(move || self.ask(connection, requests / CONNECTIONS));
+                scope.spawn(move || self.send(connection, requests / CONNECTIONS));
             }
         });
         self.server.cpu() - before
     }
 
-    fn ask(&self, connection: usize, requests: usize) {
+    fn send(&self, connection: usize, requests: usize) {
         let mut stream = TcpStream::connect(self.server.address).expect("a connection");
-        stream.set_nodelay(true).expect("an option that there is");
+        stream.set_nodelay(true).expect("a socket option");
         let mut answer = vec![0; 256 * 1024];
         for number in 0..requests {
             let body = (self.body)((connection + CONNECTIONS * number) % AGENTS);
@@ -114,7 +112,7 @@ impl Case<'_> {
     }
 }
 
-/// Reads a whole answer: its status.
+/// Reads a whole response and returns its status.
 fn read(stream: &mut TcpStream, answer: &mut [u8]) -> String {
     let mut length = 0;
     loop {
@@ -197,7 +195,7 @@ fn main() {
         cases.push(case("throttlecrab-server, denied", peer, "/throttle", |agent| throttle(agent, 1, 3_600), 1, "200"));
     }
     for agent in 0..AGENTS {
-        // So that all that is measured as denied is; the first of each agent passes.
+        // The first request of each agent passes, so that all that are measured are denied.
         let mut answer = vec![0; 64 * 1024];
         for (server, path, body) in [(Some(&ours), "/v1/check", check(agent, "none"))].into_iter().chain([(
             peer.as_ref(),

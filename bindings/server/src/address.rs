@@ -1,21 +1,21 @@
-//! Addresses as people write them.
+//! Listen addresses as people write them.
 
 use crate::settings::PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What an address looks like.
+/// What a valid address looks like, for errors.
 pub(crate) const WANTED: &str =
     "an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787, or a port alone for loopback";
 
-/// An address with a port. A port alone, `8787` or `:8787`, is on loopback, and so is `localhost`: what is to be
-/// reached from elsewhere says `0.0.0.0`. Without a port it is the default one. No name is looked up.
+/// Parses an address with a port. A port alone, `8787` or `:8787`, is on loopback, and so is `localhost`: to be
+/// reached from elsewhere, write `0.0.0.0`. Without a port it is the default one. No name is resolved.
 ///
 /// # Errors
 ///
-/// What an address looks like.
+/// With what a valid address looks like.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
-    let wrong = || format!("{text:?} is no address; give {WANTED}");
-    // As it is printed, to be copied.
+    let wrong = || format!("{text:?} is not an address; give {WANTED}");
+    // The form that is printed, so that it can be copied.
     let plain = text.strip_prefix("http://").unwrap_or(text);
     let plain = plain.strip_suffix('/').unwrap_or(plain);
     if let Ok(address) = plain.parse() {
@@ -35,7 +35,7 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     if is_loopback { Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))) } else { Err(wrong()) }
 }
 
-/// The address at which somebody on this machine reaches it: a server that listens everywhere is on loopback too.
+/// The address at which a client on this machine reaches the server: one that listens everywhere is on loopback too.
 pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn everywhere_is_here_too() {
+    fn a_server_that_listens_everywhere_is_reached_on_loopback() {
         let reached =
             ["0.0.0.0:80", "[::]:80", "192.0.2.7:80"].map(|text| reachable(text.parse().unwrap()).to_string());
         assert_eq!(reached, ["127.0.0.1:80", "[::1]:80", "192.0.2.7:80"]);

@@ -1,10 +1,10 @@
-//! What all requests share.
+//! The app: everything that requests share.
 
 use crate::auth::Keys;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::leases::Leases;
-use crate::meter::{Kept, Meter};
+use crate::meter::{Meter, SavedFile};
 use crate::page::feed::Feed;
 use crate::problem::{Cause, reason_of};
 use crate::settings::Settings;
@@ -18,54 +18,54 @@ use std::time::{Duration, SystemTime};
 use tollgate::observe::{LogLine, LogThrottle, ShownId};
 use tollgate::{Clock, Limiter};
 
-/// A limiter and everything that is needed to serve it.
+/// A limiter and everything needed to serve it.
 pub struct App {
     limiter: Arc<Limiter>,
     settings: Settings,
     keys: Keys,
-    made_up_token: Option<String>,
+    generated_token: Option<String>,
     control: Control,
     leases: Leases,
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
     log: LogThrottle,
-    /// Held while the status document is written: the last one, at the end, waits for the one before.
-    status_turn: Mutex<()>,
+    /// Locked while the report is written, so that the last one, at shutdown, waits for the one before.
+    report_lock: Mutex<()>,
     feed: Arc<Feed>,
     is_draining: AtomicBool,
 }
 
 impl App {
-    /// Builds the limiter and takes up what the state directory keeps.
+    /// Builds the limiter and loads the state directory.
     ///
-    /// `clock` is for tests; `None` is the machine's.
+    /// `clock` is for tests; `None` uses the machine's.
     ///
     /// # Errors
     ///
     /// What is wrong with the policy, the settings or the state.
     pub fn new(settings: Settings, source: Source, clock: Option<Clock>) -> Result<Self, StartError> {
-        let (keys, made_up_token) = Keys::new(&settings)?;
+        let (keys, generated_token) = Keys::new(&settings)?;
         if let Some(directory) = &settings.audit_directory {
             std::fs::create_dir_all(directory).map_err(|error| {
-                StartError::new(format!("cannot make the audit directory {}: {error}", directory.display()))
+                StartError::new(format!("cannot create the audit directory {}: {error}", directory.display()))
             })?;
         }
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
-        let status_turn = Mutex::default();
+        let report_lock = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
         let leases = Leases::new(Arc::clone(&limiter), settings.leases, settings.leases_per_agent);
         Ok(Self {
             limiter,
             keys,
-            made_up_token,
+            generated_token,
             control,
             leases,
             meter,
             webhook,
             log,
-            status_turn,
+            report_lock,
             feed,
             settings,
             is_draining,
@@ -78,25 +78,25 @@ impl App {
         &self.limiter
     }
 
-    /// How it runs.
+    /// The settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The admin token, if it was made up.
+    /// The admin token, if it was generated.
     #[must_use]
-    pub fn made_up_token(&self) -> Option<&str> {
-        self.made_up_token.as_deref()
+    pub fn generated_token(&self) -> Option<&str> {
+        self.generated_token.as_deref()
     }
 
-    /// What an operator changes at run time.
+    /// Changes at run time.
     #[must_use]
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Slots that are held over HTTP.
+    /// The slots that are held over HTTP.
     pub(crate) fn leases(&self) -> &Leases {
         &self.leases
     }
@@ -105,15 +105,16 @@ impl App {
         &self.meter
     }
 
-    /// Starts what runs beside the requests. Needs a runtime.
+    /// Starts the background tasks. Needs a runtime.
     pub(crate) fn start(self: &Arc<Self>) {
-        tokio::spawn(do_what_is_due(Arc::downgrade(self)));
-        tokio::spawn(sweep_for_ever(Arc::downgrade(self), self.settings.sweep_every));
+        tokio::spawn(run_timers(Arc::downgrade(self)));
+        let sweep_every = self.settings.sweep_every;
+        tokio::spawn(repeat(Arc::downgrade(self), sweep_every, sweep_every, Self::sweep));
         if self.settings.audit_directory.is_some() {
-            tokio::spawn(write_status_for_ever(Arc::downgrade(self)));
+            tokio::spawn(repeat(Arc::downgrade(self), Duration::ZERO, REPORT_EVERY, Self::write_report));
         }
         if self.settings.state.is_some() {
-            tokio::spawn(save_budgets_for_ever(Arc::downgrade(self)));
+            tokio::spawn(repeat(Arc::downgrade(self), Duration::ZERO, BUDGETS_EVERY, |app| app.control.save_budgets()));
         }
         if let Some(url) = &self.settings.webhook {
             self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
@@ -121,7 +122,7 @@ impl App {
         self.feed.start();
     }
 
-    /// Logs a denial, unless there was a line about the agent a short while ago.
+    /// Logs a denial, unless a line about the agent was logged shortly before.
     pub(crate) fn log_denial(&self, agent: &[u8], lane: &str, limit: impl FnOnce() -> String, wait_ms: Option<u64>) {
         match self.log.denied(agent, self.limiter.now()) {
             Some(line @ LogLine::Hit { .. }) => {
@@ -133,40 +134,40 @@ impl App {
         }
     }
 
-    /// Counts an answer, and logs the first of each kind that is not as it should be.
-    pub(crate) fn count_answer(&self, response: &axum::response::Response, peer: SocketAddr) {
+    /// Counts a response, and logs the first of each kind of problem.
+    pub(crate) fn count_response(&self, response: &axum::response::Response, peer: SocketAddr) {
         let status = response.status();
         match response.extensions().get::<Cause>() {
             Some(Cause { reason, detail }) => self.count_problem(status, reason, detail, peer),
-            // A verdict: nothing is wrong with the request.
-            None if status == StatusCode::TOO_MANY_REQUESTS => _ = self.meter.answered(status, "denied"),
-            None => _ = self.meter.answered(status, reason_of(status)),
+            // A verdict: the request was valid.
+            None if status == StatusCode::TOO_MANY_REQUESTS => _ = self.meter.count_response(status, "denied"),
+            None => _ = self.meter.count_response(status, reason_of(status)),
         }
     }
 
-    /// The same of an answer that is not ours to see.
+    /// Counts a response that the HTTP library sends.
     pub(crate) fn count_problem(&self, status: StatusCode, reason: &'static str, detail: &str, peer: SocketAddr) {
-        if self.meter.answered(status, reason) {
+        if self.meter.count_response(status, reason) {
             let status = status.as_u16();
-            tracing::warn!(status, reason, %peer, detail, "a request was refused; further ones like it are only counted");
+            tracing::warn!(status, reason, %peer, detail, "a request was refused; others like it are only counted");
         }
     }
 
-    /// Writes the status document into the directory of the audit log, if there is one.
-    pub(crate) fn write_status(&self) {
+    /// Writes the report into the audit directory, if there is one.
+    pub(crate) fn write_report(&self) {
         let Some(directory) = &self.settings.audit_directory else { return };
-        let _turn = self.status_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = self.report_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.limiter.write_status(directory.join(tollgate::observe::REPORT_FILE)) {
-            self.meter.save_failed(Kept::Status);
-            tracing::warn!(%error, "the status document was not written");
+            self.meter.count_failed_save(SavedFile::Report);
+            tracing::warn!(%error, "the report was not written");
         }
     }
 
-    /// Tells the webhook of sustained abuse, if there is one.
-    pub(crate) fn tell_abuse(&self, agent: &[u8], lane: &str) {
+    /// Notifies the webhook of sustained abuse, if there is one.
+    pub(crate) fn notify_abuse(&self, agent: &[u8], lane: &str) {
         let (violations, within) = self.limiter.policy().conduct().abuse_threshold();
         if let Some(webhook) = self.webhook.get() {
-            webhook.abuse(agent, lane, violations, within);
+            webhook.notify(agent, lane, violations, within);
         }
     }
 
@@ -174,7 +175,7 @@ impl App {
         self.webhook.get().map_or([("delivered", 0), ("failed", 0), ("dropped", 0)], Webhook::counts)
     }
 
-    /// What open pages are told.
+    /// What open pages receive.
     pub(crate) fn feed(&self) -> &Feed {
         &self.feed
     }
@@ -183,20 +184,20 @@ impl App {
         &self.keys
     }
 
-    /// Says from now on that it is not ready; every answer is the last on its connection.
+    /// Makes `/readyz` answer 503 and every response the last on its connection.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Relaxed);
     }
 
-    /// Gives back slots whose lease has run out, closes reservations that have
-    /// expired, and then gives up records of idle agents: in this order, since
-    /// an agent that holds a slot is not idle.
+    /// Releases slots whose lease has expired, closes expired reservations, and then
+    /// gives up the records of idle agents: in this order, because an agent that
+    /// holds a slot is not idle.
     fn sweep(&self) {
-        drop(self.leases.turn(self.limiter.now()));
-        self.meter.swept(self.limiter.sweep(IDLE));
+        drop(self.leases.lock(self.limiter.now()));
+        self.meter.count_sweep(self.limiter.sweep(IDLE));
     }
 
-    /// Lets open pages go.
+    /// Closes the connections of open pages.
     pub(crate) fn end(&self) {
         self.feed.end();
     }
@@ -205,67 +206,45 @@ impl App {
         self.is_draining.load(Relaxed)
     }
 
-    /// The wall clock, for moments that are told. No limit depends on it.
+    /// The wall clock, for times shown to clients. No limit depends on it.
     pub(crate) fn wall_clock(&self) -> SystemTime {
         SystemTime::now()
     }
 }
 
-/// How often is looked for what is due.
-const DUE_EVERY: Duration = Duration::from_secs(1);
+/// How often `run_timers` runs.
+const TIMERS_EVERY: Duration = Duration::from_secs(1);
 
-/// Logs what was held back and releases slots whose lease has run out, until the server is gone.
-async fn do_what_is_due(app: Weak<App>) {
-    let mut interval = tokio::time::interval(DUE_EVERY);
+/// Logs suppressed lines and releases slots whose lease has expired, until the app is gone.
+async fn run_timers(app: Weak<App>) {
+    let mut interval = tokio::time::interval(TIMERS_EVERY);
     loop {
         interval.tick().await;
         let Some(app) = app.upgrade() else { return };
         let now = app.limiter.now();
         app.log.due(now).iter().for_each(log);
-        drop(app.leases.turn(now));
+        drop(app.leases.lock(now));
     }
 }
 
-/// How long a record is left alone after its lanes are full again.
+/// How long a record is kept after its lanes are full again.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Sweeps, until the server is gone.
-async fn sweep_for_ever(app: Weak<App>, every: Duration) {
-    let mut interval = tokio::time::interval(every);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    interval.tick().await;
-    loop {
-        interval.tick().await;
-        let Some(app) = app.upgrade() else { return };
-        // It walks all records.
-        _ = tokio::task::spawn_blocking(move || app.sweep()).await;
-    }
-}
+/// How often the report is written.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// How often the status document is written.
-const STATUS_EVERY: Duration = Duration::from_secs(10);
-
-/// Writes the status document, until the server is gone.
-async fn write_status_for_ever(app: Weak<App>) {
-    let mut interval = tokio::time::interval(STATUS_EVERY);
-    loop {
-        interval.tick().await;
-        let Some(app) = app.upgrade() else { return };
-        // It waits for the disk.
-        _ = tokio::task::spawn_blocking(move || app.write_status()).await;
-    }
-}
-
-/// How often used budgets are saved: what a killed server loses of them.
+/// How often used budgets are saved: a killed server loses at most this much of them.
 const BUDGETS_EVERY: Duration = Duration::from_secs(5);
 
-/// Saves used budgets, until the server is gone.
-async fn save_budgets_for_ever(app: Weak<App>) {
-    let mut interval = tokio::time::interval(BUDGETS_EVERY);
+/// Does some work for the first time after `delay` and then every `period`, until the app is gone. The work may
+/// block: it walks all records, or waits for the disk.
+async fn repeat(app: Weak<App>, delay: Duration, period: Duration, work: fn(&App)) {
+    let mut interval = tokio::time::interval_at(tokio::time::Instant::now() + delay, period);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
         let Some(app) = app.upgrade() else { return };
-        _ = tokio::task::spawn_blocking(move || app.control.save_budgets()).await;
+        _ = tokio::task::spawn_blocking(move || work(&app)).await;
     }
 }
 
@@ -283,26 +262,26 @@ mod tests {
     use super::*;
     use tollgate::{Limit, ManualClock, Policy};
 
-    /// A sweep left slots to the timer of leases: an agent that had vanished
-    /// with a slot was not idle, and kept its record for another round.
+    /// A sweep used to leave slots to the timer of leases: an agent that had vanished
+    /// with a slot was not idle, and kept its record until the next sweep.
     #[test]
-    fn a_sweep_gives_back_leases_and_reservations_that_have_run_out() {
+    fn a_sweep_releases_expired_leases_and_reservations() {
         let policy = Policy::builder().lane("ws", Limit::held(1)).lane("llm", "10/min").build().unwrap();
         let clock = ManualClock::new();
         let app = App::new(Settings::default(), Source::Policy(Box::new(policy)), Some(clock.clone().into())).unwrap();
         let [ws, llm] = ["ws", "llm"].map(|name| app.limiter.lane(name).unwrap());
         let ttl = Duration::from_secs(30);
         assert!(app.limiter.acquire(tollgate::Request::new("gone", ws)).unwrap().is_allowed());
-        app.leases.turn(clock.now()).grant(b"gone", ws, 1, ttl).unwrap();
+        app.leases.lock(clock.now()).grant(b"gone", ws, 1, ttl).unwrap();
         assert!(app.limiter.reserve(tollgate::Request::new("gone too", llm).cost(5), ttl).unwrap().id().is_some());
         app.sweep();
-        assert_eq!((app.limiter.stats().agents, app.meter.sweeps()), (2, (1, 0)), "neither has run out");
+        assert_eq!((app.limiter.stats().agents, app.meter.sweeps()), (2, (1, 0)), "neither has expired");
         clock.advance(IDLE + Duration::from_secs(60));
         app.sweep();
         let stats = app.limiter.stats();
         assert_eq!((stats.agents, stats.reservations, stats.reservations_expired), (0, 0, 1));
         assert_eq!(app.meter.sweeps(), (2, 2));
-        // Looked at without `counts`, which gives back too.
-        assert_eq!(app.leases.run_out(), 1);
+        // Not `counts`, which would release them itself.
+        assert_eq!(app.leases.expired(), 1);
     }
 }

@@ -1,9 +1,9 @@
-//! Who may do what: tokens, and the sessions of the page.
+//! Who may do what: tokens, and the sessions of the dashboard.
 //!
-//! A token is compared by its hash under a key that was drawn at the start, so
-//! the time it takes tells nothing about the token. It is compared before
-//! anything is counted, so wrong tokens hold up nobody who has a right one.
-//! Sessions are random, live in memory, and end with the process.
+//! Tokens are compared by their hashes under a random key, so the time it takes
+//! reveals nothing about the token. They are compared before anything is counted,
+//! so wrong tokens never delay a client with the right one. Sessions are random,
+//! live in memory, and end with the process.
 
 use crate::error::StartError;
 use crate::problem::Problem;
@@ -21,35 +21,35 @@ use std::time::{Duration, Instant};
 use tollgate::{LaneId, Limiter, Policy, ReservationId};
 use tollgate_tower::address::{Group, Proxies};
 
-/// The cookie of the page's session, with the port after it: browsers send a
-/// cookie to every port of its host, so servers on one machine would take each
-/// other's sessions away.
+/// The cookie of the dashboard's session, followed by the port: browsers send a
+/// cookie to every port of its host, so servers on one machine would overwrite
+/// each other's sessions.
 const COOKIE: &str = "tollgate_session";
 
-/// How many sessions there may be; the oldest makes room.
+/// How many sessions there may be; a new one replaces the oldest.
 const SESSIONS_MAX: usize = 64;
 
 /// How long a session lasts.
 const SESSION: Duration = Duration::from_secs(12 * 3_600);
 
-/// How many wrong tokens of a client are answered as such: more than anybody
-/// needs who has mistyped his. Further ones are told to wait. What keeps a token
-/// from being guessed is its length.
+/// How many wrong tokens of a client are answered 401: more than anyone needs who
+/// has mistyped one. Further ones are answered 429. What protects a token from
+/// being guessed is its length.
 const GUESSES: &str = "20/s burst 200";
 
-/// Where the right one is to be found.
-const WRONG_TOKEN: &str = "this is not the token; it is the one in TOLLGATE_ADMIN_TOKEN or TOLLGATE_CHECK_TOKEN of the \
-                           server, or in its policy file, or else the one that it printed when it started";
+/// Where to find the right one.
+const WRONG_TOKEN: &str = "the token is wrong; the right one is in the server's TOLLGATE_ADMIN_TOKEN or \
+                           TOLLGATE_CHECK_TOKEN, in its policy file, or in what it printed when it started";
 
-const WRONG_ADMIN_TOKEN: &str = "this is not the admin token; it is the one in TOLLGATE_ADMIN_TOKEN of the server, or in \
-                                 its policy file, or else the one that it printed when it started";
+const WRONG_ADMIN_TOKEN: &str = "this is not the admin token; it is in the server's TOLLGATE_ADMIN_TOKEN, in its \
+                                 policy file, or in what it printed when it started";
 
-/// What somebody may do, from less to more.
+/// What a client may do, from less to more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Right {
     /// Nothing that needs a right.
     None,
-    /// Check and look at what a check tells.
+    /// Check, and read the state of agents.
     Check,
     /// Everything.
     Admin,
@@ -68,17 +68,16 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Takes the tokens of the settings; with them the admin token that was
-    /// made up, if there was none.
+    /// Takes the tokens from the settings. Also returns the admin token if it was generated, because there was none.
     pub(crate) fn new(settings: &Settings) -> Result<(Self, Option<String>), StartError> {
         let is_loopback = settings.listen.ip().is_loopback();
-        let made_up = match &settings.admin_token {
+        let generated = match &settings.admin_token {
             Some(_) => None,
             None if is_loopback => Some(random::hex::<16>()?),
             None => {
                 return Err(StartError::new(format!(
-                    "{} is no loopback address, and there is no admin token; set admin_token_file in [server], or the \
-                     variable TOLLGATE_ADMIN_TOKEN",
+                    "{} is not a loopback address, and there is no admin token; set admin_token_file in [server], or \
+                     the variable TOLLGATE_ADMIN_TOKEN",
                     settings.listen
                 )));
             }
@@ -87,7 +86,7 @@ impl Keys {
             settings::check_token(token).map_err(StartError::new)?;
         }
         if settings.admin_token.is_some() && settings.admin_token == settings.check_token {
-            return Err(StartError::new("the check token is the admin token as well; make them differ"));
+            return Err(StartError::new("the check token and the admin token are the same; make them differ"));
         }
         let key = || random::bytes().map(u64::from_be_bytes);
         let mut keys = Self {
@@ -99,17 +98,17 @@ impl Keys {
             guesses: guesses()?,
             proxies: Proxies::new(settings.trusted_proxies.clone()),
         };
-        let admin = settings.admin_token.as_deref().or(made_up.as_deref()).unwrap_or_default();
+        let admin = settings.admin_token.as_deref().or(generated.as_deref()).unwrap_or_default();
         keys.admin = keys.digest(admin.as_bytes());
         keys.check = settings.check_token.as_ref().map(|token| keys.digest(token.as_bytes()));
-        Ok((keys, made_up))
+        Ok((keys, generated))
     }
 
-    /// What the sender of a request may do.
+    /// What the client of a request may do.
     ///
     /// # Errors
     ///
-    /// It brings something that is no token, or too many of them were wrong.
+    /// If it sends an invalid token, or too many wrong ones.
     pub(crate) fn right(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Right, Problem> {
         let Some(authorization) = headers.get(header::AUTHORIZATION) else {
             return Ok(if self.has_session(headers) { Right::Admin } else { Right::None });
@@ -124,22 +123,21 @@ impl Keys {
         }
     }
 
-    /// Whether the sender of a request may do this.
+    /// Checks that the client of a request has this right.
     pub(crate) fn require(&self, right: Right, headers: &HeaderMap, peer: IpAddr) -> Result<(), Problem> {
         match self.right(headers, peer)? {
             has if has >= right => Ok(()),
             Right::None => Err(Problem::unauthorized("this needs a token; send it as: Authorization: Bearer TOKEN")),
-            _ => Err(Problem::new(StatusCode::FORBIDDEN, "this token may check and look; this needs the admin token")),
+            _ => Err(Problem::new(StatusCode::FORBIDDEN, "this token may only check and read; send the admin token")),
         }
     }
 
-    /// Whether the sender of a request may check.
+    /// Checks that the client of a request may check.
     pub(crate) fn require_check(&self, headers: &HeaderMap, peer: impl FnOnce() -> IpAddr) -> Result<(), Problem> {
         if self.open_checks { Ok(()) } else { self.require(Right::Check, headers, peer()) }
     }
 
-    /// What a token is good for. If it is good for nothing it counts as a guess
-    /// of the client.
+    /// The right that a token gives. A wrong one counts as a guess of the client.
     fn right_of_token(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<Right, Problem> {
         let digest = self.digest(token);
         match (digest == self.admin, Some(digest) == self.check) {
@@ -147,8 +145,8 @@ impl Keys {
             (_, true) => return Ok(Right::Check),
             _ => {}
         }
-        let who = Group::of(self.proxies.client(peer, headers).address, 64).to_string();
-        match self.guesses.check(&who, LaneId::new(0)) {
+        let client = Group::of(self.proxies.client(peer, headers).address, 64).to_string();
+        match self.guesses.check(&client, LaneId::new(0)) {
             Ok(verdict) if !verdict.is_allowed() => {
                 let detail = "too many wrong tokens came from this address";
                 Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after(1))
@@ -157,7 +155,7 @@ impl Keys {
         }
     }
 
-    /// Starts a session of the page, for the admin token: the cookie to set.
+    /// Starts a session for the admin token, and returns the cookie to set.
     pub(crate) fn log_in(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<String, Problem> {
         if self.right_of_token(token, headers, peer)? != Right::Admin {
             return Err(Problem::unauthorized(WRONG_ADMIN_TOKEN));
@@ -173,7 +171,7 @@ impl Keys {
         Ok(format!("{cookie}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}", SESSION.as_secs()))
     }
 
-    /// Ends the session of a request: the cookie to set.
+    /// Ends the session of a request, and returns the cookie to set.
     pub(crate) fn log_out(&self, headers: &HeaderMap) -> String {
         if let Some(digest) = self.session(headers) {
             self.sessions().retain(|(known, _)| *known != digest);
@@ -187,15 +185,15 @@ impl Keys {
     }
 
     fn session(&self, headers: &HeaderMap) -> Option<u128> {
-        let wanted = cookie(headers);
+        let expected = cookie(headers);
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut cookies =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
-        let (_, session) = cookies.find(|(name, _)| *name == wanted)?;
+        let (_, session) = cookies.find(|(name, _)| *name == expected)?;
         Some(self.session_digest(headers, session))
     }
 
-    /// A session is good for the host and port for which it was started alone.
+    /// A session is valid only for the host and port at which it was started.
     fn session_digest(&self, headers: &HeaderMap, session: &str) -> u128 {
         self.digest(format!("a session at {}, not a token: {session}", host(headers).to_ascii_lowercase()).as_bytes())
     }
@@ -204,15 +202,15 @@ impl Keys {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The id of a reservation as clients have it: with a code that only this
-    /// process can make, since the numbers alone could be guessed.
+    /// The id of a reservation as clients see it: with a code that only this process
+    /// can compute, because the number alone could be guessed.
     pub(crate) fn seal(&self, id: ReservationId, lane: LaneId) -> String {
         let (number, lane) = (id.number().to_be_bytes(), lane.number().to_be_bytes());
-        let said = [number.as_slice(), &lane].concat();
-        URL_SAFE_NO_PAD.encode([&said, self.code(&said).to_be_bytes().as_slice()].concat())
+        let message = [number.as_slice(), &lane].concat();
+        URL_SAFE_NO_PAD.encode([&message, self.code(&message).to_be_bytes().as_slice()].concat())
     }
 
-    /// What was sealed; `None` if it was made up.
+    /// The id that was sealed; `None` if this process did not seal it.
     pub(crate) fn unseal(&self, sealed: &str) -> Option<(ReservationId, LaneId)> {
         let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (number, rest) = sealed.split_first_chunk()?;
@@ -223,9 +221,9 @@ impl Keys {
         is_ours.then_some((id, LaneId::new(u32::from_be_bytes(*lane))))
     }
 
-    /// Not the digest of anything that somebody sends as a token.
-    fn code(&self, said: &[u8]) -> u128 {
-        self.digest(&[b"a reservation, not a token: ", said].concat())
+    /// Never the digest of something that a client can send as a token.
+    fn code(&self, message: &[u8]) -> u128 {
+        self.digest(&[b"a reservation, not a token: ", message].concat())
     }
 
     fn digest(&self, secret: &[u8]) -> u128 {
@@ -235,12 +233,12 @@ impl Keys {
     }
 }
 
-/// The one host that a request names; others are refused at the front.
+/// The host that a request names; the front refuses a request with more than one.
 fn host(headers: &HeaderMap) -> &str {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
 }
 
-/// The name of the session's cookie for whoever asks at this host.
+/// The name of the session's cookie at this host.
 fn cookie(headers: &HeaderMap) -> String {
     match host(headers).rsplit_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -283,8 +281,8 @@ mod tests {
 
     #[test]
     fn each_token_has_its_right() {
-        let (keys, made_up) = keys(|_| {}).unwrap();
-        assert_eq!(made_up, None);
+        let (keys, generated) = keys(|_| {}).unwrap();
+        assert_eq!(generated, None);
         for (headers, check, admin) in [
             (bearer(ADMIN), 200, 200),
             (bearer(CHECK), 200, 403),
@@ -301,27 +299,27 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_one_is_made_up_on_loopback_and_nothing_starts_elsewhere() {
-        let (keys, made_up) = self::keys(|settings| settings.admin_token = None).unwrap();
-        let made_up = made_up.unwrap();
-        assert_eq!(made_up.len(), 32);
-        assert_eq!(status(&keys, Right::Admin, &bearer(&made_up)), 200);
+    fn without_a_token_one_is_generated_on_loopback_and_nothing_starts_elsewhere() {
+        let (keys, generated) = self::keys(|settings| settings.admin_token = None).unwrap();
+        let generated = generated.unwrap();
+        assert_eq!(generated.len(), 32);
+        assert_eq!(status(&keys, Right::Admin, &bearer(&generated)), 200);
         let elsewhere = |settings: &mut Settings| {
             settings.admin_token = None;
             settings.listen = "0.0.0.0:80".parse().unwrap();
         };
         let error = self::keys(elsewhere).err().unwrap().to_string();
         assert!(
-            error.contains("0.0.0.0:80 is no loopback address") && error.contains("TOLLGATE_ADMIN_TOKEN"),
+            error.contains("0.0.0.0:80 is not a loopback address") && error.contains("TOLLGATE_ADMIN_TOKEN"),
             "{error}"
         );
     }
 
     #[test]
-    fn checks_are_open_on_loopback_unless_told_otherwise() {
+    fn checks_are_open_on_loopback_by_default() {
         let needs =
             |change: fn(&mut Settings)| keys(change).unwrap().0.require_check(&HeaderMap::new(), || PEER).is_err();
-        assert!(needs(|_| {}), "a check token is there to be used");
+        assert!(needs(|_| {}), "with a check token, checks need it");
         assert!(!needs(|settings| settings.check_token = None));
         assert!(needs(|settings| {
             settings.check_token = None;
@@ -337,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_stands_for_the_admin_token_until_it_is_ended() {
+    fn a_session_replaces_the_admin_token_until_it_ends() {
         let (keys, _) = keys(|_| {}).unwrap();
         assert_eq!(keys.log_in(CHECK.as_bytes(), &HeaderMap::new(), PEER).unwrap_err().status(), 401);
         let cookie = keys.log_in(ADMIN.as_bytes(), &HeaderMap::new(), PEER).unwrap();
@@ -351,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn old_sessions_make_room() {
+    fn new_sessions_replace_the_oldest() {
         let (keys, _) = keys(|_| {}).unwrap();
         for _ in 0..2 * SESSIONS_MAX {
             keys.log_in(ADMIN.as_bytes(), &HeaderMap::new(), PEER).unwrap();
@@ -377,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn guessing_ends_and_others_are_not_held_up() {
+    fn guessing_is_limited_and_delays_no_other_client() {
         let (keys, _) = keys(|_| {}).unwrap();
         let refused = (0..400).filter(|_| status(&keys, Right::Admin, &bearer("a guess")) == 429).count();
         assert!(refused > 100, "{refused}");

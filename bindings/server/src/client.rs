@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
 
-/// How much of an answer is read.
+/// How much of a response is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One connection to a server.
@@ -17,7 +17,7 @@ pub struct Client {
     host: String,
 }
 
-/// An answer that has arrived.
+/// A response, read to the end.
 #[derive(Debug)]
 pub struct Answer {
     /// Its status.
@@ -28,7 +28,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 pub type ClientError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Client {
@@ -36,29 +36,29 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Nobody listens there.
+    /// If nobody listens there.
     pub async fn connect(address: SocketAddr) -> Result<Self, ClientError> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Self::over(stream, address.to_string()).await
     }
 
-    /// Speaks over a connection to a host of this name.
+    /// Uses a connection to a host of this name.
     ///
     /// # Errors
     ///
-    /// The connection is closed.
+    /// If the connection is closed.
     pub async fn over(stream: TcpStream, host: String) -> Result<Self, ClientError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Self { sender, host })
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the response.
     ///
     /// # Errors
     ///
-    /// The connection broke off, or something is no request.
+    /// If the connection breaks, or the request is invalid.
     pub async fn send(
         &mut self,
         method: &str,

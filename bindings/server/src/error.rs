@@ -1,8 +1,8 @@
-//! Why the server could not start, or a command not be carried out.
+//! Why the server could not start, or a command failed.
 
 use std::fmt;
 
-/// One sentence for the operator: what was wrong, where, and what to do.
+/// One sentence for the operator: what is wrong, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError {
     message: String,

@@ -1,4 +1,4 @@
-//! Agents' ids as JSON and URLs have them: any bytes.
+//! Agents' ids in JSON and in URLs: any bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use tollgate::bounds::ID_BYTES_MAX;
 
-/// An agent's id: in JSON a string, or `{"base64": "..."}` if it is no UTF-8.
+/// An agent's id: in JSON a string, or `{"base64": "..."}` if it is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Id<'a>(Cow<'a, [u8]>);
 
@@ -18,15 +18,15 @@ impl<'a> Id<'a> {
         &self.0
     }
 
-    /// Its bytes, kept.
+    /// Its bytes, owned.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0.into_owned()
     }
 
-    /// What an id is.
+    /// What a valid id looks like, for errors.
     pub(crate) const WANTED: &'static str = "a string of 1 to 256 bytes, or {\"base64\": \"...\"} for other bytes";
 
-    /// Reads the segment of a URL: percent-encoded bytes.
+    /// Reads a segment of a URL: percent-encoded bytes.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl<'a> Id<'a> {
         Self::checked(Cow::Owned(decoded))
     }
 
-    /// Reads an id from JSON that was parsed already.
+    /// Reads an id from parsed JSON.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl<'a> Id<'a> {
     }
 }
 
-/// An id as JSON has it.
+/// An id in JSON.
 pub(crate) fn to_json(id: &[u8]) -> Value {
     match std::str::from_utf8(id) {
         Ok(text) => text.into(),
@@ -89,22 +89,22 @@ pub(crate) fn to_json(id: &[u8]) -> Value {
     }
 }
 
-/// An id as the segment of a URL.
+/// An id as a segment of a URL.
 pub(crate) fn to_segment(id: &[u8]) -> String {
     use fmt::Write as _;
     let mut segment = String::with_capacity(id.len());
     for byte in id {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => segment.push(char::from(*byte)),
-            // A dot would be fine, but "." and ".." are taken for directories.
-            // A `String` takes whatever is written.
+            // A dot would be allowed, but clients read "." and ".." as directories.
+            // Writing to a `String` never fails.
             _ => _ = write!(segment, "%{byte:02X}"),
         }
     }
     segment
 }
 
-/// A string that is borrowed from the body where it can be.
+/// A string, borrowed from the body where possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused() {
+    fn invalid_ids_are_refused() {
         for text in ["", "%", "%4", "%zz", &"a".repeat(257)] {
             assert!(Id::from_segment(text).is_err(), "{text}");
         }

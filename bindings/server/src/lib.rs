@@ -1,8 +1,8 @@
-//! tollgate over HTTP: checks, status, an admin API.
+//! tollgate over HTTP: checks, the state of agents, an admin API, a dashboard.
 //!
 //! The program `tollgate` is this crate with a command line; `tollgate --help`
-//! is its manual. As a library it is for tests, and for programs that serve a
-//! limiter of their own beside other things.
+//! is its manual. As a library it serves tests, and programs that run their own
+//! limiter beside other things.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -16,16 +16,16 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - `net/`: listener, connections and their bounds, what every request has to pass
-//! - `routes/`: a file for each group of paths; `page/`: the dashboard
-//! - `auth.rs` tokens and sessions, `control.rs` changes and where they are kept
-//! - `leases.rs` slots that are held until they are released or their time is up
-//! - `meter.rs` what is counted, `log.rs` what is logged, `webhook.rs` who is told of abuse
-//! - `address.rs` addresses as people write them, `settings.rs` the table `[server]`, `source.rs` the policy file
-//! - `commands/`: the command line; `rehearsal.rs` what a start would come to
+//! - `net/`: the listener, connections and their bounds, checks that apply to every request
+//! - `routes/`: one file per group of paths; `page/`: the dashboard
+//! - `auth.rs`: tokens and sessions; `control.rs`: changes at run time; `defaults.rs`: limits set through the admin API
+//! - `leases.rs`: slots that are held until they are released or their lease expires
+//! - `meter.rs`: counters; `log.rs`: the log; `webhook.rs`: notifications of abuse
+//! - `address.rs`: listen addresses; `settings.rs`: the table `[server]`; `source.rs`: the policy file
+//! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries
 
 #![forbid(unsafe_code)]
-// Tests may unwrap: a panic there is a failure that names its line.
+// Tests may unwrap: a panic there names the line that failed.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod address;
@@ -36,6 +36,8 @@ pub mod client;
 #[doc(hidden)]
 pub mod commands;
 mod control;
+mod defaults;
+mod dry_run;
 mod error;
 mod id;
 mod leases;
@@ -45,14 +47,14 @@ mod net;
 mod page;
 mod problem;
 mod random;
-mod rehearsal;
 mod routes;
 mod settings;
 mod source;
 mod webhook;
 
 pub use app::App;
-pub use control::{Control, Defaults, Reloaded};
+pub use control::{Control, ReloadOutcome};
+pub use defaults::Defaults;
 pub use error::StartError;
 pub use net::listener::Server;
 pub use problem::Problem;

@@ -1,8 +1,8 @@
-//! The log: lines on the standard error, written by a thread of their own.
+//! The log: lines on standard error, written by their own thread.
 //!
-//! A serving thread puts a line into a bounded queue and goes on. It never
-//! waits for the disk or for whoever reads the pipe, and a line that cannot be
-//! written is dropped and counted, never a panic.
+//! A serving thread puts a line into a bounded queue and continues. It never waits
+//! for the disk or for the reader of a pipe. A line that cannot be written is
+//! dropped and counted, and never causes a panic.
 //!
 //! A line begins with its tag: `[INFO] 2026-01-31T12:00:00.000000Z the message agent=a lane="http/read"`.
 
@@ -20,19 +20,19 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How many lines wait at most.
+/// How many lines can be queued.
 const QUEUE: usize = 512;
 
-/// How many bytes of a line are kept: with the queue full, 2 MiB in all.
+/// How many bytes of a line are kept: 2 MiB in all with a full queue.
 const LINE_BYTES_MAX: usize = 4_096;
 
-/// How long the end waits for lines that are not written yet.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long shutdown waits for queued lines to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The name of the field that stands in for the level in the tag of a line.
+/// The name of the field that replaces the level in the tag of a line.
 pub(crate) const TAG: &str = "kind";
 
-/// Lines that were put into the queue, that left it, and that were lost.
+/// Lines that were queued, that were taken from the queue, and that were lost.
 static QUEUED: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -42,31 +42,31 @@ pub(crate) fn dropped() -> u64 {
     DROPPED.load(Relaxed)
 }
 
-/// The log of the process, from its start to its end.
+/// The log of the process.
 pub(crate) struct Log(());
 
 impl Log {
-    /// Starts to log at the level that the variable `TOLLGATE_LOG` names.
+    /// Starts logging at the level in the variable `TOLLGATE_LOG`.
     ///
     /// # Errors
     ///
-    /// There is no such level, or the system gives no thread.
+    /// If there is no such level, or no thread can be started.
     pub(crate) fn start(is_json: bool) -> Result<Self, StartError> {
         let level = level(std::env::var_os("TOLLGATE_LOG"))?;
         let (queue, lines) = sync_channel(QUEUE);
         let write = std::thread::Builder::new().name("tollgate-log".to_owned()).spawn(move || write_all(&lines));
         write.map_err(|error| StartError::new(format!("cannot start the log's thread: {error}")))?;
         let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(Queue(queue)).with_ansi(false);
-        // A second subscriber is refused: the first one stays.
+        // If there is a subscriber already, it stays.
         _ = if is_json { builder.json().with_target(false).try_init() } else { builder.event_format(Text).try_init() };
         Ok(Self(()))
     }
 
-    /// Waits until everything is written, or its patience is over.
+    /// Waits until all lines are written, for at most `FLUSH_TIMEOUT`.
     pub(crate) fn end(self) {
         let begun = Instant::now();
-        // Ends with its patience.
-        while WRITTEN.load(Relaxed) < QUEUED.load(Relaxed) && begun.elapsed() < PATIENCE {
+        // Ends at the timeout.
+        while WRITTEN.load(Relaxed) < QUEUED.load(Relaxed) && begun.elapsed() < FLUSH_TIMEOUT {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -89,19 +89,19 @@ fn level(wanted: Option<std::ffi::OsString>) -> Result<LevelFilter, StartError> 
     })
 }
 
-/// Writes lines as they come. Ends when nobody can log any more.
+/// Writes lines as they come. Ends when nothing can log any more.
 fn write_all(lines: &Receiver<Vec<u8>>) {
-    let mut told = 0;
+    let mut reported = 0;
     for line in lines {
         let written = io::stderr().write_all(&line);
         WRITTEN.fetch_add(1, Relaxed);
         match written {
             Err(_) => _ = DROPPED.fetch_add(1, Relaxed),
-            // Only after a line that could be written, so a broken log is not fed with lines about itself.
+            // Only after a line was written, so that a broken log is not fed with lines about itself.
             Ok(()) => {
-                let lost = dropped() - told;
+                let lost = dropped() - reported;
                 if lost > 0 {
-                    told += lost;
+                    reported += lost;
                     tracing::warn!(lost, "lines of this log were lost: they came faster than they could be written");
                 }
             }
@@ -109,7 +109,7 @@ fn write_all(lines: &Receiver<Vec<u8>>) {
     }
 }
 
-/// The way to the thread that writes.
+/// The sending end of the queue.
 struct Queue(SyncSender<Vec<u8>>);
 
 impl<'a> MakeWriter<'a> for Queue {
@@ -120,7 +120,7 @@ impl<'a> MakeWriter<'a> for Queue {
     }
 }
 
-/// Takes a whole line at once, which is how the subscriber writes.
+/// Queues a whole line at once, which is how the subscriber writes.
 struct Line<'a>(&'a SyncSender<Vec<u8>>);
 
 impl io::Write for Line<'_> {
@@ -142,7 +142,7 @@ impl io::Write for Line<'_> {
     }
 }
 
-/// Lines for people.
+/// The format for people.
 struct Text;
 
 impl<S, N> FormatEvent<S, N> for Text
@@ -195,16 +195,16 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// Text without anything that ends a line or speaks to a terminal.
+/// Escapes everything that ends a line or controls a terminal.
 struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 
 impl fmt::Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for part in text.split_inclusive(char::is_control) {
-            match part.chars().next_back().filter(|last| last.is_control()) {
-                None => self.0.write_str(part)?,
+        for piece in text.split_inclusive(char::is_control) {
+            match piece.chars().next_back().filter(|last| last.is_control()) {
+                None => self.0.write_str(piece)?,
                 Some(last) => {
-                    self.0.write_str(part.strip_suffix(last).unwrap_or(part))?;
+                    self.0.write_str(piece.strip_suffix(last).unwrap_or(piece))?;
                     write!(self.0, "{}", last.escape_default())?;
                 }
             }
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_one_of_those_there_are() {
+    fn unknown_levels_are_refused_with_the_known_ones() {
         let read = |text: &str| level(Some(text.into())).map_err(|error| error.to_string());
         assert_eq!(
             (read("warn"), read("DEBUG"), read("")),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_line_is_escaped() {
+    fn control_characters_are_escaped() {
         let mut text = String::new();
         let mut writer = Writer::new(&mut text);
         write!(Escaped(&mut writer), "a\nb\u{1b}[31m\u{85}é\t").unwrap();

@@ -1,4 +1,4 @@
-//! What the server counts besides what the limiter counts.
+//! Counters of the server, besides those of the limiter.
 
 use http::StatusCode;
 use std::collections::BTreeMap;
@@ -16,50 +16,50 @@ const BOUNDS_NS: [u64; 12] =
 pub(crate) struct Meter {
     /// Tokens that were charged, by lane.
     costs: Vec<AtomicU64>,
-    /// Denials by lane and plan; it is written when one is the first of its kind.
+    /// Denials by lane and plan; locked for writing only by the first of a kind.
     denials: RwLock<BTreeMap<LaneId, BTreeMap<String, AtomicU64>>>,
-    /// Answers by status and reason; it is written when one is the first of its kind.
-    answers: RwLock<BTreeMap<(u16, &'static str), AtomicU64>>,
+    /// Responses by status and reason; locked for writing only by the first of a kind.
+    responses: RwLock<BTreeMap<(u16, &'static str), AtomicU64>>,
     durations: [AtomicU64; BOUNDS_NS.len() + 1],
     durations_ns: AtomicU64,
     reloads: [AtomicU64; 2],
-    saves_failed: [AtomicU64; Kept::ALL.len()],
+    failed_saves: [AtomicU64; SavedFile::ALL.len()],
     sweeps: AtomicU64,
     /// Records that sweeps gave up.
     swept: AtomicU64,
-    /// Unix milliseconds of the policy in force.
+    /// When the policy in force was read, in Unix milliseconds.
     policy_since: AtomicU64,
     started: SystemTime,
 }
 
-/// What is kept on the disk.
+/// A file that the server writes.
 #[derive(Clone, Copy)]
-pub(crate) enum Kept {
+pub(crate) enum SavedFile {
     /// Plans, overrides, exemptions.
     Assignments,
-    /// Limits that were changed through the admin API.
+    /// Limits set through the admin API.
     Defaults,
-    /// What is used of budgets.
+    /// Used budgets.
     Budgets,
-    /// The status document.
-    Status,
+    /// The report.
+    Report,
 }
 
-impl Kept {
-    const ALL: [Self; 4] = [Self::Assignments, Self::Defaults, Self::Budgets, Self::Status];
+impl SavedFile {
+    const ALL: [Self; 4] = [Self::Assignments, Self::Defaults, Self::Budgets, Self::Report];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Assignments => "assignments",
             Self::Defaults => "defaults",
             Self::Budgets => "budgets",
-            Self::Status => "status",
+            Self::Report => "report",
         }
     }
 }
 
-/// A histogram: for each bound in seconds how many were at most as long, how
-/// many there were, and how many seconds they took.
+/// A histogram: for each bound in seconds the number of values up to it, the number
+/// of all values, and their sum in seconds.
 pub(crate) struct Histogram {
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) count: u64,
@@ -71,31 +71,31 @@ impl Meter {
         let meter = Self {
             costs: (0..LANES_MAX).map(|_| AtomicU64::new(0)).collect(),
             denials: RwLock::default(),
-            answers: RwLock::default(),
+            responses: RwLock::default(),
             durations: [const { AtomicU64::new(0) }; BOUNDS_NS.len() + 1],
             durations_ns: AtomicU64::new(0),
             reloads: [const { AtomicU64::new(0) }; 2],
-            saves_failed: [const { AtomicU64::new(0) }; Kept::ALL.len()],
+            failed_saves: [const { AtomicU64::new(0) }; SavedFile::ALL.len()],
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             policy_since: AtomicU64::new(0),
             started: SystemTime::now(),
         };
-        meter.policy_read();
+        meter.stamp_policy();
         meter
     }
 
-    /// A check was allowed for this cost.
-    pub(crate) fn charged(&self, lane: LaneId, cost: u64) {
+    /// Adds the cost of an allowed check.
+    pub(crate) fn add_cost(&self, lane: LaneId, cost: u64) {
         if let Some(sum) = self.costs.get(lane.number() as usize) {
-            // A sum that starts over would look like a restart, so it stops at its end. The
-            // exchange is seldom lost: a cost is counted once for every request.
+            // A sum that wraps would look like a restart, so it saturates. The exchange is
+            // rarely lost: a cost is added once per request.
             let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_add(cost)));
         }
     }
 
-    /// A check was denied to an agent of this plan.
-    pub(crate) fn denied(&self, lane: LaneId, plan: &str) {
+    /// Counts a denial of an agent with this plan.
+    pub(crate) fn count_denial(&self, lane: LaneId, plan: &str) {
         let known = self.denials.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = known.get(&lane).and_then(|plans| plans.get(plan)) {
             count.fetch_add(1, Relaxed);
@@ -106,65 +106,65 @@ impl Meter {
         *denials.entry(lane).or_default().entry(plan.to_owned()).or_default().get_mut() += 1;
     }
 
-    /// A request was answered. Whether that was the first of its kind.
-    pub(crate) fn answered(&self, status: StatusCode, reason: &'static str) -> bool {
+    /// Counts a response. Returns whether it is the first of its kind.
+    pub(crate) fn count_response(&self, status: StatusCode, reason: &'static str) -> bool {
         let kind = (status.as_u16(), reason);
-        let known = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.responses.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = known.get(&kind) {
             count.fetch_add(1, Relaxed);
             return false;
         }
         drop(known);
-        let mut answers = self.answers.write().unwrap_or_else(PoisonError::into_inner);
-        let count = answers.entry(kind).or_default().get_mut();
+        let mut responses = self.responses.write().unwrap_or_else(PoisonError::into_inner);
+        let count = responses.entry(kind).or_default().get_mut();
         *count += 1;
         *count == 1
     }
 
-    /// Answers by status and reason, in order.
-    pub(crate) fn answers(&self) -> Vec<((u16, &'static str), u64)> {
-        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
-        answers.iter().map(|(kind, count)| (*kind, count.load(Relaxed))).collect()
+    /// Responses by status and reason, in order.
+    pub(crate) fn responses(&self) -> Vec<((u16, &'static str), u64)> {
+        let responses = self.responses.read().unwrap_or_else(PoisonError::into_inner);
+        responses.iter().map(|(kind, count)| (*kind, count.load(Relaxed))).collect()
     }
 
-    /// A check took this long.
-    pub(crate) fn took(&self, duration: Duration) {
+    /// Records how long a check took.
+    pub(crate) fn record_duration(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS_NS.partition_point(|bound| *bound < nanos);
         self.durations[bucket].fetch_add(1, Relaxed);
         self.durations_ns.fetch_add(nanos, Relaxed);
     }
 
-    /// The policy was read again, or could not be.
-    pub(crate) fn reloaded(&self, well: bool) {
-        self.reloads[usize::from(well)].fetch_add(1, Relaxed);
-        if well {
-            self.policy_read();
+    /// Counts a reload, successful or not.
+    pub(crate) fn count_reload(&self, succeeded: bool) {
+        self.reloads[usize::from(succeeded)].fetch_add(1, Relaxed);
+        if succeeded {
+            self.stamp_policy();
         }
     }
 
-    /// A sweep gave up this many records.
-    pub(crate) fn swept(&self, records: u64) {
+    /// Counts a sweep and the records that it gave up.
+    pub(crate) fn count_sweep(&self, records: u64) {
         self.sweeps.fetch_add(1, Relaxed);
         self.swept.fetch_add(records, Relaxed);
     }
 
-    /// How many sweeps there were, and how many records they gave up.
+    /// The number of sweeps, and of the records that they gave up.
     pub(crate) fn sweeps(&self) -> (u64, u64) {
         (self.sweeps.load(Relaxed), self.swept.load(Relaxed))
     }
 
-    /// Something could not be written to the disk.
-    pub(crate) fn save_failed(&self, kept: Kept) {
-        self.saves_failed[kept as usize].fetch_add(1, Relaxed);
+    /// Counts a file that could not be written.
+    pub(crate) fn count_failed_save(&self, file: SavedFile) {
+        self.failed_saves[file as usize].fetch_add(1, Relaxed);
     }
 
-    /// How often each of what is kept could not be written.
-    pub(crate) fn saves_failed(&self) -> [(&'static str, u64); Kept::ALL.len()] {
-        Kept::ALL.map(|kept| (kept.name(), self.saves_failed[kept as usize].load(Relaxed)))
+    /// How often each file could not be written.
+    pub(crate) fn failed_saves(&self) -> [(&'static str, u64); SavedFile::ALL.len()] {
+        SavedFile::ALL.map(|file| (file.name(), self.failed_saves[file as usize].load(Relaxed)))
     }
 
-    fn policy_read(&self) {
+    fn stamp_policy(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.policy_since.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
@@ -192,7 +192,7 @@ impl Meter {
         Histogram { buckets, count, seconds: self.durations_ns.load(Relaxed) as f64 / 1e9 }
     }
 
-    /// How often the policy could not be read again, and how often it was.
+    /// The numbers of failed and of successful reloads.
     pub(crate) fn reloads(&self) -> (u64, u64) {
         (self.reloads[0].load(Relaxed), self.reloads[1].load(Relaxed))
     }
@@ -202,7 +202,7 @@ impl Meter {
         self.policy_since.load(Relaxed) as f64 / 1e3
     }
 
-    /// When it started, in Unix seconds.
+    /// When the server started, in Unix seconds.
     pub(crate) fn started(&self) -> f64 {
         self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
     }
@@ -212,12 +212,12 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// A commit of `u64::MAX` made the sum start over.
+    /// Settling `u64::MAX` used to make the sum wrap.
     #[test]
-    fn a_sum_of_costs_never_starts_over() {
+    fn a_sum_of_costs_saturates() {
         let (meter, lane) = (Meter::new(), LaneId::new(0));
         for cost in [5, u64::MAX, 7] {
-            meter.charged(lane, cost);
+            meter.add_cost(lane, cost);
         }
         assert_eq!(meter.cost(lane), u64::MAX);
     }
@@ -226,7 +226,7 @@ mod tests {
     fn a_histogram_counts_up_to_its_bounds() {
         let meter = Meter::new();
         for nanos in [0, 500, 501, 1_000, 99_000_000, 200_000_000] {
-            meter.took(Duration::from_nanos(nanos));
+            meter.record_duration(Duration::from_nanos(nanos));
         }
         let Histogram { buckets, count, seconds } = meter.durations();
         assert_eq!((buckets[0], buckets[1], buckets[11]), ((5e-7, 2), (1e-6, 4), (0.1, 5)));

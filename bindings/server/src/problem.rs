@@ -1,4 +1,4 @@
-//! Answers to requests that cannot be served: problems of RFC 9457.
+//! Error responses: problems as in RFC 9457.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -18,50 +18,50 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with one sentence or two on what to do about it.
+    /// A problem whose detail says what is wrong and what to do.
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { status, reason: reason_of(status), detail: detail.into(), field: None, headers: Vec::new() }
     }
 
-    /// A body that makes no sense.
-    pub fn bad(detail: impl Into<Cow<'static, str>>) -> Self {
+    /// An invalid request.
+    pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// A field of a body that makes no sense.
+    /// An invalid field of a request.
     pub fn field(field: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { field: Some(field.into()), ..Self::bad(detail).because("field") }
+        Self { field: Some(field.into()), ..Self::bad_request(detail).with_reason("field") }
     }
 
-    /// The same, counted under another name than its status has.
+    /// The same problem, counted under another reason than its status has.
     #[must_use]
-    pub(crate) fn because(self, reason: &'static str) -> Self {
+    pub(crate) fn with_reason(self, reason: &'static str) -> Self {
         Self { reason, ..self }
     }
 
-    /// The same, of a field.
+    /// The same problem, in a field.
     #[must_use]
-    pub fn of_field(self, field: impl Into<String>) -> Self {
+    pub fn in_field(self, field: impl Into<String>) -> Self {
         Self { field: Some(field.into()), ..self }
     }
 
-    /// The same problem of a part of a larger body: `requests[3]`.
+    /// The same problem, inside an item of a larger body: `requests[3]`.
     #[must_use]
-    pub fn within(mut self, part: &str) -> Self {
+    pub fn within(mut self, item: &str) -> Self {
         self.field = Some(match self.field {
-            Some(field) => format!("{part}.{field}"),
-            None => part.to_owned(),
+            Some(field) => format!("{item}.{field}"),
+            None => item.to_owned(),
         });
         self
     }
 
-    /// Nobody said who is asking.
+    /// A request without a valid token.
     pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Self {
         let challenge = (WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         Self { headers: vec![challenge], ..Self::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
-    /// Says when to come back.
+    /// Adds how long to wait.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.headers.push((RETRY_AFTER, seconds.into()));
@@ -85,32 +85,33 @@ impl From<Error> for Problem {
             Error::EmptyId | Error::IdTooLong { .. } => Self::field("agent", error.to_string()),
             Error::UnknownLane { .. } => Self::field("lane", error.to_string()),
             Error::UnknownPlan { .. } => Self::field("plan", error.to_string()),
-            Error::ZeroCost => {
-                Self::field("cost", "cost 0 asks nothing; give at least 1, or look with GET /v1/agents/{agent}")
-            }
-            Error::UnknownReservation => Self::new(StatusCode::NOT_FOUND, error.to_string()).of_field("reservation"),
+            Error::ZeroCost => Self::field(
+                "cost",
+                "cost 0 charges nothing; give at least 1, or read the state with GET /v1/agents/{agent}",
+            ),
+            Error::UnknownReservation => Self::new(StatusCode::NOT_FOUND, error.to_string()).in_field("reservation"),
             Error::UsedTooLarge { .. } => Self::field("used", error.to_string()),
             Error::TooManyReservations { most } => {
                 let detail = format!(
-                    "the agent has {most} reservations open, as many as one agent may; settle or cancel some, or set reservations_per_agent in [server] higher"
+                    "the agent has {most} reservations open, as many as one agent may; settle or cancel some, or raise \
+                     reservations_per_agent in [server]"
                 );
                 Self::new(StatusCode::TOO_MANY_REQUESTS, detail)
-                    .of_field("agent")
-                    .because("reservations")
+                    .in_field("agent")
+                    .with_reason("reservations")
                     .retry_after(1)
             }
             Error::Full | Error::ReservationsFull => {
                 let (reason, detail) = match error {
-                    Error::Full => ("full", "no record is free for this new agent; set agents in [server] higher"),
+                    Error::Full => ("full", "no record is free for this new agent; raise agents in [server]"),
                     _ => (
                         "reservations",
-                        "no more reservations can be open at once; settle or cancel some, or set \
-                                           reservations in [server] higher",
+                        "all reservations are open; settle or cancel some, or raise reservations in [server]",
                     ),
                 };
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).because(reason).retry_after(1)
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_reason(reason).retry_after(1)
             }
-            _ => Self::bad(error.to_string()),
+            _ => Self::bad_request(error.to_string()),
         }
     }
 }
@@ -143,14 +144,14 @@ fn innermost(error: &ControlError) -> &ControlError {
     }
 }
 
-/// Why a request was not served, kept beside its answer for whoever counts it.
+/// Why a request was not served, attached to its response for the counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
     pub(crate) reason: &'static str,
     pub(crate) detail: Cow<'static, str>,
 }
 
-/// What an answer of this status is counted under, if nothing else is said.
+/// The reason under which a response of this status is counted, by default.
 pub(crate) fn reason_of(status: StatusCode) -> &'static str {
     match status.as_u16() {
         200..=399 => "ok",

@@ -1,5 +1,5 @@
-//! The table `[server]` of a policy file: where the server listens, whom it
-//! trusts, and how much it lets clients take.
+//! The table `[server]` of a policy file: where the server listens, what it
+//! trusts, and how much clients may take.
 
 mod entry;
 
@@ -17,70 +17,70 @@ use tollgate_tower::address::Networks;
 use tollgate_tower::{Profile, Style};
 use toml::de::DeTable;
 
-/// The port if nothing is said.
+/// The default port.
 pub const PORT: u16 = 8787;
 
-/// How the server runs; [`Settings::default`] is what it does if nothing is said.
+/// How the server runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// Host names it answers to, besides addresses and `localhost`.
+    /// Host names that it answers to, besides addresses and `localhost`.
     pub hosts: Vec<String>,
-    /// Proxies whose `X-Forwarded-For` says who the client is.
+    /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Networks,
     /// The directory that keeps what the admin API changes; `None` keeps it in memory.
     pub state: Option<PathBuf>,
-    /// The directory of the audit log, where the status document is written; `None` writes none.
+    /// The audit directory, where the report is written; `None` writes none.
     pub audit_directory: Option<PathBuf>,
-    /// The token of the admin API; `None` makes one up at the start.
+    /// The token of the admin API; `None` generates one at the start.
     pub admin_token: Option<String>,
-    /// A token that may check and look, and change nothing.
+    /// A token that may check and read, and change nothing.
     pub check_token: Option<String>,
-    /// Whether checks need no token; `None`: on loopback, unless there is a check token.
+    /// Whether checks need no token; `None`: only on loopback, and without a check token.
     pub open_checks: Option<bool>,
-    /// How many agents are held.
+    /// How many agents can be active at once.
     pub agents: u64,
-    /// Whether the memory of their records is taken from the system at the start.
+    /// Whether the memory of their records is committed at the start.
     pub commit_memory: bool,
     /// What happens to a new agent when no record is free.
     pub on_full: OnFull,
-    /// How many reservations may be open at once.
+    /// How many reservations can be open at once.
     pub reservations: usize,
     /// How many of them one agent may have; `None`: one in 64, but at least 16.
     pub reservations_per_agent: Option<usize>,
-    /// How many slots may be leased at once.
+    /// How many slots can be leased at once.
     pub leases: usize,
     /// How many of them one agent may have; `None`: one in 64, but at least 16.
     pub leases_per_agent: Option<usize>,
-    /// What the body of a refusal looks like.
+    /// The body of a refusal.
     pub profile: Profile,
-    /// Which headers tell limits; `None`: those of the profile.
+    /// The headers that carry limits; `None`: those of the profile.
     pub headers: Option<Style>,
-    /// Agents whose remaining tokens `/metrics` tells; no other's id is in it.
+    /// Agents whose remaining tokens are in `/metrics`; no other id is.
     pub metrics_agents: Vec<String>,
-    /// Who is told of sustained abuse.
+    /// Where sustained abuse is posted to.
     pub webhook: Option<Url>,
-    /// How long is waited before an event is sent again; twice as long from one try to the next.
+    /// How long to wait before an event is sent again; it doubles from one try to the next.
     pub webhook_pause: Duration,
-    /// How many connections are held at once.
+    /// How many connections can be open at once.
     pub max_connections: usize,
-    /// How many of them are one address's, unless it is a trusted proxy's; `None`: a quarter, on loopback all.
+    /// How many of them one address may have, unless it is a trusted proxy; `None`: a quarter, on loopback all.
     pub max_connections_per_address: Option<usize>,
-    /// How many MiB large bodies and answers may take in all.
+    /// How many MiB large bodies and responses may take in all.
     pub max_in_flight_mib: usize,
-    /// How long a client may take to send the head of a request; and to close the connection after the last answer.
+    /// How long a client may take to send the head of a request, and to close the connection after the last response.
     pub head_timeout: Duration,
-    /// How long a client may take to send the body of a request, and to read on in an answer.
+    /// How long a client may take to send the body of a request, and to read more of a response.
     pub body_timeout: Duration,
-    /// How long a connection is kept without a request.
+    /// How long a connection may be idle.
     pub idle_timeout: Duration,
-    /// How often idle records are given up, so that the counts of agents are those of late.
+    /// How often the records of idle agents are given up, so that counts show recent agents.
     pub sweep_every: Duration,
-    /// How long it goes on serving at the end while `/readyz` says that it is not ready.
+    /// How long it keeps serving at shutdown while `/readyz` answers 503.
     pub drain: Duration,
-    /// How long requests in flight are waited for after that.
+    /// How long it waits for requests in flight after that.
     pub grace: Duration,
 }
 
@@ -133,19 +133,19 @@ impl Settings {
         self.headers.unwrap_or_else(|| self.profile.style())
     }
 
-    /// Reads the table `[server]` of a policy file. `directory` is the file's,
-    /// from which relative paths are taken.
+    /// Reads the table `[server]` of a policy file. Relative paths start from
+    /// `directory`, the file's own.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong: where it is, the value, what is allowed.
+    /// The first mistake: its location, the value, what is allowed.
     pub fn from_toml(text: &str, directory: &Path) -> Result<Self, ConfigError> {
         let table = DeTable::parse(text)
             .map_err(|error| ConfigError::new(text, error.span().unwrap_or_default(), error.message().to_owned()))?;
         let mut settings = Self::default();
         let Some(server) = table.get_ref().get("server") else { return Ok(settings) };
         let Some(server) = server.get_ref().as_table() else {
-            return Err(ConfigError::new(text, server.span(), "server is no table; write [server]".to_owned()));
+            return Err(ConfigError::new(text, server.span(), "server is not a table; write [server]".to_owned()));
         };
         let mut entries: Vec<_> = server.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
@@ -186,26 +186,26 @@ impl Settings {
             "headers" => self.headers = Some(entry.named()?),
             "metrics_agents" => self.metrics_agents = entry.agents()?,
             "webhook" => self.webhook = Some(entry.named()?),
-            "webhook_pause" => self.webhook_pause = entry.length()?,
+            "webhook_pause" => self.webhook_pause = entry.duration()?,
             "max_connections" => self.max_connections = entry.integer(1..=1_000_000)? as usize,
             "max_connections_per_address" => {
                 self.max_connections_per_address = Some(entry.integer(1..=1_000_000)? as usize);
             }
             // The largest batch needs seven.
             "max_in_flight_mib" => self.max_in_flight_mib = entry.integer(8..=1_048_576)? as usize,
-            "head_timeout" => self.head_timeout = entry.length()?,
-            "body_timeout" => self.body_timeout = entry.length()?,
-            "idle_timeout" => self.idle_timeout = entry.length()?,
-            "drain" => self.drain = entry.length_or_none()?,
-            "sweep_every" => self.sweep_every = entry.length()?,
-            "grace" => self.grace = entry.length()?,
+            "head_timeout" => self.head_timeout = entry.duration()?,
+            "body_timeout" => self.body_timeout = entry.duration()?,
+            "idle_timeout" => self.idle_timeout = entry.duration()?,
+            "drain" => self.drain = entry.duration_or_zero()?,
+            "sweep_every" => self.sweep_every = entry.duration()?,
+            "grace" => self.grace = entry.duration()?,
             _ => return Err(entry.error("is not known".to_owned())),
         }
         Ok(())
     }
 }
 
-/// The keys of the table; a test holds `set` to know each.
+/// The keys of the table; a test checks that `set` knows each.
 pub(crate) const KEYS: [&str; 31] = [
     "listen",
     "hosts",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_known_to_the_reader() {
+    fn every_key_is_read() {
         for key in KEYS {
             let error = read(&format!("[server]\n{key} = 1e3")).unwrap_err();
             assert!(error.contains(&format!("server.{key}: this is of type float; give ")), "{error}");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn values_arrive_where_they_belong() {
+    fn values_reach_their_settings() {
         let settings = read(
             r#"
             [server]
@@ -301,12 +301,12 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn mistakes_are_reported_with_their_location() {
         for (line, problem) in [
             ("listn = 1", "line 2, column 1: server has no key \"listn\"; allowed are listen, hosts,"),
             (
                 "listen = \"here\"",
-                "line 2, column 10: server.listen: \"here\" is no address; give an address and a port",
+                "line 2, column 10: server.listen: \"here\" is not an address; give an address and a port",
             ),
             ("agents = 0", "out of range; give a whole number, 1 to"),
             ("agents = -1", "out of range"),
@@ -317,11 +317,11 @@ mod tests {
             ("admin_token = \"0123456789 abcdef\"", "without white space"),
             ("admin_token_file = \"none\"", "cannot read /etc/tollgate/none"),
             ("hosts = [\"https://a\"]", "a name without scheme and port"),
-            ("trusted_proxies = [\"proxy\"]", "server.trusted_proxies: \"proxy\" is no network; write 10.0.0.0/8"),
-            ("trusted_proxies = [\"0.0.0.0/0\"]", "to trust 0.0.0.0/0 is to take everybody's word"),
+            ("trusted_proxies = [\"proxy\"]", "server.trusted_proxies: \"proxy\" is not a network; write 10.0.0.0/8"),
+            ("trusted_proxies = [\"0.0.0.0/0\"]", "to trust 0.0.0.0/0 lets every client choose its address"),
             ("trusted_proxies = [10]", "each is a text; give a list of networks"),
             ("on_full = \"drop\"", "allowed are \"evict\" and \"deny\""),
-            ("webhook = \"https://a\"", "let a proxy on this machine speak it"),
+            ("webhook = \"https://a\"", "use a proxy on this machine"),
             ("metrics_agents = [\"\"]", "1 to 256 bytes"),
             ("grace = \"0s\"", "from \"1s\" to \"1h\""),
             ("drain = \"2h\"", "from \"0s\" to \"1h\""),

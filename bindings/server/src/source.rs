@@ -21,11 +21,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// Reads the policy, and the settings that stand beside it.
+    /// Reads the policy and its settings.
     ///
     /// # Errors
     ///
-    /// The file cannot be read or makes no sense; with its name and the place.
+    /// If the file cannot be read or is invalid; with its name and the location.
     pub fn read(&self) -> Result<(Policy, Settings), StartError> {
         match self {
             Self::Preset(name) => {
@@ -38,9 +38,9 @@ impl Source {
     }
 }
 
-/// The text of a regular file. To open anything else, a FIFO say, may wait for ever, and whoever reads the policy has
-/// the right to change things meanwhile.
-pub(crate) fn text_of(path: &Path) -> std::io::Result<String> {
+/// The text of a regular file. Opening anything else, a FIFO say, may block for ever, and the lock on changes is held
+/// while the policy is read.
+pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     let wrong = |problem: &'static str| std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -59,11 +59,11 @@ pub(crate) fn text_of(path: &Path) -> std::io::Result<String> {
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 fn read_file(path: &Path) -> Result<(Policy, Settings), StartError> {
-    let text = text_of(path).map_err(|error| {
+    let text = read_text(path).map_err(|error| {
         let advice = match error.kind() {
             std::io::ErrorKind::InvalidInput => "name a file that can be read again at every reload",
             std::io::ErrorKind::NotFound => "name another file, or write one with: tollgate init",
-            std::io::ErrorKind::InvalidData => "it is no text in UTF-8",
+            std::io::ErrorKind::InvalidData => "it is not UTF-8 text",
             _ => "let this process read it",
         };
         StartError::new(format!("cannot read {}: {error}; {advice}", path.display()))

@@ -1,25 +1,27 @@
-//! The program as an operator meets it: what it prints, and how it ends.
+//! The program as an operator sees it: what it prints, and how it stops.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failure that names its line")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic names the line that failed")]
 
-#[path = "program/end.rs"]
-mod end;
+#[path = "common/directory.rs"]
+mod directory;
 #[path = "program/log.rs"]
 mod log;
 #[path = "program/printed.rs"]
 mod printed;
 #[path = "program/state.rs"]
 mod state;
+#[path = "program/stop.rs"]
+mod stop;
 #[path = "../../../tests/common/tools.rs"]
 mod tools;
 
+use directory::Directory;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// The program without anything of our environment that it would listen to.
+/// The program, without the variables of our environment that it reads.
 fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(arguments).stdin(Stdio::null());
@@ -33,7 +35,7 @@ fn output(arguments: &[&str]) -> Output {
     tollgate(arguments).output().unwrap()
 }
 
-/// The one line of an error, and that there is no other output.
+/// The one line of an error; there is no other output.
 fn error(output: &Output) -> String {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -41,42 +43,14 @@ fn error(output: &Output) -> String {
     text
 }
 
-/// A directory that is removed with the test.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tollgate-program-{name}-{}", std::process::id()));
-        _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A server that runs, with what it has printed.
-struct Running {
+/// A running server, with what it has printed.
+struct ServerProcess {
     child: Child,
     greeting: String,
     address: SocketAddr,
 }
 
-impl Running {
+impl ServerProcess {
     fn start(command: &mut Command) -> Self {
         Self::logging_to(Stdio::piped(), command)
     }
@@ -86,17 +60,17 @@ impl Running {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut greeting = String::new();
         while !greeting.contains("serve --config tollgate.toml") {
-            assert_ne!(out.read_line(&mut greeting).unwrap(), 0, "it ended: {greeting}");
+            assert_ne!(out.read_line(&mut greeting).unwrap(), 0, "it stopped: {greeting}");
         }
         let address = greeting.split("http://").nth(1).unwrap().split(": ").next().unwrap().parse().unwrap();
-        // What is printed later is read by nobody.
+        // Nothing reads what is printed later.
         child.stdout = Some(out.into_inner());
         Self { child, greeting, address }
     }
 
     fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        // A server that hangs is a failure, not a test that never ends.
+        // A server that hangs is a failure, not a test that runs for ever.
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -115,8 +89,8 @@ impl Running {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Ends it as a service manager does: its log, after it ended well.
-    fn end(mut self) -> String {
+    /// Stops it like a service manager does, and returns its log if it succeeded.
+    fn stop(mut self) -> String {
         self.signal(rustix::process::Signal::TERM);
         let mut log = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
@@ -127,17 +101,17 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Only after a failure is it still there.
+        // It is still there only after a failure.
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
 #[test]
-fn without_arguments_it_says_how_to_get_a_429_and_the_line_does() {
-    let server = Running::start(&mut tollgate(&["--listen", "127.0.0.1:0"]));
+fn without_arguments_it_prints_a_command_that_gets_a_429() {
+    let server = ServerProcess::start(&mut tollgate(&["--listen", "127.0.0.1:0"]));
     let greeting = &server.greeting;
     let base = format!("http://{}", server.address);
     assert!(greeting.contains("the preset \"standard\""), "{greeting}");
@@ -158,14 +132,14 @@ fn without_arguments_it_says_how_to_get_a_429_and_the_line_does() {
     };
     assert!(get(&format!("authorization: Bearer {token}\r\n")).contains("\"violations\""));
     assert!(!get("").contains("\"violations\""));
-    let log = server.end();
-    assert!(!log.contains(&token), "the token is told once, and not in the log");
+    let log = server.stop();
+    assert!(!log.contains(&token), "the token is printed once, and not in the log");
 }
 
-/// Ten thousand connections that do nothing, half of them after a first
-/// request. Each process holds one end of each.
+/// Ten thousand idle connections, half of them after a first request. Each process
+/// has one end of each.
 #[test]
-fn ten_thousand_idle_connections_hold_nobody_up() {
+fn ten_thousand_idle_connections_delay_no_other_client() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const IDLE: usize = 10_000;
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -173,7 +147,7 @@ fn ten_thousand_idle_connections_hold_nobody_up() {
     assert!(maximum.is_none_or(|files| files > 10_500), "raise the limit on open files: ulimit -Hn 20000");
     let directory = Directory::new("idle");
     let file = directory.file("tollgate.toml", "preset = \"standard\"\n[server]\nmax_connections = 10_200\n");
-    let server = Running::start(&mut tollgate(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]));
+    let server = ServerProcess::start(&mut tollgate(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]));
     let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
     let connect = |number: usize| {
         let mut stream = TcpStream::connect(server.address).unwrap();
@@ -193,21 +167,21 @@ fn ten_thousand_idle_connections_hold_nobody_up() {
         stream.read_to_string(&mut answers).unwrap();
         assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
     }
-    server.end();
+    server.stop();
 }
 
-/// The first denial of an agent is a line, and those that follow are counted.
+/// The first denial of an agent is logged, and those that follow are counted.
 #[test]
-fn a_flood_of_denials_is_no_flood_of_lines() {
+fn a_flood_of_denials_does_not_flood_the_log() {
     let directory = Directory::new("flood");
     let file = directory.file("tollgate.toml", "preset = \"hub\"\n");
-    let server = Running::start(&mut tollgate(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]));
+    let server = ServerProcess::start(&mut tollgate(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]));
     for agent in ["one", "two\\u001b[31m"] {
         for _ in 0..40 {
             server.post("/v1/check", &format!(r#"{{"agent": "{agent}", "lane": "http/heavy"}}"#));
         }
     }
-    let log = server.end();
+    let log = server.stop();
     let hits: Vec<_> = log.lines().filter(|line| line.contains("Rate limit hit by agent")).collect();
     assert_eq!(hits.len(), 2, "{log}");
     assert!(hits[0].contains("Rate limit hit by agent one"), "{log}");
@@ -217,7 +191,7 @@ fn a_flood_of_denials_is_no_flood_of_lines() {
 }
 
 #[test]
-fn two_programs_cannot_have_one_port() {
+fn two_programs_cannot_share_a_port() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let error = error(&output(&["--listen", &address]));
@@ -226,27 +200,27 @@ fn two_programs_cannot_have_one_port() {
 }
 
 #[test]
-fn what_cannot_work_is_one_line_and_a_failure() {
+fn a_failure_to_start_is_one_line_and_a_status() {
     let directory = Directory::new("failures");
     let no_file = directory.path().join("none.toml");
     let is_a_file = directory.file("a-file", "");
     let broken = directory.file("broken.toml", "preset = \"hub\"\n[lanes]\n\"ws/lihgt\" = \"600/min\"\n");
     let broken_server = directory.file("server.toml", "preset = \"hub\"\n[server]\nlisten = 80\n");
     let short = directory.file("short.toml", "preset = \"hub\"\n[server]\nadmin_token = \"short\"\n");
-    for (arguments, part) in [
+    for (arguments, text) in [
         (vec!["serve", "--config", no_file.to_str().unwrap()], "tollgate init"),
         (vec!["serve", "--config", &broken], "did you mean \"ws/light\"?"),
         (vec!["serve", "--config", &broken_server], "line 3, column 10: server.listen"),
         (vec!["serve", "--config", &short], "a token of 5 bytes"),
         (vec!["--preset", "hubs"], "did you mean \"hub\"?"),
         (vec!["--listen", "0.0.0.0:0"], "TOLLGATE_ADMIN_TOKEN"),
-        // A file where a directory should be: refused to root too.
-        (vec!["--listen", "127.0.0.1:0", "--state", &is_a_file], "cannot make the state directory"),
+        // A file instead of a directory, which not even root can use.
+        (vec!["--listen", "127.0.0.1:0", "--state", &is_a_file], "cannot create the state directory"),
         (vec!["check-config", &broken], "line 3, column 1"),
         (vec!["init", &is_a_file], "it was not changed"),
     ] {
         let error = error(&output(&arguments));
-        assert!(error.contains(part), "{arguments:?}: {error}");
+        assert!(error.contains(text), "{arguments:?}: {error}");
     }
     let bad_token = tollgate(&["--listen", "127.0.0.1:0"]).env("TOLLGATE_ADMIN_TOKEN", "short").output().unwrap();
     assert!(error(&bad_token).contains("TOLLGATE_ADMIN_TOKEN: a token of 5 bytes"));
@@ -271,15 +245,15 @@ fn init_writes_a_file_that_can_be_served_and_reloaded() {
         "{text}"
     );
 
-    let mut server = Running::start(&mut tollgate(&["serve", "--config", path, "--listen", "127.0.0.1:0"]));
+    let mut server = ServerProcess::start(&mut tollgate(&["serve", "--config", path, "--listen", "127.0.0.1:0"]));
     let body = r#"{"agent": "a", "lane": "http/heavy"}"#;
     assert!(server.post("/v1/check", body).contains("\"limit\":5"));
-    // A policy that makes no sense is told, and the old one stays.
+    // An invalid policy is logged, and the old one stays in force.
     let mut log = BufReader::new(server.child.stderr.take().unwrap());
-    let mut until = |part: &str| {
+    let mut until = |text: &str| {
         let mut lines = String::new();
-        while !lines.contains(part) {
-            assert_ne!(log.read_line(&mut lines).unwrap(), 0, "no {part:?} in {lines}");
+        while !lines.contains(text) {
+            assert_ne!(log.read_line(&mut lines).unwrap(), 0, "no {text:?} in {lines}");
         }
         lines
     };
@@ -294,30 +268,30 @@ fn init_writes_a_file_that_can_be_served_and_reloaded() {
     until("in force");
     assert!(server.post("/v1/check", body).contains("\"limit\":7"));
     server.child.stderr = Some(log.into_inner());
-    server.end();
+    server.stop();
     assert!(directory.path().join("tollgate-state/assignments.json.lock").exists(), "the state is beside the file");
 }
 
-/// How much of a running server is in memory: `VmRSS` now, `VmHWM` at the most.
+/// The resident memory of a running server: `VmRSS` now, `VmHWM` at its peak.
 #[cfg(target_os = "linux")]
-fn resident_bytes(server: &Running, which: &str) -> u64 {
+fn resident_bytes(server: &ServerProcess, which: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(which)?.strip_prefix(":")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
 }
 
-/// A megabyte that was not what it should be became a value of up to 90 MB,
-/// only to say what was wrong with it.
+/// An invalid body of a megabyte used to become a value of up to 90 MB, only to find
+/// out what was wrong with it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_large_body_with_a_mistake_takes_little_memory() {
     const BYTES: usize = 1_000_000;
     let directory = Directory::new("mistake");
     let path = directory.file("tollgate.toml", "[lanes]\napi = \"1/min\"\n");
-    let server = Running::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+    let server = ServerProcess::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
     let before = resident_bytes(&server, "VmHWM");
     let fill = |start: &str, unit: &str, end: &str| format!("{start}{}{end}", unit.repeat(BYTES / unit.len()));
-    for (body, part) in [
+    for (body, text) in [
         (
             fill(r#"{"requests": [{"agent": "a", "lane": "api"}, {"agent": "a", "lane": ["#, "0,", "0]}]}"),
             "requests[1].lane",
@@ -332,28 +306,28 @@ fn a_large_body_with_a_mistake_takes_little_memory() {
         (fill(r#"{"requests": [{"agent": "a", "lane": "api"}], "requests": ["#, "{},", "{}]}"), "twice"),
     ] {
         let answer = server.post("/v1/check/many", &body);
-        assert!(answer.contains(part), "{part}: {answer}");
+        assert!(answer.contains(text), "{text}: {answer}");
         let grown = resident_bytes(&server, "VmHWM") - before;
-        assert!(grown < 15_000_000, "{part}: {grown} bytes for a body of {BYTES}");
+        assert!(grown < 15_000_000, "{text}: {grown} bytes for a body of {BYTES}");
     }
-    server.end();
+    server.stop();
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_is_committed_at_the_start_if_the_file_says_so() {
+fn memory_is_committed_at_the_start_if_the_file_requests_it() {
     let directory = Directory::new("memory");
     let resident = [false, true].map(|commit| {
         let text = format!("[server]\ncommit_memory = {commit}\n[lanes]\napi = \"1/min\"\n");
         let path = directory.file("tollgate.toml", &text);
-        let server = Running::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+        let server = ServerProcess::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
         let resident = resident_bytes(&server, "VmRSS");
         let answer = server.post("/v1/check", r#"{"agent": "a", "lane": "api"}"#);
         assert!(answer.contains("\"remaining\":0"), "{answer}");
-        server.end();
+        server.stop();
         resident
     });
-    // A record of one lane has 32 bytes, and there are more of them than a million agents.
+    // A record of one lane has 32 bytes, and there are more than a million records.
     assert!(resident[1] > resident[0] + 32_000_000, "{resident:?} bytes, without and with it");
 }
 
@@ -365,25 +339,25 @@ fn used_budgets_survive_a_restart() {
         directory.file("tollgate.toml", "[server]\nstate = \"tollgate-state\"\n[lanes]\nllm = \"budget 1000/month\"\n");
     let body = r#"{"agent": "a", "lane": "llm", "cost": 300}"#;
     for remaining in [700, 400] {
-        let server = Running::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+        let server = ServerProcess::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
         let answer = server.post("/v1/check", body);
         assert!(answer.contains(&format!("\"remaining\":{remaining}")), "{answer}");
-        server.end();
+        server.stop();
     }
-    // One that makes no sense is told, and not overwritten.
+    // An invalid file is reported, and not overwritten.
     let file = directory.path().join("tollgate-state/budgets.json");
     std::fs::write(&file, "{").unwrap();
-    let told = error(&output(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
-    assert!(told.contains("budgets.json:1:1: the file is cut off"), "{told}");
+    let refused = error(&output(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
+    assert!(refused.contains("budgets.json:1:1: the file is cut off"), "{refused}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "{");
 }
 
 #[test]
-fn explain_asks_the_running_server() {
+fn explain_reads_from_the_running_server() {
     let token = "an-admin-token-of-mine";
     let mut command = tollgate(&["--listen", "127.0.0.1:0"]);
-    let server = Running::start(command.env("TOLLGATE_ADMIN_TOKEN", token));
-    assert!(!server.greeting.contains(token), "a token that was given is not told");
+    let server = ServerProcess::start(command.env("TOLLGATE_ADMIN_TOKEN", token));
+    assert!(!server.greeting.contains(token), "a configured token is not printed");
     server.post("/v1/check", r#"{"agent": "a b", "lane": "http/heavy", "cost": 2}"#);
     let address = server.address.to_string();
     let explained =
@@ -392,13 +366,13 @@ fn explain_asks_the_running_server() {
     assert!(text.contains("http/heavy  10/minute burst 5    3 of 5"), "{text}");
     assert!(text.contains("plan: default") && text.contains("not rate limited"), "{text}");
     let open = String::from_utf8(output(&["explain", "a b", "--server", &address]).stdout).unwrap();
-    assert!(open.contains("3 of 5") && open.contains("With TOLLGATE_ADMIN_TOKEN set"), "{open}");
-    server.end();
+    assert!(open.contains("3 of 5") && open.contains("Set TOLLGATE_ADMIN_TOKEN"), "{open}");
+    server.stop();
     assert!(error(&output(&["explain", "a", "--server", &address])).contains("is it running?"));
 }
 
 #[test]
-fn the_demonstration_has_one_abusive_agent() {
+fn the_demo_has_one_abusive_agent() {
     let demo = output(&["demo", "--listen", "127.0.0.1:0", "--preset", "hub", "--agents", "2", "--seconds", "4"]);
     let text = String::from_utf8(demo.stdout).unwrap();
     assert!(demo.status.success(), "{text}");
@@ -413,10 +387,10 @@ fn the_demonstration_has_one_abusive_agent() {
 #[test]
 fn help_is_a_manual() {
     let help = String::from_utf8(output(&["--help"]).stdout).unwrap();
-    for part in
+    for text in
         ["tollgate init", "TOLLGATE_ADMIN_TOKEN", "SIGHUP", "serve", "check-config", "explain", "demo", "--listen"]
     {
-        assert!(help.contains(part), "{part}: {help}");
+        assert!(help.contains(text), "{text}: {help}");
     }
     assert!(String::from_utf8(output(&["--version"]).stdout).unwrap().starts_with("tollgate 0."));
 }

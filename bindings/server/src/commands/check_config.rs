@@ -1,9 +1,9 @@
 //! `tollgate check-config`.
 
-use super::say;
-use super::serve::tokens_of_environment;
+use super::print_line;
+use super::serve::read_token_variables;
+use crate::dry_run;
 use crate::error::StartError;
-use crate::rehearsal::rehearse;
 use crate::source::Source;
 use std::path::PathBuf;
 use tollgate::Policy;
@@ -18,12 +18,12 @@ pub(super) struct Arguments {
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
         let (policy, mut settings) = Source::File(self.file.clone()).read()?;
-        tokens_of_environment(&mut settings)?;
+        read_token_variables(&mut settings)?;
         let wrong = |error: StartError| StartError::new(format!("{}: {error}", self.file.display()));
-        for warning in rehearse(&policy, &settings).map_err(wrong)? {
-            say(&format!("warning: {warning}"));
+        for warning in dry_run::start(&policy, &settings).map_err(wrong)? {
+            print_line(&format!("warning: {warning}"));
         }
-        say(&format!("{} is valid, and can be served.\n\n{}", self.file.display(), table(&policy)));
+        print_line(&format!("{} is valid, and can be served.\n\n{}", self.file.display(), table(&policy)));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! `tollgate demo`: a server with simulated agents.
 
 use super::check_config::columns;
-use super::{runtime, say, serve};
+use super::{print_line, runtime, serve};
 use crate::app::App;
 use crate::client::{Client, ClientError};
 use crate::error::StartError;
@@ -16,20 +16,20 @@ use tollgate::{LaneId, Limit, Limiter, Request, Verdict};
 pub(super) struct Arguments {
     #[command(flatten)]
     serve: serve::Arguments,
-    /// How many agents behave well; besides them one is abusive, one impatient, one exempt
+    /// How many agents behave well; three more are abusive, impatient and exempt
     #[arg(long, default_value_t = 30)]
     agents: u32,
-    /// End after so many seconds; without it, with an interrupt
+    /// End after this many seconds; by default, run until interrupted
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
 }
 
 /// How an agent behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
-    /// Has used so much of its lane already, and asks a little more slowly than it refills.
+enum Behaviour {
+    /// Has used some of its lane already, and sends requests a little more slowly than it refills.
     Steady { used: u64, pace: Duration },
-    /// Waits when it is told to, but never long enough.
+    /// Waits after a denial, but never long enough.
     Impatient,
     /// Never waits.
     Abusive,
@@ -37,11 +37,11 @@ enum Manner {
     Exempt,
 }
 
-/// What an agent has seen.
-struct Tally {
+/// A simulated agent, and how many of its requests were allowed and denied.
+struct DemoAgent {
     name: String,
     lane: String,
-    manner: Manner,
+    behaviour: Behaviour,
     allowed: AtomicU64,
     denied: AtomicU64,
 }
@@ -49,16 +49,16 @@ struct Tally {
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
         let log = Log::start(false)?;
-        let done = runtime()?.block_on(async {
-            // Room for those who take part and some more: the fewer, the faster they are listed.
+        let result = runtime()?.block_on(async {
+            // Room for the simulated agents and some more: the fewer, the faster they are listed.
             let mut serve = self.serve;
             serve.agents = Some(10_000);
-            let started = serve.start().await?;
-            say(&started.greeting());
-            let (app, address) = (Arc::clone(&started.app), started.server.address());
-            let tallies: Vec<_> = cast(&app, self.agents.min(1_000)).into_iter().map(Arc::new).collect();
-            for tally in &tallies {
-                tokio::spawn(Arc::clone(tally).live(address));
+            let instance = serve.start().await?;
+            print_line(&instance.greeting());
+            let (app, address) = (Arc::clone(&instance.app), instance.server.address());
+            let agents: Vec<_> = demo_agents(&app, self.agents.min(1_000)).into_iter().map(Arc::new).collect();
+            for agent in &agents {
+                tokio::spawn(Arc::clone(agent).run(address));
             }
             let seconds = self.seconds;
             let stop = async move {
@@ -71,38 +71,38 @@ impl Arguments {
                 tokio::select! {
                     () = end => (),
                     _ = tokio::signal::ctrl_c() => (),
-                    () = report(&tallies) => (),
+                    () = print_tables(&agents) => (),
                 }
-                say(&table(&tallies));
+                print_line(&table(&agents));
             };
-            started.server.run(stop).await;
+            instance.server.run(stop).await;
             Ok(())
         });
         log.end();
-        done
+        result
     }
 }
 
-/// Who takes part: something of everything that the dashboard shows.
-fn cast(app: &App, steady: u32) -> Vec<Tally> {
+/// The simulated agents: some of everything that the dashboard shows.
+fn demo_agents(app: &App, steady: u32) -> Vec<DemoAgent> {
     let limiter = app.limiter();
     let policy = limiter.policy();
-    let lanes: Vec<_> = policy.lanes().filter_map(|(lane, name)| Stage::of(limiter, lane, name)).collect();
+    let lanes: Vec<_> = policy.lanes().filter_map(|(lane, name)| DemoLane::of(limiter, lane, name)).collect();
     let Some(smallest) = lanes.iter().min_by_key(|lane| lane.capacity) else { return Vec::new() };
     let largest = lanes.iter().max_by_key(|lane| lane.capacity).map_or("", |lane| &lane.name);
-    let mut cast = vec![
-        Tally::new("abusive", &smallest.name, Manner::Abusive),
-        Tally::new("impatient", &smallest.name, Manner::Impatient),
-        Tally::new("exempt-monitor", largest, Manner::Exempt),
+    let mut agents = vec![
+        DemoAgent::new("abusive", &smallest.name, Behaviour::Abusive),
+        DemoAgent::new("impatient", &smallest.name, Behaviour::Impatient),
+        DemoAgent::new("exempt-monitor", largest, Behaviour::Exempt),
     ];
-    cast.extend((1..=steady).zip(lanes.iter().cycle()).map(|(number, lane)| {
-        // All over the scale: 37 and 90 have no common divisor.
+    agents.extend((1..=steady).zip(lanes.iter().cycle()).map(|(number, lane)| {
+        // Spread over the whole scale: 37 and 90 have no common divisor.
         let used = lane.capacity * (u64::from(number) * 37 % 90) / 100;
-        Tally::new(&format!("agent-{number}"), &lane.name, Manner::Steady { used, pace: lane.pace })
+        DemoAgent::new(&format!("agent-{number}"), &lane.name, Behaviour::Steady { used, pace: lane.pace })
     }));
-    // What is decided here is not to end up in somebody's state directory.
+    // These assignments must not end up in a state directory.
     if app.settings().state.is_none() {
-        // That one of these fails only makes the page a little less lively.
+        // If one of them fails, the page is only a little less lively.
         _ = limiter.exempt("exempt-monitor");
         if let Some((plan, _)) = policy.plans().last().filter(|_| policy.plans().len() > 1) {
             for agent in ["agent-4", "agent-9"] {
@@ -111,49 +111,49 @@ fn cast(app: &App, steady: u32) -> Vec<Tally> {
         }
         _ = limiter.set_override("agent-2", largest, Limit::per_second(50));
     }
-    cast
+    agents
 }
 
-impl Tally {
-    fn new(name: &str, lane: &str, manner: Manner) -> Self {
+impl DemoAgent {
+    fn new(name: &str, lane: &str, behaviour: Behaviour) -> Self {
         let (allowed, denied) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { name: name.to_owned(), lane: lane.to_owned(), manner, allowed, denied }
+        Self { name: name.to_owned(), lane: lane.to_owned(), behaviour, allowed, denied }
     }
 
-    /// Asks for ever, over a connection of its own.
-    async fn live(self: Arc<Self>, address: SocketAddr) {
+    /// Sends requests for ever, and reconnects when the connection breaks.
+    async fn run(self: Arc<Self>, address: SocketAddr) {
         loop {
-            // The server ends when the demonstration does.
-            if self.ask(address).await.is_err() {
+            // The runtime ends with the demo.
+            if self.send_requests(address).await.is_err() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }
 
-    /// Asks until the connection breaks off.
-    async fn ask(&self, address: SocketAddr) -> Result<(), ClientError> {
+    /// Sends requests until the connection breaks.
+    async fn send_requests(&self, address: SocketAddr) -> Result<(), ClientError> {
         let mut client = Client::connect(address).await?;
-        let pace = match self.manner {
-            Manner::Steady { pace, .. } => pace,
-            Manner::Impatient => Duration::from_millis(300),
-            Manner::Abusive => Duration::from_millis(25),
-            Manner::Exempt => Duration::from_millis(80),
+        let pace = match self.behaviour {
+            Behaviour::Steady { pace, .. } => pace,
+            Behaviour::Impatient => Duration::from_millis(300),
+            Behaviour::Abusive => Duration::from_millis(25),
+            Behaviour::Exempt => Duration::from_millis(80),
         };
-        if let Manner::Steady { used: used @ 1.., .. } = self.manner {
+        if let Behaviour::Steady { used: used @ 1.., .. } = self.behaviour {
             self.send(&mut client, used).await?;
         }
         loop {
             tokio::time::sleep(pace).await;
-            let told = self.send(&mut client, 1).await?;
-            match (self.manner, told) {
-                (Manner::Steady { .. }, Some(wait)) => tokio::time::sleep(wait).await,
-                (Manner::Impatient, Some(wait)) => tokio::time::sleep(wait / 3).await,
+            let wait = self.send(&mut client, 1).await?;
+            match (self.behaviour, wait) {
+                (Behaviour::Steady { .. }, Some(wait)) => tokio::time::sleep(wait).await,
+                (Behaviour::Impatient, Some(wait)) => tokio::time::sleep(wait / 3).await,
                 _ => {}
             }
         }
     }
 
-    /// Checks once; what it is told to wait, if it is denied.
+    /// Checks once, and returns the announced wait if it is denied.
     async fn send(&self, client: &mut Client, cost: u64) -> Result<Option<Duration>, ClientError> {
         let body = serde_json::json!({"agent": self.name, "lane": self.lane, "cost": cost}).to_string();
         let answer = client.send("POST", "/v1/check", &[], body).await?;
@@ -162,21 +162,21 @@ impl Tally {
             return Ok(None);
         }
         self.denied.fetch_add(1, Relaxed);
-        let told = answer.headers.get("retry-after").and_then(|told| told.to_str().ok()?.parse().ok());
-        Ok(Some(Duration::from_secs(told.unwrap_or(1))))
+        let seconds = answer.headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Some(Duration::from_secs(seconds.unwrap_or(1))))
     }
 }
 
-/// A lane that somebody can ask for.
-struct Stage {
+/// A lane that can be checked.
+struct DemoLane {
     name: String,
     capacity: u64,
-    /// A little longer than a token takes to come back.
+    /// A little longer than a token takes to refill.
     pace: Duration,
 }
 
-impl Stage {
-    /// Tries the lane out, as an agent that is forgotten afterwards.
+impl DemoLane {
+    /// Tries the lane with an agent that is forgotten afterwards.
     fn of(limiter: &Limiter, lane: LaneId, name: &str) -> Option<Self> {
         let (agent, now) = ("tollgate-demo", limiter.now());
         let first = limiter.check_request(Request::new(agent, lane).at(now)).ok().filter(Verdict::is_allowed)?;
@@ -187,21 +187,21 @@ impl Stage {
     }
 }
 
-async fn report(tallies: &[Arc<Tally>]) {
+async fn print_tables(agents: &[Arc<DemoAgent>]) {
     let mut interval = tokio::time::interval(Duration::from_secs(5));
     interval.tick().await;
     loop {
         interval.tick().await;
-        say(&table(tallies));
+        print_line(&table(agents));
     }
 }
 
-fn table(tallies: &[Arc<Tally>]) -> String {
+fn table(agents: &[Arc<DemoAgent>]) -> String {
     let mut rows = vec![["", "agent", "allowed", "denied"].map(str::to_owned).to_vec()];
-    for tally in tallies {
-        let numbers = [&tally.allowed, &tally.denied].map(|count| count.load(Relaxed).to_string());
+    for agent in agents {
+        let numbers = [&agent.allowed, &agent.denied].map(|count| count.load(Relaxed).to_string());
         let [allowed, denied] = numbers;
-        rows.push(vec![String::new(), tally.name.clone(), allowed, denied]);
+        rows.push(vec![String::new(), agent.name.clone(), allowed, denied]);
     }
     columns(&rows)
 }

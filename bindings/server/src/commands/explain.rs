@@ -1,7 +1,7 @@
 //! `tollgate explain`.
 
 use super::check_config::columns;
-use super::{runtime, say};
+use super::{print_line, runtime};
 use crate::client::Client;
 use crate::error::StartError;
 use crate::id;
@@ -21,17 +21,17 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// With TOLLGATE_ADMIN_TOKEN it also tells what was decided about the agent.
+    /// With TOLLGATE_ADMIN_TOKEN it also prints the agent's assignment and violations.
     pub(super) fn run(self) -> Result<(), StartError> {
-        let document = runtime()?.block_on(self.ask())?;
-        say(&text(&document));
+        let document = runtime()?.block_on(self.fetch())?;
+        print_line(&text(&document));
         Ok(())
     }
 
-    async fn ask(&self) -> Result<Value, StartError> {
+    async fn fetch(&self) -> Result<Value, StartError> {
         let server = self.server;
         let failed = |error: &dyn std::fmt::Display| {
-            StartError::new(format!("cannot ask http://{server}: {error}; is it running? --server names another"))
+            StartError::new(format!("cannot reach http://{server}: {error}; is it running? --server names another"))
         };
         let authorization = std::env::var("TOLLGATE_ADMIN_TOKEN").ok().map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
@@ -49,7 +49,7 @@ impl Arguments {
     }
 }
 
-/// The document in words.
+/// The document as text.
 fn text(document: &Value) -> String {
     let agent = match &document["agent"] {
         Value::String(agent) => agent.escape_debug().to_string(),
@@ -61,10 +61,10 @@ fn text(document: &Value) -> String {
     let mut rows =
         vec![["lane", "limit", "left", "used", "next token in", "full again in"].map(str::to_owned).to_vec()];
     for lane in document["lanes"].as_array().into_iter().flatten() {
-        let own = document["overrides"].get(lane["lane"].as_str().unwrap_or_default()).is_some();
+        let is_override = document["overrides"].get(lane["lane"].as_str().unwrap_or_default()).is_some();
         rows.push(vec![
             plain(&lane["lane"]),
-            format!("{}{}", plain(&lane["limit"]), if own { " (its own)" } else { "" }),
+            format!("{}{}", plain(&lane["limit"]), if is_override { " (override)" } else { "" }),
             format!("{} of {}", lane["remaining"], lane["capacity"]),
             format!("{} %", lane["used_percent"]),
             seconds(&lane["next_in_ms"]),
@@ -82,12 +82,12 @@ fn text(document: &Value) -> String {
             if document["rate_limited"] == true { "rate limited: give it no new work" } else { "not rate limited" }
         ));
     } else {
-        text.push_str("\n\nWith TOLLGATE_ADMIN_TOKEN set: its plan, its own limits, its violations.");
+        text.push_str("\n\nSet TOLLGATE_ADMIN_TOKEN to see its plan, overrides and violations.");
     }
     text
 }
 
-/// A count; at its end it stands for all that are larger.
+/// A count; at its maximum it stands for all larger ones.
 fn or_more(violations: &Value, name: &str) -> String {
     let or_more = violations[format!("{name}_or_more")] == true;
     format!("{}{}", violations[name], if or_more { " or more" } else { "" })
@@ -118,7 +118,10 @@ mod tests {
             "overrides": {"http/heavy": "10/minute burst 5"}, "rate_limited": true, "violations": violations});
         let text = text(&document);
         assert!(text.starts_with("a\\u{1b}\n\nlane        limit"), "{text}");
-        assert!(text.contains("http/heavy  10/minute burst 5 (its own)  2 of 5  60 %  1.5s           13.5s"), "{text}");
+        assert!(
+            text.contains("http/heavy  10/minute burst 5 (override)  2 of 5  60 %  1.5s           13.5s"),
+            "{text}"
+        );
         assert!(
             text.ends_with("plan: pro\nviolations: 2 in a row, 3 in the window; rate limited: give it no new work")
         );

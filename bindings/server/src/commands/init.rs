@@ -1,23 +1,23 @@
 //! `tollgate init`.
 
-use super::{program, say};
+use super::{print_line, program};
 use crate::error::StartError;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A file to start from.
+/// A file to start with.
 const SHORT: &str = include_str!("tollgate.toml");
 
-/// Every key with its default. The same text is in `docs/policy-file.md`.
+/// Every key with its default. `docs/policy-file.md` has the same text.
 const FULL: &str = include_str!("full.toml");
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The file to write, or - to print it; an existing file is left alone
+    /// The file to write, or - to print it; an existing file is not changed
     #[arg(value_name = "FILE", default_value = "tollgate.toml")]
     file: PathBuf,
-    /// Every key, with its default and what it is for
+    /// Include every key, with its default and an explanation
     #[arg(long)]
     full: bool,
 }
@@ -26,7 +26,7 @@ impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
         let text = if self.full { FULL } else { SHORT };
         if self.file == Path::new("-") {
-            say(text.trim_end());
+            print_line(text.trim_end());
             return Ok(());
         }
         let path = self.file.display();
@@ -39,8 +39,10 @@ impl Arguments {
             StartError::new(format!("cannot write {path}: {error}; {advice}"))
         })?;
         file.write_all(text.as_bytes()).map_err(|error| StartError::new(format!("cannot write {path}: {error}")))?;
-        let (program, file) = (program(), super::shown(&path.to_string()));
-        say(&format!("Wrote {path}. Edit it, then:\n\n{program} check-config {file}\n{program} serve --config {file}"));
+        let (program, file) = (program(), super::shell_word(&path.to_string()));
+        print_line(&format!(
+            "Wrote {path}. Edit it, then:\n\n{program} check-config {file}\n{program} serve --config {file}"
+        ));
         Ok(())
     }
 }
@@ -52,12 +54,12 @@ mod tests {
     use std::collections::BTreeSet;
     use tollgate::Policy;
 
-    /// Whether a line is a key that was commented out.
+    /// Whether a line is a key that is commented out.
     fn is_example(line: &str) -> bool {
         line.starts_with('#') && !line.starts_with("# ") && line.len() > 1
     }
 
-    /// The file with the keys that are commented out; tokens cannot be read from files that are not there.
+    /// The file with its commented keys set, except for token files, which do not exist here.
     fn uncommented(file: &str) -> String {
         let line =
             |line| if is_example(line) && !line.contains("_token_file") { line.trim_start_matches('#') } else { line };
@@ -86,7 +88,7 @@ mod tests {
         settings(&uncommented(FULL));
     }
 
-    /// The keys that the reader of a policy allows at the place that `wrong` is at, from its own message.
+    /// The keys that the policy parser allows where `wrong` is, from its error message.
     fn allowed(wrong: &str) -> Vec<String> {
         let message = Policy::from_toml(wrong).unwrap_err().message().to_owned();
         let keys = message.split("allowed are ").nth(1).unwrap_or_else(|| panic!("{message}"));
@@ -98,7 +100,7 @@ mod tests {
         let names = |line: &str| {
             let line = if is_example(line) { line.trim_start_matches('#') } else { line };
             let name = line.trim_start_matches('[').split([' ', '=', ']', '.']).next().unwrap_or_default().to_owned();
-            // Those of `abuse` stand on its line.
+            // The keys of `abuse` are on its line.
             let inner = line.split('{').nth(1).unwrap_or_default().split(',');
             let inner: Vec<_> =
                 inner.map(|pair| pair.split('=').next().unwrap_or_default().trim().to_owned()).collect();

@@ -24,42 +24,42 @@ struct Arguments {
 const MANUAL: &str = "\
 A rate limiter as a server.
 
-May agent A do this, on lane L, for cost C, now? Ask with POST /v1/check, and get 200 or 429, with \
-the headers and the body that your own clients can be shown. Without a command and without \
-arguments it serves on http://127.0.0.1:8787 with the preset \"standard\", prints a line that \
-yields the first 429, and a token for the admin API.
+May agent A do this, on lane L, for cost C, now? POST /v1/check answers 200 or 429, with \
+headers and a body that you can pass on to your own clients. Without a command and without \
+arguments it serves the preset \"standard\" on http://127.0.0.1:8787, and prints a command that \
+gets the first 429 and a token for the admin API.
 
   tollgate init                              write a commented policy file, tollgate.toml
-  tollgate check-config tollgate.toml        say why it could not be served, or what it means
-  tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM ends
-  tollgate explain agent-7                   ask the running server about an agent
+    tollgate check-config tollgate.toml        check it, and print what it means
+    tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM shuts down
+    tollgate explain agent-7                   print the state of an agent, from the running server
 
-POST /v1/check/many decides many at once, /v1/check/all several of which all are admitted or \
-none. POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold holds a slot \
-until /v1/release. GET /v1/agents/AGENT tells how an agent stands, and charges nothing.
+POST /v1/check/many decides many requests at once; /v1/check/all charges several, all or none. \
+POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold takes a slot that \
+/v1/release gives back. GET /v1/agents/AGENT reads the state of an agent, and charges nothing.
 
-Tokens are not given on the command line, where others could see them, but in the policy file \
+Tokens are not arguments, because others could see them. They are in the policy file \
 (admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN. \
-TOLLGATE_LOG sets what is logged on the standard error: off, error, warn, info, debug or trace.";
+TOLLGATE_LOG is the level of the log on standard error: off, error, warn, info, debug or trace.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves a limiter over HTTP (what is done without a command)
+    /// Serve a limiter over HTTP (the default command)
     Serve(serve::Arguments),
-    /// Says why a policy file could not be served, or what it means
+    /// Check a policy file, and print what it means
     CheckConfig(check_config::Arguments),
-    /// Writes a commented policy file
+    /// Write a commented policy file
     Init(init::Arguments),
-    /// Asks a running server what holds for an agent, and why
+    /// Print the state of an agent, from a running server
     Explain(explain::Arguments),
-    /// Serves with simulated agents, one of them abusive
+    /// Serve with simulated agents, one of them abusive
     Demo(demo::Arguments),
 }
 
-/// Runs the command that the arguments name.
+/// Runs the command of the arguments.
 pub fn main() -> ExitCode {
     let Arguments { command, serve } = Arguments::parse();
-    let done = match command {
+    let result = match command {
         None => serve.run(),
         Some(Command::Serve(arguments)) => arguments.run(),
         Some(Command::CheckConfig(arguments)) => arguments.run(),
@@ -67,38 +67,38 @@ pub fn main() -> ExitCode {
         Some(Command::Explain(arguments)) => arguments.run(),
         Some(Command::Demo(arguments)) => arguments.run(),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not `eprintln!`, which panics if nobody can read it.
+            // Not `eprintln!`, which panics if standard error is closed.
             _ = writeln!(std::io::stderr(), "tollgate: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Prints to the standard output. That nobody reads it is no reason to fail.
-fn say(text: &str) {
+/// Prints a line to standard output. If nobody reads it, that is not an error.
+fn print_line(text: &str) {
     let mut out = std::io::stdout().lock();
     _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// How this program is called, for lines that can be copied.
+/// How this program was called, for commands that can be copied.
 fn program() -> String {
     if std::env::var_os("CARGO_MANIFEST_DIR").is_some() {
         return "cargo run --release --".to_owned();
     }
-    std::env::args().next().map_or_else(|| "tollgate".to_owned(), |program| shown(&program))
+    std::env::args().next().map_or_else(|| "tollgate".to_owned(), |program| shell_word(&program))
 }
 
 /// A word of a command line, in quotes if it needs them.
-fn shown(word: &str) -> String {
+fn shell_word(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=@,".contains(&byte);
-    if !word.is_empty() && word.bytes().all(is_plain) { word.to_owned() } else { quoted(word) }
+    if !word.is_empty() && word.bytes().all(is_plain) { word.to_owned() } else { shell_quote(word) }
 }
 
 /// A word in quotes, for every shell.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 

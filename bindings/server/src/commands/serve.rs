@@ -1,6 +1,6 @@
 //! `tollgate serve`.
 
-use super::{program, runtime, say};
+use super::{print_line, program, runtime};
 use crate::app::App;
 use crate::error::StartError;
 use crate::log::Log;
@@ -16,22 +16,22 @@ use tollgate::Policy;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
 pub(super) struct Arguments {
-    /// The policy file, with a table [server] for what is below
+    /// The policy file; its table [server] has all settings
     #[arg(long, value_name = "FILE", conflicts_with = "preset")]
     config: Option<PathBuf>,
-    /// The preset to serve without a file: adr, citizen, hub, platform or standard
+    /// The preset to serve instead of a file: adr, citizen, hub, platform or standard
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Where to listen [default: 127.0.0.1:8787]; a port alone is on loopback, 0.0.0.0:8787 is everywhere
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
     listen: Option<SocketAddr>,
-    /// The directory that keeps what the admin API changes; without one it is gone at the end
+    /// The directory that keeps changes made through the admin API; by default they are lost at the end
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
-    /// Log lines as JSON
+    /// Write log lines as JSON
     #[arg(long)]
     log_json: bool,
-    /// How many agents are held, instead of what the file says.
+    /// How many agents can be active at once, instead of the file's number.
     #[arg(skip)]
     pub(super) agents: Option<u64>,
 }
@@ -39,16 +39,16 @@ pub(super) struct Arguments {
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
         let log = Log::start(self.log_json)?;
-        let done = runtime()?.block_on(async {
-            let server = self.start().await?;
-            server.run().await
+        let result = runtime()?.block_on(async {
+            let instance = self.start().await?;
+            instance.run().await
         });
         log.end();
-        done
+        result
     }
 
-    /// Listens with everything the arguments, the environment and the file say.
-    pub(super) async fn start(self) -> Result<Started, StartError> {
+    /// Listens, with the settings of the arguments, the environment and the file.
+    pub(super) async fn start(self) -> Result<Instance, StartError> {
         let source = match (self.config, self.preset) {
             (Some(file), _) => Source::File(file),
             (None, preset) => Source::Preset(preset.unwrap_or_else(|| "standard".to_owned())),
@@ -57,7 +57,7 @@ impl Arguments {
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.state = self.state.or(settings.state);
         settings.agents = self.agents.unwrap_or(settings.agents);
-        tokens_of_environment(&mut settings)?;
+        read_token_variables(&mut settings)?;
         let what = match &source {
             Source::File(path) => format!("the policy of {}", path.display()),
             Source::Preset(name) => format!("the preset \"{name}\""),
@@ -65,17 +65,17 @@ impl Arguments {
         };
         let app = Arc::new(App::new(settings, source, None)?);
         let server = Server::bind(Arc::clone(&app)).await?;
-        Ok(Started { app, server, what })
+        Ok(Instance { app, server, what })
     }
 }
 
-/// Tokens of the environment stand over those of the file.
-pub(super) fn tokens_of_environment(settings: &mut Settings) -> Result<(), StartError> {
-    token_of_environment("TOLLGATE_ADMIN_TOKEN", &mut settings.admin_token)?;
-    token_of_environment("TOLLGATE_CHECK_TOKEN", &mut settings.check_token)
+/// Tokens in the environment take precedence over those in the file.
+pub(super) fn read_token_variables(settings: &mut Settings) -> Result<(), StartError> {
+    read_token_variable("TOLLGATE_ADMIN_TOKEN", &mut settings.admin_token)?;
+    read_token_variable("TOLLGATE_CHECK_TOKEN", &mut settings.check_token)
 }
 
-fn token_of_environment(name: &str, token: &mut Option<String>) -> Result<(), StartError> {
+fn read_token_variable(name: &str, token: &mut Option<String>) -> Result<(), StartError> {
     match std::env::var(name) {
         Err(std::env::VarError::NotPresent) => Ok(()),
         Ok(text) => {
@@ -87,19 +87,20 @@ fn token_of_environment(name: &str, token: &mut Option<String>) -> Result<(), St
     }
 }
 
-/// A server that listens.
-pub(super) struct Started {
+/// A server that is listening.
+pub(super) struct Instance {
     pub(super) app: Arc<App>,
     pub(super) server: Server,
+    /// What it serves, in words.
     what: String,
 }
 
-impl Started {
+impl Instance {
     async fn run(self) -> Result<(), StartError> {
         let on = |kind| signal(kind).map_err(|error| StartError::new(format!("cannot listen for signals: {error}")));
         let (mut end, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
         let mut hangup = on(SignalKind::hangup())?;
-        say(&self.greeting());
+        print_line(&self.greeting());
         let app = Arc::clone(&self.app);
         let reloads = tokio::spawn(async move {
             while hangup.recv().await.is_some() {
@@ -116,11 +117,11 @@ impl Started {
         };
         self.server.run(stop).await;
         reloads.abort();
-        tracing::info!("ended");
+        tracing::info!("stopped");
         Ok(())
     }
 
-    /// What somebody needs who has just started it.
+    /// What to know after starting it.
     pub(super) fn greeting(&self) -> String {
         let (app, address) = (&self.app, crate::address::reachable(self.server.address()));
         let (settings, policy) = (app.settings(), app.limiter().policy());
@@ -138,10 +139,10 @@ impl Started {
             ),
             String::new(),
         ];
-        match app.made_up_token() {
+        match app.generated_token() {
             Some(token) => {
                 lines.push(format!("Dashboard:  {base}/#token={token}"));
-                lines.push("            This token, made up for this run, is for the admin API too:".to_owned());
+                lines.push("            This token, generated for this run, is for the admin API too:".to_owned());
                 lines.push(format!("            curl -H 'authorization: Bearer {token}' {base}/api/admin/rate-limits"));
             }
             None => lines.push(format!("Dashboard:  {base}/ (log in with the admin token)")),
@@ -149,7 +150,8 @@ impl Started {
         lines.extend(self.try_it(&policy, &base).into_iter().flatten());
         if settings.state.is_none() {
             lines.push(
-                "Kept:       nothing; what the admin API changes is gone at the end (--state DIRECTORY)".to_owned(),
+                "State:      in memory; changes through the admin API are lost at the end (--state DIRECTORY)"
+                    .to_owned(),
             );
         }
         lines.push(format!("Your own:   {program} init            writes tollgate.toml, a commented policy file"));
@@ -157,30 +159,30 @@ impl Started {
         lines.join("\n")
     }
 
-    /// A command whose last call is denied, if there is a lane to try it on.
+    /// A command whose last call is denied, if there is a lane to try.
     fn try_it(&self, policy: &Policy, base: &str) -> Option<[String; 2]> {
         let settings = self.app.settings();
-        let authorization = match (settings.checks_are_open(), &settings.check_token, self.app.made_up_token()) {
+        let authorization = match (settings.checks_are_open(), &settings.check_token, self.app.generated_token()) {
             (true, ..) => String::new(),
             (_, Some(_), _) => " -H \"authorization: Bearer $TOLLGATE_CHECK_TOKEN\"".to_owned(),
             (_, None, Some(token)) => format!(" -H 'authorization: Bearer {token}'"),
             (_, None, None) => " -H \"authorization: Bearer $TOLLGATE_ADMIN_TOKEN\"".to_owned(),
         };
         let is_held = |lane| self.app.limiter().is_held(lane) == Ok(true);
-        // A total that all agents have may be used up before the lane is.
+        // A total may be used up before the lane is.
         let total = policy.total().and_then(|total| policy.limit(total)).map_or(u64::MAX, |limit| limit.capacity());
         let most = |lane| if policy.is_in_total(lane) { total } else { u64::MAX };
         let lanes = policy.lanes().filter(|(lane, _)| policy.total() != Some(*lane));
         let lanes = lanes
             .filter_map(|(lane, name)| Some((name, policy.limit(lane)?.capacity().min(most(lane)), is_held(lane))));
-        // Slots come second: they are given back after a minute, and not by waiting a little.
+        // Held lanes come last: their slots come back when the lease expires, not after a short wait.
         let (lane, capacity, is_held) =
             lanes.min_by_key(|(_, capacity, is_held)| (*is_held, *capacity == 0, *capacity))?;
-        // Nobody calls it a hundred times; one call can take everything.
+        // Nobody calls it a hundred times; one call can use everything.
         let (cost, calls) = if capacity > 20 { (capacity, 2) } else { (1, capacity + 1) };
         let cost = if cost == 1 { String::new() } else { format!(",\"cost\":{cost}") };
         let (path, lane) = (if is_held { "hold" } else { "check" }, serde_json::Value::from(lane));
-        let body = super::quoted(&format!("{{\"agent\":\"me\",\"lane\":{lane}{cost}}}"));
+        let body = super::shell_quote(&format!("{{\"agent\":\"me\",\"lane\":{lane}{cost}}}"));
         let times = if calls == 1 { "once".to_owned() } else { format!("{calls} times in a row") };
         Some([
             format!("Try it:     curl -i{authorization} -d {body} {base}/v1/{path}"),

@@ -11,12 +11,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The whole body. Nothing is read of one that says it is too long.
+/// The whole body. If its announced length is too large, nothing is read.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: impl HttpBody<Data = Bytes> + Unpin,
     bytes_max: usize,
-    patience: Duration,
+    timeout: Duration,
     in_flight: Option<&InFlight>,
 ) -> Result<Bytes, Problem> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -24,14 +24,14 @@ pub(crate) async fn read(
         return Err(too_large(bytes_max));
     }
     let mut whole = pin!(collect(body, bytes_max, in_flight));
-    // Nearly always the body comes with the head, and needs no timer.
+    // The body nearly always comes with the head, and needs no timer.
     match poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
         Poll::Ready(whole) => whole,
-        Poll::Pending => match tokio::time::timeout(patience, whole).await {
+        Poll::Pending => match tokio::time::timeout(timeout, whole).await {
             Ok(whole) => whole,
             Err(_) => Err(Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
-                format!("the body did not arrive within {} s; send it at once", patience.as_secs()),
+                format!("the body did not arrive within {} s; send it at once", timeout.as_secs()),
             )),
         },
     }
@@ -43,15 +43,15 @@ async fn collect(
     in_flight: Option<&InFlight>,
 ) -> Result<Bytes, Problem> {
     let (mut first, mut more) = (Bytes::new(), BytesMut::new());
-    // Ends with the body: what is too long is not read on.
+    // Ends with the body: one that is too long is not read further.
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::bad("the body broke off or is malformed"))?;
+        let frame = frame.map_err(|_| Problem::bad_request("the body broke off or is malformed"))?;
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + more.len() + data.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
         if let Some(in_flight) = in_flight {
-            in_flight.hold(first.len() + more.len() + data.len())?;
+            in_flight.set(first.len() + more.len() + data.len())?;
         }
         if first.is_empty() { first = data } else { more.extend_from_slice(&data) }
     }

@@ -1,6 +1,6 @@
-//! The bodies of a request and its answer, as they come and go.
+//! The bodies of a request and its response, as they are received and sent.
 
-use super::line::Line;
+use super::progress::Progress;
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
@@ -8,28 +8,28 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// The body of a request. Its connection knows whether the rest is waited for.
-pub(super) struct Arriving {
+/// The body of a request. Its connection knows whether more of it is awaited.
+pub(super) struct RequestBody {
     body: Incoming,
-    line: Arc<Line>,
+    progress: Arc<Progress>,
 }
 
-impl Arriving {
-    pub(super) fn new(body: Incoming, line: Arc<Line>) -> Self {
-        Self { body, line }
+impl RequestBody {
+    pub(super) fn new(body: Incoming, progress: Arc<Progress>) -> Self {
+        Self { body, progress }
     }
 }
 
-impl HttpBody for Arriving {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
-            Poll::Pending => self.line.awaits_body(),
-            Poll::Ready(None) => self.line.body_came(),
-            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => self.line.body_came(),
+            Poll::Pending => self.progress.on_body_pending(),
+            Poll::Ready(None) => self.progress.on_body_complete(),
+            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => self.progress.on_body_complete(),
             Poll::Ready(Some(_)) => {}
         }
         polled
@@ -44,24 +44,24 @@ impl HttpBody for Arriving {
     }
 }
 
-/// How much of an answer is handed on at once: what is handed on is copied.
+/// How much of a response is passed on at once, because it is copied.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// The body of an answer, in pieces. Its connection knows when the last is taken.
-pub(super) struct Leaving {
+/// The body of a response, in pieces. Its connection knows when the last one is taken.
+pub(super) struct ResponseBody {
     body: Body,
-    /// What is left of the frame that came last.
+    /// The rest of the last frame.
     rest: Bytes,
-    line: Arc<Line>,
+    progress: Arc<Progress>,
 }
 
-impl Leaving {
-    pub(super) fn new(body: Body, line: Arc<Line>) -> Self {
-        Self { body, rest: Bytes::new(), line }
+impl ResponseBody {
+    pub(super) fn new(body: Body, progress: Arc<Progress>) -> Self {
+        Self { body, rest: Bytes::new(), progress }
     }
 }
 
-impl HttpBody for Leaving {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -93,8 +93,8 @@ impl HttpBody for Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.line.sent();
+        self.progress.on_response_sent();
     }
 }

@@ -1,26 +1,26 @@
-//! Bytes in flight: how much bodies and answers may make the server hold.
+//! Bytes in flight: a bound on the memory of bodies and responses.
 //!
-//! A client that sends a large body bit by bit, or does not read a large answer,
-//! makes the server keep it. So what is larger than [`SMALL_BYTES`] is counted,
-//! for its connection and in all, before it is kept; when there is too much in
-//! all, the request is refused, and the connections that have held something
+//! A client that sends a large body bit by bit, or does not read a large response,
+//! makes the server keep it in memory. So everything larger than [`SMALL_BYTES`]
+//! is counted before it is kept, per connection and in all. If it is too much in
+//! all, the request is refused, and the connections that have had bytes in flight
 //! for longest are ended. A connection serves one request at a time, whose body
-//! and answer are bounded, so it holds a few megabytes at most.
+//! and response are bounded, so it has a few megabytes at most.
 
-use super::line::Line;
+use super::progress::Progress;
 use crate::problem::Problem;
 use http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// What a connection may hold uncounted: about as much as its buffers take anyway.
+/// What a connection may keep uncounted: about as much as its buffers take anyway.
 pub(crate) const SMALL_BYTES: usize = 16 * 1024;
 
-/// What all connections hold.
+/// The bytes in flight of all connections.
 pub(super) struct Flight {
     bytes: AtomicUsize,
     bytes_max: usize,
-    /// Whether something did not fit since it was last asked.
+    /// Whether something did not fit since the last call of `was_short`.
     is_short: AtomicBool,
 }
 
@@ -33,9 +33,9 @@ impl Flight {
         self.bytes_max
     }
 
-    /// Counts more, if there is room for it.
+    /// Adds bytes, if there is room for them.
     pub(super) fn take(&self, bytes: usize) -> bool {
-        let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.bytes_max);
+        let fits = |sum: usize| sum.checked_add(bytes).filter(|sum| *sum <= self.bytes_max);
         let is_taken = self.bytes.fetch_update(Relaxed, Relaxed, fits).is_ok();
         if !is_taken {
             self.is_short.store(true, Relaxed);
@@ -47,28 +47,28 @@ impl Flight {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Whether something did not fit since this was last asked.
+    /// Whether something did not fit since the last call.
     pub(super) fn was_short(&self) -> bool {
         self.is_short.swap(false, Relaxed)
     }
 }
 
-/// What the connection of a request holds; it is among the request's extensions.
+/// The bytes in flight of a request's connection; one of the request's extensions.
 #[derive(Clone)]
-pub(crate) struct InFlight(pub(super) Arc<Line>);
+pub(crate) struct InFlight(pub(super) Arc<Progress>);
 
 impl InFlight {
-    /// Holds so much from now on.
+    /// Sets how many bytes the connection has in flight.
     ///
     /// # Errors
     ///
-    /// There is too much in flight.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<(), Problem> {
-        if self.0.hold(bytes) { Ok(()) } else { Err(too_much()) }
+    /// If too much is in flight.
+    pub(crate) fn set(&self, bytes: usize) -> Result<(), Problem> {
+        if self.0.set_in_flight(bytes) { Ok(()) } else { Err(too_much()) }
     }
 }
 
 pub(super) fn too_much() -> Problem {
-    let detail = "too many large requests are in flight; ask again, or for less at once";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).because("in_flight").retry_after(1)
+    let detail = "too many large requests are in flight; send it again, or send less at once";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_reason("in_flight").retry_after(1)
 }

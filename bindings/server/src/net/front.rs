@@ -1,25 +1,25 @@
-//! What every request has to pass before it is looked at.
+//! The front: what is checked first of every request.
 //!
-//! A page of some other site, open in the browser of somebody who can reach
-//! this server, must not get through to it. So a request has to name a host
-//! that is ours, which a name that was rebound to this address is not; and a
-//! request that changes something must not come from another origin.
+//! A page of another site, open in the browser of someone who can reach this
+//! server, must not get through to it. So a request has to name one of our hosts,
+//! which excludes a name that was rebound to this address; and a request that
+//! changes something must not come from another origin.
 
 use crate::problem::Problem;
 use http::uri::{Authority, Uri};
 use http::{HeaderMap, Method, StatusCode, header};
 use std::net::IpAddr;
 
-/// Whether the request may be looked at.
+/// Checks the host and the origin of a request.
 pub(crate) fn check(method: &Method, target: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<(), Problem> {
     let mut named = headers.get_all(header::HOST).iter();
     let host = match (named.next().and_then(|host| host.to_str().ok()), named.next()) {
         (Some(host), None) => host,
-        (None, None) => return Err(Problem::bad("the request has no Host header")),
-        // A proxy in front may have looked at another one than we would.
-        _ => return Err(Problem::bad("the request has more than one Host header; send one")),
+        (None, None) => return Err(Problem::bad_request("the request has no Host header")),
+        // A proxy in front may have checked another one than we would.
+        _ => return Err(Problem::bad_request("the request has more than one Host header; send one")),
     };
-    // A target that names a host stands over the header.
+    // A host in the target takes precedence over the header.
     let is_target_ours = target.authority().is_none_or(|authority| is_ours(authority.as_str(), hosts));
     if !is_target_ours || !is_ours(host, hosts) {
         return Err(Problem::new(
@@ -33,7 +33,7 @@ pub(crate) fn check(method: &Method, target: &Uri, headers: &HeaderMap, hosts: &
     Ok(())
 }
 
-/// An address or `localhost` cannot be rebound; other names have to be known.
+/// An address or `localhost` cannot be rebound; other names have to be listed.
 fn is_ours(host: &str, hosts: &[String]) -> bool {
     // The common case, without parsing.
     if let Some(port) = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:")) {
@@ -50,7 +50,7 @@ fn is_ours(host: &str, hosts: &[String]) -> bool {
         || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Browsers say where a request comes from; others say nothing.
+/// Browsers send where a request comes from; other clients do not.
 fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
     if site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
@@ -67,7 +67,7 @@ fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
     }
 }
 
-/// Whether the body is said to be JSON: a form of another origin cannot say so.
+/// Whether the content type is JSON, which a form of another origin cannot send.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn only_hosts_that_are_ours_are_answered() {
+    fn only_our_own_hosts_are_answered() {
         for (host, expected) in [
             ("127.0.0.1:8787", 200),
             ("127.0.0.1", 200),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_known_by_its_type() {
+    fn json_is_recognised_by_its_content_type() {
         for (kind, expected) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),

@@ -1,7 +1,7 @@
-//! Accepts connections, up to a bound, and ends gracefully.
+//! Accepts connections, up to a bound, and shuts down gracefully.
 
 use super::connection::Connection;
-use super::watch::{Bounds, Patience, Watch};
+use super::watch::{Bounds, Timeouts, Watch};
 use super::workers::{Arrival, Workers};
 use crate::app::App;
 use crate::error::StartError;
@@ -15,22 +15,22 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 /// How many connections may wait to be accepted, if the system allows as many
-/// (`net.core.somaxconn`). One that finds no place is tried again by its
-/// client's system a second later.
+/// (`net.core.somaxconn`). If the queue is full, the client's system tries again a
+/// second later.
 const BACKLOG: u32 = 4_096;
 
-/// How much of an answer the system keeps for a client that does not read; twice
-/// that on Linux. Left to itself it keeps megabytes.
+/// How much of a response the system buffers for a client that does not read; Linux
+/// doubles it. By default it buffers megabytes.
 const SEND_BYTES: u32 = 128 * 1024;
 
-/// How long a connection may be served beyond the time for its body: whatever
-/// else a request does is a matter of milliseconds.
+/// How long a connection may be served beyond the time for its body: everything
+/// else takes milliseconds.
 const WORK: Duration = Duration::from_secs(20);
 
-/// Files that are open besides connections: the state, the runtime, logs.
+/// Open files besides connections: the state, the runtime, logs.
 const FILES_RESERVED: u64 = 64;
 
-/// A server that listens and does not answer yet.
+/// A server that listens, and does not answer yet.
 pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
@@ -39,20 +39,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens where the settings say.
+    /// Listens on the address in the settings.
     ///
     /// # Errors
     ///
-    /// The address is in use, or not this machine's, or not allowed.
+    /// If the address is in use, not on this machine, or not allowed.
     pub async fn bind(app: Arc<App>) -> Result<Self, StartError> {
         let wanted = app.settings().listen;
         let failed = |error: std::io::Error| {
             let advice = match error.kind() {
                 std::io::ErrorKind::AddrInUse => {
-                    "another program has it; end that, or choose another port with --listen"
+                    "another program uses it; stop that one, or choose another port with --listen"
                 }
-                std::io::ErrorKind::AddrNotAvailable => "it is no address of this machine; choose one that is",
-                std::io::ErrorKind::PermissionDenied => "ports below 1024 need a right; choose a higher one",
+                std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another",
+                std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
                 _ => "choose another address with --listen",
             };
             StartError::new(format!("cannot listen on {wanted}: {error}; {advice}"))
@@ -62,34 +62,34 @@ impl Server {
         Ok(Self { app, listener, address, workers: Workers::start()? })
     }
 
-    /// Where it listens; the port is a real one also if port 0 was asked for.
+    /// The address it listens on, with the real port if port 0 was requested.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until `stop` is ready, and ends gracefully:
+    /// Serves until `stop` is ready, and shuts down gracefully:
     ///
-    /// 1. For the time of the settings' `drain` `/readyz` says 503 and everything
-    ///    else is served as before, but each answer is the last on its connection.
-    /// 2. Then nobody new is let in. What was sent is answered, up to the
-    ///    settings' `grace`, and connections without a request are closed.
+    /// 1. For the time in the setting `drain`, `/readyz` answers 503 and everything
+    ///    else is served as before, but each response is the last on its connection.
+    /// 2. Then no new connections are accepted. Requests that were sent are answered,
+    ///    up to the time in `grace`, and idle connections are closed.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { app, listener, workers, .. } = self;
         app.start();
         let settings = app.settings();
-        let patience = Patience {
-            waiting: settings.idle_timeout,
+        let timeouts = Timeouts {
+            idle: settings.idle_timeout,
             head: settings.head_timeout,
-            served: settings.body_timeout + WORK,
-            stuck: settings.body_timeout,
+            serving: settings.body_timeout + WORK,
+            blocked: settings.body_timeout,
         };
-        let watch = Watch::new(bounds(settings), patience);
-        let watchman = tokio::spawn(Arc::clone(&watch).keep());
+        let watch = Watch::new(bounds(settings), timeouts);
+        let watcher = tokio::spawn(Arc::clone(&watch).run());
         let (stopping, stopped) = watch::channel(false);
         let router = routes::router(Arc::clone(&app));
         let take = |(stream, peer): (TcpStream, SocketAddr)| {
-            // A stream that cannot be handed over, or that its address has no room for, is closed.
+            // A stream that cannot be handed over, or whose address has reached its bound, is closed.
             if let (Ok(stream), Some(registration)) = (stream.into_std(), watch.register(peer.ip())) {
                 let connection =
                     Connection { app: Arc::clone(&app), router: router.clone(), peer, stopped: stopped.clone() };
@@ -100,23 +100,23 @@ impl Server {
         app.drain();
         accept_until(tokio::time::sleep(settings.drain), &listener, &watch, take).await;
         accept_waiting(&listener, &watch, take).await;
-        // Nobody new is let in, and everybody in is let out.
+        // No new connections, and the open ones end.
         drop(listener);
         app.end();
         stopping.send_replace(true);
-        if tokio::time::timeout(settings.grace, watch.emptied()).await.is_err() {
+        if tokio::time::timeout(settings.grace, watch.wait_until_empty()).await.is_err() {
             tracing::warn!(
                 connections = watch.count(),
-                "connections were still busy after the grace period and are cut"
+                "connections were still busy after the grace period and are cut off"
             );
             watch.end_all();
-            _ = tokio::time::timeout(Duration::from_secs(1), watch.emptied()).await;
+            _ = tokio::time::timeout(Duration::from_secs(1), watch.wait_until_empty()).await;
         }
-        watchman.abort();
-        // The last act, when nobody can be charged any more.
+        watcher.abort();
+        // At the very end, when nothing can be charged any more.
         let last = move || {
             app.control().save_budgets();
-            app.write_status();
+            app.write_report();
         };
         _ = tokio::task::spawn_blocking(last).await;
     }
@@ -124,9 +124,9 @@ impl Server {
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart does not wait for connections of the run before.
+    // A restart does not wait for connections of the previous run.
     socket.set_reuseaddr(true)?;
-    // Each connection has its own of the listener.
+    // Connections inherit it from the listener.
     socket.set_send_buffer_size(SEND_BYTES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -149,10 +149,10 @@ async fn accept_until(
     }
 }
 
-/// Accepts the connections that are there already, as many as have room.
+/// Accepts the connections that are already waiting, as long as there is room.
 async fn accept_waiting(listener: &TcpListener, watch: &Arc<Watch>, take: impl Fn((TcpStream, SocketAddr))) {
     for _ in 0..BACKLOG {
-        // The runtime learns of one that is there in that time.
+        // Within that time the runtime notices a waiting connection.
         let next = tokio::time::timeout(Duration::from_millis(1), listener.accept());
         match next.await {
             Ok(Ok(accepted)) if watch.has_room() => take(accepted),
@@ -162,12 +162,12 @@ async fn accept_waiting(listener: &TcpListener, watch: &Arc<Watch>, take: impl F
 }
 
 async fn accept(listener: &TcpListener, watch: &Arc<Watch>) -> Option<(TcpStream, SocketAddr)> {
-    watch.room().await;
+    watch.wait_for_room().await;
     match listener.accept().await {
         Ok(accepted) => Some(accepted),
         Err(error) => {
-            // A client that is gone already is its own affair. Else no more
-            // files can be opened, and waiting is all there is to do.
+            // A client that has gone away already is not our problem. Otherwise no more
+            // files can be opened, and all we can do is wait.
             if !matches!(error.kind(), std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::ConnectionReset) {
                 tracing::warn!(%error, "cannot accept connections");
                 watch.make_room();
@@ -178,8 +178,8 @@ async fn accept(listener: &TcpListener, watch: &Arc<Watch>) -> Option<(TcpStream
     }
 }
 
-/// How many connections there may be. A quarter of them from one address, so
-/// that no one client takes all; on loopback all, since whoever comes is of this machine.
+/// The bounds on connections. One address may have a quarter of all, so that no
+/// client takes them all; on loopback it may, because every client is on this machine.
 fn bounds(settings: &Settings) -> Bounds {
     let connections = connections_max(settings.max_connections);
     let default = if settings.listen.ip().is_loopback() { connections } else { connections.div_ceil(4) };
@@ -192,7 +192,7 @@ fn bounds(settings: &Settings) -> Bounds {
     }
 }
 
-/// As many connections as wanted, or as the system has files for.
+/// As many connections as wanted, or as many as the system allows open files.
 fn connections_max(wanted: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -202,7 +202,7 @@ fn connections_max(wanted: usize) -> usize {
             limit = raised;
         }
     }
-    // No limit at all is `None`.
+    // `None` is no limit.
     let files = limit.current.unwrap_or(u64::MAX).saturating_sub(FILES_RESERVED).max(1);
     let max = usize::try_from(files).unwrap_or(usize::MAX).min(wanted);
     if max < wanted {

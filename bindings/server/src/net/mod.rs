@@ -1,22 +1,22 @@
 //! The listener and its connections.
 //!
-//! - `listener.rs`: accepts connections, up to a bound, and ends gracefully
+//! - `listener.rs`: accepts connections, up to a bound, and shuts down gracefully
 //! - `workers.rs`: the threads that serve them
-//! - `connection.rs`: the requests of one; `exchange.rs` their bodies, `stream.rs` the bytes
-//! - `line.rs`: what one is doing; `lines.rs`: all of them, and which ones make room
+//! - `connection.rs`: serves one; `exchange.rs`: its bodies; `stream.rs`: its bytes
+//! - `progress.rs`: what one is doing; `connections.rs`: all of them, and which ones make room
 //! - `watch.rs`: ends those that take too long, and makes room when there are too many
-//! - `flight.rs`: how much bodies and answers may make the server hold
+//! - `flight.rs`: a bound on the memory of bodies and responses
 //! - `body.rs`: reads bodies, up to a bound in bytes and time
-//! - `front.rs`: what every request has to pass first
+//! - `front.rs`: what is checked first of every request
 
 pub(crate) mod body;
 mod connection;
+mod connections;
 mod exchange;
 pub(crate) mod flight;
 pub(crate) mod front;
-mod line;
-mod lines;
 pub(crate) mod listener;
+mod progress;
 mod stream;
 mod watch;
 mod workers;

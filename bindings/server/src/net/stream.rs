@@ -1,16 +1,16 @@
-//! The stream of a connection that is watched.
+//! The stream of a connection, which reports its progress.
 //!
-//! A request may be answered before all of it has come: its body is too long,
-//! its token wrong. Were the connection closed with that, the system would
-//! throw away the answer together with what nobody had read, and the client
-//! would see a reset. So a connection that leaves says that it will write no
-//! more, and reads until its client has closed it too, within bounds. When the
-//! server stops, it does not wait for that.
+//! A request may be answered before all of it has arrived, because its body is too
+//! long or its token wrong. If the connection were closed at once, the system would
+//! discard the response together with the unread bytes, and the client would see a
+//! reset. So a connection that closes first shuts down its writing side, and reads
+//! until its client has closed it too, within bounds. When the server stops, it
+//! does not wait for that.
 //!
-//! A connection that waits for a request when the server stops is read to its
-//! end: what has come is served, and then nothing more comes for it.
+//! A connection that is idle when the server stops is read to its end: what has
+//! arrived is served, and then the stream ends.
 
-use super::line::{Line, Phase};
+use super::progress::{Phase, Progress};
 use rustix::net::RecvFlags;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,42 +18,42 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// How much of what nobody wants is read at once, how often in a row before others have their
-/// turn, and how much of it in all.
+/// How many unwanted bytes are read at once, how many times before other tasks get their turn, and
+/// how many bytes in all.
 const UNREAD_BYTES: usize = 8 * 1024;
 const UNREAD_READS: usize = 4;
 const UNREAD_BYTES_MAX: usize = 64 << 20;
 
-/// Whether something was sent that nobody has read.
-pub(super) trait Peek {
+/// A stream that knows whether bytes have arrived that nobody has read.
+pub(super) trait Unread {
     fn has_unread(&self) -> bool;
 }
 
-impl Peek for TcpStream {
-    /// Asks the system: the runtime knows of what has come a little later.
+impl Unread for TcpStream {
+    /// Asks the system, because the runtime notices a little later.
     fn has_unread(&self) -> bool {
         let mut byte = [0; 1];
         rustix::net::recv(self, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(_, bytes)| bytes > 0)
     }
 }
 
-/// A stream whose connection is watched.
-pub(super) struct Watched<S> {
+/// A stream that reports the progress of its connection.
+pub(super) struct WatchedStream<S> {
     stream: S,
-    line: Arc<Line>,
-    /// Whether the client will write no more.
+    progress: Arc<Progress>,
+    /// Whether the client has closed its writing side.
     is_over: bool,
-    /// How much was read since the connection leaves.
+    /// How many bytes were read since the connection began to close.
     unread: usize,
 }
 
-impl<S> Watched<S> {
-    pub(super) fn new(stream: S, line: Arc<Line>) -> Self {
-        Self { stream, line, is_over: false, unread: 0 }
+impl<S> WatchedStream<S> {
+    pub(super) fn new(stream: S, progress: Arc<Progress>) -> Self {
+        Self { stream, progress, is_over: false, unread: 0 }
     }
 }
 
-impl<S: AsyncRead + Peek + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unread + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -62,31 +62,31 @@ impl<S: AsyncRead + Peek + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.line.heard();
+            self.progress.on_read();
         } else if polled.is_ready() && buffer.remaining() > 0 {
             self.is_over = true;
         }
-        let is_last = polled.is_pending() && self.line.stops() && self.line.state().0 == Phase::Waiting;
-        // What is there unread wakes the task.
+        let is_last = polled.is_pending() && self.progress.stops() && self.progress.phase().0 == Phase::Idle;
+        // If bytes are unread, they will wake the task.
         if is_last && !self.stream.has_unread() { Poll::Ready(Ok(())) } else { polled }
     }
 }
 
-impl<S: AsyncWrite + Unpin> Watched<S> {
-    fn note(&self, polled: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
+impl<S: AsyncWrite + Unpin> WatchedStream<S> {
+    fn record_write(&self, polled: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
         match polled {
-            Poll::Ready(Ok(1..)) => self.line.written(),
-            Poll::Pending => self.line.stuck(),
+            Poll::Ready(Ok(1..)) => self.progress.on_write(),
+            Poll::Pending => self.progress.on_blocked(),
             Poll::Ready(_) => {}
         }
         polled
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Peek + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unread + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.note(polled)
+        self.record_write(polled)
     }
 
     fn poll_write_vectored(
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Peek + Unpin> AsyncWrite for Watched<S> {
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.note(polled)
+        self.record_write(polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -104,18 +104,18 @@ impl<S: AsyncRead + AsyncWrite + Peek + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        self.line.flushed();
+        self.progress.on_flushed();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        if self.line.state().0 != Phase::Leaving {
+        if self.progress.phase().0 != Phase::Closing {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-            self.line.enter(Phase::Leaving);
+            self.progress.enter(Phase::Closing);
         }
         let mut unread = [0; UNREAD_BYTES];
         for _ in 0..UNREAD_READS {
-            if self.is_over || self.unread > UNREAD_BYTES_MAX || self.line.stops() {
+            if self.is_over || self.unread > UNREAD_BYTES_MAX || self.progress.stops() {
                 return Poll::Ready(Ok(()));
             }
             let mut buffer = ReadBuf::new(&mut unread);
@@ -134,10 +134,10 @@ mod tests {
 
     const PEER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Writes all the time. Counts what is read of it.
+    /// A client that never stops writing. Counts what is read of it.
     struct Endless(usize);
 
-    impl Peek for Endless {
+    impl Unread for Endless {
         fn has_unread(&self) -> bool {
             true
         }
@@ -169,23 +169,23 @@ mod tests {
         }
     }
 
-    /// Else the task would not come to hear that the server stops.
+    /// Otherwise the task would never notice that the server stops.
     #[test]
-    fn a_client_that_writes_all_the_time_gets_a_few_turns_at_once_and_an_end() {
+    fn a_client_that_never_stops_writing_gets_few_reads_at_once_and_is_cut_off() {
         let watch = watch(10);
         let registration = watch.register(PEER).unwrap();
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        let mut leaving = Watched::new(Endless(0), Arc::clone(registration.line()));
+        let mut closing = WatchedStream::new(Endless(0), Arc::clone(registration.progress()));
         let mut polls = 0;
-        while Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending() {
+        while Pin::new(&mut closing).poll_shutdown(&mut cx).is_pending() {
             polls += 1;
-            assert_eq!(leaving.stream.0, polls * UNREAD_READS * UNREAD_BYTES);
-            assert_eq!(registration.line().state().0, Phase::Leaving);
+            assert_eq!(closing.stream.0, polls * UNREAD_READS * UNREAD_BYTES);
+            assert_eq!(registration.progress().phase().0, Phase::Closing);
         }
         assert_eq!(polls, UNREAD_BYTES_MAX / (UNREAD_READS * UNREAD_BYTES));
-        let mut leaving = Watched::new(Endless(0), Arc::clone(registration.line()));
-        assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_pending());
-        registration.line().stop();
-        assert!(Pin::new(&mut leaving).poll_shutdown(&mut cx).is_ready());
+        let mut closing = WatchedStream::new(Endless(0), Arc::clone(registration.progress()));
+        assert!(Pin::new(&mut closing).poll_shutdown(&mut cx).is_pending());
+        registration.progress().stop();
+        assert!(Pin::new(&mut closing).poll_shutdown(&mut cx).is_ready());
     }
 }

@@ -1,9 +1,8 @@
 //! The threads that serve connections.
 //!
-//! Each has a runtime of its own, and a connection stays with the thread that
-//! has taken it. So a request wakes no other thread, which would cost more
-//! than to decide it: in a runtime that several threads share, each that finds
-//! something to do first wakes another to look for more.
+//! Each has its own runtime, and a connection stays with its thread. So a request
+//! wakes no other thread, which would cost more than deciding it: in a runtime that
+//! threads share, each thread that finds work first wakes another to look for more.
 
 use super::connection::Connection;
 use super::watch::Registration;
@@ -12,7 +11,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub(super) struct Arrival {
     pub(super) connection: Connection,
     pub(super) stream: TcpStream,
@@ -22,11 +21,11 @@ pub(super) struct Arrival {
 struct Worker {
     /// Bounded by the number of connections.
     arrivals: UnboundedSender<(Arrival, Arc<()>)>,
-    /// Every connection of the thread has a share in it.
+    /// Every connection of the thread has a clone of it.
     load: Arc<()>,
 }
 
-/// All of them. They end when this is dropped.
+/// All threads. They end when this is dropped.
 pub(super) struct Workers(Vec<Worker>);
 
 impl Workers {
@@ -34,17 +33,17 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// The system starts no more threads.
+    /// If the system starts no more threads.
     pub(super) fn start() -> Result<Self, StartError> {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         (0..count).map(|_| Worker::start()).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Gives a connection to the thread that has the fewest.
+    /// Gives a connection to the thread with the fewest.
     pub(super) fn take(&self, arrival: Arrival) {
         let idlest = self.0.iter().min_by_key(|worker| Arc::strong_count(&worker.load));
         if let Some(worker) = idlest {
-            // A thread that is gone serves nobody; the connection is closed.
+            // If the thread is gone, the connection is closed.
             _ = worker.arrivals.send((arrival, Arc::clone(&worker.load)));
         }
     }
@@ -54,10 +53,10 @@ impl Worker {
     fn start() -> Result<Self, StartError> {
         let failed = |error: std::io::Error| StartError::new(format!("cannot start threads: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (arrivals, arrived) = unbounded_channel();
+        let (arrivals, receiver) = unbounded_channel();
         let serve = move || {
-            runtime.block_on(serve_all(arrived));
-            // What is still being done, a change that waits for the disk say, is not waited for.
+            runtime.block_on(serve_all(receiver));
+            // Pending work, such as a change that waits for the disk, is not waited for.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name("tollgate-serve".to_owned()).spawn(serve).map_err(failed)?;
@@ -65,10 +64,10 @@ impl Worker {
     }
 }
 
-/// Ends when nobody is left who could send a connection.
-async fn serve_all(mut arrived: UnboundedReceiver<(Arrival, Arc<()>)>) {
-    while let Some((Arrival { connection, stream, registration }, load)) = arrived.recv().await {
-        // Only a stream whose runtime is this one can be waited for here.
+/// Ends when all senders are gone.
+async fn serve_all(mut arrivals: UnboundedReceiver<(Arrival, Arc<()>)>) {
+    while let Some((Arrival { connection, stream, registration }, load)) = arrivals.recv().await {
+        // A stream has to be registered with the runtime of its thread.
         if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
             tokio::spawn(async move {
                 connection.serve(stream, registration).await;

@@ -1,11 +1,11 @@
-//! Agents as cards: found, sorted and cut into pages here, not in the page.
+//! Agents as cards: searched, sorted and paged by the server, not in the browser.
 
-use super::understood;
+use super::parse_query;
 use crate::app::App;
 use crate::auth::Right;
 use crate::id;
 use crate::problem::Problem;
-use crate::routes::{self, AgentInPath, PeerAddress, agents::ms_up};
+use crate::routes::{self, AgentInPath, PeerAddress, ceil_ms};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -17,12 +17,12 @@ use tollgate::Limiter;
 use tollgate::bounds::PAGE_MAX;
 use tollgate::observe::{AgentQuery, AgentSort, AgentView, LaneView, ShownId, UsageLevel};
 
-/// How many cards there are on a page if nothing is said.
+/// How many cards a page has by default.
 const PER_PAGE: usize = 48;
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
-    /// What an id has in it.
+pub(super) struct ListQuery {
+    /// A text in the id.
     #[serde(default)]
     search: String,
     #[serde(default)]
@@ -37,38 +37,39 @@ pub(super) struct Asked {
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     PeerAddress(peer): PeerAddress,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<ListQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     app.keys().require(Right::Admin, &headers, peer)?;
-    let asked = understood(asked)?;
-    let sort = match asked.sort.as_str() {
+    let wanted = parse_query(query)?;
+    let sort = match wanted.sort.as_str() {
         "" | "usage" => AgentSort::Usage,
         "violations" => AgentSort::Violations,
         "id" => AgentSort::Id,
         _ => return Err(Problem::field("sort", "sort by usage, violations or id")),
     };
-    let per_page = asked.per_page.unwrap_or(PER_PAGE);
+    let per_page = wanted.per_page.unwrap_or(PER_PAGE);
     if !(1..=PAGE_MAX).contains(&per_page) {
         return Err(Problem::field("per_page", format!("a page has 1 to {PAGE_MAX} agents")));
     }
-    let query = AgentQuery::new().contains(&asked.search).sort(sort).page(asked.page).per_page(per_page);
+    let query = AgentQuery::new().contains(&wanted.search).sort(sort).page(wanted.page).per_page(per_page);
     let limiter = Arc::clone(app.limiter());
     // A million agents take some tenths of a second.
     let found = tokio::task::spawn_blocking(move || limiter.agents(&query)).await;
-    let found = found.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the list broke off; ask again"))?;
+    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made; try again");
+    let found = found.map_err(failed)?;
     let agents: Vec<_> = found.agents.iter().map(|agent| Value::from(card(&agent.id, &agent.view))).collect();
     Ok(routes::json(&json!({
         "agents": agents,
         "matched": found.matched,
         "listed": found.listed,
         "not_listed": found.not_listed,
-        "page": asked.page,
+        "page": wanted.page,
         "per_page": per_page,
     })))
 }
 
-/// One card, opened: every lane, and what was decided about the agent.
+/// One card, opened: every lane, and the agent's assignment and conduct.
 pub(super) async fn one(
     State(app): State<Arc<App>>,
     PeerAddress(peer): PeerAddress,
@@ -95,7 +96,7 @@ fn card(agent: &[u8], view: &AgentView) -> Map<String, Value> {
     card.insert("overrides".into(), view.lanes.iter().filter(|lane| lane.is_override).count().into());
     card.insert("lane".into(), view.dominant().map(usage).into());
     card.insert("violations".into(), view.conduct.violations().into());
-    card.insert("wait_ms".into(), ms_up(view.conduct.wait()).into());
+    card.insert("wait_ms".into(), ceil_ms(view.conduct.wait()).into());
     card.insert("rate_limited".into(), view.is_rate_limited().into());
     card
 }
@@ -116,7 +117,7 @@ fn usage(lane: &LaneView) -> Value {
     })
 }
 
-/// Whole percent, rounded so that they never seem to be of another level.
+/// Whole percent, rounded so that they never seem to belong to another level.
 fn percent(usage: f64) -> u64 {
     // At most 100.
     if usage < 50.0 { usage.floor() as u64 } else { usage.ceil() as u64 }
@@ -127,14 +128,14 @@ fn lanes(limiter: &Limiter, agent: &[u8], view: &AgentView) -> Result<Vec<Value>
     let assignment = limiter.assignment(agent)?;
     let plan = assignment.plan().and_then(|plan| policy.plan(plan));
     let lanes = view.lanes.iter().map(|lane| {
-        // What would apply without an override, and without an exemption.
+        // The limit without an override, and without an exemption.
         let planned = plan.and_then(|plan| policy.plan_limit(plan, lane.lane)).or(policy.limit(lane.lane));
         let mut bar = if lane.status.is_exempt() { json!({"name": lane.name}) } else { usage(lane) };
         if let Value::Object(bar) = &mut bar {
             bar.insert("limit".into(), lane.limit.map(|limit| limit.to_string()).into());
             bar.insert("planned".into(), planned.map(|limit| limit.to_string()).into());
             bar.insert("override".into(), assignment.override_of(&lane.name).map(|limit| limit.to_string()).into());
-            bar.insert("full_in_ms".into(), ms_up(lane.status.full_in()).into());
+            bar.insert("full_in_ms".into(), ceil_ms(lane.status.full_in()).into());
         }
         bar
     });

@@ -1,7 +1,7 @@
 //! The files of the page. They are in the binary, and nothing else is loaded.
 //!
-//! A browser asks on every visit whether its copies are still right, and is
-//! answered by the tag of a file alone if they are.
+//! A browser revalidates its copies on every visit; if they are up to date, the
+//! response is a 304 with the tag of the file.
 
 use crate::problem::Problem;
 use axum::body::Body;
@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use siphasher::sip128::SipHasher24;
 use std::sync::LazyLock;
 
-/// Only files of ours, nothing inline, in no frame; and no text can become a
-/// script, also by a mistake in one of ours.
+/// Only our own files, nothing inline, in no frame; and no text can become a script,
+/// even by a mistake in our own code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
@@ -37,7 +37,7 @@ const FILES: [(&str, &str, &str); 10] = [
     ("uplot.css", STYLE, include_str!("assets/uplot/uPlot.min.css")),
 ];
 
-/// The tag of each file, and of the page as the last: a hash of its text.
+/// The tag of each file, a hash of its text; the last one is the page's.
 static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let texts = FILES.iter().map(|(.., text)| *text).chain([PAGE]);
     texts.map(|text| format!("\"{:032x}\"", SipHasher24::new().hash(text.as_bytes()).as_u128())).collect()
@@ -49,13 +49,13 @@ pub(super) async fn page(headers: HeaderMap) -> Response {
 
 pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
     let found = FILES.iter().zip(TAGS.iter()).find(|((known, ..), _)| *known == name);
-    let no_such = || Problem::new(StatusCode::NOT_FOUND, "the page has no such file");
-    let ((_, kind, text), tag) = found.ok_or_else(no_such)?;
+    let unknown = || Problem::new(StatusCode::NOT_FOUND, "the page has no such file");
+    let ((_, kind, text), tag) = found.ok_or_else(unknown)?;
     Ok(file(&headers, kind, text, Some(tag)))
 }
 
-fn file(asked: &HeaderMap, kind: &'static str, text: &'static str, tag: Option<&String>) -> Response {
-    let is_known = tag.is_some_and(|tag| is_known(asked, tag));
+fn file(request: &HeaderMap, kind: &'static str, text: &'static str, tag: Option<&String>) -> Response {
+    let is_known = tag.is_some_and(|tag| is_known(request, tag));
     let mut response = Response::new(if is_known { Body::empty() } else { Body::from(text) });
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -66,16 +66,16 @@ fn file(asked: &HeaderMap, kind: &'static str, text: &'static str, tag: Option<&
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Quotes and hexadecimal digits.
+    // Tags are quotes and hexadecimal digits.
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(tag).ok()) {
         headers.insert(header::ETAG, tag);
     }
     response
 }
 
-/// Whether the browser has what the tag stands for.
-fn is_known(asked: &HeaderMap, tag: &str) -> bool {
-    let lists = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
+/// Whether the browser has the file of this tag.
+fn is_known(request: &HeaderMap, tag: &str) -> bool {
+    let lists = request.get_all(header::IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
     let mut known = lists.flat_map(|list| list.split(',')).map(str::trim);
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_that_is_named_is_there() {
+    fn every_file_that_is_referenced_exists() {
         let texts = FILES.iter().map(|(.., text)| *text).chain([PAGE]);
         for text in texts {
             for named in text.split("\"/assets/").skip(1).chain(text.split("from \"./").skip(1)) {

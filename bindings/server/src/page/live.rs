@@ -1,10 +1,10 @@
-//! What an open page is told as it happens, as server-sent events.
+//! The live connection of an open page, as server-sent events.
 //!
-//! First `hello`: what does not change while the page is open. Then `snapshot`
-//! in a cycle that the page asks for, and `happened` for each event at once.
+//! First `hello`: what does not change while the page is open. Then `snapshot` at
+//! the interval that the page requests, and `happened` for each event at once.
 
-use super::feed::{Sample, Told};
-use super::understood;
+use super::feed::{DatedEvent, Sample};
+use super::parse_query;
 use crate::app::App;
 use crate::auth::Right;
 use crate::id;
@@ -25,20 +25,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::observe::{EventKind, ShownId};
 
-/// The cycle if nothing is asked for, and the longest: a connection that says
-/// nothing for longer might be closed.
+/// The default interval in seconds, and the longest: a connection that is silent for
+/// longer might be closed.
 const EVERY_MAX: u64 = 10;
 
 /// How many offenders are shown.
 const OFFENDERS: usize = 3;
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct LiveQuery {
     /// Seconds from one snapshot to the next.
     every: Option<u64>,
 }
 
-/// What is written to one page.
+/// The connection to one page.
 struct Page {
     app: Arc<App>,
     sender: Sender<Bytes, Infallible>,
@@ -49,37 +49,37 @@ struct Page {
     next_event: u64,
 }
 
-/// The page is gone, or may not see more.
+/// The page is gone, or its session has ended.
 struct Gone;
 
 pub(super) async fn live(
     State(app): State<Arc<App>>,
     PeerAddress(peer): PeerAddress,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<LiveQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     app.keys().require(Right::Admin, &headers, peer)?;
-    let every = cycle(understood(asked)?.every);
+    let every = interval(parse_query(query)?.every);
     let (sender, body) = Channel::new(1);
     let page = Page { app, sender, headers, peer, sampled_ms: 0, next_event: 0 };
-    tokio::spawn(page.tell(every));
+    tokio::spawn(page.run(every));
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // A proxy that collects answers would hold them back.
+    // A proxy must not buffer the events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }
 
 /// The time between two snapshots.
-fn cycle(every: Option<u64>) -> Duration {
+fn interval(every: Option<u64>) -> Duration {
     Duration::from_secs(every.unwrap_or(EVERY_MAX).clamp(1, EVERY_MAX))
 }
 
 impl Page {
-    /// Tells until the page is gone, its session ends or the server does.
-    async fn tell(mut self, every: Duration) {
+    /// Sends until the page is gone, its session ends or the server stops.
+    async fn run(mut self, every: Duration) {
         let mut news = self.app.feed().news();
         let mut ticks = tokio::time::interval(every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -87,29 +87,29 @@ impl Page {
             return;
         }
         loop {
-            let told = tokio::select! {
+            let sent = tokio::select! {
                 biased;
                 changed = news.changed() => match changed {
-                    Ok(()) if !news.borrow_and_update().is_over => self.events().await,
+                    Ok(()) if !news.borrow_and_update().is_over => self.send_events().await,
                     _ => break,
                 },
-                _ = ticks.tick() => self.cycle().await,
+                _ = ticks.tick() => self.send_snapshot().await,
             };
-            if told.is_err() {
+            if sent.is_err() {
                 break;
             }
         }
     }
 
-    async fn cycle(&mut self) -> Result<(), Gone> {
-        // The session may have ended since.
+    async fn send_snapshot(&mut self) -> Result<(), Gone> {
+        // The session may have ended meanwhile.
         self.app.keys().require(Right::Admin, &self.headers, self.peer).map_err(|_| Gone)?;
-        self.events().await?;
+        self.send_events().await?;
         let snapshot = self.snapshot();
         self.send("snapshot", None, &snapshot).await
     }
 
-    async fn events(&mut self) -> Result<(), Gone> {
+    async fn send_events(&mut self) -> Result<(), Gone> {
         for event in self.app.feed().events_from(self.next_event) {
             self.next_event = event.number + 1;
             self.send("happened", Some(event.number), &happened(&event)).await?;
@@ -119,7 +119,7 @@ impl Page {
 
     async fn send(&mut self, event: &str, id: Option<u64>, data: &Value) -> Result<(), Gone> {
         let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-        // JSON has no line breaks but escaped ones.
+        // The only line breaks in JSON are escaped.
         let text = format!("event: {event}\n{id}retry: 1000\ndata: {data}\n\n");
         self.sender.send_data(text.into()).await.map_err(|_| Gone)
     }
@@ -167,7 +167,7 @@ fn hello(app: &App) -> Value {
     let (violations, within) = policy.conduct().abuse_threshold();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        // Numbers of events start anew with the server.
+        // The numbers of events start again with the server.
         "started": app.meter().started(),
         "lanes": lanes,
         "plans": plans,
@@ -177,7 +177,7 @@ fn hello(app: &App) -> Value {
     })
 }
 
-fn happened(Told { number, at_ms, kind }: &Told) -> Value {
+fn happened(DatedEvent { number, at_ms, kind }: &DatedEvent) -> Value {
     let of = |agent: &[u8]| json!({"key": id::to_segment(agent), "shown": ShownId::new(agent).to_string()});
     let (kind, agent, text) = match kind {
         EventKind::SustainedAbuse { agent, consecutive } => {
@@ -205,8 +205,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_comes_every_ten_seconds_unless_asked_for_sooner() {
-        let cycles = [None, Some(0), Some(1), Some(5), Some(10), Some(u64::MAX)].map(|every| cycle(every).as_secs());
-        assert_eq!(cycles, [10, 1, 1, 5, 10, 10]);
+    fn a_snapshot_is_sent_every_ten_seconds_or_more_often_on_request() {
+        let seconds =
+            [None, Some(0), Some(1), Some(5), Some(10), Some(u64::MAX)].map(|every| interval(every).as_secs());
+        assert_eq!(seconds, [10, 1, 1, 5, 10, 10]);
     }
 }

@@ -1,4 +1,4 @@
-//! The page's session: a cookie, for the admin token.
+//! The page's session: a cookie, in exchange for the admin token.
 
 use crate::app::App;
 use crate::auth::Right;
@@ -31,7 +31,7 @@ pub(super) async fn log_out(State(app): State<Arc<App>>, headers: HeaderMap) -> 
     with_cookie(&app.keys().log_out(&headers))
 }
 
-/// Whether there is a session. No error if there is none: the page just asks.
+/// Whether there is a session. If not, that is not an error: the page only wants to know.
 pub(super) async fn session(
     State(app): State<Arc<App>>,
     PeerAddress(peer): PeerAddress,
@@ -43,7 +43,7 @@ pub(super) async fn session(
 
 fn with_cookie(cookie: &str) -> Response {
     let mut response = routes::json(&json!({"ok": true}));
-    // Hexadecimal digits and our own words.
+    // The cookie is hexadecimal digits and our own words.
     if let Ok(cookie) = HeaderValue::from_str(cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

@@ -1,13 +1,13 @@
-//! The dashboard: one page, from the binary, and what it asks for.
+//! The dashboard: one page, from the binary, and the data it loads.
 //!
-//! - `assets.rs` the files of the page, in `assets/`
-//! - `login.rs` the way in and out
-//! - `feed.rs` what is remembered for pages that open later: a history of counts, the last events
-//! - `live.rs` what an open page is told as it happens
-//! - `agents.rs` agents as cards, found and sorted here
+//! - `assets.rs`: the files of the page, in `assets/`
+//! - `login.rs`: logging in and out
+//! - `feed.rs`: the history for pages that open later: counts, the last events
+//! - `live.rs`: the live connection of an open page
+//! - `agents.rs`: agents as cards, searched and sorted by the server
 //!
-//! All but the files and the login needs the admin right, by the cookie of the
-//! login or by the token. What the page changes it changes through the admin API.
+//! Everything but the files and the login needs the admin right, by the session's
+//! cookie or by the token. The page makes changes through the admin API.
 
 mod agents;
 mod assets;
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/dashboard/agents/{agent}", get(agents::one))
 }
 
-/// What the query of a URL asks for.
-fn understood<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    asked.map(|Query(asked)| asked).map_err(|rejection| Problem::bad(rejection.body_text()))
+/// The query of a URL, or what is wrong with it.
+fn parse_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    query.map(|Query(query)| query).map_err(|rejection| Problem::bad_request(rejection.body_text()))
 }

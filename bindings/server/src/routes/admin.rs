@@ -1,17 +1,17 @@
-//! What an operator decides at run time: defaults, agents, the allowlist, a reload.
+//! The admin API: defaults, agents, the allowlist, a reload.
 //!
-//! Every path needs the admin right, and every change says that it is JSON. A
-//! change holds for the next check and is kept when it is answered; one that
-//! makes no sense names the field and changes nothing.
+//! Every path needs the admin right, and every change has to be sent as JSON. When
+//! a change is answered, it is in force for the next check, and on disk. An invalid
+//! one is answered with the field that is wrong, and changes nothing.
 //!
 //! An agent whose id is one of the names below, `defaults` say, is found under
-//! `/api/admin/rate-limits/agents/{agent}`, which is there for all others too.
+//! `/api/admin/rate-limits/agents/{agent}`, and so is every other.
 
-use super::verdict::{lanes, short};
+use super::request::{lane_names, short};
 use super::{AgentInPath, agents, fields, json};
 use crate::app::App;
 use crate::auth::Right;
-use crate::control::Defaults;
+use crate::defaults::Defaults;
 use crate::id::{self, Id};
 use crate::net::{body, front};
 use crate::problem::Problem;
@@ -36,7 +36,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route(&base(""), get(everything))
         .route(&base("/defaults"), get(defaults).put(set_defaults).delete(clear_defaults))
         .route("/api/admin/reload", post(reload));
-    // The first name is ours, the second one that of earlier clients.
+    // The second name is an alias for older clients.
     for list in ["/allowlist", "/whitelist"] {
         router = router
             .route(&base(list), get(allowlist).put(replace_allowlist).post(add_to_allowlist))
@@ -52,7 +52,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
     router
 }
 
-/// That the sender may do everything.
+/// Proof that the client has the admin right.
 struct Admin;
 
 impl FromRequestParts<Arc<App>> for Admin {
@@ -64,7 +64,7 @@ impl FromRequestParts<Arc<App>> for Admin {
     }
 }
 
-/// What a change says, from somebody who may make it; `Null` if it says nothing.
+/// The body of a change, from a client with the admin right; `Null` if it is empty.
 struct Change(Value);
 
 impl FromRequest<Arc<App>> for Change {
@@ -86,16 +86,17 @@ impl FromRequest<Arc<App>> for Change {
     }
 }
 
-/// Makes a change where it may wait: for its turn, and for the disk.
+/// Makes a change on a thread that may block: on the lock, and on the disk.
 async fn change<T: Send + 'static>(
     app: &Arc<App>,
     change: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let app = Arc::clone(app);
     match tokio::task::spawn_blocking(move || change(&app)).await {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(_) => {
-            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the change broke off; look before you repeat it"))
+            let detail = "the change broke off; check the present state before you repeat it";
+            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
         }
     }
 }
@@ -103,11 +104,9 @@ async fn change<T: Send + 'static>(
 async fn everything(State(app): State<Arc<App>>, _: Admin) -> Response {
     let policy = app.limiter().policy();
     let assignments = app.limiter().assignments();
-    let decided = assignments.iter().filter(|(_, decided)| decided.plan().is_some() || decided.overrides().len() > 0);
-    let decided: Vec<_> = decided
-        .map(|(agent, decided)| {
-            json!({"agent": id::to_json(agent), "plan": decided.plan(), "overrides": overrides(decided)})
-        })
+    let assigned = assignments.iter().filter(|(_, given)| given.plan().is_some() || given.overrides().len() > 0);
+    let assigned: Vec<_> = assigned
+        .map(|(agent, given)| json!({"agent": id::to_json(agent), "plan": given.plan(), "overrides": overrides(given)}))
         .collect();
     let plans: Map<_, _> = policy
         .plans()
@@ -119,16 +118,16 @@ async fn everything(State(app): State<Arc<App>>, _: Admin) -> Response {
         .collect();
     json(&json!({
         "defaults": limits(&policy),
-        "defaults_changed": changed(&app),
+        "defaults_changed": changed_defaults(&app),
         "plans": plans,
-        "overrides": decided,
+        "overrides": assigned,
         "allowlist": exempt(app.limiter()),
         "kept_in": app.settings().state.as_ref().map(|state| state.display().to_string()),
     }))
 }
 
-fn overrides(decided: &Assignment) -> Map<String, Value> {
-    decided.overrides().map(|(lane, limit)| (lane.to_owned(), limit.to_string().into())).collect()
+fn overrides(assignment: &Assignment) -> Map<String, Value> {
+    assignment.overrides().map(|(lane, limit)| (lane.to_owned(), limit.to_string().into())).collect()
 }
 
 fn limits(policy: &Policy) -> Map<String, Value> {
@@ -136,40 +135,41 @@ fn limits(policy: &Policy) -> Map<String, Value> {
     limits.map(|(name, limit)| (name, limit.to_string().into())).collect()
 }
 
-fn changed(app: &App) -> Map<String, Value> {
+fn changed_defaults(app: &App) -> Map<String, Value> {
     app.control().defaults().into_iter().map(|(lane, limit)| (lane, limit.to_string().into())).collect()
 }
 
-// --- The lanes' own limits.
+// --- The defaults: the lanes' own limits.
 
 async fn defaults(State(app): State<Arc<App>>, _: Admin) -> Response {
-    defaults_of(&app)
+    defaults_response(&app)
 }
 
-fn defaults_of(app: &App) -> Response {
-    json(&json!({"defaults": limits(&app.limiter().policy()), "defaults_changed": changed(app)}))
+fn defaults_response(app: &App) -> Response {
+    json(&json!({"defaults": limits(&app.limiter().policy()), "defaults_changed": changed_defaults(app)}))
 }
 
 /// Sets the limits of the lanes that are named; the others stay.
 async fn set_defaults(State(app): State<Arc<App>>, Change(body): Change) -> Result<Response, Problem> {
     let Value::Object(named) = body else {
-        return Err(Problem::bad("give the lanes and their limits, such as {\"http/read\": \"20/second\"}"));
+        let detail = "give the lanes and their limits, such as {\"http/read\": \"20/second\"}";
+        return Err(Problem::bad_request(detail));
     };
     let limits: Defaults = limits_by_lane(&app.limiter().policy(), &named)?.into_iter().collect();
     change(&app, move |app| app.control().set_defaults(Some(limits))).await?;
     tracing::info!("the defaults were changed through the admin API");
-    Ok(defaults_of(&app))
+    Ok(defaults_response(&app))
 }
 
-/// Back to the limits of the policy.
+/// Restores the limits of the policy.
 async fn clear_defaults(State(app): State<Arc<App>>, _: Admin) -> Result<Response, Problem> {
     change(&app, |app| app.control().set_defaults(None)).await?;
-    tracing::info!("the defaults were taken back to those of the policy through the admin API");
-    Ok(defaults_of(&app))
+    tracing::info!("the defaults were restored to those of the policy through the admin API");
+    Ok(defaults_response(&app))
 }
 
-/// Limits by the names of lanes, from limits by lane or by tier. A lane that is
-/// named itself has its own, whatever its tier has.
+/// Limits by lane, from limits by lane or by tier. A lane's own limit takes
+/// precedence over its tier's.
 fn limits_by_lane(policy: &Policy, named: &Map<String, Value>) -> Result<Vec<(String, Limit)>, Problem> {
     let mut limits = Vec::new();
     let is_lane = |name: &str| policy.lane(name).is_some();
@@ -178,7 +178,7 @@ fn limits_by_lane(policy: &Policy, named: &Map<String, Value>) -> Result<Vec<(St
     for (name, value) in tiers_first {
         let found = policy.lanes_of(name);
         if found.is_empty() {
-            let detail = format!("there is no such lane or tier; the lanes are {}", lanes(policy));
+            let detail = format!("there is no such lane or tier; the lanes are {}", lane_names(policy));
             return Err(Problem::field(short(name), detail));
         }
         let limit = limit(value).map_err(|problem| Problem::field(short(name), problem))?;
@@ -188,9 +188,9 @@ fn limits_by_lane(policy: &Policy, named: &Map<String, Value>) -> Result<Vec<(St
     Ok(limits)
 }
 
-/// A limit as text, or a number for so many a minute.
+/// A limit as text, or a number per minute.
 fn limit(value: &Value) -> Result<Limit, String> {
-    let wanted = "give a limit such as \"10/second burst 20\", \"deny\", or a number for so many a minute";
+    let wanted = "give a limit such as \"10/second burst 20\", \"deny\", or a number per minute";
     let limit = match value {
         Value::String(text) => text.parse().map_err(|problem: tollgate::LimitError| problem.to_string())?,
         Value::Number(number) => Limit::per_minute(number.as_u64().ok_or(wanted)?),
@@ -205,14 +205,14 @@ async fn agent(State(app): State<Arc<App>>, _: Admin, AgentInPath(agent): AgentI
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 
-/// Replaces the agent's own limits if `overrides` is named, and its plan if `plan` is.
+/// Replaces the agent's overrides if the body has `overrides`, and its plan if it has `plan`.
 async fn set_agent(
     State(app): State<Arc<App>>,
     AgentInPath(agent): AgentInPath,
     Change(body): Change,
 ) -> Result<Response, Problem> {
     let wanted = "give {\"overrides\": {\"http/heavy\": \"100/minute\"}, \"plan\": \"pro\"} or one of the two";
-    let Value::Object(fields) = body else { return Err(Problem::bad(wanted)) };
+    let Value::Object(fields) = body else { return Err(Problem::bad_request(wanted)) };
     if let Some(other) = fields.keys().find(|name| !["overrides", "plan"].contains(&name.as_str())) {
         return Err(Problem::field(short(other), format!("there is no such field; {wanted}")));
     }
@@ -222,34 +222,34 @@ async fn set_agent(
     let of = agent.clone();
     change(&app, move |app| {
         app.control().decide(|limiter| {
-            let mut decided = limiter.assignment(&of)?;
+            let mut assignment = limiter.assignment(&of)?;
             match fields.get("overrides") {
                 None => {}
                 Some(Value::Object(named)) => {
                     let limits = limits_by_lane(&limiter.policy(), named);
-                    clear_overrides(&mut decided);
+                    clear_overrides(&mut assignment);
                     for (lane, limit) in limits.map_err(|problem| problem.within("overrides"))? {
-                        decided.set_override(lane, limit);
+                        assignment.set_override(lane, limit);
                     }
                 }
-                Some(Value::Null) => clear_overrides(&mut decided),
+                Some(Value::Null) => clear_overrides(&mut assignment),
                 Some(_) => return Err(Problem::field("overrides", format!("give lanes and their limits; {wanted}"))),
             }
             match fields.get("plan") {
                 None => {}
-                Some(Value::String(plan)) => decided.set_plan(Some(plan.clone())),
-                Some(Value::Null) => decided.set_plan(None),
+                Some(Value::String(plan)) => assignment.set_plan(Some(plan.clone())),
+                Some(Value::Null) => assignment.set_plan(None),
                 Some(_) => return Err(Problem::field("plan", "give the name of a plan, or null for none")),
             }
-            Ok(vec![(of, decided)])
+            Ok(vec![(of, assignment)])
         })
     })
     .await?;
-    tracing::info!(agent = %shown(&agent), "an agent was given limits through the admin API");
+    tracing::info!(agent = %shown(&agent), "the plan or the overrides of an agent were set through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 
-/// Back to the defaults: no limits of its own, and no plan. Who is on the allowlist stays there.
+/// Deletes the agent's overrides and its plan. Its exemption stays.
 async fn clear_agent(
     State(app): State<Arc<App>>,
     _: Admin,
@@ -258,21 +258,21 @@ async fn clear_agent(
     let of = agent.clone();
     change(&app, move |app| {
         app.control().decide(|limiter| {
-            let mut decided = limiter.assignment(&of)?;
-            clear_overrides(&mut decided);
-            decided.set_plan(None);
-            Ok(vec![(of, decided)])
+            let mut assignment = limiter.assignment(&of)?;
+            clear_overrides(&mut assignment);
+            assignment.set_plan(None);
+            Ok(vec![(of, assignment)])
         })
     })
     .await?;
-    tracing::info!(agent = %shown(&agent), "an agent was taken back to the defaults through the admin API");
+    tracing::info!(agent = %shown(&agent), "the plan and the overrides of an agent were deleted through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 
-fn clear_overrides(decided: &mut Assignment) {
-    let names: Vec<_> = decided.overrides().map(|(lane, _)| lane.to_owned()).collect();
+fn clear_overrides(assignment: &mut Assignment) {
+    let names: Vec<_> = assignment.overrides().map(|(lane, _)| lane.to_owned()).collect();
     for lane in names {
-        decided.remove_override(&lane);
+        assignment.remove_override(&lane);
     }
 }
 
@@ -297,9 +297,9 @@ async fn reset(
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 
-/// Gives up the agent's record: its lanes are full, its violations forgotten,
-/// its reservations closed, and it is listed no more until it comes back. What
-/// was decided stays, and so do slots that it holds, and its record for them.
+/// Gives up the agent's record: its lanes are full, its violations forgotten, its
+/// reservations closed, and it is not listed until it comes back. Its assignment
+/// stays. If it holds slots, they stay leased, and its record is kept for them.
 async fn forget(
     State(app): State<Arc<App>>,
     AgentInPath(agent): AgentInPath,
@@ -310,7 +310,7 @@ async fn forget(
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
 
-/// An id for the log.
+/// An id in the log.
 fn shown(agent: &[u8]) -> String {
     agent.escape_ascii().to_string()
 }
@@ -318,28 +318,28 @@ fn shown(agent: &[u8]) -> String {
 // --- The allowlist: agents that are never limited.
 
 fn exempt(limiter: &Limiter) -> Vec<Value> {
-    let decided = limiter.assignments().into_iter().filter(|(_, decided)| decided.is_exempt()).map(|(agent, _)| agent);
-    // Those of the policy are on it whatever is decided.
-    let all: BTreeSet<_> = decided.chain(limiter.policy().exempt().map(|agent| agent.as_bytes().to_vec())).collect();
+    let assigned = limiter.assignments().into_iter().filter(|(_, given)| given.is_exempt()).map(|(agent, _)| agent);
+    // The policy's exempt agents are always on it.
+    let all: BTreeSet<_> = assigned.chain(limiter.policy().exempt().map(|agent| agent.as_bytes().to_vec())).collect();
     all.iter().map(|agent| id::to_json(agent)).collect()
 }
 
-fn allowlist_of(app: &App) -> Response {
+fn allowlist_response(app: &App) -> Response {
     json(&json!({"agents": exempt(app.limiter())}))
 }
 
 async fn allowlist(State(app): State<Arc<App>>, _: Admin) -> Response {
-    allowlist_of(&app)
+    allowlist_response(&app)
 }
 
-/// These agents and no others.
+/// Exempts these agents and no others.
 async fn replace_allowlist(State(app): State<Arc<App>>, Change(body): Change) -> Result<Response, Problem> {
     let wanted = "give {\"agents\": [\"agent-7\", ...]}";
     let list = match &body {
         Value::Array(list) => list,
         body => match (only_field(body, "agents", wanted)?, wanted) {
             (Value::Array(list), _) => list,
-            _ => return Err(Problem::field("agents", format!("it is no list; {wanted}"))),
+            _ => return Err(Problem::field("agents", format!("it is not a list; {wanted}"))),
         },
     };
     let read = |(index, value)| {
@@ -349,24 +349,24 @@ async fn replace_allowlist(State(app): State<Arc<App>>, Change(body): Change) ->
     let wanted: BTreeSet<_> = list.iter().enumerate().map(read).collect::<Result<_, Problem>>()?;
     change(&app, move |app| {
         app.control().decide(|limiter| {
-            let mut decided = Vec::new();
-            for (agent, mut now) in limiter.assignments() {
-                if now.is_exempt() && !wanted.contains(&agent) {
-                    now.set_exempt(false);
-                    decided.push((agent, now));
+            let mut assignments = Vec::new();
+            for (agent, mut assignment) in limiter.assignments() {
+                if assignment.is_exempt() && !wanted.contains(&agent) {
+                    assignment.set_exempt(false);
+                    assignments.push((agent, assignment));
                 }
             }
             for agent in wanted {
-                let mut now = limiter.assignment(&agent)?;
-                now.set_exempt(true);
-                decided.push((agent, now));
+                let mut assignment = limiter.assignment(&agent)?;
+                assignment.set_exempt(true);
+                assignments.push((agent, assignment));
             }
-            Ok(decided)
+            Ok(assignments)
         })
     })
     .await?;
     tracing::info!("the allowlist was replaced through the admin API");
-    Ok(allowlist_of(&app))
+    Ok(allowlist_response(&app))
 }
 
 async fn add_to_allowlist(State(app): State<Arc<App>>, Change(body): Change) -> Result<Response, Problem> {
@@ -388,20 +388,20 @@ async fn set_exempt(app: &Arc<App>, agent: Vec<u8>, is_exempt: bool) -> Result<R
     let of = agent.clone();
     change(app, move |app| {
         app.control().decide(|limiter| {
-            let mut decided = limiter.assignment(&of)?;
-            decided.set_exempt(is_exempt);
-            Ok(vec![(of, decided)])
+            let mut assignment = limiter.assignment(&of)?;
+            assignment.set_exempt(is_exempt);
+            Ok(vec![(of, assignment)])
         })
     })
     .await?;
     tracing::info!(agent = %shown(&agent), is_exempt, "the allowlist was changed through the admin API");
-    Ok(allowlist_of(app))
+    Ok(allowlist_response(app))
 }
 
-/// The one field that a body has to have.
+/// The only field of a body.
 fn only_field<'a>(body: &'a Value, name: &str, wanted: &str) -> Result<&'a Value, Problem> {
     let Value::Object(fields) = body else {
-        return Err(Problem::bad(format!("this is no JSON object; {wanted}")));
+        return Err(Problem::bad_request(format!("the body is not a JSON object; {wanted}")));
     };
     if let Some(other) = fields.keys().find(|field| *field != name) {
         return Err(Problem::field(short(other), format!("there is no such field; {wanted}")));
@@ -412,14 +412,14 @@ fn only_field<'a>(body: &'a Value, name: &str, wanted: &str) -> Result<&'a Value
 // --- The policy file.
 
 async fn reload(State(app): State<Arc<App>>, Change(_): Change) -> Result<Response, Problem> {
-    let reloaded = change(&app, |app| {
-        let reloaded = app.control().reload_and_log();
-        reloaded.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))
+    let outcome = change(&app, |app| {
+        let outcome = app.control().reload_and_log();
+        outcome.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))
     });
-    let reloaded = reloaded.await?;
+    let outcome = outcome.await?;
     Ok(json(&json!({
         "reloaded": true,
-        "needs_restart": reloaded.needs_restart,
-        "hidden_by_defaults": reloaded.hidden,
+        "needs_restart": outcome.needs_restart,
+        "hidden_by_defaults": outcome.hidden,
     })))
 }

@@ -1,6 +1,6 @@
-//! The fields of a body, and what is wrong with one that has others.
+//! The fields of a body, and what is wrong with a body that has others.
 
-use super::verdict::short;
+use super::request::short;
 use crate::id::Id;
 use crate::problem::Problem;
 use serde::Deserialize;
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use std::cell::Cell;
 use std::fmt;
 
-/// What a body may say.
+/// The fields that a body may have.
 pub(super) struct Fields {
     pub(super) all: &'static [(&'static str, Shape)],
     pub(super) needed: &'static [&'static str],
     pub(super) example: &'static str,
 }
 
-/// What a field may say.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
     Agent,
@@ -26,7 +26,7 @@ pub(super) enum Shape {
     /// A number from 0.
     Number,
     Flag,
-    /// Bodies of this kind.
+    /// A list of bodies with these fields.
     List(&'static Fields),
 }
 
@@ -36,26 +36,27 @@ const LIST: &str = "a list";
 ///
 /// # Errors
 ///
-/// A problem that names the field.
+/// A problem with the name of the field.
 pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], fields: &Fields) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| if error.is_data() { fields.mistake(body) } else { not_json(&error) })
 }
 
 pub(crate) fn not_json(error: &serde_json::Error) -> Problem {
-    Problem::bad(format!("the body is not valid JSON: {error}")).because("json")
+    Problem::bad_request(format!("the body is not valid JSON: {error}")).with_reason("json")
 }
 
 impl Fields {
     /// What is wrong with a body that is JSON and could not be read.
     ///
-    /// It is walked, not kept: a megabyte of JSON as values would take a hundred.
+    /// It is walked, not parsed into values: a megabyte of JSON would take a hundred.
     fn mistake(&self, body: &[u8]) -> Problem {
         let found = Cell::new(None);
-        let walked = Body { fields: self, found: &found }.deserialize(&mut serde_json::Deserializer::from_slice(body));
+        let walked =
+            ObjectWalk { fields: self, found: &found }.deserialize(&mut serde_json::Deserializer::from_slice(body));
         match (found.into_inner(), walked) {
             (Some(problem), _) => problem,
             (None, Err(error)) => not_json(&error),
-            (None, Ok(())) => Problem::bad("the body is not what it should be"),
+            (None, Ok(())) => Problem::bad_request("the body is not valid"),
         }
     }
 
@@ -63,10 +64,10 @@ impl Fields {
         self.needed.contains(&name)
     }
 
-    /// What is wrong with a body that has these fields, each of which is right.
+    /// What is wrong with a body that has these fields, each of them valid.
     fn missing(&self, seen: &[&str]) -> Option<Problem> {
         if seen.contains(&"agent") && seen.contains(&"agent_id") {
-            return Some(Problem::field("agent", "it is named twice; give agent or agent_id"));
+            return Some(Problem::field("agent", "it is given twice; give agent or agent_id"));
         }
         let is_there = |name: &str| seen.contains(&name) || name == "agent" && seen.contains(&"agent_id");
         let missing = self.needed.iter().find(|name| !is_there(name))?;
@@ -75,54 +76,55 @@ impl Fields {
     }
 }
 
-/// Visits of everything but what is expected: each is the same mistake.
-macro_rules! mistaken {
+/// Visits of everything that is not expected: each is the same mistake.
+macro_rules! reject_scalars {
     () => {
         fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
-            self.mistaken()
+            self.reject()
         }
 
         fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<(), E> {
-            self.mistaken()
+            self.reject()
         }
 
         fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<(), E> {
-            self.mistaken()
+            self.reject()
         }
 
         fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<(), E> {
-            self.mistaken()
+            self.reject()
         }
 
         fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<(), E> {
-            self.mistaken()
+            self.reject()
         }
 
         fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-            self.mistaken()
+            self.reject()
         }
     };
 }
 
-/// A walk through a body, up to the first mistake. Errors are of no interest: what was found is.
+/// A walk through a body, up to the first mistake. Its error does not matter: the mistake is in `found`.
 #[derive(Clone, Copy)]
-struct Body<'f> {
+struct ObjectWalk<'f> {
     fields: &'f Fields,
     found: &'f Cell<Option<Problem>>,
 }
 
-impl Body<'_> {
+impl ObjectWalk<'_> {
     fn found<E: serde::de::Error>(self, problem: Problem) -> E {
         self.found.set(Some(problem));
         E::custom("found")
     }
 
-    fn mistaken<E: serde::de::Error>(self) -> Result<(), E> {
-        Err(self.found(Problem::bad(format!("this is no JSON object; give {}", self.fields.example))))
+    fn reject<E: serde::de::Error>(self) -> Result<(), E> {
+        let detail = format!("the body is not a JSON object; give {}", self.fields.example);
+        Err(self.found(Problem::bad_request(detail)))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Body<'_> {
+impl<'de> DeserializeSeed<'de> for ObjectWalk<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -130,41 +132,41 @@ impl<'de> DeserializeSeed<'de> for Body<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Body<'_> {
+impl<'de> Visitor<'de> for ObjectWalk<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    mistaken!();
+    reject_scalars!();
 
     fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
-        self.mistaken()
+        self.reject()
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let fields = self.fields;
-        // No more than there are: each is there once.
+        // Never longer than the list of fields: a repeated one is refused.
         let mut seen = Vec::with_capacity(fields.all.len());
         while let Some(name) = map.next_key::<String>()? {
             let Some((name, shape)) = fields.all.iter().find(|(known, _)| *known == name) else {
-                // The other name of the agent is for earlier clients.
+                // The alias is for older clients.
                 let known = fields.all.iter().map(|(name, _)| *name).filter(|name| *name != "agent_id");
                 let known = known.collect::<Vec<_>>().join(", ");
                 let problem = Problem::field(short(&name), format!("there is no such field; there are {known}"));
                 return Err(self.found(problem));
             };
             if seen.contains(name) {
-                return Err(self.found(Problem::bad("a field is named twice; name it once")));
+                return Err(self.found(Problem::bad_request("a field is given twice; give it once")));
             }
             seen.push(*name);
             if let Shape::List(fields) = shape {
-                map.next_value_seed(Parts { name, of: Body { fields, ..self } })?;
+                map.next_value_seed(ListWalk { name, items: ObjectWalk { fields, ..self } })?;
                 continue;
             }
             let value = map.next_value_seed(Shallow { is_outer: true })?;
-            // What may be left out may be null as well.
+            // An optional field may be null.
             let is_left_out = value.is_null() && !fields.is_needed(name);
             if let Some(problem) = shape.mistake(name, &value).filter(|_| !is_left_out) {
                 return Err(self.found(problem));
@@ -175,18 +177,18 @@ impl<'de> Visitor<'de> for Body<'_> {
 }
 
 /// A walk through a list of bodies.
-struct Parts<'f> {
+struct ListWalk<'f> {
     name: &'f str,
-    of: Body<'f>,
+    items: ObjectWalk<'f>,
 }
 
-impl Parts<'_> {
-    fn mistaken<E: serde::de::Error>(self) -> Result<(), E> {
-        Err(self.of.found(Problem::field(self.name, format!("give {LIST}"))))
+impl ListWalk<'_> {
+    fn reject<E: serde::de::Error>(self) -> Result<(), E> {
+        Err(self.items.found(Problem::field(self.name, format!("give {LIST}"))))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Parts<'_> {
+impl<'de> DeserializeSeed<'de> for ListWalk<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -194,28 +196,28 @@ impl<'de> DeserializeSeed<'de> for Parts<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Parts<'_> {
+impl<'de> Visitor<'de> for ListWalk<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    mistaken!();
+    reject_scalars!();
 
     fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<(), A::Error> {
-        self.mistaken()
+        self.reject()
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         // Ends with the list.
         for index in 0_usize.. {
-            match parts.next_element_seed(self.of) {
+            match list.next_element_seed(self.items) {
                 Ok(Some(())) => {}
                 Ok(None) => break,
                 Err(error) => {
                     let within = |problem: Problem| problem.within(&format!("{}[{index}]", self.name));
-                    self.of.found.set(self.of.found.take().map(within));
+                    self.items.found.set(self.items.found.take().map(within));
                     return Err(error);
                 }
             }
@@ -224,13 +226,13 @@ impl<'de> Visitor<'de> for Parts<'_> {
     }
 }
 
-/// A value without what is deep in it: an agent may be an object of one string.
+/// A value without its depths: an agent may be an object of one string.
 struct Shallow {
     is_outer: bool,
 }
 
-/// How many fields of an object are kept: one more than may be right.
-const KEPT: usize = 2;
+/// How many fields of an object are kept: one more than a valid one has.
+const FIELDS_KEPT: usize = 2;
 
 impl<'de> DeserializeSeed<'de> for Shallow {
     type Value = Value;
@@ -278,7 +280,7 @@ impl<'de> Visitor<'de> for Shallow {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut kept = Map::new();
-        while self.is_outer && kept.len() < KEPT {
+        while self.is_outer && kept.len() < FIELDS_KEPT {
             let Some(name) = map.next_key::<String>()? else { return Ok(kept.into()) };
             kept.insert(name, map.next_value_seed(Shallow { is_outer: false })?);
         }
@@ -305,7 +307,7 @@ impl Shape {
             (Self::Text, value) => value.is_string(),
             (Self::Count | Self::Number, value) => value.is_u64(),
             (Self::Flag, value) => value.is_boolean(),
-            // Is walked through.
+            // Lists are walked.
             (Self::List(_), value) => value.is_array(),
         };
         (!is_right).then(|| Problem::field(name, format!("give {}", self.wanted())))

@@ -1,4 +1,4 @@
-//! Whether the process is alive, and whether it wants requests.
+//! Whether the process is alive, and whether it is ready for requests.
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -12,9 +12,8 @@ pub(super) async fn healthy() -> &'static str {
 
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if app.is_draining() {
-        return Err(
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending; ask another").because("ending")
-        );
+        let detail = "the server is shutting down; use another one";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_reason("ending"));
     }
     Ok("ok\n")
 }

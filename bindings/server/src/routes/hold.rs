@@ -1,13 +1,14 @@
-//! Slots that are held: at most so many at once.
+//! `/v1/hold` and `/v1/release`: slots of held lanes.
 
-use super::check::{ASK_BYTES_MAX, asked};
+use super::check::{BODY_BYTES_MAX, read_body};
 use super::fields::{self, Fields, Shape};
 use super::json;
+use super::outcome::RefusalFormat;
+use super::request::{CheckBody, CheckRequest, lane_name};
 use super::reserve::{TTL_SECONDS, ttl};
-use super::verdict::{Ask, Asked, Known, lane_name};
 use crate::app::App;
 use crate::id::{Id, Text};
-use crate::leases::{LeaseId, NoRoom, Turn};
+use crate::leases::{Guard, LeaseId, NoRoom};
 use crate::problem::Problem;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::Decision;
 
-/// What asks for a slot: as an ask, and for how long.
+/// The body of a hold: that of a check, and for how long.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hold<'a> {
@@ -55,69 +56,70 @@ const HOLD: Fields = Fields {
 
 /// Takes a slot, if one is free, and leases it.
 pub(crate) async fn hold(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let answered = Asked::at("/v1/hold", &app, request.headers());
-    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let format = RefusalFormat::new("/v1/hold", &app, request.headers());
+    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Hold { agent, lane, channel, action, plan, cost, ttl_seconds } = fields::read(&body, &HOLD)?;
     let ttl = ttl(ttl_seconds)?;
     let policy = app.limiter().policy();
-    let known = Ask { agent, lane, channel, action, plan, cost }.known(&app, &policy)?;
-    if !app.limiter().is_held(known.lane)? {
-        let name = lane_name(&policy, known.lane);
-        return Err(Problem::field("lane", format!("nothing of {name} is held; ask with /v1/check")));
+    let request = CheckBody { agent, lane, channel, action, plan, cost }.resolve(&app, &policy)?;
+    if !app.limiter().is_held(request.lane)? {
+        let name = lane_name(&policy, request.lane);
+        return Err(Problem::field("lane", format!("{name} is not a held lane; charge it with /v1/check")));
     }
     let now = app.limiter().now();
-    let mut turn = turn_with_room(&app, now, &[known.agent.as_bytes()])?;
-    let decided = known.decide(&app, now)?;
-    if decided.quota.denied {
-        drop(turn);
-        return Ok(decided.response(&app, &policy, &known.agent, answered));
+    let mut leases = lock_with_room(&app, now, &[request.agent.as_bytes()])?;
+    let outcome = request.decide(&app, now)?;
+    if outcome.quota.denied {
+        drop(leases);
+        return Ok(outcome.response(&app, &policy, &request.agent, format));
     }
-    let lease = grant(&mut turn, &known, decided.decision, ttl)?;
-    drop(turn);
-    Ok(decided.allowed(&app, &policy, |told| {
-        told.lease = Some(lease);
-        told.ttl_seconds = Some(ttl.as_secs());
+    let lease = grant(&mut leases, &request, outcome.decision, ttl)?;
+    drop(leases);
+    Ok(outcome.allowed_response(&app, &policy, |verdict| {
+        verdict.lease = Some(lease);
+        verdict.ttl_seconds = Some(ttl.as_secs());
     }))
 }
 
-/// A turn in which there is room for one more lease for each of these agents.
-pub(super) fn turn_with_room<'a>(app: &'a App, now: tollgate::Tick, agents: &[&[u8]]) -> Result<Turn<'a>, Problem> {
-    let mut turn = app.leases().turn(now);
-    let problem = match turn.room_for(agents) {
-        Ok(()) => return Ok(turn),
-        Err(NoRoom::InAll) => Problem::new(
+/// Locks the leases, if there is room for one more for each of these agents.
+pub(super) fn lock_with_room<'a>(app: &'a App, now: tollgate::Tick, agents: &[&[u8]]) -> Result<Guard<'a>, Problem> {
+    let mut leases = app.leases().lock(now);
+    let problem = match leases.room_for(agents) {
+        Ok(()) => return Ok(leases),
+        Err(NoRoom::Overall) => Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "no more slots can be leased at once; release some, or set leases in [server] higher",
+            "all leases are taken; release some, or raise leases in [server]",
         ),
         Err(NoRoom::ForAgent { most }) => Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             format!(
-                "the agent has {most} slots leased, as many as one agent may; release some, or set leases_per_agent in [server] higher"
+                "the agent has {most} leases, as many as one agent may; release some, or raise leases_per_agent in \
+                 [server]"
             ),
         )
-        .of_field("agent"),
+        .in_field("agent"),
     };
-    Err(problem.because("leases").retry_after(1))
+    Err(problem.with_reason("leases").retry_after(1))
 }
 
-/// Leases what was acquired: the lease as clients have it. An agent that is
-/// exempt has taken no slot, and has a lease all the same, so that clients need
-/// not care.
+/// Leases the slots that were taken, and returns the lease as clients see it. An
+/// exempt agent has taken no slot, and gets a lease all the same, so that clients
+/// need no special case.
 pub(super) fn grant(
-    turn: &mut Turn<'_>,
-    known: &Known<'_>,
+    leases: &mut Guard<'_>,
+    request: &CheckRequest<'_>,
     decision: Decision,
     ttl: Duration,
 ) -> Result<String, Problem> {
-    let slots = if decision == Decision::Exempt { 0 } else { known.cost };
-    let lease = turn.grant(known.agent.as_bytes(), known.lane, slots, ttl);
+    let slots = if decision == Decision::Exempt { 0 } else { request.cost };
+    let lease = leases.grant(request.agent.as_bytes(), request.lane, slots, ttl);
     let failed = |error: crate::StartError| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     lease.map(|id| URL_SAFE_NO_PAD.encode(id.to_be_bytes())).map_err(failed)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Release<'a> {
+struct ReleaseBody<'a> {
     #[serde(borrow)]
     lease: Text<'a>,
 }
@@ -126,16 +128,16 @@ const RELEASE: Fields = Fields { all: &[("lease", Shape::Text)], needed: &["leas
 
 /// Gives a slot back.
 pub(crate) async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = asked(&app, request, ASK_BYTES_MAX).await?;
-    let Release { lease } = fields::read(&body, &RELEASE)?;
+    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
+    let ReleaseBody { lease } = fields::read(&body, &RELEASE)?;
     let now = app.limiter().now();
-    let released = read_lease(&lease.0).and_then(|id| app.leases().release(id, now)).ok_or_else(no_lease)?;
+    let release = read_lease(&lease.0).and_then(|id| app.leases().release(id, now)).ok_or_else(no_lease)?;
     let policy = app.limiter().policy();
     Ok(json(&json!({
         "released": true,
-        "lane": lane_name(&policy, released.lane),
-        "limit": released.status.map(|status| status.capacity()),
-        "remaining": released.status.map(|status| status.remaining()),
+        "lane": lane_name(&policy, release.lane),
+        "limit": release.state.map(|state| state.capacity()),
+        "remaining": release.state.map(|state| state.remaining()),
     })))
 }
 
@@ -145,6 +147,6 @@ pub(super) fn read_lease(text: &str) -> Option<LeaseId> {
 }
 
 pub(super) fn no_lease() -> Problem {
-    let detail = "there is no such lease: it was released already, its time has passed, or it never was";
-    Problem::new(StatusCode::NOT_FOUND, detail).of_field("lease")
+    let detail = "there is no such lease: it was released, it has expired, or it never existed";
+    Problem::new(StatusCode::NOT_FOUND, detail).in_field("lease")
 }

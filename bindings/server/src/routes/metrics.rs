@@ -1,7 +1,7 @@
-//! `/metrics`, for Prometheus: text 0.0.4, or OpenMetrics 1.0 for those who accept it.
+//! `/metrics`, for Prometheus: text 0.0.4, or OpenMetrics 1.0 for clients that accept it.
 //!
-//! No agent's id is in it, except of those that `metrics_agents` in the settings
-//! names: labels are bounded by the policy.
+//! It has no agent's id, except those in the setting `metrics_agents`: labels are
+//! bounded by the policy.
 
 use crate::app::App;
 use crate::leases::Counts;
@@ -39,7 +39,7 @@ enum Kind {
 }
 
 impl Page {
-    /// Starts a family. Of a counter OpenMetrics names the family without `_total`.
+    /// Starts a family. OpenMetrics names a counter's family without `_total`.
     fn family(&mut self, kind: Kind, name: &str, help: &str) {
         let family = match (self.is_open, kind) {
             (true, Kind::Counter) => name.trim_end_matches("_total"),
@@ -50,7 +50,7 @@ impl Page {
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        // A `String` takes whatever is written.
+        // Writing to a `String` never fails.
         _ = writeln!(self.text, "# HELP {family} {help}\n# TYPE {family} {kind}");
     }
 
@@ -66,14 +66,14 @@ impl Page {
         _ = writeln!(self.text, " {value}");
     }
 
-    /// A family of one number.
+    /// A family with a single sample.
     fn one(&mut self, kind: Kind, name: &str, help: &str, value: impl Display) {
         self.family(kind, name, help);
         self.sample(name, &[], value);
     }
 }
 
-/// A label's value: the format has three characters to escape.
+/// A label's value, with the three characters escaped that the format requires.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -93,7 +93,7 @@ fn exposition(app: &App, is_open: bool) -> String {
 fn decisions(app: &App, page: &mut Page) {
     let snapshot = app.limiter().snapshot();
     let name = "tollgate_decisions_total";
-    page.family(Kind::Counter, name, "Checks that were answered, by lane and outcome.");
+    page.family(Kind::Counter, name, "Verdicts, by lane and outcome.");
     for lane in &snapshot.lanes {
         let (channel, tier) = lane.name.rsplit_once('/').unwrap_or(("", &lane.name));
         for (outcome, count) in
@@ -104,23 +104,20 @@ fn decisions(app: &App, page: &mut Page) {
         }
     }
     let name = "tollgate_cost_total";
-    page.family(Kind::Counter, name, "Tokens that were charged, by lane.");
+    page.family(Kind::Counter, name, "Tokens charged, by lane.");
     for lane in &snapshot.lanes {
         page.sample(name, &[("policy", &lane.name)], app.meter().cost(lane.lane));
     }
     let name = "tollgate_errors_total";
-    page.family(
-        Kind::Counter,
-        name,
-        "Requests that were refused as bad ones, and checks for which no record was free.",
-    );
-    let answers = app.meter().answers();
-    let bad = answers.iter().filter(|((status, reason), _)| (400..500).contains(status) && *reason != "denied");
+    let help = "Invalid or unauthorized requests, and checks for which no record was free.";
+    page.family(Kind::Counter, name, help);
+    let responses = app.meter().responses();
+    let bad = responses.iter().filter(|((status, reason), _)| (400..500).contains(status) && *reason != "denied");
     page.sample(name, &[("reason", "request")], bad.map(|(_, count)| count).sum::<u64>());
     page.sample(name, &[("reason", "full")], snapshot.full);
     let name = "tollgate_responses_total";
-    page.family(Kind::Counter, name, "Answers to HTTP requests, by status and reason.");
-    for ((status, reason), count) in answers {
+    page.family(Kind::Counter, name, "HTTP responses, by status and reason.");
+    for ((status, reason), count) in responses {
         page.sample(name, &[("status", &status.to_string()), ("reason", reason)], count);
     }
     let name = "rate_limit_hits_total";
@@ -132,7 +129,7 @@ fn decisions(app: &App, page: &mut Page) {
     let pinned = &app.settings().metrics_agents;
     if !pinned.is_empty() {
         let name = "rate_limit_remaining";
-        page.family(Kind::Gauge, name, "Tokens left, of the agents that the settings name.");
+        page.family(Kind::Gauge, name, "Tokens left to the agents in metrics_agents.");
         for agent in pinned {
             let view = app.limiter().agent(agent).ok();
             let lanes = view.iter().flat_map(|view| &view.lanes).filter(|lane| !lane.status.is_exempt());
@@ -143,7 +140,7 @@ fn decisions(app: &App, page: &mut Page) {
     }
     let durations = app.meter().durations();
     let name = "tollgate_check_duration_seconds";
-    page.family(Kind::Histogram, name, "How long checks took, from a whole body to a whole answer.");
+    page.family(Kind::Histogram, name, "How long checks took, from the whole body to the whole response.");
     for (bound, count) in durations.buckets {
         page.sample(&format!("{name}_bucket"), &[("le", &bound.to_string())], count);
     }
@@ -154,67 +151,67 @@ fn decisions(app: &App, page: &mut Page) {
 
 fn records(app: &App, page: &mut Page) {
     let snapshot = app.limiter().snapshot();
-    page.one(Kind::Gauge, "tollgate_keys", "Agents that hold a record.", snapshot.stats.agents);
-    page.one(Kind::Gauge, "tollgate_keys_limit", "Records in all.", snapshot.stats.records);
+    page.one(Kind::Gauge, "tollgate_keys", "Agents with a record.", snapshot.stats.agents);
+    page.one(Kind::Gauge, "tollgate_keys_limit", "All records.", snapshot.stats.records);
     let name = "tollgate_evictions_total";
-    page.family(Kind::Counter, name, "Records given to other agents: idle ones without loss, or in debt.");
+    page.family(Kind::Counter, name, "Records given to other agents: idle ones without loss, others lossy.");
     page.sample(name, &[("reason", "idle")], snapshot.stats.idle_evictions);
     page.sample(name, &[("reason", "lossy")], snapshot.stats.lossy_evictions);
     let (sweeps, swept) = app.meter().sweeps();
-    page.one(Kind::Counter, "tollgate_sweeps_total", "Sweeps for records of idle agents.", sweeps);
-    page.one(Kind::Counter, "tollgate_swept_records_total", "Records of idle agents that sweeps gave up.", swept);
+    page.one(Kind::Counter, "tollgate_sweeps_total", "Sweeps of the records of idle agents.", sweeps);
+    page.one(Kind::Counter, "tollgate_swept_records_total", "Records of idle agents given up by sweeps.", swept);
     let name = "tollgate_agents_assigned";
-    page.family(Kind::Gauge, name, "Agents about which something was decided.");
+    page.family(Kind::Gauge, name, "Agents with an assignment.");
     page.sample(name, &[("what", "any")], snapshot.assigned);
     page.sample(name, &[("what", "overrides")], snapshot.overridden);
     page.sample(name, &[("what", "exempt")], snapshot.exempt);
     let stats = snapshot.stats;
-    page.one(Kind::Gauge, "tollgate_reservations", "Reservations that are open.", stats.reservations);
-    let help = "Reservations that may be open at once.";
+    page.one(Kind::Gauge, "tollgate_reservations", "Open reservations.", stats.reservations);
+    let help = "How many reservations can be open at once.";
     page.one(Kind::Gauge, "tollgate_reservations_limit", help, app.settings().reservations);
     let help = "Reservations that expired unsettled: their estimates stay charged.";
     page.one(Kind::Counter, "tollgate_reservations_expired_total", help, stats.reservations_expired);
-    let help = "Reservations that were refused: the agent had too many open, or all agents together.";
+    let help = "Refused reservations: the agent, or all agents together, had too many open.";
     page.one(Kind::Counter, "tollgate_reservations_refused_total", help, stats.reservations_refused);
-    let Counts { leases, max, run_out, refused } = app.leases().counts();
-    page.one(Kind::Gauge, "tollgate_leases", "Slots that are leased.", leases);
-    page.one(Kind::Gauge, "tollgate_leases_limit", "Slots that may be leased at once.", max);
-    let help = "Leases that ran out, so that their slots were released.";
-    page.one(Kind::Counter, "tollgate_leases_run_out_total", help, run_out);
-    let help = "Leases that were refused: the agent had too many, or all agents together.";
+    let Counts { leases, max, expired, refused } = app.leases().counts();
+    page.one(Kind::Gauge, "tollgate_leases", "Leased slots.", leases);
+    page.one(Kind::Gauge, "tollgate_leases_limit", "How many slots can be leased at once.", max);
+    let help = "Leases that expired, so that their slots were released.";
+    page.one(Kind::Counter, "tollgate_leases_run_out_total", help, expired);
+    let help = "Refused leases: the agent, or all agents together, had too many.";
     page.one(Kind::Counter, "tollgate_leases_refused_total", help, refused);
-    let help = "Checks whose action the policy does not name.";
+    let help = "Checks whose action is not in the policy.";
     page.one(Kind::Counter, "tollgate_unknown_actions_total", help, snapshot.unknown_actions);
-    let help = "How often a clock that was trusted was given up.";
+    let help = "How often the limiter stopped trusting a clock.";
     page.one(Kind::Counter, "tollgate_clock_fallbacks_total", help, snapshot.clock_fallbacks);
 }
 
 fn server(app: &App, page: &mut Page) {
-    let (failed, done) = app.meter().reloads();
+    let (failed, succeeded) = app.meter().reloads();
     let name = "tollgate_config_reloads_total";
-    page.family(Kind::Counter, name, "How often the policy was read again.");
-    page.sample(name, &[("result", "success")], done);
+    page.family(Kind::Counter, name, "Reloads of the policy.");
+    page.sample(name, &[("result", "success")], succeeded);
     page.sample(name, &[("result", "failure")], failed);
     let name = "tollgate_save_failures_total";
-    page.family(Kind::Counter, name, "How often something could not be written to the disk.");
-    for (kept, count) in app.meter().saves_failed() {
-        page.sample(name, &[("what", kept)], count);
+    page.family(Kind::Counter, name, "Files that could not be written.");
+    for (file, count) in app.meter().failed_saves() {
+        page.sample(name, &[("what", file)], count);
     }
     let name = "tollgate_config_last_success_timestamp_seconds";
     page.one(Kind::Gauge, name, "When the policy in force was read.", app.meter().policy_since());
     let name = "tollgate_webhook_events_total";
-    page.family(Kind::Counter, name, "Events of sustained abuse, by what became of them.");
+    page.family(Kind::Counter, name, "Events of sustained abuse, by result.");
     for (result, count) in app.webhook_counts() {
         page.sample(name, &[("result", result)], count);
     }
     let help = "Log lines that were lost: they came too fast, or could not be written.";
     page.one(Kind::Counter, "tollgate_log_lines_dropped_total", help, crate::log::dropped());
-    page.family(Kind::Gauge, "tollgate_build_info", "Always 1; its labels say what runs.");
+    page.family(Kind::Gauge, "tollgate_build_info", "Always 1; the labels identify the build.");
     let revision = option_env!("TOLLGATE_REVISION").unwrap_or("unknown");
     page.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)], 1);
 }
 
-/// What every process tells under these names.
+/// The standard metrics of a process.
 fn process(app: &App, page: &mut Page) {
     page.one(Kind::Gauge, "process_start_time_seconds", "When the process started.", app.meter().started());
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {

@@ -1,4 +1,4 @@
-//! Every path and what answers it.
+//! All paths and their handlers.
 
 mod admin;
 pub(crate) mod agents;
@@ -8,8 +8,9 @@ pub(crate) mod fields;
 mod health;
 mod hold;
 mod metrics;
+pub(crate) mod outcome;
+mod request;
 mod reserve;
-mod verdict;
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -22,6 +23,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 use tollgate_tower::Peer;
 
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -35,27 +37,30 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/extend", post(reserve::extend))
         .route("/v1/hold", post(hold::hold))
         .route("/v1/release", post(hold::release))
-        .route("/v1/agents/{agent}", get(agents::status))
+        .route("/v1/agents/{agent}", get(agents::state))
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::metrics))
         .merge(admin::routes())
         .merge(crate::page::routes())
         .fallback(unknown)
-        .method_not_allowed_fallback(method_unknown)
+        .method_not_allowed_fallback(unknown_method)
         .with_state(app)
 }
 
-/// Where to go instead.
-const UNKNOWN: &str = "there is nothing at this path. POST /v1/check asks whether a request may pass, GET \
-                       /v1/agents/{agent} tells how an agent stands, and `tollgate --help` names the others";
+/// What to do instead.
+const UNKNOWN: &str = "there is nothing at this path. POST /v1/check decides whether a request may pass, GET \
+                       /v1/agents/{agent} reads the state of an agent, and `tollgate --help` lists the others";
 
 async fn unknown() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, UNKNOWN)
 }
 
-async fn method_unknown() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; the Allow header names those it has")
+async fn unknown_method() -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this path does not have this method; the Allow header lists its methods",
+    )
 }
 
 /// A JSON document as a response.
@@ -67,10 +72,10 @@ pub(crate) fn json(value: &Value) -> Response {
     response
 }
 
-/// The agent that a path names, percent-encoded; any bytes.
+/// The agent in a path, percent-encoded; any bytes.
 ///
-/// Browsers and proxies take `.` and `..` for directories, also percent-encoded.
-/// So the segment `-` leaves the name to the query: `/v1/agents/-?agent=..`.
+/// Browsers and proxies read `.` and `..` as directories, even percent-encoded. So
+/// with the segment `-` the id is in the query: `/v1/agents/-?agent=..`.
 pub(crate) struct AgentInPath(pub(crate) Vec<u8>);
 
 impl<S: Sync> FromRequestParts<S> for AgentInPath {
@@ -80,17 +85,17 @@ impl<S: Sync> FromRequestParts<S> for AgentInPath {
         let template = parts.extensions.get::<MatchedPath>().map_or("", |path| path.as_str());
         let mut segments = template.split('/').zip(parts.uri.path().split('/'));
         let segment = segments.find(|(name, _)| *name == "{agent}").map_or("", |(_, segment)| segment);
-        let named = match segment {
+        let in_query = match segment {
             "-" => parts.uri.query().and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("agent="))),
             _ => None,
         };
-        let id = crate::id::Id::from_segment(named.unwrap_or(segment))
+        let id = crate::id::Id::from_segment(in_query.unwrap_or(segment))
             .map_err(|problem| Problem::field("agent", problem))?;
         Ok(Self(id.into_bytes()))
     }
 }
 
-/// The address from which a request came.
+/// The address of a request's peer.
 pub(crate) struct PeerAddress(pub(crate) IpAddr);
 
 impl<S: Sync> FromRequestParts<S> for PeerAddress {
@@ -104,4 +109,9 @@ impl<S: Sync> FromRequestParts<S> for PeerAddress {
 pub(crate) fn peer(extensions: &http::Extensions) -> IpAddr {
     // The listener puts it into every request.
     extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip())
+}
+
+/// Whole milliseconds, rounded up.
+pub(crate) fn ceil_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

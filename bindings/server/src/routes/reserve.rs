@@ -1,10 +1,11 @@
-//! Reservations: an estimate is charged now, and settled when the cost is known.
+//! Reservations: charge an estimate now, settle the real cost later.
 
-use super::check::{ASK_BYTES_MAX, asked};
+use super::check::{BODY_BYTES_MAX, read_body};
 use super::fields::{self, Fields, Shape};
 use super::hold::{no_lease, read_lease};
 use super::json;
-use super::verdict::{Ask, Asked, Decided, lane_name};
+use super::outcome::{Outcome, RefusalFormat};
+use super::request::{CheckBody, lane_name};
 use crate::app::App;
 use crate::id::{Id, Text};
 use crate::problem::Problem;
@@ -17,14 +18,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{Error, LaneId, ReservationId, Settle, Settlement};
 
-/// How long something is granted if nothing is said.
+/// How long a reservation or a lease lasts, by default.
 const TTL_SECONDS_DEFAULT: u64 = 60;
 
-/// How long something may be granted. It can be extended as often as need be;
-/// a longer time would only keep what was left behind.
+/// How long a reservation or a lease may last. It can be extended any number of
+/// times; a longer time would only keep abandoned ones.
 const TTL_SECONDS_ALLOWED: RangeInclusive<u64> = 1..=3_600;
 
-/// The field that says for how long.
+/// The field with the time.
 pub(super) const TTL_SECONDS: (&str, Shape) = ("ttl_seconds", Shape::Count);
 
 pub(super) fn ttl(seconds: Option<u64>) -> Result<Duration, Problem> {
@@ -68,40 +69,40 @@ const RESERVE: Fields = Fields {
     example: "{\"agent\": \"...\", \"lane\": \"...\", \"estimate\": 4000, \"ttl_seconds\": 120}",
 };
 
-/// Charges an estimate. A denial is judged as that of a check is.
+/// Charges an estimate. A denial has the same consequences as that of a check.
 pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let answered = Asked::at("/v1/reserve", &app, request.headers());
-    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let format = RefusalFormat::new("/v1/reserve", &app, request.headers());
+    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Reserve { agent, lane, channel, action, plan, estimate, ttl_seconds } = fields::read(&body, &RESERVE)?;
     let ttl = ttl(ttl_seconds)?;
     if estimate == 0 {
         return Err(Problem::field("estimate", "give a whole number from 1"));
     }
     let (limiter, policy) = (app.limiter(), app.limiter().policy());
-    let known = Ask { agent, lane, channel, action, plan, cost: Some(estimate) }.known(&app, &policy)?;
+    let request = CheckBody { agent, lane, channel, action, plan, cost: Some(estimate) }.resolve(&app, &policy)?;
     let now = limiter.now();
-    let refuse = |decided: Decided, is_abuse| {
-        known.count(&app, &decided, is_abuse);
-        Ok(decided.response(&app, &policy, &known.agent, answered))
+    let refuse = |outcome: Outcome, is_abuse| {
+        request.count(&app, &outcome, is_abuse);
+        Ok(outcome.response(&app, &policy, &request.agent, format))
     };
-    let reserved = match limiter.reserve(known.request(now), ttl) {
-        Ok(reserved) => reserved,
-        Err(Error::CostAboveCapacity { .. }) => return refuse(known.would_be(&app, now)?, false),
+    let reservation = match limiter.reserve(request.to_request(now), ttl) {
+        Ok(reservation) => reservation,
+        Err(Error::CostAboveCapacity { .. }) => return refuse(request.peek(&app, now)?, false),
         Err(Error::WrongKind { .. }) => {
-            let name = lane_name(&policy, known.lane);
-            let detail = format!("of {name} nothing can be reserved; that is for buckets, windows and budgets");
+            let name = lane_name(&policy, request.lane);
+            let detail = format!("{name} cannot be reserved; only buckets, windows and budgets can");
             return Err(Problem::field("lane", detail));
         }
         Err(error) => return Err(error.into()),
     };
-    let decided = known.concluded(&reserved.verdict());
-    let Some(id) = reserved.id() else {
-        return refuse(decided, reserved.verdict().is_sustained_abuse());
+    let outcome = request.outcome(&reservation.verdict());
+    let Some(id) = reservation.id() else {
+        return refuse(outcome, reservation.verdict().is_sustained_abuse());
     };
-    known.count(&app, &decided, false);
-    Ok(decided.allowed(&app, &policy, |told| {
-        told.reservation = Some(app.keys().seal(id, known.lane));
-        told.ttl_seconds = Some(ttl.as_secs());
+    request.count(&app, &outcome, false);
+    Ok(outcome.allowed_response(&app, &policy, |verdict| {
+        verdict.reservation = Some(app.keys().seal(id, request.lane));
+        verdict.ttl_seconds = Some(ttl.as_secs());
     }))
 }
 
@@ -111,7 +112,7 @@ struct SettleBody<'a> {
     #[serde(borrow)]
     reservation: Text<'a>,
     used: u64,
-    /// Whether more is to come.
+    /// Whether the reservation stays open.
     so_far: Option<bool>,
 }
 
@@ -123,9 +124,9 @@ const SETTLE: Fields = Fields {
 
 /// Settles a reservation, or reports what has been used so far.
 pub(crate) async fn settle(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
     let SettleBody { reservation, used, so_far } = fields::read(&body, &SETTLE)?;
-    let (id, lane) = reserved(&app, &reservation)?;
+    let (id, lane) = unseal(&app, &reservation)?;
     let settle = if so_far == Some(true) { Settle::used_so_far(used) } else { Settle::used(used) };
     settlement(&app, lane, app.limiter().settle(id, settle))
 }
@@ -140,11 +141,11 @@ struct Cancel<'a> {
 const CANCEL: Fields =
     Fields { all: &[("reservation", Shape::Text)], needed: &["reservation"], example: "{\"reservation\": \"...\"}" };
 
-/// Gives a reservation back, but for what was told to be used.
+/// Gives back what has not been reported as used.
 pub(crate) async fn cancel(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Cancel { reservation } = fields::read(&body, &CANCEL)?;
-    let (id, lane) = reserved(&app, &reservation)?;
+    let (id, lane) = unseal(&app, &reservation)?;
     settlement(&app, lane, app.limiter().settle(id, Settle::cancelled()))
 }
 
@@ -164,14 +165,14 @@ const EXTEND: Fields = Fields {
     example: "{\"reservation\": \"...\", \"ttl_seconds\": 60}",
 };
 
-/// Gives a reservation or a lease more time from now on, never less than it had.
+/// Restarts the time of a reservation or a lease; it never becomes shorter.
 pub(crate) async fn extend(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = asked(&app, request, ASK_BYTES_MAX).await?;
+    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Extend { reservation, lease, ttl_seconds } = fields::read(&body, &EXTEND)?;
     let (ttl, now) = (ttl(ttl_seconds)?, app.limiter().now());
     let lane = match (reservation, lease) {
         (Some(reservation), None) => {
-            let (id, lane) = reserved(&app, &reservation)?;
+            let (id, lane) = unseal(&app, &reservation)?;
             app.limiter().extend(id, ttl)?;
             lane
         }
@@ -185,13 +186,13 @@ pub(crate) async fn extend(State(app): State<Arc<App>>, request: Request) -> Res
     Ok(json(&json!({"lane": lane_name(&policy, lane), "ttl_seconds": ttl.as_secs()})))
 }
 
-fn reserved(app: &App, sealed: &Text<'_>) -> Result<(ReservationId, LaneId), Problem> {
+fn unseal(app: &App, sealed: &Text<'_>) -> Result<(ReservationId, LaneId), Problem> {
     app.keys().unseal(&sealed.0).ok_or_else(|| Error::UnknownReservation.into())
 }
 
-fn settlement(app: &App, lane: LaneId, settled: Result<Settlement, Error>) -> Result<Response, Problem> {
-    let Settlement { unused, overspent, left } = settled?;
-    app.meter().charged(lane, overspent);
+fn settlement(app: &App, lane: LaneId, result: Result<Settlement, Error>) -> Result<Response, Problem> {
+    let Settlement { unused, overspent, left } = result?;
+    app.meter().add_cost(lane, overspent);
     let policy = app.limiter().policy();
     let lane = lane_name(&policy, lane);
     Ok(json(&json!({"lane": lane, "unused": unused, "overspent": overspent, "left": left})))
@@ -203,7 +204,7 @@ mod tests {
     use http::StatusCode;
 
     #[test]
-    fn a_length_of_time_has_bounds() {
+    fn the_time_to_live_is_bounded() {
         assert_eq!(ttl(None).unwrap(), Duration::from_secs(60));
         assert_eq!((ttl(Some(1)).is_ok(), ttl(Some(3_600)).is_ok()), (true, true));
         for seconds in [0, 3_601, u64::MAX] {

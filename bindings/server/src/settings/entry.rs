@@ -1,4 +1,4 @@
-//! One key of the table `[server]`: its value, read or refused with what is allowed.
+//! One key of the table `[server]`: reads its value, or refuses it with what is allowed.
 
 use crate::address;
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ use toml::de::DeValue;
 
 type Value<'t> = Spanned<DeValue<'t>>;
 
-/// What a token is, and what it is good for that it is no shorter.
+/// What a valid token looks like, for errors.
 pub(super) const TOKEN: &str = "a token of 16 to 256 letters, digits and signs, without white space";
 
-/// Whether a text can be a token: long enough not to be guessed, and made of
-/// what a header can carry.
+/// Checks that a text can be a token: too long to be guessed, and of characters
+/// that a header can carry.
 ///
 /// # Errors
 ///
-/// What a token is.
+/// With what a valid token looks like.
 pub(crate) fn check_token(text: &str) -> Result<(), String> {
     if (16..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
@@ -69,7 +69,7 @@ impl Entry<'_, '_> {
         address::parse(self.string(address::WANTED)?).map_err(|problem| self.error(problem))
     }
 
-    /// A name whose error says which there are.
+    /// A name; its error lists the known ones.
     pub(super) fn named<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ConfigError> {
         self.string("a name")?.parse().map_err(|error: T::Err| self.error(error.to_string()))
     }
@@ -92,7 +92,7 @@ impl Entry<'_, '_> {
         hosts.iter().map(host).collect()
     }
 
-    /// Networks whose word is taken: not everybody's.
+    /// Trusted networks; a network that includes every address is refused.
     pub(super) fn networks(&self) -> Result<Networks, ConfigError> {
         let wanted = "a list of networks, such as [\"10.0.0.0/8\", \"192.0.2.7\"]";
         let texts = self.value.get_ref().as_array().ok_or_else(|| self.wrong(wanted))?;
@@ -101,9 +101,9 @@ impl Entry<'_, '_> {
         let networks = Networks::parse(texts).map_err(|error| self.error(error.to_string()))?;
         match networks.catch_all() {
             None => Ok(networks),
-            Some(everyone) => {
+            Some(network) => {
                 let advice = "lets every client choose its address; list the networks of your proxies";
-                Err(self.error(format!("to trust {everyone} {advice}")))
+                Err(self.error(format!("to trust {network} {advice}")))
             }
         }
     }
@@ -121,7 +121,7 @@ impl Entry<'_, '_> {
 
     pub(super) fn path(&self) -> Result<PathBuf, ConfigError> {
         let path = self.string("a path")?;
-        if path.is_empty() { Err(self.error("an empty path".to_owned())) } else { Ok(self.directory.join(path)) }
+        if path.is_empty() { Err(self.error("the path is empty".to_owned())) } else { Ok(self.directory.join(path)) }
     }
 
     pub(super) fn token(&self, text: &str) -> Result<String, ConfigError> {
@@ -130,25 +130,25 @@ impl Entry<'_, '_> {
 
     pub(super) fn token_in_file(&self) -> Result<String, ConfigError> {
         let path = self.path()?;
-        let text = crate::source::text_of(&path)
+        let text = crate::source::read_text(&path)
             .map_err(|error| self.error(format!("cannot read {}: {error}", path.display())))?;
         self.token(text.trim())
     }
 
-    pub(super) fn length(&self) -> Result<Duration, ConfigError> {
-        self.length_from(1)
+    pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
+        self.duration_from(1)
     }
 
-    /// A length of time, or none at all.
-    pub(super) fn length_or_none(&self) -> Result<Duration, ConfigError> {
-        self.length_from(0)
+    /// A duration that may be zero.
+    pub(super) fn duration_or_zero(&self) -> Result<Duration, ConfigError> {
+        self.duration_from(0)
     }
 
-    fn length_from(&self, least: u64) -> Result<Duration, ConfigError> {
-        let wanted = format!("a length of time from \"{least}s\" to \"1h\", such as \"10s\" or \"2min\"");
+    fn duration_from(&self, least: u64) -> Result<Duration, ConfigError> {
+        let wanted = format!("a duration from \"{least}s\" to \"1h\", such as \"10s\" or \"2min\"");
         let text = self.string(&wanted)?;
-        let length = length(text).filter(|length| (least..=3_600).contains(&length.as_secs()));
-        length.ok_or_else(|| self.error(format!("{text:?}; give {wanted}")))
+        let duration = duration(text).filter(|duration| (least..=3_600).contains(&duration.as_secs()));
+        duration.ok_or_else(|| self.error(format!("{text:?}; give {wanted}")))
     }
 }
 
@@ -157,7 +157,7 @@ fn is_host_name(text: &str) -> bool {
 }
 
 /// A whole number of seconds, minutes or hours.
-fn length(text: &str) -> Option<Duration> {
+fn duration(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let seconds = match unit.trim() {
         "s" => 1,

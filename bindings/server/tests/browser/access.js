@@ -1,4 +1,4 @@
-// What keeps people out: text without contrast, fields without a name, a page wider than the screen.
+// What makes a page inaccessible: text without contrast, fields without a name, a page wider than the screen.
 const problems = [];
 const isShown = (element) => element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) && element.getClientRects().length > 0;
 
@@ -11,32 +11,32 @@ const rgba = (colour) => {
   return { rgb: [red, green, blue], alpha: alpha / 255 };
 };
 const luminance = (rgb) => {
-  const [r, g, b] = rgb.map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = rgb.map((value) => value / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 };
-const ground = (element) => {
+const background = (element) => {
   for (let at = element; at; at = at.parentElement) {
     const { rgb, alpha } = rgba(getComputedStyle(at).backgroundColor);
     if (alpha === 1) return rgb;
-    if (alpha > 0) problems.push(`a background that can be seen through: ${at.className}`);
+    if (alpha > 0) problems.push(`a translucent background: ${at.className}`);
   }
   return rgba(getComputedStyle(document.documentElement).backgroundColor).rgb;
 };
 const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-let looked = 0;
+let checked = 0;
 while (texts.nextNode()) {
   const element = texts.currentNode.parentElement;
   if (!texts.currentNode.data.trim() || !isShown(element) || element.closest("script, noscript, option")) continue;
   if (element.matches(".skip") || element.closest("[disabled]")) continue;
   const style = getComputedStyle(element);
-  const [light, dark] = [luminance(rgba(style.color).rgb), luminance(ground(element))].sort((a, b) => b - a);
+  const [light, dark] = [luminance(rgba(style.color).rgb), luminance(background(element))].sort((a, b) => b - a);
   const contrast = (light + 0.05) / (dark + 0.05);
   const isLarge = parseFloat(style.fontSize) >= 24;
-  looked++;
+  checked++;
   if (contrast < (isLarge ? 3 : 4.5)) problems.push(`contrast ${contrast.toFixed(2)}: ${element.className || element.tagName} "${texts.currentNode.data.trim()}"`);
   if (parseFloat(style.fontSize) < 11) problems.push(`small print: ${element.className} ${style.fontSize}`);
 }
-if (looked < 20) problems.push(`only ${looked} texts were looked at`);
+if (checked < 20) problems.push(`only ${checked} texts were checked`);
 
 for (const field of document.querySelectorAll("input, select, textarea")) {
   if (isShown(field) && !field.labels?.length && !field.getAttribute("aria-label")) problems.push(`no label: ${field.id}`);
@@ -50,11 +50,11 @@ for (const element of document.querySelectorAll("[aria-labelledby], [aria-descri
   if (!isShown(element)) continue;
   for (const name of ["aria-labelledby", "aria-describedby"]) {
     for (const id of (element.getAttribute(name) ?? "").split(" ").filter(Boolean)) {
-      if (!document.getElementById(id)) problems.push(`${name} names ${id}, which is not there`);
+      if (!document.getElementById(id)) problems.push(`${name} names ${id}, which does not exist`);
     }
   }
 }
 if (document.documentElement.scrollWidth > innerWidth) problems.push(`wider than the screen: ${document.documentElement.scrollWidth} > ${innerWidth}`);
 const level = document.querySelector("main:not([hidden])") ? 0 : 1;
-if (level || document.querySelectorAll("h1").length !== 1) problems.push("no main part, or not one heading");
+if (level || document.querySelectorAll("h1").length !== 1) problems.push("no main element, or not one heading");
 return problems;

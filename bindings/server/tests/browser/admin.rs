@@ -1,19 +1,19 @@
 //! What the page changes.
 
 use super::common::json;
-use super::{Running, card, is_installed, logged_in, uses, violates};
+use super::{TestServer, card, is_installed, logged_in, uses, violates};
 
 #[tokio::test]
-async fn what_the_form_says_holds_for_the_next_check() {
+async fn a_change_in_the_form_is_in_force_for_the_next_check() {
     if !is_installed() {
         return;
     }
     let policy = super::common::counting().lane("api", "100/minute").lane("heavy", "10/minute");
     let policy = policy.plan("pro", [("api", "1000/minute")]).build().expect("a policy");
-    let server = Running::with(policy, |_| {}).await;
+    let server = TestServer::with(policy, |_| {}).await;
     uses(&server, "agent-7", "api", 90);
     violates(&server, "agent-7", "api");
-    let (browser, _turn) = logged_in(&server, "admin").await;
+    let (browser, _lock) = logged_in(&server, "admin").await;
     let card = card("agent-7");
     browser.until(&format!("Boolean({card})")).await;
 
@@ -23,7 +23,7 @@ async fn what_the_form_says_holds_for_the_next_check() {
     browser.until("document.getElementById('agent').open").await;
     assert_eq!(browser.eval("document.querySelectorAll('.lane-row').length").await, 2);
 
-    // What makes no sense is told at its field, in the server's words.
+    // An invalid limit is reported at its field, in the server's words.
     browser.type_into("#override-0", "0/minute").await;
     browser.press("\u{E007}").await;
     browser.until("document.getElementById('override-0-error').textContent.includes('deny')").await;
@@ -32,10 +32,10 @@ async fn what_the_form_says_holds_for_the_next_check() {
     assert_eq!(server.limiter().assignment("agent-7").expect("an id").overrides().len(), 0);
     assert_eq!(browser.complaints().await.len(), 1, "the refusal, which the browser logs itself");
 
-    // What does holds at once, and the card behind shows it.
+    // A valid one is in force at once, and its card shows it.
     browser.type_into("#override-0", "500/minute").await;
     browser.click("#save").await;
-    browser.until("document.getElementById('said').textContent.startsWith('Saved')").await;
+    browser.until("document.getElementById('toast').textContent.startsWith('Saved')").await;
     let verdict = json(&server.check(r#"{"agent": "agent-7", "lane": "api"}"#).await);
     assert_eq!((&verdict["allowed"], &verdict["limit"]), (&true.into(), &500.into()), "{verdict}");
     browser.until(&format!("{card}.querySelector('.used').textContent.endsWith('of 500 used')")).await;
@@ -68,12 +68,12 @@ async fn what_the_form_says_holds_for_the_next_check() {
         server
             .limiter()
             .peek(tollgate::Request::new("agent-7", server.limiter().lane("api").expect("a lane")))
-            .expect("a status")
+            .expect("a state")
             .remaining(),
         100
     );
 
-    // To forget an agent takes two clicks.
+    // Forgetting an agent takes two clicks.
     browser.click("#forget").await;
     assert!(server.limiter().agent("agent-7").expect("an id").is_known);
     browser.click("#forget").await;
@@ -82,27 +82,27 @@ async fn what_the_form_says_holds_for_the_next_check() {
     browser.press("\u{E00C}").await;
     browser.until("!document.getElementById('agent').open").await;
 
-    // An agent that has never asked can be decided about too.
+    // An agent that has never sent a request can be assigned limits too.
     browser.type_into("#search", "a.new one").await;
     browser.until("document.getElementById('empty').innerText.includes('Open this id')").await;
     browser.click("#empty button").await;
     browser.until("document.getElementById('agent').open").await;
     browser.type_into("#override-1", "deny").await;
     browser.click("#save").await;
-    browser.until("document.getElementById('said').textContent.startsWith('Saved')").await;
+    browser.until("document.getElementById('toast').textContent.startsWith('Saved')").await;
     assert_eq!(server.limiter().assignment("a.new one").expect("an id").overrides().len(), 1);
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
-/// The event of a close came after the next agent had been opened, on a busy machine, and emptied its dialog.
+/// On a busy machine, the close event used to arrive after the next agent had been opened, and emptied its dialog.
 #[tokio::test]
-async fn a_late_close_does_not_empty_what_was_opened_since() {
+async fn a_late_close_event_does_not_empty_the_next_dialog() {
     if !is_installed() {
         return;
     }
-    let server = Running::lanes(&[("api", "100/minute")]).await;
+    let server = TestServer::lanes(&[("api", "100/minute")]).await;
     uses(&server, "agent-7", "api", 30);
-    let (browser, _turn) = logged_in(&server, "late").await;
+    let (browser, _lock) = logged_in(&server, "late").await;
     let card = card("agent-7");
     browser.until(&format!("Boolean({card})")).await;
     browser.run(&format!("{card}.click()")).await;
@@ -113,17 +113,17 @@ async fn a_late_close_does_not_empty_what_was_opened_since() {
     browser.until("document.querySelectorAll('.lane-row').length === 0").await;
 }
 
-/// Browsers take `%2E%2E` in a path for a directory: their cards opened nothing.
+/// Browsers read `%2E%2E` in a path as a directory: such cards used to open nothing.
 #[tokio::test]
-async fn agents_that_are_called_like_directories_can_be_opened() {
+async fn agents_with_names_of_directories_can_be_opened() {
     if !is_installed() {
         return;
     }
-    let server = Running::lanes(&[("api", "100/minute")]).await;
+    let server = TestServer::lanes(&[("api", "100/minute")]).await;
     for agent in [".", ".."] {
         uses(&server, agent, "api", 30);
     }
-    let (browser, _turn) = logged_in(&server, "dots").await;
+    let (browser, _lock) = logged_in(&server, "dots").await;
     for agent in [".", ".."] {
         let card = card(agent);
         browser.until(&format!("Boolean({card})")).await;

@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the page may take for anything, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Browser {
     client: Client,
     driver: Driver,
 }
 
-/// ChromeDriver and its one session, both ended with it.
+/// ChromeDriver and its one session; dropping it ends both.
 struct Driver {
     child: Child,
     address: SocketAddr,
@@ -36,7 +36,7 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    /// A command that the client has no name for.
+    /// A command that the client does not support.
     async fn request(&self, path: &str, body: &Value) -> Value {
         let mut client = tollgate_server::client::Client::connect(self.address).await.expect("chromedriver");
         let path = format!("/session/{}{path}", self.session);
@@ -46,7 +46,7 @@ impl Driver {
 
     fn end_session(&self) -> std::io::Result<usize> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(
             format!("DELETE /session/{} HTTP/1.1\r\nhost: {}\r\n\r\n", self.session, self.address).as_bytes(),
         )?;
@@ -54,7 +54,7 @@ impl Driver {
     }
 }
 
-/// Whether there is a browser, and what drives it.
+/// Whether a browser and its driver are installed.
 pub(crate) fn is_installed() -> bool {
     [("chromedriver", "chromium-driver"), ("chromium", "chromium")]
         .iter()
@@ -62,7 +62,7 @@ pub(crate) fn is_installed() -> bool {
 }
 
 impl Browser {
-    /// A new browser with nothing in it; `name` is unique among tests.
+    /// A new browser with an empty profile; `name` is unique among tests.
     pub(crate) async fn start(name: &str) -> Self {
         let mut child = Command::new("chromedriver")
             .arg("--port=0")
@@ -75,7 +75,7 @@ impl Browser {
             let line = line.ok()?;
             line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()
         });
-        // Nobody reads on, and what it prints must not block it.
+        // Nothing else reads its output, and it must not block on it.
         std::thread::spawn(move || lines.count());
         let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
         let profile = std::env::temp_dir().join(format!("tollgate-browser-{name}-{}", std::process::id()));
@@ -92,12 +92,12 @@ impl Browser {
             "--window-size=1360,1000",
             &format!("--user-data-dir={}", profile.display()),
         ];
-        let wanted = json!({
+        let options = json!({
             "goog:chromeOptions": {"args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
         });
         let mut driver = Driver { child, address, session: String::new(), profile };
-        let capabilities = wanted.as_object().expect("an object").clone();
+        let capabilities = options.as_object().expect("an object").clone();
         let mut client = ClientBuilder::new(HttpConnector::new());
         let client = client.capabilities(capabilities).connect(&format!("http://{address}")).await;
         let client = client.expect("a session");
@@ -124,7 +124,7 @@ impl Browser {
     pub(crate) async fn until(&self, expression: &str) {
         let begun = Instant::now();
         while self.eval(expression).await != json!(true) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 let page = self.eval("document.body.innerText").await;
                 panic!("never: {expression}\n{}", page.as_str().unwrap_or_default());
             }
@@ -143,17 +143,17 @@ impl Browser {
         element.click().await.unwrap_or_else(|error| panic!("{error}: {css}"));
     }
 
-    /// Takes what a field has, and types.
+    /// Clears a field and types into it.
     pub(crate) async fn type_into(&self, css: &str, text: &str) {
         let element = self.client.find(Locator::Css(css)).await.unwrap_or_else(|error| panic!("{error}: {css}"));
         element.clear().await.expect("a field");
         element.send_keys(text).await.expect("a field");
     }
 
-    /// Presses keys where the focus is.
+    /// Presses keys in the focused element.
     pub(crate) async fn press(&self, keys: &str) {
         let focused = self.client.active_element().await.expect("something has the focus");
-        focused.send_keys(keys).await.expect("it takes keys");
+        focused.send_keys(keys).await.expect("it accepts keys");
     }
 
     /// A command of the DevTools protocol.
@@ -163,20 +163,20 @@ impl Browser {
         assert!(answer["value"].get("error").is_none(), "{command}: {answer}");
     }
 
-    /// As somebody with a dark or a light screen sees it.
+    /// Emulates a dark or a light colour scheme.
     pub(crate) async fn scheme(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", json!({"features": features})).await;
     }
 
-    /// A screen of this width and height.
+    /// Emulates a screen of this width and height.
     pub(crate) async fn screen(&self, width: u32, height: u32, is_phone: bool) {
         let scale = if is_phone { 2 } else { 1 };
         let parameters = json!({"width": width, "height": height, "deviceScaleFactor": scale, "mobile": is_phone});
         self.devtools("Emulation.setDeviceMetricsOverride", parameters).await;
     }
 
-    /// Writes a picture into the folder `dashboard` of the target directory.
+    /// Saves a screenshot in the folder `dashboard` of the target directory.
     pub(crate) async fn picture(&self, name: &str) {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../dashboard");
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -184,8 +184,8 @@ impl Browser {
         std::fs::write(folder.join(name), picture).expect("a file");
     }
 
-    /// What the browser complained about since it was last asked: errors,
-    /// warnings, and what the page's security policy has refused.
+    /// What the browser has logged since the last call: errors, warnings, and what the
+    /// page's security policy has refused.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let log = self.driver.request("/se/log", &json!({"type": "browser"})).await;
         let entries = log["value"].as_array().unwrap_or_else(|| panic!("no log: {log}"));

@@ -1,12 +1,12 @@
-//! A connection that is lost.
+//! A lost connection.
 
-use super::{ADMIN, Browser, Running, TURN, card, is_installed, uses};
+use super::{ADMIN, Browser, LOCK, TestServer, card, is_installed, uses};
 use serde_json::json;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes connections on to whom it is told, and cuts them when that changes.
+/// Forwards connections to an address, and cuts them when that changes.
 async fn proxy(to: SocketAddr) -> (SocketAddr, watch::Sender<Option<SocketAddr>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -28,13 +28,13 @@ async fn proxy(to: SocketAddr) -> (SocketAddr, watch::Sender<Option<SocketAddr>>
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
+async fn a_lost_connection_is_shown_and_reconnects_by_itself() {
     if !is_installed() {
         return;
     }
-    let mut server = Running::lanes(&[("api", "100/minute")]).await;
+    let mut server = TestServer::lanes(&[("api", "100/minute")]).await;
     let (address, gate) = proxy(server.address).await;
-    let _turn = TURN.lock().await;
+    let _lock = LOCK.lock().await;
     let browser = Browser::start("connection").await;
     browser.open(&format!("http://{address}/#token={ADMIN}")).await;
     let state = "document.getElementById('connection').dataset.state";
@@ -44,19 +44,19 @@ async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
 
     gate.send_replace(None);
     browser.until(&format!("{state} === 'lost'")).await;
-    browser.until("document.getElementById('lost').innerText.includes('tries again by itself')").await;
-    assert_eq!(browser.eval(&format!("Boolean({})", card("before"))).await, true, "what was there stays");
+    browser.until("document.getElementById('lost').innerText.includes('reconnects by itself')").await;
+    assert_eq!(browser.eval(&format!("Boolean({})", card("before"))).await, true, "the cards stay");
     uses(&server, "after", "api", 10);
     gate.send_replace(Some(server.address));
     browser.until(&format!("{state} === 'live'")).await;
     browser.until(&format!("Boolean({})", card("after"))).await;
     assert_eq!(browser.eval("document.getElementById('lost').hidden").await, true);
 
-    // While nobody looks, a snapshot comes every ten seconds, and every second again after.
+    // While the page is hidden, a snapshot comes every ten seconds, and every second again afterwards.
     browser
         .run(
-            "window.asked = [];
-             const construct = (real, [url]) => (asked.push(url), new real(url));
+            "window.requested = [];
+             const construct = (real, [url]) => (requested.push(url), new real(url));
              window.EventSource = new Proxy(EventSource, {construct});
              let isHidden = true;
              Object.defineProperty(document, 'hidden', {get: () => isHidden});
@@ -65,32 +65,32 @@ async fn a_lost_connection_is_shown_and_comes_back_by_itself() {
              document.dispatchEvent(new Event('visibilitychange'));",
         )
         .await;
-    assert_eq!(browser.eval("asked.map((url) => url.split('?')[1])").await, json!(["every=10", "every=1"]));
+    assert_eq!(browser.eval("requested.map((url) => url.split('?')[1])").await, json!(["every=10", "every=1"]));
     browser.until(&format!("{state} === 'live'")).await;
 
-    // An open page does not hold up the end of the server.
+    // An open page does not delay shutdown.
     server.stop();
-    server.ended().await;
+    server.stopped().await;
     browser.until(&format!("{state} === 'lost'")).await;
 }
 
-/// Sessions end with the server, and the token that was configured does not.
+/// Sessions end with the server; a configured token does not.
 #[tokio::test]
-async fn after_a_restart_the_page_asks_for_the_token_and_goes_on() {
+async fn after_a_restart_the_page_requests_the_token_and_continues() {
     if !is_installed() {
         return;
     }
-    let mut old = Running::lanes(&[("api", "100/minute")]).await;
+    let mut old = TestServer::lanes(&[("api", "100/minute")]).await;
     let (address, gate) = proxy(old.address).await;
-    let _turn = TURN.lock().await;
+    let _lock = LOCK.lock().await;
     let browser = Browser::start("restart").await;
     browser.open(&format!("http://{address}/#token={ADMIN}")).await;
     let state = "document.getElementById('connection').dataset.state";
     browser.until(&format!("{state} === 'live'")).await;
 
     old.stop();
-    old.ended().await;
-    let new = Running::lanes(&[("api", "100/minute")]).await;
+    old.stopped().await;
+    let new = TestServer::lanes(&[("api", "100/minute")]).await;
     uses(&new, "after", "api", 10);
     gate.send_replace(Some(new.address));
     browser.until("!document.getElementById('login-view').hidden").await;

@@ -1,11 +1,11 @@
 //! Ten thousand agents.
 
-use super::{ADMIN, Browser, Running, TURN, is_installed};
+use super::{ADMIN, Browser, LOCK, TestServer, is_installed};
 use serde_json::json;
 use tollgate::{Policy, Request};
 
-/// How often a page that is asked to draws, over a second and a half: one or
-/// two updates of the dashboard.
+/// How many frames a page draws per second, over a second and a half: one or two
+/// updates of the dashboard.
 async fn frames_per_second(browser: &Browser) -> f64 {
     browser
         .run(
@@ -29,19 +29,19 @@ async fn ten_thousand_agents_stay_smooth() {
     }
     const AGENTS: u64 = 10_000;
     let policy = Policy::builder().lane("api", "1000/minute").build().expect("a policy");
-    // With room enough that no two are in each other's way.
-    let server = Running::with(policy, |settings| settings.agents = 8 * AGENTS).await;
+    // With enough room that no two agents compete for a record.
+    let server = TestServer::with(policy, |settings| settings.agents = 8 * AGENTS).await;
     let limiter = server.limiter();
     let lane = limiter.lane("api").expect("a lane");
-    let ask = |round: u64| {
+    let check_all = |round: u64| {
         for number in 0..AGENTS {
             let verdict =
                 limiter.check_request(Request::new(&format!("agent-{number:05}"), lane).cost(1 + (number * round) % 7));
             assert!(verdict.expect("a verdict").is_allowed());
         }
     };
-    ask(1);
-    let _turn = TURN.lock().await;
+    check_all(1);
+    let _lock = LOCK.lock().await;
     let browser = Browser::start("crowd").await;
     browser.open("about:blank").await;
     let idle = frames_per_second(&browser).await;
@@ -55,7 +55,7 @@ async fn ten_thousand_agents_stay_smooth() {
     assert_eq!(browser.text("#agents-count").await, "10,000 agents");
     assert_eq!(browser.text("#page-number").await, "Page 1 of 50");
 
-    // Cards are changed in place: the same elements, however often they change.
+    // Cards are updated in place: the elements stay the same.
     browser
         .run(
             "window.first = [...document.querySelectorAll('.card')];
@@ -65,8 +65,8 @@ async fn ten_thousand_agents_stay_smooth() {
         .await;
     let mut busy = Vec::new();
     for round in 2..6 {
-        ask(round);
-        let used = limiter.peek(Request::new("agent-00199", lane)).expect("a status");
+        check_all(round);
+        let used = limiter.peek(Request::new("agent-00199", lane)).expect("a state");
         let used = used.capacity() - used.remaining();
         browser.until(&format!("first[199].querySelector('.used').textContent === '{used} of 1,000 used'")).await;
         busy.push(frames_per_second(&browser).await);
@@ -92,7 +92,7 @@ async fn ten_thousand_agents_stay_smooth() {
     );
     assert!(measured[2].as_u64().expect("a number") < 4_000, "{measured}");
     assert!((1..60_000).contains(&measured[3].as_u64().expect("a number")), "{measured}");
-    // On a machine that does nothing else it is nearly all of them.
+    // On an idle machine it is nearly all of them.
     assert!(drawn > 0.25, "{drawn} of {idle} frames a second");
 
     browser.click("#next").await;

@@ -1,7 +1,7 @@
-//! `tollgate demo`, as somebody sees it who has just started it; its pictures
-//! are written to the folder `dashboard` of the target directory.
+//! `tollgate demo`, as a new user sees it; screenshots are saved in the folder
+//! `dashboard` of the target directory.
 
-use super::{Browser, TURN, is_installed};
+use super::{Browser, LOCK, is_installed};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -15,11 +15,11 @@ impl Drop for Demo {
 }
 
 #[tokio::test]
-async fn the_demonstration_shows_something_of_everything() {
+async fn the_demo_shows_something_of_everything() {
     if !is_installed() {
         return;
     }
-    let _turn = TURN.lock().await;
+    let _lock = LOCK.lock().await;
     let browser = Browser::start("demo").await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(["demo", "--listen", "127.0.0.1:0"]).env_remove("TOLLGATE_ADMIN_TOKEN");

@@ -1,6 +1,6 @@
 //! The dashboard in a real browser.
 
-#![allow(clippy::panic, reason = "a panic is a failure that names its line")]
+#![allow(clippy::panic, reason = "a panic names the line that failed")]
 
 #[path = "../http/common.rs"]
 #[allow(dead_code, reason = "shared with the tests over HTTP, which use more of it")]
@@ -19,34 +19,34 @@ mod demo;
 mod events;
 
 use browser::{Browser, is_installed};
-use common::{ADMIN, Running};
+use common::{ADMIN, TestServer};
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard};
 use tollgate::{LaneId, Request};
 
-/// One browser at a time: each takes a core.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// One browser at a time, because each takes a core.
+static LOCK: Mutex<()> = Mutex::const_new(());
 
 /// A browser that is logged in.
-async fn logged_in(server: &Running, name: &str) -> (Browser, MutexGuard<'static, ()>) {
-    let turn = TURN.lock().await;
+async fn logged_in(server: &TestServer, name: &str) -> (Browser, MutexGuard<'static, ()>) {
+    let lock = LOCK.lock().await;
     let browser = Browser::start(name).await;
     browser.open(&format!("http://{}/#token={ADMIN}", server.address)).await;
     browser.until("document.getElementById('connection').dataset.state === 'live'").await;
-    (browser, turn)
+    (browser, lock)
 }
 
-/// An agent uses so many tokens of a lane.
-fn uses(server: &Running, agent: impl AsRef<[u8]>, lane: &str, tokens: u64) {
+/// An agent uses this many tokens of a lane.
+fn uses(server: &TestServer, agent: impl AsRef<[u8]>, lane: &str, tokens: u64) {
     let lane: LaneId = server.limiter().lane(lane).expect("a lane");
     let verdict = server.limiter().check_request(Request::new(&agent, lane).cost(tokens).counted()).expect("a verdict");
     assert!(verdict.is_allowed());
 }
 
-/// An agent violates a limit: it asks for more than is left.
-fn violates(server: &Running, agent: &str, lane: &str) {
+/// An agent violates a limit: its request costs more than is left.
+fn violates(server: &TestServer, agent: &str, lane: &str) {
     let lane: LaneId = server.limiter().lane(lane).expect("a lane");
-    let left = server.limiter().peek(Request::new(agent, lane)).expect("a status").remaining();
+    let left = server.limiter().peek(Request::new(agent, lane)).expect("a state").remaining();
     let verdict =
         server.limiter().check_request(Request::new(agent, lane).cost(left + 1).counted()).expect("a verdict");
     assert!(!verdict.is_allowed());

@@ -1,6 +1,7 @@
-//! The admin API: who may use it, what it changes, and that it is kept.
+//! The admin API: who may use it, what it changes, and that changes survive a restart.
 
-use crate::common::{ADMIN, CHECK, Directory, Running, assert_problem, header, json};
+use crate::common::{ADMIN, CHECK, TestServer, assert_problem, header, json};
+use crate::directory::Directory;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tollgate::Policy;
@@ -19,12 +20,12 @@ fn policy() -> Policy {
         .expect("a policy")
 }
 
-async fn server() -> Running {
-    Running::with(policy(), |_| {}).await
+async fn server() -> TestServer {
+    TestServer::with(policy(), |_| {}).await
 }
 
-impl Running {
-    /// A request of the admin.
+impl TestServer {
+    /// A request with the admin token.
     async fn admin(&self, method: &str, path: &str, body: Value) -> Answer {
         let bearer = format!("Bearer {ADMIN}");
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -38,7 +39,7 @@ impl Running {
         json(&answer)
     }
 
-    /// The limit that the next check of an agent meets.
+    /// The limit that the agent's next check meets.
     async fn limit(&self, agent: &str, lane: &str) -> Value {
         json(&self.check(&json!({"agent": agent, "lane": lane}).to_string()).await)["limit"].clone()
     }
@@ -46,7 +47,7 @@ impl Running {
 
 #[tokio::test]
 async fn it_needs_the_admin_token() {
-    let server = Running::with(policy(), |settings| settings.check_token = Some(CHECK.to_owned())).await;
+    let server = TestServer::with(policy(), |settings| settings.check_token = Some(CHECK.to_owned())).await;
     for (method, path) in [
         ("GET", ""),
         ("GET", "/defaults"),
@@ -71,7 +72,7 @@ async fn it_needs_the_admin_token() {
         assert_problem(&answer, 401, None, "needs a token");
         assert_eq!(header(&answer, "www-authenticate"), Some("Bearer"));
         let answer = server.send(method, &path, &[kind, ("authorization", "Bearer nonsense")], "{}").await;
-        assert_problem(&answer, 401, None, "not the token");
+        assert_problem(&answer, 401, None, "the token is wrong");
         let answer = server.send(method, &path, &[kind, ("authorization", &check)], "{}").await;
         assert_problem(&answer, 403, None, "admin token");
     }
@@ -97,7 +98,7 @@ async fn changes_are_json_from_our_own_origin() {
 }
 
 #[tokio::test]
-async fn it_tells_defaults_and_all_overrides() {
+async fn it_lists_defaults_and_all_overrides() {
     let server = server().await;
     server
         .admin_json("PUT", &format!("{BASE}/agent-7"), json!({"overrides": {"heavy": "100/min"}, "plan": "pro"}))
@@ -116,21 +117,21 @@ async fn it_tells_defaults_and_all_overrides() {
 }
 
 #[tokio::test]
-async fn new_defaults_hold_for_the_next_check() {
+async fn new_defaults_are_in_force_for_the_next_check() {
     let server = server().await;
     assert_eq!(server.limit("a", "http/read").await, 100);
     let path = format!("{BASE}/defaults");
-    let told = server.admin_json("PUT", &path, json!({"http/read": "7/s", "heavy": 30})).await;
-    assert_eq!(told["defaults"]["http/read"], "7/second");
+    let answer = server.admin_json("PUT", &path, json!({"http/read": "7/s", "heavy": 30})).await;
+    assert_eq!(answer["defaults"]["http/read"], "7/second");
     assert_eq!(
-        told["defaults_changed"],
+        answer["defaults_changed"],
         json!({"http/read": "7/second", "http/heavy": "30/minute", "ws/heavy": "30/minute"})
     );
     for agent in ["a", "newcomer"] {
         assert_eq!(server.limit(agent, "http/read").await, 7);
         assert_eq!(server.limit(agent, "ws/heavy").await, 30);
     }
-    // What is not named stays, also when something else is.
+    // A change leaves the other lanes as they were.
     server.admin_json("PUT", &path, json!({"ws/heavy": "deny"})).await;
     assert_eq!((server.limit("a", "http/heavy").await, server.limit("a", "ws/heavy").await), (json!(30), json!(0)));
     server.admin_json("DELETE", &path, Value::Null).await;
@@ -138,24 +139,24 @@ async fn new_defaults_hold_for_the_next_check() {
 }
 
 #[tokio::test]
-async fn an_agent_gets_limits_of_its_own_and_goes_back_to_the_defaults() {
+async fn an_agent_gets_overrides_and_goes_back_to_the_defaults() {
     let server = server().await;
     for path in [format!("{BASE}/agent-7"), format!("{BASE}/agents/agent-7")] {
         assert_eq!(server.limit("agent-7", "http/heavy").await, 10);
-        let told = server.admin_json("PUT", &path, json!({"overrides": {"heavy": 100, "ws/heavy": "5/min"}})).await;
-        assert_eq!(told["overrides"], json!({"http/heavy": "100/minute", "ws/heavy": "5/minute"}));
-        assert_eq!(server.admin_json("GET", &path, Value::Null).await["overrides"], told["overrides"]);
+        let answer = server.admin_json("PUT", &path, json!({"overrides": {"heavy": 100, "ws/heavy": "5/min"}})).await;
+        assert_eq!(answer["overrides"], json!({"http/heavy": "100/minute", "ws/heavy": "5/minute"}));
+        assert_eq!(server.admin_json("GET", &path, Value::Null).await["overrides"], answer["overrides"]);
         assert_eq!(server.limit("agent-7", "http/heavy").await, 100);
         assert_eq!(server.limit("agent-7", "ws/heavy").await, 5);
-        // A plan leaves them; other limits of its own replace them.
+        // A plan keeps the overrides; new overrides replace them.
         server.admin_json("PUT", &path, json!({"plan": "pro"})).await;
         assert_eq!(server.limit("agent-7", "http/read").await, 500);
         assert_eq!(server.limit("agent-7", "http/heavy").await, 100);
         server.admin_json("PUT", &path, json!({"overrides": {"http/read": 3}})).await;
         assert_eq!(server.limit("agent-7", "http/heavy").await, 10);
         assert_eq!(server.limit("agent-7", "http/read").await, 3);
-        let told = server.admin_json("DELETE", &path, Value::Null).await;
-        assert_eq!((&told["overrides"], &told["plan"]), (&json!({}), &json!(null)));
+        let answer = server.admin_json("DELETE", &path, Value::Null).await;
+        assert_eq!((&answer["overrides"], &answer["plan"]), (&json!({}), &json!(null)));
         assert_eq!(server.limit("agent-7", "http/read").await, 100);
     }
     assert!(server.limiter().assignments().is_empty());
@@ -189,12 +190,12 @@ async fn the_allowlist_has_four_verbs_and_two_names() {
         let path = format!("{BASE}/{list}");
         assert_eq!(server.admin_json("GET", &path, Value::Null).await, json!({"agents": []}));
         server.admin_json("POST", &path, json!({"agent": "a"})).await;
-        let told = server.admin_json("POST", &path, json!({"agent_id": "b"})).await;
-        assert_eq!(told, json!({"agents": ["a", "b"]}));
+        let answer = server.admin_json("POST", &path, json!({"agent_id": "b"})).await;
+        assert_eq!(answer, json!({"agents": ["a", "b"]}));
         let exempt = server.check(r#"{"agent": "a", "lane": "http/heavy", "cost": 1000000}"#).await;
         assert_eq!(json(&exempt)["verdict"], "exempt");
-        let told = server.admin_json("PUT", &path, json!({"agents": ["b", "c", {"base64": "/w=="}]})).await;
-        assert_eq!(told, json!({"agents": ["b", "c", {"base64": "/w=="}]}));
+        let answer = server.admin_json("PUT", &path, json!({"agents": ["b", "c", {"base64": "/w=="}]})).await;
+        assert_eq!(answer, json!({"agents": ["b", "c", {"base64": "/w=="}]}));
         assert_eq!(server.limit("a", "http/heavy").await, 10);
         assert_eq!(server.admin_json("PUT", &path, json!(["c"])).await, json!({"agents": ["c"]}));
         assert_eq!(server.admin_json("GET", &format!("{BASE}/{other}"), Value::Null).await, json!({"agents": ["c"]}));
@@ -203,10 +204,10 @@ async fn the_allowlist_has_four_verbs_and_two_names() {
     }
 }
 
-/// Whoever replaced the allowlist had the dashboard limited again.
+/// Replacing the allowlist used to limit the dashboard again.
 #[tokio::test]
-async fn whom_the_policy_exempts_is_exempt_whatever_the_allowlist_says() {
-    let server = Running::with(Policy::preset("hub").expect("a preset"), |_| {}).await;
+async fn an_agent_that_the_policy_exempts_stays_exempt_when_the_allowlist_changes() {
+    let server = TestServer::with(Policy::preset("hub").expect("a preset"), |_| {}).await;
     let path = format!("{BASE}/whitelist");
     let is_exempt = async || {
         let answer = server.check(r#"{"agent": "dashboard", "lane": "http/heavy", "cost": 1000000}"#).await;
@@ -216,20 +217,20 @@ async fn whom_the_policy_exempts_is_exempt_whatever_the_allowlist_says() {
     assert_eq!(server.admin_json("GET", &path, Value::Null).await, json!({"agents": ["dashboard"]}));
     assert_eq!(server.admin_json("PUT", &path, json!(["a"])).await, json!({"agents": ["a", "dashboard"]}));
     is_exempt().await;
-    let told = server.admin_json("DELETE", &format!("{path}/dashboard"), Value::Null).await;
-    assert_eq!(told, json!({"agents": ["a", "dashboard"]}));
+    let answer = server.admin_json("DELETE", &format!("{path}/dashboard"), Value::Null).await;
+    assert_eq!(answer, json!({"agents": ["a", "dashboard"]}));
     server.admin_json("PUT", &format!("{BASE}/defaults"), json!({"http/heavy": "7/min"})).await;
     is_exempt().await;
 }
 
 #[tokio::test]
-async fn an_exemption_and_limits_of_its_own_do_not_disturb_each_other() {
+async fn an_exemption_and_overrides_do_not_affect_each_other() {
     let server = server().await;
     let agent = format!("{BASE}/a");
     server.admin_json("PUT", &agent, json!({"overrides": {"http/read": 3}})).await;
     server.admin_json("PUT", &format!("{BASE}/allowlist"), json!({"agents": ["a"]})).await;
     server.admin_json("DELETE", &agent, Value::Null).await;
-    assert!(server.limiter().is_exempt("a").expect("an id"), "back to the defaults, and still on the list");
+    assert!(server.limiter().is_exempt("a").expect("an id"), "no overrides, and still exempt");
     server.admin_json("PUT", &agent, json!({"overrides": {"http/read": 3}})).await;
     server.admin_json("PUT", &format!("{BASE}/allowlist"), json!({"agents": []})).await;
     assert_eq!(server.limit("a", "http/read").await, 3);
@@ -244,9 +245,9 @@ async fn violations_are_forgiven_and_lanes_filled() {
     }
     let path = format!("{BASE}/a");
     assert_eq!(server.admin_json("GET", &path, Value::Null).await["violations"]["in_a_row"], 2);
-    let told = server.admin_json("POST", &format!("{path}/reset_violations"), Value::Null).await;
-    assert_eq!((&told["violations"]["in_a_row"], &told["rate_limited"]), (&json!(0), &json!(false)));
-    assert_eq!(server.check(drained).await.status, 429, "forgiven is not filled");
+    let answer = server.admin_json("POST", &format!("{path}/reset_violations"), Value::Null).await;
+    assert_eq!((&answer["violations"]["in_a_row"], &answer["rate_limited"]), (&json!(0), &json!(false)));
+    assert_eq!(server.check(drained).await.status, 429, "forgiving does not fill lanes");
     server.admin_json("POST", &format!("{path}/reset"), json!({})).await;
     assert_eq!(server.check(drained).await.status, 200);
 }
@@ -254,7 +255,7 @@ async fn violations_are_forgiven_and_lanes_filled() {
 #[tokio::test]
 async fn a_change_of_limits_keeps_debt_except_in_the_hub() {
     for (preset, expected) in [("standard", 429), ("hub", 200)] {
-        let server = Running::with(Policy::preset(preset).expect("a preset"), |_| {}).await;
+        let server = TestServer::with(Policy::preset(preset).expect("a preset"), |_| {}).await;
         let capacity = server.limit("a", "http/heavy").await.as_u64().expect("a number");
         let drained = json!({"agent": "a", "lane": "http/heavy", "cost": capacity - 1}).to_string();
         assert_eq!(server.check(&drained).await.status, 200);
@@ -265,11 +266,11 @@ async fn a_change_of_limits_keeps_debt_except_in_the_hub() {
 }
 
 #[tokio::test]
-async fn a_bad_change_names_the_field_and_changes_nothing() {
+async fn an_invalid_change_is_answered_with_the_field_and_changes_nothing() {
     let server = server().await;
     server.admin_json("PUT", &format!("{BASE}/a"), json!({"overrides": {"http/read": 3}, "plan": "pro"})).await;
     let before = server.admin_json("GET", BASE, Value::Null).await;
-    for (path, body, field, part) in [
+    for (path, body, field, text) in [
         ("/a", json!([]), None, "overrides"),
         ("/a", json!({}), Some("overrides"), "missing"),
         ("/a", json!({"heavy": 3}), Some("heavy"), "no such field"),
@@ -277,19 +278,19 @@ async fn a_bad_change_names_the_field_and_changes_nothing() {
         ("/a", json!({"overrides": {"http/reed": 3}}), Some("overrides.http/reed"), "the lanes are ws/heavy"),
         ("/a", json!({"overrides": {"heavy": 5, "http/read": "fast"}}), Some("overrides.http/read"), "fast"),
         ("/a", json!({"overrides": {"http/read": 0}}), Some("overrides.http/read"), "deny"),
-        ("/a", json!({"overrides": {"http/read": -1}}), Some("overrides.http/read"), "a minute"),
-        ("/a", json!({"overrides": {"http/read": null}}), Some("overrides.http/read"), "a minute"),
+        ("/a", json!({"overrides": {"http/read": -1}}), Some("overrides.http/read"), "per minute"),
+        ("/a", json!({"overrides": {"http/read": null}}), Some("overrides.http/read"), "per minute"),
         ("/a", json!({"overrides": {"heavy": 5}, "plan": "free"}), Some("plan"), "the plans are default, pro"),
         ("/a", json!({"overrides": {"heavy": 5}, "plan": 7}), Some("plan"), "name of a plan"),
         ("/defaults", json!({"http/read": "5/s", "nothing": 1}), Some("nothing"), "no such lane or tier"),
-        ("/defaults", json!({"http/read": "5/s", "heavy": true}), Some("heavy"), "a minute"),
+        ("/defaults", json!({"http/read": "5/s", "heavy": true}), Some("heavy"), "per minute"),
         ("/defaults", json!("5/s"), None, "lanes and their limits"),
         ("/allowlist", json!({"agents": ["b", ""]}), Some("agents[1]"), "empty"),
-        ("/allowlist", json!({"agents": "b"}), Some("agents"), "no list"),
+        ("/allowlist", json!({"agents": "b"}), Some("agents"), "not a list"),
         ("/allowlist", json!({"agent": "b"}), Some("agent"), "no such field"),
         ("/%zz", json!({"plan": "pro"}), Some("agent"), "hexadecimal"),
     ] {
-        assert_problem(&server.admin("PUT", &format!("{BASE}{path}"), body).await, 400, field, part);
+        assert_problem(&server.admin("PUT", &format!("{BASE}{path}"), body).await, 400, field, text);
     }
     for (body, field) in [(json!({}), Some("agent")), (json!({"agent": 7}), Some("agent")), (json!(7), None)] {
         assert_problem(&server.admin("POST", &format!("{BASE}/allowlist"), body).await, 400, field, "");
@@ -302,9 +303,9 @@ async fn a_bad_change_names_the_field_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn changes_are_kept_across_a_restart() {
+async fn changes_survive_a_restart() {
     let directory = Directory::new("kept");
-    let start = || Running::with(policy(), |settings| settings.state = Some(directory.path().join("state")));
+    let start = || TestServer::with(policy(), |settings| settings.state = Some(directory.path().join("state")));
     let mut server = start().await;
     server.admin_json("PUT", &format!("{BASE}/a"), json!({"overrides": {"heavy": 33}, "plan": "pro"})).await;
     server.admin_json("PUT", &format!("{BASE}/defaults"), json!({"http/read": "44/min"})).await;
@@ -312,7 +313,7 @@ async fn changes_are_kept_across_a_restart() {
     let before = server.admin_json("GET", BASE, Value::Null).await;
     assert!(before["kept_in"].as_str().expect("a path").ends_with("state"));
     server.stop();
-    server.ended().await;
+    server.stopped().await;
     drop(server);
     let server = start().await;
     assert_eq!(server.admin_json("GET", BASE, Value::Null).await, before);
@@ -323,12 +324,12 @@ async fn changes_are_kept_across_a_restart() {
     assert!(second.err().expect("the state has one writer").to_string().contains("held by another process"));
 }
 
-/// The directory is gone: nothing can be kept, so nothing is changed.
+/// The state directory is gone: nothing can be saved, so nothing is changed.
 #[tokio::test]
-async fn what_cannot_be_kept_is_not_changed() {
+async fn a_change_that_cannot_be_saved_is_not_made() {
     let directory = Directory::new("lost");
     let state = directory.path().join("state");
-    let server = Running::with(policy(), |settings| settings.state = Some(state.clone())).await;
+    let server = TestServer::with(policy(), |settings| settings.state = Some(state.clone())).await;
     std::fs::remove_dir_all(&state).expect("a directory");
     let answer = server.admin("PUT", &format!("{BASE}/a"), json!({"overrides": {"heavy": 33}})).await;
     assert_problem(&answer, 500, None, "cannot write");
@@ -340,19 +341,19 @@ async fn what_cannot_be_kept_is_not_changed() {
 }
 
 #[tokio::test]
-async fn a_reload_puts_the_file_in_force_or_leaves_everything() {
+async fn a_reload_puts_the_file_in_force_or_changes_nothing() {
     let directory = Directory::new("reload");
     let file = directory.path().join("tollgate.toml");
     let write = |limit: &str| {
         std::fs::write(&file, format!("[lanes]\napi = \"{limit}\"\nrun = \"1/min\"\n")).expect("a file");
     };
     write("10/min");
-    let server = Running::from(Source::File(file.clone()), |_| {}).await;
+    let server = TestServer::from(Source::File(file.clone()), |_| {}).await;
     assert_eq!(server.limit("a", "api").await, 10);
     write("20/min");
-    assert_eq!(server.limit("a", "api").await, 10, "not before it is told to");
-    let told = server.admin_json("POST", "/api/admin/reload", Value::Null).await;
-    assert_eq!(told, json!({"reloaded": true, "needs_restart": false, "hidden_by_defaults": []}));
+    assert_eq!(server.limit("a", "api").await, 10, "not before the reload");
+    let answer = server.admin_json("POST", "/api/admin/reload", Value::Null).await;
+    assert_eq!(answer, json!({"reloaded": true, "needs_restart": false, "hidden_by_defaults": []}));
     assert_eq!(server.limit("a", "api").await, 20);
     write("0/min");
     let broken = server.admin("POST", "/api/admin/reload", Value::Null).await;
@@ -362,11 +363,11 @@ async fn a_reload_puts_the_file_in_force_or_leaves_everything() {
     let other = server.admin("POST", "/api/admin/reload", Value::Null).await;
     assert_problem(&other, 422, None, "other lanes");
     assert_eq!(server.limit("a", "api").await, 20);
-    // What the admin has set stands over the file, and the reload says so.
+    // Limits set through the admin API override the file, and the reload lists them.
     server.admin_json("PUT", &format!("{BASE}/defaults"), json!({"api": "50/min"})).await;
     std::fs::write(&file, "[lanes]\napi = \"30/min\"\nrun = \"2/min\"\n[server]\nagents = 5\n").expect("a file");
-    let told = server.admin_json("POST", "/api/admin/reload", Value::Null).await;
-    assert_eq!(told, json!({"reloaded": true, "needs_restart": true, "hidden_by_defaults": ["api"]}));
+    let answer = server.admin_json("POST", "/api/admin/reload", Value::Null).await;
+    assert_eq!(answer, json!({"reloaded": true, "needs_restart": true, "hidden_by_defaults": ["api"]}));
     assert_eq!((server.limit("a", "api").await, server.limit("a", "run").await), (json!(50), json!(2)));
     server.admin_json("DELETE", &format!("{BASE}/defaults"), Value::Null).await;
     assert_eq!(server.limit("a", "api").await, 30);
@@ -393,9 +394,9 @@ fn any_change() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Whatever changes are asked for, each is made whole or not at all.
+/// Each change is made as a whole or not at all.
 #[test]
-fn no_change_is_made_by_halves() {
+fn no_change_is_half_made() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let server = runtime.block_on(server());
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 500, ..ProptestConfig::default() });

@@ -1,17 +1,17 @@
-//! Bodies that make no sense, by hand and at random.
+//! Invalid bodies, by hand and at random.
 
-use crate::common::{Running, assert_problem, json};
+use crate::common::{TestServer, assert_problem, json};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn every_bad_body_is_a_problem_that_names_the_field() {
-    let server = Running::lanes(&[("api", "10/min"), ("run", "10/min")]).await;
-    for (body, field, part) in [
+async fn every_invalid_body_is_a_problem_with_the_field() {
+    let server = TestServer::lanes(&[("api", "10/min"), ("run", "10/min")]).await;
+    for (body, field, text) in [
         ("", None, "not valid JSON"),
         ("{", None, "not valid JSON"),
-        ("[]", None, "no JSON object"),
-        ("\"agent\"", None, "no JSON object"),
+        ("[]", None, "not a JSON object"),
+        ("\"agent\"", None, "not a JSON object"),
         ("{}", Some("agent"), "missing"),
         (r#"{"agent": 7, "lane": "api"}"#, Some("agent"), "give a string"),
         (r#"{"agent": "", "lane": "api"}"#, Some("agent"), "empty"),
@@ -24,7 +24,7 @@ async fn every_bad_body_is_a_problem_that_names_the_field() {
         (r#"{"agent": "a", "lane": "api", "channel": "ws"}"#, Some("lane"), "not both"),
         (r#"{"agent": "a", "channel": "ws"}"#, Some("action"), "give both"),
         (r#"{"agent": "a", "action": "ping"}"#, Some("channel"), "give both"),
-        (r#"{"agent": "a", "channel": "ws", "action": "ping"}"#, Some("channel"), "names no actions"),
+        (r#"{"agent": "a", "channel": "ws", "action": "ping"}"#, Some("channel"), "has no actions"),
         (r#"{"agent": "a", "lane": "api", "cost": 0}"#, Some("cost"), "at least 1"),
         (r#"{"agent": "a", "lane": "api", "cost": -1}"#, Some("cost"), "whole number"),
         (r#"{"agent": "a", "lane": "api", "cost": 1.5}"#, Some("cost"), "whole number"),
@@ -33,19 +33,19 @@ async fn every_bad_body_is_a_problem_that_names_the_field() {
         (r#"{"agent": "a", "lane": "api", "plan": "pro"}"#, Some("plan"), "the plans are default"),
         (r#"{"agent": "a", "lane": "api", "costs": 1}"#, Some("costs"), "no such field"),
     ] {
-        assert_problem(&server.check(body).await, 400, field, part);
+        assert_problem(&server.check(body).await, 400, field, text);
     }
     let long = format!(r#"{{"agent": "{}", "lane": "api"}}"#, "a".repeat(257));
     assert_problem(&server.check(&long).await, 400, Some("agent"), "257 bytes");
-    for (body, field, part) in [
+    for (body, field, text) in [
         ("[]", None, "requests"),
         ("{}", Some("requests"), "missing; give a list"),
         (r#"{"requests": {}}"#, Some("requests"), "give a list"),
         (r#"{"requests": [], "more": 1}"#, Some("more"), "no such field"),
     ] {
-        assert_problem(&server.send("POST", "/v1/check/many", &[], body).await, 400, field, part);
+        assert_problem(&server.send("POST", "/v1/check/many", &[], body).await, 400, field, text);
     }
-    for (path, body, field, part) in [
+    for (path, body, field, text) in [
         ("/v1/reserve", r#"{"agent": "a", "lane": "api"}"#, Some("estimate"), "missing"),
         ("/v1/reserve", r#"{"agent": "a", "lane": "api", "estimate": 0}"#, Some("estimate"), "from 1"),
         ("/v1/reserve", r#"{"agent": "a", "lane": "api", "estimate": null}"#, Some("estimate"), "from 1"),
@@ -64,15 +64,15 @@ async fn every_bad_body_is_a_problem_that_names_the_field() {
         ("/v1/settle", r#"{"reservation": "a", "used": 1, "so_far": 1}"#, Some("so_far"), "true or false"),
         ("/v1/settle", r#"{"reservation": 7, "used": 1}"#, Some("reservation"), "give a string"),
         ("/v1/cancel", "{}", Some("reservation"), "missing"),
-        ("/v1/cancel", "[]", None, "no JSON object"),
+        ("/v1/cancel", "[]", None, "not a JSON object"),
         ("/v1/release", r#"{"lease": null}"#, Some("lease"), "give a string"),
         ("/v1/release", r#"{"lease": "a", "lease": "a"}"#, None, "twice"),
         ("/v1/extend", r#"{"ttl_seconds": 1}"#, Some("reservation"), "a reservation or a lease"),
         ("/v1/extend", r#"{"reservation": "a", "lease": "b"}"#, Some("reservation"), "not both"),
     ] {
-        assert_problem(&server.send("POST", path, &[], body).await, 400, field, part);
+        assert_problem(&server.send("POST", path, &[], body).await, 400, field, text);
     }
-    assert_eq!(server.limiter().stats().claims, 0, "none of it has charged anybody");
+    assert_eq!(server.limiter().stats().claims, 0, "none of them has charged an agent");
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -136,11 +136,11 @@ const PATHS: [&str; 9] = [
     "/v1/release",
 ];
 
-/// Whatever is sent, the answer is one that the API has, and the connection goes on.
+/// Every body gets one of the API's responses, and the connection stays open.
 #[test]
 fn no_body_breaks_the_server() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let server = runtime.block_on(Running::lanes(&[("api", "1000000/s"), ("ws", "held 9")]));
+    let server = runtime.block_on(TestServer::lanes(&[("api", "1000000/s"), ("ws", "held 9")]));
     let mut client = runtime.block_on(server.client());
     let mut runner =
         proptest::test_runner::TestRunner::new(ProptestConfig { cases: 6_000, ..ProptestConfig::default() });

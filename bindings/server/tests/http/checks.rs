@@ -1,13 +1,13 @@
 //! Checks, single and in batches.
 
-use crate::common::{Running, assert_problem, header, json};
+use crate::common::{TestServer, assert_problem, header, json};
 use serde_json::json;
 use std::time::Duration;
 use tollgate::{Policy, Request};
 
 #[tokio::test]
 async fn a_check_is_answered_with_the_verdict_and_the_headers() {
-    let server = Running::lanes(&[("http/heavy", "10/min")]).await;
+    let server = TestServer::lanes(&[("http/heavy", "10/min")]).await;
     let answer = server.check(r#"{"agent": "agent-7", "lane": "http/heavy"}"#).await;
     assert_eq!(answer.status, 200);
     assert_eq!(header(&answer, "content-type"), Some("application/json"));
@@ -15,41 +15,41 @@ async fn a_check_is_answered_with_the_verdict_and_the_headers() {
     assert_eq!(header(&answer, "ratelimit"), Some(r#""http/heavy";r=9;t=6"#));
     assert_eq!(header(&answer, "retry-after"), None);
     let mut verdict = json(&answer);
-    assert!(verdict["reset_at"].take().as_f64().expect("a moment") > 1.7e9);
+    assert!(verdict["reset_at"].take().as_f64().expect("a time") > 1.7e9);
     let expected = json!({"allowed": true, "verdict": "allow", "lane": "http/heavy", "limit": 10, "remaining": 9,
         "reset_at": null, "retry_after": null, "retry_after_ms": null});
     assert_eq!(verdict, expected);
 }
 
 #[tokio::test]
-async fn it_warns_then_denies_and_the_told_wait_is_enough() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+async fn it_warns_then_denies_and_the_announced_wait_is_enough() {
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     let mut client = server.client().await;
-    let mut ask = async || client.send("POST", "/v1/check", &[], r#"{"agent": "a"}"#).await.expect("an answer");
+    let mut check = async || client.send("POST", "/v1/check", &[], r#"{"agent": "a"}"#).await.expect("an answer");
     let mut verdicts = Vec::new();
     for _ in 0..10 {
-        verdicts.push(json(&ask().await)["verdict"].as_str().expect("a verdict").to_owned());
+        verdicts.push(json(&check().await)["verdict"].as_str().expect("a verdict").to_owned());
     }
     assert_eq!(verdicts[..8], ["allow"; 8]);
     assert_eq!(verdicts[8..], ["warn", "warn"]);
-    let denied = ask().await;
+    let denied = check().await;
     assert_eq!(denied.status, 429);
     assert_eq!(header(&denied, "content-type"), Some("application/problem+json"));
     assert_eq!(header(&denied, "retry-after"), Some("6"));
     let body = json(&denied);
     let members = ["allowed", "verdict", "remaining", "limit", "retry_after", "retry_after_ms", "agent_id", "policy"];
-    let told = members.map(|name| body[name].clone());
-    assert_eq!(json!(told), json!([false, "deny", 0, 10, 6, 6_000, "a", "api"]));
+    let values = members.map(|name| body[name].clone());
+    assert_eq!(json!(values), json!([false, "deny", 0, 10, 6, 6_000, "a", "api"]));
     assert_eq!((&body["lane_wait_ms"], &body["conduct_wait_ms"]), (&json!(6_000), &json!(1_000)));
     server.clock.advance(Duration::from_secs(6) - Duration::from_nanos(1));
-    assert_eq!(ask().await.status, 429);
+    assert_eq!(check().await.status, 429);
     server.clock.advance(Duration::from_nanos(1));
-    assert_eq!(ask().await.status, 200);
+    assert_eq!(check().await.status, 200);
 }
 
 #[tokio::test]
 async fn a_denial_is_a_violation_and_makes_the_wait_longer() {
-    let server = Running::lanes(&[("api", "1/s")]).await;
+    let server = TestServer::lanes(&[("api", "1/s")]).await;
     assert_eq!(server.check(r#"{"agent": "a"}"#).await.status, 200);
     for wait in ["1", "2", "5", "10", "30", "30"] {
         let denied = server.check(r#"{"agent": "a"}"#).await;
@@ -60,27 +60,27 @@ async fn a_denial_is_a_violation_and_makes_the_wait_longer() {
     assert!(server.limiter().rate_limited("a").expect("an id"));
 }
 
-/// A plan's total, as a policy file gives it: 20 between all lanes, and the
-/// answers tell whichever limit is tighter.
+/// A plan's total, as in a policy file: 20 over all lanes, and responses carry
+/// whichever limit is tighter.
 #[tokio::test]
 async fn a_plan_has_one_limit_over_all_its_lanes() {
     let file = "[lanes]\nread = '100/min burst 200'\nwrite = '50/min'\nsearch = 'window 30/min'\n\
                 [plans.free]\ntotal = '20/min'\n";
-    let server = Running::with(Policy::from_toml(file).expect("a policy"), |_| {}).await;
-    let ask = |lane: &str| json!({"agent": "user:42", "lane": lane, "plan": "free"}).to_string();
+    let server = TestServer::with(Policy::from_toml(file).expect("a policy"), |_| {}).await;
+    let body = |lane: &str| json!({"agent": "user:42", "lane": lane, "plan": "free"}).to_string();
     let mut passed = 0;
     for _ in 0..20 {
         for lane in ["read", "write", "search"] {
-            passed += u32::from(server.check(&ask(lane)).await.status == 200);
+            passed += u32::from(server.check(&body(lane)).await.status == 200);
         }
     }
     assert_eq!(passed, 20);
-    let denied = server.check(&ask("write")).await;
+    let denied = server.check(&body("write")).await;
     assert_eq!((denied.status.as_u16(), header(&denied, "retry-after")), (429, Some("3")));
     assert_eq!(header(&denied, "ratelimit-policy"), Some(r#""write";q=20;w=60"#));
     let body = json(&denied);
     assert_eq!((&body["limit"], &body["remaining"]), (&json!(20), &json!(0)));
-    // Without the plan, each lane has its own; an agent's page shows them apart.
+    // Without the plan, each lane has its own limit; the state of an agent lists them all.
     assert_eq!(server.check(r#"{"agent": "other", "lane": "read", "cost": 200}"#).await.status, 200);
     let total = server.check(r#"{"agent": "a", "lane": "total"}"#).await;
     assert_eq!(total.status, 400);
@@ -95,8 +95,8 @@ async fn a_plan_has_one_limit_over_all_its_lanes() {
 }
 
 #[tokio::test]
-async fn channel_and_action_name_the_lane() {
-    let server = Running::with(Policy::preset("hub").expect("a preset"), |_| {}).await;
+async fn channel_and_action_choose_the_lane() {
+    let server = TestServer::with(Policy::preset("hub").expect("a preset"), |_| {}).await;
     let lane = async |action: &str| {
         let body = json!({"agent": "a", "channel": "ws", "action": action}).to_string();
         json(&server.check(&body).await)["lane"].clone()
@@ -112,7 +112,7 @@ async fn channel_and_action_name_the_lane() {
 #[tokio::test]
 async fn cost_plan_and_exemption_apply() {
     let policy = Policy::builder().lane("api", "10/min").plan("pro", [("api", "100/min")]).build().expect("a policy");
-    let server = Running::with(policy, |_| {}).await;
+    let server = TestServer::with(policy, |_| {}).await;
     let remaining = async |body: &str| json(&server.check(body).await)["remaining"].clone();
     assert_eq!(remaining(r#"{"agent": "a", "cost": 4}"#).await, 6);
     assert_eq!(remaining(r#"{"agent": "b", "plan": "pro"}"#).await, 99);
@@ -128,7 +128,7 @@ async fn cost_plan_and_exemption_apply() {
 
 #[tokio::test]
 async fn ids_are_any_bytes() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     for _ in 0..2 {
         assert_eq!(server.check(r#"{"agent": {"base64": "//4="}}"#).await.status, 200);
     }
@@ -140,7 +140,7 @@ async fn ids_are_any_bytes() {
 
 #[tokio::test]
 async fn a_batch_is_decided_in_order() {
-    let server = Running::lanes(&[("api", "2/min"), ("run", "1/min")]).await;
+    let server = TestServer::lanes(&[("api", "2/min"), ("run", "1/min")]).await;
     let body = json!({"requests": [
         {"agent": "a", "lane": "api"}, {"agent": "a", "lane": "run"}, {"agent": "a", "lane": "api"},
         {"agent": "a", "lane": "api"}, {"agent": "b", "lane": "api", "cost": 2}, {"agent": "b", "lane": "api", "cost": 3},
@@ -158,8 +158,8 @@ async fn a_batch_is_decided_in_order() {
 }
 
 #[tokio::test]
-async fn one_bad_request_of_a_batch_charges_none() {
-    let server = Running::lanes(&[("api", "2/min")]).await;
+async fn one_invalid_request_of_a_batch_charges_none() {
+    let server = TestServer::lanes(&[("api", "2/min")]).await;
     for (bad, field) in [
         (json!({"agent": "a", "lane": "apo"}), "requests[1].lane"),
         (json!({"agent": "a", "cost": 0}), "requests[1].cost"),
@@ -180,9 +180,9 @@ async fn one_bad_request_of_a_batch_charges_none() {
 }
 
 #[tokio::test]
-async fn a_full_limiter_says_so() {
+async fn a_full_limiter_answers_503() {
     let policy = Policy::builder().lane("api", "1/min").build().expect("a policy");
-    let server = Running::with(policy, |settings| {
+    let server = TestServer::with(policy, |settings| {
         settings.agents = 1;
         settings.on_full = tollgate::OnFull::Deny;
     })

@@ -1,8 +1,7 @@
-//! A server on a port of its own, with a clock that moves by hand.
+//! A server on its own port, with a manual clock.
 
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -14,13 +13,13 @@ use tollgate_server::{App, Server, Settings, Source};
 pub(crate) const ADMIN: &str = "admin-token-0123456789";
 pub(crate) const CHECK: &str = "check-token-0123456789";
 
-/// A policy like the hub's: every denial counts, and waits grow.
+/// Rules like the hub's: every denial counts, and waits grow.
 pub(crate) fn counting() -> PolicyBuilder {
     let curve = [1, 2, 5, 10, 30].map(Duration::from_secs);
     Policy::builder().conduct(ConductRules::default().with_curve(curve).with_every_denial(true))
 }
 
-pub(crate) struct Running {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) app: Arc<App>,
     pub(crate) clock: ManualClock,
@@ -28,11 +27,11 @@ pub(crate) struct Running {
     task: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl TestServer {
     /// Serves these lanes.
     pub(crate) async fn lanes(lanes: &[(&str, &str)]) -> Self {
         let policy = lanes.iter().fold(counting(), |policy, (name, limit)| policy.lane(*name, *limit));
-        Self::with(policy.build().expect("lanes that make sense"), |_| {}).await
+        Self::with(policy.build().expect("valid lanes"), |_| {}).await
     }
 
     /// Serves a policy with other settings.
@@ -40,7 +39,7 @@ impl Running {
         Self::from(Source::Policy(Box::new(policy)), change).await
     }
 
-    /// Serves a policy from anywhere.
+    /// Serves a policy from any source.
     pub(crate) async fn from(source: Source, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         settings.listen = "127.0.0.1:0".parse().expect("an address");
@@ -68,7 +67,7 @@ impl Running {
         Client::connect(self.address).await.expect("a connection")
     }
 
-    /// One request over a connection of its own.
+    /// One request over its own connection.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         self.client().await.send(method, path, headers, body.to_owned()).await.expect("an answer")
     }
@@ -77,36 +76,14 @@ impl Running {
         self.send("POST", "/v1/check", &[], body).await
     }
 
-    /// Asks it to end.
+    /// Makes it stop.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Waits until it has ended.
-    pub(crate) async fn ended(&mut self) {
+    /// Waits until it has stopped.
+    pub(crate) async fn stopped(&mut self) {
         self.task.take().expect("once").await.expect("no panic");
-    }
-}
-
-/// A directory that is removed with the test.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tollgate-http-{name}-{}", std::process::id()));
-        _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -119,12 +96,12 @@ pub(crate) fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
     answer.headers.get(name).map(|value| value.to_str().expect("a text"))
 }
 
-/// Asserts that an answer is a problem with this status that names this field.
-pub(crate) fn assert_problem(answer: &Answer, status: u16, field: Option<&str>, part: &str) {
+/// Asserts that an answer is a problem with this status, field and text in its detail.
+pub(crate) fn assert_problem(answer: &Answer, status: u16, field: Option<&str>, text: &str) {
     assert_eq!(answer.status.as_u16(), status, "{answer:?}");
     assert_eq!(header(answer, "content-type"), Some("application/problem+json"), "{answer:?}");
     let problem = json(answer);
     assert_eq!(problem["status"], status, "{problem}");
     assert_eq!(problem.get("field").and_then(Value::as_str), field, "{problem}");
-    assert!(problem["detail"].as_str().expect("a detail").contains(part), "{problem}");
+    assert!(problem["detail"].as_str().expect("a detail").contains(text), "{problem}");
 }

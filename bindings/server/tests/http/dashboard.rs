@@ -1,6 +1,6 @@
-//! What the page is made of and asks for; the page itself is tested in a browser.
+//! The files and the data of the page; the page itself is tested in a browser.
 
-use super::common::{ADMIN, CHECK, Running, assert_problem, header, json};
+use super::common::{ADMIN, CHECK, TestServer, assert_problem, header, json};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 const BEARER: (&str, &str) = ("authorization", "Bearer admin-token-0123456789");
 
-async fn get(server: &Running, path: &str) -> Value {
+async fn get(server: &TestServer, path: &str) -> Value {
     let answer = server.send("GET", path, &[BEARER], "").await;
     assert_eq!(answer.status, 200, "{answer:?}");
     json(&answer)
@@ -18,7 +18,7 @@ async fn get(server: &Running, path: &str) -> Value {
 struct Live(BufReader<TcpStream>);
 
 impl Live {
-    async fn open(server: &Running, headers: &str) -> Self {
+    async fn open(server: &TestServer, headers: &str) -> Self {
         let mut stream = TcpStream::connect(server.address).await.expect("a connection");
         let head = format!(
             "GET /api/dashboard/live?every=1 HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{headers}\r\n\r\n",
@@ -58,7 +58,7 @@ impl Live {
 
 #[tokio::test]
 async fn the_page_is_served_with_a_strict_policy() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     for path in ["/", "/assets/main.js", "/assets/style.css", "/assets/uplot.js"] {
         let answer = server.send("GET", path, &[], "").await;
         assert_eq!(answer.status, 200, "{path}");
@@ -73,7 +73,7 @@ async fn the_page_is_served_with_a_strict_policy() {
 #[tokio::test]
 async fn only_the_admin_sees_agents() {
     let server =
-        Running::with(super::common::counting().lane("api", "10/min").build().expect("a policy"), |settings| {
+        TestServer::with(super::common::counting().lane("api", "10/min").build().expect("a policy"), |settings| {
             settings.check_token = Some(CHECK.to_owned())
         })
         .await;
@@ -89,8 +89,8 @@ async fn only_the_admin_sees_agents() {
 }
 
 #[tokio::test]
-async fn agents_are_found_sorted_and_cut_into_pages_by_the_server() {
-    let server = Running::lanes(&[("api", "100/min"), ("heavy", "10/min")]).await;
+async fn agents_are_searched_sorted_and_paged_by_the_server() {
+    let server = TestServer::lanes(&[("api", "100/min"), ("heavy", "10/min")]).await;
     let limiter = server.limiter();
     let lane = limiter.lane("api").expect("a lane");
     for number in 0..30 {
@@ -125,7 +125,7 @@ async fn agents_are_found_sorted_and_cut_into_pages_by_the_server() {
 
 #[tokio::test]
 async fn one_agent_is_shown_with_every_lane() {
-    let server = Running::lanes(&[("api", "100/min"), ("heavy", "10/min")]).await;
+    let server = TestServer::lanes(&[("api", "100/min"), ("heavy", "10/min")]).await;
     let limiter = server.limiter();
     limiter.set_override("a/b", "heavy", "7/min").expect("an override");
     assert!(
@@ -139,7 +139,7 @@ async fn one_agent_is_shown_with_every_lane() {
     let heavy = &agent["lanes"][1];
     assert_eq!((&heavy["limit"], &heavy["planned"]), (&json!("7/minute"), &json!("10/minute")));
     assert_eq!((&heavy["override"], &heavy["level"]), (&json!("7/minute"), &json!("red")));
-    // Forgotten, it has what was decided about it and nothing else.
+    // Once forgotten, it has its assignment and nothing else.
     let headers = [BEARER, ("content-type", "application/json")];
     let answer = server.send("POST", "/api/admin/rate-limits/agents/a%2Fb/forget", &headers, "").await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -149,8 +149,8 @@ async fn one_agent_is_shown_with_every_lane() {
 }
 
 #[tokio::test]
-async fn the_live_connection_tells_counts_and_events_and_ends_with_the_session() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+async fn the_live_connection_carries_counts_and_events_and_ends_with_the_session() {
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     let log_in = json!({"token": ADMIN}).to_string();
     let answer = server.send("POST", "/login", &[("content-type", "application/json")], &log_in).await;
     let cookie = header(&answer, "set-cookie").expect("a cookie").split(';').next().expect("a pair").to_owned();
@@ -175,11 +175,11 @@ async fn the_live_connection_tells_counts_and_events_and_ends_with_the_session()
 }
 
 #[tokio::test]
-async fn an_open_page_does_not_hold_up_the_end() {
-    let mut server = Running::lanes(&[("api", "10/min")]).await;
+async fn an_open_page_does_not_delay_shutdown() {
+    let mut server = TestServer::lanes(&[("api", "10/min")]).await;
     let mut live = Live::open(&server, &format!("{}: {}", BEARER.0, BEARER.1)).await;
     live.named("snapshot").await;
     server.stop();
     while live.next().await.is_some() {}
-    server.ended().await;
+    server.stopped().await;
 }

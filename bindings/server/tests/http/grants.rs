@@ -1,6 +1,6 @@
-//! Reservations and leased slots: what is granted for a while.
+//! Reservations and leases: what is granted for a while.
 
-use crate::common::{ADMIN, CHECK, Running, assert_problem, header, json};
+use crate::common::{ADMIN, CHECK, TestServer, assert_problem, header, json};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tollgate::{ConductRules, Policy, Request};
@@ -8,7 +8,7 @@ use tollgate_server::client::Answer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-impl Running {
+impl TestServer {
     async fn post(&self, path: &str, body: Value) -> Answer {
         self.send("POST", path, &[], &body.to_string()).await
     }
@@ -17,7 +17,7 @@ impl Running {
         json(&self.send("GET", &format!("/v1/agents/{agent}"), &[], "").await)["lanes"][0]["remaining"].clone()
     }
 
-    /// The id of what was granted.
+    /// The id of the reservation or the lease.
     async fn granted(&self, path: &str, body: Value) -> String {
         let answer = self.post(path, body).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -32,19 +32,19 @@ fn budget(server: &str) -> [(&str, &'static str); 1] {
 }
 
 #[tokio::test]
-async fn a_reservation_is_settled_in_pieces_and_as_a_whole() {
-    let server = Running::lanes(&budget("llm")).await;
+async fn a_reservation_is_settled_step_by_step_and_at_once() {
+    let server = TestServer::lanes(&budget("llm")).await;
     let answer = server.post("/v1/reserve", json!({"agent": "a", "estimate": 4_000, "ttl_seconds": 120})).await;
     assert_eq!((answer.status.as_u16(), header(&answer, "content-type")), (200, Some("application/json")));
     assert!(header(&answer, "ratelimit").expect("the headers").starts_with("\"llm\";r=6000;t="));
     let reserved = json(&answer);
     assert_eq!((&reserved["verdict"], &reserved["ttl_seconds"]), (&json!("allow"), &json!(120)));
     let id = &reserved["reservation"];
-    let part = server.post("/v1/settle", json!({"reservation": id, "used": 500, "so_far": true})).await;
-    assert_eq!(json(&part), json!({"lane": "llm", "unused": 0, "overspent": 0, "left": 3_500}));
+    let step = server.post("/v1/settle", json!({"reservation": id, "used": 500, "so_far": true})).await;
+    assert_eq!(json(&step), json!({"lane": "llm", "unused": 0, "overspent": 0, "left": 3_500}));
     assert_eq!(server.remaining("a").await, 6_000);
-    let whole = server.post("/v1/settle", json!({"reservation": id, "used": 700})).await;
-    assert_eq!(json(&whole), json!({"lane": "llm", "unused": 2_800, "overspent": 0, "left": 0}));
+    let last = server.post("/v1/settle", json!({"reservation": id, "used": 700})).await;
+    assert_eq!(json(&last), json!({"lane": "llm", "unused": 2_800, "overspent": 0, "left": 0}));
     assert_eq!(server.remaining("a").await, 8_800);
     for (path, body) in [
         ("/v1/settle", json!({"reservation": id, "used": 1})),
@@ -58,8 +58,8 @@ async fn a_reservation_is_settled_in_pieces_and_as_a_whole() {
 }
 
 #[tokio::test]
-async fn what_is_more_than_was_reserved_is_charged_and_told() {
-    let server = Running::lanes(&budget("llm")).await;
+async fn overspending_is_charged_and_reported() {
+    let server = TestServer::lanes(&budget("llm")).await;
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
     let settled = server.post("/v1/settle", json!({"reservation": id, "used": 350})).await;
     assert_eq!(json(&settled), json!({"lane": "llm", "unused": 0, "overspent": 250, "left": 0}));
@@ -71,15 +71,15 @@ async fn what_is_more_than_was_reserved_is_charged_and_told() {
 }
 
 #[tokio::test]
-async fn a_reservation_that_is_denied_is_refused_as_a_check_is() {
-    let server = Running::lanes(&budget("llm")).await;
+async fn a_denied_reservation_is_refused_like_a_check() {
+    let server = TestServer::lanes(&budget("llm")).await;
     server.granted("/v1/reserve", json!({"agent": "a", "estimate": 9_000})).await;
     let denied = server.post("/v1/reserve", json!({"agent": "a", "estimate": 1_001})).await;
     assert_eq!((denied.status.as_u16(), header(&denied, "content-type")), (429, Some("application/problem+json")));
     let body = json(&denied);
     assert_eq!((&body["instance"], &body["remaining"]), (&json!("/v1/reserve"), &json!(1_000)));
-    let told = header(&denied, "retry-after").expect("until midnight").parse::<u64>().expect("a number");
-    assert!((1..=86_400).contains(&told), "{told}");
+    let seconds = header(&denied, "retry-after").expect("until midnight").parse::<u64>().expect("a number");
+    assert!((1..=86_400).contains(&seconds), "{seconds}");
     assert!(server.limiter().rate_limited("a").expect("an id"), "it counts as a violation");
     let never = server.post("/v1/reserve", json!({"agent": "a", "estimate": 10_001})).await;
     assert_eq!((never.status.as_u16(), header(&never, "retry-after")), (429, None));
@@ -87,8 +87,8 @@ async fn a_reservation_that_is_denied_is_refused_as_a_check_is() {
 }
 
 #[tokio::test]
-async fn time_that_has_passed_keeps_the_estimate_and_an_extension_helps() {
-    let server = Running::lanes(&budget("llm")).await;
+async fn an_expired_reservation_keeps_the_estimate_and_an_extension_helps() {
+    let server = TestServer::lanes(&budget("llm")).await;
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100, "ttl_seconds": 10})).await;
     server.clock.advance(9 * SECOND);
     let extended = server.post("/v1/extend", json!({"reservation": id, "ttl_seconds": 10})).await;
@@ -98,23 +98,23 @@ async fn time_that_has_passed_keeps_the_estimate_and_an_extension_helps() {
     server.clock.advance(SECOND);
     let late = server.post("/v1/settle", json!({"reservation": id, "used": 1})).await;
     assert_problem(&late, 404, Some("reservation"), "its time has passed");
-    assert_eq!(server.remaining("a").await, 9_900, "to disconnect is not free");
+    assert_eq!(server.remaining("a").await, 9_900, "disconnecting is not free");
 }
 
-/// Ids are numbers that follow one another in the limiter. Whoever has one
-/// could commit those of others, were they not sealed.
+/// The limiter's ids are consecutive numbers. If they were not sealed, a client
+/// that has one could settle those of others.
 #[tokio::test]
-async fn nobody_can_make_up_an_id() {
-    let (server, other) = (Running::lanes(&budget("llm")).await, Running::lanes(&budget("llm")).await);
+async fn nobody_can_invent_an_id() {
+    let (server, other) = (TestServer::lanes(&budget("llm")).await, TestServer::lanes(&budget("llm")).await);
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
     let elsewhere = other.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
-    let mut made_up = vec![String::new(), "0".into(), "?".into(), elsewhere, id.to_lowercase(), format!("{id}AA")];
+    let mut invented = vec![String::new(), "0".into(), "?".into(), elsewhere, id.to_lowercase(), format!("{id}AA")];
     for at in [0, 5, 10, 15, 16, id.len() - 1] {
         let mut near = id.clone().into_bytes();
         near[at] = if near[at] == b'A' { b'B' } else { b'A' };
-        made_up.push(String::from_utf8(near).expect("letters"));
+        invented.push(String::from_utf8(near).expect("letters"));
     }
-    for id in made_up {
+    for id in invented {
         for path in ["/v1/settle", "/v1/cancel", "/v1/extend"] {
             let mut body = json!({"reservation": id});
             if path == "/v1/settle" {
@@ -128,19 +128,19 @@ async fn nobody_can_make_up_an_id() {
 }
 
 #[tokio::test]
-async fn a_full_table_says_so_and_makes_room_in_time() {
+async fn a_full_table_answers_503_until_something_expires() {
     let policy = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 9").build().expect("a policy");
-    let server = Running::with(policy, |settings| {
+    let server = TestServer::with(policy, |settings| {
         settings.reservations = 1;
         settings.leases = 1;
     })
     .await;
     let reserve = json!({"agent": "a", "lane": "llm", "estimate": 1, "ttl_seconds": 5});
-    let acquire = json!({"agent": "a", "lane": "ws", "ttl_seconds": 5});
-    for (path, body, part) in [("/v1/reserve", reserve, "reservations"), ("/v1/hold", acquire, "leased")] {
+    let hold = json!({"agent": "a", "lane": "ws", "ttl_seconds": 5});
+    for (path, body, text) in [("/v1/reserve", reserve, "reservations"), ("/v1/hold", hold, "leases")] {
         server.granted(path, body.clone()).await;
         let full = server.post(path, body.clone()).await;
-        assert_problem(&full, 503, None, part);
+        assert_problem(&full, 503, None, text);
         assert_eq!(header(&full, "retry-after"), Some("1"));
         server.clock.advance(5 * SECOND);
         server.granted(path, body).await;
@@ -149,37 +149,37 @@ async fn a_full_table_says_so_and_makes_room_in_time() {
     assert_eq!(
         server.limiter().peek(Request::new("a", ws)).expect("an id").remaining(),
         8,
-        "what was refused holds nothing"
+        "the refused request holds no slot"
     );
 }
 
 #[tokio::test]
 async fn slots_are_held_until_they_are_released() {
-    let server = Running::lanes(&[("ws", "held 2")]).await;
-    let acquire = || json!({"agent": "a", "ttl_seconds": 30});
-    let answer = server.post("/v1/hold", acquire()).await;
+    let server = TestServer::lanes(&[("ws", "held 2")]).await;
+    let hold = || json!({"agent": "a", "ttl_seconds": 30});
+    let answer = server.post("/v1/hold", hold()).await;
     let granted = json(&answer);
     assert_eq!((answer.status.as_u16(), header(&answer, "ratelimit")), (200, Some("\"ws\";r=1")));
     assert_eq!((&granted["remaining"], &granted["ttl_seconds"]), (&json!(1), &json!(30)));
-    let second = server.granted("/v1/hold", acquire()).await;
+    let second = server.granted("/v1/hold", hold()).await;
     assert_ne!(granted["lease"], *second);
-    let denied = server.post("/v1/hold", acquire()).await;
-    assert_eq!((denied.status.as_u16(), header(&denied, "retry-after")), (429, None), "nobody knows how long");
+    let denied = server.post("/v1/hold", hold()).await;
+    assert_eq!((denied.status.as_u16(), header(&denied, "retry-after")), (429, None), "the wait is unknown");
     assert_eq!(json(&denied)["instance"], "/v1/hold");
     let released = server.post("/v1/release", json!({"lease": second})).await;
     assert_eq!(json(&released), json!({"released": true, "lane": "ws", "limit": 2, "remaining": 1}));
     for lease in [second.as_str(), "", "AAAAAAAAAAAAAAAAAAAAAA", "?"] {
         let again = server.post("/v1/release", json!({"lease": lease})).await;
-        assert_problem(&again, 404, Some("lease"), "released already");
+        assert_problem(&again, 404, Some("lease"), "it was released");
         assert_problem(&server.post("/v1/extend", json!({"lease": lease})).await, 404, Some("lease"), "no such lease");
     }
     assert_eq!(server.remaining("a").await, 1, "nothing has changed");
-    server.granted("/v1/hold", acquire()).await;
+    server.granted("/v1/hold", hold()).await;
 }
 
 #[tokio::test]
-async fn a_slot_whose_lease_has_run_out_is_released() {
-    let server = Running::lanes(&[("ws", "held 1")]).await;
+async fn a_slot_whose_lease_has_expired_is_released() {
+    let server = TestServer::lanes(&[("ws", "held 1")]).await;
     let lease = server.granted("/v1/hold", json!({"agent": "a", "ttl_seconds": 30})).await;
     server.clock.advance(29 * SECOND);
     let renewed = server.post("/v1/extend", json!({"lease": lease, "ttl_seconds": 30})).await;
@@ -190,24 +190,24 @@ async fn a_slot_whose_lease_has_run_out_is_released() {
     server.clock.advance(SECOND);
     assert_eq!(server.remaining("a").await, 1);
     let next = server.granted("/v1/hold", json!({"agent": "a", "ttl_seconds": 30})).await;
-    assert_problem(&server.post("/v1/release", json!({"lease": lease})).await, 404, Some("lease"), "time has passed");
-    assert_eq!(server.remaining("a").await, 0, "the next one still holds");
+    assert_problem(&server.post("/v1/release", json!({"lease": lease})).await, 404, Some("lease"), "has expired");
+    assert_eq!(server.remaining("a").await, 0, "the next lease is still valid");
     assert_eq!(server.post("/v1/release", json!({"lease": next})).await.status, 200);
     let metrics = server.send("GET", "/metrics", &[], "").await;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
     for line in ["tollgate_leases 0", "tollgate_leases_limit 65536", "tollgate_leases_run_out_total 1"] {
-        assert!(text.lines().any(|told| told == line), "{line} in {text}");
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
 }
 
-/// Leases run out by the clock also if nobody asks for anything.
+/// Leases expire by the clock even if no request arrives.
 #[tokio::test]
-async fn what_has_run_out_is_released_though_nobody_asks() {
-    let server = Running::lanes(&[("ws", "held 1")]).await;
+async fn an_expired_lease_is_released_without_a_request() {
+    let server = TestServer::lanes(&[("ws", "held 1")]).await;
     server.granted("/v1/hold", json!({"agent": "a", "ttl_seconds": 30})).await;
     server.clock.advance(30 * SECOND);
     let ws = tollgate::LaneId::new(0);
-    // The server looks every second; this ends with it or with the test's own bound.
+    // The server checks every second; the loop ends with that or with the timeout below.
     let released = async {
         while server.limiter().peek(Request::new("a", ws)).expect("an id").remaining() == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -216,10 +216,10 @@ async fn what_has_run_out_is_released_though_nobody_asks() {
     tokio::time::timeout(60 * SECOND, released).await.expect("it is released");
 }
 
-/// A reset released a slot that was in use, and the next client got it too.
+/// A reset used to release a slot that was in use, and the next client got it too.
 #[tokio::test]
-async fn an_admins_reset_leaves_slots_to_those_who_hold_them() {
-    let server = Running::lanes(&[("ws", "held 1")]).await;
+async fn an_admins_reset_leaves_slots_to_their_holders() {
+    let server = TestServer::lanes(&[("ws", "held 1")]).await;
     for change in ["reset", "forget"] {
         let lease = server.granted("/v1/hold", json!({"agent": "a"})).await;
         let bearer = format!("Bearer {ADMIN}");
@@ -232,20 +232,20 @@ async fn an_admins_reset_leaves_slots_to_those_who_hold_them() {
     }
 }
 
-/// One agent could take all reservations, or lease all slots, within its limit.
+/// One agent used to be able to take all reservations or leases within its limit.
 #[tokio::test]
-async fn one_agent_has_only_its_share_of_what_is_granted() {
+async fn one_agent_has_only_its_share_of_reservations_and_leases() {
     let policy = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 9").build().expect("a policy");
-    let server = Running::with(policy, |settings| {
+    let server = TestServer::with(policy, |settings| {
         settings.reservations_per_agent = Some(2);
         settings.leases_per_agent = Some(2);
     })
     .await;
     let reserve = |agent: &str| json!({"agent": agent, "lane": "llm", "estimate": 1});
-    let acquire = |agent: &str| json!({"agent": agent, "lane": "ws"});
+    let hold = |agent: &str| json!({"agent": agent, "lane": "ws"});
     for (path, [body, other], setting) in [
         ("/v1/reserve", [reserve("a"), reserve("b")], "reservations_per_agent"),
-        ("/v1/hold", [acquire("a"), acquire("b")], "leases_per_agent"),
+        ("/v1/hold", [hold("a"), hold("b")], "leases_per_agent"),
     ] {
         server.granted(path, body.clone()).await;
         server.granted(path, body.clone()).await;
@@ -254,7 +254,7 @@ async fn one_agent_has_only_its_share_of_what_is_granted() {
         assert_eq!(header(&refused, "retry-after"), Some("1"));
         server.granted(path, other).await;
     }
-    let parts = json!({"requests": [acquire("c"), acquire("c"), acquire("c")]});
+    let parts = json!({"requests": [hold("c"), hold("c"), hold("c")]});
     assert_problem(&server.post("/v1/check/all", parts).await, 429, Some("agent"), "leases_per_agent");
     let metrics = server.send("GET", "/metrics", &[], "").await;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
@@ -265,13 +265,13 @@ async fn one_agent_has_only_its_share_of_what_is_granted() {
         "tollgate_leases 3",
         "tollgate_leases_refused_total 2",
     ] {
-        assert!(text.lines().any(|told| told == line), "{line} in {text}");
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
 }
 
 #[tokio::test]
-async fn a_commit_has_a_maximum_over_http_too() {
-    let server = Running::lanes(&budget("llm")).await;
+async fn settling_has_a_maximum_over_http_too() {
+    let server = TestServer::lanes(&budget("llm")).await;
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
     let refused = server.post("/v1/settle", json!({"reservation": id, "used": u64::MAX})).await;
     assert_problem(&refused, 400, Some("used"), "at most 1000100 can be");
@@ -280,9 +280,9 @@ async fn a_commit_has_a_maximum_over_http_too() {
 }
 
 #[tokio::test]
-async fn an_exempt_agent_is_granted_everything_and_takes_nothing() {
+async fn an_exempt_agent_gets_everything_and_uses_nothing() {
     let policy = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 1").build().expect("a policy");
-    let server = Running::with(policy, |_| {}).await;
+    let server = TestServer::with(policy, |_| {}).await;
     server.limiter().exempt("vip").expect("an id");
     let id = server.granted("/v1/reserve", json!({"agent": "vip", "lane": "llm", "estimate": 1_000_000})).await;
     assert_eq!(server.post("/v1/settle", json!({"reservation": id, "used": 2_000_000})).await.status, 200);
@@ -300,27 +300,27 @@ async fn an_exempt_agent_is_granted_everything_and_takes_nothing() {
 }
 
 #[tokio::test]
-async fn lanes_of_another_kind_say_where_to_ask() {
+async fn lanes_of_another_kind_are_refused_with_the_right_path() {
     let lanes = [("api", "10/min"), ("ws", "held 1"), ("login", "exact 5/5min")];
-    let server = Running::lanes(&lanes).await;
-    for (path, body, field, part) in [
+    let server = TestServer::lanes(&lanes).await;
+    for (path, body, field, text) in [
         ("/v1/check", json!({"agent": "a", "lane": "ws"}), "lane", "/v1/hold"),
         ("/v1/check/many", json!({"requests": [{"agent": "a", "lane": "ws"}]}), "requests[0].lane", "/v1/hold"),
         ("/v1/hold", json!({"agent": "a", "lane": "api"}), "lane", "/v1/check"),
-        ("/v1/reserve", json!({"agent": "a", "lane": "ws", "estimate": 1}), "lane", "nothing can be reserved"),
-        ("/v1/reserve", json!({"agent": "a", "lane": "login", "estimate": 1}), "lane", "nothing can be reserved"),
+        ("/v1/reserve", json!({"agent": "a", "lane": "ws", "estimate": 1}), "lane", "cannot be reserved"),
+        ("/v1/reserve", json!({"agent": "a", "lane": "login", "estimate": 1}), "lane", "cannot be reserved"),
     ] {
-        assert_problem(&server.post(path, body).await, 400, Some(field), part);
+        assert_problem(&server.post(path, body).await, 400, Some(field), text);
     }
     assert_eq!(server.limiter().stats().claims, 0);
 }
 
 #[tokio::test]
-async fn an_enforced_wait_holds_for_everything_that_is_granted() {
+async fn an_enforced_wait_applies_to_reservations_and_leases() {
     let conduct = ConductRules::default().with_curve([Duration::from_secs(1)]).with_every_denial(true);
     let conduct = conduct.with_enforced_wait(true);
     let lanes = Policy::builder().lane("llm", "budget 100/day").lane("ws", "held 1");
-    let server = Running::with(lanes.conduct(conduct).build().expect("a policy"), |_| {}).await;
+    let server = TestServer::with(lanes.conduct(conduct).build().expect("a policy"), |_| {}).await;
     server.limiter().record_violation("a").expect("an id");
     for (path, body) in [
         ("/v1/reserve", json!({"agent": "a", "lane": "llm", "estimate": 1})),
@@ -338,9 +338,9 @@ async fn an_enforced_wait_holds_for_everything_that_is_granted() {
 }
 
 #[tokio::test]
-async fn grants_need_the_right_to_check() {
+async fn reservations_and_leases_need_the_right_to_check() {
     let policy = Policy::builder().lane("llm", "budget 100/day").build().expect("a policy");
-    let server = Running::with(policy, |settings| settings.check_token = Some(CHECK.to_owned())).await;
+    let server = TestServer::with(policy, |settings| settings.check_token = Some(CHECK.to_owned())).await;
     let bearer = format!("Bearer {CHECK}");
     for path in ["/v1/reserve", "/v1/settle", "/v1/cancel", "/v1/extend", "/v1/hold", "/v1/release", "/v1/check/all"] {
         assert_problem(&server.post(path, json!({})).await, 401, None, "token");

@@ -1,8 +1,8 @@
-//! No header is ever malformed, in the past, or at odds with another.
+//! No header is ever malformed, in the past, or inconsistent with another.
 //!
-//! `PROPTEST_CASES=10000 cargo test -p tollgate-server --test http headers` is the long form.
+//! `PROPTEST_CASES=10000 cargo test -p tollgate-server --test http headers` runs them for longer.
 
-use crate::common::{Running, header, json};
+use crate::common::{TestServer, header, json};
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-/// Everything that an answer has to be, whatever was asked before.
-fn hold(answer: &Answer, style: Style, limit: Limit, cost: u64, before: u64) {
+/// Checks that a response is consistent, whatever was sent before.
+fn assert_consistent(answer: &Answer, style: Style, limit: Limit, cost: u64, before: u64) {
     let denied = match answer.status.as_u16() {
         200 => false,
         429 => true,
@@ -60,7 +60,7 @@ fn hold(answer: &Answer, style: Style, limit: Limit, cost: u64, before: u64) {
         Style::Legacy => {
             assert_eq!(number(answer, "x-ratelimit-limit"), Some(limit.capacity()));
             assert_eq!(number(answer, "x-ratelimit-remaining"), Some(remaining));
-            assert!(number(answer, "x-ratelimit-reset").expect("a moment") >= before, "a moment in the past");
+            assert!(number(answer, "x-ratelimit-reset").expect("a time") >= before, "a time in the past");
         }
         _ => assert!(answer.headers.keys().all(|name| !name.as_str().contains("ratelimit"))),
     }
@@ -70,32 +70,36 @@ fn hold(answer: &Answer, style: Style, limit: Limit, cost: u64, before: u64) {
 struct Case {
     style: Style,
     limit: Limit,
-    /// Costs, and the nanoseconds that pass before each.
-    asks: Vec<(u64, u64)>,
+    /// Costs, and the nanoseconds that pass before each request.
+    requests: Vec<(u64, u64)>,
 }
 
 fn cases() -> impl Strategy<Value = Case> {
     let style = prop_oneof![Just(Style::Draft10), Just(Style::Legacy), Just(Style::Off)];
     let limit = (1..50_u64, 1..10_000_000_000_u64, 1..60_u64)
         .prop_map(|(tokens, per, burst)| Limit::new(tokens, Duration::from_nanos(per.max(tokens))).burst(burst));
-    let ask = (prop_oneof![1..4_u64, 1..70_u64], prop_oneof![Just(0_u64), 0..2_000_000_000_u64]);
-    (style, limit, proptest::collection::vec(ask, 1..20)).prop_map(|(style, limit, asks)| Case { style, limit, asks })
+    let request = (prop_oneof![1..4_u64, 1..70_u64], prop_oneof![Just(0_u64), 0..2_000_000_000_u64]);
+    (style, limit, proptest::collection::vec(request, 1..20)).prop_map(|(style, limit, requests)| Case {
+        style,
+        limit,
+        requests,
+    })
 }
 
 #[test]
-fn every_answer_makes_sense() {
+fn every_answer_is_consistent() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 64, ..ProptestConfig::default() });
     let run = |case: Case| {
         runtime.block_on(async {
             let policy = Policy::builder().lane("http/aé\"", case.limit).build().expect("a policy");
-            let server = Running::with(policy, |settings| settings.headers = Some(case.style)).await;
+            let server = TestServer::with(policy, |settings| settings.headers = Some(case.style)).await;
             let mut client: Client = server.client().await;
-            for (cost, nanos) in &case.asks {
+            for (cost, nanos) in &case.requests {
                 server.clock.advance(Duration::from_nanos(*nanos));
                 let (body, before) = (format!(r#"{{"agent": "a", "cost": {cost}}}"#), now());
                 let answer = client.send("POST", "/v1/check", &[], body).await.expect("an answer");
-                hold(&answer, case.style, case.limit, *cost, before);
+                assert_consistent(&answer, case.style, case.limit, *cost, before);
             }
         });
         Ok(())

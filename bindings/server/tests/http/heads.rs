@@ -1,24 +1,24 @@
-//! The heads of requests and answers: hosts, types, tags, and who closes the connection.
+//! The heads of requests and responses: hosts, types, tags, and who closes the connection.
 
-use crate::common::{ADMIN, Running, assert_problem, header, json};
+use crate::common::{ADMIN, TestServer, assert_problem, header, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-async fn server() -> Running {
-    Running::lanes(&[("api", "10/min")]).await
+async fn server() -> TestServer {
+    TestServer::lanes(&[("api", "10/min")]).await
 }
 
-/// What a server answers to this text, up to the end of the connection.
-async fn raw(server: &Running, text: &str) -> String {
+/// The server's response to this text, up to the end of the connection.
+async fn raw(server: &TestServer, text: &str) -> String {
     let mut stream = TcpStream::connect(server.address).await.expect("a connection");
     stream.write_all(text.as_bytes()).await.expect("an open connection");
     let mut answer = Vec::new();
-    // A reset is an end as well.
+    // A reset ends it too.
     _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A proxy in front may look at the first of two, and we at the last.
+/// A proxy in front may check the first of two hosts, and we the last.
 #[tokio::test]
 async fn a_request_names_one_host_and_the_host_is_ours() {
     let server = server().await;
@@ -34,7 +34,7 @@ async fn a_request_names_one_host_and_the_host_is_ours() {
         let answer = raw(&server, &format!("GET /healthz HTTP/1.1\r\n{hosts}connection: close\r\n\r\n")).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{hosts}: {answer}");
     }
-    // A target with a host of its own stands over the header.
+    // A host in the target takes precedence over the header.
     for (target, status) in [("http://127.0.0.1/healthz", 200), ("http://evil.example/healthz", 421)] {
         let head = format!("GET {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
         let answer = raw(&server, &head).await;
@@ -43,7 +43,7 @@ async fn a_request_names_one_host_and_the_host_is_ours() {
 }
 
 #[tokio::test]
-async fn no_answer_is_to_be_sniffed() {
+async fn no_response_may_be_sniffed() {
     let server = server().await;
     let bearer = format!("Bearer {ADMIN}");
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
@@ -59,12 +59,12 @@ async fn no_answer_is_to_be_sniffed() {
         ("GET", "/", ""),
     ] {
         let answer = server.send(method, path, &headers, body).await;
-        let told: Vec<_> = answer.headers.get_all("x-content-type-options").iter().collect();
-        assert_eq!(told, ["nosniff"], "{method} {path}");
+        let values: Vec<_> = answer.headers.get_all("x-content-type-options").iter().collect();
+        assert_eq!(values, ["nosniff"], "{method} {path}");
     }
 }
 
-/// The page asks for its files on every visit, and they hardly ever change.
+/// The page loads its files on every visit, and they hardly ever change.
 #[tokio::test]
 async fn a_file_of_the_page_is_sent_once() {
     let server = server().await;
@@ -87,9 +87,9 @@ async fn a_file_of_the_page_is_sent_once() {
     assert_ne!(header(&tags[0], "etag"), header(&tags[1], "etag"));
 }
 
-/// A client that keeps connections would send its next request into the end.
+/// Otherwise a client that keeps connections would send its next request into a closed one.
 #[tokio::test]
-async fn an_answer_that_ends_the_connection_says_so() {
+async fn a_response_that_ends_the_connection_announces_it() {
     let server = server().await;
     let long = format!("POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9999\r\n\r\n{}", " ".repeat(99));
     let unread = "content-length: 99999\r\n\r\n{}";
@@ -107,7 +107,7 @@ async fn an_answer_that_ends_the_connection_says_so() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
         assert!(answer.to_lowercase().contains("\r\nconnection: close\r\n"), "{request}: {answer}");
     }
-    // Whoever has sent all of it may go on.
+    // A client that has sent its whole request may continue.
     let mut client = server.client().await;
     for status in [401, 404, 400] {
         let (path, body) = match status {
@@ -121,9 +121,9 @@ async fn an_answer_that_ends_the_connection_says_so() {
     }
 }
 
-/// Browsers and proxies take `%2E` for a directory too.
+/// Browsers and proxies read `%2E` as a directory too.
 #[tokio::test]
-async fn agents_that_no_path_can_name_are_named_by_the_query() {
+async fn agents_that_cannot_be_in_a_path_are_in_the_query() {
     let server = server().await;
     let bearer = format!("Bearer {ADMIN}");
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
@@ -132,18 +132,18 @@ async fn agents_that_no_path_can_name_are_named_by_the_query() {
         assert_eq!(get(&format!("/v1/agents/-?agent={query}")).await["agent"], agent);
         assert_eq!(get(&format!("/api/dashboard/agents/-?agent={query}")).await["id"], agent);
     }
-    let plan = r#"{"overrides": {"api": "3/min"}}"#;
+    let change = r#"{"overrides": {"api": "3/min"}}"#;
     let path = "/api/admin/rate-limits/agents/-?agent=..";
-    assert_eq!(server.send("PUT", path, &headers, plan).await.status, 200);
+    assert_eq!(server.send("PUT", path, &headers, change).await.status, 200);
     assert_eq!(
         server
             .limiter()
             .peek(tollgate::Request::new("..", server.limiter().lane("api").expect("a lane")))
-            .map(|s| s.capacity()),
+            .map(|state| state.capacity()),
         Ok(3)
     );
     assert_eq!(server.send("POST", "/api/admin/rate-limits/agents/-/reset?agent=..", &headers, "").await.status, 200);
-    // Without the query it is an id like others, and no other segment has one.
+    // Without the query, `-` is an id like others; with another segment, the query is ignored.
     assert_eq!(get("/v1/agents/-").await["agent"], "-");
     assert_eq!(get("/v1/agents/a?agent=b").await["agent"], "a");
     assert_problem(&server.send("GET", "/v1/agents/-?agent=", &headers, "").await, 400, Some("agent"), "empty");

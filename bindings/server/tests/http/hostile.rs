@@ -1,6 +1,6 @@
-//! Clients that take their time, or everything.
+//! Clients that are slow, or take everything.
 
-use crate::common::Running;
+use crate::common::TestServer;
 use std::io::ErrorKind::WouldBlock;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -9,27 +9,27 @@ use tollgate::Policy;
 
 const CHECK: &str = r#"{"agent": "a"}"#;
 
-async fn server(change: impl FnOnce(&mut tollgate_server::Settings)) -> Running {
+async fn server(change: impl FnOnce(&mut tollgate_server::Settings)) -> TestServer {
     let policy = Policy::builder().lane("api", "1000000/s").build().expect("a policy");
-    Running::with(policy, change).await
+    TestServer::with(policy, change).await
 }
 
-async fn raw(server: &Running, text: &str) -> TcpStream {
+async fn raw(server: &TestServer, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).await.expect("a connection");
     stream.write_all(text.as_bytes()).await.expect("an open connection");
     stream
 }
 
-/// What comes until the server closes the connection.
+/// What the server sends until it closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    // A reset is an end as well.
+    // A reset ends it too.
     _ = stream.read_to_end(&mut text).await;
     String::from_utf8_lossy(&text).into_owned()
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_cut_off_and_holds_nobody_up() {
+async fn a_head_that_does_not_end_is_cut_off_and_delays_no_other_client() {
     let server = server(|settings| settings.head_timeout = Duration::from_secs(1)).await;
     let mut slow = Vec::new();
     for _ in 0..50 {
@@ -43,7 +43,7 @@ async fn a_head_that_does_not_end_is_cut_off_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_end_is_answered_408_and_holds_nobody_up() {
+async fn a_body_that_does_not_end_is_answered_408_and_delays_no_other_client() {
     let server = server(|settings| settings.body_timeout = Duration::from_secs(1)).await;
     let head = "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 14\r\n\r\n{\"agent\"";
     let mut slow = Vec::new();
@@ -59,17 +59,17 @@ async fn a_body_that_does_not_end_is_answered_408_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_in_the_end() {
+async fn an_idle_connection_is_closed_after_its_timeout() {
     let server = server(|settings| settings.idle_timeout = Duration::from_secs(1)).await;
     let request = "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
     let mut kept = raw(&server, request).await;
     let mut silent = TcpStream::connect(server.address).await.expect("a connection");
-    assert!(rest(&mut kept).await.starts_with("HTTP/1.1 200 "), "an answer, then the end");
+    assert!(rest(&mut kept).await.starts_with("HTTP/1.1 200 "), "a response, then the end");
     assert_eq!(rest(&mut silent).await, "");
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused() {
+async fn requests_that_are_too_large_are_refused() {
     const GET: &str = "GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n";
     let server = server(|_| {}).await;
     let mut huge = raw(&server, &format!("{GET}x: {}\r\n\r\n", "a".repeat(33_000))).await;
@@ -77,7 +77,7 @@ async fn what_is_too_large_is_refused() {
     let many: String = (0..100).map(|number| format!("x-{number}: 1\r\n")).collect();
     let mut many = raw(&server, &format!("{GET}{many}\r\n")).await;
     assert!(rest(&mut many).await.starts_with("HTTP/1.1 431 "));
-    // Refused by what it says, before a byte of it is read; and by what comes, if it says nothing.
+    // Refused by its announced length, before a byte of it is read; without one, by what arrives.
     let announced = "POST /v1/check HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10000000\r\n\r\n";
     assert!(rest(&mut raw(&server, announced).await).await.starts_with("HTTP/1.1 413 "));
     let chunk = format!("{:x}\r\n{}\r\n", 5_000, " ".repeat(5_000));
@@ -88,10 +88,10 @@ async fn what_is_too_large_is_refused() {
     assert_eq!(server.check(CHECK).await.status, 200);
 }
 
-/// A client that reads no answer before it has sent everything, as most do,
-/// would see a reset instead, if the server closed the connection at once.
+/// Most clients read no response before they have sent everything. If the server
+/// closed the connection at once, they would see a reset instead.
 #[tokio::test]
-async fn an_answer_that_comes_early_is_not_lost_while_the_body_is_sent() {
+async fn an_early_response_is_not_lost_while_the_body_is_sent() {
     let server = server(|settings| settings.head_timeout = Duration::from_secs(60)).await;
     let body = " ".repeat(16 << 20);
     for (path, status) in [("/v1/check", 413), ("/nowhere", 404), ("/api/admin/rate-limits/allowlist", 401)] {
@@ -101,7 +101,7 @@ async fn an_answer_that_comes_early_is_not_lost_while_the_body_is_sent() {
     }
 }
 
-/// One that never ends is waited for no longer than a head.
+/// A client that never closes gets no more time than a head.
 #[tokio::test]
 async fn a_client_that_does_not_close_is_cut_off() {
     let server = server(|settings| settings.head_timeout = Duration::from_secs(1)).await;
@@ -113,11 +113,11 @@ async fn a_client_that_does_not_close_is_cut_off() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), cut_off).await.expect("nobody reads any more");
+    tokio::time::timeout(Duration::from_secs(30), cut_off).await.expect("the server has stopped reading");
     assert_eq!(server.check(CHECK).await.status, 200);
 }
 
-/// And is not read for ever, however fast it writes.
+/// And it is not read for ever, however fast it writes.
 #[tokio::test]
 async fn a_client_that_floods_is_cut_off() {
     let server = server(|settings| settings.head_timeout = Duration::from_secs(600)).await;
@@ -133,7 +133,7 @@ async fn a_client_that_floods_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_close_holds_up_no_stop() {
+async fn a_client_that_does_not_close_does_not_delay_shutdown() {
     let mut server = server(|settings| {
         settings.head_timeout = Duration::from_secs(600);
         settings.grace = Duration::from_secs(600);
@@ -142,7 +142,7 @@ async fn a_client_that_does_not_close_holds_up_no_stop() {
     let mut open = raw(&server, "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").await;
     assert!(rest(&mut open).await.starts_with("HTTP/1.1 200 "));
     server.stop();
-    tokio::time::timeout(Duration::from_secs(30), server.ended()).await.expect("it stops");
+    tokio::time::timeout(Duration::from_secs(30), server.stopped()).await.expect("it stops");
 }
 
 #[tokio::test]
@@ -155,13 +155,13 @@ async fn beyond_the_bound_the_idlest_make_room() {
     for _ in 0..5 {
         assert_eq!(server.check(CHECK).await.status, 200);
     }
-    assert_eq!(rest(&mut idle[0]).await, "", "it was given up for a newcomer");
+    assert_eq!(rest(&mut idle[0]).await, "", "it was ended for a new one");
 }
 
-/// Nobody accepts them, and still each has its place. With 128 places, which is
+/// Nothing accepts them, and still each has room in the queue. With room for 128,
 /// the default of many systems, 384 of them waited a second and longer.
 #[tokio::test]
-async fn five_hundred_connections_may_come_at_once() {
+async fn five_hundred_connections_can_arrive_at_once() {
     let policy = Policy::builder().lane("api", "10/min").build().expect("a policy");
     let mut settings = tollgate_server::Settings::default();
     settings.listen = "127.0.0.1:0".parse().expect("an address");
@@ -178,8 +178,8 @@ async fn five_hundred_connections_may_come_at_once() {
     assert_eq!(tokio::time::timeout(Duration::from_secs(60), all).await, Ok(512));
 }
 
-/// Half a body holds a connection for as long as a whole one may take. When
-/// connections ran out, idle ones made room and these never did.
+/// Half a body keeps a connection busy for as long as a whole one may take. When
+/// connections ran out, idle ones made room, and these never did.
 #[tokio::test]
 async fn half_sent_bodies_make_room_too() {
     let server = server(|settings| {
@@ -198,17 +198,17 @@ async fn half_sent_bodies_make_room_too() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), newcomers).await.expect("room for newcomers");
-    // One was given up for each newcomer; which, is a matter of whose half was read first.
-    let given_up = async {
+    // One was ended for each newcomer; which one depends on whose half was read first.
+    let ended = async {
         while !slow.iter().any(|stream| !matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == WouldBlock))
         {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), given_up).await.expect("one is given up");
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("one is ended");
 }
 
-async fn from(address: [u8; 4], server: &Running) -> TcpStream {
+async fn from(address: [u8; 4], server: &TestServer) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind((std::net::Ipv4Addr::from(address), 0).into()).expect("an address of loopback");
     socket.connect(server.address).await.expect("a connection")
@@ -225,15 +225,15 @@ async fn one_address_cannot_take_all_connections() {
     let mut many = Vec::new();
     for _ in 0..50 {
         let mut stream = from([127, 0, 0, 2], &server).await;
-        // It may be closed already.
+        // It may have been closed already.
         _ = stream.write_all(half).await;
         many.push(stream);
     }
-    // Those of others are not concerned.
+    // Other addresses are not affected.
     for _ in 0..5 {
         assert_eq!(server.check(CHECK).await.status, 200);
     }
-    // Nobody answers half a request; only beyond the bound is a connection closed.
+    // Half a request gets no response; only beyond the bound is a connection closed.
     let mut closed = 0;
     for stream in &mut many {
         let mut byte = [0];
@@ -255,23 +255,23 @@ async fn many_requests_at_once_on_one_connection_are_answered_in_order() {
     assert!(answers.ends_with("ok\n"));
 }
 
-/// Each unread answer to a large batch took 2.4 MB, and nothing bounded their number:
-/// 600 connections took 1.45 GB.
+/// Each unread response to a large batch took 2.4 MB, and nothing bounded their
+/// number: 600 connections took 1.45 GB.
 #[tokio::test]
-async fn unread_answers_take_a_bounded_amount_of_memory() {
+async fn unread_responses_take_a_bounded_amount_of_memory() {
     let server = server(|settings| {
         settings.max_in_flight_mib = 8;
         settings.body_timeout = Duration::from_secs(600);
         settings.idle_timeout = Duration::from_secs(600);
     })
     .await;
-    let asks = vec![CHECK; 9_000].join(",");
-    let batch = format!(r#"{{"requests": [{asks}]}}"#);
+    let requests = vec![CHECK; 9_000].join(",");
+    let batch = format!(r#"{{"requests": [{requests}]}}"#);
     let length = batch.len();
     let request = format!(
         "POST /v1/check/many HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{batch}"
     );
-    // Of each the first bytes of the answer are read, so it is made, and no more.
+    // Only the first bytes of each response are read, so that it exists.
     let (mut served, mut refused) = (Vec::new(), 0);
     for _ in 0..12 {
         let mut stream = raw(&server, &request).await;
@@ -286,11 +286,11 @@ async fn unread_answers_take_a_bounded_amount_of_memory() {
             }
             other => panic!("{}", other.escape_ascii()),
         }
-        // What is small is not concerned.
+        // Small requests are not affected.
         assert_eq!(server.check(CHECK).await.status, 200);
     }
     assert!(!served.is_empty() && refused > 0, "{} served, {refused} refused", served.len());
-    // Those that do not read make room.
+    // Clients that do not read make room.
     let again = async {
         loop {
             let answer = server.send("POST", "/v1/check/many", &[], &batch).await;

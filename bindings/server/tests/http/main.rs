@@ -1,10 +1,13 @@
 //! The server over real sockets.
 
-#![allow(clippy::panic, reason = "a panic is a failure that names its line")]
+#![allow(clippy::panic, reason = "a panic names the line that failed")]
 
 mod common;
+#[path = "../common/directory.rs"]
+mod directory;
 
 mod admin;
+mod agents;
 mod all;
 mod bodies;
 mod checks;
@@ -16,6 +19,5 @@ mod hostile;
 mod metrics;
 mod profiles;
 mod shutdown;
-mod status;
 mod tokens;
 mod webhook;

@@ -1,6 +1,6 @@
-//! `/metrics`, and the alerts that are made of it.
+//! `/metrics`, and the alerts that use it.
 
-use crate::common::{CHECK, Running, header};
+use crate::common::{CHECK, TestServer, header};
 use serde_json::json;
 use std::collections::BTreeMap;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,7 +12,7 @@ fn policy() -> Policy {
     policy.build().expect("a policy")
 }
 
-/// A page read as Prometheus does: families with their kind, samples with their value.
+/// A page, parsed like Prometheus does: families with their kind, samples with their value.
 #[derive(Default)]
 struct Page {
     kinds: BTreeMap<String, String>,
@@ -47,7 +47,7 @@ impl Page {
     }
 }
 
-async fn page(server: &Running, accept: &str) -> (String, String) {
+async fn page(server: &TestServer, accept: &str) -> (String, String) {
     let answer = server.send("GET", "/metrics", &[("accept", accept)], "").await;
     assert_eq!(answer.status, 200);
     let kind = header(&answer, "content-type").expect("a type").to_owned();
@@ -55,8 +55,8 @@ async fn page(server: &Running, accept: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn everything_is_counted_and_nobody_is_named() {
-    let server = Running::with(policy(), |_| {}).await;
+async fn everything_is_counted_and_no_agent_is_named() {
+    let server = TestServer::with(policy(), |_| {}).await;
     server.limiter().exempt("secret-exempt").expect("an id");
     server.limiter().assign("secret-pro", server.limiter().plan("pro").expect("a plan")).expect("an id");
     for (agent, cost, times) in [("secret-a", 1, 7), ("secret-exempt", 3, 1), ("secret-pro", 9, 2)] {
@@ -81,7 +81,7 @@ async fn everything_is_counted_and_nobody_is_named() {
         ("rate_limit_hits_total{endpoint=\"ws/light\",user_tier=\"pro\"}".to_owned(), 2.0),
         ("tollgate_check_duration_seconds_count".to_owned(), 11.0),
         ("tollgate_check_duration_seconds_bucket{le=\"+Inf\"}".to_owned(), 11.0),
-        ("tollgate_keys".to_owned(), 2.0), // Whoever is exempt has no record.
+        ("tollgate_keys".to_owned(), 2.0), // An exempt agent has no record.
         ("tollgate_agents_assigned{what=\"exempt\"}".to_owned(), 1.0),
         ("tollgate_config_reloads_total{result=\"success\"}".to_owned(), 0.0),
     ] {
@@ -94,8 +94,8 @@ async fn everything_is_counted_and_nobody_is_named() {
 
 /// Twelve malformed requests used to leave every count at 0.
 #[tokio::test]
-async fn every_answer_is_counted_by_status_and_reason() {
-    let server = Running::with(policy(), |settings| settings.check_token = Some(CHECK.to_owned())).await;
+async fn every_response_is_counted_by_status_and_reason() {
+    let server = TestServer::with(policy(), |settings| settings.check_token = Some(CHECK.to_owned())).await;
     let with_token = [("authorization", &*format!("Bearer {CHECK}"))];
     for (body, times) in [
         (r#"{"agent": "a", "lane": "ws/light", "cost": 5}"#, 2),
@@ -125,8 +125,8 @@ async fn every_answer_is_counted_by_status_and_reason() {
             break text;
         }
     };
-    let answers = text.lines().filter_map(|line| line.strip_prefix("tollgate_responses_total"));
-    let answers: Vec<_> = answers.filter(|sample| !sample.starts_with("{status=\"200\"")).collect();
+    let responses = text.lines().filter_map(|line| line.strip_prefix("tollgate_responses_total"));
+    let responses: Vec<_> = responses.filter(|sample| !sample.starts_with("{status=\"200\"")).collect();
     let expected = [
         r#"{status="400",reason="field"} 4"#,
         r#"{status="400",reason="http"} 1"#,
@@ -139,16 +139,16 @@ async fn every_answer_is_counted_by_status_and_reason() {
         r#"{status="421",reason="host"} 1"#,
         r#"{status="429",reason="denied"} 1"#,
     ];
-    assert_eq!(answers, expected);
+    assert_eq!(responses, expected);
     assert!(text.contains("tollgate_responses_total{status=\"200\",reason=\"ok\"} "), "{text}");
     assert!(text.contains("tollgate_errors_total{reason=\"request\"} 12\n"), "{text}");
 }
 
-/// A cost above the capacity is answered as a denial. It used to be counted as
-/// a hit and as an error, and as no denial.
+/// A cost above the capacity is answered as a denial. It used to be counted as a
+/// hit and as an error, but not as a denial.
 #[tokio::test]
-async fn what_can_never_pass_is_a_denial_everywhere() {
-    let server = Running::with(policy(), |_| {}).await;
+async fn a_cost_that_can_never_pass_is_a_denial_everywhere() {
+    let server = TestServer::with(policy(), |_| {}).await;
     let (too_much, fine) =
         (json!({"agent": "a", "lane": "ws/light", "cost": 6}), json!({"agent": "a", "lane": "odd\"\\"}));
     let reserve = json!({"agent": "a", "lane": "ws/light", "estimate": 6});
@@ -177,13 +177,13 @@ async fn what_can_never_pass_is_a_denial_everywhere() {
     }
 }
 
-/// Denials by an enforced wait were answered, and in no count.
+/// Denials by an enforced wait used to be in no count.
 #[tokio::test]
-async fn who_has_to_wait_is_counted_whatever_was_asked() {
+async fn denials_by_an_enforced_wait_are_counted_on_every_path() {
     let conduct = tollgate::ConductRules::default().with_every_denial(true).with_enforced_wait(true);
     let conduct = conduct.with_curve([std::time::Duration::from_secs(9)]);
     let lanes = tollgate::Policy::builder().lane("llm", "budget 100/day").lane("small", "1/min").conduct(conduct);
-    let server = Running::with(lanes.build().expect("a policy"), |_| {}).await;
+    let server = TestServer::with(lanes.build().expect("a policy"), |_| {}).await;
     assert!(server.check(r#"{"agent": "b", "lane": "small"}"#).await.status == 200);
     server.limiter().record_violation("a").expect("an id");
     let part = |agent, lane| json!({"agent": agent, "lane": lane});
@@ -205,10 +205,10 @@ async fn who_has_to_wait_is_counted_whatever_was_asked() {
     }
 }
 
-/// Agents that have gone stay in the counts until somebody sweeps.
+/// Agents that have gone away stay in the counts until a sweep.
 #[tokio::test]
 async fn idle_records_are_swept_and_counted() {
-    let server = Running::with(policy(), |settings| settings.sweep_every = std::time::Duration::from_secs(1)).await;
+    let server = TestServer::with(policy(), |settings| settings.sweep_every = std::time::Duration::from_secs(1)).await;
     server.check(r#"{"agent": "gone", "lane": "ws/light", "cost": 5}"#).await;
     server.check(r#"{"agent": "gone too", "lane": "ws/light"}"#).await;
     // A minute until the lane is full, and ten more.
@@ -216,7 +216,7 @@ async fn idle_records_are_swept_and_counted() {
     server.check(r#"{"agent": "busy", "lane": "ws/light"}"#).await;
     let page = loop {
         let page = Page::read(&page(&server, "text/plain").await.1);
-        // Another sweep may have come before the clock was moved.
+        // A sweep may have run before the clock was moved.
         if page.samples["tollgate_swept_records_total"] > 0.0 {
             break page;
         }
@@ -226,10 +226,10 @@ async fn idle_records_are_swept_and_counted() {
     assert!(page.samples["tollgate_sweeps_total"] >= 1.0);
 }
 
-/// The rules that promtool checks: names, units, kinds, and one family for each sample.
+/// The rules of promtool: names, units, kinds, and one family for each sample.
 #[tokio::test]
 async fn names_follow_the_conventions_in_both_formats() {
-    let server = Running::with(policy(), |settings| settings.metrics_agents = vec!["pin\"\n\\ned".into()]).await;
+    let server = TestServer::with(policy(), |settings| settings.metrics_agents = vec!["pin\"\n\\ned".into()]).await;
     server.check(r#"{"agent": "a", "lane": "ws/light"}"#).await;
     for (accept, is_open) in [("*/*", false), ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", true)] {
         let (kind, text) = page(&server, accept).await;
@@ -259,9 +259,9 @@ async fn names_follow_the_conventions_in_both_formats() {
 }
 
 #[tokio::test]
-async fn every_alert_is_made_of_what_is_there() {
+async fn every_alert_uses_metrics_that_exist() {
     const ALERTS: &str = include_str!("../../deploy/alerts.yml");
-    let server = Running::with(policy(), |_| {}).await;
+    let server = TestServer::with(policy(), |_| {}).await;
     let (_, text) = page(&server, "text/plain").await;
     let kinds = Page::read(&text).kinds;
     let mut metrics = 0;

@@ -1,12 +1,12 @@
 //! Every profile with every header style.
 
-use crate::common::{Running, header, json};
+use crate::common::{TestServer, header, json};
 use tollgate_tower::{Profile, Style};
 
 const ADMITTED: &str = r#"{"agent": "agent-7", "lane": "http/heavy", "cost": 10}"#;
 const REFUSED: &str = r#"{"agent": "agent-7", "lane": "http/heavy"}"#;
 
-/// What a refusal says, to the byte: a wait of 6 s on a lane of 10 a minute.
+/// The body of a refusal, byte for byte: a wait of 6 s on a lane of 10 a minute.
 fn body(profile: Profile) -> &'static str {
     match profile {
         Profile::Standard => concat!(
@@ -27,11 +27,11 @@ fn body(profile: Profile) -> &'static str {
             r#"{"error":"Rate limit exceeded","message":"Too many requests from this agent","#,
             r#""retry_after":6,"agent_id":"agent-7"}"#,
         ),
-        other => panic!("a body for {other}"),
+        other => panic!("no body for {other}"),
     }
 }
 
-/// The fields of a style with these values; `None` is not there.
+/// The fields of a style with their values; `None` if a field is missing.
 fn fields(style: Style, refused: bool) -> [(&'static str, Option<&'static str>); 4] {
     let (draft, legacy) = (style == Style::Draft10, style == Style::Legacy);
     [
@@ -43,11 +43,11 @@ fn fields(style: Style, refused: bool) -> [(&'static str, Option<&'static str>);
 }
 
 #[tokio::test]
-async fn each_pair_answers_as_it_should() {
+async fn each_profile_and_style_answers_as_specified() {
     for profile in Profile::all() {
         for style in Style::all() {
             let policy = super::common::counting().lane("http/heavy", "10/min").build().expect("a policy");
-            let server = Running::with(policy, |settings| {
+            let server = TestServer::with(policy, |settings| {
                 settings.profile = profile;
                 settings.headers = Some(style);
             })
@@ -69,17 +69,17 @@ async fn each_pair_answers_as_it_should() {
 }
 
 #[tokio::test]
-async fn a_profile_brings_its_style_along() {
+async fn a_profile_uses_its_own_style() {
     let policy = super::common::counting().lane("http/heavy", "10/min").build().expect("a policy");
-    let server = Running::with(policy, |settings| settings.profile = Profile::Hub).await;
+    let server = TestServer::with(policy, |settings| settings.profile = Profile::Hub).await;
     assert_eq!(header(&server.check(ADMITTED).await, "x-ratelimit-limit"), Some("10"));
 }
 
-/// A body of another profile, for the client that asks for it.
+/// The body of another profile, for a client that requests it.
 #[tokio::test]
-async fn a_client_chooses_the_body_by_what_it_accepts() {
+async fn a_client_chooses_the_body_with_its_accept_header() {
     let policy = super::common::counting().lane("http/heavy", "10/min").build().expect("a policy");
-    let server = Running::with(policy, |settings| settings.profile = Profile::Adr).await;
+    let server = TestServer::with(policy, |settings| settings.profile = Profile::Adr).await;
     server.check(ADMITTED).await;
     for (accept, profile) in [
         ("application/json", Profile::Adr),
@@ -88,19 +88,19 @@ async fn a_client_chooses_the_body_by_what_it_accepts() {
         ("application/json; profile=\"platform\"", Profile::Platform),
     ] {
         let all = format!(r#"{{"requests": [{REFUSED}]}}"#);
-        for (path, ask) in [("/v1/check", REFUSED), ("/v1/check/all", all.as_str())] {
-            let refused = server.send("POST", path, &[("accept", accept)], ask).await;
+        for (path, body) in [("/v1/check", REFUSED), ("/v1/check/all", all.as_str())] {
+            let refused = server.send("POST", path, &[("accept", accept)], body).await;
             assert_eq!(refused.status, 429);
             assert_eq!(header(&refused, "content-type"), Some(profile.content_type()), "{accept} {path}");
-            let told = json(&refused);
-            let has = ["retry_after_ms", "message", "verdict"].map(|member| told.get(member).is_some());
+            let body = json(&refused);
+            let has = ["retry_after_ms", "message", "verdict"].map(|member| body.get(member).is_some());
             let expected = match profile {
                 Profile::Standard => [true, false, true],
                 Profile::Hub => [true, false, false],
                 Profile::Platform => [false, false, false],
                 _ => [false, true, false],
             };
-            assert_eq!(has, expected, "{accept} {path}: {told}");
+            assert_eq!(has, expected, "{accept} {path}: {body}");
         }
         server.limiter().reset_violations("agent-7").expect("an id");
     }

@@ -1,29 +1,29 @@
-//! Tokens: whoever has one gets in, whatever others from the same address try.
+//! Tokens: the right one is accepted, whatever others from the same address send.
 
-use crate::common::{ADMIN, CHECK, Running, assert_problem, header, json};
+use crate::common::{ADMIN, CHECK, TestServer, assert_problem, header, json};
 use serde_json::json;
 use tollgate::Policy;
 use tollgate_server::Settings;
 use tollgate_server::client::Answer;
 use tollgate_tower::address::Networks;
 
-async fn server(change: impl FnOnce(&mut Settings)) -> Running {
+async fn server(change: impl FnOnce(&mut Settings)) -> TestServer {
     let policy = Policy::builder().lane("api", "1000000/s").build().expect("a policy");
     let change = |settings: &mut Settings| {
         settings.check_token = Some(CHECK.to_owned());
         change(settings);
     };
-    Running::with(policy, change).await
+    TestServer::with(policy, change).await
 }
 
-/// Far more than an address may bring.
+/// Far more than an address may send.
 const GUESSES_MAX: usize = 5_000;
 
-/// Far fewer than one may bring that has brought none.
+/// Far fewer than a new address may send.
 const GUESSES_FEW: usize = 100;
 
-/// Brings wrong tokens until that is refused: the refusal.
-async fn guess_until_refused(server: &Running, forwarded: &str, guesses_max: usize) -> Option<Answer> {
+/// Sends wrong tokens until that is refused, and returns the refusal.
+async fn guess_until_refused(server: &TestServer, forwarded: &str, guesses_max: usize) -> Option<Answer> {
     let mut client = server.client().await;
     for _ in 0..guesses_max {
         let headers = [("authorization", "Bearer a-guess"), ("x-forwarded-for", forwarded)];
@@ -36,10 +36,10 @@ async fn guess_until_refused(server: &Running, forwarded: &str, guesses_max: usi
     None
 }
 
-/// Behind a proxy all clients are one address: 179 wrong tokens a second from
-/// it had refused 94 % of those who had the right one.
+/// Behind a proxy all clients have one address: 179 wrong tokens a second from it
+/// used to refuse 94 % of the requests with the right one.
 #[tokio::test]
-async fn wrong_tokens_lock_out_nobody_who_knows_the_right_one() {
+async fn wrong_tokens_do_not_lock_out_the_right_one() {
     let server = server(|_| {}).await;
     let refused = guess_until_refused(&server, "", GUESSES_MAX).await.expect("guessing ends");
     assert_problem(&refused, 429, None, "too many wrong tokens");
@@ -58,16 +58,16 @@ async fn wrong_tokens_lock_out_nobody_who_knows_the_right_one() {
     assert_eq!((answer.status.as_u16(), json(&answer)), (200, json!({"ok": true})));
 }
 
-/// Behind a proxy that is trusted each client has its own guesses; from
-/// anybody else the header is not read, or each guess could bring a new address.
+/// Behind a trusted proxy each client has its own guesses. From other peers the header
+/// is not read, or each guess could have a new address.
 #[tokio::test]
-async fn clients_behind_a_trusted_proxy_are_told_apart() {
+async fn clients_behind_a_trusted_proxy_are_limited_separately() {
     let proxied =
         server(|settings| settings.trusted_proxies = Networks::parse(["127.0.0.1"]).expect("a network")).await;
     let direct = server(|_| {}).await;
     for (server, is_trusted) in [(proxied, true), (direct, false)] {
         assert!(guess_until_refused(&server, "6.6.6.6, 203.0.113.5", GUESSES_MAX).await.is_some());
-        // The left entry is made up.
+        // The left entry is invented.
         assert!(guess_until_refused(&server, "7.7.7.7, 203.0.113.5", GUESSES_FEW).await.is_some());
         let other = guess_until_refused(&server, "203.0.113.6", GUESSES_FEW).await;
         assert_eq!(other.is_none(), is_trusted);
@@ -77,8 +77,8 @@ async fn clients_behind_a_trusted_proxy_are_told_apart() {
     }
 }
 
-/// Browsers send a cookie to every port of its host: of two servers on one
-/// machine each login ended the session at the other.
+/// Browsers send a cookie to every port of its host: with two servers on one machine,
+/// each login used to end the session at the other.
 #[tokio::test]
 async fn a_session_is_for_the_port_at_which_it_was_started() {
     let server = server(|_| {}).await;

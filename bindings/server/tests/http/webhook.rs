@@ -1,12 +1,12 @@
-//! Sustained abuse is told to a receiver that fails first.
+//! Sustained abuse is posted to a receiver that fails first.
 
-use crate::common::{Running, header};
+use crate::common::{TestServer, header};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// Takes one request and answers it; its body.
+/// Answers one request, and returns its body.
 async fn receive(listener: &TcpListener, answer: &str) -> Value {
     let (mut stream, _) = listener.accept().await.expect("a delivery");
     let mut text = Vec::new();
@@ -26,7 +26,7 @@ async fn receive(listener: &TcpListener, answer: &str) -> Value {
     }
 }
 
-async fn delivered(server: &Running) -> (String, String) {
+async fn delivered(server: &TestServer) -> (String, String) {
     let metrics = server.send("GET", "/metrics", &[], "").await;
     let text = String::from_utf8(metrics.body.to_vec()).expect("a text");
     let of = |result: &str| {
@@ -37,11 +37,11 @@ async fn delivered(server: &Running) -> (String, String) {
 }
 
 #[tokio::test]
-async fn ten_violations_are_one_event_and_it_is_sent_until_it_is_taken() {
+async fn ten_violations_are_one_event_and_it_is_sent_until_it_is_accepted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/abuse", listener.local_addr().expect("an address"));
     let policy = super::common::counting().lane("http/heavy", "1/min").build().expect("a policy");
-    let server = Running::with(policy, |settings| {
+    let server = TestServer::with(policy, |settings| {
         settings.webhook = Some(url.parse().expect("a URL"));
         settings.webhook_pause = Duration::from_millis(1);
     })
@@ -61,7 +61,7 @@ async fn ten_violations_are_one_event_and_it_is_sent_until_it_is_taken() {
         tokio::task::yield_now().await;
     }
     assert_eq!(delivered(&server).await, ("1".into(), "0".into()));
-    // One event, not thirty: the next one is that of another agent.
+    // One event, not thirty: the next one is about another agent.
     let other = check.replace("agent-7", "agent-8");
     for _ in 0..11 {
         assert!(header(&server.check(&other).await, "content-type").is_some());
@@ -71,12 +71,12 @@ async fn ten_violations_are_one_event_and_it_is_sent_until_it_is_taken() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_not_there_is_given_up_and_counted() {
+async fn a_receiver_that_cannot_be_reached_is_given_up_and_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/abuse", listener.local_addr().expect("an address"));
     drop(listener);
     let policy = super::common::counting().lane("api", "1/min").build().expect("a policy");
-    let server = Running::with(policy, |settings| {
+    let server = TestServer::with(policy, |settings| {
         settings.webhook = Some(url.parse().expect("a URL"));
         settings.webhook_pause = Duration::from_millis(1);
     })

@@ -1,12 +1,12 @@
-//! What the program prints is so: every command in it is run as it stands.
+//! What the program prints is true: every command in it is run as printed.
 
-use crate::{Directory, Running, error, output, tollgate, tools};
+use crate::{Directory, ServerProcess, error, output, tollgate, tools};
 use std::process::Command;
 
 const ADMIN: &str = "an-admin-token-of-mine";
 const CHECK: &str = "a-check-token-of-mine";
 
-/// What a shell makes of a command, in a directory, with both tokens in its environment.
+/// What a shell prints for a command, in a directory, with both tokens in its environment.
 fn shell(command: &str, directory: &Directory) -> String {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(directory.path());
@@ -15,13 +15,13 @@ fn shell(command: &str, directory: &Directory) -> String {
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
-/// The status of what `curl -i` prints.
+/// The status line that `curl -i` prints.
 fn status(answer: &str) -> &str {
     answer.lines().find_map(|line| line.strip_prefix("HTTP/1.1 ")).unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// Runs the line to try it, as often as it says.
-fn try_it(server: &Running, directory: &Directory) {
+/// Runs the command after "Try it", as often as it says.
+fn try_it(server: &ServerProcess, directory: &Directory) {
     let greeting = &server.greeting;
     let line =
         greeting.lines().find_map(|line| line.strip_prefix("Try it:     ")).unwrap_or_else(|| panic!("{greeting}"));
@@ -35,7 +35,7 @@ fn try_it(server: &Running, directory: &Directory) {
 }
 
 #[test]
-fn the_line_to_try_it_works_whatever_is_served() {
+fn the_command_to_try_works_for_every_policy() {
     if !tools::has("curl", "curl") {
         return;
     }
@@ -60,46 +60,46 @@ fn the_line_to_try_it_works_whatever_is_served() {
         if tokens {
             command.env("TOLLGATE_ADMIN_TOKEN", ADMIN).env("TOLLGATE_CHECK_TOKEN", CHECK);
         }
-        let server = Running::start(&mut command);
+        let server = ServerProcess::start(&mut command);
         println!("{name}: {}", server.greeting);
         try_it(&server, &directory);
-        server.end();
+        server.stop();
     }
 }
 
 #[test]
-fn every_other_command_of_the_greeting_works() {
+fn every_other_command_in_the_greeting_works() {
     if !tools::has("curl", "curl") {
         return;
     }
     let directory = Directory::new("greeting");
-    let server = Running::start(&mut tollgate(&["--listen", "0"]));
+    let server = ServerProcess::start(&mut tollgate(&["--listen", "0"]));
     let commands: Vec<_> = server.greeting.lines().map(|line| line.get(12..).unwrap_or_default()).collect();
-    let find = |part: &str| *commands.iter().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{commands:?}"));
+    let find = |text: &str| *commands.iter().find(|line| line.contains(text)).unwrap_or_else(|| panic!("{commands:?}"));
     let admin = shell(find("/api/admin/rate-limits"), &directory);
     assert!(admin.contains("\"defaults\""), "{admin}");
-    // The rest of a line says what the command does.
+    // The rest of a line explains the command.
     let init = find(" init ").split("    ").next().unwrap();
     assert!(shell(init, &directory).contains("Wrote tollgate.toml."));
     let serve = find("serve --config tollgate.toml").to_owned() + " --listen 0 & sleep 1; kill $!; wait";
     let served = shell(&serve, &directory);
     assert!(served.contains("serves the policy of tollgate.toml on http://127.0.0.1:"), "{served}");
-    server.end();
+    server.stop();
 }
 
 #[test]
-fn what_init_says_to_do_next_can_be_done() {
+fn the_next_steps_that_init_prints_work() {
     let directory = Directory::new("init's path");
     let file = directory.path().join("my policy.toml");
-    let said = String::from_utf8(output(&["init", file.to_str().unwrap()]).stdout).unwrap();
-    let check = said.lines().find(|line| line.contains("check-config")).unwrap();
+    let printed = String::from_utf8(output(&["init", file.to_str().unwrap()]).stdout).unwrap();
+    let check = printed.lines().find(|line| line.contains("check-config")).unwrap();
     let checked = shell(check, &directory);
     assert!(checked.contains("http/heavy"), "{check}\n{checked}");
 }
 
 #[test]
-fn what_a_refusal_advises_can_be_done() {
-    let server = Running::start(&mut tollgate(&["--listen", "127.0.0.1:0"]));
+fn the_advice_in_errors_works() {
+    let server = ServerProcess::start(&mut tollgate(&["--listen", "127.0.0.1:0"]));
     let get = |path: &str, token: &str| {
         let head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", server.address);
         server.send(&format!("{head}{token}\r\n"))
@@ -110,46 +110,46 @@ fn what_a_refusal_advises_can_be_done() {
     assert!(get("/v1/agents/a", "").starts_with("HTTP/1.1 200 "));
     let zero = server.post("/v1/check", r#"{"agent": "a", "lane": "http/heavy", "cost": 0}"#);
     assert!(zero.contains("GET /v1/agents/{agent}") && !zero.contains("status to look"), "{zero}");
-    server.end();
-    // Who was given a token was not told one at the start.
+    server.stop();
+    // With a configured token, none was printed at the start.
     let mut given = tollgate(&["--listen", "127.0.0.1:0"]);
-    let server = Running::start(given.env("TOLLGATE_ADMIN_TOKEN", ADMIN));
+    let server = ServerProcess::start(given.env("TOLLGATE_ADMIN_TOKEN", ADMIN));
     let head = format!("GET /api/admin/rate-limits HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", server.address);
     let wrong = server.send(&format!("{head}authorization: Bearer wrong-token-of-mine\r\n\r\n"));
     assert!(wrong.starts_with("HTTP/1.1 401 ") && wrong.contains("TOLLGATE_ADMIN_TOKEN"), "{wrong}");
-    server.end();
+    server.stop();
 }
 
 #[test]
-fn an_address_is_understood_as_people_write_it() {
+fn addresses_are_accepted_as_people_write_them() {
     for listen in ["localhost:0", ":0", "0", "127.0.0.1:0"] {
-        let server = Running::start(&mut tollgate(&["--listen", listen]));
+        let server = ServerProcess::start(&mut tollgate(&["--listen", listen]));
         assert!(server.address.ip().is_loopback(), "{listen}");
         let address = format!("http://{}/", server.address);
         let explained = output(&["explain", "me", "--server", &address]);
         assert!(explained.status.success(), "{explained:?}");
-        server.end();
+        server.stop();
     }
     let usage = output(&["--listen", "example.com:80"]);
     assert_eq!(usage.status.code(), Some(2));
     let text = String::from_utf8(usage.stderr).unwrap();
-    assert!(text.contains("is no address; give an address and a port, such as 127.0.0.1:8787"), "{text}");
+    assert!(text.contains("is not an address; give an address and a port, such as 127.0.0.1:8787"), "{text}");
     let directory = Directory::new("listen");
     let file = directory.file("tollgate.toml", "preset = \"hub\"\n[server]\nlisten = \"somewhere\"\n");
-    assert!(error(&output(&["serve", "--config", &file])).contains("server.listen: \"somewhere\" is no address"));
+    assert!(error(&output(&["serve", "--config", &file])).contains("server.listen: \"somewhere\" is not an address"));
 }
 
-/// It used to call these valid, and `serve` then did not start.
+/// It used to call these files valid, and then `serve` did not start.
 #[test]
-fn check_config_says_what_serve_would() {
+fn check_config_reports_what_serve_would() {
     let directory = Directory::new("check-config");
     let a_file = directory.file("a-file", "");
     let defaults = directory.path().join("state");
     std::fs::create_dir(&defaults).unwrap();
     std::fs::write(defaults.join("defaults.json"), r#"{"no-lane": "1/s"}"#).unwrap();
-    // Some 390 GB of memory, if all of them come.
+    // Some 390 GB of memory, if all of them arrive.
     let agents = format!("agents = {}", tollgate::bounds::AGENTS_MAX);
-    for (server, part) in [
+    for (server, text) in [
         (format!("state = \"{a_file}\""), "cannot write to the state directory"),
         (format!("state = \"{a_file}/deeper/still\""), "cannot write to the state directory"),
         ("state = \"/proc/tollgate\"".to_owned(), "cannot write to the state directory /proc/tollgate"),
@@ -161,8 +161,8 @@ fn check_config_says_what_serve_would() {
         (format!("admin_token = \"{ADMIN}\"\ncheck_token = \"{ADMIN}\""), "make them differ"),
     ] {
         let file = directory.file("tollgate.toml", &format!("preset = \"standard\"\n[server]\n{server}\n"));
-        let told = error(&output(&["check-config", &file]));
-        assert!(told.contains(part) && told.contains(&file), "{server}: {told}");
+        let refused = error(&output(&["check-config", &file]));
+        assert!(refused.contains(text) && refused.contains(&file), "{server}: {refused}");
         if !server.contains("commit_memory") {
             assert_eq!(output(&["serve", "--config", &file]).status.code(), Some(1), "{server}");
         }
@@ -173,7 +173,7 @@ fn check_config_says_what_serve_would() {
     let file = directory.file("tollgate.toml", "preset = \"standard\"\n[server]\nstate = \"new/one\"\n");
     let checked = output(&["check-config", &file]);
     assert!(checked.status.success(), "{checked:?}");
-    assert!(!directory.path().join("new").exists(), "it only looks");
+    assert!(!directory.path().join("new").exists(), "it creates nothing");
     let file = directory.file("tollgate.toml", &format!("preset = \"standard\"\n[server]\n{agents}\n"));
     let large = String::from_utf8(output(&["check-config", &file]).stdout).unwrap();
     assert!(large.contains(&format!("warning: {} agents take up to ", tollgate::bounds::AGENTS_MAX)), "{large}");

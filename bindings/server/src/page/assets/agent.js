@@ -1,14 +1,14 @@
-// One agent, opened: every lane, its conduct, and what can be decided about it.
+// One agent, opened: every lane, its conduct, and what can be changed.
 
 import { admin, agentPath, get } from "./api.js";
-import { bar, byId, el, exact, inARow, say, setText, span, violations } from "./dom.js";
+import { announce, bar, byId, el, exact, inARow, setText, span, violations } from "./dom.js";
 
 let hello = { lanes: [], plans: [] };
-let shown = null; // what is open: its key, and what to change in place
-let changed = () => {};
+let shown = null; // the open agent: its key, and the elements to update
+let onChange = () => {};
 
-export function setHello(told) {
-  hello = told;
+export function setHello(newHello) {
+  hello = newHello;
 }
 
 export async function open(key) {
@@ -16,7 +16,7 @@ export async function open(key) {
   try {
     agent = await get(agentPath("/api/dashboard/agents", key));
   } catch (problem) {
-    say(problem.message, true);
+    announce(problem.message, true);
     return;
   }
   const dialog = byId("agent");
@@ -26,7 +26,7 @@ export async function open(key) {
   if (!dialog.open) dialog.showModal();
 }
 
-/** Brings what is open up to date; what somebody types stays. */
+/** Updates the open agent; text that is being typed stays. */
 export async function refresh() {
   const of = shown;
   if (!of || !byId("agent").open) return;
@@ -34,7 +34,7 @@ export async function refresh() {
     const agent = await get(agentPath("/api/dashboard/agents", of.key));
     if (shown === of) update(agent);
   } catch {
-    // The connection tells.
+    // The connection status shows it.
   }
 }
 
@@ -44,7 +44,7 @@ function build(agent) {
   const conduct = el("p", { class: "conduct-line" });
   const lanes = agent.lanes.map((lane, index) => {
     const usage = bar();
-    const parts = {
+    const cells = {
       usage,
       percent: el("b", { class: "percent" }),
       level: el("span", { class: "level" }),
@@ -65,13 +65,13 @@ function build(agent) {
     const row = el(
       "li",
       { class: "lane-row" },
-      el("div", { class: "card-bar" }, el("span", { class: "lane" }, lane.name), parts.level, parts.percent),
+      el("div", { class: "card-bar" }, el("span", { class: "lane" }, lane.name), cells.level, cells.percent),
       usage.track,
-      el("div", { class: "card-foot" }, parts.used, parts.full),
-      el("div", { class: "override" }, el("label", { for: inputId }, "Override of ", el("code", {}, lane.name)), input),
+      el("div", { class: "card-foot" }, cells.used, cells.full),
+      el("div", { class: "override" }, el("label", { for: inputId }, "Override for ", el("code", {}, lane.name)), input),
       error,
     );
-    return { ...parts, name: lane.name, row, input, error };
+    return { ...cells, name: lane.name, row, input, error };
   });
   const plan = el(
     "select",
@@ -92,7 +92,7 @@ function build(agent) {
     const body = { plan: plan.value || null, overrides: Object.fromEntries(set) };
     try {
       await admin("PUT", agentPath("/agents", of.key), body);
-      await done(of, "Saved. It holds for the next check.");
+      await done(of, "Saved. In force from the next check.");
     } catch (problem) {
       const lane = lanes.find(({ name }) => problem.field === `overrides.${name}`);
       const [field, error] = lane ? [lane.input, lane.error] : problem.field === "plan" ? [plan, planError] : [null, formError];
@@ -101,11 +101,11 @@ function build(agent) {
       field?.focus();
     }
   };
-  const act = (method, path, body, told) => async () => {
+  const act = (method, path, body, message) => async () => {
     setText(formError, "");
     try {
       await admin(method, path, body);
-      await done(of, told);
+      await done(of, message);
     } catch (problem) {
       setText(formError, problem.message);
     }
@@ -126,7 +126,7 @@ function build(agent) {
       setText(forget, "Forget: are you sure?");
       return;
     }
-    await act("POST", path("/forget"), undefined, "Forgotten: its next check is its first.")();
+    await act("POST", path("/forget"), undefined, "Forgotten: its next check starts anew.")();
     delete forget.dataset.sure;
     setText(forget, "Forget");
   });
@@ -143,7 +143,7 @@ function build(agent) {
       el("div", { class: "plan-row" }, el("label", { for: "plan" }, "Plan"), plan),
       planError,
       el("h3", {}, "Lanes"),
-      el("p", { class: "muted small" }, "An override is a limit such as ", el("code", {}, "100/minute burst 20"), " or ", el("code", {}, "deny"), ". Leave it empty for that of the plan."),
+      el("p", { class: "muted small" }, "An override is a limit such as ", el("code", {}, "100/minute burst 20"), " or ", el("code", {}, "deny"), ". Leave it empty to use the plan's limit."),
       el("ul", { class: "lanes" }, ...lanes.map((lane) => lane.row)),
       formError,
       el(
@@ -178,19 +178,19 @@ function build(agent) {
   return of;
 }
 
-async function done(of, told) {
-  say(told);
-  changed();
+async function done(of, message) {
+  announce(message);
+  onChange();
   await refresh();
 }
 
 function update(agent) {
   const { badges, conduct, lanes, exempt } = shown;
-  const names = [agent.exempt && ["exempt", "exempt"], ["plan", agent.plan ? `plan ${agent.plan}` : "no plan"], !agent.known && ["unknown", "not seen lately"]];
+  const names = [agent.exempt && ["exempt", "exempt"], ["plan", agent.plan ? `plan ${agent.plan}` : "no plan"], !agent.known && ["unknown", "no record"]];
   badges.replaceChildren(...names.filter(Boolean).map(([kind, text]) => el("span", { class: "badge", "data-kind": kind }, text)));
-  const told = agent.violations ? `${violations(agent.violations)} in the present window` : "No violations in the present window";
+  const text = agent.violations ? `${violations(agent.violations)} in the current window` : "No violations in the current window";
   const more = agent.in_a_row > 1 ? `, ${inARow(agent.in_a_row)}` : "";
-  setText(conduct, agent.wait_ms ? `${told}${more}; backoff ${span(agent.wait_ms)} left.` : `${told}${more}.`);
+  setText(conduct, agent.wait_ms ? `${text}${more}; wait ${span(agent.wait_ms)}.` : `${text}${more}.`);
   conduct.dataset.limited = agent.rate_limited;
   exempt.dataset.exempt = agent.exempt;
   setText(exempt, agent.exempt ? "End the exemption" : "Exempt from all limits");
@@ -213,17 +213,17 @@ function update(agent) {
   });
 }
 
-export function start(onChange) {
-  changed = onChange;
+export function start(changed) {
+  onChange = changed;
   const dialog = byId("agent");
   dialog.addEventListener("close", () => {
-    // It comes some time after the dialog was closed; another agent may have been opened since.
+    // The event is delayed; another agent may have been opened meanwhile.
     if (dialog.open) return;
     shown = null;
-    document.body.append(byId("said") ?? "");
+    document.body.append(byId("toast") ?? "");
     dialog.replaceChildren();
   });
-  // A click beside the dialog closes it.
+  // A click outside the dialog closes it.
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });

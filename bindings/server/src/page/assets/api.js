@@ -1,4 +1,4 @@
-// Requests to the server, and its problems as errors.
+// Requests to the server, with its problems as errors.
 
 export class Problem extends Error {
   constructor(status, detail, field) {
@@ -33,6 +33,6 @@ export async function call(method, path, body) {
 export const get = (path) => call("GET", path);
 export const admin = (method, path, body) => call(method, `/api/admin/rate-limits${path}`, body);
 
-/** The path of an agent. Browsers take "." and ".." in one for directories, also encoded; the query names these. */
+/** The path of an agent. Browsers read "." and ".." as directories, even encoded; for these the id goes in the query. */
 export const agentPath = (base, key, rest = "") =>
   key === "%2E" || key === "%2E%2E" ? `${base}/-${rest}?agent=${key}` : `${base}/${key}${rest}`;

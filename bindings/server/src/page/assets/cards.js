@@ -1,4 +1,4 @@
-// The agents, a page of them: one card each, changed in place.
+// A page of agents: one card each, updated in place.
 
 import { get } from "./api.js";
 import { bar, byId, count, el, exact, setText, span, violations } from "./dom.js";
@@ -7,28 +7,28 @@ const cards = new Map(); // by key
 let query = { search: "", sort: "usage", page: 0, per_page: 48 };
 let open = () => {};
 let lanes = [];
-let isAsking = false;
+let isLoading = false;
 let isStale = false;
 let notBefore = 0;
 
-/** Asks anew. A list that takes long is asked for less often, unless somebody waits for it. */
+/** Loads the list again. A list that takes long is loaded less often, unless somebody waits for it. */
 export async function refresh(isUrgent = false) {
-  if (isAsking) {
+  if (isLoading) {
     isStale ||= isUrgent;
     return;
   }
   if (!isUrgent && performance.now() < notBefore) return;
-  isAsking = true;
-  const asked = performance.now();
+  isLoading = true;
+  const started = performance.now();
   try {
     const parameters = new URLSearchParams(query);
     show(await get(`/api/dashboard/agents?${parameters}`));
   } catch {
-    // The connection tells; what is shown stays.
+    // The connection status shows it; the cards stay.
   } finally {
-    isAsking = false;
+    isLoading = false;
     const now = performance.now();
-    notBefore = now + 10 * (now - asked);
+    notBefore = now + 10 * (now - started);
     if (isStale) {
       isStale = false;
       refresh(true);
@@ -49,13 +49,13 @@ function show(list) {
     card.show(agent);
     return card.element;
   });
-  place(elements);
+  arrange(elements);
   const shown = new Set(list.agents.map((agent) => agent.key));
   for (const key of cards.keys()) if (!shown.has(key)) cards.delete(key);
 
   const isSearch = query.search !== "";
   const total = isSearch ? `${exact(list.matched)} of ${count(list.listed, "agent", "agents")}` : count(list.listed, "agent", "agents");
-  // Read out for whoever searches, and for nobody each time an agent comes or goes.
+  // Read out during a search, but not each time an agent comes or goes.
   byId("agents-count").setAttribute("aria-live", isSearch ? "polite" : "off");
   setText(byId("agents-count"), list.not_listed ? `${total}; ${exact(list.not_listed)} more cannot be listed` : total);
   byId("pages").hidden = pages === 1;
@@ -65,13 +65,13 @@ function show(list) {
   showEmpty(list.agents.length === 0, isSearch);
 }
 
-/** Puts cards in order. While somebody points at one or has the focus in one, none moves away from there. */
-function place(elements) {
+/** Puts cards in order. While the pointer or the focus is on one, none is moved. */
+function arrange(elements) {
   const holder = byId("cards");
-  const isHeld = holder.matches(":hover") || holder.contains(document.activeElement);
+  const isInUse = holder.matches(":hover") || holder.contains(document.activeElement);
   const present = new Set(holder.children);
   const isSame = elements.length === present.size && elements.every((element) => present.has(element));
-  if (isSame && (isHeld || elements.every((element, i) => holder.children[i] === element))) return;
+  if (isSame && (isInUse || elements.every((element, i) => holder.children[i] === element))) return;
   const focused = holder.contains(document.activeElement) ? document.activeElement : null;
   holder.replaceChildren(...elements);
   if (focused?.isConnected) focused.focus({ preventScroll: true });
@@ -121,10 +121,10 @@ function makeCard(agent) {
         setText(lane, agent.exempt ? "never limited" : "every lane denies everything");
         [level, percent, used].forEach((element) => setText(element, ""));
       }
-      const told = [];
-      if (agent.violations) told.push(violations(agent.violations));
-      if (agent.wait_ms) told.push(`backoff ${span(agent.wait_ms)}`);
-      setText(conduct, told.join(" · "));
+      const notes = [];
+      if (agent.violations) notes.push(violations(agent.violations));
+      if (agent.wait_ms) notes.push(`wait ${span(agent.wait_ms)}`);
+      setText(conduct, notes.join(" · "));
     },
   };
 }
@@ -133,27 +133,27 @@ function showEmpty(isEmpty, isSearch) {
   const empty = byId("empty");
   empty.hidden = !isEmpty;
   if (!isEmpty) return;
-  const state = isSearch ? `search ${query.search}` : "nobody";
+  const state = isSearch ? `search ${query.search}` : "none";
   if (empty.dataset.state === state) return;
   empty.dataset.state = state;
   if (isSearch) {
     empty.replaceChildren(
-      el("p", {}, "No agent that is known has this in its id."),
+      el("p", {}, "No active agent has this text in its id."),
       el("button", { type: "button", onclick: () => open(encodeURIComponent(query.search).replaceAll(".", "%2E")) }, "Open this id anyway"),
     );
     return;
   }
   const body = JSON.stringify({ agent: "me", lane: lanes[0]?.name ?? "" });
   empty.replaceChildren(
-    el("h3", {}, "No agent has asked for anything yet"),
+    el("h3", {}, "No agent has sent a request yet"),
     el("p", {}, "Send a first check and watch a card appear:"),
     el("pre", {}, el("code", {}, `curl -d '${body}' ${location.origin}/v1/check`)),
-    el("p", { class: "muted" }, "Or start ", el("code", {}, "tollgate demo"), ", which brings simulated agents."),
+    el("p", { class: "muted" }, "Or run ", el("code", {}, "tollgate demo"), " to see simulated agents."),
   );
 }
 
-export function start(opened) {
-  open = opened;
+export function start(openAgent) {
+  open = openAgent;
   const search = byId("search");
   let waiting;
   const change = (changes) => {
@@ -175,6 +175,6 @@ export function start(opened) {
   byId("next").addEventListener("click", () => turn(1));
 }
 
-export function setLanes(named) {
-  lanes = named;
+export function setLanes(newLanes) {
+  lanes = newLanes;
 }

@@ -4,7 +4,7 @@ import { byId, el, rate, setText } from "./dom.js";
 
 const SECONDS = 300;
 
-// A line is told from the others by its dashes too.
+// Lines differ by their dashes too, not only by colour.
 const VERDICTS = [
   { name: "allow", variable: "--allow", dash: [] },
   { name: "warn", variable: "--warn", dash: [6, 3] },
@@ -12,7 +12,7 @@ const VERDICTS = [
   { name: "exempt", variable: "--exempt", dash: [10, 3, 2, 3] },
 ];
 
-let samples = []; // [ms, allowed, warned, denied, exempt], all counted from the start of the server
+let samples = []; // [ms, allowed, warned, denied, exempt], counted from the start of the server
 let plot = null;
 const now = VERDICTS.map(() => null);
 
@@ -20,18 +20,18 @@ export function restart() {
   samples = [];
 }
 
-/** Takes in what was counted since; returns the present rate of each verdict. */
+/** Adds new samples; returns the current rate of each verdict. */
 export function add(more) {
   const last = samples.length ? samples[samples.length - 1][0] : 0;
   samples.push(...more.filter((sample) => sample[0] > last));
   const first = samples[samples.length - 1][0] - (SECONDS + 1) * 1000;
   samples = samples.filter((sample) => sample[0] >= first);
   draw();
-  return present();
+  return current();
 }
 
-/** The mean of the last few seconds: one second alone jumps. */
-function present() {
+/** The mean of the last few seconds: a single second fluctuates. */
+function current() {
   if (samples.length < 2) return null;
   const end = samples[samples.length - 1];
   const start = samples.find((sample) => sample[0] >= end[0] - 5500) ?? samples[0];
@@ -53,11 +53,11 @@ function rates() {
 
 function draw() {
   const data = rates();
-  const means = present();
+  const means = current();
   if (means) {
     VERDICTS.forEach(({ name }, i) => setText(now[i], rate(means[i])));
-    const told = VERDICTS.map(({ name }, i) => `${name} ${rate(means[i])}`).join(", ");
-    byId("chart").setAttribute("aria-label", `Decisions per second, by verdict, over the last minutes. Now: ${told}.`);
+    const text = VERDICTS.map(({ name }, i) => `${name} ${rate(means[i])}`).join(", ");
+    byId("chart").setAttribute("aria-label", `Decisions per second, by verdict, over the last minutes. Now: ${text}.`);
   }
   if (plot) plot.setData(data);
 }
@@ -102,7 +102,7 @@ function build() {
   plot = new uPlot(options, rates(), holder);
 }
 
-/** The last five minutes, or what there is of them: half a minute at least. */
+/** The last five minutes, or as much of them as there is, but at least half a minute. */
 function within(min, max) {
   const end = max ?? Date.now() / 1000;
   return [Math.max(end - SECONDS, Math.min(min ?? end, end - 30)), end];

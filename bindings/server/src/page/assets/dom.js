@@ -1,4 +1,4 @@
-// Elements are made here, from text alone: nothing that comes from outside is ever read as markup.
+// Creates elements from text alone: nothing from outside is ever parsed as markup.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ export function el(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Sets a text only if it differs, so that nothing is laid out or read out anew. */
+/** Sets a text only if it differs, so that nothing is laid out or read out again. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -28,12 +28,12 @@ export const exact = (value) => whole.format(value);
 export const rate = (value) => (value < 10 ? (Math.round(value * 10) / 10).toString() : number(Math.round(value)));
 export const count = (value, one, many) => `${exact(value)} ${value === 1 ? one : many}`;
 
-// An agent's conduct is kept in few bits: its counts stay where they are full.
+// An agent's conduct is stored in few bits: its counts stop at their maximum.
 const most = (value, full) => (value >= full ? `${full} or more` : exact(value));
 export const violations = (value) => `${most(value, 63)} ${value === 1 ? "violation" : "violations"}`;
 export const inARow = (value) => `${most(value, 15)} in a row`;
 
-/** A span in words that are short and never say "now" too early. */
+/** A duration in short words, rounded up. */
 export function span(ms) {
   const seconds = Math.ceil(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
@@ -44,22 +44,22 @@ export function span(ms) {
   return `${Math.floor(hours / 24)} days`;
 }
 
-/** Says something to whoever listens, and shows it for a while. */
-const said = byId("said");
-let silence;
-export function say(text, isBad = false) {
-  // Beside an open dialog nothing is seen or read out.
+/** Shows a message for a while, and has it read out. */
+const toast = byId("toast");
+let hideTimer;
+export function announce(text, isBad = false) {
+  // Nothing outside an open dialog is seen or read out.
   const dialog = byId("agent");
-  (dialog.open ? dialog : document.body).append(said);
-  said.textContent = text;
-  said.dataset.bad = isBad;
-  clearTimeout(silence);
-  silence = setTimeout(() => (said.textContent = ""), 6000);
+  (dialog.open ? dialog : document.body).append(toast);
+  toast.textContent = text;
+  toast.dataset.bad = isBad;
+  clearTimeout(hideTimer);
+  hideTimer = setTimeout(() => (toast.textContent = ""), 6000);
 }
 
 const words = { green: "ok", yellow: "busy", red: "near the limit" };
 
-/** A bar for a lane. Its level is told by colour, by a word and by its pattern. */
+/** A bar for a lane. Its level is shown by colour, by a word and by a pattern. */
 export function bar() {
   const fill = el("span", { class: "fill" });
   const track = el("span", { class: "track", "aria-hidden": "true" }, fill);

@@ -1,6 +1,6 @@
-// What has happened, and who is told of it: a list, and a notification if the person allows it.
+// Events: a list, and a notification if the user allows it.
 
-import { byId, el, say } from "./dom.js";
+import { announce, byId, el } from "./dom.js";
 
 const KEPT = 100;
 const TEXTS = {
@@ -9,31 +9,31 @@ const TEXTS = {
   assignments: ["Plans, overrides or exemptions changed", "✎"],
   policy: ["The policy was replaced", "⟳"],
   saturated: ["No room for new agents", "!"],
-  unknown_action: ["An action that the policy does not name", "?"],
+  unknown_action: ["An action that is not in the policy", "?"],
   clock: ["The clock fell back to the system's", "⏱"],
-  other: ["Something happened", "·"],
+  other: ["Another event", "·"],
 };
 
 let seen = -1; // the number of the last event
-let caughtUp = false; // whether what comes now is news
+let isCaughtUp = false; // whether events are new from now on
 let server = null;
 let open = () => {};
 let abuse = null;
 
-/** A connection begins: numbers count on, unless the server is another one. */
+/** A connection begins: numbers continue, unless the server was restarted. */
 export function connected(hello) {
   abuse = hello.abuse;
   if (server !== hello.started) {
-    caughtUp = server !== null;
+    isCaughtUp = server !== null;
     server = hello.started;
     seen = -1;
     byId("events").replaceChildren();
   }
 }
 
-/** What was there when the page opened has been told; the rest is news. */
-export function settled() {
-  caughtUp = true;
+/** All past events have been added; the next ones are new. */
+export function caughtUp() {
+  isCaughtUp = true;
 }
 
 export function add(event) {
@@ -54,15 +54,15 @@ export function add(event) {
   );
   while (list.children.length > KEPT) list.lastElementChild.remove();
   byId("events-none").hidden = true;
-  if (event.kind === "sustained_abuse" && caughtUp) notify(event);
+  if (event.kind === "sustained_abuse" && isCaughtUp) notify(event);
 }
 
 function notify(event) {
   const within = abuse ? `${abuse.violations} violations within ${Math.round(abuse.within_seconds / 60)} minutes` : event.text;
   const text = `${event.agent.shown}: ${within}`;
-  say(`Sustained abuse by ${text}`, true);
+  announce(`Sustained abuse by ${text}`, true);
   if (!isOn()) return;
-  // One for each agent: a later one takes the place of an earlier one.
+  // One for each agent: a later one replaces an earlier one.
   const notification = new Notification("tollgate: sustained abuse", { body: text, tag: `abuse-${event.agent.key}` });
   notification.addEventListener("show", () => (document.documentElement.dataset.notified = event.agent.key));
   notification.addEventListener("click", () => {
@@ -72,8 +72,8 @@ function notify(event) {
 }
 
 const canNotify = () => "Notification" in window && window.isSecureContext;
-const isOn = () => canNotify() && Notification.permission === "granted" && wanted();
-const wanted = () => localStorage.getItem("notify") === "yes";
+const isOn = () => canNotify() && Notification.permission === "granted" && isWanted();
+const isWanted = () => localStorage.getItem("notify") === "yes";
 
 function showSwitch() {
   const button = byId("notify");
@@ -81,11 +81,11 @@ function showSwitch() {
   button.textContent = isOn() ? "Notifications are on" : "Notify me of abuse";
 }
 
-export function start(opened) {
-  open = opened;
+export function start(openAgent) {
+  open = openAgent;
   byId("notify").addEventListener("click", async () => {
     if (!canNotify()) {
-      say("This browser notifies only of pages over https or on this machine.", true);
+      announce("Browsers allow notifications only for pages over https or on this machine.", true);
       return;
     }
     if (isOn()) {
@@ -93,7 +93,7 @@ export function start(opened) {
     } else {
       const permission = await Notification.requestPermission();
       localStorage.setItem("notify", permission === "granted" ? "yes" : "no");
-      say(permission === "granted" ? "You will be notified of sustained abuse while this page is open." : "The browser does not allow notifications of this page.", permission !== "granted");
+      announce(permission === "granted" ? "You will be notified of sustained abuse while this page is open." : "The browser does not allow notifications for this page.", permission !== "granted");
     }
     showSwitch();
   });

@@ -1,4 +1,4 @@
-// The page as a whole: the way in, the live connection, the summary.
+// The page as a whole: login, the live connection, the summary.
 
 import * as agent from "./agent.js";
 import { call, get, session } from "./api.js";
@@ -8,20 +8,20 @@ import { byId, count, el, exact, number, rate, setText } from "./dom.js";
 import * as events from "./events.js";
 
 let stream = null;
-let again = null; // a timer
+let retryTimer = null;
 let pause = 1000;
 let lostAt = null;
 let server = null;
 
-// --- The way in.
+// --- Login.
 
-function showLogin(told = "") {
+function showLogin(message = "") {
   disconnect();
   byId("agent").close();
   byId("dashboard").hidden = true;
   byId("session").hidden = true;
   byId("login-view").hidden = false;
-  setText(byId("token-error"), told);
+  setText(byId("token-error"), message);
   setConnection("out", "Not logged in");
   byId("token").focus();
 }
@@ -58,7 +58,7 @@ byId("log-out").addEventListener("click", async () => {
 
 session.ended = () => showLogin("Your session has ended; log in again.");
 
-/** Whether we are logged in; `null` if nobody answers. */
+/** Whether we are logged in; `null` if the server does not answer. */
 const hasSession = () => get("/api/dashboard/session").then((answer) => answer.logged_in, () => null);
 
 // --- The live connection.
@@ -69,12 +69,12 @@ function setConnection(state, text) {
 }
 
 function disconnect() {
-  clearTimeout(again);
+  clearTimeout(retryTimer);
   stream?.close();
   stream = null;
 }
 
-/** While somebody looks, a snapshot comes every second, else every ten. */
+/** While the page is visible, a snapshot comes every second, otherwise every ten. */
 function connect() {
   disconnect();
   const every = document.hidden ? 10 : 1;
@@ -104,7 +104,7 @@ function connect() {
     if (event.kind.startsWith("assignment") || event.kind === "policy") refreshAll();
   });
   on("snapshot", (snapshot) => {
-    events.settled();
+    events.caughtUp();
     summarise(snapshot);
     cards.refresh();
     agent.refresh();
@@ -114,11 +114,11 @@ function connect() {
   };
 }
 
-/** Says that the connection is lost, and tries again, more and more slowly. */
+/** Shows that the connection is lost, and retries, more and more slowly. */
 async function lost() {
   disconnect();
   lostAt ??= Date.now();
-  // Whether it is the connection or the session.
+  // Is it the connection or the session?
   if ((await hasSession()) === false) {
     session.ended();
     return;
@@ -126,11 +126,11 @@ async function lost() {
   if (byId("login-view").hidden && !byId("dashboard").hidden) {
     const since = new Date(lostAt).toLocaleTimeString("en-GB");
     byId("lost").hidden = false;
-    setText(byId("lost"), `The connection to the server was lost at ${since}. What you see is from before; the page tries again by itself.`);
+    setText(byId("lost"), `The connection to the server was lost at ${since}. The page shows old data and reconnects by itself.`);
   }
-  setConnection("lost", "Connection lost, trying again");
-  clearTimeout(again);
-  again = setTimeout(connect, pause);
+  setConnection("lost", "Connection lost, reconnecting");
+  clearTimeout(retryTimer);
+  retryTimer = setTimeout(connect, pause);
   pause = Math.min(pause * 1.5, 10_000);
 }
 
@@ -186,20 +186,20 @@ function refreshAll() {
   agent.refresh();
 }
 
-// --- The start.
+// --- Start.
 
 cards.start(agent.open);
 agent.start(refreshAll);
 events.start(agent.open);
 
-// The token stands behind the # of the address, so that it is never sent in a URL.
+// The token is in the fragment of the address, so that it is never sent in a URL.
 if (location.hash.startsWith("#token=")) {
   const token = location.hash.slice("#token=".length);
   history.replaceState(null, "", "/");
   logIn(token);
 } else {
-  const known = await hasSession();
-  if (known) connect();
-  else if (known === false) showLogin();
+  const isLoggedIn = await hasSession();
+  if (isLoggedIn) connect();
+  else if (isLoggedIn === false) showLogin();
   else lost();
 }

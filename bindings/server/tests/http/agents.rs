@@ -1,12 +1,12 @@
-//! An agent as it stands, and the server itself.
+//! The state of an agent, health checks, access, the login.
 
-use crate::common::{ADMIN, CHECK, Running, assert_problem, header, json};
+use crate::common::{ADMIN, CHECK, TestServer, assert_problem, header, json};
 use serde_json::json;
 use tollgate::Policy;
 
 #[tokio::test]
-async fn status_charges_nothing_and_head_has_the_headers() {
-    let server = Running::lanes(&[("api", "100/min"), ("run", "10/min")]).await;
+async fn reading_the_state_charges_nothing_and_head_has_the_headers() {
+    let server = TestServer::lanes(&[("api", "100/min"), ("run", "10/min")]).await;
     for _ in 0..3 {
         assert_eq!(server.check(r#"{"agent": "a", "lane": "run"}"#).await.status, 200);
     }
@@ -14,25 +14,25 @@ async fn status_charges_nothing_and_head_has_the_headers() {
     for method in ["GET", "HEAD", "GET", "HEAD"] {
         let answer = client.send(method, "/v1/agents/a", &[], "").await.expect("an answer");
         assert_eq!(answer.status, 200);
-        // The tightest lane where there is room for one, all where there is for more.
+        // The tightest lane in fields with room for one, all lanes in list fields.
         assert_eq!(header(&answer, "x-ratelimit-limit"), Some("10"));
         assert_eq!(header(&answer, "x-ratelimit-remaining"), Some("7"));
-        let told: Vec<_> = answer.headers.get_all("ratelimit").iter().collect();
-        assert_eq!(told, [r#""api";r=100"#, r#""run";r=7;t=6"#]);
+        let limits: Vec<_> = answer.headers.get_all("ratelimit").iter().collect();
+        assert_eq!(limits, [r#""api";r=100"#, r#""run";r=7;t=6"#]);
         assert_eq!(answer.body.is_empty(), method == "HEAD");
     }
     let document = json(&server.send("GET", "/v1/agents/a", &[], "").await);
     let run = json!({"lane": "run", "limit": "10/minute", "capacity": 10, "remaining": 7, "used_percent": 30,
         "next_in_ms": 6_000, "full_in_ms": 18_000});
     assert_eq!((&document["agent"], &document["lanes"][1]), (&json!("a"), &run));
-    assert_eq!(server.limiter().stats().claims, 1, "to look at an agent makes it known to nobody");
+    assert_eq!(server.limiter().stats().claims, 1, "reading the state of an agent creates no record");
     assert_eq!(server.send("GET", "/v1/agents/stranger", &[], "").await.status, 200);
     assert_eq!(server.limiter().stats().claims, 1);
 }
 
 #[tokio::test]
-async fn what_was_decided_and_conduct_are_for_the_admin() {
-    let server = Running::lanes(&[("api", "1/min")]).await;
+async fn assignment_and_conduct_are_for_the_admin() {
+    let server = TestServer::lanes(&[("api", "1/min")]).await;
     server.limiter().set_override("a", "api", "2/min").expect("a lane");
     for status in [200, 200, 429, 429] {
         assert_eq!(server.check(r#"{"agent": "a"}"#).await.status, status);
@@ -40,17 +40,17 @@ async fn what_was_decided_and_conduct_are_for_the_admin() {
     let open = json(&server.send("GET", "/v1/agents/a", &[], "").await);
     assert!(["plan", "overrides", "violations", "rate_limited"].iter().all(|name| open.get(name).is_none()), "{open}");
     let bearer = format!("Bearer {ADMIN}");
-    let whole = json(&server.send("GET", "/v1/agents/a", &[("authorization", &bearer)], "").await);
-    assert_eq!(whole["overrides"], json!({"api": "2/minute"}));
-    assert_eq!((&whole["rate_limited"], &whole["plan"]), (&json!(true), &json!(null)));
-    assert_eq!((&whole["violations"]["in_a_row"], &whole["violations"]["in_window"]), (&json!(2), &json!(2)));
+    let full = json(&server.send("GET", "/v1/agents/a", &[("authorization", &bearer)], "").await);
+    assert_eq!(full["overrides"], json!({"api": "2/minute"}));
+    assert_eq!((&full["rate_limited"], &full["plan"]), (&json!(true), &json!(null)));
+    assert_eq!((&full["violations"]["in_a_row"], &full["violations"]["in_window"]), (&json!(2), &json!(2)));
     let wrong = server.send("GET", "/v1/agents/a", &[("authorization", "Bearer wrong")], "").await;
-    assert_problem(&wrong, 401, None, "not the token");
+    assert_problem(&wrong, 401, None, "the token is wrong");
 }
 
 #[tokio::test]
 async fn ids_in_paths_are_percent_encoded_bytes() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     let agent = async |path: &str| json(&server.send("GET", path, &[], "").await)["agent"].clone();
     assert_eq!(agent("/v1/agents/user%3A42").await, "user:42");
     assert_eq!(agent("/v1/agents/a%2Fb").await, "a/b");
@@ -61,9 +61,9 @@ async fn ids_in_paths_are_percent_encoded_bytes() {
 }
 
 #[tokio::test]
-async fn a_check_token_closes_checks_to_others() {
+async fn with_a_check_token_checks_need_a_token() {
     let policy = Policy::builder().lane("api", "10/min").build().expect("a policy");
-    let server = Running::with(policy, |settings| settings.check_token = Some(CHECK.to_owned())).await;
+    let server = TestServer::with(policy, |settings| settings.check_token = Some(CHECK.to_owned())).await;
     let body = r#"{"agent": "a"}"#;
     let answer = server.check(body).await;
     assert_problem(&answer, 401, None, "needs a token");
@@ -78,8 +78,8 @@ async fn a_check_token_closes_checks_to_others() {
 }
 
 #[tokio::test]
-async fn health_pages_and_unknown_paths() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+async fn health_checks_and_unknown_paths() {
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     for path in ["/healthz", "/readyz"] {
         let answer = server.send("GET", path, &[], "").await;
         assert_eq!((answer.status.as_u16(), &answer.body[..]), (200, &b"ok\n"[..]));
@@ -90,13 +90,13 @@ async fn health_pages_and_unknown_paths() {
     assert!(header(&page, "content-security-policy").expect("a policy").contains("frame-ancestors 'none'"));
     assert_problem(&server.send("GET", "/nothing", &[], "").await, 404, None, "nothing at this path");
     let other = server.send("GET", "/v1/check", &[], "").await;
-    assert_problem(&other, 405, None, "no such method");
+    assert_problem(&other, 405, None, "does not have this method");
     assert_eq!(header(&other, "allow"), Some("POST"));
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_get_nowhere() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+async fn pages_of_other_origins_are_refused() {
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     let body = r#"{"agent": "a"}"#;
     let rebound = server.send("POST", "/v1/check", &[("host", "evil.example:8787")], body).await;
     assert_problem(&rebound, 421, None, "hosts in [server]");
@@ -107,7 +107,7 @@ async fn pages_of_other_origins_get_nowhere() {
 
 #[tokio::test]
 async fn the_page_logs_in_with_a_cookie_that_scripts_cannot_read() {
-    let server = Running::lanes(&[("api", "10/min")]).await;
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
     let json_type = ("content-type", "application/json");
     let log_in = json!({"token": ADMIN}).to_string();
     let form = server.send("POST", "/login", &[("content-type", "text/plain")], &log_in).await;
@@ -120,37 +120,37 @@ async fn the_page_logs_in_with_a_cookie_that_scripts_cannot_read() {
     let cookie = header(&answer, "set-cookie").expect("a cookie").to_owned();
     assert!(cookie.contains("; HttpOnly; SameSite=Strict;") && !cookie.contains(ADMIN), "{cookie}");
     let pair = cookie.split(';').next().expect("a pair");
-    let whole = json(&server.send("GET", "/v1/agents/a", &[("cookie", pair)], "").await);
-    assert!(whole.get("violations").is_some());
+    let full = json(&server.send("GET", "/v1/agents/a", &[("cookie", pair)], "").await);
+    assert!(full.get("violations").is_some());
     server.send("POST", "/logout", &[("cookie", pair)], "").await;
     let open = json(&server.send("GET", "/v1/agents/a", &[("cookie", pair)], "").await);
     assert!(open.get("violations").is_none());
 }
 
-/// An agent's conduct is kept in few bits. A count at its end is not told as if it were exact.
+/// An agent's conduct is stored in few bits. A count at its maximum must not look exact.
 #[tokio::test]
-async fn a_count_that_stops_says_so() {
-    let server = Running::lanes(&[("api", "deny")]).await;
+async fn a_count_at_its_maximum_is_marked() {
+    let server = TestServer::lanes(&[("api", "deny")]).await;
     let admin = [("authorization", &*format!("Bearer {ADMIN}"))];
     let mut seen = Vec::new();
-    for asks in [1, 1, 98] {
-        for _ in 0..asks {
+    for violations in [1, 1, 98] {
+        for _ in 0..violations {
             server.limiter().record_violation("a").expect("an id");
             server.clock.advance(std::time::Duration::from_millis(500));
         }
         let document = json(&server.send("GET", "/v1/agents/a", &admin, "").await);
         let violations = &document["violations"];
-        let told =
+        let counts =
             ["in_a_row", "in_a_row_or_more", "in_window", "in_window_or_more"].map(|name| violations[name].clone());
-        seen.push(serde_json::json!(told));
+        seen.push(serde_json::json!(counts));
     }
     let expected = serde_json::json!([[1, false, 1, false], [2, false, 2, false], [15, true, 63, true]]);
     assert_eq!(serde_json::json!(seen), expected);
 }
 
-/// HEAD and a denial by cost told `q` without `w`, unlike every other answer.
+/// HEAD and a denial by cost used to send `q` without `w`, unlike every other response.
 #[tokio::test]
-async fn every_lane_with_a_window_says_so() {
+async fn every_lane_with_a_window_sends_it() {
     let lanes = [
         ("bucket", "10/min burst 5", Some(30)),
         ("window", "window 10/min", Some(60)),
@@ -159,15 +159,15 @@ async fn every_lane_with_a_window_says_so() {
         ("held", "held 3", None),
         ("denied", "deny", None),
     ];
-    let server = Running::lanes(&lanes.map(|(name, limit, _)| (name, limit))).await;
+    let server = TestServer::lanes(&lanes.map(|(name, limit, _)| (name, limit))).await;
     let head = server.send("HEAD", "/v1/agents/a", &[], "").await;
-    let told: Vec<_> =
+    let policies: Vec<_> =
         head.headers.get_all("ratelimit-policy").iter().map(|value| value.to_str().expect("a text")).collect();
     let window = |policy: &str| policy.split(";w=").nth(1).map(|window| window.parse::<u64>().expect("a number"));
     assert_eq!(
-        told.iter().map(|policy| window(policy)).collect::<Vec<_>>(),
+        policies.iter().map(|policy| window(policy)).collect::<Vec<_>>(),
         lanes.map(|(.., window)| window),
-        "{told:?}"
+        "{policies:?}"
     );
     for (name, _, expected) in lanes.into_iter().filter(|(name, ..)| !["held", "exact"].contains(name)) {
         let body = json!({"agent": "a", "lane": name, "cost": 1_000_000}).to_string();
@@ -177,11 +177,11 @@ async fn every_lane_with_a_window_says_so() {
     }
 }
 
-/// The hub's clients were told to come back in a minute with a request that can never pass.
+/// The hub's clients used to be sent back a minute later with a request that can never pass.
 #[tokio::test]
-async fn no_wait_is_told_where_none_helps() {
+async fn no_wait_is_sent_where_waiting_does_not_help() {
     let policy = Policy::builder().lane("http/heavy", "10/min").build().expect("a policy");
-    let server = Running::with(policy, |settings| settings.profile = tollgate_tower::Profile::Hub).await;
+    let server = TestServer::with(policy, |settings| settings.profile = tollgate_tower::Profile::Hub).await;
     let denied = server.check(r#"{"agent": "a", "cost": 11}"#).await;
     assert_eq!(denied.body, r#"{"error":"rate_limited","retry_after_ms":null,"tier":"heavy"}"#);
 }

@@ -1,8 +1,8 @@
-//! What a start would come to, found out without one: for `check-config`.
+//! A dry run of a start, for `check-config`.
 //!
-//! It changes nothing and waits for nobody, so it can run beside a server that
-//! has the same port and state. What only that server can tell is left to the
-//! start: whether the port is free, and what is in the files of its state.
+//! It changes nothing and never waits, so it can run beside a server with the same
+//! port and state. Two things only a real start shows: whether the port is free,
+//! and whether the files of the state directory are valid.
 
 use crate::auth::Keys;
 use crate::control;
@@ -14,15 +14,15 @@ use std::net::TcpListener;
 use std::path::Path;
 use tollgate::Policy;
 
-/// Tries everything that a start needs: what an operator should know, though it would start.
+/// Tries everything that a start needs, and returns warnings.
 ///
 /// # Errors
 ///
 /// Why it would not start.
-pub(crate) fn rehearse(policy: &Policy, settings: &Settings) -> Result<Vec<String>, StartError> {
+pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>, StartError> {
     Keys::new(settings)?;
     match TcpListener::bind(settings.listen) {
-        // Perhaps by the server that is to be reloaded.
+        // It may be the server that is to be reloaded.
         Err(error) if error.kind() != ErrorKind::AddrInUse => {
             let listen = settings.listen;
             return Err(StartError::new(format!("cannot listen on {listen}: {error}; choose another address")));
@@ -35,36 +35,36 @@ pub(crate) fn rehearse(policy: &Policy, settings: &Settings) -> Result<Vec<Strin
     if let Some(directory) = &settings.audit_directory {
         can_write(directory, "audit directory")?;
     }
-    let bytes = control::rehearse(policy, settings)?;
+    let bytes = control::memory_needed(policy, settings)?;
     let free = memory("MemAvailable:").filter(|free| settings.commit_memory && bytes > *free);
     if let Some(free) = free {
         let problem =
-            format!("commit_memory takes {} at the start, and {} are free", gigabytes(bytes), gigabytes(free));
-        return Err(StartError::new(format!("{problem}; set agents in [server] lower")));
+            format!("commit_memory takes {} at the start, and only {} are free", gigabytes(bytes), gigabytes(free));
+        return Err(StartError::new(format!("{problem}; lower agents in [server]")));
     }
     Ok(too_large(settings.agents, bytes).into_iter().collect())
 }
 
-/// What is to be said of a limiter that may take more memory than there is.
+/// A warning about a limiter that may take more memory than the machine has.
 pub(crate) fn too_large(agents: u64, bytes: u64) -> Option<String> {
-    let there_is = memory("MemTotal:").filter(|there_is| bytes > *there_is)?;
-    let (bytes, there_is) = (gigabytes(bytes), gigabytes(there_is));
-    Some(format!("{agents} agents take up to {bytes} of memory, and this machine has {there_is}; set agents lower"))
+    let total = memory("MemTotal:").filter(|total| bytes > *total)?;
+    let (bytes, total) = (gigabytes(bytes), gigabytes(total));
+    Some(format!("{agents} agents take up to {bytes} of memory, and this machine has {total}; lower agents"))
 }
 
-/// Whether files can be made in a directory, or in the one in which it would be made.
+/// Checks that files can be created in a directory, or in the existing one in which it would be created.
 fn can_write(directory: &Path, what: &str) -> Result<(), StartError> {
     let cannot = |error: &dyn std::fmt::Display| {
         StartError::new(format!("cannot write to the {what} {}: {error}; name another", directory.display()))
     };
-    let there = directory.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
-    let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let probe = there.join(format!(".tollgate-check-config-{}", std::process::id()));
+    let existing = directory.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
+    let existing = existing.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let probe = existing.join(format!(".tollgate-check-config-{}", std::process::id()));
     OpenOptions::new().write(true).create_new(true).open(&probe).map_err(|error| cannot(&error))?;
     std::fs::remove_file(&probe).map_err(|error| cannot(&error))
 }
 
-/// A line of what the system tells of its memory, in bytes.
+/// A line of /proc/meminfo, in bytes.
 fn memory(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
