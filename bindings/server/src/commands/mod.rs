@@ -30,9 +30,9 @@ arguments it serves the preset \"standard\" on http://127.0.0.1:8787, and prints
 gets the first 429 and a token for the admin API.
 
   tollgate init                              write a commented policy file, tollgate.toml
-    tollgate check-config tollgate.toml        check it, and print what it means
-    tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM shuts down
-    tollgate explain agent-7                   print the state of an agent, from the running server
+  tollgate check-config tollgate.toml        check it, and print what it means
+  tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM shuts down
+  tollgate explain agent-7                   print the state of an agent, from the running server
 
 POST /v1/check/many decides many requests at once; /v1/check/all charges several, all or none. \
 POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold takes a slot that \

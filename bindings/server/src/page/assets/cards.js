@@ -11,7 +11,7 @@ let isLoading = false;
 let isStale = false;
 let notBefore = 0;
 
-/** Loads the list again. A list that takes long is loaded less often, unless somebody waits for it. */
+/** Loads the list again. A list that takes long is loaded less often, unless it is urgent. */
 export async function refresh(isUrgent = false) {
   if (isLoading) {
     isStale ||= isUrgent;
