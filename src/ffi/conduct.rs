@@ -53,8 +53,8 @@ unsafe impl Tagged for Admission {
 }
 
 impl Admission {
-    fn new(struct_size: u32, admission: &crate::limiter::Admission) -> Self {
-        let crate::limiter::Admission { of_lane, violation, wait } = *admission;
+    fn new(struct_size: u32, admission: &crate::engine::Admission) -> Self {
+        let crate::engine::Admission { of_lane, violation, wait } = *admission;
         let verdict = admission.verdict();
         let wait_ns = nanos_saturating(wait);
         Self {

@@ -7,7 +7,7 @@ mod read;
 mod write;
 
 use super::{KeptFile, PersistError, Seen};
-use crate::assignments::{Assignment, Assignments};
+use crate::engine::{Assignment, Assignments};
 use std::path::Path;
 
 /// One readable file that keeps assignments across restarts.

@@ -16,11 +16,20 @@ const LINKS_MAX: usize = 40;
 pub(super) const OWNER_ONLY: u32 = 0o600;
 
 /// Who may read a new file that is written for others, unless the process's mask says less.
-pub(crate) const ANYBODY: u32 = 0o666;
+const ANYBODY: u32 = 0o666;
+
+/// Replaces a file that is written for others to read.
+pub(crate) fn publish(path: &Path, text: &str) -> Result<(), PersistError> {
+    let file = Replaced::find(path, ANYBODY)?;
+    let old = file.metadata()?;
+    let _lock = file.lock()?;
+    file.replace(text.as_bytes(), old.as_ref())?;
+    file.sync()
+}
 
 /// A file that is replaced, never written to. It need not be there yet.
 #[derive(Debug)]
-pub(crate) struct Replaced {
+pub(super) struct Replaced {
     /// With symbolic links followed.
     pub(super) path: PathBuf,
     temporary: PathBuf,

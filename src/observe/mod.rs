@@ -3,7 +3,7 @@
 //! | file | what | written |
 //! |---|---|---|
 //! | `counters.rs` | verdicts by lane | by every check, in a shard of the thread's own |
-//! | `snapshot.rs` | all counts at one time | - |
+//! | `snapshot.rs`, `stats.rs` | all counts at one time | - |
 //! | `events.rs`, `ring.rs` | what an operator should hear of | when it happens; no lock, no wait |
 //! | `offenders.rs` | who violates limits the most | by a violation |
 //! | `log.rs` | denials as lines of a log, few of them | by whoever logs |
@@ -28,6 +28,7 @@ mod ring;
 pub(crate) mod roster;
 mod shown;
 mod snapshot;
+pub(crate) mod stats;
 
 pub use crate::policy::UnknownActionsSnapshot;
 pub use agent::{AgentView, LaneView, UsageLevel};
@@ -152,9 +153,9 @@ impl Watch {
         self.roster.as_ref().map_or(0, Roster::reserved_bytes)
     }
 
-    /// See [`Roster::commit`].
-    pub(crate) fn commit(&self) -> Result<(), u64> {
-        self.roster.as_ref().map_or(Ok(()), Roster::commit)
+    /// See [`Roster::prefault`].
+    pub(crate) fn prefault(&self) -> Result<(), u64> {
+        self.roster.as_ref().map_or(Ok(()), Roster::prefault)
     }
 
     /// Counts the answer to a check. `true` if it shall be told as well.

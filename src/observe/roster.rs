@@ -59,7 +59,7 @@ impl Roster {
 
     /// Takes all of its memory from the system now. On refusal, says how many
     /// bytes were asked for.
-    pub(crate) fn commit(&self) -> Result<(), u64> {
+    pub(crate) fn prefault(&self) -> Result<(), u64> {
         if self.places.prefault() && self.used.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 

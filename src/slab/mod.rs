@@ -182,7 +182,7 @@ impl Slab {
     }
 
     /// Takes all of it from the system now. On refusal, says how many bytes were asked for.
-    pub(crate) fn commit(&self) -> Result<(), u64> {
+    pub(crate) fn prefault(&self) -> Result<(), u64> {
         if self.memory.words().prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 

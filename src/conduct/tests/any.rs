@@ -26,12 +26,12 @@ proptest! {
     #[test]
     fn any_word_at_any_instant_is_answered(bits: u64, now in instant(), rules in rules()) {
         let word = ConductWord::from_bits(bits);
-        let before = look(word, now, &rules);
+        let before = assess(word, now, &rules);
         let Outcome { next, answer } = violate(word, now, &rules);
         let next = next.unwrap_or(word);
         prop_assert_eq!(next.bits() & GENERATION_MASK, bits & GENERATION_MASK);
         prop_assert!(answer.in_a_row >= before.in_a_row.max(1));
-        let after = look(next, now, &rules);
+        let after = assess(next, now, &rules);
         prop_assert_eq!(after.in_a_row, answer.in_a_row);
         prop_assert!(after.last >= before.last && after.wait_ns >= before.wait_ns.min(nanos_saturating(answer.step)));
         prop_assert!(!next.is_idle(now.checked_sub(rules.keep()).unwrap_or(Tick::ZERO)));

@@ -2,7 +2,7 @@
 //! is told with its place and its agent.
 
 use super::write::VERSION;
-use crate::assignments::{Assignment, Assignments};
+use crate::engine::{Assignment, Assignments};
 use crate::keep::changes::{Extent, Split, split};
 use crate::keep::json::{Fields, Mistake, Piece, only_keys, read_id};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //!
 //! Put together by hand, since a JSON writer breaks lines everywhere or nowhere.
 
-use crate::assignments::{Assignment, Assignments};
+use crate::engine::{Assignment, Assignments};
 use crate::keep::changes;
 use crate::keep::json::{check_id, id_text, quoted};
 

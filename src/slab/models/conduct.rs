@@ -110,7 +110,7 @@ fn violates(model: &Model, agent: &str) -> bool {
 
 model! {
     /// Three requests of A come back too early at one moment: one violation.
-    a_moment_has_one_violation, Some(2), breaks with [ToldByStore], || {
+    a_moment_has_one_violation, Some(2), breaks with [AnnouncedByStore], || {
         let model = told(&[]);
         let rivals = [(); 2].map(|()| model.spawn(|model| violates(model, A)));
         let mine = violates(&model, A);

@@ -2,8 +2,8 @@
 //! matter with them.
 
 use super::*;
-use crate::limiter::Settle;
-use crate::reservations::{Entry, Reservations};
+use crate::engine::Settle;
+use crate::engine::reservations::{Entry, Reservations};
 use crate::slab::hash::AgentHash;
 
 /// A millisecond: the shortest window.

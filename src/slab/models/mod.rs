@@ -12,7 +12,8 @@
 use super::hash::fixed_key;
 use super::{Geometry, OnFull, Slab};
 use crate::clock::{ManualClock, Tick};
-use crate::limiter::{Agent, Limiter, Request};
+use crate::engine::{Agent, Request};
+use crate::limiter::Limiter;
 use crate::policy::{LaneId, Limit, Policy};
 use crate::sync::{BROKEN, Fault};
 use crate::{Error, Verdict};
