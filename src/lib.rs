@@ -79,7 +79,6 @@ mod engine;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
-pub mod hub;
 #[cfg(feature = "persist")]
 pub mod keep;
 mod lane;

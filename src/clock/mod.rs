@@ -11,6 +11,7 @@
 //! | `trust.rs` | whether that counter is fit for it, asked once |
 //! | `anchor.rs` | where the counter clock stands, never read half changed |
 //! | `wall.rs` | the date, for calendar windows |
+//! | `wait.rs` | waits as clients are told them |
 //! | `sources.rs` | what it reads, and a fake of it for tests |
 //! | `hook.rs` | for tests: what happens between a reading and its use |
 
@@ -19,8 +20,10 @@ mod os;
 mod sources;
 mod trust;
 mod tsc;
+mod wait;
 pub(crate) mod wall;
 
+pub use self::wait::wait_ms;
 pub(crate) use self::wall::{At, DateClock, Offset};
 pub use self::wall::{ManualWallClock, WallClock};
 

@@ -505,5 +505,5 @@ pub unsafe extern "C" fn tollgate_limiter_reset_violations(
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_hub_retry_after_ms(retry_after_ns: u64) -> u64 {
     let wait = (retry_after_ns != TOLLGATE_NEVER).then(|| std::time::Duration::from_nanos(retry_after_ns));
-    tollgate::hub::retry_after_ms(wait)
+    tollgate::clock::wait_ms(wait, 1_000, 60_000)
 }

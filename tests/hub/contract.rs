@@ -1,7 +1,7 @@
 //! The hub's own list of tests.
 
 use super::*;
-use tollgate::{Assignment, Decision, hub};
+use tollgate::{Assignment, Decision};
 
 const WS: [(&str, &[&str]); 3] = [
     ("ws/light", &["ping", "list_agents", "list_channels", "status", "channel_history"]),
@@ -100,7 +100,7 @@ fn retry_is_a_multiple_of_1000() {
             let hub = Hub::new();
             hub.drain("agent-7", &lane);
             hub.clock.advance(late);
-            let told = hub::retry_after_ms(hub.check("agent-7", &lane).retry_after());
+            let told = retry_after_ms(hub.check("agent-7", &lane).retry_after());
             assert!(told > 0 && told % 1_000 == 0, "{lane} after {late:?}: {told}");
             hub.clock.advance(Duration::from_millis(told));
             assert!(hub.check("agent-7", &lane).is_allowed(), "{lane} after {late:?}");
@@ -194,7 +194,7 @@ fn backoff_series() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/light");
     // A light token takes half a second, so the series alone decides.
-    let told = SERIES.map(|_| hub::retry_after_ms(hub.admit("agent-7", "ws/light").retry_after()));
+    let told = SERIES.map(|_| retry_after_ms(hub.admit("agent-7", "ws/light").retry_after()));
     assert_eq!(told, SERIES);
     let told = SERIES.map(|_| hub.limiter.record_violation("agent-8").unwrap().step().as_millis() as u64);
     assert_eq!(told, SERIES);
