@@ -4,8 +4,8 @@ use super::edit::Edit;
 use super::lock::ControlState;
 use super::names::lane_names;
 use super::{Control, ControlError};
-use crate::engine::registry::{Entry, Registered};
-use crate::engine::reservations::Moved;
+use crate::engine::registry::{Entry, RegisteredAgent};
+use crate::engine::reservations::MovedRecord;
 use crate::observe::Note;
 use crate::policy::{Limit, OnChange, PlanId, Policy};
 use crate::record::Move;
@@ -36,7 +36,7 @@ impl Control<'_> {
         // Every record moves on to the new rows of its plan, and its overrides
         // to a row that is made of the new numbers.
         self.move_all_records(policy.on_change(), epoch);
-        for (hash, Registered { id, entry }) in self.registry.list() {
+        for (hash, RegisteredAgent { id, entry }) in self.registry.list() {
             if entry.override_row.is_some() {
                 self.put_in_force(&mut control, Edit { hash, id, after: entry.clone(), before: entry });
             }
@@ -86,9 +86,9 @@ impl Control<'_> {
         }
     }
 
-    pub(super) fn moved<'a>(&'a self, found: Found<'_>, moves: &'a [Move], on_change: OnChange) -> Moved<'a> {
+    pub(super) fn moved<'a>(&'a self, found: Found<'_>, moves: &'a [Move], on_change: OnChange) -> MovedRecord<'a> {
         let is_reset = on_change == OnChange::Reset;
-        Moved { position: found.position, moves, kinds: self.limits.kinds(), is_reset, now: self.clock.now() }
+        MovedRecord { position: found.position, moves, kinds: self.limits.kinds(), is_reset, now: self.clock.now() }
     }
 
     pub(super) fn with_change(

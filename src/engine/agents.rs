@@ -112,13 +112,13 @@ mod tests {
         // Charged after the list began, and before it comes to the agent.
         clock.advance(Duration::from_secs(3));
         assert!(limiter.check("agent-7", ws).unwrap().is_allowed());
-        let looked = Cell::new(0);
+        let readings = Cell::new(0);
         let page = limiter.engine.list(&AgentQuery::new().sort(AgentSort::Usage), || {
-            looked.set(looked.get() + 1);
+            readings.set(readings.get() + 1);
             limiter.now()
         });
         assert_eq!(page.agents[0].view.lanes[0].used(), 1);
-        assert_eq!(looked.get(), 2, "once for its place, once for its card");
+        assert_eq!(readings.get(), 2, "once for its place, once for its card");
         let late = limiter.engine.list(&AgentQuery::new(), || began);
         assert_eq!(late.agents[0].view.lanes[0].used(), 20, "by an older time it is only stricter");
     }

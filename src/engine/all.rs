@@ -32,7 +32,7 @@
 //! take back: both may be denied once.
 
 use super::charge::Answer;
-use super::request::{Resolved, Target};
+use super::request::{ResolvedRequest, Target};
 use super::total::both;
 use super::{Engine, Request};
 use crate::bounds::PARTS_MAX;
@@ -98,7 +98,7 @@ impl AllVerdict {
 /// One of the requests, resolved.
 #[derive(Clone, Copy)]
 struct Part<'a> {
-    request: Resolved<'a>,
+    request: ResolvedRequest<'a>,
     is_counted: bool,
     /// Its index among the requests as they were given.
     index: usize,
@@ -127,9 +127,9 @@ struct Share<'a> {
 /// The parts in the order in which they are charged: by agent, by lane, and as
 /// they were given. It is the same for everybody, so that callers meet at the
 /// first part they share, and not each with what the other still needs.
-struct Parts<'a>([Option<Part<'a>>; PARTS_MAX]);
+struct OrderedParts<'a>([Option<Part<'a>>; PARTS_MAX]);
 
-impl<'a> Parts<'a> {
+impl<'a> OrderedParts<'a> {
     fn iter(&self) -> impl Iterator<Item = &Part<'a>> {
         self.0.iter().map_while(Option::as_ref)
     }
@@ -166,7 +166,7 @@ impl Engine {
         let parts = self.resolve_all(parts)?;
         let decided = match self.blocked_by_conduct(&parts) {
             Ok(Some(blocked)) => Ok(blocked),
-            Ok(None) => self.look_and_charge(&parts),
+            Ok(None) => self.peek_and_charge(&parts),
             Err(error) => Err(error),
         };
         let mut verdict = decided.inspect_err(|_| self.note_impossible(&parts))?;
@@ -177,13 +177,13 @@ impl Engine {
         Ok(verdict)
     }
 
-    fn resolve_all<'a>(&'a self, requests: &'a [Request<'a>]) -> Result<Parts<'a>, Error> {
+    fn resolve_all<'a>(&'a self, requests: &'a [Request<'a>]) -> Result<OrderedParts<'a>, Error> {
         if !(1..=PARTS_MAX).contains(&requests.len()) {
             return Err(Error::Parts { parts: requests.len() });
         }
         let is_any_now = requests.iter().any(|request| request.at.is_none());
         let start = is_any_now.then(|| self.clock.now());
-        let mut parts = Parts([None; PARTS_MAX]);
+        let mut parts = OrderedParts([None; PARTS_MAX]);
         for (index, request) in requests.iter().enumerate() {
             let resolved = self.resolve_from(*request, start)?;
             let total = self.limits.total_with(request.lane).map(|lane| Share { lane, sum: 0, is_last: true });
@@ -202,7 +202,7 @@ impl Engine {
     }
 
     /// Judges the first denied part of each agent, if it is counted.
-    fn judge_all(&self, parts: &Parts<'_>, verdict: &mut AllVerdict) {
+    fn judge_all(&self, parts: &OrderedParts<'_>, verdict: &mut AllVerdict) {
         let mut last = AgentHash::NOBODY;
         for part in parts.iter() {
             let answer = &mut verdict.verdicts[part.index];
@@ -216,9 +216,9 @@ impl Engine {
 
     /// Counts the parts that can never pass, by themselves or with others of
     /// their lane.
-    fn note_impossible(&self, parts: &Parts<'_>) {
+    fn note_impossible(&self, parts: &OrderedParts<'_>) {
         for part in parts.iter().filter(|_| self.watch.is_some()) {
-            let answer = self.look_at(part);
+            let answer = self.peek_part(part);
             if let Err(Error::CostAboveCapacity { .. }) = answer {
                 self.note_answer(part.request.agent, part.request.lane(), &answer);
             }
@@ -226,7 +226,7 @@ impl Engine {
     }
 
     /// The answer if an agent has to wait, whatever its lanes hold.
-    fn blocked_by_conduct(&self, parts: &Parts<'_>) -> Result<Option<AllVerdict>, Error> {
+    fn blocked_by_conduct(&self, parts: &OrderedParts<'_>) -> Result<Option<AllVerdict>, Error> {
         if !parts.iter().any(|part| part.is_counted) || !self.limits.conduct().enforces_wait() {
             return Ok(None);
         }
@@ -235,15 +235,15 @@ impl Engine {
             let blocked = if part.is_counted { self.blocked(&part.request)? } else { None };
             // An exempt agent does not wait.
             is_blocked |= blocked.is_some_and(|verdict| !verdict.is_allowed());
-            verdict.verdicts[part.index] = blocked.map_or_else(|| self.look_at(part), Ok)?;
+            verdict.verdicts[part.index] = blocked.map_or_else(|| self.peek_part(part), Ok)?;
         }
         Ok(is_blocked.then_some(verdict))
     }
 
     /// Charges every part, if a look at each finds room for it.
-    fn look_and_charge(&self, parts: &Parts<'_>) -> Result<AllVerdict, Error> {
+    fn peek_and_charge(&self, parts: &OrderedParts<'_>) -> Result<AllVerdict, Error> {
         let mut verdict = AllVerdict::new(parts);
-        let newcomers = self.look_at_all(parts, &mut verdict)?;
+        let newcomers = self.peek_all(parts, &mut verdict)?;
         if verdict.is_allowed() {
             self.charge_all(parts, newcomers, &mut verdict)?;
         }
@@ -257,7 +257,7 @@ impl Engine {
     }
 
     /// Counts every part that was charged, or those that stand in the way.
-    fn note_all(&self, parts: &Parts<'_>, verdict: &AllVerdict) {
+    fn note_all(&self, parts: &OrderedParts<'_>, verdict: &AllVerdict) {
         for Part { request, index, .. } in parts.iter().filter(|_| self.watch.is_some()) {
             let of_part = verdict.verdicts[*index];
             if verdict.is_allowed() || !of_part.is_allowed() {
@@ -269,10 +269,10 @@ impl Engine {
     /// Says of each part what it would come to; but of the first only if
     /// another is denied or a newcomer's. Says which are those of agents that
     /// seem to have no record, as bits.
-    fn look_at_all(&self, parts: &Parts<'_>, verdict: &mut AllVerdict) -> Result<u32, Error> {
+    fn peek_all(&self, parts: &OrderedParts<'_>, verdict: &mut AllVerdict) -> Result<u32, Error> {
         let mut newcomers = 0;
-        let mut look = |part: &Part<'_>| {
-            let known = self.look_at_record(part);
+        let mut peek = |part: &Part<'_>| {
+            let known = self.peek_record(part);
             newcomers |= u32::from(known.is_none()) << part.index;
             let lane = known.map_or_else(|| self.would(&part.request, part.sum), Charged::verdict);
             verdict.verdicts[part.index] = self.with_total(part, lane)?;
@@ -280,15 +280,15 @@ impl Engine {
         };
         let mut is_simple = true;
         for part in parts.iter().skip(1) {
-            is_simple = look(part)?;
+            is_simple = peek(part)?;
         }
         let first = parts.iter().next().filter(|part| !is_simple || part.total.is_some());
-        first.map_or(Ok(is_simple), look)?;
+        first.map_or(Ok(is_simple), peek)?;
         Ok(newcomers)
     }
 
     /// Charges every part, or rolls back what was charged.
-    fn charge_all(&self, parts: &Parts<'_>, newcomers: u32, verdict: &mut AllVerdict) -> Result<(), Error> {
+    fn charge_all(&self, parts: &OrderedParts<'_>, newcomers: u32, verdict: &mut AllVerdict) -> Result<(), Error> {
         let (mut receipts, mut totals) = ([None; PARTS_MAX], [None; PARTS_MAX]);
         let forgiven = self.slab.forgiven.so_far();
         let roll_back = |receipts: &[Option<Receipt>], totals: &[Option<Receipt>]| {
@@ -321,7 +321,7 @@ impl Engine {
             // A newcomer's words may stand later than its instant: its lanes were charged there.
             let charged = theirs().filter_map(|part| receipts[part.index]).map(|receipt: Receipt| receipt.at);
             let latest = charged.fold(part.request.target.now, Tick::max);
-            let request = Resolved { cost: share.sum, ..part.request.with_lane(share.lane).at(latest) };
+            let request = ResolvedRequest { cost: share.sum, ..part.request.with_lane(share.lane).at(latest) };
             let charge = self.charge_lane(&request);
             totals[part.index] = charge.receipt;
             match charge.answer {
@@ -355,7 +355,7 @@ impl Engine {
     }
 
     /// What a part would come to, with those of the same lane before it.
-    fn look_at(&self, part: &Part<'_>) -> Answer {
+    fn peek_part(&self, part: &Part<'_>) -> Answer {
         self.with_total(part, self.would(&part.request, part.sum))
     }
 
@@ -368,7 +368,7 @@ impl Engine {
     }
 
     /// What a part would come to without its total; `None` if its agent has no record.
-    fn look_at_record(&self, part: &Part<'_>) -> Option<Charged> {
+    fn peek_record(&self, part: &Part<'_>) -> Option<Charged> {
         let (cost, sum) = (part.request.cost, part.sum);
         let would = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.would(words, at, cost, sum)));
         self.update(&part.request.target, would)
@@ -376,7 +376,7 @@ impl Engine {
 }
 
 impl AllVerdict {
-    fn new(parts: &Parts<'_>) -> Self {
+    fn new(parts: &OrderedParts<'_>) -> Self {
         Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts: parts.iter().count() }
     }
 }

@@ -2,7 +2,7 @@
 //! its way.
 
 use super::charge::Answer;
-use super::request::Resolved;
+use super::request::ResolvedRequest;
 use super::{Engine, Request};
 use crate::bounds::BATCH_MAX;
 use crate::clock::Tick;
@@ -147,7 +147,7 @@ impl Engine {
     fn check_one(&self, request: impl BatchItem, now: Tick, is_given: bool) -> Answer {
         let request = request.request();
         let answer = self.resolve_from(request, Some(now)).and_then(|resolved| {
-            let resolved = Resolved { is_given: resolved.is_given || is_given, ..resolved };
+            let resolved = ResolvedRequest { is_given: resolved.is_given || is_given, ..resolved };
             if request.is_counted { self.charge_counted(&resolved) } else { self.charge(&resolved) }
         });
         self.finish(request.agent, request.lane, request.cost, answer)

@@ -12,7 +12,7 @@
 //! | [`apply`](Engine::apply) | the step is made on fresh words, and forgotten |
 //! | [`impose`](Engine::impose) | a vacant or idle one is charged, if there is any |
 
-use super::request::{Resolved, Target};
+use super::request::{ResolvedRequest, Target};
 use super::{Engine, stand_in_row};
 use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
@@ -142,8 +142,8 @@ impl Engine {
 
     /// Charges a lane of whichever kind, and the total that goes with it.
     #[inline(always)]
-    pub(super) fn charge(&self, request: &Resolved<'_>) -> Answer {
-        let Resolved { agent, target: Target { hash, lane, plan, now, .. }, cost, is_given } = *request;
+    pub(super) fn charge(&self, request: &ResolvedRequest<'_>) -> Answer {
+        let ResolvedRequest { agent, target: Target { hash, lane, plan, now, .. }, cost, is_given } = *request;
         let elsewhere = || self.find_and_charge(hash, agent, lane.id(), cost, plan, now, is_given);
         let likely = if self.limits.is_fast(lane.id()) { self.slab.likely_record(hash) } else { None };
         match likely {
@@ -168,11 +168,11 @@ impl Engine {
         is_given: bool,
     ) -> Answer {
         let target = Target::new(hash, self.limits.lane(lane)?, plan, now);
-        self.charge_both(&Resolved { agent, target, cost, is_given }).answer()
+        self.charge_both(&ResolvedRequest { agent, target, cost, is_given }).answer()
     }
 
     /// Charges a lane without its total, with a receipt.
-    pub(super) fn charge_lane(&self, request: &Resolved<'_>) -> LaneCharge {
+    pub(super) fn charge_lane(&self, request: &ResolvedRequest<'_>) -> LaneCharge {
         let at = self.instant(&request.target);
         let charged = self.with_record(request.target.hash, |found| self.charge_found(found, request, at));
         charged.unwrap_or_else(|| self.charge_newcomer(request))
@@ -180,9 +180,9 @@ impl Engine {
 
     /// Charges a lane of a record. `None` if its tag has changed.
     #[inline(always)]
-    pub(super) fn charge_found(&self, found: Found<'_>, request: &Resolved<'_>, at: At) -> Option<LaneCharge> {
+    pub(super) fn charge_found(&self, found: Found<'_>, request: &ResolvedRequest<'_>, at: At) -> Option<LaneCharge> {
         let Found { record, tag, position } = found;
-        let Resolved { target: Target { lane, plan, .. }, cost, .. } = *request;
+        let ResolvedRequest { target: Target { lane, plan, .. }, cost, .. } = *request;
         let (kind, row) = (self.kind(lane.id()), stand_in_row(tag.row(), plan));
         let retried = || self.slab.count_retry();
         let limit = || self.limits.lane_limit(lane, row);

@@ -5,7 +5,7 @@
 //! a vacant or an idle one. The [slab](crate::slab) has the protocol.
 
 use super::charge::LaneCharge;
-use super::request::{Resolved, Target};
+use super::request::{ResolvedRequest, Target};
 use super::{Engine, stand_in_row};
 use crate::clock::{At, Tick};
 use crate::error::Error;
@@ -23,8 +23,8 @@ impl Engine {
     ///
     /// The loop ends with its first round: a claim keeps the record the agent's
     /// until it is charged.
-    pub(super) fn charge_newcomer(&self, request: &Resolved<'_>) -> LaneCharge {
-        let Resolved { agent, target, cost, is_given } = *request;
+    pub(super) fn charge_newcomer(&self, request: &ResolvedRequest<'_>) -> LaneCharge {
+        let ResolvedRequest { agent, target, cost, is_given } = *request;
         let at = self.at(target.now);
         let limit = self.limit_without_record(&target);
         let cells = self.limits.cells(target.lane.id());

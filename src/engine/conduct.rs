@@ -1,7 +1,7 @@
 //! Violations, and what follows from them.
 
 use super::charge::Answer;
-use super::request::{Resolved, Target};
+use super::request::{ResolvedRequest, Target};
 use super::{Agent, Engine};
 use crate::clock::{Tick, nanos_saturating};
 use crate::conduct::announced::Judgement;
@@ -39,11 +39,11 @@ impl Admission {
 
 impl Engine {
     /// Charges a request whose denial may be a violation.
-    pub(super) fn charge_counted(&self, request: &Resolved<'_>) -> Answer {
+    pub(super) fn charge_counted(&self, request: &ResolvedRequest<'_>) -> Answer {
         self.admit(request).map(|admission| admission.verdict())
     }
 
-    fn admit(&self, request: &Resolved<'_>) -> Result<Admission, Error> {
+    fn admit(&self, request: &ResolvedRequest<'_>) -> Result<Admission, Error> {
         let verdict = match self.blocked(request)? {
             Some(verdict) => verdict,
             None => self.charge(request)?,
@@ -65,7 +65,7 @@ impl Engine {
 
     /// The denial that an agent gets whatever its lanes hold, if the policy
     /// enforces waits and the agent has to wait.
-    pub(super) fn blocked(&self, request: &Resolved<'_>) -> Result<Option<Verdict>, Error> {
+    pub(super) fn blocked(&self, request: &ResolvedRequest<'_>) -> Result<Option<Verdict>, Error> {
         let rules = self.limits.conduct();
         if !rules.enforces_wait() {
             return Ok(None);
@@ -76,11 +76,11 @@ impl Engine {
 
     /// The verdict on a counted request, with what a denial means for the
     /// agent's conduct.
-    pub(super) fn judged(&self, verdict: Verdict, request: &Resolved<'_>) -> Verdict {
+    pub(super) fn judged(&self, verdict: Verdict, request: &ResolvedRequest<'_>) -> Verdict {
         self.conclude(verdict, request).verdict()
     }
 
-    fn conclude(&self, of_lane: Verdict, request: &Resolved<'_>) -> Admission {
+    fn conclude(&self, of_lane: Verdict, request: &ResolvedRequest<'_>) -> Admission {
         let (violation, wait) = match of_lane.is_allowed() {
             true => (None, Duration::ZERO),
             false => self.judge(request, of_lane.retry_after()),
@@ -90,8 +90,8 @@ impl Engine {
 
     /// Judges a denial: records a violation, if it is one, and says how long
     /// the agent has to wait for its conduct.
-    fn judge(&self, request: &Resolved<'_>, retry_after: Option<Duration>) -> (Option<Violation>, Duration) {
-        let Resolved { agent, target: Target { hash, now, .. }, .. } = *request;
+    fn judge(&self, request: &ResolvedRequest<'_>, retry_after: Option<Duration>) -> (Option<Violation>, Duration) {
+        let ResolvedRequest { agent, target: Target { hash, now, .. }, .. } = *request;
         let rules = self.limits.conduct();
         if !rules.counts_every_denial() {
             // Where no wait helps none is announced, and nobody can come back too early.

@@ -1,6 +1,6 @@
 //! Looks at an agent's lanes, and gives back.
 
-use super::request::{Resolved, Target};
+use super::request::{ResolvedRequest, Target};
 use super::reservations::Entry;
 use super::{Agent, Engine, Request};
 use crate::clock::{At, Tick};
@@ -34,7 +34,7 @@ impl Engine {
 
     /// Gives back what the request costs, to the lane and to its total.
     pub(crate) fn refund(&self, request: Request<'_>) -> Result<Status, Error> {
-        let Resolved { target, cost, .. } = self.resolve(request)?;
+        let ResolvedRequest { target, cost, .. } = self.resolve(request)?;
         self.refund_both(&target, cost)
     }
 

@@ -62,7 +62,7 @@ impl Entry {
 
 /// An agent's id and what was decided about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredAgent {
     pub(crate) id: Box<[u8]>,
     pub(crate) entry: Entry,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Tally {
     pub(crate) exempt: u64,
 }
 
-type Shard = BTreeMap<AgentHash, Registered>;
+type Shard = BTreeMap<AgentHash, RegisteredAgent>;
 
 /// Every agent with an assignment.
 pub(crate) struct Registry {
@@ -143,7 +143,7 @@ impl Registry {
             if entry.is_undecided() && !entry.by_policy {
                 shard.remove(&hash);
             } else {
-                shard.insert(hash, Registered { id: id.into(), entry });
+                shard.insert(hash, RegisteredAgent { id: id.into(), entry });
             }
             // Only control calls write this, and they take turns.
             let entries = peek(&self.entries) + shard.len() as u64 - before as u64;
@@ -160,7 +160,7 @@ impl Registry {
         }
         for shard in &self.shards {
             unforked(|| {
-                for Registered { entry, .. } in lock(shard).values() {
+                for RegisteredAgent { entry, .. } in lock(shard).values() {
                     tally.assigned += u64::from(!entry.is_undecided());
                     tally.exempt += u64::from(entry.is_exempt());
                     tally.overridden += u64::from(!entry.overrides.is_empty());
@@ -183,7 +183,7 @@ impl Registry {
     }
 
     /// Every agent with an entry, in the order of the ids.
-    pub(crate) fn list(&self) -> Vec<(AgentHash, Registered)> {
+    pub(crate) fn list(&self) -> Vec<(AgentHash, RegisteredAgent)> {
         let mut all: Vec<_> = self
             .shards
             .iter()

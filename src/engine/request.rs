@@ -27,7 +27,7 @@ use crate::slab::hash::AgentHash;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a request does nothing until a limiter is asked"]
+#[must_use = "a request does nothing until it is passed to a limiter"]
 pub struct Request<'a> {
     pub(crate) agent: &'a [u8],
     pub(crate) lane: LaneId,
@@ -155,7 +155,7 @@ impl<'a> Target<'a> {
 
 /// A request whose agent, lane and instant are known.
 #[derive(Clone, Copy)]
-pub(super) struct Resolved<'a> {
+pub(super) struct ResolvedRequest<'a> {
     pub(super) agent: &'a [u8],
     pub(super) target: Target<'a>,
     pub(super) cost: u64,
@@ -164,7 +164,7 @@ pub(super) struct Resolved<'a> {
     pub(super) is_given: bool,
 }
 
-impl<'a> Resolved<'a> {
+impl<'a> ResolvedRequest<'a> {
     /// The same request of another lane.
     pub(super) fn with_lane(self, lane: LaneLimits<'a>) -> Self {
         Self { target: self.target.with_lane(lane), ..self }
@@ -183,16 +183,20 @@ impl<'a> Resolved<'a> {
 impl Engine {
     /// Finds the lane, which must be one that is charged by itself, and the
     /// agent; reads the clock if the request brings no instant.
-    pub(super) fn resolve<'a>(&'a self, request: Request<'a>) -> Result<Resolved<'a>, Error> {
+    pub(super) fn resolve<'a>(&'a self, request: Request<'a>) -> Result<ResolvedRequest<'a>, Error> {
         self.resolve_from(request, None)
     }
 
     /// The same, at `now` if the request brings no instant.
-    pub(super) fn resolve_from<'a>(&'a self, request: Request<'a>, now: Option<Tick>) -> Result<Resolved<'a>, Error> {
+    pub(super) fn resolve_from<'a>(
+        &'a self,
+        request: Request<'a>,
+        now: Option<Tick>,
+    ) -> Result<ResolvedRequest<'a>, Error> {
         let Request { agent, lane, cost, plan, at, .. } = request;
         let (lane, hash) = (self.limits.chargeable(lane)?, self.hash_for(agent, plan)?);
         let now = at.or(now).unwrap_or_else(|| self.clock.now());
         let target = Target::new(hash, lane, plan, now);
-        Ok(Resolved { agent, target, cost, is_given: at.is_some() })
+        Ok(ResolvedRequest { agent, target, cost, is_given: at.is_some() })
     }
 }

@@ -4,7 +4,7 @@
 //! is still in debt, is told in [`reservations`](super::reservations).
 
 use super::charge::LaneCharge;
-use super::request::{Resolved, Target};
+use super::request::{ResolvedRequest, Target};
 use super::reservations::{Entry, TakenSlot};
 use super::{Engine, Request};
 use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
@@ -68,7 +68,7 @@ impl Reserved {
 /// Settle::cancelled(); // Nothing more came of it.
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "nothing is settled until a limiter is told"]
+#[must_use = "it settles nothing until it is passed to a limiter"]
 pub struct Settle {
     used: u64,
     keeps_rest: bool,
@@ -119,7 +119,7 @@ impl Engine {
         let now = request.at.unwrap_or_else(|| self.clock.now());
         let is_counted = request.is_counted;
         let request = self.resolve(request.at(now))?;
-        let Resolved { target: target @ Target { hash, plan, .. }, cost: estimate, agent, .. } = request;
+        let ResolvedRequest { target: target @ Target { hash, plan, .. }, cost: estimate, agent, .. } = request;
         let lane = request.lane();
         if matches!(self.kind(lane), Kind::Held | Kind::Exact { .. }) {
             return Err(Error::WrongKind { lane: lane.number() });

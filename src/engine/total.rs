@@ -41,7 +41,7 @@
 
 use super::Engine;
 use super::charge::{Answer, LaneCharge};
-use super::request::{Resolved, Target};
+use super::request::{ResolvedRequest, Target};
 use crate::clock::nanos_saturating;
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
@@ -90,7 +90,7 @@ fn tighter(lane: Verdict, total: Verdict) -> Verdict {
 
 impl Engine {
     /// Charges a lane and the total that goes with it, both or neither.
-    pub(super) fn charge_both(&self, request: &Resolved<'_>) -> BothCharges {
+    pub(super) fn charge_both(&self, request: &ResolvedRequest<'_>) -> BothCharges {
         let Some(total) = self.limits.total_with(request.lane()) else {
             return BothCharges::only(self.charge_lane(request));
         };
@@ -124,14 +124,14 @@ impl Engine {
 
     /// What a charge would come to after others of the same call; `sum` is what
     /// they and it come to.
-    pub(super) fn would(&self, request: &Resolved<'_>, sum: u64) -> Answer {
+    pub(super) fn would(&self, request: &ResolvedRequest<'_>, sum: u64) -> Answer {
         let would = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.would(words, at, request.cost, sum)));
         self.apply(&request.target, would).verdict()
     }
 
     /// What a charge comes to that is not made because the agent has to wait
     /// `block` for its conduct.
-    pub(super) fn denied_for(&self, request: &Resolved<'_>, block: Duration) -> Answer {
+    pub(super) fn denied_for(&self, request: &ResolvedRequest<'_>, block: Duration) -> Answer {
         let blocked = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.blocked(words, at, request.cost)));
         let of = |lane| self.apply(&request.target.with_lane(lane), blocked).verdict(nanos_saturating(block));
         let lane = of(request.target.lane);
@@ -187,7 +187,8 @@ mod tests {
         let hash = limiter.engine.hash(b"newcomer").unwrap();
         let lane = limiter.engine.limits.lane(read).unwrap();
         let target = Target::new(hash, lane, None, now);
-        let both = limiter.engine.charge_both(&Resolved { agent: b"newcomer", target, cost: 3, is_given: false });
+        let both =
+            limiter.engine.charge_both(&ResolvedRequest { agent: b"newcomer", target, cost: 3, is_given: false });
         assert_eq!(both.answer().map(|verdict| (verdict.is_allowed(), verdict.remaining())), Ok((true, 0)));
     }
 

@@ -6,7 +6,7 @@ mod inputs;
 mod read;
 mod write;
 
-use super::{KeptFile, PersistError, Seen};
+use super::{FileVersion, KeptFile, PersistError};
 use crate::engine::{Assignment, Assignments};
 use std::path::Path;
 
@@ -109,12 +109,12 @@ impl AssignmentFile {
 
     /// Reads the file again, and tells which one it was. Unless that is
     /// [accepted](Self::accept), nothing is written to it.
-    pub(crate) fn read(&self) -> Result<(Assignments, Option<Seen>), PersistError> {
+    pub(crate) fn read(&self) -> Result<(Assignments, Option<FileVersion>), PersistError> {
         self.file.read(read::read)
     }
 
     /// What was read is in use: it may be overwritten.
-    pub(crate) fn accept(&mut self, seen: Option<Seen>) {
+    pub(crate) fn accept(&mut self, seen: Option<FileVersion>) {
         self.file.accept(seen);
     }
 

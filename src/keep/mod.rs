@@ -20,5 +20,5 @@ pub use assignments::AssignmentFile;
 pub(crate) use budgets::BudgetKeeper;
 pub use budgets::{BudgetsLoaded, BudgetsSaved};
 pub use error::PersistError;
-pub(crate) use kept::{KeptFile, Seen};
+pub(crate) use kept::{FileVersion, KeptFile};
 pub(crate) use replace::publish;

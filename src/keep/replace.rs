@@ -20,7 +20,7 @@ const ANYBODY: u32 = 0o666;
 
 /// Replaces a file that is written for others to read.
 pub(crate) fn publish(path: &Path, text: &str) -> Result<(), PersistError> {
-    let file = Replaced::find(path, ANYBODY)?;
+    let file = ReplacedFile::find(path, ANYBODY)?;
     let old = file.metadata()?;
     let _lock = file.lock()?;
     file.replace(text.as_bytes(), old.as_ref())?;
@@ -29,7 +29,7 @@ pub(crate) fn publish(path: &Path, text: &str) -> Result<(), PersistError> {
 
 /// A file that is replaced, never written to. It need not be there yet.
 #[derive(Debug)]
-pub(super) struct Replaced {
+pub(super) struct ReplacedFile {
     /// With symbolic links followed.
     pub(super) path: PathBuf,
     temporary: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Replaced {
     mode: u32,
 }
 
-impl Replaced {
+impl ReplacedFile {
     /// Finds the file's place. Its directory must be there. A file that is new
     /// has the permissions of `mode`.
     pub(crate) fn find(path: &Path, mode: u32) -> Result<Self, PersistError> {

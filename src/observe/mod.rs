@@ -129,7 +129,7 @@ pub(crate) struct Watch {
     /// No event says that the limiter is full before this instant.
     saturated_until: Counter,
     /// How many fallbacks of the clock were told.
-    fallbacks_told: Counter,
+    fallbacks_reported: Counter,
 }
 
 impl Watch {
@@ -145,7 +145,7 @@ impl Watch {
             sample_every: observe.sample_every,
             lossy_evictions: Counter::new(0),
             saturated_until: Counter::new(0),
-            fallbacks_told: Counter::new(0),
+            fallbacks_reported: Counter::new(0),
         })
     }
 
@@ -223,9 +223,12 @@ impl Watch {
 
     /// Tells of the clock's fallbacks that were not told yet.
     pub(crate) fn clock_fell_back(&self, fallbacks: u64, now: Tick) {
-        let told = self.fallbacks_told.load(Ordering::Relaxed);
-        let is_news = fallbacks > told
-            && self.fallbacks_told.compare_exchange(told, fallbacks, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let reported = self.fallbacks_reported.load(Ordering::Relaxed);
+        let is_news = fallbacks > reported
+            && self
+                .fallbacks_reported
+                .compare_exchange(reported, fallbacks, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
         if is_news {
             self.events.push(now, Note::ClockFellBack);
         }

@@ -291,7 +291,7 @@ impl Slab {
     /// record at some moment during the call.
     #[inline]
     pub(crate) fn find(&self, hash: AgentHash) -> Option<Found<'_>> {
-        self.likely(hash).find_map(|position| self.look(hash, position))
+        self.likely(hash).find_map(|position| self.found_at(hash, position))
     }
 
     /// The record at `position` if it is the agent's.
@@ -299,7 +299,7 @@ impl Slab {
     /// The loop ends: a failed reopening means that the record was published
     /// to somebody, or opened by another caller of the same agent.
     #[inline(always)]
-    fn look(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
+    fn found_at(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
         let record = self.record(position);
         loop {
             let tag = record.tag();

@@ -252,7 +252,7 @@ impl Slab {
             let mut slots = favourite.into_iter().chain(shown.vacant()).map(|slot| group * GROUP + slot);
             slots.find(|position| *position < self.geometry.records)
         })?;
-        let found = self.settle(
+        let found = self.hand_over(
             newcomer.moment(&self.kinds, locks.evicted_at()),
             tag,
             position,
@@ -276,7 +276,7 @@ impl Slab {
             }
             let region = locks.of(self.region_of(position));
             region.raise_evicted_at(newcomer.now.min(newcomer.clock));
-            let found = self.settle(moment, tag, position, seen, Succession::Idle, &|| false)?;
+            let found = self.hand_over(moment, tag, position, seen, Succession::Idle, &|| false)?;
             region.count_idle_eviction(true);
             Some(found)
         })
@@ -309,7 +309,7 @@ impl Slab {
             }
             let moment = newcomer.moment(&self.kinds, locks.evicted_at());
             let stays = || (newcomer.reserved)(seen) && !broken(Fault::ReservedUnchecked);
-            if let Some(found) = self.settle(moment, tag, position, seen, Succession::Inherit, &stays) {
+            if let Some(found) = self.hand_over(moment, tag, position, seen, Succession::Inherit, &stays) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
                 return Ok(found);
             }
@@ -319,7 +319,7 @@ impl Slab {
     }
 
     /// Puts the newcomer in the place of `seen`.
-    fn settle(
+    fn hand_over(
         &self,
         moment: Moment<'_>,
         tag: TagWord,

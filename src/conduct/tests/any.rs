@@ -45,14 +45,14 @@ proptest! {
     ) {
         let rules = ConductNumbers::new(&ConductRules::default());
         let mut word = ConductWord::default();
-        let (mut now, mut start, mut count, mut in_a_row, mut told) = (1_u64, 0, 0_u32, 0_u32, false);
+        let (mut now, mut start, mut count, mut in_a_row, mut reported) = (1_u64, 0, 0_u32, 0_u32, false);
         for (index, gap) in gaps.into_iter().enumerate() {
             now += gap;
             in_a_row = if index == 0 || gap >= 60 { 1 } else { (in_a_row + 1).min(15) };
-            told &= gap < 300;
+            reported &= gap < 300;
             (start, count) = if index == 0 || now >= start + 300 { (now, 1) } else { (start, (count + 1).min(63)) };
-            let crossed = !told && count >= 10;
-            told |= crossed;
+            let crossed = !reported && count >= 10;
+            reported |= crossed;
             let Outcome { next, answer } = violate(word, Tick::from_nanos(now * 1_000_000_000), &rules);
             word = next.unwrap_or(word);
             prop_assert_eq!((answer.in_a_row, answer.sustained_abuse), (in_a_row, crossed), "violation {}", index);

@@ -58,12 +58,12 @@ fn during_a_block_everybody_is_told_what_is_left_of_it() {
         assert_eq!(lane, 77);
         [first, counted, early]
     };
-    let (told, enforced) = (defaults(), numbers(curved().with_enforced_wait(true)));
-    for rules in [&told, &enforced] {
+    let (announced, enforced) = (defaults(), numbers(curved().with_enforced_wait(true)));
+    for rules in [&announced, &enforced] {
         assert_eq!(waits(rules, 0, 0), [1, 1, 1].map(|seconds| seconds * SECOND));
         assert_eq!(waits(rules, 0, 3), [1, 5, 10].map(|seconds| seconds * SECOND));
     }
-    assert_eq!(waits(&told, 9, 3), [1, 5, 10].map(|seconds| seconds * SECOND));
+    assert_eq!(waits(&announced, 9, 3), [1, 5, 10].map(|seconds| seconds * SECOND));
     assert_eq!(waits(&enforced, 9, 3), [9, 9, 10 * SECOND]);
 }
 

@@ -23,9 +23,9 @@ impl Between {
         }
     }
 
-    fn holds(self, told: Option<Tick>) -> bool {
+    fn holds(self, kept: Option<Tick>) -> bool {
         let latest = Tick::from_nanos(self.latest);
-        told.is_some_and(|told| (Tick::from_nanos(self.exact)..=latest).contains(&told))
+        kept.is_some_and(|kept| (Tick::from_nanos(self.exact)..=latest).contains(&kept))
     }
 }
 
@@ -87,12 +87,12 @@ impl Exact {
         };
         let last = Between { exact: before.last.exact.max(now), latest: before.last.latest.max(latest) };
         let start = if count == 1 { last } else { before.start };
-        let told = before.raised
+        let reported = before.raised
             && match before.last.passed(window, now) {
                 Some(passed) => !passed,
                 None => next.fields().raised,
             };
-        Self { last, start, count, in_a_row, raised: told || count >= u64::from(threshold) }
+        Self { last, start, count, in_a_row, raised: reported || count >= u64::from(threshold) }
     }
 }
 
@@ -234,8 +234,8 @@ proptest! {
                 prop_assert_eq!(u64::from(answer.in_a_row), exact.in_a_row.min(IN_A_ROW_MAX));
                 prop_assert_eq!(answer.step, step_of(policy, exact.in_a_row));
                 known = Some(exact);
-                let told = Exact::check(known, word, policy, now);
-                prop_assert_eq!(answer.wait, if policy.enforces_wait() { told.wait() } else { answer.step });
+                let seen = Exact::check(known, word, policy, now);
+                prop_assert_eq!(answer.wait, if policy.enforces_wait() { seen.wait() } else { answer.step });
             }
             if let Some(Exact { last, .. }) = known {
                 prop_assert!(word.is_idle(at(last.latest)) || last.latest > Tick::MAX.as_nanos());
@@ -282,8 +282,8 @@ proptest! {
         let policy = policy.with_enforced_wait(true);
         let rules = ConductNumbers::new(&policy);
         let (mut word, now) = any_word(&rules, start, &gaps, &policy);
-        let told = nanos_saturating(violated(&mut word, now, &rules).wait);
-        prop_assert_eq!(assess(word, at(now + told), &rules).wait_ns, 0);
-        prop_assert_eq!(assess(word, at((now + told).saturating_sub(1)), &rules).wait_ns > 0, told > 0);
+        let wait = nanos_saturating(violated(&mut word, now, &rules).wait);
+        prop_assert_eq!(assess(word, at(now + wait), &rules).wait_ns, 0);
+        prop_assert_eq!(assess(word, at((now + wait).saturating_sub(1)), &rules).wait_ns > 0, wait > 0);
     }
 }

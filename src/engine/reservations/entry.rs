@@ -38,7 +38,7 @@ impl Entry {
 
     /// The entry after the words of a record have moved on under other limits:
     /// `moves` holds each lane's word before and after.
-    pub(crate) fn moved(self, moved: &Moved<'_>) -> Self {
+    pub(crate) fn moved(self, moved: &MovedRecord<'_>) -> Self {
         let of_lane = moved.moves.get(self.lane.index()).filter(|_| moved.position == self.position);
         let Some((before, after)) = of_lane else {
             return self;
@@ -71,7 +71,7 @@ pub(super) fn left_at(place: u64, worth: u64, now: Tick) -> u64 {
 }
 
 /// A record whose words have moved on under other limits.
-pub(crate) struct Moved<'a> {
+pub(crate) struct MovedRecord<'a> {
     pub(crate) position: usize,
     /// Each lane's word before and after.
     pub(crate) moves: &'a [Move],

@@ -124,7 +124,7 @@ mod pieces;
 mod slot;
 mod taken;
 
-pub(crate) use entry::{Entry, Moved};
+pub(crate) use entry::{Entry, MovedRecord};
 pub(crate) use taken::TakenSlot;
 
 use crate::clock::Tick;

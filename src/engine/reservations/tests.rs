@@ -278,7 +278,7 @@ fn an_agent_has_no_more_than_it_may_whoever_shares_its_shade() {
 /// The words of a record, before and after other limits came into force.
 fn moved(entry: Entry, kind: Kind, before: LaneWord, after: LaneWord, is_reset: bool) -> Entry {
     let (moves, kinds) = ([(LaneWord::default(), LaneWord::default()), (before, after)], [Kind::Bucket, kind]);
-    entry.moved(&Moved { position: 7, moves: &moves, kinds: &kinds, is_reset, now: at(20) })
+    entry.moved(&MovedRecord { position: 7, moves: &moves, kinds: &kinds, is_reset, now: at(20) })
 }
 
 #[test]

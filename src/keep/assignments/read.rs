@@ -81,7 +81,7 @@ mod tests {
     }
 
     /// The place, the agent and the problem of the only mistake in `text`.
-    fn told(text: &str) -> String {
+    fn problem_of(text: &str) -> String {
         let Mistake { line, column, agent, problem } = read(text.as_bytes()).expect_err(text);
         let agent = agent.map(|id| format!("{}: ", id.escape_ascii())).unwrap_or_default();
         format!("{line}:{column}: {agent}{problem}")
@@ -153,7 +153,7 @@ mod tests {
             (r#"{"agent": "a", plan: "b"}"#, "3:16: key must be a string"),
             (r#"{"agent": "\ud800"}"#, "3:18: unexpected end of hex escape"),
         ] {
-            assert_eq!(told(&file(line)), expected, "{line}");
+            assert_eq!(problem_of(&file(line)), expected, "{line}");
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
                 "2:29: a: it is given twice; make one entry of the two",
             ),
         ] {
-            assert_eq!(told(text), expected, "{text:?}");
+            assert_eq!(problem_of(text), expected, "{text:?}");
         }
         let mistake = read(b"{\"version\": 1,\n\"agents\": [{\"agent\": \"\xff\"}]}").unwrap_err();
         assert_eq!((mistake.line, mistake.column), (2, 23));
