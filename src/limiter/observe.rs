@@ -108,12 +108,12 @@ impl Limiter {
     /// violations, `top_offenders` and, with a roster, the `busiest` agents,
     /// 20 of each. It says how many agents are not listed.
     #[must_use]
-    pub fn status_document(&self) -> String {
+    pub fn report(&self) -> String {
         self.engine.report()
     }
 
-    /// Writes the [status document](Limiter::status_document) to a file, by
-    /// custom [`REPORT_FILE`](crate::observe::REPORT_FILE) in the directory of the
+    /// Writes the [report](Limiter::report) to a file, by convention
+    /// [`REPORT_FILE`](crate::observe::REPORT_FILE) in the directory of the
     /// audit log. Call it from a timer.
     ///
     /// Whoever reads the file finds the old document or the new one, whole:
@@ -126,8 +126,8 @@ impl Limiter {
     /// is writing it at this moment; otherwise what the system refused. Except
     /// after [`NotSynced`](crate::keep::PersistError::NotSynced) the file is as it was.
     #[cfg(feature = "persist")]
-    pub fn write_status(&self, path: impl AsRef<std::path::Path>) -> Result<(), crate::keep::PersistError> {
-        crate::keep::publish(path.as_ref(), &self.status_document())
+    pub fn write_report(&self, path: impl AsRef<std::path::Path>) -> Result<(), crate::keep::PersistError> {
+        crate::keep::publish(path.as_ref(), &self.report())
     }
 
     /// The oldest event that nobody has polled yet. Any thread may poll; each

@@ -156,7 +156,7 @@ impl App {
     pub(crate) fn write_status(&self) {
         let Some(directory) = &self.settings.audit_directory else { return };
         let _turn = self.status_turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.limiter.write_status(directory.join(tollgate::observe::REPORT_FILE)) {
+        if let Err(error) = self.limiter.write_report(directory.join(tollgate::observe::REPORT_FILE)) {
             self.meter.save_failed(Kept::Status);
             tracing::warn!(%error, "the status document was not written");
         }
