@@ -28,7 +28,7 @@ pub struct LimiterBuilder {
     reservations_per_agent: Option<usize>,
     on_full: OnFull,
     hash: IdHash,
-    commit_memory: bool,
+    prefault: bool,
     observe: Option<Observe>,
 }
 
@@ -43,7 +43,7 @@ impl LimiterBuilder {
             reservations_per_agent: None,
             on_full: OnFull::default(),
             hash: IdHash::default(),
-            commit_memory: false,
+            prefault: false,
             observe: None,
         }
     }
@@ -51,7 +51,7 @@ impl LimiterBuilder {
     /// How many agents it must hold; 1 million if nothing is said.
     ///
     /// With three to six lanes it reserves 87 bytes for each, of which the system
-    /// commits what is touched, unless [all of it](Self::commit_memory) is asked
+    /// commits what is touched, unless [all of it](Self::prefault) is asked
     /// for: room for a third more agents than stated, so that a newcomer nearly
     /// always finds a vacant record near its home. The table of limits takes
     /// address space for 65,536 rows beside that, 13 MB with six lanes, and
@@ -115,11 +115,11 @@ impl LimiterBuilder {
     /// use tollgate::{Limit, Limiter, Policy};
     ///
     /// let policy = Policy::builder().lane("http", Limit::per_minute(60)).build()?;
-    /// let limiter = Limiter::builder(policy).agents(10_000).commit_memory(true).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10_000).prefault(true).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn commit_memory(mut self, at_once: bool) -> Self {
-        self.commit_memory = at_once;
+    pub fn prefault(mut self, at_once: bool) -> Self {
+        self.prefault = at_once;
         self
     }
 
@@ -165,7 +165,7 @@ impl LimiterBuilder {
             reservations: self.reservations,
             reservations_per_agent: self.reservations_per_agent.unwrap_or(share),
             on_full: self.on_full,
-            prefault: self.commit_memory,
+            prefault: self.prefault,
             observe: self.observe,
         };
         Ok(Limiter {

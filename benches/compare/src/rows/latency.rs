@@ -4,7 +4,7 @@
 //! [`Stopwatch`] for what that includes and how time off the core is taken
 //! out. A fresh limiter meets a million agents (first contacts), then is
 //! checked a million times at random (checks). Three runs in rotation. Ours has
-//! its memory committed when it is built (`commit_memory`), and another one as
+//! its memory committed when it is built (`prefault`), and another one as
 //! it is used; the DashMap has its capacity reserved, which governor's default
 //! store has not.
 //!
