@@ -48,68 +48,65 @@ impl LimiterBuilder {
         }
     }
 
-    /// How many agents it must hold; 1 million if nothing is said.
+    /// How many agents it holds. Default: 1,000,000.
     ///
-    /// With three to six lanes it reserves 87 bytes for each, of which the system
-    /// commits what is touched, unless [all of it](Self::prefault) is asked
-    /// for: room for a third more agents than stated, so that a newcomer nearly
-    /// always finds a vacant record near its home. The table of limits takes
-    /// address space for 65,536 rows beside that, 13 MB with six lanes, and
-    /// commits the rows in use.
+    /// With three to six lanes it reserves 87 bytes for each. That is room for a third more agents
+    /// than stated, so that a newcomer nearly always finds a vacant record near its home. The table
+    /// of limits takes address space for 65,536 rows beside that: 13 MB with six lanes. The system
+    /// supplies the pages as they are touched, unless you [prefault](Self::prefault) them.
     pub fn agents(mut self, agents: u64) -> Self {
         self.agents = agents;
         self
     }
 
-    /// Where its time comes from; [`Clock::auto`] if nothing is said.
+    /// Where its time comes from. Default: [`Clock::auto`].
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = Some(clock.into());
         self
     }
 
-    /// Where it learns the date, for budgets: the operating system's clock if
-    /// nothing is said, but a [`ManualClock`](crate::ManualClock) counts from
-    /// 1970 UTC by itself.
+    /// Where it learns the date, for budgets. Default: the operating system's clock; with a
+    /// [`ManualClock`](crate::ManualClock), that clock, counted from 1970 UTC.
     pub fn wall_clock(mut self, clock: impl Into<WallClock>) -> Self {
         self.wall_clock = Some(clock.into());
         self
     }
 
-    /// How many reservations may be open at once. Default: 16,384. Each takes
-    /// 64 bytes, or 96 if the policy has a [total](crate::PolicyBuilder::total).
+    /// How many reservations may be open at once. Default: 16,384. Each takes 64 bytes, or 96 if
+    /// the policy has a [total](crate::PolicyBuilder::total).
     pub fn reservations(mut self, reservations: usize) -> Self {
         self.reservations = reservations;
         self
     }
 
-    /// How many reservations one agent may have open at once, so that none
-    /// takes them all. Default: one in 64 of all, but at least 16.
+    /// How many reservations one agent may have open at once, so that no agent takes them all.
+    /// Default: a 64th of all, but at least 16.
     pub fn reservations_per_agent(mut self, most: usize) -> Self {
         self.reservations_per_agent = Some(most);
         self
     }
 
-    /// What happens to a new agent when no record near its home is free.
+    /// What happens to a new agent when no record near its home is free. Default:
+    /// [`OnFull::Evict`].
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;
         self
     }
 
-    /// How ids are hashed; multilinear if nothing is said.
+    /// How ids are hashed. Default: [`IdHash::Multilinear`].
     pub fn hash(mut self, hash: IdHash) -> Self {
         self.hash = hash;
         self
     }
 
-    /// Whether the memory of the records, and of a roster if there is one, is
-    /// taken from the system when the limiter is built; no if nothing is said.
+    /// Whether `build` touches all pages of the records, and of a roster if there is one. Default:
+    /// no.
     ///
-    /// Otherwise the system commits a page when the first agent comes to live
-    /// there, which lets that one check wait: for up to half a millisecond and
-    /// more, since pages are large. And a flood of new ids makes the process
-    /// grow, up to [`memory`](Limiter::memory) and no further. With this, no
-    /// stream of ids makes it grow: it has that size from the start, or does
-    /// not start. (The ids of kept budgets alone are committed as they come.)
+    /// Without it the system supplies a page when the first agent comes to live there, and that one
+    /// check waits for it: half a millisecond and more, since pages are large. A flood of new ids
+    /// then makes the process grow, up to [`memory`](Limiter::memory) and no further. With it, the
+    /// process has that size from the start, or does not start. (The ids of kept budgets are the
+    /// exception: their pages come with the agents.)
     ///
     /// ```
     /// use tollgate::{Limit, Limiter, Policy};
@@ -123,22 +120,22 @@ impl LimiterBuilder {
         self
     }
 
-    /// Remembers what it does; nothing of it if this is not called. See
-    /// [`snapshot`](Limiter::snapshot), [`poll_event`](Limiter::poll_event)
-    /// and, with a roster, [`agents`](Limiter::agents).
+    /// Remembers what it does. Default: it does not. See [`snapshot`](Limiter::snapshot),
+    /// [`poll_event`](Limiter::poll_event) and, with a roster, [`agents`](Limiter::agents).
     ///
-    /// Then a check costs some nanoseconds more. No stream of ids or threads
-    /// makes it take more memory than it takes from the start.
+    /// A check then takes some nanoseconds longer. All memory for it is reserved at the start,
+    /// whatever ids and threads come.
     pub fn observe(mut self, observe: Observe) -> Self {
         self.observe = Some(observe);
         self
     }
 
-    /// Reserves the memory.
+    /// Reserves the memory and builds the limiter.
     ///
     /// # Errors
     ///
-    /// If the number of agents is out of range, or the system refuses the memory.
+    /// [`BuildError::Agents`] or [`BuildError::Reservations`] if a number is out of range;
+    /// [`BuildError::Memory`] if the system refuses the memory.
     pub fn build(self) -> Result<Limiter, BuildError> {
         if !(1..=AGENTS_MAX).contains(&self.agents) {
             return Err(BuildError::Agents { agents: self.agents });

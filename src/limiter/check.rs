@@ -12,7 +12,7 @@ use std::convert::identity;
 use std::time::Duration;
 
 impl Limiter {
-    /// May the agent do this once, now? Charges one token if so.
+    /// May the agent do this once, now? If so, charges one token.
     ///
     /// # Errors
     ///
@@ -22,17 +22,15 @@ impl Limiter {
         self.check_request(Request::new(agent.as_ref(), lane))
     }
 
-    /// May the agent do this? Charges what the [request](Request) costs, or
-    /// nothing.
+    /// May the agent do this? If so, charges what the [request](Request) costs; otherwise nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`],
-    /// [`Error::UnknownPlan`], [`Error::ZeroCost`], [`Error::CostAboveCapacity`];
-    /// [`Error::Full`] if the agent is new and no record is free for it;
-    /// [`Error::WrongKind`] if the lane is the
-    /// [total](crate::PolicyBuilder::total), which is charged with others alone.
-    /// An error charges nothing.
+    /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`], [`Error::UnknownPlan`],
+    /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if the agent is new and
+    /// no record is free for it; [`Error::WrongKind`] if the lane is the
+    /// [total](crate::PolicyBuilder::total), which is only ever charged along with others. An error
+    /// charges nothing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -66,17 +64,16 @@ impl Limiter {
         self.engine.check_with(request, give)
     }
 
-    /// Answers a batch as if its requests were checked one by one, in order,
-    /// at one reading of the clock but for those that bring their own
-    /// [instant](Request::at).
+    /// Answers a batch as if its requests were checked one by one, in order. The clock is read
+    /// once, for all requests that bring no [instant](Request::at) of their own.
     ///
-    /// A request that cannot be answered gets its own error and the others
-    /// proceed. `answers` takes one answer for each request.
+    /// A request that cannot be answered gets its own error, and the others proceed. `answers` has
+    /// room for one answer per request.
     ///
     /// # Errors
     ///
-    /// [`Error::BatchSize`] if the two slices differ in length or are longer
-    /// than [`BATCH_MAX`]; then nothing was charged.
+    /// [`Error::BatchSize`] if the slices differ in length or are longer than
+    /// [`BATCH_MAX`](crate::bounds::BATCH_MAX). Then nothing was charged.
     ///
     /// ```
     /// use tollgate::{Error, Limit, Limiter, ManualClock, Policy, Request};
@@ -110,18 +107,19 @@ impl Limiter {
         self.engine.check_batch(requests, outputs, now, answer);
     }
 
-    /// May all of this be done? Charges every part or none: one request
-    /// against several lanes of an agent, or of several agents.
+    /// May all of this be done? Charges every part or none: one request against several lanes of an
+    /// agent, or against several agents.
     ///
-    /// If parts are [counted](Request::counted), a denial may be one violation
-    /// of each agent that stands in the way.
+    /// If parts are [counted](Request::counted), a denial may be one violation for each agent that
+    /// stands in the way.
     ///
     /// # Errors
     ///
-    /// [`Error::Parts`] if there are none, or more than [`PARTS_MAX`]; those of
+    /// [`Error::Parts`] if there are no parts, or more than
+    /// [`PARTS_MAX`](crate::bounds::PARTS_MAX); the errors of
     /// [`check_request`](Limiter::check_request) if a part cannot be answered, among them
-    /// [`Error::CostAboveCapacity`] if parts of one lane together are more than
-    /// it ever holds. Then nothing was charged.
+    /// [`Error::CostAboveCapacity`] if the parts of one lane add up to more than it ever holds.
+    /// Then nothing was charged.
     ///
     /// ```
     /// use tollgate::{Limit, Limiter, Policy, Request};
@@ -146,40 +144,36 @@ impl Limiter {
         self.engine.check_all(parts)
     }
 
-    /// The agent's lane as it stands, without charging it or making the agent
-    /// known: what a check at that instant would find. The cost of the request
-    /// does not matter. If the agent's plan has a
-    /// [total](crate::PolicyBuilder::total) that has less left, these are the
-    /// numbers of the total.
+    /// The state of the agent's lane: what a check at that instant would find. Charges nothing, and
+    /// claims no record. The cost of the request does not matter. If the agent's plan has a
+    /// [total](crate::PolicyBuilder::total) with less left, these are the numbers of the total.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`] or
-    /// [`Error::UnknownPlan`].
+    /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`] or [`Error::UnknownPlan`].
     pub fn peek(&self, request: Request<'_>) -> Result<Status, Error> {
         self.engine.peek(request)
     }
 
-    /// Gives back what the request costs, never beyond full, to the lane and to
-    /// the [total](crate::PolicyBuilder::total) if there is one. An agent without
-    /// a record is full already. What is [reserved](Limiter::reserve) is given
-    /// back by its reservation alone, until that expires.
+    /// Gives back what the request costs, never beyond full, to the lane and to the
+    /// [total](crate::PolicyBuilder::total) if there is one. An agent without a record is full
+    /// already. What is [reserved](Limiter::reserve) is not touched: only its reservation gives it
+    /// back.
     ///
     /// A token is worth what it costs under the limit that applies, so name the
-    /// [plan](Request::plan) that the charge was made under. It is made at the
-    /// clock's time at least: an older instant would give back what time has
-    /// given back already.
+    /// [plan](Request::plan) that was charged. A refund happens at the clock's time or later: an
+    /// older instant would give back what time has paid for already.
     ///
     /// # Errors
     ///
-    /// As [`check_request`](Limiter::check_request), less [`Error::Full`].
+    /// As [`check_request`](Limiter::check_request), except [`Error::Full`].
     pub fn refund(&self, request: Request<'_>) -> Result<Status, Error> {
         self.engine.refund(request)
     }
 
-    /// Fills one lane of the agent, and not its total. What is reserved of it has nothing to give
-    /// back any more. Slots that are held stay held, since whoever holds them
-    /// is still there: a lane of those stays as it is.
+    /// Fills one lane of the agent, and not its total. Open reservations of the lane have nothing
+    /// left to give back. Slots stay held, since their holders are still there: a held lane does
+    /// not change.
     ///
     /// # Errors
     ///
@@ -188,8 +182,8 @@ impl Limiter {
         self.engine.reset_lane(agent.into(), lane)
     }
 
-    /// Fills every lane of the agent, one after the other; as
-    /// [`reset_lane`](Limiter::reset_lane).
+    /// Fills every lane of the agent, one after the other, as [`reset_lane`](Limiter::reset_lane)
+    /// does.
     ///
     /// # Errors
     ///
@@ -198,13 +192,12 @@ impl Limiter {
         self.engine.reset(agent.into())
     }
 
-    /// Forgets the agent: its record is vacant again, its reservations are
-    /// closed, and its next check is its first. `false` if nothing was known of
-    /// it.
+    /// Forgets the agent: vacates its record and closes its reservations, so that its next check is
+    /// its first. `false` if it had no record.
     ///
-    /// Slots that are held stay held, since whoever holds them is still there.
-    /// So an agent that holds one keeps its record, with all other lanes
-    /// filled; as may an agent that is checked in the same moment.
+    /// Slots stay held, since their holders are still there. So an agent that holds one keeps its
+    /// record, with all other lanes filled. An agent that is checked at the same moment may keep
+    /// its record too.
     ///
     /// # Errors
     ///
@@ -213,13 +206,12 @@ impl Limiter {
         self.engine.forget(agent.into())
     }
 
-    /// Vacates the records of agents that have been idle, with every lane
-    /// full, for `idle_for`, and says how many.
+    /// Vacates the records of agents that have been idle, with every lane full, for `idle_for`.
+    /// Returns how many. Closes reservations that have expired.
     ///
-    /// Never needed for correctness: an idle record is taken when somebody
-    /// needs one. It makes [`Stats::agents`](crate::Stats::agents) count the agents of late. It
-    /// walks all records, so call it from a timer, every few minutes, say. It
-    /// also closes reservations that have expired.
+    /// Correctness never needs it: an idle record is taken when a newcomer needs one. It lets
+    /// [`Stats::agents`](crate::Stats::agents) count recent agents only. It walks all records, so
+    /// call it from a timer, every few minutes, say.
     pub fn sweep(&self, idle_for: Duration) -> u64 {
         self.sweep_at(idle_for, self.engine.clock.now())
     }

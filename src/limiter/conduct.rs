@@ -15,17 +15,17 @@ impl Limiter {
         self.engine.admission(request)
     }
 
-    /// Records a violation that the caller has found, and says what follows.
+    /// Records a violation that the caller has found, and says what follows from it.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyId`], [`Error::IdTooLong`]; [`Error::Full`] if nothing is
-    /// known of the agent and every record near its home is in use.
+    /// [`Error::EmptyId`], [`Error::IdTooLong`]; [`Error::Full`] if the agent has no record and
+    /// none near its home is free.
     pub fn record_violation<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<Violation, Error> {
         self.engine.record_violation(agent.into())
     }
 
-    /// The agent's conduct as it stands.
+    /// The agent's conduct at present.
     ///
     /// # Errors
     ///
@@ -34,8 +34,8 @@ impl Limiter {
         self.engine.violations(agent.into())
     }
 
-    /// Whether the agent has violated a limit and has not been quiet since: a
-    /// scheduler gives it no new work. An exempt agent never is.
+    /// Whether the agent has violated a limit and has not been quiet since. A scheduler gives such
+    /// an agent no new work. An exempt agent is never rate limited.
     ///
     /// # Errors
     ///
@@ -44,14 +44,13 @@ impl Limiter {
         self.engine.rate_limited(agent.into())
     }
 
-    /// Those of the agents that may be given new work: all that are not rate
-    /// limited. A bad id is not among them.
+    /// Filters agents: those that may be given new work, because they are not rate limited. Leaves
+    /// out invalid ids.
     pub fn assignable<A: AsRef<[u8]>>(&self, agents: impl IntoIterator<Item = A>) -> Vec<A> {
         self.engine.assignable(agents)
     }
 
-    /// Forgives the agent all violations. `false` if there were none that
-    /// still mattered.
+    /// Forgives all violations of the agent. `false` if there were none that still mattered.
     ///
     /// # Errors
     ///

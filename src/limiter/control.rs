@@ -7,15 +7,14 @@ use crate::error::Error;
 use crate::policy::{LaneId, Limit, LimitError, PlanId, Policy};
 
 impl Limiter {
-    /// Assigns the agent to a plan of the policy. It stays so when its record
-    /// is evicted or forgotten.
+    /// Assigns the agent to a plan of the policy. The assignment outlives the agent's record.
     ///
-    /// An agent that is assigned to `default` has the lanes' own limits, also
-    /// if a request names [a plan](crate::Request::plan).
+    /// An agent that is assigned to `default` has the lanes' own limits, even if a request names [a
+    /// plan](crate::Request::plan).
     ///
     /// # Errors
     ///
-    /// [`ControlError::Agent`] if the id or the plan is not one.
+    /// [`ControlError::Agent`] if the id is invalid or there is no such plan.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy};
@@ -34,27 +33,27 @@ impl Limiter {
         self.control().assign(agent.as_ref(), Some(plan))
     }
 
-    /// Takes the agent's plan away; its overrides and its exemption stay.
+    /// Takes the agent's plan away. Its overrides and its exemption stay.
     ///
     /// # Errors
     ///
-    /// [`ControlError::Agent`] if the id is not one.
+    /// [`ControlError::Agent`] if the id is invalid.
     pub fn unassign(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
         self.control().assign(agent.as_ref(), None)
     }
 
-    /// Gives the agent a limit of its own for a lane, or for a tier in every
-    /// channel: `heavy` stands for `ws/heavy` and `http/heavy`.
+    /// Gives the agent its own limit for a lane, or for a tier in every channel: `heavy` stands for
+    /// `ws/heavy` and `http/heavy`.
     ///
-    /// A check that runs meanwhile is answered by the old limits or by the new
-    /// ones. One that stalls in its midst while its agent's limits change
-    /// sixteen times over may still charge a window, a budget or a held slot by
-    /// those it began with, if the lane then holds exactly what it held before.
+    /// A check that runs meanwhile is answered by the old limits or by the new ones. If a check
+    /// stalls while its agent's limits change sixteen times over, it may still charge a window, a
+    /// budget or a held slot by the limits it began with, provided that the lane then holds exactly
+    /// what it held before.
     ///
     /// # Errors
     ///
-    /// If there is no such lane or tier, the limit makes no sense, or
-    /// [`OVERRIDES_MAX`] agents have overrides already.
+    /// If there is no such lane or tier, the limit is invalid, or
+    /// [`OVERRIDES_MAX`](crate::bounds::OVERRIDES_MAX) agents have overrides already.
     pub fn set_override<L>(&self, agent: impl AsRef<[u8]>, lane_or_tier: &str, limit: L) -> Result<(), ControlError>
     where
         L: TryInto<Limit, Error: Into<LimitError>>,
@@ -63,20 +62,20 @@ impl Limiter {
         self.control().set_override(agent.as_ref(), lane_or_tier, limit)
     }
 
-    /// Takes the agent's own limit for a lane or tier away.
+    /// Removes the agent's own limit for a lane or tier.
     ///
     /// # Errors
     ///
-    /// If the id is not one, or there is no such lane or tier.
+    /// If the id is invalid, or there is no such lane or tier.
     pub fn remove_override(&self, agent: impl AsRef<[u8]>, lane_or_tier: &str) -> Result<(), ControlError> {
         self.control().remove_override(agent.as_ref(), lane_or_tier)
     }
 
-    /// Takes all of the agent's own limits away.
+    /// Removes all of the agent's own limits.
     ///
     /// # Errors
     ///
-    /// [`ControlError::Agent`] if the id is not one.
+    /// [`ControlError::Agent`] if the id is invalid.
     pub fn remove_overrides(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
         self.control().remove_overrides(agent.as_ref())
     }
@@ -84,28 +83,27 @@ impl Limiter {
     /// Never limits the agent from now on: every check of it is answered with
     /// [`Decision::Exempt`](crate::Decision::Exempt) and charges nothing.
     ///
-    /// The agent has no bucket and takes no record, and its checks take no
-    /// lock. If it has a record when it becomes exempt, it keeps what it has
-    /// used until that would have been refilled: an exemption is no reset.
+    /// An exempt agent needs no record, and its checks take no lock. If it has a record when it
+    /// becomes exempt, it keeps its debt until time has paid for it: an exemption is not a reset.
     ///
     /// # Errors
     ///
-    /// [`ControlError::Agent`] if the id is not one.
+    /// [`ControlError::Agent`] if the id is invalid.
     pub fn exempt(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
         self.control().set_exempt(agent.as_ref(), true)
     }
 
-    /// Limits the agent again, by its overrides and its plan, unless the
-    /// policy [exempts](Policy::exempt) it.
+    /// Limits the agent again, by its overrides and its plan, unless the policy
+    /// [exempts](Policy::exempt) it.
     ///
     /// # Errors
     ///
-    /// [`ControlError::Agent`] if the id is not one.
+    /// [`ControlError::Agent`] if the id is invalid.
     pub fn unexempt(&self, agent: impl AsRef<[u8]>) -> Result<(), ControlError> {
         self.control().set_exempt(agent.as_ref(), false)
     }
 
-    /// What was decided about the agent.
+    /// The agent's assignment: its plan, its overrides, its exemption.
     ///
     /// # Errors
     ///
@@ -114,8 +112,7 @@ impl Limiter {
         self.engine.assignment(agent.as_ref())
     }
 
-    /// Whether the agent is never limited: it was exempted, or the policy
-    /// [exempts](Policy::exempt) it.
+    /// Whether the agent is exempt: by an operator, or by the [policy](Policy::exempt).
     ///
     /// # Errors
     ///
@@ -124,20 +121,18 @@ impl Limiter {
         self.engine.is_exempt(agent.as_ref())
     }
 
-    /// Every agent about which something was decided, in the order of the
-    /// ids. Copies them all.
+    /// Every agent that has an assignment, sorted by id. Copies them all.
     #[must_use]
     pub fn assignments(&self) -> Assignments {
         self.engine.assignments()
     }
 
-    /// Decides about many agents at once: what was decided about each of them
-    /// before is replaced, and all others stay as they are. An empty
-    /// assignment makes an agent like any other.
+    /// Replaces the assignments of many agents at once, all or none. All other agents stay as they
+    /// are. An empty assignment makes an agent like any other.
     ///
     /// # Errors
     ///
-    /// If an id, a plan, a lane or a limit is not one, or there are too many
+    /// If an id or a limit is invalid, there is no such plan or lane, or there are too many
     /// overrides. Then nothing has changed.
     ///
     /// ```
@@ -160,44 +155,42 @@ impl Limiter {
         self.control().set_assignments(assignments.iter().map(|(id, assignment)| (id.as_ref(), assignment)))
     }
 
-    /// Keeps assignments in a file from now on, and puts those in force that
-    /// it holds already; see [`AssignmentFile`](crate::keep::AssignmentFile). Call
-    /// it before the first check, so that no agent is met without its limits.
+    /// Keeps assignments in a file from now on, and puts in force what it holds already; see
+    /// [`AssignmentFile`](crate::keep::AssignmentFile). Call it before the first check, so that no
+    /// agent is met without its limits.
     ///
-    /// What was decided before about other agents is added to the file. A file
-    /// in which assignments were kept before stays as it is.
+    /// Assignments made before this call are added to the file, unless the file has that agent. If
+    /// the file holds all of them already, it is not written.
     ///
-    /// From then on a control call returns when its change is in the file and
-    /// in force. If it cannot be written, the call fails and nothing changes;
-    /// but after [`PersistError::NotSynced`](crate::keep::PersistError::NotSynced)
-    /// the file has the change already: repeat the call.
+    /// From then on a control call returns when its change is in the file and in force. If it
+    /// cannot be written, the call fails and nothing changes. The exception is
+    /// [`PersistError::NotSynced`](crate::keep::PersistError::NotSynced): the file has the change
+    /// already, so repeat the call.
     ///
     /// # Errors
     ///
-    /// [`ControlError::File`] if the file cannot be read or is in use; the
-    /// errors of [`set_assignments`](Limiter::set_assignments) if it holds
-    /// what the policy does not know. Then nothing has changed.
+    /// [`ControlError::File`] if the file cannot be read or is in use; the errors of
+    /// [`set_assignments`](Limiter::set_assignments) if it names what the policy does not have.
+    /// Then nothing has changed.
     #[cfg(feature = "persist")]
     pub fn keep_assignments_in(&self, path: impl AsRef<std::path::Path>) -> Result<(), ControlError> {
         self.control().keep_assignments_in(path.as_ref())
     }
 
-    /// Reads the file of assignments again, after somebody has edited it, and
-    /// puts what it says in force: about agents that it does not name, nothing is decided.
+    /// Reads the file of assignments again, after somebody has edited it, and puts it in force.
+    /// Agents that it does not name have no assignment any more.
     ///
     /// # Errors
     ///
-    /// As [`keep_assignments_in`](Limiter::keep_assignments_in), and
-    /// [`ControlError::NoFile`] if assignments are not kept in a file. After
-    /// an error control calls fail until the file is corrected and reloaded,
-    /// so that none of them overwrites what was edited.
+    /// As [`keep_assignments_in`](Limiter::keep_assignments_in), and [`ControlError::NoFile`] if
+    /// assignments are not kept in a file. After an error control calls fail until the file is
+    /// corrected and reloaded, so that no call overwrites the edit.
     #[cfg(feature = "persist")]
     pub fn reload_assignments(&self) -> Result<(), ControlError> {
         self.control().reload_assignments()
     }
 
-    /// The agent's limit for a lane: its override, or else its plan's.
-    /// `None` if it is exempt.
+    /// The agent's limit for a lane: its override, or else its plan's. `None` if it is exempt.
     ///
     /// # Errors
     ///
@@ -206,20 +199,18 @@ impl Limiter {
         self.engine.limit_of(agent.as_ref(), lane)
     }
 
-    /// Puts another policy in force: other numbers for the same lanes, and
-    /// perhaps more plans. Assignments stay.
+    /// Puts another policy in force: other numbers for the same lanes, and perhaps more plans.
+    /// Assignments stay.
     ///
-    /// Walks all records, so that when it returns every check uses the new
-    /// numbers; checks go on meanwhile. What becomes of debt, the new policy
-    /// says ([`OnChange`]).
+    /// Walks all records, so that every check uses the new numbers when it returns. Checks go on
+    /// meanwhile. The new policy says what becomes of debt ([`OnChange`](crate::OnChange)).
     ///
     /// # Errors
     ///
-    /// If the lanes are not the same in the same order, or a plan is missing:
-    /// plans keep their numbers, so they can be added but not taken away. The
-    /// [total](crate::PolicyBuilder::total) is a lane too: a policy that may get
-    /// one later starts with `"unlimited"`, and goes back to that.
-    /// Then nothing has changed.
+    /// If the lanes differ in name or order, or a plan is missing: plans keep their numbers, so
+    /// they can be added but not removed. The [total](crate::PolicyBuilder::total) is a lane too: a
+    /// policy that may need one later starts with `"unlimited"`, and goes back to that. After an
+    /// error nothing has changed.
     pub fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
         self.control().replace_policy(policy)
     }

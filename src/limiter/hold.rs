@@ -10,37 +10,34 @@ use std::fmt;
 use std::ops::Deref;
 
 impl Limiter {
-    /// Takes a slot of a lane that is [held](crate::Limit::held), or as many as
-    /// the request costs, until it is
-    /// [released](Limiter::release). A denial has no wait: somebody must
-    /// release a slot.
+    /// Takes a slot of a [held](crate::Limit::held) lane, or as many as the request costs, until
+    /// they are [released](Limiter::release). A denial has no wait: a slot has to be released
+    /// first.
     ///
-    /// An agent that holds a slot keeps its record. [`hold`](Limiter::hold)
-    /// releases by itself.
+    /// An agent that holds a slot keeps its record. [`hold`](Limiter::hold) releases by itself.
     ///
     /// # Errors
     ///
-    /// As [`check_request`](Limiter::check_request), and [`Error::WrongKind`] if the lane
-    /// is not held.
+    /// As [`check_request`](Limiter::check_request), and [`Error::WrongKind`] if the lane is not a
+    /// held one.
     pub fn acquire(&self, request: Request<'_>) -> Result<Verdict, Error> {
         self.engine.must_be_held(request.lane)?;
         self.check_request(request)
     }
 
-    /// Gives a slot back.
+    /// Releases a slot, or as many as the request costs.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the agent holds none, and then nothing has
-    /// changed; [`Error::WrongKind`], [`Error::EmptyId`], [`Error::IdTooLong`],
-    /// [`Error::UnknownLane`].
+    /// [`Error::NotHeld`] if the agent does not hold them, and then nothing has changed;
+    /// [`Error::WrongKind`], [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`].
     pub fn release(&self, request: Request<'_>) -> Result<Status, Error> {
         self.engine.must_be_held(request.lane)?;
         self.engine.refund(request)
     }
 
-    /// Takes a slot that is released when the guard is dropped. The guard
-    /// borrows the limiter, or shares it: pass `&limiter` or an `Arc`.
+    /// Takes a slot, and releases it when the guard is dropped. The guard borrows the limiter or
+    /// shares it: pass `&limiter` or an `Arc`.
     ///
     /// # Errors
     ///
@@ -72,7 +69,7 @@ impl Limiter {
         Ok(Acquired { verdict, slot })
     }
 
-    /// Whether what the lane limits is held until it is given back.
+    /// Whether the lane is a held one: its slots are held until they are released.
     ///
     /// # Errors
     ///

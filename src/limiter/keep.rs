@@ -5,31 +5,31 @@ use crate::keep::{BudgetsLoaded, BudgetsSaved, PersistError};
 use std::path::Path;
 
 impl Limiter {
-    /// Keeps used budgets in a file, and charges what it says was used of
-    /// windows that are not over. Call it once, before the first check, and
-    /// after [`keep_assignments_in`](Limiter::keep_assignments_in); then call
-    /// [`save_budgets`](Limiter::save_budgets) every few seconds and as the
-    /// last thing before the process ends. No thread is started for it.
+    /// Keeps used budgets in a file, and charges what it says was used of windows that are not
+    /// over. Call it once, before the first check and after
+    /// [`keep_assignments_in`](Limiter::keep_assignments_in). Then call
+    /// [`save_budgets`](Limiter::save_budgets) every few seconds, and once more before the process
+    /// ends. It starts no thread.
     ///
-    /// **What can be lost**: what was charged since the last save that
-    /// returned, if the process is killed; nothing if it saves last of all.
-    /// Budgets that cannot be loaded or saved are counted in the answers.
+    /// **What can be lost**: if the process is killed, what was charged since the last save;
+    /// nothing if it saves as its last act. The answers count the budgets that cannot be loaded or
+    /// saved.
     ///
     /// The file is JSON, an agent a line, and is written as
-    /// [`AssignmentFile`](crate::keep::AssignmentFile) is: a large one grows by what
-    /// has changed. It can be edited while no limiter uses it. To remember ids
-    /// takes 272 bytes of memory for each agent that is given a record, unless
-    /// there is a [roster](crate::observe::Observe::roster) of all of them already; what
-    /// the file says of an agent takes 16, and 8 for each lane with a budget.
+    /// [`AssignmentFile`](crate::keep::AssignmentFile) is: a large file grows by what has changed.
+    /// Edit it only while no limiter uses it. Remembering an id takes 272 bytes for each agent that
+    /// has a record, unless a [roster](crate::observe::Observe::roster) has them all already.
+    /// Remembering what the file says of an agent takes 16 bytes, and 8 for each lane with a
+    /// budget.
     ///
-    /// A wall clock that was put back while no limiter ran opens no window
-    /// again: the calendar goes on from what the file says.
+    /// A wall clock that was set back while no limiter ran reopens no window: the calendar goes on
+    /// from what the file says.
     ///
     /// # Errors
     ///
-    /// [`PersistError::InUse`] if another process, or this one, keeps budgets
-    /// there; [`PersistError::Content`] if the file makes no sense, and then
-    /// it is left as it is; otherwise what the system refused. Nothing was charged.
+    /// [`PersistError::InUse`] if another process, or this one, keeps budgets there;
+    /// [`PersistError::Content`] if the file is invalid, and then it is left as it is; otherwise
+    /// what the system refused. After an error nothing was charged.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Request};
@@ -59,21 +59,18 @@ impl Limiter {
         self.budgets.keep_in(&self.engine, path.as_ref())
     }
 
-    /// Writes to the file what has been used of budgets since the last save.
-    /// When this returns, it is on the disk. Holds up no check.
+    /// Writes to the file what has been used of budgets since the last save. When this returns, it
+    /// is on the disk. Delays no check.
     ///
-    /// Each budget is saved as it is at some moment during the call. What is
-    /// written follows what has changed, some 120 bytes an agent; a file that
-    /// is smaller than 64 KiB, or half of which is outdated, is written anew.
-    /// All records are looked at: a million take some 40 ms.
+    /// Each budget is saved as it is at some moment during the call. The write is as large as the
+    /// change, about 120 bytes an agent. A file that is smaller than 64 KiB, or half outdated, is
+    /// rewritten. It reads all records: a million take about 40 ms.
     ///
     /// # Errors
     ///
-    /// [`PersistError::NotKept`] without
-    /// [`keep_budgets_in`](Limiter::keep_budgets_in), or in a process that was
-    /// forked since; [`PersistError::Changed`] if somebody else wrote to the
-    /// file; otherwise what the system refused.
-    /// Except after [`PersistError::NotSynced`] the file is as it was.
+    /// [`PersistError::NotKept`] without [`keep_budgets_in`](Limiter::keep_budgets_in), or in a
+    /// forked child; [`PersistError::Changed`] if somebody else wrote to the file; otherwise what
+    /// the system refused. Except after [`PersistError::NotSynced`], the file is as it was.
     pub fn save_budgets(&self) -> Result<BudgetsSaved, PersistError> {
         self.budgets.save(&self.engine)
     }

@@ -35,9 +35,9 @@ use std::sync::Arc;
 
 /// An exact rate limiter for a fixed number of agents.
 ///
-/// Share it by reference or in an `Arc`: every method takes `&self`, and any
-/// number of threads may call any of them at once. A check of a known agent
-/// takes no lock, allocates nothing and enters the kernel for nothing.
+/// Share it by reference or in an `Arc`: every method takes `&self`, and any number of threads may
+/// call any of them at once. A check of a known agent takes no lock, allocates nothing and makes no
+/// system call.
 ///
 /// ```
 /// use tollgate::{Limit, Limiter, Policy};
@@ -62,7 +62,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Starts a limiter with this policy.
+    /// Starts to build a limiter with this policy.
     pub fn builder(policy: Policy) -> LimiterBuilder {
         LimiterBuilder::new(policy)
     }
@@ -85,9 +85,9 @@ impl Limiter {
         self.policy().plan(name)
     }
 
-    /// The lane that pays for an action of a channel, by the policy in force.
-    /// An action that the policy does not name goes to the channel's `normal`
-    /// lane, is counted, and is told of once by name.
+    /// The lane that pays for an action of a channel, by the policy in force. An action that the
+    /// policy does not name goes to the channel's `normal` lane. It is counted, and reported by
+    /// name once.
     ///
     /// `None` if the channel has no lane for it.
     ///
@@ -110,7 +110,7 @@ impl Limiter {
         self.engine.lane_for(channel, action)
     }
 
-    /// The unknown actions that were met so far.
+    /// The unknown actions seen so far.
     #[must_use]
     pub fn unknown_actions(&self) -> UnknownActionsSnapshot {
         self.engine.unknown_actions()
@@ -122,10 +122,10 @@ impl Limiter {
         self.engine.clock.now()
     }
 
-    /// Bytes of address space it has reserved for records, limits, told waits,
-    /// warnings and exempt agents, for a roster if there is one, and for ids if used budgets are
-    /// kept. No stream of ids makes it more. Assignments take memory beside it, as many as an
-    /// operator makes.
+    /// How many bytes of address space it has reserved: for records, limits, announced waits,
+    /// warnings and exempt agents; for a roster if there is one; and for ids if used budgets are
+    /// kept. No stream of ids makes it more. Assignments take memory beside it, in proportion to
+    /// their number.
     #[must_use]
     pub fn memory(&self) -> u64 {
         #[cfg(feature = "persist")]

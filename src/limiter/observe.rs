@@ -6,15 +6,15 @@ use crate::error::Error;
 use crate::observe::{AgentPage, AgentQuery, AgentView, Event, Offenders, Snapshot};
 
 impl Limiter {
-    /// What it holds and has done. Without [`Observe`](crate::observe::Observe) only what
-    /// it holds. Takes microseconds, and holds up nobody.
+    /// What it holds and has done. Without [`Observe`](crate::observe::Observe), only what it
+    /// holds. Takes microseconds and delays no check.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
     }
 
-    /// How the agent stands: each lane, its plan, its conduct, and the lane
-    /// that is nearest to its limit. Charges nothing and makes no agent known.
+    /// How the agent stands: each lane, its plan, its conduct, and the lane that is nearest to its
+    /// limit. Charges nothing, and claims no record.
     ///
     /// # Errors
     ///
@@ -41,13 +41,11 @@ impl Limiter {
         self.engine.agent(agent.into())
     }
 
-    /// Agents that hold a record, and those that are exempt, which need none:
-    /// a page of them. Needs a [roster](crate::observe::Observe::roster); says how many
-    /// agents are not listed.
+    /// A page of the agents that have a record, and of the exempt ones, which need none. Needs a
+    /// [roster](crate::observe::Observe::roster). Says how many agents it could not list.
     ///
-    /// Reads the whole roster, so call it for people and not for requests: a
-    /// million agents take some tenths of a second. Charges nobody, and holds
-    /// up nobody.
+    /// Reads the whole roster, so call it for people and not for requests: a million agents take
+    /// some tenths of a second. Charges nothing and delays no check.
     ///
     /// ```
     /// use tollgate::observe::{AgentQuery, AgentSort, Observe};
@@ -73,12 +71,12 @@ impl Limiter {
         self.engine.list(query, || self.engine.clock.now())
     }
 
-    /// Who has violated limits the most in the last hour: up to `most` agents,
-    /// and no more than [`OFFENDERS_KEPT`](crate::bounds::OFFENDERS_KEPT). Without
-    /// [`Observe`](crate::observe::Observe) there are none.
+    /// The agents that violated limits most in the last hour: up to `most` of them, and at most
+    /// [`OFFENDERS_KEPT`](crate::bounds::OFFENDERS_KEPT). Empty without
+    /// [`Observe`](crate::observe::Observe).
     ///
-    /// A violation is a denial of a [counted](Request::counted) request, or one
-    /// that was recorded with [`record_violation`](Limiter::record_violation).
+    /// A violation is a denial of a [counted](crate::Request::counted) request, or one recorded
+    /// with [`record_violation`](Limiter::record_violation).
     ///
     /// ```
     /// use tollgate::observe::Observe;
@@ -104,38 +102,36 @@ impl Limiter {
         self.engine.top_offenders(most, self.engine.clock.now())
     }
 
-    /// What an operator wants to know, as JSON: agents, counts by lane,
-    /// violations, `top_offenders` and, with a roster, the `busiest` agents,
-    /// 20 of each. It says how many agents are not listed.
+    /// The report for an operator, as JSON: agents, counts by lane, violations, `top_offenders`
+    /// and, with a roster, the `busiest` agents, 20 of each. It says how many agents are not
+    /// listed.
     #[must_use]
     pub fn report(&self) -> String {
         self.engine.report()
     }
 
     /// Writes the [report](Limiter::report) to a file, by convention
-    /// [`REPORT_FILE`](crate::observe::REPORT_FILE) in the directory of the
-    /// audit log. Call it from a timer.
+    /// [`REPORT_FILE`](crate::observe::REPORT_FILE) in the directory of the audit log. Call it from
+    /// a timer.
     ///
-    /// Whoever reads the file finds the old document or the new one, whole:
-    /// `NAME.tmp` is written and then put in its place. The file `NAME.lock`
-    /// beside it keeps a second writer out.
+    /// A reader finds the old report or the new one, whole: `NAME.tmp` is written and then renamed.
+    /// The file `NAME.lock` beside it keeps a second writer out.
     ///
     /// # Errors
     ///
-    /// [`PersistError::InUse`](crate::keep::PersistError::InUse) if somebody else
-    /// is writing it at this moment; otherwise what the system refused. Except
-    /// after [`NotSynced`](crate::keep::PersistError::NotSynced) the file is as it was.
+    /// [`PersistError::InUse`](crate::keep::PersistError::InUse) if another writer is at it;
+    /// otherwise what the system refused. Except after
+    /// [`NotSynced`](crate::keep::PersistError::NotSynced), the file is as it was.
     #[cfg(feature = "persist")]
     pub fn write_report(&self, path: impl AsRef<std::path::Path>) -> Result<(), crate::keep::PersistError> {
         crate::keep::publish(path.as_ref(), &self.report())
     }
 
-    /// The oldest event that nobody has polled yet. Any thread may poll; each
-    /// event is given to one of them. Without [`Observe`](crate::observe::Observe) there
-    /// are none.
+    /// The oldest event that nobody has polled yet. Any thread may poll, and each event is given
+    /// out once. Without [`Observe`](crate::observe::Observe) there are no events.
     ///
-    /// Events wait for a poll, the last [`EVENTS_KEPT`](crate::bounds::EVENTS_KEPT) of
-    /// them; [`Snapshot::events_dropped`] counts those that did not.
+    /// The last [`EVENTS_KEPT`](crate::bounds::EVENTS_KEPT) events wait to be polled;
+    /// [`Snapshot::events_dropped`] counts those that were overwritten.
     ///
     /// ```
     /// use tollgate::observe::{EventKind, Observe};

@@ -7,25 +7,23 @@ use crate::error::Error;
 use std::time::Duration;
 
 impl Limiter {
-    /// Charges an estimate, the cost of the request, now; the real cost is
-    /// [settled](Limiter::settle) later.
+    /// Charges an estimate now, the cost of the request; [settle](Limiter::settle) the real cost
+    /// later.
     ///
-    /// If that does not happen within `ttl`, the estimate stays charged:
-    /// disconnecting is not free. For buckets, windows and budgets. A
-    /// [total](crate::PolicyBuilder::total) is charged with the lane, and settled with it.
+    /// If nobody settles it within `ttl`, the estimate stays charged: disconnecting is not free.
+    /// Works for buckets, windows and budgets. A [total](crate::PolicyBuilder::total) is charged
+    /// and settled along with the lane.
     ///
-    /// A reservation belongs to the charge that it makes. If the agent is
-    /// [reset](Limiter::reset), that charge is forgiven, and there is nothing
-    /// to give back any more. If its limits change, the charge keeps its worth:
-    /// a bucket's is the time that the estimate took to refill. If the agent is
-    /// [forgotten](Limiter::forget), its reservations are closed.
+    /// A reservation belongs to the charge that it made. If the agent is [reset](Limiter::reset),
+    /// that charge is forgiven, and there is nothing left to give back. If its limits change, the
+    /// charge keeps its worth: for a bucket, the time that the estimate took to refill. If the
+    /// agent is [forgotten](Limiter::forget), its reservations are closed.
     ///
     /// # Errors
     ///
-    /// As [`check_request`](Limiter::check_request); [`Error::WrongKind`] for a lane that
-    /// is held or an exact window; [`Error::TooManyReservations`] if the agent
-    /// has as many open as [one agent may](crate::LimiterBuilder::reservations_per_agent);
-    /// [`Error::ReservationsFull`].
+    /// As [`check_request`](Limiter::check_request); [`Error::WrongKind`] for a held lane or an
+    /// exact window; [`Error::TooManyReservations`] if the agent has as many open as [one agent
+    /// may](crate::LimiterBuilder::reservations_per_agent); [`Error::ReservationsFull`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -51,28 +49,24 @@ impl Limiter {
 
     /// Settles a reservation, or a part of it.
     ///
-    /// What was reserved and is not used is given back; what is used beyond it
-    /// is charged, into debt if need be. A bucket that would have been full
-    /// again since the reservation gets back only what others cannot have spent
-    /// meanwhile.
+    /// What was reserved and not used is given back. What was used beyond it is charged, into debt
+    /// if need be. A bucket that would have been full again since the reservation gets back only
+    /// what others cannot have spent meanwhile.
     ///
     /// # Errors
     ///
-    /// With any of these nothing has changed, and a reservation that is open
-    /// stays open:
+    /// After any of these nothing has changed, and an open reservation stays open:
     ///
-    /// - [`Error::UnknownReservation`] if the id was settled already, its time
-    ///   has passed, or there never was one;
-    /// - [`Error::UsedTooLarge`] if more than [`OVERSPEND_MAX`] times the lane's
-    ///   capacity would be overspent;
-    /// - [`Error::Full`] if something is overspent and there is no record to
-    ///   charge it to, because the agent's was idle and has been taken. Settle
-    ///   again later.
+    /// - [`Error::UnknownReservation`] if the id was settled already, has expired, or never existed;
+    /// - [`Error::UsedTooLarge`] if more than [`OVERSPEND_MAX`](crate::bounds::OVERSPEND_MAX) times the
+    ///   lane's capacity would be overspent;
+    /// - [`Error::Full`] if something is overspent and there is no record to charge it to, because the
+    ///   agent's was idle and has been taken. Settle again later.
     pub fn settle(&self, id: ReservationId, settle: Settle) -> Result<Settlement, Error> {
         self.engine.settle(id, settle)
     }
 
-    /// Gives a reservation `ttl` from now, if that is later than it had.
+    /// Lets a reservation expire `ttl` from now, if that is later than before.
     ///
     /// # Errors
     ///
