@@ -114,7 +114,7 @@ pub const ZONE_MINUTES_MAX: i16 = 14 * 60;
 /// reserve 93 GB of address space.
 pub const AGENTS_MAX: u64 = 1 << 30;
 
-/// What a limiter is built for when nothing is said.
+/// How many agents a limiter holds by default.
 pub const AGENTS_DEFAULT: u64 = 1_000_000;
 
 /// The most requests in one call of [`check_many`](crate::Limiter::check_many).
@@ -139,7 +139,7 @@ pub(crate) const RESERVATIONS_SHARE: usize = 64;
 /// So many an agent may have open in a small table, too.
 pub(crate) const RESERVATIONS_PER_AGENT_MIN: usize = 16;
 
-/// A commit may use at most so many times the lane's capacity beyond what was
+/// A settlement may use at most this many times the lane's capacity beyond what was
 /// reserved. More is no overspending but a mistake, of units say, and would
 /// leave a bucket in debt for years.
 pub const OVERSPEND_MAX: u64 = 100;

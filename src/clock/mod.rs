@@ -11,7 +11,7 @@
 //! | `trust.rs` | whether that counter is fit for it, asked once |
 //! | `anchor.rs` | where the counter clock stands, never read half changed |
 //! | `wall.rs` | the date, for calendar windows |
-//! | `wait.rs` | waits as clients are told them |
+//! | `wait.rs` | waits as protocols present them |
 //! | `sources.rs` | what it reads, and a fake of it for tests |
 //! | `hook.rs` | for tests: what happens between a reading and its use |
 

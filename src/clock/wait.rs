@@ -1,4 +1,4 @@
-//! A wait as a client is told it: a whole number of steps, in milliseconds.
+//! A wait as a protocol presents it: a whole number of steps, in milliseconds.
 
 use std::time::Duration;
 

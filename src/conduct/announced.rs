@@ -38,7 +38,7 @@ const WAIT_SHIFT: u32 = 18;
 const WAIT_MAX: u64 = 0xff;
 const AT_SHIFT: u32 = 26;
 
-/// A unit of time is so many nanoseconds, as a power of two.
+/// A unit of time in nanoseconds, as a power of two.
 const UNIT_SHIFT: u32 = 22;
 /// A second, in units, as a wait of a second is kept.
 const SECOND: u64 = units_of(code_of(1_000_000_000 >> UNIT_SHIFT));

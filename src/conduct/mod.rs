@@ -186,7 +186,7 @@ impl ConductNumbers {
         Self { steps, quiet, threshold, window, every_denial, enforce, curve: *curve }
     }
 
-    /// The wait after so many violations in a row; 0 without a curve.
+    /// The wait after this many violations in a row; 0 without a curve.
     fn step(&self, in_a_row: u64) -> u64 {
         let index = in_a_row.min(self.steps).saturating_sub(1);
         self.curve[(index as usize).min(CURVE_STEPS_MAX - 1)]

@@ -25,16 +25,16 @@ pub enum ControlError {
         /// The plans that there are.
         known: String,
     },
-    /// The limit makes no sense.
+    /// The limit is invalid.
     Limit(LimitError),
-    /// One of many assignments makes no sense.
+    /// One of many assignments is invalid.
     Of {
         /// The agent's id, its first 80 characters, escaped.
         agent: String,
         /// What is wrong.
         problem: Box<ControlError>,
     },
-    /// A lane of a new policy makes no sense in this limiter.
+    /// A lane of the new policy does not fit this limiter.
     OfLane {
         /// The lane.
         lane: String,
@@ -43,7 +43,7 @@ pub enum ControlError {
     },
     /// [`OVERRIDES_MAX`] agents have overrides already.
     TooManyOverrides,
-    /// Another agent with an assignment has the same hash: a chance of 1 in 2^64.
+    /// Another assigned agent has the same hash: a chance of 1 in 2^64.
     SameHash,
     /// The process was forked while another thread changed something.
     Forked,
@@ -98,7 +98,7 @@ impl fmt::Display for ControlError {
             }
             ControlError::Forked => write!(
                 f,
-                "this process was forked in the midst of another thread's change; fork earlier, or build a limiter in the child"
+                "this process was forked while another thread made a change; fork earlier, or build a limiter in the child"
             ),
             ControlError::OtherLanes { known } => {
                 write!(f, "the new policy has other lanes; give it these, in this order: {known}")

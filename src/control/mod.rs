@@ -1,5 +1,4 @@
-//! What an operator decides at run time: plans, overrides, exemptions, a new
-//! policy.
+//! What an operator changes at run time: assignments, overrides, exemptions, a new policy.
 //!
 //! Control calls take turns under one lock, which no check takes. When one
 //! returns, its change is in force for every check in every thread; a check

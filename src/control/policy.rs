@@ -60,11 +60,11 @@ impl Control<'_> {
 
     /// Moves every record on to the rows of this epoch.
     ///
-    /// Reservations are found by the records that they charged: those that are
-    /// open are listed anew for every so many records as there may be
-    /// reservations, so that the lists take no longer than the walk. One that
-    /// is opened after its part was listed, on a record that moves on later, is
-    /// worth nothing from then on.
+    /// Reservations are found by the records that they charged. The open ones
+    /// are listed part by part, and a part has as many records as there may be
+    /// reservations: so the lists take no longer than the walk. A reservation
+    /// that is opened after its part was listed, on a record that moves on
+    /// later, is worth nothing from then on.
     fn move_all_records(&self, on_change: OnChange, epoch: u64) {
         let (regions, mut start) = (self.slab.regions(), 0);
         while start < regions {

@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(late.agents[0].view.lanes[0].used(), 20, "by an older time it is only stricter");
     }
 
-    /// Exempt agents need no record, and who holds none was not listed.
+    /// Exempt agents need no record, and agents without one were not listed.
     #[test]
     fn exempt_agents_are_counted_and_listed_without_a_record() {
         let policy = Policy::builder().lane("ws", "2/min").exempt(["dashboard"]).build().unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// Denials of several charges at once were violations of their agents, and
-    /// nobody was told: no count, no offender, no event.
+    /// left no trace: no count, no offender, no event.
     #[test]
     fn violations_by_all_or_none_are_seen_too() {
         let rules = crate::ConductRules::default().with_every_denial(true);

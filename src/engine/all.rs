@@ -1,14 +1,14 @@
 //! Several charges, all or none.
 //!
-//! A call looks first: at what each part would come to, parts of one lane added
-//! up. If one would be denied, or can never pass, that is the answer. Nothing was
-//! charged, nobody lost a record, and there is nothing to take back. The first
-//! part is not looked at if all others pass, since its charge tells as much.
+//! A call peeks first: what would each part come to, with parts of one lane
+//! added up? If one would be denied, or can never pass, that is the answer.
+//! Nothing was charged, nobody lost a record, and there is nothing to take back.
+//! If all others pass, the first part is charged without a peek.
 //!
 //! If all pass, the parts are charged one after the other, in an order that is
 //! the same for every caller, and then the [totals](super::total), each once
 //! for all parts of its agent. A part may be denied even so, because somebody
-//! else charged its lane since the look, or because no record is free for its
+//! else charged its lane since the peek, or because no record is free for its
 //! agent. Then what was charged is taken back, each charge by its receipt:
 //!
 //! | kind | what is taken back |
@@ -80,7 +80,7 @@ impl AllVerdict {
         &self.verdicts[..self.parts]
     }
 
-    /// The parts that stand in the way, by their place; none if it was allowed.
+    /// The indexes of the parts that stand in the way; empty if it was allowed.
     pub fn blocking(&self) -> impl Iterator<Item = usize> + '_ {
         self.verdicts().iter().enumerate().filter(|(_, verdict)| !verdict.is_allowed()).map(|(part, _)| part)
     }

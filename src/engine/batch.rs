@@ -238,7 +238,7 @@ mod tests {
                         let request = request.cost(*cost).at(now);
                         match option {
                             0 | 1 => request.plan(PlanId::new(*option)),
-                            2 => request.plan(PlanId::new(7)), // There is none.
+                            2 => request.plan(PlanId::new(7)), // There is no such plan.
                             3 => request.counted(),
                             4 => Request { at: None, ..request },
                             _ => request,

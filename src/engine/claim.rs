@@ -98,8 +98,8 @@ impl Engine {
     }
 
     /// Applies `attempt` to the agent's record, or to a vacant or idle one that
-    /// it is given. `None` if there is none to give. `attempt` is told where
-    /// the lanes stand at least.
+    /// it is given. `None` if there is none to give. `attempt` learns
+    /// the earliest instant at which the lanes can stand.
     pub(super) fn with_record_or_claim<A>(
         &self,
         hash: AgentHash,

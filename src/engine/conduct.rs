@@ -189,10 +189,10 @@ mod tests {
 
     const LANE: LaneId = LaneId::new(0);
 
-    /// Blocks end on an eighth of a second, the wait that was told did not: an
-    /// agent that waited as told was denied again, for ever.
+    /// Blocks end on an eighth of a second, the announced wait did not: an
+    /// agent that waited as long as it was asked to was denied again, for ever.
     #[test]
-    fn who_waits_as_told_is_not_blocked_any_more() {
+    fn an_agent_that_has_waited_is_not_blocked_any_more() {
         let clock = ManualClock::new();
         let limiter = enforcing(&clock);
         for millis in [0, 10, 1_124, 5_001, 60_000, 90_001] {
@@ -207,7 +207,7 @@ mod tests {
 
     /// A block once hid that its bucket would be empty for longer than the block.
     #[test]
-    fn a_blocked_agent_is_told_the_wait_of_its_bucket_if_that_is_longer() {
+    fn a_blocked_agent_gets_the_wait_of_its_bucket_if_that_is_longer() {
         let clock = ManualClock::new();
         clock.advance(Duration::from_secs(1));
         let limiter = enforcing(&clock);

@@ -15,9 +15,9 @@
 //!
 //! - *Found* is an answer: the agent was exempt at some moment during the
 //!   look. Every store is whole, so no reader sees half a change.
-//! - *Not found* is none: a line may be full. Then the registry is asked, under
-//!   its lock, and says the same, later and slower. So the table may be of a
-//!   fixed size, and no number of exemptions is too many for it.
+//! - *Not found* is not an answer: a line may be full. Then the registry is
+//!   asked, under its lock, and says the same, later and slower. So the table
+//!   can have a fixed size, and there can never be too many exemptions for it.
 //!
 //! *Claim*: a check that starts after `exempt` or `unexempt` has returned
 //! answers accordingly. If the agent has a record, its tag names the row, as in

@@ -22,10 +22,10 @@ use crate::slab::hash::AgentHash;
 
 impl Engine {
     /// Answers a request, and passes the answer to `give`. There it may still
-    /// be in registers, so that a caller who wants it elsewhere need not
+    /// be in registers, so that a caller that wants it elsewhere need not
     /// fetch it from memory.
     ///
-    /// One comparison tells whether the lane exists, whether it is a bucket and
+    /// One comparison shows whether the lane exists, whether it is a bucket and
     /// whether anybody observes it, so most checks pay for nothing else.
     #[inline(always)]
     pub(crate) fn check_with<R>(&self, request: Request<'_>, give: impl FnOnce(Answer) -> R) -> R {
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     /// Charges a bucket in the record that is likely the agent's: the one look
-    /// that the charge takes at its tag tells. After a miss, `elsewhere` answers.
+    /// that the charge takes at its tag decides. After a miss, `elsewhere` answers.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "see the module")]
     pub(super) fn charge_likely<R>(

@@ -78,14 +78,14 @@ impl Engine {
         }
     }
 
-    /// Tells of something that happens now.
+    /// Makes an event of something that happens now.
     pub(crate) fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
         if let Some(watch) = &self.watch {
             watch.events.push(self.clock.now(), note());
         }
     }
 
-    /// Counts a violation, and tells of one that makes sustained abuse.
+    /// Counts a violation, and makes sustained abuse an event.
     pub(super) fn note_violation(&self, agent: &[u8], violation: &Violation, now: Tick) {
         if let Some(watch) = &self.watch {
             // A caller's instant may lie ahead of the clock, and would stay the last hour's for ever.

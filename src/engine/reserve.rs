@@ -1,7 +1,7 @@
-//! Reservations: for what is known to cost something, but not yet how much.
+//! Charge an estimate now, settle the real cost later.
 //!
-//! What may be given back, and why it is never more than what was charged and
-//! is still in debt, is told in [`reservations`](super::reservations).
+//! [`reservations`](super::reservations) explains what may be given back, and
+//! why that is never more than what was charged and is still in debt.
 
 use super::charge::LaneCharge;
 use super::request::{ResolvedRequest, Target};
@@ -17,19 +17,19 @@ use crate::policy::{Kind, LaneId};
 use crate::sync::{Fault, broken};
 use std::time::Duration;
 
-/// The id of a reservation. It works until the reservation is settled, or
-/// its time has passed, and never again.
+/// The id of a reservation. It works until the reservation is settled or
+/// expires, and never again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReservationId(u64);
 
 impl ReservationId {
-    /// The id as a number, for those who pass it on.
+    /// The id as a number, to pass it on.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The id of this number. One that was made up is answered with
+    /// The id with this number. A made-up number is answered with
     /// [`Error::UnknownReservation`].
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
@@ -58,14 +58,14 @@ impl Reserved {
     }
 }
 
-/// What came of a reservation, for [`settle`](crate::Limiter::settle).
+/// What a reservation came to, for [`settle`](crate::Limiter::settle).
 ///
 /// ```
 /// use tollgate::{Settle};
 ///
-/// Settle::used(700); // It is over, and came to 700.
-/// Settle::used_so_far(500); // 500 more are used, and the rest stays reserved: answers that stream.
-/// Settle::cancelled(); // Nothing more came of it.
+/// Settle::used(700); // The work is done, and came to 700.
+/// Settle::used_so_far(500); // 500 more are used, and the rest stays reserved: for answers that stream.
+/// Settle::cancelled(); // Nothing more is used.
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it settles nothing until it is passed to a limiter"]
@@ -76,18 +76,18 @@ pub struct Settle {
 }
 
 impl Settle {
-    /// It is over and came to this, beyond what was [used so
+    /// The work is done and came to this, beyond what was [used so
     /// far](Self::used_so_far). The rest is given back.
     pub const fn used(used: u64) -> Self {
         Self { used, keeps_rest: false, at: None }
     }
 
-    /// So much more of it is used, and the rest stays reserved.
+    /// This much more is used, and the rest stays reserved.
     pub const fn used_so_far(used: u64) -> Self {
         Self { used, keeps_rest: true, at: None }
     }
 
-    /// Nothing more came of it: what is left is given back.
+    /// Nothing more is used: what is left is given back.
     pub const fn cancelled() -> Self {
         Self::used(0)
     }
@@ -103,13 +103,13 @@ impl Settle {
 /// What a settlement came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// What was charged and is not needed: given back, to the window that it
-    /// was charged in if that is not over.
+    /// Charged and not needed: given back, to the window that was charged if
+    /// that is not over.
     pub unused: u64,
-    /// What was used beyond what was reserved: charged to the present window,
-    /// into debt if need be.
+    /// Used beyond what was reserved: charged to the present window, into debt
+    /// if need be.
     pub overspent: u64,
-    /// What is still reserved; 0 once the reservation is closed.
+    /// Still reserved; 0 once the reservation is closed.
     pub left: u64,
 }
 
@@ -144,7 +144,7 @@ impl Engine {
         let entry = |charge: &LaneCharge, lane: LaneId, worth: u64| {
             let verdict = charge.answer.unwrap_or(Verdict::EXEMPT);
             let Receipt { word, place, position, .. } = charge.receipt.unwrap_or_default();
-            // Other limits may have come into force since it was announced.
+            // The limits may have changed since it was announced.
             let token = if is_bucket(lane) { verdict.ticks_per_token } else { 1 };
             Entry {
                 hash,

@@ -1,7 +1,7 @@
 //! Warnings that are not repeated: once an agent was warned on a lane, it is
 //! warned again only after a larger share of the lane was left.
 //!
-//! # Where it stands that an agent was warned
+//! # Where a warning is remembered
 //!
 //! - Not in the lane's word. A bucket's word is 60 bits of time and 4 of
 //!   generation, and every operation on it would have to carry the bit on.
@@ -11,7 +11,7 @@
 //! - Not in the record: no limit depends on a warning, so it need not survive as
 //!   long as a debt does.
 //!
-//! So it stands in a table beside the records, as told waits do: a word for an
+//! So it stands in a table beside the records, as announced waits do: a word for an
 //! agent and a lane, found by their hash. Whoever needs the place writes over
 //! it; then the agent before it is warned once more. A word says all there is
 //! to say, so every access is relaxed. Of several threads whose charges leave

@@ -89,7 +89,7 @@ impl AssignmentFile {
     ///
     /// # Errors
     ///
-    /// The file is in use, cannot be read, or makes no sense.
+    /// The file is in use, cannot be read, or is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<(Self, Assignments), PersistError> {
         let mut file = Self { file: KeptFile::open(path.as_ref())? };
         let agents = file.reload()?;
@@ -100,15 +100,15 @@ impl AssignmentFile {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or makes no sense.
+    /// The file cannot be read, or is invalid.
     pub fn reload(&mut self) -> Result<Assignments, PersistError> {
         let (agents, seen) = self.read()?;
         self.accept(seen);
         Ok(agents)
     }
 
-    /// Reads the file again, and tells which one it was. Unless that is
-    /// [accepted](Self::accept), nothing is written to it.
+    /// Reads the file again, and returns its version. Until that is
+    /// [accepted](Self::accept), nothing is written to the file.
     pub(crate) fn read(&self) -> Result<(Assignments, Option<FileVersion>), PersistError> {
         self.file.read(read::read)
     }
@@ -118,9 +118,8 @@ impl AssignmentFile {
         self.file.accept(seen);
     }
 
-    /// Puts changes into the file: what these agents are assigned now, or that
-    /// they are assigned nothing. `all` tells about every agent, if the file is
-    /// to be replaced.
+    /// Puts changes into the file: the new assignments of these agents, which
+    /// may be empty. If the file has to be replaced, `all` lists every agent.
     ///
     /// # Errors
     ///

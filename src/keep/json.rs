@@ -1,6 +1,6 @@
 //! The JSON of the files that a limiter keeps: an agent a line, written by
 //! hand, since a JSON writer breaks lines everywhere or nowhere; and read piece
-//! by piece, so that a mistake is told with its place and its agent.
+//! by piece, so that a mistake is reported with its location and its agent.
 
 use crate::bounds::ID_BYTES_MAX;
 use base64::Engine as _;
@@ -229,8 +229,8 @@ impl<'a> Piece<'a> {
         if error.is_eof() {
             mistake.problem = format!("the file is cut off: {problem}");
         }
-        // What is not JSON is told at the byte, counted from the start of the
-        // piece. What is not the right kind of value is told at its start.
+        // What is not JSON is located at the byte, counted from the start of the
+        // piece. A value of the wrong kind is located at its start.
         if !error.is_data() {
             mistake.column = if line > 1 { column } else { mistake.column + column.saturating_sub(1) };
             mistake.line += line.saturating_sub(1);

@@ -24,7 +24,7 @@ pub(crate) struct KeptFile {
     _lock: FileLock,
 }
 
-/// A file that was read or written.
+/// What a file was when it was last read or written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileVersion {
     stamp: Stamp,
@@ -43,8 +43,8 @@ impl KeptFile {
         Ok(Self { file, seen: None, _lock: lock })
     }
 
-    /// Reads the file, if there is one, with `parse`, and tells which one it
-    /// was. Unless that is [accepted](Self::accept), nothing is written to it.
+    /// Reads the file, if there is one, with `parse`, and returns its version.
+    /// Until that is [accepted](Self::accept), nothing is written to the file.
     pub(crate) fn read<T: Default>(
         &self,
         parse: impl FnOnce(&[u8]) -> Result<(T, Extent), Mistake>,
@@ -80,7 +80,7 @@ impl KeptFile {
         self.seen.map_or(0, |seen| seen.stamp.bytes)
     }
 
-    /// Whether a change of so many bytes is to be [appended](Self::append).
+    /// Whether a change of this length is to be [appended](Self::append).
     /// Otherwise the file is to be [replaced](Self::save): it is small, or the
     /// changes would take more room than the document, so that what is written
     /// in all is at most three times the changes; or it is not as it was seen.
@@ -132,7 +132,7 @@ impl KeptFile {
         self.file.sync()
     }
 
-    /// The error of a file whose text makes no sense.
+    /// The error of a file whose text is invalid.
     fn content(&self, mistake: Mistake) -> PersistError {
         let Mistake { line, column, agent, problem } = mistake;
         PersistError::Content { path: self.path().to_owned(), line, column, agent, problem }
@@ -149,7 +149,7 @@ impl KeptFile {
     }
 }
 
-/// Writes a line to the end of a file of so many bytes, or nothing.
+/// Writes a line to the end of a file that has `before` bytes, or nothing.
 fn write(file: &mut File, line: &str, before: u64) -> io::Result<()> {
     file.write_all(line.as_bytes()).inspect_err(|_| {
         // If this fails too, the line is torn, as one whose writer was killed.

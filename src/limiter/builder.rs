@@ -143,7 +143,8 @@ impl LimiterBuilder {
         if self.reservations > RESERVATIONS_MAX {
             return Err(BuildError::Reservations { reservations: self.reservations });
         }
-        crate::machine::process::mark(); // Forks are watched from now on, before there can be one in the midst of something.
+        // Forks are watched from now on, before one can interrupt anything.
+        crate::machine::process::mark();
         let kinds = self.policy.cell_kinds();
         let geometry = Geometry::for_agents(self.agents, kinds.len());
         let slab =

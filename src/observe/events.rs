@@ -14,7 +14,7 @@ use crate::policy::LaneId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Counts up from 0 by one for each event. A gap tells how many were
+    /// Counts up from 0 by one for each event. A gap shows how many were
     /// dropped in between.
     pub number: u64,
     /// When it happened.

@@ -1,4 +1,4 @@
-//! Seeing what the limiter does, without slowing it down.
+//! What a limiter remembers of what it does, without slowing it down.
 //!
 //! | file | what | written |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 //! A limiter without [`Observe`] has none of it: its checks don't even ask, and
 //! the instructions of a check are the same as if there were no such module.
 //! With it a check takes another way, on which everything is counted once the
-//! answer is known. The facade is `limiter/observe.rs`.
+//! answer is known. `engine/observed.rs` calls it.
 
 mod agent;
 pub(crate) mod counters;
@@ -55,7 +55,7 @@ use roster::Roster;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// What a limiter shall remember of what it does; see [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
+/// What a limiter remembers of what it does; see [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
 ///
 /// ```
 /// use tollgate::observe::{EventKind, Observe};
@@ -90,8 +90,8 @@ impl Observe {
         Self::default()
     }
 
-    /// Writes down the ids of up to so many agents that hold records, so that
-    /// they can be listed; no more than [`ROSTER_MAX`]. Without it no agent
+    /// Writes down the ids of agents that have records, so that they can be
+    /// listed: up to `agents`, and at most [`ROSTER_MAX`]. Without it no agent
     /// can be listed, since records hold no ids.
     ///
     /// It reserves 272 bytes for each, which are committed as they are
@@ -102,8 +102,8 @@ impl Observe {
         self
     }
 
-    /// Makes every so many-th check of a thread an event with its answer; 0,
-    /// which is what it is at first, makes none.
+    /// Samples one check in `checks` of each thread: an event with its answer.
+    /// 0, the default, samples none.
     pub fn sample_every(mut self, checks: u32) -> Self {
         self.sample_every = checks;
         self
@@ -128,7 +128,7 @@ pub(crate) struct Watch {
     lossy_evictions: Counter,
     /// No event says that the limiter is full before this instant.
     saturated_until: Counter,
-    /// How many fallbacks of the clock were told.
+    /// How many fallbacks of the clock were reported.
     fallbacks_reported: Counter,
 }
 
@@ -158,7 +158,7 @@ impl Watch {
         self.roster.as_ref().map_or(Ok(()), Roster::prefault)
     }
 
-    /// Counts the answer to a check. `true` if it shall be told as well.
+    /// Counts the answer to a check. `true` if it is sampled.
     #[inline(always)]
     pub(crate) fn answered(&self, lane: LaneId, answer: &Result<Verdict, Error>) -> bool {
         self.counters.add(match answer {
@@ -207,11 +207,11 @@ impl Watch {
         self.saturated(now);
     }
 
-    /// Tells that there is no room, if that was not told of late.
+    /// Reports that there is no room, unless that was reported a moment ago.
     fn saturated(&self, now: Tick) {
         let until = self.saturated_until.load(Ordering::Relaxed);
         let next = now.saturating_add(SATURATED_EVERY).as_nanos();
-        // Of several threads, the one that moves the instant on tells.
+        // Of several threads, the one that moves the instant on reports.
         let is_due = now.as_nanos() >= until
             && self.saturated_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
@@ -221,7 +221,7 @@ impl Watch {
         }
     }
 
-    /// Tells of the clock's fallbacks that were not told yet.
+    /// Reports the clock's fallbacks that were not reported yet.
     pub(crate) fn clock_fell_back(&self, fallbacks: u64, now: Tick) {
         let reported = self.fallbacks_reported.load(Ordering::Relaxed);
         let is_news = fallbacks > reported
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fallback_of_the_clock_is_told_once() {
+    fn a_fallback_of_the_clock_is_reported_once() {
         let watch = Watch::new(&Observe::new(), 1, 96).unwrap();
         for fallbacks in [0, 0, 1, 1, 1] {
             watch.clock_fell_back(fallbacks, Tick::from_nanos(7));

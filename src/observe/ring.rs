@@ -57,7 +57,7 @@ const fn written(ticket: u64) -> u64 {
 }
 
 impl<const WORDS: usize> Ring<WORDS> {
-    /// A ring of so many slots, at least one.
+    /// A ring of this many slots, at least one.
     pub(crate) fn new(slots: usize) -> Self {
         let slot = |_| Slot {
             state: AtomicU64::new(0),

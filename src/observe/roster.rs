@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 }
 
 impl Roster {
-    /// Room for so many agents, but no more than there are records. On
+    /// Room for this many agents, but no more than there are records. On
     /// refusal, says how many bytes were asked for.
     pub(crate) fn new(agents: usize, records: usize) -> Result<Self, u64> {
         let places = agents.clamp(1, records.max(1));

@@ -79,7 +79,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// The layout for so many agents at the assumed load.
+    /// The layout for this many agents at the assumed load.
     pub(crate) fn for_agents(agents: u64, lanes: usize) -> Self {
         let records = (agents * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
         let groups = usize::try_from(records).unwrap_or(usize::MAX / GROUP).div_ceil(GROUP);

@@ -105,12 +105,12 @@ pub(crate) struct RegionGuard<'a> {
 }
 
 impl RegionGuard<'_> {
-    /// Whether the last holder was left behind by a fork, in the midst of a change.
+    /// Whether the last holder was left behind by a fork, halfway through a change.
     pub(crate) fn was_left_behind(&self) -> bool {
         self.left_behind
     }
 
-    /// Sets how many records are held, after somebody left in the midst of a change.
+    /// Sets how many records are held, after a holder was lost halfway through a change.
     pub(crate) fn recount(&self, held: u64) {
         self.region.0[HELD].store(held, Ordering::Relaxed);
     }

@@ -61,7 +61,7 @@
 //!
 //! A child goes on with its own copy of the slab. A lock that another thread
 //! held at the fork has no holder in the child; whoever takes it over first
-//! puts right what was left in the midst of a change: tags decide, and
+//! puts right what was left half changed: tags decide, and
 //! fingerprints and the number of held records follow from them.
 
 use super::fingerprints::{self, Fingerprint, GROUP, Group};

@@ -272,7 +272,7 @@ proptest! {
         }
     }
 
-    /// Whoever waits as long as it was told is not blocked any more.
+    /// An agent that has waited as long as it was asked to is not blocked any more.
     #[test]
     fn an_enforced_wait_ends_when_it_was_told(
         policy in any_rules(),

@@ -57,7 +57,7 @@ fn nobody_is_forgiven_early_and_nobody_more_than_an_eighth_of_a_second_late() {
     }
 }
 
-/// The instants at which abuse is told, of violations at these.
+/// The instants at which abuse is reported, of violations at these.
 fn told_at(violations: impl IntoIterator<Item = u64>, rules: &ConductNumbers) -> Vec<u64> {
     let mut word = FRESH;
     violations.into_iter().filter(|second| violated(&mut word, second * SECOND, rules).sustained_abuse()).collect()
@@ -98,7 +98,7 @@ fn a_flood_of_denials_writes_sixty_three_times_a_window_and_else_once_a_second()
     assert!(crowded.len() <= 4, "{crowded:?}");
     assert!(crowded.iter().all(|second| in_second(*second) <= 64), "{crowded:?}");
     assert!(writes.len() <= 4 * 63 + 1_000, "{}", writes.len());
-    assert!((0..1_000).all(|second| in_second(second) > 0), "an agent in a flood is forgiven in the midst of it");
+    assert!((0..1_000).all(|second| in_second(second) > 0), "an agent in a flood is forgiven during it");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn new_rules_apply_to_what_is_recorded() {
     assert_eq!((seen.violations(), seen.consecutive(), seen.wait()), (0, 12, Duration::from_secs(6)));
     assert_eq!(assess(word, at(21 * SECOND), &strict), Conduct::default());
     assert_eq!(violated(&mut word, 12 * SECOND, &strict).step(), Duration::from_secs(7));
-    // Under the old rules again, it is told again only after a window: it stands.
+    // Under the old rules again, it is reported again only after a window: it stands.
     assert!((13..40).all(|second| !violated(&mut word, second * SECOND, &rules).sustained_abuse()));
 }
 

@@ -1,5 +1,5 @@
 //! The text of the file of assignments, read piece by piece, so that a mistake
-//! is told with its place and its agent.
+//! is reported with its location and its agent.
 
 use super::write::VERSION;
 use crate::engine::{Assignment, Assignments};

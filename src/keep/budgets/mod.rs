@@ -58,33 +58,33 @@ use std::time::Duration;
 use text::BudgetLane;
 use walk::Walk;
 
-/// What came of a file of used budgets.
+/// What a file of used budgets came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetsLoaded {
-    /// Budgets that are as used as they were.
+    /// Budgets that are charged again as they were.
     pub loaded: u64,
-    /// Budgets whose window is over: nothing of them counts any more.
+    /// Budgets whose window is over: they do not count any more.
     pub ended: u64,
-    /// Budgets of lanes that the policy does not have, or whose window is
-    /// another now. They count no more, and the next save leaves them out.
+    /// Budgets of lanes that the policy does not have, or has with another
+    /// window. They do not count, and the next save leaves them out.
     pub unknown: u64,
-    /// Budgets of agents for whom there was no record: the limiter is too
-    /// small. They count no more, and the next save leaves them out.
+    /// Budgets of agents for which no record was free: the limiter is too
+    /// small. They do not count, and the next save leaves them out.
     pub full: u64,
-    /// How far the calendar is ahead of the wall clock, which was put back
-    /// since the file was written, or ran ahead before. Windows end so much later.
+    /// How far the calendar is ahead of the wall clock, which was set back
+    /// since the file was written, or ran ahead before. Windows end this much later.
     pub ahead: Duration,
 }
 
-/// What came of saving used budgets.
+/// What a save of used budgets came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetsSaved {
     /// Budgets in the file.
     pub saved: u64,
-    /// Budgets that were used by agents whose id is not known, since they had
-    /// a record before the file was named. A restart loses what they used.
+    /// Budgets of agents whose id is not known, because they had a record
+    /// before the file was named. A restart loses what they used.
     pub unsaved: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Reads entries of used budgets that are written as this build writes them,
-//! some twenty times faster than the reader that tells mistakes. Whatever is
-//! written otherwise is left to that one, and what it has found of windows is
-//! remembered here: a million agents have used the same few.
+//! about twenty times faster than the careful reader that locates mistakes.
+//! Anything else is left to that one. The windows that it finds are remembered
+//! here: a million agents have used the same few.
 
 use super::text::{UsedBudget, is_plain};
 use crate::bounds::{CAPACITY_MAX, ID_BYTES_MAX};

@@ -1,7 +1,7 @@
 //! What a file of used budgets says, by the records of its agents.
 
-/// Words of a row before those of the lanes: who held the record, as its tag
-/// tells, and where in the file it is said.
+/// Words of a row before those of the lanes: the record's holder, by its tag,
+/// and the offset of its entry in the file.
 const HEAD: usize = 2;
 
 /// A row for every record: 8 bytes each for holder, place and every budget.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Times are seconds since 1970 UTC: what the calendar showed when this was
-//! written, and when a budget's window ends, which tells the window whatever
-//! the numbers of windows are inside.
+//! written, and when a budget's window ends. The end identifies the window,
+//! whatever its number inside.
 //!
 //! Below the document is what has changed since, a line a save. The last word
 //! about an agent counts, in one part of the file too, since an agent may move
@@ -200,7 +200,7 @@ pub(super) fn is_plain(byte: u8) -> bool {
 /// The id at an entry's [offset](Entry::offset); `None` if there is none.
 pub(crate) fn id_at(text: &[u8]) -> Option<Vec<u8>> {
     let text = text.strip_prefix(b"{\"agent\": ")?;
-    // It may end in the midst of what follows the id.
+    // What follows the id may be cut short.
     let text = std::str::from_utf8(text).or_else(|error| std::str::from_utf8(&text[..error.valid_up_to()])).ok()?;
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<&serde_json::value::RawValue>();
     let id = values.next()?.ok()?.get();

@@ -22,7 +22,7 @@ pub(super) struct Walk<'a> {
     pub(super) counts: BudgetsSaved,
     /// What the file will say: position, holder, place in the text, words.
     pub(super) rows: Vec<u64>,
-    /// Where the file says what is so no longer.
+    /// Offsets of outdated entries.
     gone: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         (next..saved.positions()).for_each(|vacant| self.lose(saved, vacant));
     }
 
-    /// What the file says of a record's holder is so no longer.
+    /// The entry of a record's holder is outdated.
     fn lose(&mut self, saved: &SavedRows, position: usize) {
         if saved.holder(position) == 0 {
             return;
@@ -80,8 +80,8 @@ impl<'a> Walk<'a> {
         self.rows.extend(self.lanes.iter().map(|_| 0));
     }
 
-    /// Says how agents stand of whom the file says what is so no longer.
-    /// `false` if it cannot be told who they are.
+    /// Says how the agents stand whose entries in the file are outdated. `false`
+    /// if their ids cannot be found.
     pub(super) fn say_gone(&mut self, file: &KeptFile) -> bool {
         // An id, each byte escaped, and what is before it.
         let mut text = vec![0; 6 * ID_BYTES_MAX + 64];

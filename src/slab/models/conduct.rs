@@ -16,7 +16,7 @@ fn consecutive(model: &Model, agent: &str) -> u32 {
 
 model! {
     /// Two threads record the violation that makes abuse, and the one after:
-    /// it is told once.
+    /// it is reported once.
     abuse_is_told_once, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = model(2, 1, OnFull::Deny);
         model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap();
@@ -88,7 +88,7 @@ model! {
 }
 
 /// A limiter with a token in 100 seconds, in which A was denied at instant 0
-/// and told to wait for it.
+/// and given a wait.
 fn announced(others: &[&str]) -> Model {
     let limit = Limit::new(1, Duration::from_secs(100)).burst(1);
     let policy = Policy::builder().lane("lane-0", limit).build().unwrap();

@@ -59,7 +59,7 @@ model! {
 }
 
 model! {
-    /// Two newcomers want the only record, which is idle: one is told that it is full.
+    /// Two newcomers want the only record, which is idle: one learns that it is full.
     two_claims_against_one_idle_record, UNBOUNDED, breaks with [NoLock], || {
         let model = Model::new(1, 1, 2, OnFull::Deny);
         let rival = model.spawn(|model| model.check(C, FIRST, PAID));

@@ -214,7 +214,7 @@ model! {
 }
 
 model! {
-    /// Two release the only slot that is held: one of them is told that there is none.
+    /// Two release the only slot that is held: the other learns that there is none.
     slot_is_released_once, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = model("held 2", OnFull::Deny);
         let rival = model.spawn(|model| model.0.release(Request::new(A, FIRST)).is_ok());

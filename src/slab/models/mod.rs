@@ -119,7 +119,7 @@ impl Model {
     }
 }
 
-/// How far loom may go: everything, or so many preemptions.
+/// How far loom may go: everything, or this many preemptions.
 pub(crate) type Preemptions = Option<usize>;
 
 pub(crate) fn explore(

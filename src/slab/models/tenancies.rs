@@ -50,7 +50,7 @@ model! {
 }
 
 /// Something is given back to A while a newcomer takes its record, in debt as
-/// it is: what the newcomer was told is what it has.
+/// it is: the newcomer has what its answer said.
 fn giving_back_against_eviction(give_back: fn(&Limiter)) -> impl Fn() + Sync + Send + 'static {
     move || {
         let model = Model::at_origin(2, OnFull::Evict);
