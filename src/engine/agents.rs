@@ -59,7 +59,7 @@ impl Engine {
         for Entry { position, id } in roster.into_iter().flat_map(|roster| roster.entries()) {
             let Ok(hash) = self.hash(&id) else { continue };
             // Otherwise it has lost its record since.
-            if self.slab.is_held_by(position, hash) {
+            if self.slab.is_occupied_by(position, hash) {
                 holders += 1;
                 list(hash, id);
             }

@@ -174,7 +174,7 @@ impl Engine {
     pub(crate) fn stats(&self) -> Stats {
         let (seen, reservations) = (self.slab.occupancy(), self.reservations.counts(self.clock.now()));
         Stats {
-            agents: seen.held,
+            agents: seen.occupied,
             records: self.slab.records(),
             claims: seen.claims,
             idle_evictions: seen.idle_evictions,

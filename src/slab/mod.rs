@@ -148,7 +148,7 @@ pub(crate) struct Found<'a> {
 /// What a slab holds and has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
-    pub(crate) held: u64,
+    pub(crate) occupied: u64,
     pub(crate) claims: u64,
     pub(crate) idle_evictions: u64,
     pub(crate) lossy_evictions: u64,
@@ -320,14 +320,14 @@ impl Slab {
     }
 
     /// Whether the record at `position` is the agent's. A hint.
-    pub(crate) fn is_held_by(&self, position: Position, hash: AgentHash) -> bool {
+    pub(crate) fn is_occupied_by(&self, position: Position, hash: AgentHash) -> bool {
         position < self.geometry.records && self.record(position).tag().belongs_to(hash.tag())
     }
 
     /// Every record that somebody holds. Without a lock: one that changes hands
     /// meanwhile is met with its old holder, its new one or not at all.
     #[cfg(feature = "persist")]
-    pub(crate) fn held(&self) -> impl Iterator<Item = Found<'_>> {
+    pub(crate) fn occupied(&self) -> impl Iterator<Item = Found<'_>> {
         (0..self.geometry.records).filter_map(|position| {
             // The fingerprint first: records that nobody has had are not touched.
             let shown = fingerprints::Group::load(self.group_word(position / GROUP));
@@ -354,9 +354,9 @@ impl Slab {
 
     pub(crate) fn occupancy(&self) -> Occupancy {
         let retries = self.retries.iter().map(|shard| shard.load(Ordering::Relaxed)).sum();
-        let none = Occupancy { held: 0, claims: 0, idle_evictions: 0, lossy_evictions: 0, retries };
+        let none = Occupancy { occupied: 0, claims: 0, idle_evictions: 0, lossy_evictions: 0, retries };
         (0..self.geometry.regions()).map(|region| self.region(region).counts()).fold(none, |sum, counts| Occupancy {
-            held: sum.held.wrapping_add(counts.held),
+            occupied: sum.occupied.wrapping_add(counts.occupied),
             claims: sum.claims.wrapping_add(counts.claims),
             idle_evictions: sum.idle_evictions.wrapping_add(counts.idle_evictions),
             lossy_evictions: sum.lossy_evictions.wrapping_add(counts.lossy_evictions),

@@ -214,13 +214,13 @@ impl Slab {
     /// Brings a region in order whose lock was left behind by a fork.
     #[cold]
     fn put_right(&self, region: usize, guard: &RegionGuard<'_>) {
-        let mut held = 0;
+        let mut occupied = 0;
         for position in self.positions_of(region) {
             let tag = self.record(position).put_right();
             self.show(position, Fingerprint::of_word(tag));
-            held += u64::from(!tag.is_vacant());
+            occupied += u64::from(!tag.is_vacant());
         }
-        guard.recount(held);
+        guard.recount(occupied);
     }
 
     /// Finds the agent or gives it a record, and keeps others from taking

@@ -35,7 +35,7 @@ impl<'a> Walk<'a> {
     /// Says what differs from what was saved.
     pub(super) fn compare(&mut self, saved: &SavedRows) {
         let (mut words, mut next) = (Vec::new(), 0);
-        for found in self.engine.slab.held() {
+        for found in self.engine.slab.occupied() {
             let position = found.position;
             (next..position).for_each(|vacant| self.lose(saved, vacant));
             next = position + 1;
