@@ -22,10 +22,10 @@ pub(super) struct ControlState {
 
 /// The lock under which control calls take turns.
 ///
-/// A child that is forked while another thread of its parent holds it has
-/// nobody to release it, and perhaps a change that is half made. The mark of
-/// the holder shows that, and control calls in the child are refused; its
-/// checks go on.
+/// If a child is forked while another thread of its parent holds the lock, the
+/// child has no thread to release it, and perhaps a change that is half made.
+/// The holder's mark shows that. Then control calls in the child are refused;
+/// its checks go on.
 pub(crate) struct ControlLock {
     control: Mutex<ControlState>,
     /// The mark of the process that holds the lock; 0 if none does.

@@ -5,7 +5,7 @@ use crate::machine::process::unforked;
 use crate::observe::Note;
 use crate::policy::{Classified, LaneId, UnknownActionsSnapshot};
 
-/// The lane of an action, and whether somebody has classified it.
+/// The lane of an action, and whether the policy names the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActionLane {
     lane: LaneId,
@@ -26,8 +26,8 @@ impl ActionLane {
         self.known
     }
 
-    /// Whether it is the first time that this unknown action is met: a line
-    /// in the log, so that somebody classifies it.
+    /// Whether this unknown action was seen for the first time. Log it, so that
+    /// an operator classifies it.
     #[must_use]
     pub const fn is_first_seen(&self) -> bool {
         self.first

@@ -7,8 +7,8 @@
 //!
 //! If all pass, the parts are charged one after the other, in an order that is
 //! the same for every caller, and then the [totals](super::total), each once
-//! for all parts of its agent. A part may be denied even so, because somebody
-//! else charged its lane since the peek, or because no record is free for its
+//! for all parts of its agent. A part may be denied even so, because another
+//! caller charged its lane since the peek, or because no record is free for its
 //! agent. Then what was charged is taken back, each charge by its receipt:
 //!
 //! | kind | what is taken back |
@@ -18,7 +18,7 @@
 //! | exact window | the rest of its own permit, which nobody else can have taken meanwhile |
 //! | held | its slots |
 //!
-//! So a call that is denied lets nobody else pass who would not have passed
+//! So a denied call lets no other request pass that would not have passed
 //! without it. It may leave a bucket with less than it had, if that was not full:
 //! by the time between charge and rollback, about a microsecond. It keeps its
 //! charge of a bucket if the limits of the agent change during the call, and what
@@ -240,7 +240,7 @@ impl Engine {
         Ok(is_blocked.then_some(verdict))
     }
 
-    /// Charges every part, if a look at each finds room for it.
+    /// Charges every part, if a peek at each finds room for it.
     fn peek_and_charge(&self, parts: &OrderedParts<'_>) -> Result<AllVerdict, Error> {
         let mut verdict = AllVerdict::new(parts);
         let newcomers = self.peek_all(parts, &mut verdict)?;
@@ -266,9 +266,9 @@ impl Engine {
         }
     }
 
-    /// Says of each part what it would come to; but of the first only if
-    /// another is denied or a newcomer's. Says which are those of agents that
-    /// seem to have no record, as bits.
+    /// Finds what each part would come to; the first only if another is denied
+    /// or a newcomer's. Returns the parts of agents that seem to have no record,
+    /// as bits.
     fn peek_all(&self, parts: &OrderedParts<'_>, verdict: &mut AllVerdict) -> Result<u32, Error> {
         let mut newcomers = 0;
         let mut peek = |part: &Part<'_>| {
@@ -340,12 +340,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes back a charge that was made as one of several, before which so
-    /// many charges were forgiven.
+    /// Takes back a charge that was made as one of several. `forgiven` is how
+    /// many charges had been forgiven before it.
     pub(super) fn roll_back(&self, target: &Target<'_>, cost: u64, receipt: Receipt, forgiven: u64) {
         let (kind, at) = (self.kind(target.lane.id()), self.at(receipt.at));
         self.update_charged(target.hash, target.lane.id(), receipt.position, |words| {
-            // After the words: whoever charged them read the clock before.
+            // After the words: the caller that charged them read the clock before.
             finish_loads();
             let clock = if broken(Fault::RollbackAtCharge) { receipt.at } else { self.clock.now() };
             let at = at.with(clock.max(receipt.at));

@@ -11,7 +11,7 @@ use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Fault, Ordering, broken};
 
 /// The last [`WAITS_KEPT`] waits that were announced: a word for an agent and a
-/// lane, found by their hash. Whoever needs the word writes over it, which
+/// lane, found by their hash. A later wait may overwrite another agent's, which
 /// makes nobody a violator.
 ///
 /// # The protocol
@@ -20,9 +20,9 @@ use crate::sync::{AtomicU64, Fault, Ordering, broken};
 /// judgement: of several denials that have read the same word one is judged by
 /// it, and the others lose. *Claim*: one moment of an agent has at most one
 /// violation. A denial is [`Early`](Judgement::Early) only if it exchanged a
-/// word in which none was counted for one that says so; whoever reads that
-/// word within the moment is [`Counted`](Judgement::Counted), and whoever read
-/// the one before loses the exchange. The loser does not try again: the winner
+/// word in which none was counted for one that says so. A denial that reads that
+/// word within the moment is [`Counted`](Judgement::Counted), and one that read
+/// the word before loses the exchange. The loser does not try again: the winner
 /// was denied at the same time, so this is a parallel request of its moment.
 ///
 /// No word returns while a denial stalls: an exchange puts in a later instant,

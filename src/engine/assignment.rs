@@ -1,4 +1,4 @@
-//! What an operator has decided about single agents: plain data.
+//! What an operator has assigned to single agents: plain data.
 //! `keep/assignments.rs` is the file that keeps it across restarts.
 
 use crate::policy::Limit;
@@ -6,11 +6,11 @@ use crate::policy::Limit;
 /// Agents' ids, sorted, and what each is assigned.
 pub type Assignments = Vec<(Vec<u8>, Assignment)>;
 
-/// What an operator has decided about one agent: its plan, limits of its own
-/// for some lanes, and whether it is exempt.
+/// What an operator has assigned to one agent: a plan, limits of its own for
+/// some lanes, an exemption.
 ///
 /// Plans and lanes are named, so that an assignment outlives the policy it was
-/// made under. Nothing here checks them against a policy.
+/// made under. They are not checked against a policy here.
 ///
 /// ```
 /// use tollgate::{Assignment, Limit};

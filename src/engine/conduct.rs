@@ -51,7 +51,7 @@ impl Engine {
         Ok(self.conclude(verdict, request))
     }
 
-    /// As [`check_request`](Engine::check_request) of a counted request, with
+    /// As [`check_request`](crate::Limiter::check_request) of a counted request, with
     /// the waits of the lane and of the conduct apart.
     #[cfg(feature = "capi")]
     pub(crate) fn admission(&self, request: super::Request<'_>) -> Result<Admission, Error> {

@@ -7,8 +7,8 @@
 //! # The protocol
 //!
 //! A hash is one word, in one of the eight places of its line: 64 bytes, as a
-//! line of the cache. Places never move, so whoever looks at a line while the
-//! hash stays in it finds it. The registry puts a hash in and takes it out
+//! line of the cache. Places never move, so a reader of the line finds the
+//! hash as long as it stays there. The registry puts a hash in and takes it out
 //! with one store, when it changes the agent's entry: under the lock of the
 //! agent's neighbourhood in the slab, that of its shard, and that of control
 //! calls, of which the last makes it the only writer.

@@ -2,7 +2,7 @@
 //!
 //! It charges a token bucket in the first record that shows the agent's
 //! fingerprint, with one exchange. It misses if the agent is elsewhere or has
-//! no record, if somebody is about to evict it, or if another thread's exchange
+//! no record, if it is about to be evicted, or if another thread's exchange
 //! came first: about one check in thirty at the assumed load. Then
 //! [`find_and_charge`](Engine::find_and_charge) answers, as it does for every
 //! other kind of lane.

@@ -11,7 +11,7 @@
 //! - `reserve.rs`: charges that are settled later; `reservations/` is the table of those that are open
 //! - `conduct.rs`: violations and what follows from them, and `announced.rs` the waits that agents were given
 //! - `warnings.rs`: warnings that are not repeated
-//! - `observed.rs`: checks that somebody watches, and what they leave behind
+//! - `observed.rs`: checks that are observed, and what the engine notes
 //! - `agents.rs`: how agents stand, and lists of them; `snapshot.rs`: counts and the report
 //! - `action.rs`: which lane pays for an action?
 //! - `registry.rs`: which agents have an assignment, and `exempt.rs` which are exempt, without a lock;
@@ -82,7 +82,7 @@ pub(crate) struct Engine {
     announced: AnnouncedWaits,
     warnings: Warnings,
     pub(crate) registry: Registry,
-    /// What control calls have put in force, for those who must not wait for them.
+    /// The policy in force, for callers that must not wait for control calls.
     policy: RwLock<Arc<Policy>>,
     unknown_actions: UnknownActions,
     /// In a box, so that a limiter that is not observed is no larger for it.

@@ -1,4 +1,4 @@
-//! Checks that somebody watches, and what the limiter notes about what it does.
+//! Checks that are observed, and what the engine notes about what it does.
 
 use super::charge::Answer;
 use super::{Engine, Request};
@@ -58,7 +58,7 @@ impl Engine {
         answer
     }
 
-    /// Counts the answer to a check, if anybody watches. In line: the answer
+    /// Counts the answer to a check, if the limiter observes. In line: the answer
     /// would be written to memory for it.
     #[inline(always)]
     pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {

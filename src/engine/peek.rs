@@ -1,4 +1,4 @@
-//! Looks at an agent's lanes, and gives back.
+//! Peek, refund, reset, forget, sweep, release.
 
 use super::request::{ResolvedRequest, Target};
 use super::reservations::Entry;
@@ -60,7 +60,7 @@ impl Engine {
     fn refund_word(&self, target: &Target<'_>, cost: u64) -> Result<Refunded, Error> {
         let reserved = |window| self.reservations.reserved_in(target.hash, target.lane.id(), window);
         self.apply(target, |limit, words, at| {
-            // Read after the words: whoever charged them read the clock before.
+            // Read after the words: the caller that charged them read the clock before.
             let at = at.with(at.now.max(self.clock.now()));
             let refunded = limit.refund(words, at, cost, reserved);
             let kept = self.spare_reserved(target, words, at, refunded);
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Fills a lane; one of several words, word by word. No more often than
-    /// there are words: whoever charges it meanwhile comes after the reset.
+    /// there are words: a charge that is made meanwhile comes after the reset.
     fn fill(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) {
         let mut rounds = 0..self.limits.cells(lane.id()).count;
         let target = Target::new(hash, lane, None, now);

@@ -1,14 +1,14 @@
 //! Which agents have an assignment: a plan, overrides, an exemption.
 //!
-//! It is read when a record is claimed, or when an agent that has none is
-//! looked at; a check of a known agent finds its row of limits in the record.
-//! An entry changes under two locks, that of the agent's neighbourhood in the
-//! slab and that of its shard here, taken in this order. So whoever holds
-//! either reads an entry that is in force, and its row of overrides is not
-//! written for somebody else meanwhile.
+//! It is read when a record is claimed, and for agents that have no record; a
+//! check of a known agent finds its row of limits in the record. An entry changes
+//! under two locks, that of the agent's neighbourhood in the slab and that of
+//! its shard here, taken in this order. So the holder of either reads an entry
+//! that is in force, and its row of overrides is not written for another agent
+//! meanwhile.
 //!
-//! Agents that are exempt have no record, and their checks end here: they are
-//! found without a lock, in [`exempt`](super::exempt).
+//! Exempt agents need no record, and their checks end here: they are found
+//! without a lock, in [`exempt`](super::exempt).
 
 use super::exempt::ExemptTable;
 use crate::machine::process::unforked;
@@ -18,7 +18,7 @@ use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, peek};
 use std::collections::BTreeMap;
 
-/// So many that claims seldom wait for each other.
+/// Enough that claims seldom wait for each other.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 64 };
 
 /// What an operator decided about one agent.
@@ -106,7 +106,7 @@ impl Registry {
 
     /// Reads with the agent's row, which stays in force meanwhile.
     pub(crate) fn with_row<T>(&self, hash: AgentHash, epoch: u64, read: impl FnOnce(Row) -> T) -> T {
-        // A hint is enough: whoever must see the first entry holds the
+        // A hint is enough: a caller that must see the first entry holds the
         // neighbourhood's lock, under which it was made.
         if peek(&self.entries) == 0 {
             return read(Row::unassigned(epoch));

@@ -235,7 +235,7 @@ impl Engine {
             if word.generation() != entry.generation && !broken(Fault::OtherCharge) {
                 return Choice::of(look(()));
             }
-            // Read after the word: whoever charged it read the clock before.
+            // Read after the word: the caller that charged it read the clock before.
             let at = self.at(now.max(self.clock.now()));
             Choice::of(match kind {
                 Kind::Bucket | Kind::Debt => {
@@ -280,7 +280,7 @@ impl Engine {
         if charge(&target).is_none() && !self.limit_without_record(&target).is_exempt() {
             return Err(Error::Full);
         }
-        // There is a record now. If somebody takes it in this moment, the lane's charge is lost with it too.
+        // There is a record now. If a newcomer takes it in this moment, the lane's charge is lost with it too.
         if let Some((entry, lane)) = total.filter(|(entry, _)| entry.is_charged) {
             charge(&Target::new(entry.hash, lane, entry.plan, now));
         }

@@ -9,13 +9,13 @@
 //!
 //! # Both or neither
 //!
-//! 1. **Look** at the total. If it has no room, that is the answer: nothing is
+//! 1. **Peek** at the total. If it has no room, that is the answer: nothing is
 //!    exchanged, no record is claimed, and nobody is evicted. Where a plan has
 //!    no total, the charge of the lane is all there is.
 //! 2. **Charge the lane.** A newcomer that would inherit a record in debt is
 //!    asked about both words, under the locks of its claim.
 //! 3. **Charge the total**, at the instant at which the lane was charged. If
-//!    somebody has taken its last tokens since the look, **take back** the
+//!    another caller has taken its last tokens since the peek, **take back** the
 //!    lane's charge by its receipt, as a call of
 //!    [`check_all`](Engine::check_all) does.
 //!

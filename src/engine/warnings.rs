@@ -5,20 +5,19 @@
 //!
 //! - Not in the lane's word. A bucket's word is 60 bits of time and 4 of
 //!   generation, and every operation on it would have to carry the bit on.
-//! - Not nowhere. Without memory, only the charge that crosses the threshold
+//! - Somewhere, though. Without memory, only the charge that crosses the threshold
 //!   could warn. An agent that is charged as fast as its bucket refills crosses
 //!   it with every charge.
 //! - Not in the record: no limit depends on a warning, so it need not survive as
 //!   long as a debt does.
 //!
 //! So it stands in a table beside the records, as announced waits do: a word for an
-//! agent and a lane, found by their hash. Whoever needs the place writes over
-//! it; then the agent before it is warned once more. A word says all there is
+//! agent and a lane, found by their hash. Another agent may overwrite it; then
+//! the first one is warned once more. A word says all there is
 //! to say, so every access is relaxed. Of several threads whose charges leave
 //! one agent below the threshold, the one that puts the word there warns.
 //!
-//! A policy that says nothing of it pays nothing: its lanes are checked as
-//! before. Otherwise the table of limits shows no lane as unwatched, and all
+//! A policy without this rule pays nothing: its lanes are checked as before. Otherwise the table of limits shows no lane as unwatched, and all
 //! checks come by here.
 
 use super::Engine;
@@ -30,7 +29,7 @@ use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering, Setting};
 use std::sync::OnceLock;
 
-/// Who was warned, of the last [`WARNED_KEPT`].
+/// The agents that were warned last, up to [`WARNED_KEPT`].
 pub(super) struct Warnings {
     /// The share after which an agent is warned again, in percent; [`EVERY`] if
     /// all warnings are given.

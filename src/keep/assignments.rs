@@ -44,7 +44,7 @@ use std::path::Path;
 ///
 /// **One writer.** The file `NAME.lock` beside it is locked as long as this
 /// value lives, and set free by the system if the process dies. It is never
-/// removed: whoever removes it lets a second writer in. A process that was
+/// removed: that would let a second writer in. A process that was
 /// forked holds the lock too, until the one that opened the file drops it.
 ///
 /// **All or nothing.** [`save`](Self::save) writes `NAME.tmp`, syncs it, puts

@@ -1,5 +1,5 @@
-//! Replacing a file in one step: whoever reads it finds the old text or the
-//! new one, whole, and so does whoever comes after a crash.
+//! Replacing a file in one step: a reader finds the old text or the new one,
+//! whole, even after a crash.
 
 use super::error::PersistError;
 use crate::machine::process;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 /// How many symbolic links are followed one after another, as on Linux.
 const LINKS_MAX: usize = 40;
 
-/// Who may use a new file of state: its owner, since ids of agents are nobody else's business.
+/// The permissions of a new file of state: its owner's, since it holds ids of agents.
 pub(super) const OWNER_ONLY: u32 = 0o600;
 
-/// Who may read a new file that is written for others, unless the process's mask says less.
+/// The permissions of a new file that is written for others, less the process's mask.
 const ANYBODY: u32 = 0o666;
 
 /// Replaces a file that is written for others to read.

@@ -1,5 +1,5 @@
 //! A bounded queue that any thread pushes to and any thread polls, without a
-//! lock: whoever pushes never waits, and when it is full the oldest goes.
+//! lock: a push never waits, and when it is full the oldest goes.
 //!
 //! A push takes a ticket, and with it the slot in which the ticket's items
 //! stand, one after the other; a poll reads the slot of the oldest ticket.
@@ -19,7 +19,7 @@
 //! state has moved on.
 //!
 //! **No item is polled twice, and none out of order.** The oldest ticket
-//! belongs to whoever moves `tail` past it by an exchange.
+//! belongs to the thread that moves `tail` past it by an exchange.
 //!
 //! **Nobody waits.** A writer that finds its slot being written, by one that
 //! stalled a whole round of the ring ago, gives its item up and leaves the

@@ -8,7 +8,7 @@
 //! to be stale when it is read.
 //!
 //! With fewer places than records, several records share one, and the last
-//! one to claim is listed. Whoever lists says how many agents are not.
+//! one to claim is listed. A list says how many agents are not.
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::machine::mapping::Words;

@@ -1,6 +1,6 @@
 //! Ids as they are shown to people and machines.
 //!
-//! An id is any bytes, chosen by whoever asks. Shown as it is, it could end a
+//! An id is any bytes, chosen by the client. Shown as it is, it could end a
 //! line of a log, close a tag of a page, or turn the text around it. So it is
 //! shown as a [`ShownId`] everywhere.
 

@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Agents that hold a record now. Idle ones hold theirs until somebody
-    /// needs it or a sweep takes it.
+    /// Agents that have a record now. An idle agent keeps its record until a
+    /// newcomer needs it or a sweep takes it.
     pub agents: u64,
     /// Records in all.
     pub records: u64,
@@ -20,7 +20,7 @@ pub struct Stats {
     pub retries: u64,
     /// Reservations that are open now.
     pub reservations: u64,
-    /// Reservations that expired before anybody settled them: their estimates
+    /// Reservations that expired before they were settled: their estimates
     /// stay charged. Counted when their slots are freed.
     pub reservations_expired: u64,
     /// Reservations that were refused because the agent had too many, or all

@@ -1,6 +1,6 @@
 //! Open reservations: a table that is allocated once.
 //!
-//! A slot's state is a generation and what becomes of it:
+//! The state of a slot is a generation and a phase:
 //!
 //! ```text
 //!  63                                        2 1     0
@@ -9,77 +9,81 @@
 //! └───────────────────────────────────────────┴───────┘
 //! ```
 //!
-//! Whoever exchanges *free* or *open* for *busy* has the slot to itself until
-//! it stores another state. Closing a slot moves its generation on, and an id
-//! holds the low bits of the generation: so an id works until it is closed, and
-//! never again. Generations start at random, so that an id that somebody made
-//! up is most likely none.
+//! The caller that exchanges *free* or *open* for *busy* has the slot to itself
+//! until it stores another state. Closing a slot moves its generation on, and an
+//! id holds the low bits of the generation: so an id works until its slot is
+//! closed, and never again. Generations start at random, so that a made-up id
+//! hardly ever matches.
 //!
-//! What an expired reservation had charged stays charged, and nothing else is
-//! left of it: it counts neither against its agent nor for keeping a record.
-//! Its slot is freed by whoever is the first to care.
+//! When a reservation expires, its charge stays, and nothing else: it counts
+//! neither against its agent nor as a reason to keep a record. The first caller
+//! to notice frees its slot.
+//!
+//! - `slot.rs`: a slot as it lies in memory
+//! - `taken.rs`: a slot that one caller has to itself
+//! - `entry.rs`: what is reserved
+//! - `pieces.rs`: what of a lane is reserved, and how that moves
 //!
 //! # A reservation belongs to the charge that it made
 //!
-//! A reset or a change of limits may forgive that charge, or a part of it;
-//! what was forgiven must not be given back again. An entry therefore names
-//! the record that it charged, and the generation of the lane's word. Forget,
-//! reset and changes of limits all move the generation on, and the step that
-//! gives back compares it with that of the very word it exchanges. So
-//! nothing is given back after such a change, whenever the two meet, unless
-//! the change itself says otherwise: once it has moved the words on, it walks
-//! the open reservations of the agent. Forget closes them. A reset leaves them
-//! worth nothing. A change of limits leaves them what is left of their charge, and
-//! puts the new generation in.
+//! A reset or a change of limits may forgive that charge, or a part of it, and
+//! what was forgiven must not be given back again. So an entry names the record
+//! that it charged, and the generation of the lane's word. Forget, reset and
+//! changes of limits all move the generation on, and the step that gives back
+//! compares it with that of the very word it exchanges. So nothing is given back
+//! after such a change, whenever the two meet, unless the change itself says
+//! otherwise: once it has moved the words on, it walks the open reservations of
+//! the agent. Forget closes them. A reset leaves them worth nothing. A change of
+//! limits leaves them what is left of their charge, with the new generation.
 //!
-//! That walk takes only slots that are open. One that is busy, because its
-//! charge or its settlement is under way, keeps the old generation, and
-//! is worth nothing afterwards: that is stricter. It cannot slip through when
-//! the generations start over either, since each later change walks too, and
-//! an entry whose generation is neither the old one nor the new one is left
-//! worth nothing. (A record also changes hands without a walk. Then all its
-//! lanes were idle, and time had paid for the charge.)
+//! That walk takes only open slots. A slot that is busy, because its charge or
+//! its settlement is under way, keeps the old generation and is worth nothing
+//! afterwards: that is stricter. Nor can it slip through when the generations
+//! start over, since each later change walks too, and leaves an entry worth
+//! nothing if its generation is neither the old one nor the new one. (A record
+//! also changes hands without a walk. Then all its lanes were idle, and time had
+//! paid for the charge.)
 //!
 //! # What a bucket gives back
 //!
-//! A reservation remembers its worth as time, since debt is time: the worth of
+//! A reservation remembers its worth as time, since debt is time: so the worth of
 //! a charge does not depend on the limits of the day. And it gives back only
 //! what others cannot have spent.
 //!
-//! Think of a bucket's debt as a bar from now until it is full. A
-//! reservation is a piece of that bar: it ends at `place`, which is where the bar
-//! ended after its charge, and is `worth` long. The pieces do not overlap. What
-//! is no piece is *plain*. Time takes the bar away from its start, so what is left of a
+//! Think of a bucket's debt as a bar from now until the bucket is full. A
+//! reservation is a piece of that bar. It ends at `place`, where the bar ended
+//! after its charge, and is `worth` long. Pieces do not overlap. The rest of the
+//! bar is *plain*. Time takes the bar away from its start, so what is left of a
 //! piece is
 //!
 //! ```text
 //! worth now = min(worth, place - now)
 //! ```
 //!
-//! *Claim*: had none of the open reservations ever been made, the bucket would
-//! be in debt for no longer than the plain part. So a reservation may be given
-//! back at any time, with all that is left of its piece.
+//! *Claim*: without any of the open reservations, the bucket would be in debt
+//! for no longer than the plain part. So a reservation may be given back at any
+//! time, with all that is left of its piece.
 //!
 //! - A charge makes the bar longer by a plain part; a reservation by a piece.
 //! - Time takes plain parts and pieces; without the pieces it would have taken
 //!   at least as much of the plain part.
 //! - A settlement takes out what is left of its piece. All other pieces then
-//!   have to end within the shorter bar, one below the other ([`lower`]):
-//!   those that do not are moved down, as far as need be.
+//!   have to end within the shorter bar, one below the other ([`lower`]): those
+//!   that do not are moved down, as far as need be.
 //! - A refund, or the rollback of several charges, takes out no more than the
-//!   plain part: what is reserved is given back by its reservation alone.
-//!   Pieces move as before.
+//!   plain part: only its reservation gives back what is reserved. Pieces move
+//!   as before.
 //! - Other limits may cut the bar. Each piece loses as much as was cut.
-//! - To move or to shorten a piece makes the plain part longer: that is
-//!   stricter. So it does no harm if an attempt fails after pieces were moved.
+//! - Moving or shortening a piece makes the plain part longer: that is stricter.
+//!   So it does no harm if an attempt fails after pieces were moved.
 //!
 //! None slips through. A slot is marked with its agent, its lane and its worth
-//! before its charge is made, and ends above all others until the charge tells
-//! where. Whoever gives back has loaded a word (Acquire): it finds the
-//! slot of every charge that is in it. It moves pieces before it exchanges
-//! that word (Release): whoever settles on a word that was lowered finds its
-//! own piece moved. A piece that is being charged or settled meanwhile is
-//! counted as if it were there: that is stricter.
+//! before its charge is made, and it ends above all others until the charge has
+//! a place. A caller that gives back has loaded a word (Acquire), and so finds
+//! the slot of every charge that is in it. It moves pieces before it exchanges
+//! that word (Release), so a caller that settles on a lowered word finds its own
+//! piece moved. A piece that is being charged or settled meanwhile is counted as
+//! if it were there: that is stricter.
 //!
 //! [`lower`]: Reservations::lower
 //!
@@ -95,16 +99,16 @@
 //!
 //! # The total
 //!
-//! Where a plan has a [total](crate::PolicyBuilder::total), a reservation
-//! charges that too, and so is a piece of two bars. The second piece lies
-//! beside the slot, in memory that only a limiter with a total has, and all of
-//! the above holds for it by itself. One state guards both.
+//! Where a plan has a [total](crate::PolicyBuilder::total), a reservation charges
+//! that too, and so is a piece of two bars. The second piece lies beside the
+//! slot, in memory that only a limiter with a total has, and all of the above
+//! holds for it by itself. One state guards both.
 //!
 //! # Where slots lie
 //!
 //! An agent's slots follow one another from the home of its *shade*, a part of
-//! its hash, as far as others leave room. Each shade knows how far its slots
-//! ever reached, so whoever looks for those of an agent looks at few.
+//! its hash, as far as others leave room. Each shade knows how far its slots ever
+//! reached, so a search for an agent's slots reads few.
 //!
 //! # How many an agent may have
 //!
@@ -113,11 +117,6 @@
 //! Otherwise the slots are counted, those under way among them: of two callers
 //! the later one in the order of the shade's counter has acquired the mark of
 //! the earlier. So there are never too many. Callers that cross may both be refused.
-//!
-//! # Files
-//!
-//! `slot.rs` is a slot as it lies in memory, `taken.rs` one that a caller has to itself, `entry.rs` what is in
-//! it, `pieces.rs` the arithmetic of bars and pieces. The table is here.
 
 mod entry;
 mod pieces;
@@ -135,8 +134,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-/// How often somebody who finds a slot busy looks again: it is so for the time
-/// of one charge, unless its holder was lost in a fork.
+/// How often a busy slot is read again: it is busy for the time of one charge,
+/// unless its caller was lost in a fork.
 const ROUNDS_MAX: u32 = 100_000;
 
 /// How many shades agents have: a part of their hash.
@@ -300,7 +299,7 @@ impl Reservations {
         if state & PHASE_MASK != OPEN || is_other {
             return;
         }
-        // If somebody else is faster, the slot is busy: see the module.
+        // If another caller is faster, the slot is busy: see the module.
         let Some(held) = self.exchange(index, state) else {
             return;
         };
@@ -333,8 +332,8 @@ impl Reservations {
 
     /// Takes the slot of an id that is open at `now`.
     ///
-    /// The wait ends: whoever has a slot charges a lane and gives it back; and
-    /// it is bounded, should that one be lost in a fork.
+    /// The wait ends: the caller that has the slot charges a lane and stores
+    /// another phase. And it is bounded, should that caller be lost in a fork.
     pub(crate) fn find(&self, id: u64, now: Tick) -> Option<TakenSlot<'_>> {
         let index = (id & SLOT_MASK) as usize;
         let slot = self.slots.get(index)?;
@@ -362,7 +361,7 @@ impl Reservations {
         None
     }
 
-    /// Acquire, paired with the Release of whoever had the slot before.
+    /// Acquire, paired with the Release of the caller that had the slot before.
     fn exchange(&self, index: usize, state: u64) -> Option<TakenSlot<'_>> {
         let (busy, slot) = (state & !PHASE_MASK | BUSY, &self.slots[index].state);
         let taken = slot.compare_exchange(state, busy, Ordering::AcqRel, Ordering::Relaxed).is_ok();

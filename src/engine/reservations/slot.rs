@@ -16,7 +16,7 @@ pub(super) const SLOT_BITS: u32 = 24;
 pub(super) const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 pub(super) const ID_GENERATION_MASK: u64 = u64::MAX >> SLOT_BITS;
 
-/// A slot of the table. Its fields are read and written by whoever has it. But
+/// A slot of the table. The caller that has it reads and writes its fields. But
 /// others read the hash, the lane, the worth and the time, and lower `place`.
 pub(super) struct Slot {
     pub(super) state: AtomicU64,
@@ -63,7 +63,7 @@ impl Piece {
             | (entry.position as u64 & POSITION_MASK) << POSITION_SHIFT
             | entry.plan.map_or(0, |plan| u64::from(plan.number()) + 1) << PLAN_SHIFT;
         self.charged.store(charged, Ordering::Relaxed);
-        // Never raised: somebody may have lowered it meanwhile.
+        // Never raised: another caller may have lowered it meanwhile.
         self.place.fetch_min(entry.place, Ordering::Relaxed);
         self.worth.store(entry.worth, Ordering::Relaxed);
         self.token.store(entry.token, Ordering::Relaxed);

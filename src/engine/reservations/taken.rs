@@ -10,7 +10,7 @@ use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering};
 
-/// A slot that somebody has to itself.
+/// A slot that one caller has to itself.
 pub(crate) struct TakenSlot<'a> {
     pub(super) table: &'a Reservations,
     pub(super) index: usize,

@@ -34,7 +34,7 @@ pub(super) fn write<'a>(
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 pub(super) fn change(agents: &Assignments) -> Result<String, (Vec<u8>, String)> {
     let mut texts = Vec::with_capacity(agents.len());
     for (id, assignment) in agents {

@@ -3,10 +3,10 @@
 //! # How a saved budget finds its agent again
 //!
 //! The slab knows agents by a hash under a key that is new in every process,
-//! and no key is saved: whoever reads the file could otherwise choose ids that
+//! and no key is saved: a reader of the file could otherwise choose ids that
 //! collide. So budgets are saved by id. From
-//! [`keep_budgets_in`](crate::Limiter::keep_budgets_in) on, whoever is given a record
-//! is written down beside it, in a roster with a place for every record; a
+//! [`keep_budgets_in`](crate::Limiter::keep_budgets_in) on, an agent that is
+//! given a record is written down beside it, in a roster with a place for every record; a
 //! check of an agent that has a record does nothing for it. An agent that has
 //! used a budget keeps its record until the window ends, so a walk over the
 //! records meets every used budget, and its id stands beside it.
