@@ -4,7 +4,7 @@
 //!
 //! A killed process loses nothing that it gave to the system, so this shows
 //! that the file is replaced in one step. That it also outlives a power
-//! failure rests on the order of the syncs in `src/assignments/file.rs`.
+//! failure rests on the order of the syncs in `src/keep/replace.rs`.
 
 #![cfg(feature = "persist")]
 

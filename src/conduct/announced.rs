@@ -27,9 +27,10 @@
 //! A request that would have to wait less than what was announced is another
 //! one, for fewer tokens. No wait was announced for it yet.
 
-use super::{Outcome, Word};
 use crate::bounds::{PARALLEL_LATE_MAX, PARALLEL_MAX};
 use crate::clock::Tick;
+use crate::lane::Outcome;
+use crate::record::Word;
 
 const FINGERPRINT_BITS: u32 = 14;
 const CROWD_SHIFT: u32 = FINGERPRINT_BITS;

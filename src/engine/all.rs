@@ -30,6 +30,13 @@
 //! A caller that is alone meets only its own charges, and is denied only if a
 //! part is. Of callers that cross, each may meet what the other is about to
 //! take back: both may be denied once.
+//!
+//! `all/parts.rs` puts the parts in order, `all/verdict.rs` is the answer.
+
+mod parts;
+mod verdict;
+
+pub use verdict::AllVerdict;
 
 use super::charge::Answer;
 use super::request::{ResolvedRequest, Target};
@@ -38,127 +45,12 @@ use super::{Engine, Request};
 use crate::bounds::PARTS_MAX;
 use crate::clock::Tick;
 use crate::error::Error;
+use crate::lane::Choice;
 use crate::lane::kind::{Charged, LaneLimit, Receipt, look};
-use crate::lane::{Choice, Decision, Verdict};
-use crate::limits::LaneLimits;
 use crate::machine::processor::finish_loads;
 use crate::slab::hash::AgentHash;
 use crate::sync::{Fault, broken};
-use std::time::Duration;
-
-/// The answer to several charges at once: all were made, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it says whether the request may go on"]
-pub struct AllVerdict {
-    verdicts: [Verdict; PARTS_MAX],
-    parts: usize,
-}
-
-/// Newcomers are counted in bits.
-const _: () = assert!(PARTS_MAX <= u32::BITS as usize);
-
-impl AllVerdict {
-    /// Whether all parts were charged.
-    #[must_use]
-    pub fn is_allowed(&self) -> bool {
-        self.verdicts().iter().all(Verdict::is_allowed)
-    }
-
-    /// The decision on the whole: `Deny` if a part is denied, else `Warn` if an
-    /// agent is near its limit, `Exempt` if none of them is ever limited,
-    /// `Allow` otherwise.
-    #[must_use]
-    pub fn decision(&self) -> Decision {
-        let is_any = |decision| self.verdicts().iter().any(|verdict| verdict.decision() == decision);
-        let worst = [Decision::Deny, Decision::Warn, Decision::Allow].into_iter().find(|decision| is_any(*decision));
-        worst.unwrap_or(Decision::Exempt)
-    }
-
-    /// The verdict on each part, in the order in which they were given. If any
-    /// is a denial, nothing was charged, and the others say what would have been.
-    pub fn verdicts(&self) -> &[Verdict] {
-        &self.verdicts[..self.parts]
-    }
-
-    /// The indexes of the parts that stand in the way; empty if it was allowed.
-    pub fn blocking(&self) -> impl Iterator<Item = usize> + '_ {
-        self.verdicts().iter().enumerate().filter(|(_, verdict)| !verdict.is_allowed()).map(|(part, _)| part)
-    }
-
-    /// The longest wait of the parts that stand in the way. `None` if it was
-    /// allowed, or no wait helps.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        let mut waits = self.blocking().map(|part| self.verdicts[part].retry_after());
-        let first = waits.next()??;
-        waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
-    }
-}
-
-/// One of the requests, resolved.
-#[derive(Clone, Copy)]
-struct Part<'a> {
-    request: ResolvedRequest<'a>,
-    is_counted: bool,
-    /// Its index among the requests as they were given.
-    index: usize,
-    /// What it and the parts of the same lane before it come to.
-    sum: u64,
-    /// The total that is charged with it.
-    total: Option<Share<'a>>,
-}
-
-impl Part<'_> {
-    fn hash(&self) -> AgentHash {
-        self.request.target.hash
-    }
-}
-
-/// What parts of one agent take of its total.
-#[derive(Clone, Copy)]
-struct Share<'a> {
-    lane: LaneLimits<'a>,
-    /// What this part and those given before it come to.
-    sum: u64,
-    /// Whether no other part comes after it: its sum is that of all.
-    is_last: bool,
-}
-
-/// The parts in the order in which they are charged: by agent, by lane, and as
-/// they were given. It is the same for everybody, so that callers meet at the
-/// first part they share, and not each with what the other still needs.
-struct OrderedParts<'a>([Option<Part<'a>>; PARTS_MAX]);
-
-impl<'a> OrderedParts<'a> {
-    fn iter(&self) -> impl Iterator<Item = &Part<'a>> {
-        self.0.iter().map_while(Option::as_ref)
-    }
-
-    /// The sums of each lane, once all parts are in their order.
-    fn add_up_lanes(&mut self) {
-        let mut before = None;
-        for part in self.0.iter_mut().map_while(Option::as_mut) {
-            let lane = (part.hash(), part.request.lane());
-            // Those of one lane stand together.
-            let sum = before.filter(|(other, _)| *other == lane).map_or(0, |(_, sum)| sum);
-            part.sum = part.request.cost.saturating_add(sum);
-            before = Some((lane, part.sum));
-        }
-    }
-
-    /// The sums of each total.
-    fn add_up_totals(&mut self) {
-        for place in 0..PARTS_MAX {
-            let Some(part) = self.0[place] else { return };
-            let shared = || self.iter().filter(|other| other.hash() == part.hash() && other.total.is_some());
-            let before = shared().filter(|other| other.index <= part.index).map(|other| other.request.cost);
-            let sum = before.fold(0, u64::saturating_add);
-            let is_last = !shared().any(|other| other.index > part.index);
-            let total = part.total.map(|share| Share { sum, is_last, ..share });
-            self.0[place] = Some(Part { total, ..part });
-        }
-    }
-}
+use parts::{OrderedParts, Part, Share};
 
 impl Engine {
     /// Charges every part, or none.
@@ -230,7 +122,7 @@ impl Engine {
         if !parts.iter().any(|part| part.is_counted) || !self.limits.conduct().enforces_wait() {
             return Ok(None);
         }
-        let (mut verdict, mut is_blocked) = (AllVerdict::new(parts), false);
+        let (mut verdict, mut is_blocked) = (AllVerdict::new(parts.iter().count()), false);
         for part in parts.iter() {
             let blocked = if part.is_counted { self.blocked(&part.request)? } else { None };
             // An exempt agent does not wait.
@@ -242,7 +134,7 @@ impl Engine {
 
     /// Charges every part, if a peek at each finds room for it.
     fn peek_and_charge(&self, parts: &OrderedParts<'_>) -> Result<AllVerdict, Error> {
-        let mut verdict = AllVerdict::new(parts);
+        let mut verdict = AllVerdict::new(parts.iter().count());
         let newcomers = self.peek_all(parts, &mut verdict)?;
         if verdict.is_allowed() {
             self.charge_all(parts, newcomers, &mut verdict)?;
@@ -372,12 +264,6 @@ impl Engine {
         let (cost, sum) = (part.request.cost, part.sum);
         let would = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.would(words, at, cost, sum)));
         self.update(&part.request.target, would)
-    }
-}
-
-impl AllVerdict {
-    fn new(parts: &OrderedParts<'_>) -> Self {
-        Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts: parts.iter().count() }
     }
 }
 

@@ -4,7 +4,13 @@ mod any;
 mod edges;
 mod exact;
 
+use super::word::*;
 use super::*;
+use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
+use crate::clock::nanos_saturating;
+use crate::policy::ConductRules;
+use crate::record::Word;
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const FRESH: ConductWord = ConductWord(0);
