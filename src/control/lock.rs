@@ -1,9 +1,9 @@
 //! The lock under which control calls take turns, and what they share.
 
 use super::ControlError;
+use crate::limits::Row;
 use crate::machine::process::{self, unforked};
 use crate::policy::Policy;
-use crate::record::tag::Row;
 use crate::sync::{Counter, Mutex, MutexGuard, Ordering, try_lock, wait};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

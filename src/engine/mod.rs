@@ -53,7 +53,7 @@ pub(crate) use {batch::BatchItem, charge::Answer, conduct::Admission};
 use crate::bounds::ID_BYTES_MAX;
 use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};
 use crate::error::Error;
-use crate::limits::LimitTable;
+use crate::limits::{LimitTable, Row};
 use crate::machine::process::unforked;
 #[cfg(feature = "persist")]
 use crate::observe::roster::Roster;
@@ -61,7 +61,6 @@ use crate::observe::stats::Stats;
 use crate::observe::{Observe, Watch};
 use crate::policy::unknown::UnknownActions;
 use crate::policy::{Kind, PlanId, Policy};
-use crate::record::tag::Row;
 use crate::slab::hash::AgentHash;
 use crate::slab::{OnFull, Slab};
 use announced::AnnouncedWaits;

@@ -11,9 +11,9 @@
 //! without a lock, in [`exempt`](super::exempt).
 
 use super::exempt::ExemptTable;
+use crate::limits::Row;
 use crate::machine::process::unforked;
 use crate::policy::{LaneId, Limit, PlanId};
-use crate::record::tag::Row;
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, peek};
 use std::collections::BTreeMap;

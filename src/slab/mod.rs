@@ -23,7 +23,7 @@
 //! - `hash.rs`: from an id to its home and tag
 //! - `fingerprints.rs`: a byte per record, to search by
 //! - `region.rs`: the locks under which tenants change
-//! - `tenancy.rs`: claim, evict, forget, sweep
+//! - `tenancy.rs`: claim, evict, forget, sweep; `newcomer.rs`: what a claim is given
 //! - `forgiven.rs`: charges that are forgiven while a call is under way
 
 pub(crate) mod fingerprints;
@@ -31,12 +31,14 @@ pub(crate) mod forgiven;
 pub(crate) mod hash;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
+mod newcomer;
 mod region;
 mod tenancy;
 
 pub use hash::IdHash;
-pub use tenancy::OnFull;
-pub(crate) use tenancy::{Claimed, Newcomer, Refusal, RowChange};
+pub use newcomer::OnFull;
+pub(crate) use newcomer::{Newcomer, Refusal, RowChange};
+pub(crate) use tenancy::Claimed;
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::clock::Tick;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::clock::Offset;
 use crate::policy::Kind;
 use crate::slab::Geometry;
 use crate::slab::hash::fixed_key;
