@@ -53,15 +53,15 @@ pub const PAGE_MAX: usize = 200;
 pub const CURVE_STEPS_MAX: usize = 15;
 
 /// How many denials of an agent at one moment are taken for those of parallel
-/// workers, each of which will wait as it was told. A word counts them with four bits.
+/// workers, each of which will wait as asked. A word counts them with four bits.
 pub(crate) const PARALLEL_MAX: u64 = 15;
 
 /// The same in the second half of a wait of a second or more.
 pub(crate) const PARALLEL_LATE_MAX: u64 = 8;
 
-/// How many told waits are remembered: 64 kB. An agent whose wait was
-/// overwritten is judged as if it had not been told.
-pub(crate) const TOLD_KEPT: usize = if cfg!(loom) { 1 } else { 8_192 };
+/// How many announced waits are remembered: 64 kB. An agent whose wait was
+/// overwritten is judged as if none had been announced to it.
+pub(crate) const WAITS_KEPT: usize = if cfg!(loom) { 1 } else { 8_192 };
 
 /// How many exempt agents are found without a lock, about: 64 kB. One that has
 /// no place there is as exempt, and each of its checks takes a lock.
@@ -114,7 +114,7 @@ pub const ZONE_MINUTES_MAX: i16 = 14 * 60;
 /// reserve 93 GB of address space.
 pub const AGENTS_MAX: u64 = 1 << 30;
 
-/// What a limiter is built for when nothing is said.
+/// How many agents a limiter holds by default.
 pub const AGENTS_DEFAULT: u64 = 1_000_000;
 
 /// The most requests in one call of [`check_many`](crate::Limiter::check_many).
@@ -139,7 +139,7 @@ pub(crate) const RESERVATIONS_SHARE: usize = 64;
 /// So many an agent may have open in a small table, too.
 pub(crate) const RESERVATIONS_PER_AGENT_MIN: usize = 16;
 
-/// A commit may use at most so many times the lane's capacity beyond what was
+/// A settlement may use at most this many times the lane's capacity beyond what was
 /// reserved. More is no overspending but a mistake, of units say, and would
 /// leave a bucket in debt for years.
 pub const OVERSPEND_MAX: u64 = 100;

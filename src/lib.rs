@@ -71,14 +71,14 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("tollgate needs a 64-bit target: a slab may be larger than 4 GB");
 
-mod assignments;
 pub mod bounds;
 pub mod clock;
 mod conduct;
+mod control;
+mod engine;
 mod error;
 #[cfg(feature = "capi")]
 pub mod ffi;
-pub mod hub;
 #[cfg(feature = "persist")]
 pub mod keep;
 mod lane;
@@ -88,19 +88,19 @@ mod machine;
 pub mod observe;
 mod policy;
 mod record;
-mod reservations;
 mod slab;
 mod sync;
 
-pub use assignments::{Assignment, Assignments};
 pub use clock::{Clock, ManualClock, Tick};
 pub use conduct::{Conduct, Violation};
+pub use control::ControlError;
+pub use engine::{
+    ActionLane, Agent, AllVerdict, Assignment, Assignments, Request, ReservationId, Reserved, Settle, Settlement,
+};
 pub use error::{BuildError, Error};
 pub use lane::{Decision, Status, Verdict};
-pub use limiter::{
-    Acquired, ActionLane, Agent, AllVerdict, ControlError, HeldSlot, Limiter, LimiterBuilder, Request, ReservationId,
-    Reserved, Settle, Settlement, Stats,
-};
+pub use limiter::{Acquired, HeldSlot, Limiter, LimiterBuilder};
+pub use observe::stats::Stats;
 #[cfg(feature = "config")]
 pub use policy::ConfigError;
 pub use policy::{

@@ -211,8 +211,8 @@ pub(crate) enum Fault {
     ConductNotBumped,
     /// A tenant that is to be given up loses its violations before its record.
     ConductGivenUpEarly,
-    /// A told wait is stored over whatever is there, not exchanged.
-    ToldByStore,
+    /// An announced wait is stored over whatever is there, not exchanged.
+    AnnouncedByStore,
     /// An event is written without Release.
     RelaxedEvent,
     /// An event is written over one that is being written.

@@ -120,7 +120,7 @@ fn committed_memory_does_not_grow() {
         let policy = Policy::builder().lane("lane", Limit::per_minute(10)).build().expect("valid");
         let builder = Limiter::builder(policy).agents(AGENTS).clock(ManualClock::new());
         let builder = builder.observe(Observe::new().roster(AGENTS as usize));
-        let limiter = builder.commit_memory(committed).build().expect("some megabytes");
+        let limiter = builder.prefault(committed).build().expect("some megabytes");
         let before = resident_bytes();
         for id in 0..AGENTS {
             assert!(limiter.check(id.to_le_bytes(), LANE).expect("room").is_allowed());

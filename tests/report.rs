@@ -40,7 +40,7 @@ fn it_lists_offenders_the_busiest_agents_and_the_counts() {
     let _ = limiter.check_request(Request::new("\"quoted\"\u{2028}", HTTP).counted()).expect("valid");
     assert!(limiter.check("agent-7", LaneId::new(9)).is_err());
 
-    let mut document = read(&limiter.status_document());
+    let mut document = read(&limiter.report());
     let written = document["written_at"].take();
     assert!(written.as_str().is_some_and(|text| text.len() == 20 && text.ends_with('Z')), "{written}");
     assert_eq!(document["version"], 1);
@@ -99,14 +99,14 @@ fn it_stays_short_however_many_agents_there_are() {
             let _ = limiter.check_request(Request::new(&format!("agent-{agent}"), HTTP).counted()).expect("valid");
         }
     }
-    let document = read(&limiter.status_document());
+    let document = read(&limiter.report());
     assert_eq!(document["busiest"].as_array().map(Vec::len), Some(20));
     assert_eq!(document["top_offenders"].as_array().map(Vec::len), Some(20));
     assert_eq!(document["violations"]["last_hour"], 200);
     // Without a roster no agent can be listed, and the report states that.
     let limiter = self::limiter(Observe::new());
     let _ = limiter.check("agent-7", WS).expect("valid");
-    let document = read(&limiter.status_document());
+    let document = read(&limiter.report());
     assert_eq!((&document["busiest"], &document["agents"]["not_listed"]), (&json!([]), &json!(1)));
 }
 
@@ -115,13 +115,13 @@ fn it_is_replaced_in_one_step_while_others_read_it() {
     let directory = Directory::new();
     let path = directory.path().join(REPORT_FILE);
     let limiter = limiter(Observe::new().roster(100));
-    limiter.write_status(&path).expect("a new file");
+    limiter.write_report(&path).expect("a new file");
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..50 {
                 let _ = limiter.check_request(Request::new(&format!("agent-{round}"), HTTP).counted()).expect("valid");
-                limiter.write_status(&path).expect("nobody else writes");
+                limiter.write_report(&path).expect("nobody else writes");
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -146,19 +146,19 @@ fn a_killed_writers_leftovers_do_no_harm_and_a_second_writer_gets_an_error() {
     let path = directory.path().join(REPORT_FILE);
     let limiter = limiter(Observe::new());
     fs::write(directory.path().join(format!("{REPORT_FILE}.tmp")), "{\"half").expect("a file");
-    limiter.write_status(&path).expect("a new file");
+    limiter.write_report(&path).expect("a new file");
     read(&fs::read_to_string(&path).expect("there"));
 
     let lock = fs::File::open(directory.path().join(format!("{REPORT_FILE}.lock"))).expect("there");
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("nobody has it");
     let before = fs::read_to_string(&path).expect("there");
-    let error = limiter.write_status(&path).expect_err("somebody else is writing");
+    let error = limiter.write_report(&path).expect_err("somebody else is writing");
     assert!(matches!(error, PersistError::InUse { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).expect("there"), before);
     drop(lock);
-    limiter.write_status(&path).expect("free again");
+    limiter.write_report(&path).expect("free again");
 
     let nowhere = directory.path().join("none").join(REPORT_FILE);
-    assert!(matches!(limiter.write_status(nowhere), Err(PersistError::System { .. })));
-    assert!(matches!(limiter.write_status(directory.path()), Err(PersistError::NotAFile { .. })));
+    assert!(matches!(limiter.write_report(nowhere), Err(PersistError::System { .. })));
+    assert!(matches!(limiter.write_report(directory.path()), Err(PersistError::NotAFile { .. })));
 }

@@ -13,14 +13,17 @@
 //! | `wall.rs` | the date, for calendar windows |
 //! | `sources.rs` | the counter and the OS clock it reads, and fakes for tests |
 //! | `hook.rs` | for tests: runs code between a reading and its use |
+//! | `wait.rs` | waits as protocols present them |
 
 mod anchor;
 mod os;
 mod sources;
 mod trust;
 mod tsc;
+mod wait;
 pub(crate) mod wall;
 
+pub use self::wait::wait_ms;
 pub(crate) use self::wall::{At, DateClock, Offset};
 pub use self::wall::{ManualWallClock, WallClock};
 

@@ -4,7 +4,7 @@ use super::guard::guard;
 use super::pointers::{Tagged, agent, borrow, out, plan_id, tagged_out};
 use super::{Limiter, Status};
 use crate as tollgate;
-use crate::limiter::Asked;
+use crate::engine::BatchItem;
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -253,7 +253,7 @@ unsafe fn check_under(
 ) -> Status {
     let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
         let request = tollgate::Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?);
-        limiter.check_told(tollgate::Request { at, ..request }, |answer| verdict_out.tell(answer))
+        limiter.check_with(tollgate::Request { at, ..request }, |answer| verdict_out.tell(answer))
     };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn tollgate_limiter_check(
     verdict_out: *mut Verdict,
 ) -> Status {
     let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
-        limiter.check_told(tollgate::Request::new(id, LaneId::new(lane)).cost(cost), |answer| verdict_out.tell(answer))
+        limiter.check_with(tollgate::Request::new(id, LaneId::new(lane)).cost(cost), |answer| verdict_out.tell(answer))
     };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn tollgate_limiter_check_at(
 ) -> Status {
     let ask = |limiter: &tollgate::Limiter, id: &[u8], verdict_out: VerdictOut| {
         let request = tollgate::Request::new(id, LaneId::new(lane)).cost(cost).at(Tick::from_nanos(now_ns));
-        limiter.check_told(request, |answer| verdict_out.tell(answer))
+        limiter.check_with(request, |answer| verdict_out.tell(answer))
     };
     // SAFETY: as this function's contract has it.
     unsafe { check(limiter, id, id_len, verdict_out, ask) }
@@ -402,7 +402,7 @@ struct Asking<'a>(
     &'a Request,
 );
 
-impl Asked for Asking<'_> {
+impl BatchItem for Asking<'_> {
     /// What cannot be an id is asked for as an empty one, which nobody has.
     #[inline(always)]
     fn agent(&self) -> &[u8] {

@@ -53,8 +53,8 @@ unsafe impl Tagged for Admission {
 }
 
 impl Admission {
-    fn new(struct_size: u32, admission: &crate::limiter::Admission) -> Self {
-        let crate::limiter::Admission { of_lane, violation, wait } = *admission;
+    fn new(struct_size: u32, admission: &crate::engine::Admission) -> Self {
+        let crate::engine::Admission { of_lane, violation, wait } = *admission;
         let verdict = admission.verdict();
         let wait_ns = nanos_saturating(wait);
         Self {
@@ -505,5 +505,5 @@ pub unsafe extern "C" fn tollgate_limiter_reset_violations(
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_hub_retry_after_ms(retry_after_ns: u64) -> u64 {
     let wait = (retry_after_ns != TOLLGATE_NEVER).then(|| std::time::Duration::from_nanos(retry_after_ns));
-    tollgate::hub::retry_after_ms(wait)
+    tollgate::clock::wait_ms(wait, 1_000, 60_000)
 }

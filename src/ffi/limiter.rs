@@ -126,7 +126,7 @@ impl LimiterOptions {
         let reservations = if self.reservations == 0 { TOLLGATE_RESERVATIONS_DEFAULT } else { self.reservations };
         let reservations = usize::try_from(reservations).unwrap_or(usize::MAX);
         let builder = builder.agents(agents).on_full(on_full).hash(hash).reservations(reservations);
-        let mut builder = builder.commit_memory(commit_memory);
+        let mut builder = builder.prefault(commit_memory);
         if self.reservations_per_agent > 0 {
             builder = builder.reservations_per_agent(self.reservations_per_agent as usize);
         }

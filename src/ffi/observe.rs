@@ -932,7 +932,7 @@ pub unsafe extern "C" fn tollgate_limiter_status_document(
 ) -> Status {
     guard(|| {
         // SAFETY: NULL, or alive and shared, by this function's contract.
-        let document = unsafe { borrow(limiter) }?.0.status_document();
+        let document = unsafe { borrow(limiter) }?.0.report();
         // SAFETY: the buffer and the length are as this function's contract has them.
         unsafe { put_text(&document, json_out, json_size, json_len_out) }
     })
@@ -973,7 +973,7 @@ pub unsafe extern "C" fn tollgate_limiter_write_status(
 #[cfg(feature = "persist")]
 fn write_status(limiter: &tollgate::Limiter, path: &[u8]) -> Result<(), Failure> {
     use std::os::unix::ffi::OsStrExt as _;
-    Ok(limiter.write_status(std::ffi::OsStr::from_bytes(path)).map_err(tollgate::ControlError::from)?)
+    Ok(limiter.write_report(std::ffi::OsStr::from_bytes(path)).map_err(tollgate::ControlError::from)?)
 }
 
 #[cfg(not(feature = "persist"))]

@@ -6,8 +6,8 @@ mod inputs;
 mod read;
 mod write;
 
-use super::{KeptFile, PersistError, Seen};
-use crate::assignments::{Assignment, Assignments};
+use super::{FileVersion, KeptFile, PersistError};
+use crate::engine::{Assignment, Assignments};
 use std::path::Path;
 
 /// A readable file that keeps assignments across restarts.
@@ -107,19 +107,19 @@ impl AssignmentFile {
         Ok(agents)
     }
 
-    /// Reads the file again, and identifies the version it read. Unless that is
+    /// Reads the file again, and returns its version. Until that is
     /// [accepted](Self::accept), nothing is written to the file.
-    pub(crate) fn read(&self) -> Result<(Assignments, Option<Seen>), PersistError> {
+    pub(crate) fn read(&self) -> Result<(Assignments, Option<FileVersion>), PersistError> {
         self.file.read(read::read)
     }
 
-    /// Accepts what was read: it may be overwritten.
-    pub(crate) fn accept(&mut self, seen: Option<Seen>) {
+    /// What was read is in use: it may be overwritten.
+    pub(crate) fn accept(&mut self, seen: Option<FileVersion>) {
         self.file.accept(seen);
     }
 
-    /// Writes changes to the file: the agents' present assignments, which may
-    /// be empty. `all` lists every agent, in case the file has to be replaced.
+    /// Puts changes into the file: the new assignments of these agents, which
+    /// may be empty. If the file has to be replaced, `all` lists every agent.
     ///
     /// # Errors
     ///

@@ -122,10 +122,10 @@ mod tests {
     const DOCUMENT: &str = "{\n  \"version\": 1\n}\n";
 
     fn numbers(text: &[u8]) -> Result<(Vec<u64>, bool), String> {
-        let told = |mistake: Mistake| format!("{}:{}: {}", mistake.line, mistake.column, mistake.problem);
-        let Split { changes, extent, .. } = split(text).map_err(told)?;
+        let described = |mistake: Mistake| format!("{}:{}: {}", mistake.line, mistake.column, mistake.problem);
+        let Split { changes, extent, .. } = split(text).map_err(described)?;
         let number = |(line, fields): &(Piece<'_>, Fields<'_>)| line.need(fields, "n").and_then(Piece::value::<u64>);
-        Ok((changes.iter().map(number).collect::<Result<_, _>>().map_err(told)?, extent.is_torn))
+        Ok((changes.iter().map(number).collect::<Result<_, _>>().map_err(described)?, extent.is_torn))
     }
 
     fn file(changes: u64) -> String {

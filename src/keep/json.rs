@@ -142,9 +142,9 @@ impl<'a> Piece<'a> {
     /// Whether these are the fields of a file of this version. Checked first:
     /// another version may have other keys.
     pub(crate) fn has_version(self, fields: &Fields<'a>, version: &str) -> Result<(), Mistake> {
-        let told = self.need(fields, "version")?;
-        if told.text != version {
-            return Err(told.mistake(format!("version {:.20}; this build reads version {version}", told.text)));
+        let found = self.need(fields, "version")?;
+        if found.text != version {
+            return Err(found.mistake(format!("version {:.20}; this build reads version {version}", found.text)));
         }
         Ok(())
     }
@@ -223,8 +223,8 @@ impl<'a> Piece<'a> {
     /// A mistake found while reading this piece, with its location in the file.
     fn reading(self, error: &serde_json::Error) -> Mistake {
         let (line, column) = (error.line(), error.column());
-        let told = error.to_string();
-        let problem = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
+        let text = error.to_string();
+        let problem = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
         let mut mistake = self.mistake(problem);
         if error.is_eof() {
             mistake.problem = format!("the file is cut off: {problem}");

@@ -5,7 +5,7 @@
 use super::changes::Extent;
 use super::error::PersistError;
 use super::json::Mistake;
-use super::replace::{FileLock, OWNER_ONLY, Replaced, system};
+use super::replace::{FileLock, OWNER_ONLY, ReplacedFile, system};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -18,15 +18,15 @@ const REPLACED_BELOW: u64 = 64 << 10;
 /// A file whose lock is held.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
-    file: Replaced,
+    file: ReplacedFile,
     /// The file as it was last read or written; `None` if there was none.
-    seen: Option<Seen>,
+    seen: Option<FileVersion>,
     _lock: FileLock,
 }
 
-/// A file that was read or written.
+/// What a file was when it was last read or written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct FileVersion {
     stamp: Stamp,
     extent: Extent,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Seen {
 impl KeptFile {
     /// Locks the file, which need not exist yet; its directory must.
     pub(crate) fn open(path: &Path) -> Result<Self, PersistError> {
-        let file = Replaced::find(path, OWNER_ONLY)?;
+        let file = ReplacedFile::find(path, OWNER_ONLY)?;
         let lock = file.lock()?;
         // No other process is writing it: the lock is ours.
         file.clear()?;
@@ -49,7 +49,7 @@ impl KeptFile {
     pub(crate) fn read<T: Default>(
         &self,
         parse: impl FnOnce(&[u8]) -> Result<(T, Extent), Mistake>,
-    ) -> Result<(T, Option<Seen>), PersistError> {
+    ) -> Result<(T, Option<FileVersion>), PersistError> {
         if self.file.metadata()?.is_none() {
             return Ok((T::default(), None));
         }
@@ -63,11 +63,11 @@ impl KeptFile {
         };
         let stamp = read().map_err(system("read", self.path()))?;
         let (parsed, extent) = parse(&text).map_err(|mistake| self.content(mistake))?;
-        Ok((parsed, Some(Seen { stamp, extent })))
+        Ok((parsed, Some(FileVersion { stamp, extent })))
     }
 
-    /// Accepts what was read: it may be overwritten.
-    pub(crate) fn accept(&mut self, seen: Option<Seen>) {
+    /// What was read is in use: it may be overwritten.
+    pub(crate) fn accept(&mut self, seen: Option<FileVersion>) {
         self.seen = seen;
     }
 
@@ -111,7 +111,7 @@ impl KeptFile {
         let stamp = file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(system("read", self.path()))?;
         // Nothing is appended after a line that failed or may not be on disk: the next save replaces the file.
         let is_torn = synced.is_err() && stamp.bytes != seen.stamp.bytes;
-        self.seen = Some(Seen { stamp, extent: Extent { is_torn, ..seen.extent } });
+        self.seen = Some(FileVersion { stamp, extent: Extent { is_torn, ..seen.extent } });
         synced
     }
 
@@ -129,7 +129,7 @@ impl KeptFile {
         }
         let stamp = Stamp::of(&self.file.replace(text.as_bytes(), old.as_ref())?);
         let extent = Extent { document: text.len() as u64, is_torn: false };
-        self.seen = Some(Seen { stamp, extent });
+        self.seen = Some(FileVersion { stamp, extent });
         self.file.sync()
     }
 
@@ -158,9 +158,9 @@ fn write(file: &mut File, line: &str, before: u64) -> io::Result<()> {
     })
 }
 
-impl Seen {
-    /// Not inlined: merged with the test whether anything was seen at all, it
-    /// would read uninitialised memory, if only to ignore it.
+impl FileVersion {
+    /// Not inlined: merged with the question whether anything was seen at all,
+    /// it would read what was never written, if only to ignore it.
     #[inline(never)]
     fn takes(&self, bytes: usize) -> bool {
         let Self { stamp, extent: Extent { document, is_torn } } = *self;

@@ -5,19 +5,20 @@
 //! - `changes.rs`: what is appended to it, and how a torn end is recognised
 //! - `json.rs`: what the texts of all files share
 //! - `assignments.rs`: the file of assignments, and its text
-//! - `budgets.rs`: the text of the file of used budgets
+//! - `budgets/`: the file of used budgets
 //! - `error.rs`: what can go wrong
 
 mod assignments;
-pub(crate) mod budgets;
+mod budgets;
 pub(crate) mod changes;
 mod error;
 pub(crate) mod json;
 mod kept;
 mod replace;
 
-pub use crate::limiter::{BudgetsLoaded, BudgetsSaved};
 pub use assignments::AssignmentFile;
+pub(crate) use budgets::BudgetKeeper;
+pub use budgets::{BudgetsLoaded, BudgetsSaved};
 pub use error::PersistError;
-pub(crate) use kept::{KeptFile, Seen};
-pub(crate) use replace::{ANYBODY, Replaced};
+pub(crate) use kept::{FileVersion, KeptFile};
+pub(crate) use replace::publish;

@@ -12,15 +12,24 @@ use std::path::{Path, PathBuf};
 /// How many symbolic links are followed in a row, as on Linux.
 const LINKS_MAX: usize = 40;
 
-/// The mode of a new state file: its owner only, because it contains ids of agents.
+/// The permissions of a new file of state: its owner's, since it holds ids of agents.
 pub(super) const OWNER_ONLY: u32 = 0o600;
 
-/// The mode of a new file that others read; the process's umask still applies.
-pub(crate) const ANYBODY: u32 = 0o666;
+/// The permissions of a new file that is written for others, less the process's mask.
+const ANYBODY: u32 = 0o666;
+
+/// Replaces a file that is written for others to read.
+pub(crate) fn publish(path: &Path, text: &str) -> Result<(), PersistError> {
+    let file = ReplacedFile::find(path, ANYBODY)?;
+    let old = file.metadata()?;
+    let _lock = file.lock()?;
+    file.replace(text.as_bytes(), old.as_ref())?;
+    file.sync()
+}
 
 /// A file that is replaced, never written in place. It need not exist yet.
 #[derive(Debug)]
-pub(crate) struct Replaced {
+pub(super) struct ReplacedFile {
     /// With symbolic links followed.
     pub(super) path: PathBuf,
     temporary: PathBuf,
@@ -29,8 +38,9 @@ pub(crate) struct Replaced {
     mode: u32,
 }
 
-impl Replaced {
-    /// Resolves the path. Its directory must exist. A new file gets the permissions `mode`.
+impl ReplacedFile {
+    /// Finds the file's place. Its directory must be there. A file that is new
+    /// has the permissions of `mode`.
     pub(crate) fn find(path: &Path, mode: u32) -> Result<Self, PersistError> {
         let path = resolve(path).map_err(system("find", path))?;
         let directory = path.parent().unwrap_or(Path::new("/"));

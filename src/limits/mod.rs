@@ -5,7 +5,11 @@
 //! that nobody names, puts its number into the tag, and then moves the lanes
 //! on ([`Record::change_row`](crate::record::Record::change_row)). Only then
 //! is the old row free for others, and a caller that still reads it finds out:
-//! see "Rows" in [`record`](crate::record).
+//! see "Rows" in [`record`](crate::record). `row.rs` numbers them.
+
+mod row;
+
+pub(crate) use row::{ROW_BITS, Row};
 
 use crate::bounds::OVERSPEND_MAX;
 use crate::conduct::ConductNumbers;
@@ -14,8 +18,8 @@ use crate::lane::bucket::BucketLimit;
 use crate::lane::kind::LaneLimit;
 use crate::machine::mapping::Words;
 use crate::policy::{Cells, Kind, LaneId, Limit, Numbers, PlanId, Policy};
-use crate::record::tag::{ROWS, Row};
 use crate::sync::{Fault, Ordering, QuietU64, Setting, broken};
+use row::ROWS;
 
 /// Words of a limit.
 const LIMIT_WORDS: usize = 4;

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(note: Note<'_>) -> EventKind {
+    fn round_trip(note: Note<'_>) -> EventKind {
         let events = Events::new();
         events.push(Tick::from_nanos(5), Note::ClockFellBack);
         events.push(Tick::from_nanos(9), note);
@@ -192,22 +192,22 @@ mod tests {
         let agent = vec![0xff; ID_BYTES_MAX];
         let lane = LaneId::new(61);
         assert_eq!(
-            told(Note::Saturated { lossy_evictions: u64::MAX, refused: 7 }),
+            round_trip(Note::Saturated { lossy_evictions: u64::MAX, refused: 7 }),
             EventKind::Saturated { lossy_evictions: u64::MAX, refused: 7 }
         );
-        assert_eq!(told(Note::PolicyReplaced), EventKind::PolicyReplaced);
-        assert_eq!(told(Note::AssignmentsChanged { agents: 3 }), EventKind::AssignmentsChanged { agents: 3 });
-        assert_eq!(told(Note::ClockFellBack), EventKind::ClockFellBack);
-        assert_eq!(told(Note::AssignmentChanged { agent: &agent }), EventKind::AssignmentChanged { agent });
+        assert_eq!(round_trip(Note::PolicyReplaced), EventKind::PolicyReplaced);
+        assert_eq!(round_trip(Note::AssignmentsChanged { agents: 3 }), EventKind::AssignmentsChanged { agents: 3 });
+        assert_eq!(round_trip(Note::ClockFellBack), EventKind::ClockFellBack);
+        assert_eq!(round_trip(Note::AssignmentChanged { agent: &agent }), EventKind::AssignmentChanged { agent });
         for decision in super::super::DECISIONS {
             assert_eq!(
-                told(Note::Checked { agent: b"a", lane, decision, remaining: u64::MAX }),
+                round_trip(Note::Checked { agent: b"a", lane, decision, remaining: u64::MAX }),
                 EventKind::Checked { agent: b"a".to_vec(), lane, decision, remaining: u64::MAX }
             );
         }
         let (long, wide) = ("x".repeat(65), format!("{}\u{1F980}", "y".repeat(63)));
         assert_eq!(
-            told(Note::UnknownAction { channel: &long, action: &wide }),
+            round_trip(Note::UnknownAction { channel: &long, action: &wide }),
             EventKind::UnknownAction { channel: "x".repeat(64), action: "y".repeat(63) }
         );
     }
@@ -221,11 +221,11 @@ mod tests {
             action in ".{0,16}",
         ) {
             prop_assert_eq!(
-                told(Note::SustainedAbuse { agent: &agent, consecutive }),
+                round_trip(Note::SustainedAbuse { agent: &agent, consecutive }),
                 EventKind::SustainedAbuse { agent, consecutive }
             );
             prop_assert_eq!(
-                told(Note::UnknownAction { channel: &channel, action: &action }),
+                round_trip(Note::UnknownAction { channel: &channel, action: &action }),
                 EventKind::UnknownAction { channel, action }
             );
         }

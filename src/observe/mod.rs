@@ -3,7 +3,7 @@
 //! | file | what | written |
 //! |---|---|---|
 //! | `counters.rs` | verdicts by lane | by every check, in the thread's shard |
-//! | `snapshot.rs` | all counts at one time | - |
+//! | `snapshot.rs`, `stats.rs` | all counts at one time | - |
 //! | `events.rs`, `ring.rs` | what an operator should know about | when it happens; no lock, no wait |
 //! | `offenders.rs` | the agents that violate limits the most | by a violation |
 //! | `log.rs` | rate-limited log lines about denials | by the caller that logs |
@@ -12,10 +12,10 @@
 //! | `roster.rs`, `list.rs` | ids of agents that have records | when an agent is given a record |
 //! | `agent.rs` | one agent's state | - |
 //!
-//! A limiter without [`Observe`] has none of it: its checks do not even test
-//! for it, and execute the same instructions as if this module did not exist.
-//! With it, a check takes another path, which counts once the verdict is known.
-//! The facade is `limiter/observe.rs`.
+//! A limiter without [`Observe`] has none of it: its checks don't even ask, and
+//! the instructions of a check are the same as if there were no such module.
+//! With it a check takes another way, on which everything is counted once the
+//! answer is known. `engine/observed.rs` calls it.
 
 mod agent;
 pub(crate) mod counters;
@@ -28,6 +28,7 @@ mod ring;
 pub(crate) mod roster;
 mod shown;
 mod snapshot;
+pub(crate) mod stats;
 
 pub use crate::policy::UnknownActionsSnapshot;
 pub use agent::{AgentView, LaneView, UsageLevel};
@@ -128,7 +129,7 @@ pub(crate) struct Watch {
     /// No event reports that the limiter is full before this instant.
     saturated_until: Counter,
     /// How many fallbacks of the clock were reported.
-    fallbacks_told: Counter,
+    fallbacks_reported: Counter,
 }
 
 impl Watch {
@@ -144,7 +145,7 @@ impl Watch {
             sample_every: observe.sample_every,
             lossy_evictions: Counter::new(0),
             saturated_until: Counter::new(0),
-            fallbacks_told: Counter::new(0),
+            fallbacks_reported: Counter::new(0),
         })
     }
 
@@ -152,9 +153,9 @@ impl Watch {
         self.roster.as_ref().map_or(0, Roster::reserved_bytes)
     }
 
-    /// See [`Roster::commit`].
-    pub(crate) fn commit(&self) -> Result<(), u64> {
-        self.roster.as_ref().map_or(Ok(()), Roster::commit)
+    /// See [`Roster::prefault`].
+    pub(crate) fn prefault(&self) -> Result<(), u64> {
+        self.roster.as_ref().map_or(Ok(()), Roster::prefault)
     }
 
     /// Counts the answer to a check. `true` if it should be sampled as an event too.
@@ -206,11 +207,11 @@ impl Watch {
         self.saturated(now);
     }
 
-    /// Reports that there is no room, unless that was reported recently.
+    /// Reports that there is no room, unless that was reported a moment ago.
     fn saturated(&self, now: Tick) {
         let until = self.saturated_until.load(Ordering::Relaxed);
         let next = now.saturating_add(SATURATED_EVERY).as_nanos();
-        // Of several threads, the one that moves the instant on reports it.
+        // Of several threads, the one that moves the instant on reports.
         let is_due = now.as_nanos() >= until
             && self.saturated_until.compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
@@ -222,9 +223,12 @@ impl Watch {
 
     /// Reports fallbacks of the clock that were not reported yet.
     pub(crate) fn clock_fell_back(&self, fallbacks: u64, now: Tick) {
-        let told = self.fallbacks_told.load(Ordering::Relaxed);
-        let is_news = fallbacks > told
-            && self.fallbacks_told.compare_exchange(told, fallbacks, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let reported = self.fallbacks_reported.load(Ordering::Relaxed);
+        let is_news = fallbacks > reported
+            && self
+                .fallbacks_reported
+                .compare_exchange(reported, fallbacks, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
         if is_news {
             self.events.push(now, Note::ClockFellBack);
         }

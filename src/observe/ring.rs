@@ -281,7 +281,7 @@ mod models {
     }
 
     /// What was pushed is polled once or dropped and counted.
-    fn settle(ring: &Ring<2>, mut polled: Vec<u64>, pushed: u64) {
+    fn assert_all_arrived(ring: &Ring<2>, mut polled: Vec<u64>, pushed: u64) {
         polled.extend(std::iter::from_fn(|| poll(ring)));
         let count = polled.len() as u64;
         polled.sort_unstable();
@@ -299,7 +299,7 @@ mod models {
         });
         let polled = poll(&ring);
         pusher.join().unwrap();
-        settle(&ring, polled.into_iter().collect(), 2);
+        assert_all_arrived(&ring, polled.into_iter().collect(), 2);
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod models {
         push(&ring, 2);
         let polled = poll(&ring);
         pusher.join().unwrap();
-        settle(&ring, polled.into_iter().collect(), 2);
+        assert_all_arrived(&ring, polled.into_iter().collect(), 2);
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod models {
             });
             let mine = poll(&ring);
             let polled = mine.into_iter().chain(poller.join().unwrap()).collect();
-            settle(&ring, polled, 2);
+            assert_all_arrived(&ring, polled, 2);
         });
     }
 
@@ -360,7 +360,7 @@ mod models {
             let poller = spawn(poll);
             let mine = poll(&ring);
             let polled = mine.into_iter().chain(poller.join().unwrap()).chain(pusher.join().unwrap()).collect();
-            settle(&ring, polled, 2);
+            assert_all_arrived(&ring, polled, 2);
         });
     }
 }

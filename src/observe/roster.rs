@@ -56,8 +56,9 @@ impl Roster {
         (size_of_val(&*self.places) + size_of_val(&*self.used)) as u64
     }
 
-    /// Touches all its pages now. The error is the number of bytes that the system refused.
-    pub(crate) fn commit(&self) -> Result<(), u64> {
+    /// Takes all of its memory from the system now. On refusal, says how many
+    /// bytes were asked for.
+    pub(crate) fn prefault(&self) -> Result<(), u64> {
         if self.places.prefault() && self.used.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 

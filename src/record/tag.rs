@@ -15,11 +15,10 @@
 //! is never seen half done. A closed tag still names its tenant: the tenant
 //! can open it again, and whoever looks for it knows that it is not absent.
 
-use crate::bounds::PLANS_MAX;
-use crate::policy::PlanId;
+use crate::limits::ROW_BITS;
+pub(super) use crate::limits::Row;
 use std::fmt;
 
-const ROW_BITS: u32 = 16;
 const CLOSED: u64 = 1 << ROW_BITS;
 const TAG_SHIFT: u32 = ROW_BITS + 1;
 const HASH_SHIFT: u32 = TAG_SHIFT + 1;
@@ -46,69 +45,6 @@ impl Tag {
     }
 }
 
-/// The number of a row in the table of limits.
-///
-/// Each plan has a pair of rows, one for each parity of the policy's epoch:
-/// the policy in force uses one, and the policy that replaces it is written
-/// to the other. The first pair is of agents without an assignment.
-///
-/// Wider than it need be: what a look at the tag leaves of it is then taken as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row(u32);
-
-/// How many plans have rows: under loom just enough for the models.
-const PLAN_PAIRS: u32 = if cfg!(loom) { 2 } else { PLANS_MAX as u32 };
-
-/// Rows in all: what the plan bits of a tag word can number.
-pub(crate) const ROWS: usize = if cfg!(loom) { 10 } else { 1 << ROW_BITS };
-
-impl Row {
-    /// The row of agents that are never limited.
-    pub(crate) const EXEMPT: Self = Self(2 * (PLAN_PAIRS + 1));
-
-    /// The row of agents without an assignment.
-    pub(crate) const fn unassigned(epoch: u64) -> Self {
-        Self((epoch & 1) as u32)
-    }
-
-    /// The row of agents that are assigned to a plan.
-    pub(crate) const fn of_plan(plan: PlanId, epoch: u64) -> Self {
-        Self(2 * (plan.number() as u32 + 1) + (epoch & 1) as u32)
-    }
-
-    /// Every row that an override may have.
-    pub(crate) fn of_overrides() -> impl Iterator<Item = Self> {
-        (Self::EXEMPT.0 + 1..ROWS as u32).map(Self)
-    }
-
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    #[inline]
-    pub(crate) const fn is_unassigned(self) -> bool {
-        self.0 < 2
-    }
-
-    /// Whether it is a row of a plan, or of those without one.
-    pub(crate) const fn is_of_plan(self) -> bool {
-        self.0 < Self::EXEMPT.0
-    }
-
-    /// The row of the same plan under the policy of this epoch.
-    pub(crate) const fn in_epoch(self, epoch: u64) -> Self {
-        debug_assert!(self.is_of_plan());
-        Self(self.0 & !1 | (epoch & 1) as u32)
-    }
-
-    /// The row of the same policy for another plan. This one is of a plan, or
-    /// of those without one.
-    #[inline]
-    pub(crate) const fn for_plan(self, plan: PlanId) -> Self {
-        Self::of_plan(plan, self.0 as u64)
-    }
-}
-
 /// A record's first word. Zero is a record nobody holds, which is what fresh memory contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
@@ -122,8 +58,8 @@ impl TagWord {
     pub(crate) const BETWEEN: Self = Self(CLOSED);
 
     pub(crate) const fn new(tag: Tag, row: Row) -> Self {
-        debug_assert!(row.0 as u64 <= ROW_MASK);
-        Self(tag.0 | row.0 as u64)
+        debug_assert!(row.number() as u64 <= ROW_MASK);
+        Self(tag.0 | row.number() as u64)
     }
 
     pub(crate) const fn from_bits(bits: u64) -> Self {
@@ -144,7 +80,7 @@ impl TagWord {
     #[inline]
     pub(crate) const fn row_of(self, tag: Tag) -> Option<Row> {
         let row = self.0 ^ tag.0;
-        if row <= ROW_MASK { Some(Row(row as u32)) } else { None }
+        if row <= ROW_MASK { Some(Row::from_number(row as u32)) } else { None }
     }
 
     pub(crate) const fn is_vacant(self) -> bool {
@@ -181,13 +117,13 @@ impl TagWord {
     }
 
     pub(crate) const fn row(self) -> Row {
-        Row((self.0 & ROW_MASK) as u32)
+        Row::from_number((self.0 & ROW_MASK) as u32)
     }
 
     /// The same tenant with another row.
     pub(crate) const fn with_row(self, row: Row) -> Self {
-        debug_assert!(row.0 as u64 <= ROW_MASK);
-        Self(self.0 & !ROW_MASK | row.0 as u64)
+        debug_assert!(row.number() as u64 <= ROW_MASK);
+        Self(self.0 & !ROW_MASK | row.number() as u64)
     }
 }
 
@@ -199,7 +135,7 @@ impl fmt::Debug for TagWord {
         f.debug_struct("TagWord")
             .field("tag", &format_args!("{:#x}", self.0 >> TAG_SHIFT))
             .field("closed", &self.is_closed())
-            .field("row", &self.row().0)
+            .field("row", &self.row().number())
             .finish()
     }
 }
@@ -214,13 +150,13 @@ mod tests {
         fn words_round_trip(hash: u64, other: u64, row: u16, next: u16) {
             let (tag, other) = (Tag::of_hash(hash), Tag::of_hash(other));
             let (row, next) = (u32::from(row), u32::from(next));
-            let word = TagWord::new(tag, Row(row));
+            let word = TagWord::new(tag, Row::from_number(row));
             prop_assert!(word.belongs_to(tag) && word.closed().belongs_to(tag));
-            prop_assert_eq!((word.row_of(tag), word.closed().row_of(tag)), (Some(Row(row)), None));
+            prop_assert_eq!((word.row_of(tag), word.closed().row_of(tag)), (Some(Row::from_number(row)), None));
             prop_assert_eq!(word.row_of(other).is_some(), tag == other);
             prop_assert_eq!(word.belongs_to(other), tag == other);
-            prop_assert_eq!(word.closed().row(), Row(row));
-            prop_assert_eq!(word.with_row(Row(next)), TagWord::new(tag, Row(next)));
+            prop_assert_eq!(word.closed().row(), Row::from_number(row));
+            prop_assert_eq!(word.with_row(Row::from_number(next)), TagWord::new(tag, Row::from_number(next)));
             prop_assert!(!word.is_vacant() && !word.is_closed() && word.closed().is_closed());
             prop_assert_eq!(word.closed().opened(), word);
             prop_assert_eq!(TagWord::from_bits(word.bits()), word);
@@ -235,23 +171,5 @@ mod tests {
         let between = TagWord::BETWEEN;
         assert!(between.is_closed() && !between.is_vacant() && between.tenant().is_none());
         assert!(between.opened().is_vacant() && between.opened().tenant().is_none());
-    }
-
-    #[test]
-    fn rows_of_plans_and_overrides_do_not_overlap() {
-        let last = PlanId::new(PLANS_MAX as u16 - 1);
-        for epoch in 0..4 {
-            let (unassigned, first, last) =
-                (Row::unassigned(epoch), Row::of_plan(PlanId::DEFAULT, epoch), Row::of_plan(last, epoch));
-            assert!(unassigned.is_unassigned() && !first.is_unassigned());
-            assert!(unassigned.0 < first.0 && first.0 < last.0 && last.0 < Row::EXEMPT.0);
-            assert_eq!(unassigned.for_plan(PlanId::DEFAULT), first);
-            assert_eq!(last.in_epoch(epoch), last);
-            assert_ne!(last.in_epoch(epoch + 1), last);
-            assert_eq!(last.in_epoch(epoch + 1).in_epoch(epoch), last);
-        }
-        // One more than agents may have overrides: a change writes the new row before it frees the old.
-        assert!(Row::of_overrides().count() > crate::bounds::OVERRIDES_MAX);
-        assert!(Row::of_overrides().all(|row| !row.is_of_plan() && row != Row::EXEMPT));
     }
 }

@@ -117,7 +117,7 @@ pub(crate) fn set(word: &AtomicU64, slot: usize, fingerprint: Fingerprint) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::record::tag::Row;
+    use crate::limits::Row;
     use proptest::prelude::*;
 
     proptest! {

@@ -22,20 +22,22 @@
 //! - `hash.rs`: from an id to its home and tag
 //! - `fingerprints.rs`: a byte per record, to search by
 //! - `region.rs`: the locks under which tenants change
-//! - `tenancy.rs`: claim, evict, forget, sweep
-//! - `forgiven.rs`: charges that are forgiven during a call
+//! - `tenancy.rs`: claim, evict, forget, sweep; `newcomer.rs`: what a claim is given
+//! - `forgiven.rs`: charges that are forgiven while a call is under way
 
 pub(crate) mod fingerprints;
 pub(crate) mod forgiven;
 pub(crate) mod hash;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
+mod newcomer;
 mod region;
 mod tenancy;
 
 pub use hash::IdHash;
-pub use tenancy::OnFull;
-pub(crate) use tenancy::{Claimed, Newcomer, Refusal, RowChange};
+pub use newcomer::OnFull;
+pub(crate) use newcomer::{Newcomer, Refusal, RowChange};
+pub(crate) use tenancy::Claimed;
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::clock::Tick;
@@ -147,7 +149,7 @@ pub(crate) struct Found<'a> {
 /// How full a slab is, and what has happened to its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
-    pub(crate) held: u64,
+    pub(crate) occupied: u64,
     pub(crate) claims: u64,
     pub(crate) idle_evictions: u64,
     pub(crate) lossy_evictions: u64,
@@ -180,8 +182,8 @@ impl Slab {
         })
     }
 
-    /// Touches all its pages now. The error is the number of bytes that the system refused.
-    pub(crate) fn commit(&self) -> Result<(), u64> {
+    /// Takes all of it from the system now. On refusal, says how many bytes were asked for.
+    pub(crate) fn prefault(&self) -> Result<(), u64> {
         if self.memory.words().prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 
@@ -290,7 +292,7 @@ impl Slab {
     /// record at some moment during the call.
     #[inline]
     pub(crate) fn find(&self, hash: AgentHash) -> Option<Found<'_>> {
-        self.likely(hash).find_map(|position| self.look(hash, position))
+        self.likely(hash).find_map(|position| self.found_at(hash, position))
     }
 
     /// The record at `position` if it is the agent's.
@@ -298,7 +300,7 @@ impl Slab {
     /// The loop ends: a failed reopening means that the record was published to
     /// another agent, or opened by another caller of the same agent.
     #[inline(always)]
-    fn look(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
+    fn found_at(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
         let record = self.record(position);
         loop {
             let tag = record.tag();
@@ -319,14 +321,14 @@ impl Slab {
     }
 
     /// Whether the record at `position` is the agent's. A hint.
-    pub(crate) fn is_held_by(&self, position: Position, hash: AgentHash) -> bool {
+    pub(crate) fn is_occupied_by(&self, position: Position, hash: AgentHash) -> bool {
         position < self.geometry.records && self.record(position).tag().belongs_to(hash.tag())
     }
 
     /// Every occupied record. Without a lock: one that changes tenants
     /// meanwhile is returned with its old tenant, its new one, or not at all.
     #[cfg(feature = "persist")]
-    pub(crate) fn held(&self) -> impl Iterator<Item = Found<'_>> {
+    pub(crate) fn occupied(&self) -> impl Iterator<Item = Found<'_>> {
         (0..self.geometry.records).filter_map(|position| {
             // The fingerprint first: records that never had a tenant are not touched.
             let shown = fingerprints::Group::load(self.group_word(position / GROUP));
@@ -353,9 +355,9 @@ impl Slab {
 
     pub(crate) fn occupancy(&self) -> Occupancy {
         let retries = self.retries.iter().map(|shard| shard.load(Ordering::Relaxed)).sum();
-        let none = Occupancy { held: 0, claims: 0, idle_evictions: 0, lossy_evictions: 0, retries };
+        let none = Occupancy { occupied: 0, claims: 0, idle_evictions: 0, lossy_evictions: 0, retries };
         (0..self.geometry.regions()).map(|region| self.region(region).counts()).fold(none, |sum, counts| Occupancy {
-            held: sum.held.wrapping_add(counts.held),
+            occupied: sum.occupied.wrapping_add(counts.occupied),
             claims: sum.claims.wrapping_add(counts.claims),
             idle_evictions: sum.idle_evictions.wrapping_add(counts.idle_evictions),
             lossy_evictions: sum.lossy_evictions.wrapping_add(counts.lossy_evictions),

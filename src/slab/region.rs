@@ -15,15 +15,15 @@ pub(crate) const REGION_WORDS: usize = 8;
 
 const LOCK: usize = 0;
 const EVICTED_AT: usize = 1;
-const HELD: usize = 2;
+const OCCUPIED: usize = 2;
 const CLAIMS: usize = 3;
 const IDLE_EVICTIONS: usize = 4;
 const LOSSY_EVICTIONS: usize = 5;
 
-/// A region's counts; all but `held` only grow.
+/// What a region has seen; all but `occupied` only ever grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RegionCounts {
-    pub(crate) held: u64,
+    pub(crate) occupied: u64,
     pub(crate) claims: u64,
     pub(crate) idle_evictions: u64,
     pub(crate) lossy_evictions: u64,
@@ -85,7 +85,7 @@ impl<'a> Region<'a> {
     pub(crate) fn counts(self) -> RegionCounts {
         let read = |word: usize| peek(&self.0[word]);
         RegionCounts {
-            held: read(HELD),
+            occupied: read(OCCUPIED),
             claims: read(CLAIMS),
             idle_evictions: read(IDLE_EVICTIONS),
             lossy_evictions: read(LOSSY_EVICTIONS),
@@ -110,9 +110,9 @@ impl RegionGuard<'_> {
         self.left_behind
     }
 
-    /// Sets how many records are occupied, after a fork interrupted a change.
-    pub(crate) fn recount(&self, held: u64) {
-        self.region.0[HELD].store(held, Ordering::Relaxed);
+    /// Sets how many records are occupied, after a holder was lost halfway through a change.
+    pub(crate) fn recount(&self, occupied: u64) {
+        self.region.0[OCCUPIED].store(occupied, Ordering::Relaxed);
     }
 
     /// Records that an idle record is about to be evicted at `now`. Called
@@ -131,7 +131,7 @@ impl RegionGuard<'_> {
     /// A vacant record was claimed.
     pub(crate) fn count_claim(&self) {
         self.add(CLAIMS, 1);
-        self.add(HELD, 1);
+        self.add(OCCUPIED, 1);
     }
 
     /// An idle record was evicted, for a newcomer or by a sweep.
@@ -155,7 +155,7 @@ impl RegionGuard<'_> {
         if newcomer {
             self.add(CLAIMS, 1);
         } else {
-            self.add(HELD, u64::MAX);
+            self.add(OCCUPIED, u64::MAX);
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
         guard.count_lossy_eviction();
         assert_eq!(guard.evicted_at(), Tick::from_nanos(9));
         drop(guard);
-        let counts = RegionCounts { held: 1, claims: 4, idle_evictions: 2, lossy_evictions: 1 };
+        let counts = RegionCounts { occupied: 1, claims: 4, idle_evictions: 2, lossy_evictions: 1 };
         assert_eq!(Region::new(&words).counts(), counts);
     }
 }

@@ -17,7 +17,7 @@
 //!
 //! # Absent without a lock
 //!
-//! Refund, reset and status search without a lock. If they do not find an agent
+//! Refund, reset and peek search without a lock. If they do not find an agent
 //! that had a record when they began, its record was taken from it meanwhile,
 //! and at that moment the agent had none: the answer is right for that moment.
 //!
@@ -58,99 +58,23 @@
 //!
 //! # Forks
 //!
-//! A child continues with its own copy of the slab. A lock that another thread
-//! held at the fork has no holder in the child. The first thread that takes it
-//! over repairs what the fork interrupted: tags decide, and fingerprints and
-//! the number of occupied records follow from them.
+//! A child goes on with its own copy of the slab. A lock that another thread
+//! held at the fork has no holder in the child; the first to take it over
+//! puts right what was left half changed: tags decide, and
+//! fingerprints and the number of occupied records follow from them.
 
 use super::fingerprints::{self, Fingerprint, GROUP, Group};
 use super::hash::AgentHash;
+use super::newcomer::{Newcomer, OnFull, Refusal, RowChange};
 use super::region::RegionGuard;
 use super::{Found, Position, REGION_RECORDS, Slab};
 use crate::bounds::LOSSY_TRIES_MAX;
-use crate::clock::{At, Offset, Tick};
-use crate::policy::{Kind, LaneId, OnChange};
-use crate::record::tag::{Row, TagWord};
-use crate::record::{Moment, Move, Record, Succession};
+use crate::clock::{At, Tick};
+use crate::limits::Row;
+use crate::record::tag::TagWord;
+use crate::record::{Moment, Succession};
 use crate::sync::{Fault, broken};
 use std::ops::Range;
-
-/// What happens to a new agent whose neighbourhood has neither a vacant nor
-/// an idle record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnFull {
-    /// The record with the least debt is given up, and the newcomer inherits
-    /// its debt. The agent that lost it may return with a fresh bucket; each
-    /// case is counted as a lossy eviction. A flood of new ids cannot lock
-    /// anyone out, and ends up sharing strict buckets.
-    #[default]
-    Evict,
-    /// The newcomer is refused with [`Error::Full`](crate::Error::Full). Exact for every agent.
-    Deny,
-}
-
-/// What a claim needs to know about a newcomer.
-#[derive(Clone, Copy)]
-pub(crate) struct Newcomer<'a> {
-    pub(crate) hash: AgentHash,
-    /// The row of limits that applies to it, read under the locks; `None` if it needs no record.
-    pub(crate) row: &'a dyn Fn() -> Option<Row>,
-    pub(crate) now: Tick,
-    /// Conduct is quiet if there was no violation after this.
-    pub(crate) quiet_since: Tick,
-    /// The clock's own time: no eviction is remembered at a later instant.
-    pub(crate) clock: Tick,
-    /// How far the calendar is ahead of the clock.
-    pub(crate) offset: Offset,
-    pub(crate) on_full: OnFull,
-    /// How much would be lost if a record were given up: its largest share of
-    /// debt over all lanes. `None` if it must not be.
-    pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> Option<u64>,
-    /// Whether the tenant of a record that is to be given up has a reservation.
-    /// Read once its lanes have moved on, whatever the ranking saw.
-    pub(crate) reserved: &'a dyn Fn(TagWord) -> bool,
-    /// Whether the request would pass if the newcomer, with its row, inherited
-    /// this record. Read under the locks, which keep the row.
-    pub(crate) passes: &'a dyn Fn(Row, Record<'_>) -> bool,
-}
-
-impl Newcomer<'_> {
-    fn moment<'a>(&self, kinds: &'a [Kind], floor: Tick) -> Moment<'a> {
-        Moment { kinds, offset: self.offset, now: self.now, quiet_since: self.quiet_since, clock: self.clock, floor }
-    }
-}
-
-/// A change of the limits of agents that have records.
-pub(crate) struct RowChange<'a> {
-    pub(crate) on_change: OnChange,
-    /// Reads the clock.
-    pub(crate) clock: &'a dyn Fn() -> At,
-    /// The longest debt that a row leaves on a lane.
-    pub(crate) debt_max: &'a dyn Fn(Row, LaneId) -> u64,
-    /// Called for each record that was changed, with the words of its lanes
-    /// before and after, under the lock of its region.
-    pub(crate) moved: &'a dyn Fn(Found<'_>, &[Move]),
-}
-
-impl RowChange<'_> {
-    fn apply(&self, kinds: &[Kind], found: Found<'_>, row: Row) {
-        let debt_max = |lane| (self.debt_max)(row, lane);
-        let moves = found.record.change_row(found.tag, row, kinds, self.on_change, self.clock, debt_max);
-        (self.moved)(found, &moves[..kinds.len().min(moves.len())]);
-    }
-}
-
-/// Why a newcomer gets no record.
-pub(crate) enum Refusal {
-    /// No record may be given up.
-    Full,
-    /// The record that would be given up has so much debt that the request
-    /// would be denied anyway, as `passes` found last; so its tenant keeps it.
-    Denied,
-    /// It needs none.
-    Unwanted,
-}
 
 /// The locks of a neighbourhood: its home's region, and the next if it
 /// reaches there.
@@ -212,13 +136,13 @@ impl Slab {
     /// Repairs a region whose lock was left behind by a fork.
     #[cold]
     fn put_right(&self, region: usize, guard: &RegionGuard<'_>) {
-        let mut held = 0;
+        let mut occupied = 0;
         for position in self.positions_of(region) {
             let tag = self.record(position).put_right();
             self.show(position, Fingerprint::of_word(tag));
-            held += u64::from(!tag.is_vacant());
+            occupied += u64::from(!tag.is_vacant());
         }
-        guard.recount(held);
+        guard.recount(occupied);
     }
 
     /// Finds the agent or gives it a record, which no other thread can take
@@ -250,7 +174,7 @@ impl Slab {
             let mut slots = favourite.into_iter().chain(shown.vacant()).map(|slot| group * GROUP + slot);
             slots.find(|position| *position < self.geometry.records)
         })?;
-        let found = self.settle(
+        let found = self.hand_over(
             newcomer.moment(&self.kinds, locks.evicted_at()),
             tag,
             position,
@@ -274,7 +198,7 @@ impl Slab {
             }
             let region = locks.of(self.region_of(position));
             region.raise_evicted_at(newcomer.now.min(newcomer.clock));
-            let found = self.settle(moment, tag, position, seen, Succession::Idle, &|| false)?;
+            let found = self.hand_over(moment, tag, position, seen, Succession::Idle, &|| false)?;
             region.count_idle_eviction(true);
             Some(found)
         })
@@ -307,7 +231,7 @@ impl Slab {
             }
             let moment = newcomer.moment(&self.kinds, locks.evicted_at());
             let stays = || (newcomer.reserved)(seen) && !broken(Fault::ReservedUnchecked);
-            if let Some(found) = self.settle(moment, tag, position, seen, Succession::Inherit, &stays) {
+            if let Some(found) = self.hand_over(moment, tag, position, seen, Succession::Inherit, &stays) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
                 return Ok(found);
             }
@@ -317,7 +241,7 @@ impl Slab {
     }
 
     /// Puts the newcomer in the place of `seen`.
-    fn settle(
+    fn hand_over(
         &self,
         moment: Moment<'_>,
         tag: TagWord,

@@ -2,7 +2,7 @@
 
 use super::hub_actions::{HTTP, WS};
 use super::*;
-use tollgate::{Assignment, Decision, hub};
+use tollgate::{Assignment, Decision};
 
 #[test]
 fn tier_classification_of_every_name() {
@@ -48,7 +48,7 @@ fn retry_is_a_multiple_of_1000() {
             let hub = Hub::new();
             hub.drain("agent-7", &lane);
             hub.clock.advance(late);
-            let wait = hub::retry_after_ms(hub.check("agent-7", &lane).retry_after());
+            let wait = retry_after_ms(hub.check("agent-7", &lane).retry_after());
             assert!(wait > 0 && wait % 1_000 == 0, "{lane} after {late:?}: {wait}");
             hub.clock.advance(Duration::from_millis(wait));
             assert!(hub.check("agent-7", &lane).is_allowed(), "{lane} after {late:?}");
@@ -142,7 +142,7 @@ fn backoff_series() {
     let hub = Hub::new();
     hub.drain("agent-7", "ws/light");
     // A light token takes half a second, so the series alone decides.
-    let waits = SERIES.map(|_| hub::retry_after_ms(hub.check_counted("agent-7", "ws/light").retry_after()));
+    let waits = SERIES.map(|_| retry_after_ms(hub.check_counted("agent-7", "ws/light").retry_after()));
     assert_eq!(waits, SERIES);
     let waits = SERIES.map(|_| hub.limiter.record_violation("agent-8").unwrap().step().as_millis() as u64);
     assert_eq!(waits, SERIES);

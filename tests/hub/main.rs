@@ -22,6 +22,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 const CHANNELS: [&str; 2] = ["ws", "http"];
 const TIERS: [(&str, u64); 3] = [("light", 120), ("normal", 60), ("heavy", 10)];
 
+/// A wait as the hub presents it.
+fn retry_after_ms(wait: Option<Duration>) -> u64 {
+    tollgate::clock::wait_ms(wait, 1_000, 60_000)
+}
+
 /// The hub's limiter, whose clock has run for an hour.
 struct Hub {
     limiter: Limiter,

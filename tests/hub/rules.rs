@@ -1,7 +1,7 @@
 //! The hub's other rules, as far as the core implements them.
 
 use super::*;
-use tollgate::{ConductRules, Decision, Limit, Request, hub};
+use tollgate::{ConductRules, Decision, Limit, Request};
 
 /// An unknown action is limited as normal and reported once, and a
 /// stream of made-up names takes no more memory than 256 of them.
@@ -42,12 +42,12 @@ fn waits_are_exact_and_reported_in_whole_seconds() {
     hub.clock.advance(SECOND - NANOSECOND);
     let wait = hub.check("agent-7", "ws/heavy").retry_after();
     assert_eq!(wait, Some(5 * SECOND + NANOSECOND));
-    assert_eq!(hub::retry_after_ms(wait), 6_000);
+    assert_eq!(retry_after_ms(wait), 6_000);
     hub.limiter.set_override("agent-7", "heavy", Limit::deny_all()).unwrap();
     let denied = hub.check("agent-7", "ws/heavy");
     assert_eq!((denied.decision(), denied.retry_after()), (Decision::Deny, None));
-    assert_eq!(hub::retry_after_ms(denied.retry_after()), 60_000);
-    assert_eq!(hub::retry_after_ms(hub.check_counted("agent-7", "ws/heavy").retry_after()), 60_000);
+    assert_eq!(retry_after_ms(denied.retry_after()), 60_000);
+    assert_eq!(retry_after_ms(hub.check_counted("agent-7", "ws/heavy").retry_after()), 60_000);
 }
 
 /// The wait is the longer of the bucket's and the curve's, and each is

@@ -19,6 +19,7 @@ mod judge;
 #[path = "../common/random.rs"]
 mod random;
 mod run;
+mod worker;
 
 use judge::judge;
 use run::{Mix, Total, run};

@@ -5,39 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The folders and files of `src`, each after those that it may import.
-const LEVELS: [&str; 21] = [
-    "bounds",
-    "sync",
-    "machine",
-    "clock",
-    "error",
-    "policy",
-    "presets",
-    "assignments",
-    "lane",
-    "conduct",
-    "limits",
-    "record",
-    "slab",
-    "reservations",
-    "observe",
-    "engine",
-    "keep",
-    "control",
-    "limiter",
-    "hub",
-    "ffi",
+const LEVELS: [&str; 18] = [
+    "bounds", "sync", "machine", "clock", "error", "policy", "presets", "lane", "conduct", "limits", "record", "slab",
+    "observe", "engine", "keep", "control", "limiter", "ffi",
 ];
 
 /// Imports against the arrows, and why each is still there.
-const EXCEPTIONS: [(&str, &str, &str); 6] = [
-    ("lane", "record", "succession moves into the kinds' own files"),
-    ("conduct", "record", "as for lanes"),
-    ("limits", "record", "the number of a row is defined beside the tag that names it"),
-    ("observe", "limiter", "a snapshot holds the facade's Stats"),
-    ("keep", "limiter", "what loading and saving budgets report is named beside the file's errors"),
-    ("keep", "control", "the file of assignments reads and writes control's plain data"),
-];
+const EXCEPTIONS: [(&str, &str, &str); 2] =
+    [("lane", "record", "succession moves into the kinds' own files"), ("conduct", "record", "as for lanes")];
 
 /// What `lib.rs` names at the root, and the module that each name is from.
 fn root_names() -> BTreeMap<String, String> {

@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tollgate::clock::wait_ms;
 use tollgate::{
     AllVerdict, Assignment, Conduct, ControlError, Decision, Error, LaneId, Limiter, PlanId, Request, ReservationId,
-    Settle, Settlement, Status, Tick, Verdict, Violation, hub,
+    Settle, Settlement, Status, Tick, Verdict, Violation,
 };
 
 /// Reservations by the names they have in a case.
@@ -166,7 +167,7 @@ fn verdict(verdict: Verdict) -> Value {
     });
     if !verdict.is_allowed() {
         fields["retry_after_ns"] = json!(verdict.retry_after().map(nanos));
-        fields["hub_retry_after_ms"] = json!(hub::retry_after_ms(verdict.retry_after()));
+        fields["hub_retry_after_ms"] = json!(wait_ms(verdict.retry_after(), 1_000, 60_000));
     }
     fields
 }

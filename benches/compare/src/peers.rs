@@ -105,7 +105,7 @@ pub fn limiter_with(hash: IdHash, agents: usize) -> Limiter {
 /// Our limiter for this many agents, with all its memory touched from the start.
 #[must_use]
 pub fn committed_limiter(agents: usize) -> Limiter {
-    let builder = Limiter::builder(policy()).agents(agents as u64).clock(our_clock()).commit_memory(true);
+    let builder = Limiter::builder(policy()).agents(agents as u64).clock(our_clock()).prefault(true);
     builder.build().expect("memory for the slab")
 }
 

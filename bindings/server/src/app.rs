@@ -157,7 +157,7 @@ impl App {
     pub(crate) fn write_report(&self) {
         let Some(directory) = &self.settings.audit_directory else { return };
         let _lock = self.report_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.limiter.write_status(directory.join(tollgate::observe::REPORT_FILE)) {
+        if let Err(error) = self.limiter.write_report(directory.join(tollgate::observe::REPORT_FILE)) {
             self.meter.count_failed_save(SavedFile::Report);
             tracing::warn!(%error, "the report was not written");
         }

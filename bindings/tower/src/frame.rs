@@ -32,6 +32,7 @@
 use crate::json::Object;
 use crate::profile::tier;
 use crate::quota::Quota;
+use std::time::Duration;
 
 /// For a message that was delivered: the agent is near its limit.
 #[must_use]
@@ -44,10 +45,16 @@ pub fn warning(lane: &str, quota: &Quota) -> String {
         .end()
 }
 
+/// A wait in milliseconds, rounded up to whole seconds; a minute if waiting does
+/// not help: an operator may have changed the limits by then.
+pub(crate) fn whole_seconds_ms(wait: Option<Duration>) -> u64 {
+    tollgate::clock::wait_ms(wait, 1_000, 60_000)
+}
+
 /// For a message that was not delivered. The wait is in milliseconds, rounded up
 /// to whole seconds; a minute if waiting does not help.
 #[must_use]
 pub fn denial(lane: &str, quota: &Quota) -> String {
-    let ms = tollgate::hub::retry_after_ms(quota.retry_after);
+    let ms = whole_seconds_ms(quota.retry_after);
     Object::new().text("type", "rate_limited").number("retry_after_ms", ms).text("tier", tier(lane)).end()
 }

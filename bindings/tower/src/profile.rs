@@ -174,7 +174,7 @@ pub(crate) fn problem(kind: &str, title: &str, status: StatusCode, detail: &str)
 fn hub(refusal: &Refusal<'_>) -> Object {
     let ms = match refusal.reason {
         Reason::Cost(_) => None,
-        _ => Some(tollgate::hub::retry_after_ms(refusal.quota.retry_after)),
+        _ => Some(crate::frame::whole_seconds_ms(refusal.quota.retry_after)),
     };
     Object::new().text("error", "rate_limited").optional("retry_after_ms", ms).text("tier", tier(refusal.lane))
 }

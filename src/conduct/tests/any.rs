@@ -26,12 +26,12 @@ proptest! {
     #[test]
     fn any_word_at_any_instant_is_answered(bits: u64, now in instant(), rules in rules()) {
         let word = ConductWord::from_bits(bits);
-        let before = look(word, now, &rules);
+        let before = assess(word, now, &rules);
         let Outcome { next, answer } = violate(word, now, &rules);
         let next = next.unwrap_or(word);
         prop_assert_eq!(next.bits() & GENERATION_MASK, bits & GENERATION_MASK);
         prop_assert!(answer.in_a_row >= before.in_a_row.max(1));
-        let after = look(next, now, &rules);
+        let after = assess(next, now, &rules);
         prop_assert_eq!(after.in_a_row, answer.in_a_row);
         prop_assert!(after.last >= before.last && after.wait_ns >= before.wait_ns.min(nanos_saturating(answer.step)));
         prop_assert!(!next.is_idle(now.checked_sub(rules.keep()).unwrap_or(Tick::ZERO)));
@@ -45,14 +45,14 @@ proptest! {
     ) {
         let rules = ConductNumbers::new(&ConductRules::default());
         let mut word = ConductWord::default();
-        let (mut now, mut start, mut count, mut in_a_row, mut told) = (1_u64, 0, 0_u32, 0_u32, false);
+        let (mut now, mut start, mut count, mut in_a_row, mut reported) = (1_u64, 0, 0_u32, 0_u32, false);
         for (index, gap) in gaps.into_iter().enumerate() {
             now += gap;
             in_a_row = if index == 0 || gap >= 60 { 1 } else { (in_a_row + 1).min(15) };
-            told &= gap < 300;
+            reported &= gap < 300;
             (start, count) = if index == 0 || now >= start + 300 { (now, 1) } else { (start, (count + 1).min(63)) };
-            let crossed = !told && count >= 10;
-            told |= crossed;
+            let crossed = !reported && count >= 10;
+            reported |= crossed;
             let Outcome { next, answer } = violate(word, Tick::from_nanos(now * 1_000_000_000), &rules);
             word = next.unwrap_or(word);
             prop_assert_eq!((answer.in_a_row, answer.sustained_abuse), (in_a_row, crossed), "violation {}", index);

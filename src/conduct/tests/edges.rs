@@ -2,19 +2,19 @@
 
 use super::*;
 
-fn word(parts: Parts) -> ConductWord {
+fn word(parts: ConductFields) -> ConductWord {
     ConductWord(7).with(parts)
 }
 
-const NOTHING: Parts = Parts { last: 40, age: 5, count: 0, in_a_row: 0, raised: false };
+const NOTHING: ConductFields = ConductFields { last: 40, age: 5, count: 0, in_a_row: 0, raised: false };
 
 #[test]
 fn the_age_moves_on_when_the_generations_start_over() {
-    let mut word = FRESH.with(Parts { age: AGE_MAX, ..NOTHING });
+    let mut word = FRESH.with(ConductFields { age: AGE_MAX, ..NOTHING });
     for tenancy in 1..=40 {
         word = word.next_tenancy();
         let age = if tenancy < 16 { AGE_MAX } else { tenancy / 16 - 1 };
-        assert_eq!(word.parts(), Parts { age, ..NOTHING }, "tenancy {tenancy}");
+        assert_eq!(word.fields(), ConductFields { age, ..NOTHING }, "tenancy {tenancy}");
     }
 }
 
@@ -23,19 +23,19 @@ fn a_word_is_idle_if_nothing_is_known_or_all_of_it_is_old() {
     let last = Tick::from_nanos(40 * UNIT_NANOS);
     let before = Tick::from_nanos(40 * UNIT_NANOS - 1);
     for (count, in_a_row) in [(0, 1), (1, 0), (1, 1)] {
-        let word = word(Parts { count, in_a_row, ..NOTHING });
+        let word = word(ConductFields { count, in_a_row, ..NOTHING });
         assert!(word.is_idle(last) && !word.is_idle(before) && !word.is_idle(Tick::ZERO), "{word:?}");
     }
     assert!(word(NOTHING).is_idle(Tick::ZERO));
     assert_eq!(
         format!("{:?}", word(NOTHING)),
-        "ConductWord(Parts { last: 40, age: 5, count: 0, in_a_row: 0, raised: false }, generation 7)"
+        "ConductWord(ConductFields { last: 40, age: 5, count: 0, in_a_row: 0, raised: false }, generation 7)"
     );
 }
 
 #[test]
 fn whoever_is_forgiven_has_neither_violations_nor_abuse() {
-    let abuser = word(Parts { count: 12, in_a_row: 3, raised: true, ..NOTHING });
+    let abuser = word(ConductFields { count: 12, in_a_row: 3, raised: true, ..NOTHING });
     let forgiven = forgive(abuser, at(40 * UNIT_NANOS), &defaults());
     assert_eq!((forgiven.next, forgiven.answer), (Some(word(NOTHING)), true));
     assert_eq!(forgive(word(NOTHING), at(40 * UNIT_NANOS), &defaults()), Outcome { next: None, answer: false });
@@ -53,17 +53,17 @@ fn abuse_is_told_again_a_whole_window_after_the_last_violation() {
 #[test]
 fn during_a_block_everybody_is_told_what_is_left_of_it() {
     let waits = |rules: &ConductNumbers, wait_ns, in_a_row| {
-        let told::Waits { lane, told, counted, early } =
+        let announced::Waits { lane, first, counted, early } =
             rules.waits(&Conduct { wait_ns, in_a_row, ..Conduct::default() }, 77);
         assert_eq!(lane, 77);
-        [told, counted, early]
+        [first, counted, early]
     };
-    let (told, enforced) = (defaults(), numbers(curved().with_enforced_wait(true)));
-    for rules in [&told, &enforced] {
+    let (announced, enforced) = (defaults(), numbers(curved().with_enforced_wait(true)));
+    for rules in [&announced, &enforced] {
         assert_eq!(waits(rules, 0, 0), [1, 1, 1].map(|seconds| seconds * SECOND));
         assert_eq!(waits(rules, 0, 3), [1, 5, 10].map(|seconds| seconds * SECOND));
     }
-    assert_eq!(waits(&told, 9, 3), [1, 5, 10].map(|seconds| seconds * SECOND));
+    assert_eq!(waits(&announced, 9, 3), [1, 5, 10].map(|seconds| seconds * SECOND));
     assert_eq!(waits(&enforced, 9, 3), [9, 9, 10 * SECOND]);
 }
 

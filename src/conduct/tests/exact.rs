@@ -23,9 +23,9 @@ impl Between {
         }
     }
 
-    fn holds(self, told: Option<Tick>) -> bool {
+    fn holds(self, kept: Option<Tick>) -> bool {
         let latest = Tick::from_nanos(self.latest);
-        told.is_some_and(|told| (Tick::from_nanos(self.exact)..=latest).contains(&told))
+        kept.is_some_and(|kept| (Tick::from_nanos(self.exact)..=latest).contains(&kept))
     }
 }
 
@@ -47,7 +47,7 @@ fn step_of(rules: &ConductRules, in_a_row: u64) -> Duration {
 impl Exact {
     /// Compares what is seen in the word with what is so.
     fn check(known: Option<Self>, word: ConductWord, rules: &ConductRules, now: u64) -> Conduct {
-        let seen = look(word, at(now), &ConductNumbers::new(rules));
+        let seen = assess(word, at(now), &ConductNumbers::new(rules));
         let Some(exact) = known else {
             assert_eq!(seen, Conduct::default());
             return seen;
@@ -87,12 +87,12 @@ impl Exact {
         };
         let last = Between { exact: before.last.exact.max(now), latest: before.last.latest.max(latest) };
         let start = if count == 1 { last } else { before.start };
-        let told = before.raised
+        let reported = before.raised
             && match before.last.passed(window, now) {
                 Some(passed) => !passed,
-                None => next.parts().raised,
+                None => next.fields().raised,
             };
-        Self { last, start, count, in_a_row, raised: told || count >= u64::from(threshold) }
+        Self { last, start, count, in_a_row, raised: reported || count >= u64::from(threshold) }
     }
 }
 
@@ -165,18 +165,18 @@ proptest! {
         last in 0..1_u64 << 34, age in 0..=AGE_MAX, count in 0..=COUNT_MAX, in_a_row in 0..=IN_A_ROW_MAX,
         raised: bool, bits: u64,
     ) {
-        let parts = Parts { last, age, count, in_a_row, raised };
+        let parts = ConductFields { last, age, count, in_a_row, raised };
         let word = ConductWord::from_bits(bits);
         prop_assert_eq!(word.bits(), bits);
-        prop_assert_eq!(word.with(word.parts()), word);
-        prop_assert_eq!(word.with(parts).parts(), parts);
+        prop_assert_eq!(word.with(word.fields()), word);
+        prop_assert_eq!(word.with(parts).fields(), parts);
         prop_assert_eq!(word.with(parts).0 & GENERATION_MASK, bits & GENERATION_MASK);
         let next = word.next_tenancy();
-        prop_assert_eq!(next.parts().last, word.parts().last);
-        prop_assert_eq!((next.parts().count, next.parts().in_a_row, next.parts().raised), (0, 0, false));
+        prop_assert_eq!(next.fields().last, word.fields().last);
+        prop_assert_eq!((next.fields().count, next.fields().in_a_row, next.fields().raised), (0, 0, false));
         prop_assert_eq!(next.0 & GENERATION_MASK, (bits + 1) & GENERATION_MASK);
         let numbers = defaults();
-        prop_assert_eq!(look(next, at(bits), &numbers), Conduct::default());
+        prop_assert_eq!(assess(next, at(bits), &numbers), Conduct::default());
     }
 
     #[test]
@@ -219,10 +219,10 @@ proptest! {
                 let seen = Exact::check(known, word, policy, now);
                 let Outcome { next, answer } = violate(word, at(now), &numbers);
                 prop_assert_ne!(next, Some(word), "a write that changes nothing");
-                let was_raised = word.parts().raised;
+                let was_raised = word.fields().raised;
                 word = next.unwrap_or(word);
                 let exact = Exact::violate(known, policy, now, &seen, word);
-                prop_assert_eq!(word.parts().raised, exact.raised);
+                prop_assert_eq!(word.fields().raised, exact.raised);
                 // Told when it is reached, and not again as long as it stands.
                 if answer.sustained_abuse {
                     let (threshold, window) = policy.abuse_threshold();
@@ -234,8 +234,8 @@ proptest! {
                 prop_assert_eq!(u64::from(answer.in_a_row), exact.in_a_row.min(IN_A_ROW_MAX));
                 prop_assert_eq!(answer.step, step_of(policy, exact.in_a_row));
                 known = Some(exact);
-                let told = Exact::check(known, word, policy, now);
-                prop_assert_eq!(answer.wait, if policy.enforces_wait() { told.wait() } else { answer.step });
+                let seen = Exact::check(known, word, policy, now);
+                prop_assert_eq!(answer.wait, if policy.enforces_wait() { seen.wait() } else { answer.step });
             }
             if let Some(Exact { last, .. }) = known {
                 prop_assert!(word.is_idle(at(last.latest)) || last.latest > Tick::MAX.as_nanos());
@@ -257,22 +257,22 @@ proptest! {
     ) {
         let rules = ConductNumbers::new(&policy);
         let (mut word, now) = any_word(&rules, start, &gaps, &policy);
-        let quiet = word.parts().last * UNIT_NANOS + nanos_saturating(rules.keep());
+        let quiet = word.fields().last * UNIT_NANOS + nanos_saturating(rules.keep());
         let since = |now: u64| at(now).checked_sub(rules.keep()).unwrap_or(Tick::ZERO);
         prop_assert!(word.is_idle(since(quiet)) && !word.is_idle(since(quiet - 1)));
-        prop_assert_eq!(word.is_idle(since(now)), look(word, at(now), &rules) == Conduct::default());
+        prop_assert_eq!(word.is_idle(since(now)), assess(word, at(now), &rules) == Conduct::default());
 
         let (mut fresh, mut now) = (FRESH, quiet);
         prop_assert!(!forgive(word, at(now), &rules).answer);
         for gap in later {
-            prop_assert_eq!(look(word, at(now), &rules), look(fresh, at(now), &rules));
+            prop_assert_eq!(assess(word, at(now), &rules), assess(fresh, at(now), &rules));
             let answer = violated(&mut fresh, now, &rules);
             prop_assert_eq!(violated(&mut word, now, &rules), answer);
             now = gap.from(now, &policy, answer.in_a_row).max(quiet);
         }
     }
 
-    /// Whoever waits as long as it was told is not blocked any more.
+    /// An agent that has waited as long as it was asked to is not blocked any more.
     #[test]
     fn an_enforced_wait_ends_when_it_was_told(
         policy in any_rules(),
@@ -282,8 +282,8 @@ proptest! {
         let policy = policy.with_enforced_wait(true);
         let rules = ConductNumbers::new(&policy);
         let (mut word, now) = any_word(&rules, start, &gaps, &policy);
-        let told = nanos_saturating(violated(&mut word, now, &rules).wait);
-        prop_assert_eq!(look(word, at(now + told), &rules).wait_ns, 0);
-        prop_assert_eq!(look(word, at((now + told).saturating_sub(1)), &rules).wait_ns > 0, told > 0);
+        let wait = nanos_saturating(violated(&mut word, now, &rules).wait);
+        prop_assert_eq!(assess(word, at(now + wait), &rules).wait_ns, 0);
+        prop_assert_eq!(assess(word, at((now + wait).saturating_sub(1)), &rules).wait_ns > 0, wait > 0);
     }
 }

@@ -4,7 +4,13 @@ mod any;
 mod edges;
 mod exact;
 
+use super::word::*;
 use super::*;
+use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
+use crate::clock::nanos_saturating;
+use crate::policy::ConductRules;
+use crate::record::Word;
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const FRESH: ConductWord = ConductWord(0);
@@ -38,8 +44,8 @@ fn waits_follow_the_curve_and_a_quiet_period_starts_it_over() {
     let (mut word, rules) = (FRESH, defaults());
     let steps = [1, 2, 5, 10, 30, 30, 30].map(Duration::from_secs);
     assert_eq!([(); 7].map(|()| violated(&mut word, 5 * SECOND, &rules).step()), steps);
-    assert_eq!(look(word, at(65 * SECOND - 1), &rules).consecutive(), 7);
-    assert_eq!(look(word, at(65 * SECOND), &rules).consecutive(), 0);
+    assert_eq!(assess(word, at(65 * SECOND - 1), &rules).consecutive(), 7);
+    assert_eq!(assess(word, at(65 * SECOND), &rules).consecutive(), 0);
     assert_eq!(violated(&mut word, 65 * SECOND, &rules).step(), Duration::from_secs(1));
     assert_eq!(violated(&mut word, 125 * SECOND - 1, &rules).step(), Duration::from_secs(2));
 }
@@ -50,14 +56,14 @@ fn nobody_is_forgiven_early_and_nobody_more_than_an_eighth_of_a_second_late() {
     for instant in [1, SECOND - 1, SECOND, SECOND + 1, 7 * SECOND + UNIT_NANOS / 2] {
         let mut word = FRESH;
         violated(&mut word, instant, &rules);
-        assert!(look(word, at(instant + 60 * SECOND - 1), &rules).is_rate_limited());
-        assert!(!look(word, at(instant + 60 * SECOND + UNIT_NANOS), &rules).is_rate_limited());
-        assert_eq!(look(word, at(instant + 300 * SECOND - 1), &rules).violations(), 1);
-        assert_eq!(look(word, at(instant + 300 * SECOND + UNIT_NANOS), &rules), Conduct::default());
+        assert!(assess(word, at(instant + 60 * SECOND - 1), &rules).is_rate_limited());
+        assert!(!assess(word, at(instant + 60 * SECOND + UNIT_NANOS), &rules).is_rate_limited());
+        assert_eq!(assess(word, at(instant + 300 * SECOND - 1), &rules).violations(), 1);
+        assert_eq!(assess(word, at(instant + 300 * SECOND + UNIT_NANOS), &rules), Conduct::default());
     }
 }
 
-/// The instants at which abuse is told, of violations at these.
+/// The instants at which abuse is reported, of violations at these.
 fn told_at(violations: impl IntoIterator<Item = u64>, rules: &ConductNumbers) -> Vec<u64> {
     let mut word = FRESH;
     violations.into_iter().filter(|second| violated(&mut word, second * SECOND, rules).sustained_abuse()).collect()
@@ -98,7 +104,7 @@ fn a_flood_of_denials_writes_sixty_three_times_a_window_and_else_once_a_second()
     assert!(crowded.len() <= 4, "{crowded:?}");
     assert!(crowded.iter().all(|second| in_second(*second) <= 64), "{crowded:?}");
     assert!(writes.len() <= 4 * 63 + 1_000, "{}", writes.len());
-    assert!((0..1_000).all(|second| in_second(second) > 0), "an agent in a flood is forgiven in the midst of it");
+    assert!((0..1_000).all(|second| in_second(second) > 0), "an agent in a flood is forgiven during it");
 }
 
 #[test]
@@ -107,12 +113,12 @@ fn an_older_instant_adds_a_violation_and_moves_nothing_back() {
     violated(&mut word, 1_000 * SECOND, &rules);
     for older in [999 * SECOND, 500 * SECOND, 0] {
         violated(&mut word, older, &rules);
-        let seen = look(word, at(1_000 * SECOND), &rules);
+        let seen = assess(word, at(1_000 * SECOND), &rules);
         assert_eq!((seen.last_violation(), seen.window_start()), (Some(at(1_000 * SECOND)), Some(at(1_000 * SECOND))));
     }
-    assert_eq!(look(word, at(1_059 * SECOND), &rules).consecutive(), 4);
-    assert_eq!(look(word, at(1_299 * SECOND), &rules).violations(), 4);
-    assert_eq!(look(word, at(1_300 * SECOND), &rules), Conduct::default());
+    assert_eq!(assess(word, at(1_059 * SECOND), &rules).consecutive(), 4);
+    assert_eq!(assess(word, at(1_299 * SECOND), &rules).violations(), 4);
+    assert_eq!(assess(word, at(1_300 * SECOND), &rules), Conduct::default());
 }
 
 #[test]
@@ -122,7 +128,7 @@ fn a_violation_at_either_end_of_time_is_remembered() {
         let mut word = FRESH;
         let steps = [(); 100].map(|()| violated(&mut word, end.as_nanos(), &rules).consecutive());
         assert_eq!((steps[0], steps[1], steps[99]), (1, 2, 15));
-        let seen = look(word, end, &rules);
+        let seen = assess(word, end, &rules);
         assert_eq!((seen.violations(), seen.consecutive()), (63, 15));
         assert!(!word.is_idle(Tick::ZERO) && seen.is_rate_limited(), "{word:?}");
     }
@@ -136,7 +142,7 @@ fn without_a_curve_violations_count_and_ask_for_no_wait() {
         assert_eq!((violation.consecutive(), violation.wait()), (count, Duration::ZERO));
         assert_eq!(violation.sustained_abuse(), count == 10);
     }
-    let seen = look(word, at(5 * SECOND), &rules);
+    let seen = assess(word, at(5 * SECOND), &rules);
     assert_eq!((seen.wait(), seen.is_rate_limited()), (Duration::ZERO, true));
 }
 
@@ -147,7 +153,7 @@ fn without_a_curve_nothing_is_enforced() {
     let (mut word, rules) = (FRESH, numbers(ConductRules::default().with_enforced_wait(true)));
     let now = 5 * SECOND + 1;
     assert_eq!(violated(&mut word, now, &rules).wait(), Duration::ZERO);
-    assert_eq!(look(word, at(now), &rules).wait(), Duration::ZERO);
+    assert_eq!(assess(word, at(now), &rules).wait(), Duration::ZERO);
 }
 
 #[test]
@@ -158,11 +164,11 @@ fn new_rules_apply_to_what_is_recorded() {
     }
     let strict = ConductRules::default().with_curve([Duration::from_secs(7)]).with_quiet_period(Duration::from_secs(9));
     let strict = numbers(strict.with_abuse_threshold(63, Duration::from_secs(10)));
-    let seen = look(word, at(12 * SECOND), &strict);
+    let seen = assess(word, at(12 * SECOND), &strict);
     assert_eq!((seen.violations(), seen.consecutive(), seen.wait()), (0, 12, Duration::from_secs(6)));
-    assert_eq!(look(word, at(21 * SECOND), &strict), Conduct::default());
+    assert_eq!(assess(word, at(21 * SECOND), &strict), Conduct::default());
     assert_eq!(violated(&mut word, 12 * SECOND, &strict).step(), Duration::from_secs(7));
-    // Under the old rules again, it is told again only after a window: it stands.
+    // Under the old rules again, it is reported again only after a window: it stands.
     assert!((13..40).all(|second| !violated(&mut word, second * SECOND, &rules).sustained_abuse()));
 }
 

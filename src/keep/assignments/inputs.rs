@@ -1,6 +1,6 @@
 //! Assignments to test with.
 
-use crate::assignments::{Assignment, Assignments};
+use crate::engine::{Assignment, Assignments};
 use crate::policy::Limit;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

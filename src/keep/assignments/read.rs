@@ -1,7 +1,7 @@
 //! Reads the file of assignments piece by piece, so that an error names its location and its agent.
 
 use super::write::VERSION;
-use crate::assignments::{Assignment, Assignments};
+use crate::engine::{Assignment, Assignments};
 use crate::keep::changes::{Extent, Split, split};
 use crate::keep::json::{Fields, Mistake, Piece, only_keys, read_id};
 use std::collections::BTreeMap;
@@ -79,8 +79,8 @@ mod tests {
         read_with_extent(text).map(|(agents, _)| agents)
     }
 
-    /// The location, agent and problem of the only mistake in `text`.
-    fn told(text: &str) -> String {
+    /// The place, the agent and the problem of the only mistake in `text`.
+    fn problem_of(text: &str) -> String {
         let Mistake { line, column, agent, problem } = read(text.as_bytes()).expect_err(text);
         let agent = agent.map(|id| format!("{}: ", id.escape_ascii())).unwrap_or_default();
         format!("{line}:{column}: {agent}{problem}")
@@ -152,7 +152,7 @@ mod tests {
             (r#"{"agent": "a", plan: "b"}"#, "3:16: key must be a string"),
             (r#"{"agent": "\ud800"}"#, "3:18: unexpected end of hex escape"),
         ] {
-            assert_eq!(told(&file(line)), expected, "{line}");
+            assert_eq!(problem_of(&file(line)), expected, "{line}");
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
                 "2:29: a: it is given twice; make one entry of the two",
             ),
         ] {
-            assert_eq!(told(text), expected, "{text:?}");
+            assert_eq!(problem_of(text), expected, "{text:?}");
         }
         let mistake = read(b"{\"version\": 1,\n\"agents\": [{\"agent\": \"\xff\"}]}").unwrap_err();
         assert_eq!((mistake.line, mistake.column), (2, 23));

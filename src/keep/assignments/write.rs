@@ -2,7 +2,7 @@
 //!
 //! Formatted by hand, because a JSON writer breaks lines everywhere or nowhere.
 
-use crate::assignments::{Assignment, Assignments};
+use crate::engine::{Assignment, Assignments};
 use crate::keep::changes;
 use crate::keep::json::{check_id, id_text, quoted};
 
@@ -34,7 +34,7 @@ pub(super) fn write<'a>(
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 pub(super) fn change(agents: &Assignments) -> Result<String, (Vec<u8>, String)> {
     let mut texts = Vec::with_capacity(agents.len());
     for (id, assignment) in agents {

@@ -15,8 +15,8 @@ fn consecutive(model: &Model, agent: &str) -> u32 {
 }
 
 model! {
-    /// Two threads record the violation that becomes abuse, and the one after:
-    /// abuse is reported once.
+    /// Two threads record the violation that makes abuse, and the one after:
+    /// it is reported once.
     abuse_is_reported_once, UNBOUNDED, breaks with [ChargeByStore], || {
         let model = model(2, 1, OnFull::Deny);
         model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap();
@@ -87,8 +87,9 @@ model! {
     }
 }
 
-/// A limiter with one token per 100 seconds, in which A was denied at instant 0 and given a wait.
-fn told(others: &[&str]) -> Model {
+/// A limiter with a token in 100 seconds, in which A was denied at instant 0
+/// and given a wait.
+fn announced(others: &[&str]) -> Model {
     let limit = Limit::new(1, Duration::from_secs(100)).burst(1);
     let policy = Policy::builder().lane("lane-0", limit).build().unwrap();
     let model = Model::at(2, policy, OnFull::Deny, 60_000_000_000);
@@ -96,7 +97,7 @@ fn told(others: &[&str]) -> Model {
         assert!(model.allows(agent, FIRST, Tick::ZERO));
     }
     let admission = model.0.check_request(Request::new(A, FIRST).at(Tick::ZERO).counted()).unwrap();
-    assert!(!admission.is_allowed() && admission.violations_in_a_row() == 0, "told");
+    assert!(!admission.is_allowed() && admission.violations_in_a_row() == 0, "a wait was announced");
     model
 }
 
@@ -108,9 +109,9 @@ fn violates(model: &Model, agent: &str) -> bool {
 }
 
 model! {
-    /// Three requests of A come back too early at the same moment: one violation.
-    a_moment_has_one_violation, Some(2), breaks with [ToldByStore], || {
-        let model = told(&[]);
+    /// Three requests of A come back too early at one moment: one violation.
+    a_moment_has_one_violation, Some(2), breaks with [AnnouncedByStore], || {
+        let model = announced(&[]);
         let rivals = [(); 2].map(|()| model.spawn(|model| violates(model, A)));
         let mine = violates(&model, A);
         let theirs = rivals.map(|rival| rival.join().unwrap());
@@ -120,13 +121,13 @@ model! {
 }
 
 model! {
-    /// A comes back too early while B, which shares its slot, is denied for the
-    /// first time: B has not violated, and A at most once.
+    /// A comes back too early while B, which shares its place, is denied for
+    /// the first time: that makes B no violator, and A one at most.
     a_wait_announced_to_one_agent_never_marks_another, UNBOUNDED, breaks with [], || {
-        let model = told(&[B]);
+        let model = announced(&[B]);
         let other = model.spawn(|model| violates(model, B));
         let mine = [violates(&model, A), violates(&model, A)];
-        assert!(!other.join().unwrap(), "B was given no wait");
+        assert!(!other.join().unwrap(), "no wait was announced to B");
         assert!(!(mine[0] && mine[1]), "one moment");
         assert_eq!(model.0.violations(Agent::new(B).at(EARLY)).unwrap().consecutive(), 0);
     }

@@ -1,8 +1,8 @@
 //! Lanes that are not buckets: what is idle, inherited and given up differs for each kind.
 
 use super::*;
-use crate::limiter::Settle;
-use crate::reservations::{Entry, Reservations};
+use crate::engine::Settle;
+use crate::engine::reservations::{Entry, Reservations};
 use crate::slab::hash::AgentHash;
 
 /// A millisecond: the shortest window.

@@ -223,8 +223,8 @@ model! {
         model.0.remove_overrides(A).unwrap();
         model.0.set_override(B, "lane-0", third_limit()).unwrap();
         let verdict = check.join().unwrap();
-        let told = (verdict.is_allowed(), verdict.capacity(), verdict.retry_after());
-        assert_eq!(told, (false, 2, Some(Duration::from_nanos(2 * TOKEN))));
+        let answer = (verdict.is_allowed(), verdict.capacity(), verdict.retry_after());
+        assert_eq!(answer, (false, 2, Some(Duration::from_nanos(2 * TOKEN))));
     }
 }
 

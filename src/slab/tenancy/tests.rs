@@ -1,4 +1,5 @@
 use super::*;
+use crate::clock::Offset;
 use crate::policy::Kind;
 use crate::slab::Geometry;
 use crate::slab::hash::fixed_key;
@@ -72,7 +73,7 @@ fn a_tag_that_a_fork_left_closed_is_opened() {
     region.leave_behind();
     drop(slab.lock(hash));
     assert_eq!(record.tag(), tag);
-    assert_eq!(region.counts().held, 1);
+    assert_eq!(region.counts().occupied, 1);
 }
 
 /// The same, between one tenant and the next: the record is vacant.
@@ -86,6 +87,6 @@ fn a_record_that_a_fork_left_between_tenants_is_vacant() {
     region.leave_behind();
     drop(slab.lock(hash));
     assert!(record.tag().is_vacant() && slab.find(hash).is_none());
-    assert_eq!(region.counts().held, 0);
+    assert_eq!(region.counts().occupied, 0);
     assert_eq!(claim(&slab, hash), position);
 }

@@ -4,7 +4,7 @@
 //! [`Stopwatch`] for what that includes and how time off the core is
 //! subtracted. A fresh limiter sees a million agents for the first time (first
 //! contacts), then a million random checks (checks). Three runs in rotation.
-//! Ours has its memory committed when it is built (`commit_memory`), and
+//! Ours has its memory committed when it is built (`prefault`), and
 //! another one as it is used; the DashMap has its capacity reserved, governor's
 //! default store does not.
 //!

@@ -4,7 +4,8 @@
 //! (`c_src`): that is cheaper per check, and can be loaded over itself.
 
 use rustler::{Atom, Binary, Error, NifResult, Resource, ResourceArc};
-use tollgate::{Decision, LaneId, Limiter, Policy, hub};
+use tollgate::clock::wait_ms;
+use tollgate::{Decision, LaneId, Limiter, Policy};
 
 mod atoms {
     rustler::atoms! { allow, warn, deny, exempt, ws, http, light, normal, heavy, full }
@@ -55,7 +56,7 @@ fn check(instance: ResourceArc<Instance>, agent: Binary<'_>, channel: Atom, tier
         Decision::Allow => (atoms::allow(), Told::Number(verdict.remaining())),
         Decision::Warn => (atoms::warn(), Told::Number(verdict.remaining())),
         Decision::Exempt => (atoms::allow(), Told::Word(atoms::exempt())),
-        _ => (atoms::deny(), Told::Number(hub::retry_after_ms(verdict.retry_after()))),
+        _ => (atoms::deny(), Told::Number(wait_ms(verdict.retry_after(), 1_000, 60_000))),
     })
 }
 

@@ -1,0 +1,152 @@
+//! Changes of what is decided about single agents: prepared, counted, saved, put in force.
+
+use super::lock::ControlState;
+use super::names::entry_of;
+use super::{Control, ControlError};
+use crate::bounds::OVERRIDES_MAX;
+use crate::engine::registry::Entry;
+use crate::engine::{Assignment, effective_limit};
+use crate::observe::Note;
+use crate::policy::{LaneId, Limit, LimitError, Policy};
+use crate::slab::Found;
+use crate::slab::hash::AgentHash;
+use std::collections::BTreeSet;
+
+/// A change of what was decided about one agent.
+pub(super) struct Edit {
+    pub(super) hash: AgentHash,
+    pub(super) id: Box<[u8]>,
+    pub(super) before: Entry,
+    /// Without a row for its overrides yet.
+    pub(super) after: Entry,
+}
+
+impl Control<'_> {
+    /// Edits what was decided about an agent. An error leaves it as it was.
+    pub(super) fn edit(
+        &self,
+        agent: &[u8],
+        edit: impl FnOnce(&Policy, &mut Entry) -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        let mut control = self.lock.lock()?;
+        let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
+        let edits = countable(&control, vec![edit])?;
+        #[cfg(feature = "persist")]
+        self.save(&mut control, &edits)?;
+        self.put_all_in_force(&mut control, edits);
+        Ok(())
+    }
+
+    /// What has to change so that these assignments are in force.
+    pub(super) fn edits<'a>(
+        &self,
+        control: &ControlState,
+        assignments: impl Iterator<Item = (&'a [u8], &'a Assignment)>,
+    ) -> Result<Vec<Edit>, ControlError> {
+        let edit = |(agent, assignment)| {
+            let after = entry_of(&control.policy, assignment)?;
+            self.prepare(agent, |entry| {
+                *entry = Entry { by_policy: entry.by_policy, ..after };
+                Ok(())
+            })
+        };
+        let edits = assignments.map(|(agent, assignment)| {
+            edit((agent, assignment))
+                .map_err(|problem| ControlError::Of { agent: shown(agent), problem: problem.into() })
+        });
+        countable(control, edits.collect::<Result<_, _>>()?)
+    }
+
+    fn prepare(
+        &self,
+        agent: &[u8],
+        edit: impl FnOnce(&mut Entry) -> Result<(), ControlError>,
+    ) -> Result<Edit, ControlError> {
+        let hash = self.hash(agent)?;
+        let before = self.registry.get(hash, agent).ok_or(ControlError::SameHash)?;
+        let mut after = before.clone();
+        edit(&mut after)?;
+        for (lane, limit) in &after.overrides {
+            self.is_for(*lane, limit).map_err(ControlError::Limit)?;
+        }
+        Ok(Edit { hash, id: agent.into(), before, after })
+    }
+
+    /// Refuses a limit of another kind than the lane's, or one that needs more
+    /// words than the lane has.
+    pub(super) fn is_for(&self, lane: LaneId, limit: &Limit) -> Result<(), LimitError> {
+        limit.is_for_total(self.limits.is_total(lane))?;
+        let room = self.limits.cells(lane).count;
+        if self.limits.is_for(lane, limit) {
+            let fits = limit.words() <= room;
+            return if fits { Ok(()) } else { Err(LimitError::ExactRoom { count: limit.capacity(), room }) };
+        }
+        // The policy in force shows what kind it is.
+        let policy = self.policy();
+        let mut known = policy.plans().filter_map(|(plan, _)| policy.plan_limit(plan, lane));
+        let known = known.find(|known| known.lane_kind().is_some()).unwrap_or(Limit::deny_all());
+        Err(LimitError::OtherKind { limit: limit.to_string(), known: known.to_string() })
+    }
+
+    /// Puts edits in force that were counted.
+    pub(super) fn put_all_in_force(&self, control: &mut ControlState, edits: Vec<Edit>) {
+        // Those that free a row come first: one spare row is enough for all.
+        let (freeing, others): (Vec<_>, Vec<_>) = edits.into_iter().partition(|edit| edit.after.overrides.is_empty());
+        let agents = freeing.len() + others.len();
+        let first = freeing.first().or(others.first()).map(|edit| edit.id.clone());
+        for edit in freeing.into_iter().chain(others) {
+            self.put_in_force(control, edit);
+        }
+        match first {
+            Some(agent) if agents == 1 => self.note(|| Note::AssignmentChanged { agent: &agent }),
+            Some(_) => self.note(|| Note::AssignmentsChanged { agents: agents as u64 }),
+            None => {}
+        }
+    }
+
+    /// Puts one edit in force. There is a row for its overrides: the caller
+    /// has counted.
+    pub(super) fn put_in_force(&self, control: &mut ControlState, edit: Edit) {
+        let Edit { hash, id, before, mut after } = edit;
+        after.override_row = None;
+        if !after.overrides.is_empty() {
+            after.override_row = control.free_rows.pop();
+            control.overridden += 1;
+        }
+        if let Some(row) = after.override_row {
+            let policy = &control.policy;
+            let numbers = policy.lanes().filter_map(|(lane, _)| effective_limit(&after, policy, lane)?.compile().ok());
+            self.limits.write_numbers(row, policy.warn_below_percent(), numbers);
+        }
+        let epoch = self.limits.epoch();
+        let moved = |found: Found<'_>, moves: &[_]| {
+            let moved = self.moved(found, moves, control.policy.on_change());
+            self.reservations.revise(hash, |entry| Some(entry.moved(&moved)));
+        };
+        self.with_change(control.policy.on_change(), &moved, |change| {
+            self.slab.change_row(hash, change, || self.registry.set(hash, &id, after, epoch));
+        });
+        // Only now is the row free for others: see "Rows" in `record`.
+        if let Some(row) = before.override_row {
+            control.free_rows.push(row);
+            control.overridden -= 1;
+        }
+    }
+}
+
+/// Those of the edits that change something, if there are rows for all of them.
+fn countable(control: &ControlState, mut edits: Vec<Edit>) -> Result<Vec<Edit>, ControlError> {
+    // Of several edits of one agent, the last one counts.
+    let mut seen = BTreeSet::new();
+    edits.reverse();
+    edits.retain(|edit| seen.insert(edit.hash));
+    edits.retain(|Edit { before, after, .. }| !before.decides_as(after));
+    let more = edits.iter().filter(|edit| !edit.after.overrides.is_empty()).count();
+    let less = edits.iter().filter(|edit| !edit.before.overrides.is_empty()).count();
+    if control.overridden + more - less > OVERRIDES_MAX { Err(ControlError::TooManyOverrides) } else { Ok(edits) }
+}
+
+/// An id in a message, with nothing in it that a terminal acts upon.
+fn shown(id: &[u8]) -> String {
+    String::from_utf8_lossy(id).chars().take(80).flat_map(char::escape_debug).collect()
+}

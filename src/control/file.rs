@@ -1,0 +1,65 @@
+//! Assignments in a file (feature `persist`).
+
+use super::edit::Edit;
+use super::lock::ControlState;
+use super::{Control, ControlError};
+use crate::engine::{Assignment, Assignments, named};
+use crate::keep::AssignmentFile;
+use crate::policy::Policy;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+impl Control<'_> {
+    /// Keeps assignments in a file from now on, and puts those in force that it holds already.
+    pub(crate) fn keep_assignments_in(&self, path: &Path) -> Result<(), ControlError> {
+        let (mut file, kept) = AssignmentFile::open(path)?;
+        let mut control = self.lock.lock()?;
+        let edits = self.edits(&control, kept.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        let all = self.assignments_after(&edits, &control.policy);
+        if all != kept {
+            file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        }
+        self.put_all_in_force(&mut control, edits);
+        control.file = Some(file);
+        Ok(())
+    }
+
+    /// Reads the file again, after somebody has edited it, and puts what it says in force.
+    pub(crate) fn reload_assignments(&self) -> Result<(), ControlError> {
+        let mut control = self.lock.lock()?;
+        let (mut assignments, stamp) = control.file.as_ref().ok_or(ControlError::NoFile)?.read()?;
+        // One by one, here and below: to collect takes a sort of its own, and that is a lot of code.
+        let mut named = BTreeSet::new();
+        named.extend(assignments.iter().map(|(id, _)| id.clone()));
+        let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
+        assignments.extend(gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default())));
+        let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        self.put_all_in_force(&mut control, edits);
+        if let Some(file) = &mut control.file {
+            file.accept(stamp);
+        }
+        Ok(())
+    }
+
+    /// Puts edits into the file, if there is one.
+    pub(super) fn save(&self, control: &mut ControlState, edits: &[Edit]) -> Result<(), ControlError> {
+        let ControlState { file: Some(file), policy, .. } = control else {
+            return Ok(());
+        };
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let changes: Assignments = edits.iter().map(|edit| (edit.id.to_vec(), named(&edit.after, policy))).collect();
+        Ok(file.change(&changes, || self.assignments_after(edits, policy))?)
+    }
+
+    /// Every assignment as it will be, sorted by id.
+    fn assignments_after(&self, edits: &[Edit], policy: &Policy) -> Assignments {
+        let now = self.registry.list().into_iter().map(|(_, registered)| (registered.id, registered.entry));
+        let mut all = BTreeMap::new();
+        all.extend(now);
+        all.extend(edits.iter().map(|edit| (edit.id.clone(), edit.after.clone())));
+        let named = all.into_iter().map(|(id, entry)| (id.into_vec(), named(&entry, policy)));
+        named.filter(|(_, assignment)| !assignment.is_empty()).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! What an operator changes at run time: assignments, overrides, exemptions, a new policy.
+//!
+//! Control calls take turns under one lock, which no check takes. When one
+//! returns, its change is in force for every check in every thread; a check
+//! that runs meanwhile uses the old limits or the new ones, never a mixture.
+//! Why that holds is in [`record`](crate::record), under "Rows".
+//!
+//! - `lock.rs`: the lock, and what is under it
+//! - `edit.rs`: changes of single agents
+//! - `names.rs`: assignments in the numbers of the policy
+//! - `file.rs` (feature `persist`): assignments in a file
+//! - `policy.rs`: another policy
+//! - `error.rs`: what can go wrong
+
+mod edit;
+mod error;
+#[cfg(feature = "persist")]
+mod file;
+mod lock;
+mod names;
+mod policy;
+
+pub use error::ControlError;
+pub(crate) use lock::ControlLock;
+
+use crate::engine::{Assignment, Engine};
+use crate::policy::{Limit, PlanId};
+use names::lanes_of;
+use std::ops::Deref;
+
+/// An engine as an operator changes it.
+pub(crate) struct Control<'a> {
+    engine: &'a Engine,
+    lock: &'a ControlLock,
+}
+
+impl Deref for Control<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        self.engine
+    }
+}
+
+impl<'a> Control<'a> {
+    pub(crate) const fn new(engine: &'a Engine, lock: &'a ControlLock) -> Self {
+        Self { engine, lock }
+    }
+
+    /// Gives the agent a plan, or takes its plan away.
+    pub(crate) fn assign(&self, agent: &[u8], plan: Option<PlanId>) -> Result<(), ControlError> {
+        plan.map_or(Ok(()), |plan| self.limits.check_plan(plan))?;
+        self.edit(agent, |_, entry| {
+            entry.plan = plan;
+            Ok(())
+        })
+    }
+
+    /// Gives the agent a limit of its own for a lane, or for a tier in every channel.
+    pub(crate) fn set_override(&self, agent: &[u8], lane_or_tier: &str, limit: Limit) -> Result<(), ControlError> {
+        limit.validate().map_err(ControlError::Limit)?;
+        self.edit(agent, |policy, entry| {
+            entry.overrides.extend(lanes_of(policy, lane_or_tier)?.into_iter().map(|lane| (lane, limit)));
+            Ok(())
+        })
+    }
+
+    /// Takes the agent's own limit for a lane or tier away.
+    pub(crate) fn remove_override(&self, agent: &[u8], lane_or_tier: &str) -> Result<(), ControlError> {
+        self.edit(agent, |policy, entry| {
+            for lane in lanes_of(policy, lane_or_tier)? {
+                entry.overrides.remove(&lane);
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes all of the agent's own limits away.
+    pub(crate) fn remove_overrides(&self, agent: &[u8]) -> Result<(), ControlError> {
+        self.edit(agent, |_, entry| {
+            entry.overrides.clear();
+            Ok(())
+        })
+    }
+
+    /// Exempts the agent, or limits it again.
+    pub(crate) fn set_exempt(&self, agent: &[u8], exempt: bool) -> Result<(), ControlError> {
+        self.edit(agent, |_, entry| {
+            entry.exempt = exempt;
+            Ok(())
+        })
+    }
+
+    /// Replaces the assignments of these agents, all or none.
+    pub(crate) fn set_assignments<'b>(
+        &self,
+        assignments: impl Iterator<Item = (&'b [u8], &'b Assignment)>,
+    ) -> Result<(), ControlError> {
+        let mut control = self.lock.lock()?;
+        let edits = self.edits(&control, assignments)?;
+        #[cfg(feature = "persist")]
+        self.save(&mut control, &edits)?;
+        self.put_all_in_force(&mut control, edits);
+        Ok(())
+    }
+}

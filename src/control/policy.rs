@@ -1,0 +1,152 @@
+//! Another policy in force: records move on to its rows, one after the other.
+
+use super::edit::Edit;
+use super::lock::ControlState;
+use super::names::lane_names;
+use super::{Control, ControlError};
+use crate::engine::registry::{Entry, RegisteredAgent};
+use crate::engine::reservations::MovedRecord;
+use crate::limits::Row;
+use crate::observe::Note;
+use crate::policy::{Limit, OnChange, PlanId, Policy};
+use crate::record::Move;
+use crate::slab::{Found, REGION_RECORDS, RowChange};
+use crate::sync::{Fault, broken};
+use std::sync::Arc;
+
+impl Control<'_> {
+    /// Puts another policy in force.
+    pub(crate) fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
+        let mut control = self.lock.lock()?;
+        let known = Arc::clone(&control.policy);
+        let policy = Arc::new(numbered_like(policy, &known)?);
+        for ((lane, name), (plan, _)) in policy.lanes().flat_map(|lane| policy.plans().map(move |plan| (lane, plan))) {
+            let limit = policy.plan_limit(plan, lane).unwrap_or(Limit::deny_all());
+            self.is_for(lane, &limit).map_err(|problem| ControlError::OfLane {
+                lane: name.to_owned(),
+                problem: ControlError::Limit(problem).into(),
+            })?;
+        }
+        let before = self.limits.epoch();
+        let epoch = before + u64::from(!broken(Fault::RowsInPlace));
+        self.limits.write_policy(&policy, epoch);
+        self.limits.enter(epoch);
+        control.policy = Arc::clone(&policy);
+        self.set_policy(&policy);
+        // Every record moves on to the new rows of its plan, and its overrides
+        // to a row that is made of the new numbers.
+        self.move_all_records(policy.on_change(), epoch);
+        for (hash, RegisteredAgent { id, entry }) in self.registry.list() {
+            if entry.override_row.is_some() {
+                self.put_in_force(&mut control, Edit { hash, id, after: entry.clone(), before: entry });
+            }
+        }
+        for agent in known.exempt().chain(policy.exempt()) {
+            self.exempt_by_policy(&mut control, agent.as_bytes(), policy.exempt().any(|exempt| exempt == agent));
+        }
+        self.limits.admit_plans(policy.plans().len());
+        self.note(|| Note::PolicyReplaced);
+        Ok(())
+    }
+
+    /// Exempts an agent by policy, or no longer.
+    fn exempt_by_policy(&self, control: &mut ControlState, agent: &[u8], by_policy: bool) {
+        // By a chance of 1 in 2^64 another agent has the entry: then that one keeps it.
+        let Ok(hash) = self.hash(agent) else { return };
+        let Some(before) = self.registry.get(hash, agent).filter(|entry| entry.by_policy != by_policy) else { return };
+        let after = Entry { by_policy, ..before.clone() };
+        self.put_in_force(control, Edit { hash, id: agent.into(), before, after });
+    }
+
+    /// Moves every record on to the rows of this epoch.
+    ///
+    /// Reservations are found by the records that they charged. The open ones
+    /// are listed part by part, and a part has as many records as there may be
+    /// reservations: so the lists take no longer than the walk. A reservation
+    /// that is opened after its part was listed, on a record that moves on
+    /// later, is worth nothing from then on.
+    fn move_all_records(&self, on_change: OnChange, epoch: u64) {
+        let (regions, mut start) = (self.slab.regions(), 0);
+        while start < regions {
+            let part = start..regions.min(start + self.reservations.len() / REGION_RECORDS + 1);
+            start = part.end;
+            let open = self.reservations.open_in(&self.slab.positions_in(&part));
+            let moved = |found: Found<'_>, moves: &[_]| {
+                let first = open.partition_point(|(position, _)| *position < found.position);
+                let moved = self.moved(found, moves, on_change);
+                let theirs = open[first..].iter().take_while(|(position, _)| *position == found.position);
+                for (_, slot) in theirs {
+                    self.reservations.revise_slot(*slot, None, &|entry| Some(entry.moved(&moved)));
+                }
+            };
+            self.with_change(on_change, &moved, |change| {
+                let next = |row: Row| if row.is_of_plan() { row.in_epoch(epoch) } else { row };
+                self.slab.change_rows(part.clone(), change, next);
+            });
+        }
+    }
+
+    pub(super) fn moved<'a>(&'a self, found: Found<'_>, moves: &'a [Move], on_change: OnChange) -> MovedRecord<'a> {
+        let is_reset = on_change == OnChange::Reset;
+        MovedRecord { position: found.position, moves, kinds: self.limits.kinds(), is_reset, now: self.clock.now() }
+    }
+
+    pub(super) fn with_change(
+        &self,
+        on_change: OnChange,
+        moved: &dyn Fn(Found<'_>, &[Move]),
+        apply: impl FnOnce(&RowChange<'_>),
+    ) {
+        let debt_max = |row, lane| self.limits.debt_max(row, lane);
+        let change = RowChange { on_change, clock: &|| self.at(self.clock.now()), debt_max: &debt_max, moved };
+        if on_change == OnChange::Reset { self.slab.forgiven.during(|| apply(&change)) } else { apply(&change) }
+    }
+}
+
+/// The same policy with the numbers that plans have in `known`, its new plans
+/// after those.
+fn numbered_like(policy: Policy, known: &Policy) -> Result<Policy, ControlError> {
+    if !policy.lanes().eq(known.lanes()) {
+        return Err(ControlError::OtherLanes { known: lane_names(known) });
+    }
+    let number = |(_, name): (PlanId, &str)| {
+        policy.plan(name).ok_or_else(|| ControlError::PlanMissing { plan: name.to_owned() })
+    };
+    let first = known.plans().map(number).collect::<Result<Vec<_>, _>>()?;
+    Ok(policy.with_plans_first(&first))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::{Limiter, Request};
+    use std::time::Duration;
+
+    /// A new policy walks all records, which takes a while. It read the clock
+    /// once, at the start, and cut the debt of an agent as of then: what the
+    /// agent had spent since was partly given back, though no number changed.
+    #[test]
+    fn debt_that_is_made_during_a_change_is_not_cut() {
+        let clock = ManualClock::new();
+        let policy = Policy::builder().lane("api", "10/s").plan("twin", [("api", "10/s")]).build().unwrap();
+        let limiter = Limiter::builder(policy).agents(1).clock(clock.clone()).build().unwrap();
+        let (api, twin) = (limiter.lane("api").unwrap(), limiter.plan("twin").unwrap());
+        assert!(limiter.check("agent-7", api).unwrap().is_allowed());
+        let hash = limiter.engine.hash(b"agent-7").unwrap();
+        // The bucket is emptied while the change is under way.
+        let debt_max = |row, lane| {
+            clock.advance(Duration::from_secs(5));
+            assert!(limiter.check_request(Request::new("agent-7", api).cost(10)).unwrap().is_allowed());
+            limiter.engine.limits.debt_max(row, lane)
+        };
+        let change = RowChange {
+            on_change: OnChange::KeepDebt,
+            clock: &|| limiter.engine.at(clock.now()),
+            debt_max: &debt_max,
+            moved: &|_, _| {},
+        };
+        limiter.engine.slab.change_row(hash, &change, || Row::of_plan(twin, 0));
+        assert_eq!(limiter.peek(Request::new("agent-7", api)).unwrap().remaining(), 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! One loop that applies a step to an agent's record.
+//!
+//! A step is a pure function on the words of a lane: a charge, a refund, a
+//! reset, a look. [`with_record`](Engine::with_record) finds the agent's
+//! record and tries the step on it until it holds; everything else here says
+//! which step, and what happens if the agent has no record:
+//!
+//! | | without a record |
+//! |---|---|
+//! | [`charge_lane`](Engine::charge_lane) | the agent claims one |
+//! | [`update`](Engine::update) | `None` |
+//! | [`apply`](Engine::apply) | the step is made on fresh words, and forgotten |
+//! | [`impose`](Engine::impose) | a vacant or idle one is charged, if there is any |
+
+use super::request::{ResolvedRequest, Target};
+use super::{Engine, stand_in_row};
+use crate::clock::{At, Offset, Tick};
+use crate::error::Error;
+use crate::lane::kind::{Charged, LaneLimit, Receipt};
+use crate::lane::{Choice, LaneWord, Outcome, Verdict, bucket};
+use crate::policy::{Cells, Kind, LaneId, PlanId};
+use crate::record::with_words;
+use crate::slab::Found;
+use crate::slab::hash::AgentHash;
+
+/// The answer to a check.
+pub(crate) type Answer = Result<Verdict, Error>;
+
+/// What came of charging one lane.
+pub(super) struct LaneCharge {
+    pub(super) answer: Answer,
+    /// `None` if nothing was charged.
+    pub(super) receipt: Option<Receipt>,
+}
+
+impl LaneCharge {
+    /// Nothing was charged.
+    pub(super) const fn none(answer: Answer) -> Self {
+        Self { answer, receipt: None }
+    }
+}
+
+impl Engine {
+    /// Tries `attempt` on the agent's record until it succeeds. `None` if the
+    /// agent has no record.
+    ///
+    /// The loop ends: an attempt on a record fails only if its tag has changed
+    /// since it was found. So each further round is an eviction or a change of
+    /// row that was completed meanwhile, and one round in which the agent keeps
+    /// its record is the last.
+    #[inline]
+    pub(super) fn with_record<A>(&self, hash: AgentHash, attempt: impl Fn(Found<'_>) -> Option<A>) -> Option<A> {
+        while let Some(found) = self.slab.find(hash) {
+            if let Some(answer) = attempt(found) {
+                return Some(answer);
+            }
+        }
+        None
+    }
+
+    /// Applies a step to a lane of a record, by the limits that its tag names.
+    /// `None` if the tag has changed.
+    fn update_found<A>(
+        &self,
+        found: Found<'_>,
+        target: &Target<'_>,
+        at: At,
+        step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
+    ) -> Option<A> {
+        let row = stand_in_row(found.tag.row(), target.plan);
+        let step = |words: &[LaneWord]| step(self.limits.lane_limit(target.lane, row), words, at);
+        let cells = self.limits.cells(target.lane.id());
+        found.record.update_lane(found.tag, cells, step, || self.slab.count_retry())
+    }
+
+    /// Applies a step to the agent's lane. `None` if the agent has no record.
+    pub(super) fn update<A>(
+        &self,
+        target: &Target<'_>,
+        step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
+    ) -> Option<A> {
+        let at = self.instant(target);
+        self.with_record(target.hash, |found| self.update_found(found, target, at, &step))
+    }
+
+    /// Applies a step to a lane of the record that was charged, unless the agent
+    /// has another one by now, or none.
+    pub(super) fn update_charged(
+        &self,
+        hash: AgentHash,
+        lane: LaneId,
+        position: usize,
+        step: impl Fn(&[LaneWord]) -> Choice<()>,
+    ) {
+        let cells = self.limits.cells(lane);
+        self.with_record(hash, |found| match found.position == position {
+            true => found.record.update_lane(found.tag, cells, &step, || self.slab.count_retry()),
+            false => Some(()),
+        });
+    }
+
+    /// Applies a step to the agent's lane. An agent without a record has fresh
+    /// lanes that stand at the target's floor, and nothing to change.
+    pub(super) fn apply<A>(&self, target: &Target<'_>, step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>) -> A {
+        let at = self.instant(target);
+        let of_record = self.with_record(target.hash, |found| self.update_found(found, target, at, &step));
+        of_record.unwrap_or_else(|| {
+            let (limit, kind) = (self.limit_without_record(target), self.kind(target.lane.id()));
+            with_words(self.limits.cells(target.lane.id()).count, |fresh| {
+                if target.floor > target.now {
+                    fresh.iter_mut().for_each(|word| *word = kind.emptied(*word, at.with(target.floor)));
+                }
+                step(limit, fresh, at).outcome.answer
+            })
+        })
+    }
+
+    /// Applies a step that must not be lost: the agent is given a record for
+    /// it. `None` if there is none to give.
+    pub(super) fn impose<A>(
+        &self,
+        target: &Target<'_>,
+        step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
+    ) -> Option<A> {
+        let at = self.instant(target);
+        self.with_record_or_claim(target.hash, None, target.now, |found, floor| {
+            self.update_found(found, target, at.with(at.now.max(floor)), &step)
+        })
+    }
+
+    /// The target's instant, with its date if the lane goes by the calendar.
+    fn instant(&self, target: &Target<'_>) -> At {
+        match self.kind(target.lane.id()) {
+            Kind::Budget(_) => self.at(target.now),
+            _ => At { now: target.now, offset: Offset::default() },
+        }
+    }
+
+    pub(super) fn kind(&self, lane: LaneId) -> Kind {
+        self.limits.kinds()[lane.index()]
+    }
+
+    /// Charges a lane of whichever kind, and the total that goes with it.
+    #[inline(always)]
+    pub(super) fn charge(&self, request: &ResolvedRequest<'_>) -> Answer {
+        let ResolvedRequest { agent, target: Target { hash, lane, plan, now, .. }, cost, is_given } = *request;
+        let elsewhere = || self.find_and_charge(hash, agent, lane.id(), cost, plan, now, is_given);
+        let likely = if self.limits.is_fast(lane.id()) { self.slab.likely_record(hash) } else { None };
+        match likely {
+            Some(record) => self.charge_likely(record, hash, lane, cost, plan, now, std::convert::identity, elsewhere),
+            None => elsewhere(),
+        }
+    }
+
+    /// Charges a lane of whichever kind, and the total that goes with it: finds
+    /// the agent's record wherever it is, or claims one. See
+    /// [`fast`](super::fast) for why it takes pieces.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "see the module `fast`")]
+    pub(super) fn find_and_charge(
+        &self,
+        hash: AgentHash,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        plan: Option<PlanId>,
+        now: Tick,
+        is_given: bool,
+    ) -> Answer {
+        let target = Target::new(hash, self.limits.lane(lane)?, plan, now);
+        self.charge_both(&ResolvedRequest { agent, target, cost, is_given }).answer()
+    }
+
+    /// Charges a lane without its total, with a receipt.
+    pub(super) fn charge_lane(&self, request: &ResolvedRequest<'_>) -> LaneCharge {
+        let at = self.instant(&request.target);
+        let charged = self.with_record(request.target.hash, |found| self.charge_found(found, request, at));
+        charged.unwrap_or_else(|| self.charge_newcomer(request))
+    }
+
+    /// Charges a lane of a record. `None` if its tag has changed.
+    #[inline(always)]
+    pub(super) fn charge_found(&self, found: Found<'_>, request: &ResolvedRequest<'_>, at: At) -> Option<LaneCharge> {
+        let Found { record, tag, position } = found;
+        let ResolvedRequest { target: Target { lane, plan, .. }, cost, .. } = *request;
+        let (kind, row) = (self.kind(lane.id()), stand_in_row(tag.row(), plan));
+        let retried = || self.slab.count_retry();
+        let limit = || self.limits.lane_limit(lane, row);
+        // Most lanes have one word, and most of those are buckets.
+        let (charged, change) = match (kind, self.limits.cells(lane.id())) {
+            (Kind::Bucket, _) => record.update_word(tag, lane.id(), retried, |word| {
+                let Outcome { next, answer } = bucket::step(word, at.now, lane.limit(row), cost);
+                Outcome { next, answer: (Charged::Bucket(answer), next.map(|next| (0, word, next))) }
+            }),
+            (_, Cells { count: 1, .. }) => record.update_word(tag, lane.id(), retried, |word| {
+                let Outcome { next, answer } = limit().step(&[word], at, cost).outcome;
+                Outcome { next, answer: (answer, next.map(|next| (0, word, next))) }
+            }),
+            (_, cells) => record.update_lane(
+                tag,
+                cells,
+                |words: &[LaneWord]| {
+                    let choice = limit().step(words, at, cost);
+                    let (cell, next) = (choice.cell, choice.outcome.next);
+                    choice.map(|charged| (charged, next.map(|next| (cell, words[cell], next))))
+                },
+                retried,
+            ),
+        }?;
+        let receipt = change.map(|(cell, before, next)| kind.receipt(position, cell, before, next, at.now));
+        Some(LaneCharge { answer: charged.verdict(), receipt })
+    }
+}

@@ -1,0 +1,122 @@
+//! The fast path: about a hundred instructions that answer most checks.
+//!
+//! It charges a token bucket in the first record that shows the agent's
+//! fingerprint, with one exchange. It misses if the agent is elsewhere or has
+//! no record, if it is about to be evicted, or if another thread's exchange
+//! came first: about one check in thirty at the assumed load. Then
+//! [`find_and_charge`](Engine::find_and_charge) answers, as it does for every
+//! other kind of lane.
+//!
+//! Whatever leaves this path takes its arguments in pieces: a struct that is
+//! passed by reference would be written to memory by every check.
+
+use super::charge::Answer;
+use super::{Engine, Request, stand_in_row};
+use crate::clock::Tick;
+use crate::error::Error;
+use crate::lane::bucket;
+use crate::limits::LaneLimits;
+use crate::policy::PlanId;
+use crate::record::{Attempt, Record};
+use crate::slab::hash::AgentHash;
+
+impl Engine {
+    /// Answers a request, and passes the answer to `give`. There it may still
+    /// be in registers, so that a caller that wants it elsewhere need not
+    /// fetch it from memory.
+    ///
+    /// One comparison shows whether the lane exists, whether it is a bucket and
+    /// whether anybody observes it, so most checks pay for nothing else.
+    #[inline(always)]
+    pub(crate) fn check_with<R>(&self, request: Request<'_>, give: impl FnOnce(Answer) -> R) -> R {
+        if request.is_counted {
+            return give(self.check_counted(&request));
+        }
+        let Request { agent, lane, cost, plan, at, .. } = request;
+        match self.limits.unwatched_lane(lane) {
+            Some(lane) => self.charge_bucket(agent, lane, cost, plan, at, give),
+            None => give(self.check_observed(agent, lane, cost, plan, at)),
+        }
+    }
+
+    /// Charges a lane that is a bucket.
+    ///
+    /// A processor may let a reading of its counter wait for all that comes
+    /// before it, and what follows for the reading. So the record is prefetched
+    /// before: in a favourite slot as soon as the hash is known, elsewhere once
+    /// it is found. Its memory then comes while the check before this one, and
+    /// the reading, are still under way. And no other thread has time to take
+    /// the cache line away between the look at the tag and the exchange.
+    #[inline(always)]
+    pub(super) fn charge_bucket<R>(
+        &self,
+        agent: &[u8],
+        lane: LaneLimits<'_>,
+        cost: u64,
+        plan: Option<PlanId>,
+        at: Option<Tick>,
+        give: impl FnOnce(Answer) -> R,
+    ) -> R {
+        let hash = match self.hash_for(agent, plan) {
+            Ok(hash) => hash,
+            Err(error) => return give(Err(error)),
+        };
+        if at.is_none() {
+            self.slab.prefetch_favourite(hash);
+        }
+        let Some(likely) = self.slab.likely_record(hash) else {
+            let now = at.unwrap_or_else(|| self.now_out_of_line());
+            return give(self.find_and_charge(hash, agent, lane.id(), cost, plan, now, at.is_some()));
+        };
+        let now = at.unwrap_or_else(|| {
+            likely.prefetch();
+            self.clock.now()
+        });
+        let elsewhere = || self.find_and_charge(hash, agent, lane.id(), cost, plan, now, at.is_some());
+        self.charge_likely(likely, hash, lane, cost, plan, now, give, elsewhere)
+    }
+
+    /// Checks the id and the plan, and hashes the id.
+    #[inline(always)]
+    pub(super) fn hash_for(&self, agent: &[u8], plan: Option<PlanId>) -> Result<AgentHash, Error> {
+        let hash = self.hash(agent)?;
+        plan.map_or(Ok(()), |plan| self.limits.check_plan(plan))?;
+        Ok(hash)
+    }
+
+    /// The clock's time, where it is not worth being in line.
+    #[cold]
+    #[inline(never)]
+    fn now_out_of_line(&self) -> Tick {
+        self.clock.now()
+    }
+
+    /// Charges a bucket in the record that is likely the agent's: the one look
+    /// that the charge takes at its tag decides. After a miss, `elsewhere` answers.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "see the module")]
+    pub(super) fn charge_likely<R>(
+        &self,
+        record: Record<'_>,
+        hash: AgentHash,
+        lane: LaneLimits<'_>,
+        cost: u64,
+        plan: Option<PlanId>,
+        now: Tick,
+        give: impl FnOnce(Answer) -> R,
+        elsewhere: impl FnOnce() -> Answer,
+    ) -> R {
+        let step = |word, row| bucket::step(word, now, lane.limit(stand_in_row(row, plan)), cost);
+        match record.try_update_lane_of(hash.tag(), lane.id(), step) {
+            Attempt::Done(charge) => match bucket::usual_verdict(charge) {
+                Some(verdict) => give(Ok(verdict)),
+                None => give(bucket::odd_verdict(charge)),
+            },
+            Attempt::Moved => give(elsewhere()),
+            Attempt::Lost => {
+                self.slab.count_retry();
+                give(elsewhere())
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Checks that are observed, and what the engine notes about what it does.
+
+use super::charge::Answer;
+use super::{Engine, Request};
+use crate::clock::Tick;
+use crate::conduct::Violation;
+use crate::error::Error;
+use crate::lane::Verdict;
+use crate::observe::Note;
+#[cfg(feature = "persist")]
+use crate::observe::roster::Roster;
+use crate::policy::{LaneId, PlanId};
+use crate::slab::Claimed;
+use std::convert::identity;
+
+impl Engine {
+    /// Checks a request of a limiter that observes, or of a lane that is not a
+    /// bucket or does not exist. It takes pieces: see [`fast`](super::fast).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn check_observed(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        plan: Option<PlanId>,
+        at: Option<Tick>,
+    ) -> Answer {
+        let answer = match self.limits.lane(lane) {
+            Ok(limits) if self.limits.is_fast(lane) => self.charge_bucket(agent, limits, cost, plan, at, identity),
+            _ => return self.check_any(agent, lane, cost, plan, at),
+        };
+        self.note_answer(agent, lane, &answer);
+        answer
+    }
+
+    /// Checks a request of whichever lane.
+    #[cold]
+    #[inline(never)]
+    fn check_any(&self, agent: &[u8], lane: LaneId, cost: u64, plan: Option<PlanId>, at: Option<Tick>) -> Answer {
+        let request = Request { agent, lane, cost, plan, at, is_counted: false };
+        self.finish(agent, lane, cost, self.resolve(request).and_then(|request| self.charge(&request)))
+    }
+
+    /// Checks a request whose denial may be a violation.
+    #[inline(never)]
+    pub(super) fn check_counted(&self, request: &Request<'_>) -> Answer {
+        let answer = self.resolve(*request).and_then(|request| self.charge_counted(&request));
+        self.finish(request.agent, request.lane, request.cost, answer)
+    }
+
+    /// The answer to a charge as the caller gets it: without a warning that the
+    /// agent was given before, and counted if the limiter observes.
+    #[inline(always)]
+    pub(super) fn finish(&self, agent: &[u8], lane: LaneId, cost: u64, answer: Answer) -> Answer {
+        let answer = self.warn_once(agent, lane, cost, answer);
+        self.note_answer(agent, lane, &answer);
+        answer
+    }
+
+    /// Counts the answer to a check, if the limiter observes. In line: the answer
+    /// would be written to memory for it.
+    #[inline(always)]
+    pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
+        if let Some(watch) = &self.watch {
+            if watch.answered(lane, answer) {
+                self.note_sample(agent, lane, *answer);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_sample(&self, agent: &[u8], lane: LaneId, answer: Result<Verdict, Error>) {
+        if let Ok(verdict) = answer {
+            let (decision, remaining) = (verdict.decision(), verdict.remaining());
+            self.note(|| Note::Checked { agent, lane, decision, remaining });
+        }
+    }
+
+    /// Makes an event of something that happens now.
+    pub(crate) fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
+        if let Some(watch) = &self.watch {
+            watch.events.push(self.clock.now(), note());
+        }
+    }
+
+    /// Counts a violation, and makes sustained abuse an event.
+    pub(super) fn note_violation(&self, agent: &[u8], violation: &Violation, now: Tick) {
+        if let Some(watch) = &self.watch {
+            // A caller's instant may lie ahead of the clock, and would stay the last hour's for ever.
+            watch.violated(agent, violation, now.min(self.clock.now()));
+        }
+    }
+
+    /// Writes down who has a record now, while the claim keeps it so.
+    pub(super) fn note_claim(&self, agent: &[u8], claimed: &Claimed<'_>) {
+        #[cfg(feature = "persist")]
+        if let (Some(ids), true) = (self.ids.get(), claimed.is_new) {
+            ids.write(claimed.found.position, agent);
+        }
+        if let (Some(watch), true) = (&self.watch, claimed.is_new) {
+            watch.claimed(claimed.found.position, agent, claimed.is_lossy, || self.clock.now());
+        }
+    }
+
+    /// A new agent is refused.
+    pub(super) fn note_refusal(&self) {
+        if let Some(watch) = &self.watch {
+            watch.refused(self.clock.now());
+        }
+    }
+
+    /// The roster of the agents that hold records, from now on if there was none. On refusal, says how
+    /// many bytes were asked for.
+    #[cfg(feature = "persist")]
+    pub(crate) fn keep_ids(&self) -> Result<(), u64> {
+        if self.ids().is_none() {
+            let records = usize::try_from(self.slab.records()).unwrap_or(usize::MAX);
+            let roster = Box::new(Roster::new(records, records)?);
+            self.ids.get_or_init(|| roster);
+        }
+        Ok(())
+    }
+
+    /// The roster that has a place for every record, if there is one.
+    #[cfg(feature = "persist")]
+    pub(crate) fn ids(&self) -> Option<&Roster> {
+        let observed = self.watch.as_ref().and_then(|watch| watch.roster.as_ref());
+        let complete = observed.filter(|roster| roster.places() as u64 >= self.slab.records());
+        complete.or_else(|| self.ids.get().map(|ids| &**ids))
+    }
+}

@@ -1,0 +1,164 @@
+//! Peek, refund, reset, forget, sweep, release.
+
+use super::request::{ResolvedRequest, Target};
+use super::reservations::Entry;
+use super::{Agent, Engine, Request};
+use crate::clock::{At, Tick};
+use crate::error::Error;
+use crate::lane::kind::{Refunded, look};
+use crate::lane::{Choice, LaneWord, Outcome, Status, held};
+use crate::limits::LaneLimits;
+use crate::policy::{Kind, LaneId};
+use crate::slab::hash::AgentHash;
+use std::time::Duration;
+
+impl Engine {
+    /// The lane as a check would find it, or its total if that has less left.
+    pub(crate) fn peek(&self, request: Request<'_>) -> Result<Status, Error> {
+        let Request { agent, lane, plan, at, .. } = request;
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash_for(agent, plan)?);
+        let target = Target::new(hash, lane, plan, at.unwrap_or_else(|| self.clock.now()));
+        Ok(self.state_with_total(&Target { floor: self.floor_of(hash, at), ..target }))
+    }
+
+    /// The [floor](Target::floor) of an agent's lanes for a look at this
+    /// instant, or at that of the clock.
+    pub(super) fn floor_of(&self, hash: AgentHash, at: Option<Tick>) -> Tick {
+        at.map_or(Tick::ZERO, |_| self.slab.floor(hash))
+    }
+
+    /// The lane by itself.
+    pub(super) fn state(&self, target: &Target<'_>) -> Status {
+        self.apply(target, |limit, words, at| Choice::of(look(limit.status(words, at))))
+    }
+
+    /// Gives back what the request costs, to the lane and to its total.
+    pub(crate) fn refund(&self, request: Request<'_>) -> Result<Status, Error> {
+        let ResolvedRequest { target, cost, .. } = self.resolve(request)?;
+        self.refund_both(&target, cost)
+    }
+
+    /// Gives back to one lane, all but what is reserved of it.
+    pub(super) fn refund_lane(&self, target: &Target<'_>, cost: u64) -> Result<Status, Error> {
+        let hash = target.hash;
+        if self.reservations.may_have(hash.low_bits()) {
+            // An expired reservation gives nothing back any more: its charge stays, like any other.
+            self.reservations.close_expired_of(hash, self.clock.now());
+        }
+        let mut cost = cost;
+        loop {
+            let Refunded { status, rest } = self.refund_word(target, cost)?;
+            if rest == 0 {
+                return Ok(status);
+            }
+            // Ends: the rest of a rest is less, since a window has two words.
+            cost = rest;
+        }
+    }
+
+    /// Gives back to one word of the lane, and says how much is left for another.
+    fn refund_word(&self, target: &Target<'_>, cost: u64) -> Result<Refunded, Error> {
+        let reserved = |window| self.reservations.reserved_in(target.hash, target.lane.id(), window);
+        self.apply(target, |limit, words, at| {
+            // Read after the words: the caller that charged them read the clock before.
+            let at = at.with(at.now.max(self.clock.now()));
+            let refunded = limit.refund(words, at, cost, reserved);
+            let kept = self.spare_reserved(target, words, at, refunded);
+            if kept.outcome.next == refunded.outcome.next {
+                return kept;
+            }
+            let left = kept.outcome.next.unwrap_or(words[0]);
+            kept.map(|answer| answer.map(|_| Refunded { status: limit.status(&[left], at), rest: 0 }))
+        })
+    }
+
+    /// A change that lowers a bucket, less what is reserved of it. Moves the
+    /// reservations down; see [`reservations`](super::reservations).
+    pub(super) fn spare_reserved<A>(
+        &self,
+        target: &Target<'_>,
+        words: &[LaneWord],
+        at: At,
+        choice: Choice<A>,
+    ) -> Choice<A> {
+        let (hash, lane) = (target.hash, target.lane.id());
+        let (true, Some(next), true) =
+            (self.kind(lane).is_bucket(), choice.outcome.next, self.reservations.may_have(hash.low_bits()))
+        else {
+            return choice;
+        };
+        let reserved = Duration::from_nanos(self.reservations.reserved(hash, lane, at.now));
+        let word = words[0];
+        let least = at.now.saturating_add(reserved).min(word.time());
+        let next = Some(next.at(next.time().max(least))).filter(|next| *next != word);
+        if let Some(next) = next {
+            self.reservations.lower(hash, lane, next, None);
+        }
+        Choice { outcome: Outcome { next, ..choice.outcome }, ..choice }
+    }
+
+    /// Fills one lane of the agent. What is reserved of it is worth nothing from then on.
+    pub(crate) fn reset_lane(&self, agent: Agent<'_>, lane: LaneId) -> Result<(), Error> {
+        let Agent { id, at } = agent;
+        let (lane, hash) = (self.limits.lane(lane)?, self.hash(id)?);
+        let now = at.unwrap_or_else(|| self.clock.now());
+        self.slab.forgiven.during(|| self.fill(hash, lane, now));
+        let is_of = |entry: &Entry| entry.lane == lane.id();
+        self.reservations.revise(hash, |entry| Some(if is_of(&entry) { entry.worthless() } else { entry }));
+        Ok(())
+    }
+
+    /// Fills a lane; one of several words, word by word. No more often than
+    /// there are words: a charge that is made meanwhile comes after the reset.
+    fn fill(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) {
+        let mut rounds = 0..self.limits.cells(lane.id()).count;
+        let target = Target::new(hash, lane, None, now);
+        let reset = |round| self.apply(&target, |limit, words, at| limit.reset(words, at, round));
+        while rounds.next().is_some_and(reset) {}
+    }
+
+    /// Fills every lane of the agent, one after the other.
+    pub(crate) fn reset(&self, agent: Agent<'_>) -> Result<(), Error> {
+        let Agent { id, at } = agent;
+        let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
+        self.slab.forgiven.during(|| self.limits.lanes().for_each(|lane| self.fill(hash, lane, now)));
+        self.reservations.revise(hash, |entry| Some(entry.worthless()));
+        Ok(())
+    }
+
+    /// Vacates the agent's record, and closes its reservations. `false` if it had none.
+    pub(crate) fn forget(&self, agent: Agent<'_>) -> Result<bool, Error> {
+        let Agent { id, at } = agent;
+        let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
+        let was_known = self.slab.forgiven.during(|| self.slab.forget(hash, self.at(now), self.clock.now()));
+        self.reservations.revise(hash, |_| None);
+        Ok(was_known)
+    }
+
+    /// Vacates the records of agents that have been idle for `idle_for`, and says how many. Closes
+    /// reservations that have expired.
+    pub(crate) fn sweep(&self, idle_for: Duration, now: Tick) -> u64 {
+        self.reservations.close_expired(now.min(self.clock.now()));
+        // Before the origin nothing can have been idle.
+        let sweep = |since| self.slab.sweep(self.at(since), self.quiet_since(since), self.clock.now());
+        now.checked_sub(idle_for).map_or(0, sweep)
+    }
+    /// Whether what the lane limits is held until it is released.
+    pub(crate) fn is_held(&self, lane: LaneId) -> Result<bool, Error> {
+        Ok(self.kind(self.limits.lane(lane)?.id()) == Kind::Held)
+    }
+
+    pub(crate) fn must_be_held(&self, lane: LaneId) -> Result<(), Error> {
+        if self.is_held(lane)? { Ok(()) } else { Err(Error::WrongKind { lane: lane.number() }) }
+    }
+
+    /// Releases slots of an agent that may have been forgotten or reset since it took them: then there
+    /// is nothing to release. It does not depend on the limit, since what is held does not either.
+    pub(crate) fn drop_slots(&self, hash: AgentHash, lane: LaneId, slots: u64) {
+        let Ok(lane) = self.limits.lane(lane) else { return };
+        if slots > 0 {
+            let target = Target::new(hash, lane, None, self.clock.now());
+            self.update(&target, |_, words, _| Choice::of(held::release(words[0], slots)));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A slot of the table, and what it charged to a lane.
+
+use super::Entry;
+use crate::clock::Tick;
+use crate::policy::LaneId;
+use crate::sync::{AtomicU64, Counter, Ordering, QuietU64};
+
+pub(super) const PHASE_BITS: u32 = 2;
+pub(super) const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
+pub(super) const FREE: u64 = 0;
+pub(super) const BUSY: u64 = 1;
+pub(super) const OPEN: u64 = 2;
+
+/// Bits of an id that number the slot; the others are of its generation.
+pub(super) const SLOT_BITS: u32 = 24;
+pub(super) const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+pub(super) const ID_GENERATION_MASK: u64 = u64::MAX >> SLOT_BITS;
+
+/// A slot of the table. The caller that has it reads and writes its fields. But
+/// others read the hash, the lane, the worth and the time, and lower `place`.
+pub(super) struct Slot {
+    pub(super) state: AtomicU64,
+    /// 0 if nobody has it.
+    pub(super) hash: QuietU64,
+    /// Of the lane.
+    pub(super) piece: Piece,
+    pub(super) left: Counter,
+    pub(super) expires: Counter,
+}
+
+/// What a reservation charged to one word of a record.
+pub(super) struct Piece {
+    /// The lane and, above it, the generation of its word, whether anything was
+    /// charged, and the record's position.
+    pub(super) charged: QuietU64,
+    pub(super) token: Counter,
+    pub(super) worth: QuietU64,
+    pub(super) place: QuietU64,
+}
+
+impl Piece {
+    pub(super) fn new() -> Self {
+        let (charged, worth, place) = (QuietU64::new(NO_LANE), QuietU64::new(0), QuietU64::new(0));
+        Self { charged, token: Counter::new(0), worth, place }
+    }
+
+    pub(super) fn is_of(&self, lane: LaneId) -> bool {
+        self.charged.load(Ordering::Relaxed) & LANE_MASK == u64::from(lane.number())
+    }
+
+    /// It is about to be charged, and ends above all others until that is done.
+    pub(super) fn announce(&self, lane: u64, worth: u64) {
+        self.charged.store(lane, Ordering::Relaxed);
+        self.worth.store(worth, Ordering::Relaxed);
+        self.place.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    pub(super) fn put(&self, entry: &Entry) {
+        let flag = if entry.is_charged { 0 } else { NOT_CHARGED };
+        let charged = u64::from(entry.lane.number())
+            | entry.generation << GENERATION_SHIFT
+            | flag
+            | (entry.position as u64 & POSITION_MASK) << POSITION_SHIFT
+            | entry.plan.map_or(0, |plan| u64::from(plan.number()) + 1) << PLAN_SHIFT;
+        self.charged.store(charged, Ordering::Relaxed);
+        // Never raised: another caller may have lowered it meanwhile.
+        self.place.fetch_min(entry.place, Ordering::Relaxed);
+        self.worth.store(entry.worth, Ordering::Relaxed);
+        self.token.store(entry.token, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(cfg!(loom) || size_of::<Slot>() == crate::bounds::RESERVATION_BYTES);
+
+pub(super) const GENERATION_SHIFT: u32 = 8;
+pub(super) const LANE_MASK: u64 = (1 << GENERATION_SHIFT) - 1;
+/// No lane has this number.
+pub(super) const NO_LANE: u64 = LANE_MASK;
+pub(super) const NOT_CHARGED: u64 = 1 << 12;
+pub(super) const POSITION_SHIFT: u32 = 16;
+pub(super) const POSITION_MASK: u64 = (1 << (PLAN_SHIFT - POSITION_SHIFT)) - 1;
+/// One more than the number of the plan; 0 for none.
+pub(super) const PLAN_SHIFT: u32 = 48;
+const _: () = assert!((crate::bounds::LANES_MAX as u64) < NO_LANE);
+const _: () = assert!(crate::bounds::AGENTS_MAX < POSITION_MASK && crate::bounds::PLANS_MAX < 1 << (64 - PLAN_SHIFT));
+
+/// The record that was charged.
+pub(super) const fn position(charged: u64) -> usize {
+    (charged >> POSITION_SHIFT & POSITION_MASK) as usize
+}
+
+impl Slot {
+    pub(super) fn expires(&self) -> Tick {
+        Tick::from_nanos(self.expires.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,61 @@
+//! Counts, offenders, events, and the report that is made of them.
+
+use super::Engine;
+use crate::clock::Tick;
+use crate::observe::counters::Other;
+use crate::observe::report::{self, Report};
+use crate::observe::{AgentQuery, AgentSort, Event, LaneCounts, Offenders, Snapshot};
+use std::time::SystemTime;
+
+impl Engine {
+    /// What it holds and has done.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let counters = self.watch.as_ref().map(|watch| &watch.counters);
+        let sum = |other| counters.map_or(0, |counters| counters.sum(counters.other(other)));
+        let tally = self.registry.tally();
+        let now = self.clock.now();
+        Snapshot {
+            at: now,
+            is_counting: counters.is_some(),
+            lanes: LaneCounts::of(&self.policy(), counters),
+            errors: sum(Other::Error),
+            full: sum(Other::Full),
+            violations: sum(Other::Violation),
+            violations_last_hour: self.watch.as_ref().map_or(0, |watch| watch.violations.last_hour(now)),
+            sustained_abuse: sum(Other::Abuse),
+            stats: self.stats(),
+            assigned: tally.assigned,
+            overridden: tally.overridden,
+            exempt: tally.exempt,
+            unknown_actions: self.unknown_actions.total(),
+            events_dropped: self.watch.as_ref().map_or(0, |watch| watch.events.dropped()),
+            clock: self.clock.source(),
+            clock_fallbacks: self.clock.fallbacks(),
+        }
+    }
+
+    /// The agents that violated limits the most in the hour before `now`.
+    pub(crate) fn top_offenders(&self, most: usize, now: Tick) -> Offenders {
+        self.watch.as_ref().map(|watch| watch.violations.top(most, now)).unwrap_or_default()
+    }
+
+    /// The report for an operator, as JSON.
+    pub(crate) fn report(&self) -> String {
+        let now = self.clock.now();
+        let busiest = AgentQuery::new().sort(AgentSort::Usage).per_page(report::BUSIEST);
+        let report = Report {
+            written: SystemTime::now(),
+            snapshot: &self.snapshot(),
+            offenders: &self.top_offenders(report::OFFENDERS, now),
+            busiest: &self.list(&busiest, || now),
+        };
+        report.document()
+    }
+
+    /// The oldest event that nobody has polled yet.
+    pub(crate) fn poll_event(&self) -> Option<Event> {
+        let watch = self.watch.as_ref()?;
+        watch.clock_fell_back(self.clock.fallbacks(), self.clock.now());
+        watch.events.poll()
+    }
+}

@@ -1,0 +1,107 @@
+//! Warnings that are not repeated: once an agent was warned on a lane, it is
+//! warned again only after a larger share of the lane was left.
+//!
+//! # Where a warning is remembered
+//!
+//! - Not in the lane's word. A bucket's word is 60 bits of time and 4 of
+//!   generation, and every operation on it would have to carry the bit on.
+//! - Somewhere, though. Without memory, only the charge that crosses the threshold
+//!   could warn. An agent that is charged as fast as its bucket refills crosses
+//!   it with every charge.
+//! - Not in the record: no limit depends on a warning, so it need not survive as
+//!   long as a debt does.
+//!
+//! So it stands in a table beside the records, as announced waits do: a word for an
+//! agent and a lane, found by their hash. Another agent may overwrite it; then
+//! the first one is warned once more. A word says all there is
+//! to say, so every access is relaxed. Of several threads whose charges leave
+//! one agent below the threshold, the one that puts the word there warns.
+//!
+//! A policy without this rule pays nothing: its lanes are checked as before. Otherwise the table of limits shows no lane as unwatched, and all
+//! checks come by here.
+
+use super::Engine;
+use super::charge::Answer;
+use crate::bounds::WARNED_KEPT;
+use crate::lane::{Decision, Finding, Verdict};
+use crate::policy::{LaneId, Policy};
+use crate::slab::hash::AgentHash;
+use crate::sync::{Counter, Ordering, Setting};
+use std::sync::OnceLock;
+
+/// The agents that were warned last, up to [`WARNED_KEPT`].
+pub(super) struct Warnings {
+    /// The share after which an agent is warned again, in percent; [`EVERY`] if
+    /// all warnings are given.
+    again_percent: Setting,
+    /// For each place, whose warning stands there; 0 for nobody's. Allocated by
+    /// the first policy that needs it.
+    warned: OnceLock<Box<[Counter]>>,
+}
+
+/// More than any share.
+const EVERY: usize = usize::MAX;
+
+impl Warnings {
+    pub(super) fn new(policy: &Policy) -> Self {
+        let warnings = Self { again_percent: Setting::new(EVERY), warned: OnceLock::new() };
+        warnings.set(policy);
+        warnings
+    }
+
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.warned.get().map_or(0, |warned| size_of_val(&**warned) as u64)
+    }
+
+    /// Puts the policy's rule in force.
+    pub(super) fn set(&self, policy: &Policy) {
+        let percent = policy.warn_again_percent().map(usize::from);
+        if percent.is_some() {
+            self.warned.get_or_init(|| (0..WARNED_KEPT).map(|_| Counter::new(0)).collect());
+        }
+        self.again_percent.store(percent.unwrap_or(EVERY), Ordering::Relaxed);
+    }
+
+    /// Whether some warnings are held back.
+    pub(super) fn is_used(&self) -> bool {
+        self.again_percent.load(Ordering::Relaxed) != EVERY
+    }
+
+    /// The verdict, without a warning that the agent was given before.
+    fn once(&self, hash: AgentHash, lane: LaneId, cost: u64, verdict: Verdict) -> Verdict {
+        let percent = self.again_percent.load(Ordering::Relaxed);
+        let (Some(warned), Decision::Allow | Decision::Warn) = (self.warned.get(), verdict.decision()) else {
+            return verdict;
+        };
+        // The product scatters what the lane changes; its high bits are the best.
+        let key = hash.bits() ^ u64::from(lane.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let key = key.wrapping_mul(0xd6e8_feb8_6659_fd93).max(1);
+        let place = &warned[(key >> 32) as usize % warned.len()];
+        let before = u128::from(verdict.remaining()) + u128::from(cost);
+        let is_rested = before * 100 >= u128::from(verdict.capacity) * percent as u128;
+        if verdict.decision() == Decision::Warn {
+            let was_warned = place.load(Ordering::Relaxed) == key || place.swap(key, Ordering::Relaxed) == key;
+            let finding = if was_warned && !is_rested { Finding::ALLOW } else { Finding::WARN };
+            return Verdict { finding, ..verdict };
+        }
+        if is_rested && place.load(Ordering::Relaxed) == key {
+            // If it is another's by now, it stays.
+            let _ = place.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        verdict
+    }
+}
+
+impl Engine {
+    /// Withholds a warning that the agent was given before from the answer to a charge.
+    #[inline]
+    pub(super) fn warn_once(&self, agent: &[u8], lane: LaneId, cost: u64, answer: Answer) -> Answer {
+        if self.warnings.is_used() { self.withhold_warning(agent, lane, cost, answer) } else { answer }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn withhold_warning(&self, agent: &[u8], lane: LaneId, cost: u64, answer: Answer) -> Answer {
+        Ok(self.warnings.once(self.hash(agent)?, lane, cost, answer?))
+    }
+}

@@ -1,0 +1,176 @@
+//! Builds a limiter.
+
+use super::Limiter;
+use crate::bounds::{
+    AGENTS_DEFAULT, AGENTS_MAX, RESERVATIONS_DEFAULT, RESERVATIONS_MAX, RESERVATIONS_PER_AGENT_MIN, RESERVATIONS_SHARE,
+};
+use crate::clock::{Clock, WallClock};
+use crate::control::ControlLock;
+use crate::engine::{Engine, Setup};
+use crate::error::BuildError;
+#[cfg(feature = "persist")]
+use crate::keep::BudgetKeeper;
+use crate::observe::Observe;
+use crate::policy::Policy;
+use crate::slab::hash::{HashKey, IdHash};
+use crate::slab::{Geometry, OnFull, Slab};
+use std::sync::Arc;
+
+/// Builds a [`Limiter`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct LimiterBuilder {
+    policy: Policy,
+    agents: u64,
+    clock: Option<Clock>,
+    wall_clock: Option<WallClock>,
+    reservations: usize,
+    reservations_per_agent: Option<usize>,
+    on_full: OnFull,
+    hash: IdHash,
+    prefault: bool,
+    observe: Option<Observe>,
+}
+
+impl LimiterBuilder {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            agents: AGENTS_DEFAULT,
+            clock: None,
+            wall_clock: None,
+            reservations: RESERVATIONS_DEFAULT,
+            reservations_per_agent: None,
+            on_full: OnFull::default(),
+            hash: IdHash::default(),
+            prefault: false,
+            observe: None,
+        }
+    }
+
+    /// How many agents it holds. Default: 1,000,000.
+    ///
+    /// With three to six lanes it reserves 87 bytes for each. That is room for a third more agents
+    /// than stated, so that a newcomer nearly always finds a vacant record near its home. The table
+    /// of limits takes address space for 65,536 rows beside that: 13 MB with six lanes. The system
+    /// supplies the pages as they are touched, unless you [prefault](Self::prefault) them.
+    pub fn agents(mut self, agents: u64) -> Self {
+        self.agents = agents;
+        self
+    }
+
+    /// Where its time comes from. Default: [`Clock::auto`].
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = Some(clock.into());
+        self
+    }
+
+    /// Where it learns the date, for budgets. Default: the operating system's clock; with a
+    /// [`ManualClock`](crate::ManualClock), that clock, counted from 1970 UTC.
+    pub fn wall_clock(mut self, clock: impl Into<WallClock>) -> Self {
+        self.wall_clock = Some(clock.into());
+        self
+    }
+
+    /// How many reservations may be open at once. Default: 16,384. Each takes 64 bytes, or 96 if
+    /// the policy has a [total](crate::PolicyBuilder::total).
+    pub fn reservations(mut self, reservations: usize) -> Self {
+        self.reservations = reservations;
+        self
+    }
+
+    /// How many reservations one agent may have open at once, so that no agent takes them all.
+    /// Default: a 64th of all, but at least 16.
+    pub fn reservations_per_agent(mut self, most: usize) -> Self {
+        self.reservations_per_agent = Some(most);
+        self
+    }
+
+    /// What happens to a new agent when no record near its home is free. Default:
+    /// [`OnFull::Evict`].
+    pub fn on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// How ids are hashed. Default: [`IdHash::Multilinear`].
+    pub fn hash(mut self, hash: IdHash) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// Whether `build` touches all pages of the records, and of a roster if there is one. Default:
+    /// no.
+    ///
+    /// Without it the system supplies a page when the first agent comes to live there, and that one
+    /// check waits for it: half a millisecond and more, since pages are large. A flood of new ids
+    /// then makes the process grow, up to [`memory`](Limiter::memory) and no further. With it, the
+    /// process has that size from the start, or does not start. (The ids of kept budgets are the
+    /// exception: their pages come with the agents.)
+    ///
+    /// ```
+    /// use tollgate::{Limit, Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("http", Limit::per_minute(60)).build()?;
+    /// let limiter = Limiter::builder(policy).agents(10_000).prefault(true).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn prefault(mut self, at_once: bool) -> Self {
+        self.prefault = at_once;
+        self
+    }
+
+    /// Remembers what it does. Default: it does not. See [`snapshot`](Limiter::snapshot),
+    /// [`poll_event`](Limiter::poll_event) and, with a roster, [`agents`](Limiter::agents).
+    ///
+    /// A check then takes some nanoseconds longer. All memory for it is reserved at the start,
+    /// whatever ids and threads come.
+    pub fn observe(mut self, observe: Observe) -> Self {
+        self.observe = Some(observe);
+        self
+    }
+
+    /// Reserves the memory and builds the limiter.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Agents`] or [`BuildError::Reservations`] if a number is out of range;
+    /// [`BuildError::Memory`] if the system refuses the memory.
+    pub fn build(self) -> Result<Limiter, BuildError> {
+        if !(1..=AGENTS_MAX).contains(&self.agents) {
+            return Err(BuildError::Agents { agents: self.agents });
+        }
+        if self.reservations > RESERVATIONS_MAX {
+            return Err(BuildError::Reservations { reservations: self.reservations });
+        }
+        // Forks are watched from now on, before one can interrupt anything.
+        crate::machine::process::mark();
+        let kinds = self.policy.cell_kinds();
+        let geometry = Geometry::for_agents(self.agents, kinds.len());
+        let slab =
+            Slab::new(geometry, HashKey::random(self.hash), kinds).map_err(|bytes| BuildError::Memory { bytes })?;
+        self.over(slab)
+    }
+
+    /// The limiter over a slab that has as many lanes as the policy.
+    pub(crate) fn over(self, slab: Slab) -> Result<Limiter, BuildError> {
+        let share = (self.reservations / RESERVATIONS_SHARE).max(RESERVATIONS_PER_AGENT_MIN);
+        let policy = Arc::new(self.policy);
+        let setup = Setup {
+            policy: Arc::clone(&policy),
+            clock: self.clock.unwrap_or_else(Clock::auto),
+            wall_clock: self.wall_clock,
+            reservations: self.reservations,
+            reservations_per_agent: self.reservations_per_agent.unwrap_or(share),
+            on_full: self.on_full,
+            prefault: self.prefault,
+            observe: self.observe,
+        };
+        Ok(Limiter {
+            engine: Engine::new(setup, slab).map_err(|bytes| BuildError::Memory { bytes })?,
+            control: ControlLock::new(policy),
+            #[cfg(feature = "persist")]
+            budgets: BudgetKeeper::default(),
+        })
+    }
+}
