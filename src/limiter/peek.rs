@@ -5,7 +5,7 @@ use super::{Agent, Limiter, Request};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{Refunded, look};
-use crate::lane::{Choice, LaneWord, Outcome, Status};
+use crate::lane::{Choice, LaneWord, Outcome, Status, bucket};
 use crate::limits::LaneLimits;
 use crate::policy::LaneId;
 use crate::reservations::Entry;
@@ -108,10 +108,7 @@ impl Limiter {
         else {
             return choice;
         };
-        let reserved = Duration::from_nanos(self.reservations.reserved(hash, lane, at.now));
-        let word = words[0];
-        let least = at.now.saturating_add(reserved).min(word.time());
-        let next = Some(next.at(next.time().max(least))).filter(|next| *next != word);
+        let next = bucket::spare(words[0], next, at.now, self.reservations.reserved(hash, lane, at.now));
         if let Some(next) = next {
             self.reservations.lower(hash, lane, next, None);
         }

@@ -10,7 +10,7 @@ use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::kind::{Receipt, look};
-use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket, budget, window};
+use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket};
 use crate::limits::LaneLimits;
 use crate::policy::{Kind, LaneId};
 use crate::reservations::{Entry, Held};
@@ -173,7 +173,7 @@ impl Limiter {
         };
         let is_bucket = |lane: LaneId| self.kind(lane).is_bucket();
         let worth_of = |lane: LaneLimits<'_>| {
-            let token = if is_bucket(lane.id()) { self.state(&target.with_lane(lane)).ticks_per_token } else { 1 };
+            let token = if is_bucket(lane.id()) { self.state(&target.with_lane(lane)).token_ns } else { 1 };
             estimate.saturating_mul(token)
         };
         let worth = worth_of(target.lane);
@@ -182,7 +182,7 @@ impl Limiter {
             let verdict = charge.answer.unwrap_or(Verdict::EXEMPT);
             let Receipt { word, place, position, .. } = charge.receipt.unwrap_or_default();
             // Other limits may have come into force since it was announced.
-            let token = if is_bucket(lane) { verdict.ticks_per_token } else { 1 };
+            let token = if is_bucket(lane) { verdict.token_ns() } else { 1 };
             Entry {
                 hash,
                 lane,
@@ -301,7 +301,8 @@ impl Limiter {
             // Read after the word: whoever charged it read the clock before.
             let at = self.at(now.max(self.clock.now()));
             Choice::of(match kind {
-                Kind::Bucket | Kind::Debt => {
+                _ if !kind.is_bucket() => return kind.undo(words, at, entry.place, worth),
+                _ => {
                     // Read after the word, too: others may have lowered it.
                     let back = Entry { worth, place: slot.place(entry.lane), ..*entry }.worth_at(at.now);
                     let outcome = bucket::give_back(word, at.now, back);
@@ -310,10 +311,6 @@ impl Limiter {
                     }
                     outcome
                 }
-                Kind::Window(frame) | Kind::Past(frame) => return window::undo(frame, words, entry.place, worth),
-                Kind::Budget(era) => budget::undo(era, word, at, entry.place, worth),
-                // Of these nothing is reserved.
-                Kind::Exact { .. } | Kind::Held => look(()),
             })
         };
         self.update_charged(entry.hash, entry.lane, entry.position, step);

@@ -1,8 +1,8 @@
 //! Why a policy cannot be built.
 
 use super::conduct::ConductError;
-use super::limit::LimitError;
 use crate::bounds::{ACTIONS_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX, PLANS_MAX};
+use crate::lane::LimitError;
 use std::fmt;
 
 /// Why a policy cannot be built.

@@ -1,33 +1,31 @@
 //! What an operator configures, checked once when it is built.
 
 mod actions;
-mod calendar;
+mod cells;
 mod conduct;
 mod error;
 #[cfg(feature = "config")]
 mod file;
-mod kind;
-mod limit;
 mod nearest;
 mod plan;
 pub mod preset;
-mod text;
 pub(crate) mod unknown;
 
+#[cfg(feature = "persist")]
+pub(crate) use crate::lane::Era;
+pub(crate) use crate::lane::Kind;
+pub use crate::lane::{Calendar, Limit, LimitError};
 pub use actions::Classified;
-pub use calendar::Calendar;
-pub(crate) use calendar::{Era, INDEX_BITS};
+pub(crate) use cells::Cells;
 pub use conduct::{ConductError, ConductRules};
 pub use error::PolicyError;
 #[cfg(feature = "config")]
 pub use file::ConfigError;
-pub(crate) use kind::{Cells, Frame, Kind, PARTS};
-pub(crate) use limit::{BucketNumbers, Numbers};
-pub use limit::{Limit, LimitError};
 pub use plan::{OnChange, PlanId};
 pub use unknown::UnknownActionsSnapshot;
 
 use crate::bounds::{ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX, PLANS_MAX};
+use crate::lane::Numbers;
 use actions::{Actions, ActionsDraft, TierDraft};
 use plan::{Compiled, Plan};
 

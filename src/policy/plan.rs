@@ -1,6 +1,6 @@
 //! Plans: rows of limits that agents are assigned to.
 
-use super::limit::{Limit, Numbers};
+use crate::lane::{Limit, Numbers};
 
 /// A plan's number within its policy: 0 is `default`, then the order in which
 /// the plans were named.

@@ -56,8 +56,8 @@
 //! - So j = k, and the word did not change from (a) to (c): a bump always
 //!   changes the generation. (For a word to return, sixteen bumps would have
 //!   to happen during one stall and within one tick of the clock: the time
-//!   moves on to the present when the generations start over. `succession.rs`
-//!   says what moves on in lanes of other kinds.)
+//!   moves on to the present when the generations start over. What moves on in
+//!   lanes of other kinds, each kind's file says.)
 //! - The eviction that ends tenancy k bumps this word after (c), by an
 //!   exchange that therefore sees the charge: the word is then idle only if
 //!   time has paid the charge back, and an inheriting newcomer inherits it.
@@ -103,27 +103,22 @@
 //! and the argument for (c) holds for a look that finds the same word. They
 //! are linearised there.
 
-mod succession;
+mod moment;
 pub(crate) mod tag;
 
-pub(crate) use succession::{Moment, Succession};
+pub(crate) use crate::lane::{Succession, Word};
+pub(crate) use moment::Moment;
 
 use crate::bounds::{EXACT_MAX, LANES_MAX};
 use crate::clock::At;
 use crate::conduct::ConductWord;
-use crate::lane::{Choice, LaneWord, Outcome, held};
+use crate::lane::{Choice, Kind, LaneWord, Outcome};
 use crate::machine::arena::Block;
 use crate::machine::processor::prefetch;
-use crate::policy::{Cells, Kind, LaneId, OnChange};
+use crate::policy::{Cells, LaneId, OnChange};
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
 use tag::{Row, Tag, TagWord};
-
-/// What a word of a record stands for.
-pub(crate) trait Word: Copy {
-    fn from_bits(bits: u64) -> Self;
-    fn bits(self) -> u64;
-}
 
 /// A lane's word before and after a change of row.
 pub(crate) type Move = (LaneWord, LaneWord);
@@ -433,7 +428,7 @@ impl<'a> Record<'a> {
 
     /// Whether a slot is held. A hint unless the tag is closed and the lanes have moved on.
     pub(crate) fn holds_slots(&self, kinds: &[Kind]) -> bool {
-        self.lane_words().zip(kinds).any(|(word, kind)| *kind == Kind::Held && held::count(word) > 0)
+        self.lane_words().zip(kinds).any(|(word, kind)| kind.is_held(word))
     }
 
     /// The words as they stand, for ranking victims. A hint.
@@ -467,7 +462,7 @@ impl<'a> Record<'a> {
         let left = self
             .lanes()
             .zip(moment.kinds)
-            .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, succession, moment)));
+            .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, moment.passing(succession))));
         // `stays` is asked after the lanes: a charge that was made before they
         // moved on is seen by then, with all that its caller did before it.
         let waits = succession == Succession::Inherit && !broken(Fault::ConductGivenUpEarly);
@@ -548,18 +543,17 @@ impl<'a> Record<'a> {
             if broken(Fault::RowWithoutBump) {
                 break;
             }
-            let longest = Duration::from_nanos(match (on_change, kind) {
-                (OnChange::KeepDebt, Kind::Bucket | Kind::Debt) => debt_max(LaneId::new(index as u32)),
+            let longest = Duration::from_nanos(match on_change {
+                OnChange::KeepDebt if kind.is_bucket() => debt_max(LaneId::new(index as u32)),
                 // A permit rests for the same time under every limit of its lane.
-                (OnChange::KeepDebt, _) => u64::MAX,
-                (OnChange::Reset, _) => 0,
+                OnChange::KeepDebt => u64::MAX,
+                OnChange::Reset => 0,
             });
             bump(lane, |word: LaneWord| {
                 // Debt is cut as of an instant after it was made, and so after
                 // the word was read: an older one would cut the time between
                 // as well, and pay it back twice.
-                let is_cut = kind.is_instant() && word.time() > start.now.saturating_add(longest);
-                let at = if is_cut { clock() } else { start };
+                let at = if kind.is_cut(word, start.now, longest) { clock() } else { start };
                 let next = kind.under_other_row(word, at, on_change == OnChange::Reset, longest);
                 // The lanes' own words come first; of further ones nobody asks.
                 if let Some(moved) = moves.get_mut(index) {
