@@ -11,10 +11,10 @@ const LEVELS: [&str; 21] = [
     "machine",
     "clock",
     "error",
+    "lane",
     "policy",
     "presets",
     "assignments",
-    "lane",
     "conduct",
     "limits",
     "record",
@@ -30,9 +30,8 @@ const LEVELS: [&str; 21] = [
 ];
 
 /// Imports against the arrows, and why each is still there.
-const EXCEPTIONS: [(&str, &str, &str); 6] = [
-    ("lane", "record", "succession moves into the kinds' own files"),
-    ("conduct", "record", "as for lanes"),
+const EXCEPTIONS: [(&str, &str, &str); 5] = [
+    ("conduct", "record", "a word of a record is defined in lane"),
     ("limits", "record", "the number of a row is defined beside the tag that names it"),
     ("observe", "limiter", "a snapshot holds the facade's Stats"),
     ("keep", "limiter", "what loading and saving budgets report is named beside the file's errors"),
