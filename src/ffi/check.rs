@@ -210,7 +210,7 @@ impl Answer {
                 capacity: verdict.capacity(),
                 retry_after_ns: retry_after_ns(verdict),
                 full_in_ns: verdict.full_in_ns,
-                token_ns: token_ns(&verdict),
+                token_ns: token_ns(verdict),
             },
             Err(error) => {
                 // SAFETY: as the caller guarantees. What could not be an id has its own status.

@@ -51,6 +51,7 @@ pub(crate) mod window;
 mod word;
 
 pub use calendar::Calendar;
+#[cfg(any(feature = "persist", all(test, not(loom))))]
 pub(crate) use calendar::Era;
 pub use finding::Decision;
 pub(crate) use finding::Finding;
