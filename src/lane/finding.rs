@@ -1,6 +1,6 @@
 //! A decision, and what a denial means for the agent's conduct, in one word.
 
-use super::verdict::Form;
+use super::left::Form;
 use std::fmt;
 use std::num::NonZeroU64;
 

@@ -27,7 +27,7 @@
 //! | [`Limit`], its text, what can be wrong with it | `limit.rs`, `limit_text.rs`, `limit_error.rs` |
 //! | numbers and lengths of time as people write them | `text.rs` |
 //! | calendar windows | `calendar.rs` |
-//! | the answer to a check, and the decision in it | `verdict.rs`, `finding.rs` |
+//! | the answer to a check, the decision in it, and what is left | `verdict.rs`, `finding.rs`, `left.rs` |
 //! | a lane as it stands | `status.rs` |
 
 pub(crate) mod bucket;
@@ -39,6 +39,7 @@ mod finding;
 pub(crate) mod held;
 mod instant;
 pub(crate) mod kind;
+mod left;
 mod limit;
 mod limit_error;
 mod limit_text;

@@ -1,6 +1,7 @@
 //! A lane as it stands.
 
-use super::verdict::{RETRY_NEVER, reported_ns};
+use super::left::reported_ns;
+use super::verdict::RETRY_NEVER;
 use std::time::Duration;
 
 /// A lane as it stands, without having been charged.

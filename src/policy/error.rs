@@ -30,7 +30,7 @@ pub enum PolicyError {
         /// The name.
         lane: String,
     },
-    /// A lane's limit makes no sense.
+    /// A lane's limit is invalid.
     Limit {
         /// The lane.
         lane: String,
@@ -66,7 +66,7 @@ pub enum PolicyError {
         /// The lane.
         lane: String,
     },
-    /// A plan's limit makes no sense.
+    /// A plan's limit is invalid.
     PlanLimit {
         /// The plan.
         plan: String,

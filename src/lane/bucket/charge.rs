@@ -6,9 +6,9 @@
 //! adding one keeps the generation; and as the depth has its own four bits
 //! set, a comparison with it comes out as if there were no generation.
 
+use super::super::left::LeftWord;
 use super::super::limit::Numbers;
 use super::super::rules::LimitWords;
-use super::super::verdict::LeftWord;
 use super::super::word::{GENERATION_BITS, GENERATION_MASK};
 use super::super::{Finding, LaneWord, Outcome, RETRY_NEVER, Verdict, Word};
 use super::{BucketNumbers, InstantWord};

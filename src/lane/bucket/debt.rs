@@ -29,7 +29,7 @@
 //! until it is paid for. A cost is at most [`OVERSPEND_MAX`] times the capacity,
 //! and takes less than [`REFILL_MAX`] to pay for.
 
-use super::super::verdict::LeftWord;
+use super::super::left::LeftWord;
 use super::super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use super::{BucketLimit, InstantWord};
 use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};

@@ -159,15 +159,15 @@ fn a_limit_knows_its_longest_debt_and_the_share_of_one() {
 }
 
 #[test]
-fn an_agent_that_is_blocked_is_told_the_longer_wait() {
+fn an_agent_that_is_blocked_gets_the_longer_wait() {
     let limit = limit("1/10ns burst 10");
-    let told = |debt: u64, cost, block| {
+    let waits = |debt: u64, cost, block| {
         let charge = step(words(1_000 + debt).next().unwrap(), Tick::from_nanos(1_000), limit, cost).answer;
         let Verdict { finding, retry_after_ns, full_in_ns, .. } = blocked(charge, block).unwrap();
         assert_eq!(finding, Finding::DENY);
         (retry_after_ns, full_in_ns)
     };
-    assert_eq!((told(30, 2, 7), told(95, 2, 7), told(95, 2, 77)), ((7, 30), (15, 95), (77, 95)));
+    assert_eq!((waits(30, 2, 7), waits(95, 2, 7), waits(95, 2, 77)), ((7, 30), (15, 95), (77, 95)));
     let exempt = step(words(0).next().unwrap(), Tick::ZERO, BucketLimit::EXEMPT, 2).answer;
     assert_eq!(blocked(exempt, 7), Ok(Verdict::EXEMPT));
 }

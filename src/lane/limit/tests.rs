@@ -1,7 +1,7 @@
 //! The range of every kind's numbers.
 
 use super::*;
-use crate::bounds::{CAPACITY_MAX, EXACT_MAX, HELD_MAX, TOKENS_PER_SECOND_MAX, WINDOW_MAX, WINDOW_MIN};
+use crate::bounds::{CAPACITY_MAX, EXACT_MAX, HELD_MAX, REFILL_MAX, TOKENS_PER_SECOND_MAX, WINDOW_MAX, WINDOW_MIN};
 
 #[test]
 fn zero_is_an_error_that_names_deny() {
@@ -20,6 +20,8 @@ fn the_edges_of_the_range_are_allowed_and_one_past_them_is_not() {
     assert!(Limit::per_second(TOKENS_PER_SECOND_MAX).burst(CAPACITY_MAX + 1).validate().is_err());
     assert_eq!(Limit::per_day(1).burst(3_652).validate(), Ok(()));
     assert!(Limit::per_day(1).burst(3_653).validate().is_err());
+    assert!(Limit::new(1, REFILL_MAX).validate().is_err());
+    assert_eq!(Limit::new(1, REFILL_MAX - Duration::from_nanos(1)).validate(), Ok(()));
     assert!(Limit::new(1, Duration::MAX).burst(CAPACITY_MAX).validate().is_err());
     // A thousand years: 32 seconds a token, but no text could say it.
     assert!(Limit::new(CAPACITY_MAX, Duration::from_secs(31_536_000_000)).burst(1).validate().is_err());
