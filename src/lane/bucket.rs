@@ -4,19 +4,19 @@
 //! count and the time of the last refill.
 //!
 //! ```text
-//! ticks_per_token = ceil(period / tokens)          rounded up once, in the policy
-//! depth           = capacity * ticks_per_token     the whole bucket, as time
-//! price           = cost * ticks_per_token
-//! debt            = max(full_at - now, 0)          time needed to refill completely
-//! allowed        <=> debt + price <= depth
-//! full_at'        = now + debt + price
-//! remaining       = floor((depth - debt - price) / ticks_per_token)
-//! retry_after     = debt + price - depth           when denied
+//! token       = ceil(period / tokens)          what a token takes, rounded up once
+//! depth       = capacity * token               the whole bucket, as time
+//! price       = cost * token
+//! debt        = max(full_at - now, 0)          time needed to refill completely
+//! allowed    <=> debt + price <= depth
+//! full_at'    = now + debt + price
+//! remaining   = floor((depth - debt - price) / token)
+//! retry_after = debt + price - depth           when denied
 //! ```
 //!
-//! The same rounded `ticks_per_token` prices a token and measures the bucket,
-//! so a capacity of C admits exactly C after any idle time, and the rate never
-//! exceeds what was configured; it falls short by less than rate / 10^9.
+//! The same rounded `token` prices a request and measures the bucket, so a
+//! capacity of C admits exactly C after any idle time, and the rate never exceeds
+//! what was configured; it falls short by less than rate / 10^9.
 //! Every charge moves `full_at`, so no two charges can be mistaken for one.
 //! A `now` older than the bucket's time makes the debt larger, never smaller.
 //!

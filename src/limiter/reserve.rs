@@ -300,18 +300,16 @@ impl Limiter {
             }
             // Read after the word: whoever charged it read the clock before.
             let at = self.at(now.max(self.clock.now()));
-            Choice::of(match kind {
-                _ if !kind.is_bucket() => return kind.undo(words, at, entry.place, worth),
-                _ => {
-                    // Read after the word, too: others may have lowered it.
-                    let back = Entry { worth, place: slot.place(entry.lane), ..*entry }.worth_at(at.now);
-                    let outcome = bucket::give_back(word, at.now, back);
-                    if let Some(next) = outcome.next {
-                        self.reservations.lower(entry.hash, entry.lane, next, Some(slot));
-                    }
-                    outcome
-                }
-            })
+            if !kind.is_bucket() {
+                return kind.undo(words, at, entry.place, worth);
+            }
+            // Read after the word, too: others may have lowered it.
+            let back = Entry { worth, place: slot.place(entry.lane), ..*entry }.worth_at(at.now);
+            let outcome = bucket::give_back(word, at.now, back);
+            if let Some(next) = outcome.next {
+                self.reservations.lower(entry.hash, entry.lane, next, Some(slot));
+            }
+            Choice::of(outcome)
         };
         self.update_charged(entry.hash, entry.lane, entry.position, step);
     }

@@ -5,9 +5,9 @@
 //! it in debt for the rest:
 //!
 //! ```text
-//! allowed        <=> full_at <= now
-//! full_at'         = now + cost * ticks_per_token
-//! retry_after      = full_at - now                   when denied
+//! allowed    <=> full_at <= now
+//! full_at'    = now + cost * token
+//! retry_after = full_at - now              when denied
 //! ```
 //!
 //! The word is that of a bucket, and debt is the same time whether it is less
