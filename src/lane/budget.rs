@@ -100,6 +100,10 @@ impl fmt::Display for BudgetTerms {
 }
 
 impl Rules for Era {
+    fn uses_calendar(&self) -> bool {
+        true
+    }
+
     fn is_idle(&self, word: LaneWord, at: At) -> bool {
         is_idle(*self, word, at)
     }

@@ -89,6 +89,10 @@ pub(crate) struct Exact {
 }
 
 impl Rules for Exact {
+    fn is_reservable(&self) -> bool {
+        false
+    }
+
     fn is_idle(&self, word: LaneWord, at: At) -> bool {
         InstantWord::of(word).is_idle(at.now)
     }

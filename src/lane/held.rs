@@ -96,6 +96,10 @@ impl HeldWord {
 pub(super) struct Held;
 
 impl Rules for Held {
+    fn is_reservable(&self) -> bool {
+        false
+    }
+
     fn is_idle(&self, word: LaneWord, _at: At) -> bool {
         HeldWord(word).held() == 0
     }

@@ -62,6 +62,16 @@ impl Kind {
         }
     }
 
+    /// See [`Rules::is_reservable`].
+    pub(crate) fn is_reservable(self) -> bool {
+        self.rules().is_reservable()
+    }
+
+    /// See [`Rules::uses_calendar`].
+    pub(crate) fn uses_calendar(self) -> bool {
+        self.rules().uses_calendar()
+    }
+
     /// See [`Rules::is_idle`].
     pub(crate) fn is_idle(self, word: LaneWord, at: At) -> bool {
         self.rules().is_idle(word, at)

@@ -33,6 +33,17 @@ impl LimitWords {
 /// What a kind of limit has to answer: first about one word under any limit,
 /// then about the words of a lane under one.
 pub(crate) trait Rules {
+    /// Whether a charge may be an estimate that is settled later: then
+    /// [`undo`](Self::undo) and [`force`](Self::force) settle it.
+    fn is_reservable(&self) -> bool {
+        true
+    }
+
+    /// Whether it goes by the date, which callers then look up.
+    fn uses_calendar(&self) -> bool {
+        false
+    }
+
     /// Whether the word carries no information at this instant: forgetting it
     /// changes no later answer.
     fn is_idle(&self, word: LaneWord, at: At) -> bool;
@@ -152,7 +163,7 @@ pub(crate) trait Rules {
         reserved: &dyn Fn(u64) -> u64,
     ) -> Choice<Result<Refunded, Error>>;
 
-    /// Charges `cost` whatever is left. Nothing is reserved of kinds that do not.
+    /// Charges `cost` whatever is left.
     fn force(&self, _words: &[LaneWord], _at: At, _limit: LimitWords, _cost: u64) -> Choice<()> {
         Choice::of(look(()))
     }

@@ -66,7 +66,7 @@ use crate::limits::LimitTable;
 use crate::machine::process::unforked;
 use crate::observe::{Observe, Watch};
 use crate::policy::unknown::UnknownActions;
-use crate::policy::{Kind, LaneId, PlanId, Policy};
+use crate::policy::{LaneId, PlanId, Policy};
 use crate::record::tag::Row;
 use crate::reservations::Reservations;
 use crate::slab::hash::{AgentHash, HashKey, IdHash};
@@ -277,7 +277,7 @@ impl LimiterBuilder {
         let lanes = limits.lanes().count();
         let share = (self.reservations / RESERVATIONS_SHARE).max(RESERVATIONS_PER_AGENT_MIN);
         let per_agent = self.reservations_per_agent.unwrap_or(share);
-        let has_dates = limits.kinds().iter().any(|kind| matches!(kind, Kind::Budget(_)));
+        let has_dates = limits.kinds().iter().any(|kind| kind.uses_calendar());
         let watch = self.observe.as_ref().map(|observe| Watch::new(observe, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose().map_err(|bytes| BuildError::Memory { bytes })?;
         let told_waits = told::ToldWaits::new().map_err(|bytes| BuildError::Memory { bytes })?;

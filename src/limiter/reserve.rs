@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::lane::kind::{Receipt, look};
 use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket};
 use crate::limits::LaneLimits;
-use crate::policy::{Kind, LaneId};
+use crate::policy::LaneId;
 use crate::reservations::{Entry, Held};
 use crate::sync::{Fault, broken};
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl Limiter {
         let request = self.resolve(request.at(now))?;
         let Resolved { target: target @ Target { hash, plan, .. }, cost: estimate, agent, .. } = request;
         let lane = request.lane();
-        if matches!(self.kind(lane), Kind::Held | Kind::Exact { .. }) {
+        if !self.kind(lane).is_reservable() {
             return Err(Error::WrongKind { lane: lane.number() });
         }
         let blocked = if is_counted { self.blocked(&request)? } else { None };
