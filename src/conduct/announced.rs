@@ -30,7 +30,7 @@
 use crate::bounds::{PARALLEL_LATE_MAX, PARALLEL_MAX};
 use crate::clock::Tick;
 use crate::lane::Outcome;
-use crate::record::Word;
+use crate::lane::Word;
 
 const FINGERPRINT_BITS: u32 = 14;
 const CROWD_SHIFT: u32 = FINGERPRINT_BITS;

@@ -25,7 +25,7 @@
 
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
 use crate::clock::Tick;
-use crate::record::Word;
+use crate::lane::Word;
 use std::fmt;
 
 pub(super) const GENERATION_MASK: u64 = 0xf;

@@ -130,9 +130,9 @@ impl Engine {
 
     /// The target's instant, with its date if the lane goes by the calendar.
     fn instant(&self, target: &Target<'_>) -> At {
-        match self.kind(target.lane.id()) {
-            Kind::Budget(_) => self.at(target.now),
-            _ => At { now: target.now, offset: Offset::default() },
+        match self.kind(target.lane.id()).uses_calendar() {
+            true => self.at(target.now),
+            false => At { now: target.now, offset: Offset::default() },
         }
     }
 

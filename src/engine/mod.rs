@@ -60,7 +60,7 @@ use crate::observe::roster::Roster;
 use crate::observe::stats::Stats;
 use crate::observe::{Observe, Watch};
 use crate::policy::unknown::UnknownActions;
-use crate::policy::{Kind, PlanId, Policy};
+use crate::policy::{PlanId, Policy};
 use crate::slab::hash::AgentHash;
 use crate::slab::{OnFull, Slab};
 use announced::AnnouncedWaits;
@@ -111,7 +111,7 @@ impl Engine {
         let Setup { policy, clock, wall_clock, on_full, .. } = setup;
         let limits = LimitTable::new(&policy)?;
         let lanes = limits.lanes().count();
-        let has_dates = limits.kinds().iter().any(|kind| matches!(kind, Kind::Budget(_)));
+        let has_dates = limits.kinds().iter().any(|kind| kind.uses_calendar());
         let watch = setup.observe.as_ref().map(|observe| Watch::new(observe, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose()?;
         let (announced, registry) = (AnnouncedWaits::new()?, Registry::new()?);

@@ -64,14 +64,14 @@ impl Engine {
     pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
         if let Some(watch) = &self.watch {
             if watch.answered(lane, answer) {
-                self.note_sample(agent, lane, *answer);
+                self.note_sample(agent, lane, answer);
             }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn note_sample(&self, agent: &[u8], lane: LaneId, answer: Result<Verdict, Error>) {
+    fn note_sample(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
         if let Ok(verdict) = answer {
             let (decision, remaining) = (verdict.decision(), verdict.remaining());
             self.note(|| Note::Checked { agent, lane, decision, remaining });

@@ -6,7 +6,7 @@ use super::{Agent, Engine, Request};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{Refunded, look};
-use crate::lane::{Choice, LaneWord, Outcome, Status, held};
+use crate::lane::{Choice, LaneWord, Outcome, Status, bucket, held};
 use crate::limits::LaneLimits;
 use crate::policy::{Kind, LaneId};
 use crate::slab::hash::AgentHash;
@@ -87,10 +87,7 @@ impl Engine {
         else {
             return choice;
         };
-        let reserved = Duration::from_nanos(self.reservations.reserved(hash, lane, at.now));
-        let word = words[0];
-        let least = at.now.saturating_add(reserved).min(word.time());
-        let next = Some(next.at(next.time().max(least))).filter(|next| *next != word);
+        let next = bucket::spare(words[0], next, at.now, self.reservations.reserved(hash, lane, at.now));
         if let Some(next) = next {
             self.reservations.lower(hash, lane, next, None);
         }

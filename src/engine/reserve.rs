@@ -11,9 +11,9 @@ use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::kind::{Receipt, look};
-use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket, budget, window};
+use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket};
 use crate::limits::LaneLimits;
-use crate::policy::{Kind, LaneId};
+use crate::policy::LaneId;
 use crate::sync::{Fault, broken};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ impl Engine {
         let request = self.resolve(request.at(now))?;
         let ResolvedRequest { target: target @ Target { hash, plan, .. }, cost: estimate, agent, .. } = request;
         let lane = request.lane();
-        if matches!(self.kind(lane), Kind::Held | Kind::Exact { .. }) {
+        if !self.kind(lane).is_reservable() {
             return Err(Error::WrongKind { lane: lane.number() });
         }
         let blocked = if is_counted { self.blocked(&request)? } else { None };
@@ -136,7 +136,7 @@ impl Engine {
         };
         let is_bucket = |lane: LaneId| self.kind(lane).is_bucket();
         let worth_of = |lane: LaneLimits<'_>| {
-            let token = if is_bucket(lane.id()) { self.state(&target.with_lane(lane)).ticks_per_token } else { 1 };
+            let token = if is_bucket(lane.id()) { self.state(&target.with_lane(lane)).token_ns } else { 1 };
             estimate.saturating_mul(token)
         };
         let worth = worth_of(target.lane);
@@ -145,7 +145,7 @@ impl Engine {
             let verdict = charge.answer.unwrap_or(Verdict::EXEMPT);
             let Receipt { word, place, position, .. } = charge.receipt.unwrap_or_default();
             // The limits may have changed since it was announced.
-            let token = if is_bucket(lane) { verdict.ticks_per_token } else { 1 };
+            let token = if is_bucket(lane) { verdict.token_ns() } else { 1 };
             Entry {
                 hash,
                 lane,
@@ -237,21 +237,16 @@ impl Engine {
             }
             // Read after the word: the caller that charged it read the clock before.
             let at = self.at(now.max(self.clock.now()));
-            Choice::of(match kind {
-                Kind::Bucket | Kind::Debt => {
-                    // Read after the word, too: others may have lowered it.
-                    let back = Entry { worth, place: slot.place(entry.lane), ..*entry }.worth_at(at.now);
-                    let outcome = bucket::give_back(word, at.now, back);
-                    if let Some(next) = outcome.next {
-                        self.reservations.lower(entry.hash, entry.lane, next, Some(slot));
-                    }
-                    outcome
-                }
-                Kind::Window(frame) | Kind::Past(frame) => return window::undo(frame, words, entry.place, worth),
-                Kind::Budget(era) => budget::undo(era, word, at, entry.place, worth),
-                // Of these nothing is reserved.
-                Kind::Exact { .. } | Kind::Held => look(()),
-            })
+            if !kind.is_bucket() {
+                return kind.undo(words, at, entry.place, worth);
+            }
+            // Read after the word, too: others may have lowered it.
+            let back = Entry { worth, place: slot.place(entry.lane), ..*entry }.worth_at(at.now);
+            let outcome = bucket::give_back(word, at.now, back);
+            if let Some(next) = outcome.next {
+                self.reservations.lower(entry.hash, entry.lane, next, Some(slot));
+            }
+            Choice::of(outcome)
         };
         self.update_charged(entry.hash, entry.lane, entry.position, step);
     }

@@ -45,7 +45,7 @@ use super::request::{ResolvedRequest, Target};
 use crate::clock::nanos_saturating;
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
-use crate::lane::{Choice, Decision, Finding, Status, Verdict};
+use crate::lane::{Choice, Decision, Status, Verdict};
 use crate::sync::{Fault, broken};
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ pub(super) fn both(lane: Answer, total: Answer) -> Answer {
 fn tighter(lane: Verdict, total: Verdict) -> Verdict {
     let warns = [lane, total].iter().any(|verdict| verdict.decision() == Decision::Warn);
     let tighter = if total.remaining() < lane.remaining() { total } else { lane };
-    Verdict { finding: if warns { Finding::WARN } else { tighter.finding }, ..tighter }
+    if warns { tighter.with_warning() } else { tighter }
 }
 
 impl Engine {

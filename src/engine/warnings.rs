@@ -23,7 +23,7 @@
 use super::Engine;
 use super::charge::Answer;
 use crate::bounds::WARNED_KEPT;
-use crate::lane::{Decision, Finding, Verdict};
+use crate::lane::{Decision, Verdict};
 use crate::policy::{LaneId, Policy};
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering, Setting};
@@ -81,8 +81,7 @@ impl Warnings {
         let is_rested = before * 100 >= u128::from(verdict.capacity) * percent as u128;
         if verdict.decision() == Decision::Warn {
             let was_warned = place.load(Ordering::Relaxed) == key || place.swap(key, Ordering::Relaxed) == key;
-            let finding = if was_warned && !is_rested { Finding::ALLOW } else { Finding::WARN };
-            return Verdict { finding, ..verdict };
+            return if was_warned && !is_rested { verdict.without_warning() } else { verdict };
         }
         if is_rested && place.load(Ordering::Relaxed) == key {
             // If it is another's by now, it stays.

@@ -72,7 +72,7 @@ impl From<&tollgate::Verdict> for Answer {
             capacity: verdict.capacity(),
             retry_after_ns: verdict.retry_after_ns,
             full_in_ns: verdict.full_in_ns,
-            token_ns: verdict.ticks_per_token,
+            token_ns: super::check::token_ns(verdict),
         }
     }
 }

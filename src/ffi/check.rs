@@ -95,8 +95,20 @@ impl Verdict {
             (&raw mut (*place).capacity).write_volatile(verdict.capacity());
             (&raw mut (*place).retry_after_ns).write_volatile(retry_after_ns(verdict));
             (&raw mut (*place).full_in_ns).write_volatile(verdict.full_in_ns);
-            (&raw mut (*place).token_ns).write_volatile(verdict.ticks_per_token);
+            (&raw mut (*place).token_ns).write_volatile(token_ns(verdict));
         }
+    }
+}
+
+/// Marks a `token_ns` that is a count of what is left.
+const COUNTED: u64 = 1 << 63;
+
+/// What a token takes, or what is left of a count.
+#[inline(always)]
+pub(super) fn token_ns(verdict: &tollgate::Verdict) -> u64 {
+    match verdict.token_ns() {
+        0 => COUNTED | verdict.count_left(),
+        token_ns => token_ns,
     }
 }
 
@@ -124,8 +136,8 @@ const _: () = assert!(offset_of!(Verdict, token_ns) == 32 && offset_of!(Answer, 
 pub(super) unsafe fn remaining(words: *const Words) -> u64 {
     // SAFETY: NULL or readable, as the caller guarantees.
     let Some(&[_, capacity, _, full_in_ns, token_ns]) = (unsafe { words.as_ref() }) else { return 0 };
-    if let Some(remaining) = crate::lane::counted::remaining(token_ns) {
-        return remaining;
+    if token_ns & COUNTED != 0 {
+        return token_ns & !COUNTED;
     }
     let missing = full_in_ns.checked_div(token_ns).map(|whole| whole + u64::from(full_in_ns % token_ns > 0));
     missing.map_or(0, |missing| capacity.saturating_sub(missing))
@@ -198,7 +210,7 @@ impl Answer {
                 capacity: verdict.capacity(),
                 retry_after_ns: retry_after_ns(verdict),
                 full_in_ns: verdict.full_in_ns,
-                token_ns: verdict.ticks_per_token,
+                token_ns: token_ns(verdict),
             },
             Err(error) => {
                 // SAFETY: as the caller guarantees. What could not be an id has its own status.

@@ -66,7 +66,7 @@ impl Admission {
                 false => verdict.retry_after().map_or(TOLLGATE_NEVER, nanos_saturating),
             },
             full_in_ns: verdict.full_in_ns,
-            token_ns: verdict.ticks_per_token,
+            token_ns: super::check::token_ns(&verdict),
             lane_retry_after_ns: of_lane.retry_after_ns,
             wait_ns,
             step_ns: violation.map_or(wait_ns, |violation| nanos_saturating(violation.step())),

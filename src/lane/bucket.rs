@@ -4,274 +4,262 @@
 //! count and the time of the last refill.
 //!
 //! ```text
-//! ticks_per_token = ceil(period / tokens)          rounded up once, in the policy
-//! depth           = capacity * ticks_per_token     the whole bucket, as time
-//! price           = cost * ticks_per_token
-//! debt            = max(full_at - now, 0)          time needed to refill completely
-//! allowed        <=> debt + price <= depth
-//! full_at'        = now + debt + price
-//! remaining       = floor((depth - debt - price) / ticks_per_token)
-//! retry_after     = debt + price - depth           when denied
+//! token       = ceil(period / tokens)          what a token takes, rounded up once
+//! depth       = capacity * token               the whole bucket, as time
+//! price       = cost * token
+//! debt        = max(full_at - now, 0)          time needed to refill completely
+//! allowed    <=> debt + price <= depth
+//! full_at'    = now + debt + price
+//! remaining   = floor((depth - debt - price) / token)
+//! retry_after = debt + price - depth           when denied
 //! ```
 //!
-//! The same rounded `ticks_per_token` prices a token and measures the bucket,
-//! so a capacity of C admits exactly C after any idle time, and the rate never
-//! exceeds what was configured; it falls short by less than rate / 10^9.
+//! The same rounded `token` prices a request and measures the bucket, so a
+//! capacity of C admits exactly C after any idle time, and the rate never exceeds
+//! what was configured; it falls short by less than rate / 10^9.
 //! Every charge moves `full_at`, so no two charges can be mistaken for one.
 //! A `now` older than the bucket's time makes the debt larger, never smaller.
 //!
-//! A charge computes in *parts*, sixteenths of a nanosecond, which is what a
-//! lane word counts if it is read as one number: the generation, in its low
-//! four bits, is a fraction of a nanosecond. Prices are whole nanoseconds, so
-//! adding one keeps the generation; and as the depth has its own four bits
-//! set, a comparison with it comes out as if there were no generation.
+//! `bucket/charge.rs` is the charge itself, and `bucket/debt.rs` what becomes of
+//! a cost above the capacity.
 
-use super::counted::CountLimit;
-use super::kind::Receipt;
-use super::{Finding, GENERATION_BITS, GENERATION_MASK, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
-use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
-use crate::clock::Tick;
+mod charge;
+pub(super) mod debt;
+
+use super::instant::InstantWord;
+use super::kind::{Kind, Receipt};
+use super::limit::{Numbers, Terms};
+use super::limit_error::LimitError;
+use super::rules::{Charged, LimitWords, Refunded, Rules, first};
+use super::text::{self, Parts, Per};
+use super::{Choice, LaneWord, Outcome, Status};
+use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX, REFILL_MAX};
+use crate::clock::{At, Tick};
 use crate::error::Error;
-use crate::policy::{BucketNumbers, Numbers};
-use crate::record::Word;
+use charge::nanos;
+pub(crate) use charge::{BucketLimit, Charge, odd_verdict, step, usual_verdict};
+pub(super) use charge::{blocked, verdict};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::time::Duration;
 
-/// The nanoseconds in so many parts, rounded down.
-#[inline]
-const fn nanos(parts: u64) -> u64 {
-    parts >> GENERATION_BITS
+/// `10/second burst 20`, perhaps with `oversize debt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BucketTerms {
+    pub(super) tokens: u64,
+    pub(super) per: Duration,
+    pub(super) capacity: u64,
+    /// Whether a cost above the capacity is taken on credit.
+    pub(super) takes_oversize: bool,
 }
 
-/// The parts in so many nanoseconds, which are below 2^60.
-#[inline]
-const fn parts(nanos: u64) -> u64 {
-    nanos << GENERATION_BITS
-}
-
-/// A bucket's limit, ready to compute with. Times are in parts.
-///
-/// As read from the table it may be torn, made of two limits; then what is
-/// computed from it is thrown away. So nothing here relies on its numbers
-/// fitting together: sums and products wrap, and a division
-/// by one of them asks whether it is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BucketLimit {
-    /// The price of one token.
-    token: u64,
-    /// Invariant: `capacity * token`, with the bits of the generation set;
-    /// less than [`REFILL_MAX`]. 0 for those that are never limited: their
-    /// charges fail, as do those of lanes that deny everything, and why is
-    /// found out where time is plenty.
-    depth: u64,
-    /// 0 if everything is denied, `u64::MAX` if nothing.
-    capacity: u64,
-    /// An allowed request warns when less time than this is left in the bucket.
-    warn_below: u64,
-}
-
-impl BucketLimit {
-    /// The limit of those that are never limited.
-    pub(crate) const EXEMPT: Self = Self { token: parts(1), depth: 0, capacity: u64::MAX, warn_below: 0 };
-
-    pub(crate) fn new(numbers: Numbers, warn_below_percent: u8) -> Self {
-        let BucketNumbers { ticks_per_token, capacity } = match numbers {
-            Numbers::Bucket(numbers) => numbers,
-            Numbers::Count(count) => return Self::counted(CountLimit::new(count, warn_below_percent)),
-            Numbers::Unlimited => return Self::EXEMPT,
-        };
-        let token = ticks_per_token.get();
-        debug_assert!(u128::from(capacity * token) < REFILL_MAX.as_nanos());
-        // Fewer whole tokens than a share of the capacity is fewer than that
-        // share rounded up; a capacity of 10^12 times 100 fits.
-        let warn_tokens = (capacity * u64::from(warn_below_percent)).div_ceil(100);
-        Self {
-            token: parts(token),
-            depth: parts(capacity * token) | GENERATION_MASK,
-            capacity,
-            warn_below: parts(warn_tokens * token),
-        }
+impl Terms for BucketTerms {
+    fn kind(&self) -> Kind {
+        if self.takes_oversize { Kind::Debt } else { Kind::Bucket }
     }
 
-    /// The limit of a lane that counts, in the words of a bucket: without a
-    /// capacity, and without a depth, which one that denies everything has.
-    pub(crate) const fn counted(limit: CountLimit) -> Self {
-        Self { token: limit.count(), depth: 0, capacity: 0, warn_below: limit.warn_below() }
-    }
-
-    /// The limit of a lane that counts, if it is one.
-    pub(crate) const fn count(&self) -> Option<CountLimit> {
-        match (self.depth, self.capacity) {
-            (0, 0) => Some(CountLimit::from_parts(self.token, self.warn_below)),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    pub(crate) const fn from_words([token, depth, capacity, warn_below]: [u64; 4]) -> Self {
-        Self { token, depth, capacity, warn_below }
-    }
-
-    pub(crate) const fn to_words(self) -> [u64; 4] {
-        [self.token, self.depth, self.capacity, self.warn_below]
-    }
-
-    pub(crate) const fn is_exempt(&self) -> bool {
-        self.capacity == u64::MAX
-    }
-
-    /// 0 if everything is denied, `u64::MAX` if nothing.
-    pub(crate) const fn capacity(&self) -> u64 {
+    fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// What a token takes to refill, in nanoseconds. 0 only of a torn limit.
-    pub(crate) const fn ticks_per_token(&self) -> u64 {
-        nanos(self.token)
-    }
-
-    /// Whether a request warns that leaves nothing.
-    pub(crate) const fn warns(&self) -> bool {
-        self.warn_below > 0
-    }
-
-    /// The longest debt that a lane keeps when this limit begins to apply to
-    /// it, in nanoseconds: what its bucket takes to refill. Without a bucket
-    /// there is nothing to measure by, so all of it stays, for the limit that
-    /// comes next.
-    pub(crate) const fn debt_max(&self) -> u64 {
-        if self.capacity == 0 || self.is_exempt() { u64::MAX } else { nanos(self.depth) }
-    }
-
-    /// What `cost` tokens take: more than the depth if there can never be so many.
-    #[inline]
-    const fn price(&self, cost: u64) -> u64 {
-        cost.saturating_mul(self.token)
-    }
-
-    /// Why a cost is an error; `None` if the bucket can hold it, denies
-    /// everything, or nothing.
-    pub(crate) const fn error(&self, cost: u64) -> Option<Error> {
-        match (cost, self.capacity) {
-            (0, _) => Some(Error::ZeroCost),
-            (_, 0) => None,
-            (cost, capacity) if cost > capacity => Some(Error::CostAboveCapacity { cost, capacity }),
-            _ => None,
+    fn check(&self) -> Result<Numbers, LimitError> {
+        let Self { tokens, per, capacity, .. } = *self;
+        if tokens == 0 || capacity == 0 {
+            return Err(LimitError::Zero);
         }
-    }
-
-    /// How full of debt a bucket is: 0 for none, `u32::MAX` and above for all of it.
-    pub(crate) fn debt_ratio(&self, word: LaneWord, now: Tick) -> u64 {
-        let debt = word.time().as_nanos().saturating_sub(now.as_nanos());
-        if debt == 0 {
-            return 0;
+        if per.is_zero() {
+            return Err(LimitError::ZeroPeriod);
         }
-        let ratio = u128::from(debt) * u128::from(u32::MAX) / u128::from(nanos(self.depth).max(1));
-        u64::try_from(ratio).unwrap_or(u64::MAX)
+        if capacity > CAPACITY_MAX {
+            return Err(LimitError::Capacity { capacity });
+        }
+        // Rounded up once, here: a token never takes less time than configured.
+        let token_ns = per.as_nanos().div_ceil(u128::from(tokens));
+        if u64::try_from(per.as_nanos()).is_err() {
+            return Err(LimitError::TooSlow { tokens, per, capacity });
+        }
+        if u128::from(tokens) > per.as_nanos() {
+            return Err(LimitError::TooFast { tokens, per });
+        }
+        match u64::try_from(token_ns).ok().and_then(NonZeroU64::new) {
+            Some(token_ns) if u128::from(token_ns.get()) * u128::from(capacity) < REFILL_MAX.as_nanos() => {
+                Ok(Numbers::Bucket(BucketNumbers { token_ns, capacity }))
+            }
+            _ => Err(LimitError::TooSlow { tokens, per, capacity }),
+        }
     }
 }
 
-/// What a charge comes to.
+impl BucketTerms {
+    /// A bucket is what a limit is without a keyword.
+    pub(super) const KEYWORD: &str = "";
+
+    /// `None` if it is something else.
+    pub(super) fn read(parts: &mut Parts<'_>) -> Result<Option<Self>, LimitError> {
+        let Some((tokens, per)) = text::rate(parts)? else {
+            return Ok(None);
+        };
+        let capacity = if parts.take("burst") { text::number_in(parts)? } else { Some(tokens) };
+        let takes_oversize = match (parts.take("oversize"), parts.word()) {
+            (false, "") | (true, "reject") => false,
+            (true, "debt") => true,
+            _ => return Ok(None),
+        };
+        Ok(capacity.map(|capacity| Self { tokens, per, capacity, takes_oversize }))
+    }
+}
+
+impl fmt::Display for BucketTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tokens, Per(self.per))?;
+        if self.capacity != self.tokens {
+            write!(f, " burst {}", self.capacity)?;
+        }
+        f.write_str(if self.takes_oversize { " oversize debt" } else { "" })
+    }
+}
+
+/// Numbers that were checked: a whole bucket refills in less than [`REFILL_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Charge {
-    limit: BucketLimit,
-    cost: u64,
-    /// The debt after it, in parts, whether it was allowed or not.
-    debt: u64,
-    allowed: bool,
+pub(crate) struct BucketNumbers {
+    pub(super) token_ns: NonZeroU64,
+    pub(super) capacity: u64,
 }
 
-/// Takes `cost` tokens from the bucket at `now`, if the bucket has them.
-#[inline]
-pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Charge> {
-    let (now, word, price) = (parts(now.as_nanos()), word.bits(), limit.price(cost));
-    let full_at = if word >= now { word } else { now | word & GENERATION_MASK };
-    let next = full_at.wrapping_add(price);
-    let past_range = next < price;
-    let debt = next.wrapping_sub(now);
-    // Past the range of the clock there is nothing to refill from.
-    let allowed = debt <= limit.depth && !past_range && cost > 0;
-    let next = allowed.then_some(LaneWord::from_bits(next));
-    Outcome { next, answer: Charge { limit, cost, debt, allowed } }
+/// A token bucket.
+pub(super) struct Bucket {
+    /// Whether a cost above the capacity is taken on credit.
+    pub(super) takes_oversize: bool,
 }
 
-/// What a charge came to.
-pub(crate) fn verdict(charge: Charge) -> Result<Verdict, Error> {
-    usual_verdict(charge).map_or_else(|| odd_verdict(charge), Ok)
-}
-
-/// What a charge came to, if it was allowed, or short of tokens.
-#[inline(always)]
-pub(crate) fn usual_verdict(charge: Charge) -> Option<Verdict> {
-    let Charge { limit, cost, debt, allowed } = charge;
-    let (finding, retry_after_ns, full_in_ns) = if allowed {
-        let near = limit.depth - debt < limit.warn_below;
-        (if near { Finding::WARN } else { Finding::ALLOW }, 0, nanos(debt))
-    } else if limit.price(cost) <= limit.depth && debt > limit.depth && cost > 0 {
-        // The depth's low bits are set, and the wait is rounded up.
-        (Finding::DENY, nanos(debt - limit.depth + GENERATION_MASK), nanos(debt.wrapping_sub(limit.price(cost))))
-    } else {
-        return None;
-    };
-    let ticks_per_token = nanos(limit.token);
-    Some(Verdict { finding, capacity: limit.capacity, ticks_per_token, retry_after_ns, full_in_ns })
-}
-
-/// What a charge that is neither came to; nothing was charged.
-///
-/// In line, since the limit in memory would be written there by every check.
-#[inline(always)]
-pub(crate) fn odd_verdict(charge: Charge) -> Result<Verdict, Error> {
-    let Charge { limit, cost, debt, .. } = charge;
-    odd_verdict_of(limit.capacity, limit.token, cost, debt)
-}
-
-/// Tells what a charge that was not made comes to, for an agent that has to
-/// wait `block` nanoseconds whatever its bucket holds.
-pub(crate) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
-    let verdict = verdict(charge)?;
-    if charge.limit.is_exempt() {
-        return Ok(verdict);
+impl Bucket {
+    /// Whether the cost is one that is taken on credit.
+    fn is_on_credit(&self, limit: BucketLimit, cost: u64) -> bool {
+        self.takes_oversize && debt::is_oversize(limit, cost)
     }
-    let not_charged = if charge.allowed { nanos(charge.limit.price(charge.cost)) } else { 0 };
-    Ok(Verdict {
-        finding: Finding::DENY,
-        retry_after_ns: verdict.retry_after_ns.max(block),
-        full_in_ns: verdict.full_in_ns - not_charged,
-        ..verdict
-    })
 }
 
-/// What is neither allowed nor short of tokens: an error, an exemption, a lane
-/// that denies everything, an instant past the range of the clock.
-#[cold]
-#[inline(never)]
-fn odd_verdict_of(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {
-    let limit = BucketLimit { token, capacity, ..BucketLimit::EXEMPT };
-    if let Some(error) = limit.error(cost) {
-        return Err(error);
+impl Rules for Bucket {
+    fn is_idle(&self, word: LaneWord, at: At) -> bool {
+        InstantWord::of(word).is_idle(at.now)
     }
-    if limit.is_exempt() {
-        return Ok(Verdict::EXEMPT);
+
+    fn emptied(&self, word: LaneWord, floor: At) -> LaneWord {
+        InstantWord::of(word).at(floor.now)
     }
-    Ok(Verdict {
-        finding: Finding::DENY,
-        capacity: limit.capacity,
-        ticks_per_token: nanos(limit.token),
-        retry_after_ns: RETRY_NEVER,
-        full_in_ns: if capacity == 0 { 0 } else { nanos(debt.saturating_sub(limit.price(cost))) },
-    })
+
+    fn vacated(&self, word: LaneWord, present: Tick, floor: At) -> LaneWord {
+        InstantWord::of(word).vacated(present, floor.now)
+    }
+
+    fn inherited(&self, word: LaneWord, floor: At) -> LaneWord {
+        InstantWord::of(word).lifted(floor.now)
+    }
+
+    fn settled(&self, word: LaneWord, floor: At) -> LaneWord {
+        InstantWord::of(word).lifted(floor.now)
+    }
+
+    fn renewed(&self, word: LaneWord, present: Tick, _is_other_tenant: bool) -> LaneWord {
+        InstantWord::of(word).renewed(present)
+    }
+
+    fn under_other_limit(&self, word: LaneWord, at: At, _is_reset: bool, debt_max: Duration) -> LaneWord {
+        InstantWord::of(word).cut(at.now, debt_max)
+    }
+
+    fn is_cut(&self, word: LaneWord, now: Tick, debt_max: Duration) -> bool {
+        InstantWord::of(word).is_cut(now, debt_max)
+    }
+
+    fn place(&self, charged: LaneWord) -> u64 {
+        InstantWord::of(charged).time().as_nanos()
+    }
+
+    fn price(&self, before: LaneWord, charged: LaneWord, at: Tick) -> u64 {
+        InstantWord::of(charged).wait(InstantWord::of(before).time().max(at))
+    }
+
+    /// A bucket that moved on was filled, or is another's.
+    fn outlives_its_generation(&self, _is_forgiven: bool) -> bool {
+        false
+    }
+
+    fn roll_back(&self, words: &[LaneWord], latest: At, receipt: Receipt, _cost: u64) -> Choice<()> {
+        Choice::of(roll_back(first(words), latest.now, receipt))
+    }
+
+    fn row(&self, numbers: Numbers, warn_below_percent: u8) -> LimitWords {
+        BucketLimit::new(numbers, warn_below_percent).to_words()
+    }
+
+    fn is_exempt(&self, limit: LimitWords) -> bool {
+        BucketLimit::from_words(limit).is_exempt()
+    }
+
+    /// What was taken on credit stays, too.
+    fn debt_max(&self, limit: LimitWords) -> u64 {
+        let buckets = if self.takes_oversize { OVERSPEND_MAX } else { 1 };
+        BucketLimit::from_words(limit).debt_max().saturating_mul(buckets)
+    }
+
+    fn step(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<Charged> {
+        let (word, limit) = (first(words), BucketLimit::from_words(limit));
+        if self.is_on_credit(limit, cost) {
+            return Choice::of(debt::step(word, at.now, limit, cost)).map(Charged::Oversize);
+        }
+        Choice::of(step(word, at.now, limit, cost)).map(Charged::Bucket)
+    }
+
+    /// Each is charged for itself: none passes beside what is taken on credit.
+    fn would(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64, sum: u64) -> Charged {
+        let bucket = BucketLimit::from_words(limit);
+        if cost > 0 && sum > cost && self.is_on_credit(bucket, sum) {
+            let (cost, capacity) = (sum, bucket.capacity());
+            return Charged::Counted(Err(Error::CostAboveCapacity { cost, capacity }));
+        }
+        self.step(words, at, limit, if cost == 0 { 0 } else { sum }).outcome.answer
+    }
+
+    fn refund(
+        &self,
+        words: &[LaneWord],
+        at: At,
+        limit: LimitWords,
+        cost: u64,
+        _reserved: &dyn Fn(u64) -> u64,
+    ) -> Choice<Result<Refunded, Error>> {
+        let (word, limit) = (first(words), BucketLimit::from_words(limit));
+        let refund = match self.is_on_credit(limit, cost) {
+            true => debt::refund(word, at.now, limit, cost),
+            false => refund(word, at.now, limit, cost),
+        };
+        Choice::of(refund).map(|status| status.map(Refunded::all))
+    }
+
+    fn force(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<()> {
+        Choice::of(force(first(words), at.now, BucketLimit::from_words(limit), cost))
+    }
+
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status {
+        status(first(words), at.now, BucketLimit::from_words(limit))
+    }
+
+    fn load(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> u64 {
+        BucketLimit::from_words(limit).debt_ratio(first(words), now)
+    }
 }
 
 /// Gives `cost` tokens back, never beyond full.
-pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
+fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
     if let Some(error) = limit.error(cost) {
         return Outcome { next: None, answer: Err(error) };
     }
     if limit.is_exempt() || limit.capacity == 0 {
         return Outcome { next: None, answer: Ok(status(word, now, limit)) };
     }
-    let full_at = word.time().as_nanos().saturating_sub(nanos(limit.price(cost))).max(now.as_nanos());
-    let Outcome { next, answer } = put(word, now, limit, Tick::from_nanos(full_at));
-    Outcome { next, answer: Ok(answer) }
+    let next = give_back(word, now, nanos(limit.price(cost))).next;
+    Outcome { next, answer: Ok(status(next.unwrap_or(word), now, limit)) }
 }
 
 /// Takes back a charge that was to be made only together with others. It gives
@@ -312,130 +300,64 @@ pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -
 /// have charged it and taken back as much.
 ///
 /// A bucket that stands before the charge was filled meanwhile, and gets nothing back.
-pub(crate) fn roll_back(word: LaneWord, latest: Tick, charge: Receipt) -> Outcome<()> {
+fn roll_back(word: LaneWord, latest: Tick, charge: Receipt) -> Outcome<()> {
     let Receipt { at, price, .. } = charge;
     let back = price.saturating_sub(latest.as_nanos().saturating_sub(at.as_nanos()));
+    let word = InstantWord::of(word);
     let is_forgiven = word.time().as_nanos() < at.as_nanos().saturating_add(price);
     let full_at = Tick::from_nanos(word.time().as_nanos().saturating_sub(back));
     Outcome { next: (back > 0 && !is_forgiven).then(|| word.at(full_at)), answer: () }
 }
 
-/// Gives so much of a charge back, as time, never beyond full. Debt is time,
+/// Gives this much of a charge back, as time, never beyond full. Debt is time,
 /// so this needs no limit.
 pub(crate) fn give_back(word: LaneWord, now: Tick, price: u64) -> Outcome<()> {
-    let full_at = word.time().as_nanos().saturating_sub(price).max(now.as_nanos());
-    let next = word.at(Tick::from_nanos(full_at).min(word.time()));
+    let full_at = InstantWord::of(word).time();
+    let lowered = full_at.as_nanos().saturating_sub(price).max(now.as_nanos());
+    let next = InstantWord::of(word).at(Tick::from_nanos(lowered).min(full_at));
     Outcome { next: (next != word).then_some(next), answer: () }
+}
+
+/// A change of `word` to `next`, which lowers it, but leaves the debt of
+/// `reserved` nanoseconds. `None` if nothing is left to change.
+pub(crate) fn spare(word: LaneWord, next: LaneWord, now: Tick, reserved: u64) -> Option<LaneWord> {
+    let [before, after] = [word, next].map(InstantWord::of);
+    let least = now.saturating_add(Duration::from_nanos(reserved)).min(before.time());
+    Some(after.lifted(least)).filter(|next| *next != word)
 }
 
 /// Takes `cost` tokens, into debt if need be: up to [`OVERSPEND_MAX`] times the depth.
-pub(crate) fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()> {
+fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()> {
     if limit.is_exempt() || limit.capacity == 0 {
         return Outcome { next: None, answer: () };
     }
-    let span = |ns| std::time::Duration::from_nanos(ns);
-    let wanted = word.time().max(now).saturating_add(span(nanos(limit.price(cost))));
-    let most = now.saturating_add(span(nanos(limit.depth).saturating_mul(OVERSPEND_MAX)));
-    let next = word.at(wanted.min(most).max(word.time()));
+    let full_at = InstantWord::of(word).time();
+    let wanted = full_at.max(now).saturating_add(Duration::from_nanos(nanos(limit.price(cost))));
+    let most = now.saturating_add(Duration::from_nanos(nanos(limit.depth).saturating_mul(OVERSPEND_MAX)));
+    let next = InstantWord::of(word).at(wanted.min(most).max(full_at));
     Outcome { next: (next != word).then_some(next), answer: () }
 }
 
-/// Brings `full_at` down to `target`; a bucket that is fuller stays as it is.
-fn put(word: LaneWord, now: Tick, limit: BucketLimit, target: Tick) -> Outcome<Status> {
-    let next = word.at(target.min(word.time()));
-    Outcome { next: (next != word).then_some(next), answer: status(next, now, limit) }
-}
-
 /// The bucket as it stands.
-pub(crate) fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
+fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
     if limit.is_exempt() {
         return Status::EXEMPT;
     }
     let (depth, token) = (nanos(limit.depth), nanos(limit.token));
-    let debt = word.time().as_nanos().saturating_sub(now.as_nanos());
-    // Only a torn limit has no price: a count that was read as one.
+    let debt = InstantWord::of(word).wait(now);
+    // Only a torn limit has no price.
     let remaining = depth.saturating_sub(debt).checked_div(token).unwrap_or(0);
     // What the bucket holds, as time, when it has one whole token more.
     let next_left = (remaining.wrapping_add(1)).min(limit.capacity).wrapping_mul(token);
     Status {
         remaining,
         capacity: limit.capacity,
-        ticks_per_token: token,
+        token_ns: token,
+        window_ns: limit.capacity.saturating_mul(token),
         next_in_ns: debt.wrapping_add(next_left).saturating_sub(depth),
         full_in_ns: debt,
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::policy::{Kind, LaneId, PlanId, Policy};
-    use proptest::prelude::*;
-
-    fn limit(text: &str) -> BucketLimit {
-        let policy = Policy::builder().lane("lane", text).build().unwrap();
-        assert_eq!(policy.lane("lane"), Some(LaneId::new(0)));
-        BucketLimit::new(policy.numbers(PlanId::DEFAULT).next().unwrap(), 20)
-    }
-
-    /// How far behind the clock a caller's instant may be.
-    const AGE_MAX: u64 = 20;
-
-    proptest! {
-        /// Charges that are pending and taken back, among others at any
-        /// instants: the bucket is never fuller than without them, and once
-        /// all are taken back it lacks at most the time that each was pending,
-        /// and what an older instant gave it without them.
-        #[test]
-        fn a_rollback_lets_nobody_pass_who_would_not_have(
-            calls in prop::collection::vec((0..3_u8, 0..15_u64, 0..=AGE_MAX, 1..6_u64, any::<prop::sample::Index>()), 1..60),
-        ) {
-            let limit = limit("1/10ns burst 20");
-            let (mut with, mut without, mut clock) = (LaneWord::default(), LaneWord::default(), 1_000);
-            let (mut pending, mut lost) = (Vec::new(), 0);
-            let mut take_back = |with: LaneWord, clock, receipt: Receipt| {
-                lost += clock - receipt.at.as_nanos();
-                roll_back(with, Tick::from_nanos(clock), receipt).next.unwrap_or(with)
-            };
-            for (call, advance, age, cost, which) in calls {
-                clock += advance;
-                let now = Tick::from_nanos(clock - age);
-                match (call, step(with, now, limit, cost).next) {
-                    (0, Some(next)) => {
-                        let passed = step(without, now, limit, cost).next;
-                        prop_assert!(passed.is_some(), "it passes only because others were denied");
-                        (with, without) = (next, passed.unwrap_or(without));
-                    }
-                    (1, Some(next)) => {
-                        pending.push(Kind::Bucket.receipt(0, 0, with, next, now));
-                        with = next;
-                    }
-                    (2, _) if !pending.is_empty() => {
-                        with = take_back(with, clock, pending.swap_remove(which.index(pending.len())));
-                    }
-                    _ => {}
-                }
-                prop_assert!(with.time() >= without.time());
-            }
-            with = pending.into_iter().fold(with, |with, receipt| take_back(with, clock, receipt));
-            let debt = |word: LaneWord| word.time().as_nanos().saturating_sub(clock);
-            prop_assert!((debt(without)..=debt(without) + lost + AGE_MAX).contains(&debt(with)), "{with:?}, not {without:?}");
-        }
-    }
-
-    /// What a bucket was filled with meanwhile does not come back once more.
-    #[test]
-    fn a_charge_that_was_forgiven_is_not_taken_back() {
-        let (limit, now) = (limit("1/10ns burst 20"), Tick::from_nanos(1_000));
-        let word = LaneWord::default();
-        let charged = step(word, now, limit, 10).next.unwrap();
-        let receipt = Kind::Bucket.receipt(0, 0, word, charged, now);
-        assert_eq!(roll_back(charged, now, receipt).next, Some(word.at(now)));
-        let filled = charged.at(now);
-        let spent = step(filled, now, limit, 9).next.unwrap();
-        assert_eq!(roll_back(spent, now, receipt).next, None);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod edges;
+mod tests;

@@ -16,13 +16,175 @@
 //! A denial needs more than one word: it looks at all of them again, and holds
 //! if none has changed, so that there was a moment at which none had rested.
 
-use super::counted::CountLimit;
-use super::kind::Receipt;
+use super::count::CountLimit;
+use super::instant::InstantWord;
+use super::kind::Kind;
+use super::limit::{Numbers, Terms};
+use super::limit_error::LimitError;
+use super::rules::{Charged, LimitWords, Receipt, Refunded, Rules, look};
+use super::text::{self, Parts, Per};
 use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
-use crate::bounds::EXACT_MAX;
-use crate::clock::Tick;
+use crate::bounds::{EXACT_MAX, WINDOW_MAX, WINDOW_MIN};
+use crate::clock::{At, Tick, nanos_saturating};
 use crate::error::Error;
+use std::fmt;
 use std::time::Duration;
+
+/// `exact 5/5min`: five in any trailing five minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ExactTerms {
+    pub(super) count: u64,
+    pub(super) length: Duration,
+}
+
+impl Terms for ExactTerms {
+    fn kind(&self) -> Kind {
+        Kind::Exact(Exact { length: nanos_saturating(self.length) })
+    }
+
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    /// Each permit is a word.
+    fn words(&self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+
+    /// A total is charged with any cost, and a permit is one.
+    fn can_be_total(&self) -> bool {
+        false
+    }
+
+    fn check(&self) -> Result<Numbers, LimitError> {
+        let Self { count, length } = *self;
+        match count {
+            0 => Err(LimitError::Zero),
+            _ if !(WINDOW_MIN..=WINDOW_MAX).contains(&length) => Err(LimitError::WindowLength { length }),
+            1..=EXACT_MAX => Ok(Numbers::Count(count)),
+            _ => Err(LimitError::ExactCount { count }),
+        }
+    }
+}
+
+impl ExactTerms {
+    pub(super) const KEYWORD: &str = "exact";
+
+    /// What follows the keyword; `None` if it is something else.
+    pub(super) fn read(parts: &mut Parts<'_>) -> Result<Option<Self>, LimitError> {
+        Ok(text::rate(parts)?.map(|(count, length)| Self { count, length }))
+    }
+}
+
+impl fmt::Display for ExactTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", Self::KEYWORD, self.count, Per(self.length))
+    }
+}
+
+/// Permits that rest for this many nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Exact {
+    pub(super) length: u64,
+}
+
+impl Rules for Exact {
+    fn is_reservable(&self) -> bool {
+        false
+    }
+
+    fn is_idle(&self, word: LaneWord, at: At) -> bool {
+        InstantWord::of(word).is_idle(at.now)
+    }
+
+    fn emptied(&self, word: LaneWord, floor: At) -> LaneWord {
+        InstantWord::of(word).at(floor.now)
+    }
+
+    fn vacated(&self, word: LaneWord, present: Tick, floor: At) -> LaneWord {
+        InstantWord::of(word).vacated(present, floor.now)
+    }
+
+    fn inherited(&self, word: LaneWord, floor: At) -> LaneWord {
+        InstantWord::of(word).lifted(floor.now)
+    }
+
+    fn settled(&self, word: LaneWord, floor: At) -> LaneWord {
+        InstantWord::of(word).lifted(floor.now)
+    }
+
+    fn renewed(&self, word: LaneWord, present: Tick, _is_other_tenant: bool) -> LaneWord {
+        InstantWord::of(word).renewed(present)
+    }
+
+    fn under_other_limit(&self, word: LaneWord, at: At, _is_reset: bool, debt_max: Duration) -> LaneWord {
+        InstantWord::of(word).cut(at.now, debt_max)
+    }
+
+    fn is_cut(&self, word: LaneWord, now: Tick, debt_max: Duration) -> bool {
+        InstantWord::of(word).is_cut(now, debt_max)
+    }
+
+    fn place(&self, charged: LaneWord) -> u64 {
+        InstantWord::of(charged).time().as_nanos()
+    }
+
+    fn roll_back(&self, words: &[LaneWord], _latest: At, receipt: Receipt, _cost: u64) -> Choice<()> {
+        roll_back(words, receipt)
+    }
+
+    fn step(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<Charged> {
+        step(self.length, words, at.now, CountLimit::from_words(limit), cost).map(Charged::Counted)
+    }
+
+    /// Each charge takes one permit.
+    fn would(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64, sum: u64) -> Charged {
+        let count = CountLimit::from_words(limit);
+        match count.uncounted(sum) {
+            Some(answer) if cost > 0 => Charged::Counted(answer),
+            None if cost == 1 => Charged::Counted(answer(self.length, words, at.now, count, sum)),
+            _ => self.step(words, at, limit, cost).outcome.answer,
+        }
+    }
+
+    fn refund(
+        &self,
+        words: &[LaneWord],
+        at: At,
+        limit: LimitWords,
+        cost: u64,
+        _reserved: &dyn Fn(u64) -> u64,
+    ) -> Choice<Result<Refunded, Error>> {
+        let limit = CountLimit::from_words(limit);
+        if let Some(answer) = limit.uncounted_refund(cost) {
+            return Choice::of(look(answer.map(Refunded::all)));
+        }
+        match cost {
+            0 => Choice::of(look(Err(Error::ZeroCost))),
+            1 => refund(words, at.now, self.length, limit).map(|status| Ok(Refunded::all(status))),
+            _ => Choice::of(look(Err(Error::CostAboveCapacity { cost, capacity: 1 }))),
+        }
+    }
+
+    /// A permit that still rests.
+    fn next_to_reset(&self, words: &[LaneWord], now: Tick, _round: usize) -> Option<(usize, bool)> {
+        words.iter().position(|word| rest(*word, now) > 0).map(|cell| (cell, true))
+    }
+
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status {
+        let limit = CountLimit::from_words(limit);
+        limit.uncounted_status().unwrap_or_else(|| status(words, at.now, self.length, limit))
+    }
+
+    /// How many permits are at rest, as a share: `u32::MAX` for all of them.
+    fn load(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> u64 {
+        let limit = CountLimit::from_words(limit);
+        if limit.uncounted_status().is_some() {
+            return 0;
+        }
+        limit.share(limit.count().saturating_sub(seen(words, now, limit).0))
+    }
+}
 
 /// As far as 160,000 changes of limits move the end of a rest.
 const DRIFT_MAX: Duration = Duration::from_micros(10);
@@ -35,7 +197,7 @@ fn permits(words: &[LaneWord], limit: CountLimit) -> &[LaneWord] {
 
 /// For how long a permit is still to rest.
 fn rest(word: LaneWord, now: Tick) -> u64 {
-    word.time().as_nanos().saturating_sub(now.as_nanos())
+    InstantWord::of(word).wait(now)
 }
 
 /// How many may be taken at `now`, and how long until all have rested.
@@ -43,7 +205,7 @@ fn rest(word: LaneWord, now: Tick) -> u64 {
 /// After a change to fewer permits, those beyond them that are still at rest
 /// count as well. They are no longer taken, so callers that race just then may
 /// take as many more.
-fn told(words: &[LaneWord], now: Tick, limit: CountLimit) -> (u64, u64) {
+fn seen(words: &[LaneWord], now: Tick, limit: CountLimit) -> (u64, u64) {
     let resting = |words: &[LaneWord]| words.iter().filter(|word| rest(**word, now) > 0).count() as u64;
     let permits = permits(words, limit);
     let left = limit.count().saturating_sub(resting(words)).min(permits.len() as u64 - resting(permits));
@@ -66,17 +228,11 @@ fn wait(words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> u64 {
 }
 
 /// What taking `cost` permits comes to, at least one.
-pub(crate) fn answer(
-    length: u64,
-    words: &[LaneWord],
-    now: Tick,
-    limit: CountLimit,
-    cost: u64,
-) -> Result<Verdict, Error> {
+fn answer(length: u64, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Result<Verdict, Error> {
     if let Some(error) = limit.error(cost) {
         return Err(error);
     }
-    let (left, last) = told(words, now, limit);
+    let (left, last) = seen(words, now, limit);
     let verdict = |decision, left, wait, last| Ok(Verdict::counted(decision, limit.count(), left, wait, last, length));
     match left.checked_sub(cost) {
         None => verdict(Finding::DENY, left, wait(words, now, limit, cost), last),
@@ -90,37 +246,34 @@ fn rests_until(now: Tick, length: u64) -> Tick {
 }
 
 /// Takes a permit that has rested.
-pub(crate) fn step(
-    length: u64,
-    words: &[LaneWord],
-    now: Tick,
-    limit: CountLimit,
-    cost: u64,
-) -> Choice<Result<Verdict, Error>> {
-    let answer = match cost {
-        0 => Err(Error::ZeroCost),
-        1 => answer(length, words, now, limit, 1),
-        _ => Err(Error::CostAboveCapacity { cost, capacity: 1 }),
+fn step(length: u64, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Choice<Result<Verdict, Error>> {
+    let answer = match (limit.uncounted(cost), cost) {
+        (Some(answer), _) => answer,
+        (None, 0) => Err(Error::ZeroCost),
+        (None, 1) => answer(length, words, now, limit, 1),
+        (None, _) => Err(Error::CostAboveCapacity { cost, capacity: 1 }),
     };
     let is_allowed = answer.as_ref().is_ok_and(Verdict::is_allowed);
     // The one that has rested longest, so that the words differ.
     let permits = permits(words, limit).iter().enumerate();
-    let free = permits.filter(|(_, word)| is_allowed && word.time() <= now).min_by_key(|(_, word)| word.time());
+    let permits = permits.map(|(cell, word)| (cell, InstantWord::of(*word)));
+    let free = permits.filter(|(_, word)| is_allowed && word.is_idle(now)).min_by_key(|(_, word)| word.time());
     let (cell, next) = free.map_or((0, None), |(cell, word)| (cell, Some(word.at(rests_until(now, length)))));
     Choice::at(cell, Outcome { next, answer })
 }
 
 /// Ends the rest of the permit that was used last.
-pub(crate) fn refund(words: &[LaneWord], now: Tick, limit: CountLimit) -> Choice<Status> {
-    let resting = words.iter().enumerate().filter(|(_, word)| word.time() > now);
+fn refund(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> Choice<Status> {
+    let permits = words.iter().map(|word| InstantWord::of(*word)).enumerate();
+    let resting = permits.filter(|(_, word)| !word.is_idle(now));
     let Some((cell, word)) = resting.max_by_key(|(_, word)| word.time()) else {
-        return Choice::of(Outcome { next: None, answer: status(words, now, limit) });
+        return Choice::of(Outcome { next: None, answer: status(words, now, length, limit) });
     };
     let rested = word.at(now);
     let mut after = [LaneWord::default(); EXACT_MAX as usize];
     after[..words.len()].copy_from_slice(words);
     after[cell] = rested;
-    Choice::at(cell, Outcome { next: Some(rested), answer: status(&after[..words.len()], now, limit) })
+    Choice::at(cell, Outcome { next: Some(rested), answer: status(&after[..words.len()], now, length, limit) })
 }
 
 /// Takes back a charge that was to be made only together with others: its
@@ -129,24 +282,18 @@ pub(crate) fn refund(words: &[LaneWord], now: Tick, limit: CountLimit) -> Choice
 /// which is stricter.
 ///
 /// Every sixteenth change of limits moves the end of its rest by a nanosecond
-/// (`Kind::moved_on` in `record/succession.rs`), and a caller that stalls may
+/// ([`InstantWord::renewed`]), and a caller that stalls may
 /// meet many: up to [`DRIFT_MAX`] it is the same rest.
-pub(crate) fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
-    let until = charge.word.time();
+fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
+    let until = InstantWord::of(charge.word).time();
     let ends = until..=until.saturating_add(DRIFT_MAX);
-    let permit = words.get(charge.cell).filter(|word| ends.contains(&word.time()));
+    let permit = words.get(charge.cell).map(|word| InstantWord::of(*word)).filter(|word| ends.contains(&word.time()));
     let next = permit.map(|word| word.at(charge.at)).filter(|_| until > charge.at);
     Choice::at(charge.cell, Outcome { next, answer: () })
 }
 
 /// The permits as they stand.
-pub(crate) fn status(words: &[LaneWord], now: Tick, limit: CountLimit) -> Status {
-    let (left, last) = told(words, now, limit);
-    Status::counted(limit.count(), left, wait(words, now, limit, left.saturating_add(1)), last)
-}
-
-/// How many permits are at rest, as a share: `u32::MAX` for all of them.
-pub(crate) fn load(words: &[LaneWord], now: Tick, limit: CountLimit) -> u64 {
-    let (left, _) = told(words, now, limit);
-    limit.share(limit.count().saturating_sub(left))
+fn status(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> Status {
+    let (left, last) = seen(words, now, limit);
+    Status::counted(limit.count(), left, wait(words, now, limit, left.saturating_add(1)), last, length)
 }

@@ -1,4 +1,4 @@
-//! At most so many at once: connections, say.
+//! At most this many at once: connections, say.
 //!
 //! ```text
 //!  63                        24 23          4 3        0
@@ -10,67 +10,201 @@
 //! Time plays no part in it. The salt means nothing; it moves on when the
 //! generations start over, so that words do not return.
 
-use super::counted::CountLimit;
-use super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::count::CountLimit;
+use super::kind::Kind;
+use super::limit::{Numbers, Terms};
+use super::limit_error::LimitError;
+use super::rules::{Charged, LimitWords, Receipt, Refunded, Rules, first};
+use super::text::{self, Parts};
+use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
 use crate::bounds::HELD_MAX;
+use crate::clock::{At, TICK_BITS, Tick};
 use crate::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// `held 3`: at most three at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct HeldTerms {
+    pub(super) slots: u64,
+}
+
+impl Terms for HeldTerms {
+    fn kind(&self) -> Kind {
+        Kind::Held
+    }
+
+    fn capacity(&self) -> u64 {
+        self.slots
+    }
+
+    /// A slot is no request.
+    fn can_be_total(&self) -> bool {
+        false
+    }
+
+    fn check(&self) -> Result<Numbers, LimitError> {
+        match self.slots {
+            0 => Err(LimitError::Zero),
+            slots @ 1..=HELD_MAX => Ok(Numbers::Count(slots)),
+            slots => Err(LimitError::Held { slots }),
+        }
+    }
+}
+
+impl HeldTerms {
+    pub(super) const KEYWORD: &str = "held";
+
+    /// What follows the keyword; `None` if it is something else.
+    pub(super) fn read(parts: &mut Parts<'_>) -> Result<Option<Self>, LimitError> {
+        Ok(text::number_in(parts)?.map(|slots| Self { slots }))
+    }
+}
+
+impl fmt::Display for HeldTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", Self::KEYWORD, self.slots)
+    }
+}
 
 const HELD_BITS: u32 = 20;
 const HELD_MASK: u64 = (1 << HELD_BITS) - 1;
 const _: () = assert!(HELD_MAX <= HELD_MASK);
 
-fn put(word: LaneWord, held: u64) -> LaneWord {
-    word.with_payload(word.payload() & !HELD_MASK | held.min(HELD_MASK))
-}
+/// How many slots are held, and the salt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HeldWord(LaneWord);
 
-pub(crate) fn count(word: LaneWord) -> u64 {
-    word.payload() & HELD_MASK
-}
-
-/// The same tenancy with nothing held.
-pub(crate) fn emptied(word: LaneWord) -> LaneWord {
-    put(word, 0)
-}
-
-/// The word with its salt moved on.
-pub(crate) fn salted(word: LaneWord) -> LaneWord {
-    // The salt is at the top of the payload, so it wraps by itself.
-    word.with_payload(word.payload().wrapping_add(1 << HELD_BITS) & ((1 << crate::clock::TICK_BITS) - 1))
-}
-
-/// Takes `cost` slots, if so many are free. How long a denied caller has to
-/// wait nobody knows.
-pub(crate) fn step(word: LaneWord, limit: CountLimit, cost: u64) -> Outcome<Result<Verdict, Error>> {
-    if let Some(error) = limit.error(cost) {
-        return Outcome { next: None, answer: Err(error) };
+impl HeldWord {
+    const fn held(self) -> u64 {
+        self.0.payload() & HELD_MASK
     }
-    let held = count(word);
+
+    /// The same tenancy and salt with as many held.
+    fn put(self, held: u64) -> LaneWord {
+        self.0.with_payload(self.0.payload() & !HELD_MASK | held.min(HELD_MASK))
+    }
+
+    /// The word with its salt moved on.
+    fn salted(self) -> LaneWord {
+        // The salt is at the top of the payload, so it wraps by itself.
+        self.0.with_payload(self.0.payload().wrapping_add(1 << HELD_BITS) & ((1 << TICK_BITS) - 1))
+    }
+}
+
+/// Slots that are held.
+pub(super) struct Held;
+
+impl Rules for Held {
+    fn is_reservable(&self) -> bool {
+        false
+    }
+
+    fn is_idle(&self, word: LaneWord, _at: At) -> bool {
+        HeldWord(word).held() == 0
+    }
+
+    fn is_kept(&self, word: LaneWord, at: At) -> bool {
+        !self.is_idle(word, at)
+    }
+
+    fn is_held(&self, word: LaneWord) -> bool {
+        HeldWord(word).held() > 0
+    }
+
+    fn emptied(&self, word: LaneWord, _floor: At) -> LaneWord {
+        HeldWord(word).put(0)
+    }
+
+    /// Whoever holds a slot is still there, and the tenant stays for it.
+    fn forgotten(&self, word: LaneWord, _present: Tick, _floor: At) -> LaneWord {
+        word
+    }
+
+    fn renewed(&self, word: LaneWord, _present: Tick, _is_other_tenant: bool) -> LaneWord {
+        HeldWord(word).salted()
+    }
+
+    fn under_other_limit(&self, word: LaneWord, _at: At, _is_reset: bool, _debt_max: Duration) -> LaneWord {
+        word
+    }
+
+    /// Nothing else gives a slot back.
+    fn outlives_its_generation(&self, _is_forgiven: bool) -> bool {
+        true
+    }
+
+    fn roll_back(&self, words: &[LaneWord], _latest: At, _receipt: Receipt, cost: u64) -> Choice<()> {
+        Choice::of(Outcome { next: release(first(words), cost).next, answer: () })
+    }
+
+    fn step(&self, words: &[LaneWord], _at: At, limit: LimitWords, cost: u64) -> Choice<Charged> {
+        Choice::of(step(first(words), CountLimit::from_words(limit), cost)).map(Charged::Counted)
+    }
+
+    /// Gives slots back, under whatever limit. Those that are not held are an
+    /// error, but an exempt agent holds none to begin with.
+    fn refund(
+        &self,
+        words: &[LaneWord],
+        at: At,
+        limit: LimitWords,
+        cost: u64,
+        _reserved: &dyn Fn(u64) -> u64,
+    ) -> Choice<Result<Refunded, Error>> {
+        let Outcome { next, answer } = release(first(words), cost);
+        let answer = match answer {
+            Err(Error::NotHeld { .. }) if self.is_exempt(limit) => Ok(Status::EXEMPT),
+            Err(error) => Err(error),
+            Ok(()) => Ok(self.status(&[next.unwrap_or_default()], at, limit)),
+        };
+        Choice::of(Outcome { next, answer: answer.map(Refunded::all) })
+    }
+
+    fn next_to_reset(&self, _words: &[LaneWord], _now: Tick, _round: usize) -> Option<(usize, bool)> {
+        None
+    }
+
+    fn status(&self, words: &[LaneWord], _at: At, limit: LimitWords) -> Status {
+        status(first(words), CountLimit::from_words(limit))
+    }
+}
+
+/// Takes `cost` slots, if that many are free. Nobody knows how long a denied
+/// caller has to wait.
+fn step(word: LaneWord, limit: CountLimit, cost: u64) -> Outcome<Result<Verdict, Error>> {
+    if let Some(answer) = limit.uncounted(cost).or(limit.error(cost).map(Err)) {
+        return Outcome { next: None, answer };
+    }
+    let held = HeldWord(word).held();
     let left = limit.count().saturating_sub(held);
-    let told = |decision, left, wait| Ok(Verdict::counted(decision, limit.count(), left, wait, 0, 0));
+    let verdict = |decision, left, wait| Ok(Verdict::counted(decision, limit.count(), left, wait, 0, 0));
     if cost > left {
-        return Outcome { next: None, answer: told(Finding::DENY, left, RETRY_NEVER) };
+        return Outcome { next: None, answer: verdict(Finding::DENY, left, RETRY_NEVER) };
     }
-    Outcome { next: Some(put(word, held + cost)), answer: told(limit.decision(left - cost), left - cost, 0) }
+    let next = HeldWord(word).put(held + cost);
+    Outcome { next: Some(next), answer: verdict(limit.decision(left - cost), left - cost, 0) }
 }
 
 /// Gives `cost` slots back. Those that are not held are an error.
 pub(crate) fn release(word: LaneWord, cost: u64) -> Outcome<Result<(), Error>> {
-    match count(word).checked_sub(cost) {
+    let held = HeldWord(word).held();
+    match held.checked_sub(cost) {
         _ if cost == 0 => Outcome { next: None, answer: Err(Error::ZeroCost) },
-        Some(held) => Outcome { next: Some(put(word, held)), answer: Ok(()) },
-        None => Outcome { next: None, answer: Err(Error::NotHeld { held: count(word), released: cost }) },
+        Some(left) => Outcome { next: Some(HeldWord(word).put(left)), answer: Ok(()) },
+        None => Outcome { next: None, answer: Err(Error::NotHeld { held, released: cost }) },
     }
 }
 
 /// The slots as they stand.
-pub(crate) fn status(word: LaneWord, limit: CountLimit) -> Status {
-    Status::counted(limit.count(), limit.count().saturating_sub(count(word)), RETRY_NEVER, 0)
+fn status(word: LaneWord, limit: CountLimit) -> Status {
+    let left = limit.count().saturating_sub(HeldWord(word).held());
+    limit.uncounted_status().unwrap_or(Status::counted(limit.count(), left, RETRY_NEVER, 0, 0))
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::clock::TICK_BITS;
     use crate::lane::Decision;
 
     const LIMIT: CountLimit = CountLimit::new(10, 20);
@@ -95,10 +229,10 @@ mod tests {
             assert_eq!(verdict.retry_after_ns, if decision == Decision::Deny { RETRY_NEVER } else { 0 });
         }
         assert_eq!(step(word(3), LIMIT, 0).answer, Err(Error::ZeroCost));
-        assert_eq!((count(word(3)), emptied(word(3))), (3, word(0)));
+        assert_eq!((HeldWord(word(3)).held(), HeldWord(word(3)).put(0)), (3, word(0)));
         let seen = status(word(3), LIMIT);
         assert_eq!((seen.remaining, seen.next_in_ns, seen.full_in_ns), (7, RETRY_NEVER, 0));
-        assert_eq!(put(word(3), u64::MAX), word(HELD_MASK));
+        assert_eq!(HeldWord(word(3)).put(u64::MAX), word(HELD_MASK));
     }
 
     #[test]
@@ -111,8 +245,8 @@ mod tests {
 
     #[test]
     fn the_salt_moves_on_and_starts_over() {
-        assert_eq!(salted(word(3)), word(3).with_payload(78 << HELD_BITS | 3));
+        assert_eq!(HeldWord(word(3)).salted(), word(3).with_payload(78 << HELD_BITS | 3));
         let last = word(3).with_payload(((1 << TICK_BITS) - 1) & !HELD_MASK | 3);
-        assert_eq!(salted(last), last.with_payload(3));
+        assert_eq!(HeldWord(last).salted(), last.with_payload(3));
     }
 }

@@ -1,5 +1,6 @@
-//! Never more than so many in any trailing window, at two words whatever the
-//! count; in return a charge counts for up to a third of the window longer.
+//! Never more than the limit in any trailing window, at two words whatever the
+//! count. In return a charge counts for up to a third of the window longer.
+//! What the words say is in `window/counts.rs`.
 //!
 //! Time is cut into parts, three to a window. What was charged in a part
 //! counts, all of it, until the part's last instant is a whole window old:
@@ -18,9 +19,9 @@
 //!
 //! - **No trailing window holds more than the limit.** Take the last charge of
 //!   a trailing window. When it passed, all others of that window still counted.
-//! - **Nobody waits for longer than four thirds of the window.** Who charges all
-//!   of the limit at once waits for one window and up to a third of it; who
-//!   charges evenly, and never stops, gets three quarters of the rate through.
+//! - **Nobody waits for longer than four thirds of the window.** A client that
+//!   spends the whole limit at once waits for one window and up to a third of
+//!   it; one that asks evenly, and never stops, gets three quarters of the rate.
 //!
 //! | limit | most in any minute | a charge counts for | evenly, a minute |
 //! |---|---|---|---|
@@ -31,8 +32,8 @@
 //!
 //! To count only a share of the oldest part, as the usual counter of two
 //! windows does, is kinder and breaks the promise, however many parts there
-//! are: who charges all of the limit in the last instant of a part is told
-//! that most of it is over before any of it is, and gets up to twice the limit.
+//! are: for a client that spends the whole limit in the last instant of a part,
+//! most of it would be over before any of it is, and up to twice the limit passes.
 //!
 //! # Two words
 //!
@@ -95,244 +96,175 @@
 //! ahead of an older `now`, nobody knows what was charged before, and the answer
 //! is a denial until that part begins.
 
-use super::kind::Refunded;
-use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict, counted::CountLimit};
-use crate::clock::Tick;
-use crate::error::Error;
-use crate::policy::{Frame, PARTS};
-use crate::sync::{Fault, broken};
+mod counts;
 
-/// The latest parts that count: the present one, and as many as a window has.
-const COUNTED: usize = PARTS as usize + 1;
+use super::count::CountLimit;
+use super::kind::Kind;
+use super::limit::{Numbers, Terms};
+use super::limit_error::LimitError;
+use super::rules::{Charged, LimitWords, Refunded, Rules, look};
+use super::text::{self, Parts, Per};
+use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use crate::bounds::{WINDOW_MAX, WINDOW_MIN};
+use crate::clock::{At, Tick, nanos_saturating};
+use crate::error::Error;
+pub(crate) use counts::Frame;
+use counts::{Seen, both};
+use std::fmt;
+use std::time::Duration;
+
+/// `window 100/min`: a hundred in any trailing minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct WindowTerms {
+    pub(super) count: u64,
+    pub(super) length: Duration,
+}
+
+impl Terms for WindowTerms {
+    fn kind(&self) -> Kind {
+        Kind::Window(Window::new(nanos_saturating(self.length).max(1)))
+    }
+
+    fn capacity(&self) -> u64 {
+        self.count
+    }
+
+    fn words(&self) -> usize {
+        2
+    }
+
+    fn check(&self) -> Result<Numbers, LimitError> {
+        let Self { count, length } = *self;
+        if count == 0 {
+            return Err(LimitError::Zero);
+        }
+        if !(WINDOW_MIN..=WINDOW_MAX).contains(&length) {
+            return Err(LimitError::WindowLength { length });
+        }
+        // Lossless: a window is at most a month long.
+        let most = Frame::new(nanos_saturating(length)).count_max();
+        if count > most { Err(LimitError::WindowCount { count, length, most }) } else { Ok(Numbers::Count(count)) }
+    }
+}
+
+impl WindowTerms {
+    pub(super) const KEYWORD: &str = "window";
+
+    /// What follows the keyword; `None` if it is something else.
+    pub(super) fn read(parts: &mut Parts<'_>) -> Result<Option<Self>, LimitError> {
+        Ok(text::rate(parts)?.map(|(count, length)| Self { count, length }))
+    }
+}
+
+impl fmt::Display for WindowTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", Self::KEYWORD, self.count, Per(self.length))
+    }
+}
 
 /// The places of the two words among the lane's.
 const FIRST: usize = 0;
 const SECOND: usize = 1;
 
-/// What a word says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counts {
-    index: u64,
-    previous: u64,
-    current: u64,
+/// One of the two words of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Window {
+    frame: Frame,
+    /// Whether it is the second, which has the two parts before those of the first.
+    is_second: bool,
 }
 
-impl Counts {
-    /// What was charged in a part, as far as the word knows.
-    const fn of(self, index: u64) -> u64 {
-        match self.index.checked_sub(index) {
-            Some(0) => self.current,
-            Some(1) => self.previous,
-            _ => 0,
-        }
+impl Window {
+    /// The first word of a window of this length, in nanoseconds; not 0.
+    pub(crate) const fn new(length: u64) -> Self {
+        Self { frame: Frame::new(length), is_second: false }
     }
 
-    const fn has(self, index: u64) -> bool {
-        matches!(self.index.checked_sub(index), Some(0 | 1))
-    }
-
-    const fn is_zero(self) -> bool {
-        self.previous == 0 && self.current == 0
-    }
-
-    /// What of these counts at a part, or one before it.
-    fn counting_at(self, index: u64) -> Self {
-        let counts = |of: u64| of.saturating_add(PARTS) >= index;
-        let current = if counts(self.index) { self.current } else { 0 };
-        let previous = if self.index > 0 && counts(self.index - 1) { self.previous } else { 0 };
-        Self { index: self.index, previous, current }
-    }
-
-    /// Less `cost`, off the later part first; and how much of it there was.
-    fn less(self, cost: u64) -> (Self, u64) {
-        let of_current = cost.min(self.current);
-        let of_previous = (cost - of_current).min(self.previous);
-        let left =
-            Self { current: self.current - of_current, previous: self.previous - of_previous, index: self.index };
-        (left, of_current + of_previous)
-    }
-
-    /// Less `cost`, off a part that it has.
-    fn less_of(self, index: u64, cost: u64) -> Self {
-        match self.index.checked_sub(index) {
-            Some(0) => Self { current: self.current.saturating_sub(cost), ..self },
-            Some(1) => Self { previous: self.previous.saturating_sub(cost), ..self },
-            _ => self,
-        }
+    pub(super) const fn second(self) -> Self {
+        Self { is_second: true, ..self }
     }
 }
 
-/// What two words say at an instant.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    now: u64,
-    /// The part that a charge is made in.
-    index: u64,
-    /// What was charged in it, and in those before it.
-    counts: [u64; COUNTED],
-    /// What the second word has to say before the first moves on to this part.
-    record: Option<Counts>,
-    /// The instant from which on it is known what counts, or 0.
-    known_from: u64,
-}
-
-impl Seen {
-    fn is_unknown(&self) -> bool {
-        self.now < self.known_from
+impl Rules for Window {
+    fn is_idle(&self, word: LaneWord, at: At) -> bool {
+        self.frame.is_idle(word, at.now)
     }
 
-    /// What counts as charged: all of the limit, if it is not known.
-    fn charged(&self, limit: CountLimit) -> u64 {
-        if self.is_unknown() { limit.count() } else { self.counts.iter().sum() }
+    fn emptied(&self, word: LaneWord, floor: At) -> LaneWord {
+        self.frame.emptied(word, floor.now)
     }
 
-    fn with(mut self, cost: u64) -> Self {
-        self.counts[0] = self.counts[0].saturating_add(cost);
-        self
+    fn inherited(&self, word: LaneWord, floor: At) -> LaneWord {
+        if self.is_second { self.frame.past_lifted(word, floor.now) } else { self.frame.lifted(word, floor.now) }
     }
 
-    /// The instant at which the counts of this age count no more.
-    fn over_at(&self, frame: Frame, age: usize) -> u64 {
-        (self.index + COUNTED as u64 - age as u64).saturating_mul(frame.part)
+    /// One more in an inherited count is only stricter.
+    fn renewed(&self, word: LaneWord, _present: Tick, is_other_tenant: bool) -> LaneWord {
+        let raised = || if is_other_tenant { self.frame.raised(word) } else { word };
+        self.frame.salted(word).unwrap_or_else(raised)
     }
 
-    /// How long until `cost` passes, if nothing more is charged. It is at most the limit.
-    fn wait(&self, frame: Frame, limit: u64, cost: u64) -> u64 {
-        let (mut sum, mut until) = (self.counts.iter().sum::<u64>(), self.known_from);
-        for (age, count) in self.counts.iter().enumerate().rev().filter(|(_, count)| **count > 0) {
-            if sum <= limit.saturating_sub(cost) {
-                break;
-            }
-            sum -= count;
-            until = until.max(self.over_at(frame, age));
+    fn under_other_limit(&self, word: LaneWord, at: At, is_reset: bool, _debt_max: Duration) -> LaneWord {
+        if is_reset { self.frame.emptied(word, at.now) } else { word }
+    }
+
+    fn place(&self, charged: LaneWord) -> u64 {
+        self.frame.counts(charged).index
+    }
+
+    fn undo(&self, words: &[LaneWord], _at: At, place: u64, cost: u64) -> Choice<()> {
+        undo(self.frame, words, place, cost)
+    }
+
+    fn step(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<Charged> {
+        step(self.frame, words, at.now, CountLimit::from_words(limit), cost).map(Charged::Counted)
+    }
+
+    fn refund(
+        &self,
+        words: &[LaneWord],
+        at: At,
+        limit: LimitWords,
+        cost: u64,
+        reserved: &dyn Fn(u64) -> u64,
+    ) -> Choice<Result<Refunded, Error>> {
+        let limit = CountLimit::from_words(limit);
+        if let Some(answer) = limit.uncounted_refund(cost) {
+            return Choice::of(look(answer.map(Refunded::all)));
         }
-        until.saturating_sub(self.now)
-    }
-
-    /// How long until nothing counts any more.
-    fn empty_in(&self, frame: Frame) -> u64 {
-        let latest = self.counts.iter().position(|count| *count > 0);
-        let over = latest.map_or(0, |age| self.over_at(frame, age));
-        over.max(self.known_from).saturating_sub(self.now)
-    }
-}
-
-impl Frame {
-    const fn counts(self, word: LaneWord) -> Counts {
-        let payload = word.payload();
-        let (previous, current) = (payload >> self.bits & self.ones(), payload & self.ones());
-        let index = payload >> (2 * self.bits);
-        if previous == self.ones() {
-            return Counts { index, previous: 0, current: 0 };
+        if let Some(error) = limit.error(cost) {
+            return Choice::of(look(Err(error)));
         }
-        Counts { index, previous, current }
+        let cost = cost.min(refundable(self.frame, words, at.now, reserved));
+        refund(self.frame, words, at.now, limit, cost).map(Ok)
     }
 
-    /// The same tenancy with other counts. Counts of a torn limit may be too
-    /// large; such a word is thrown away.
-    fn put(self, word: LaneWord, counts: Counts) -> LaneWord {
-        let Counts { index, previous, current } = counts;
-        let count = |count: u64| count.min(self.count_max());
-        word.with_payload(index << (2 * self.bits) | count(previous) << self.bits | count(current))
+    fn force(&self, words: &[LaneWord], at: At, _limit: LimitWords, cost: u64) -> Choice<()> {
+        force(self.frame, words, at.now, cost)
     }
 
-    /// The same tenancy with nothing charged, in the part of `time` or later.
-    /// The salt stays, if there is one. Of what was charged before, nothing is
-    /// known any more: an older `now` is denied until that part begins.
-    pub(crate) fn emptied(self, word: LaneWord, time: Tick) -> LaneWord {
-        let payload = word.payload();
-        let salt = if self.is_emptied(word) { payload & self.ones() } else { 0 };
-        let index = self.counts(word).index.max(time.as_nanos() / self.part);
-        word.with_payload(index << (2 * self.bits) | self.ones() << self.bits | salt)
+    /// The first word first: see "Two words" above.
+    fn next_to_reset(&self, words: &[LaneWord], _now: Tick, round: usize) -> Option<(usize, bool)> {
+        let cell = round.min(words.len().saturating_sub(1));
+        Some((cell, cell + 1 < words.len()))
     }
 
-    const fn is_emptied(self, word: LaneWord) -> bool {
-        word.payload() >> self.bits & self.ones() == self.ones()
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status {
+        let limit = CountLimit::from_words(limit);
+        limit.uncounted_status().unwrap_or_else(|| status(self.frame, words, at.now, limit))
     }
 
-    /// The word with its salt moved on; `None` if it has counts in its place.
-    pub(crate) fn salted(self, word: LaneWord) -> Option<LaneWord> {
-        let payload = word.payload();
-        self.is_emptied(word).then(|| word.with_payload(payload & !self.ones() | payload.wrapping_add(1) & self.ones()))
+    /// How full of charges the window is.
+    fn load(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> u64 {
+        let limit = CountLimit::from_words(limit);
+        if limit.uncounted_status().is_some() { 0 } else { limit.share(self.frame.seen(words, now).charged(limit)) }
     }
-
-    /// The word with one more in its count.
-    pub(crate) fn raised(self, word: LaneWord) -> LaneWord {
-        let counts = self.counts(word);
-        self.put(word, Counts { current: counts.current + 1, ..counts })
-    }
-
-    /// The first word as it is at `floor`, if that is later: no charge to come
-    /// is made as of an earlier instant. What falls off counts as charged just
-    /// before that, which is stricter: the second word is another's to change.
-    pub(crate) fn lifted(self, word: LaneWord, floor: Tick) -> LaneWord {
-        let index = floor.as_nanos() / self.part;
-        let counts = self.counts(word).counting_at(index);
-        match counts.index {
-            _ if counts.is_zero() => self.emptied(word, floor),
-            part if part >= index => self.put(word, counts),
-            _ => self.put(word, Counts { index, previous: counts.previous + counts.current, current: 0 }),
-        }
-    }
-
-    /// The second word as it is at `floor`.
-    pub(crate) fn past_lifted(self, word: LaneWord, floor: Tick) -> LaneWord {
-        let counts = self.counts(word).counting_at(floor.as_nanos() / self.part);
-        if counts.is_zero() { self.emptied(word, floor) } else { word }
-    }
-
-    /// Whether nothing that this word says counts at `now`.
-    pub(crate) fn is_idle(self, word: LaneWord, now: Tick) -> bool {
-        let (counts, index) = (self.counts(word), now.as_nanos() / self.part);
-        let is_unknown = self.is_emptied(word) && counts.index > index;
-        counts.counting_at(index).is_zero() && !is_unknown
-    }
-
-    fn seen(self, words: &[LaneWord], now: Tick) -> Seen {
-        let [first, second] = both(words);
-        let (hot, cold, now) = (self.counts(first), self.counts(second), now.as_nanos());
-        let present = now / self.part;
-        // Recorded for a part that the first word is still to move on to.
-        let recorded = if cold.is_zero() || broken(Fault::RecordIgnored) { 0 } else { cold.index + 2 };
-        let index = present.max(hot.index).max(recorded);
-        let of = |age: usize| index.checked_sub(age as u64).map_or(0, |part| hot.of(part).max(cold.of(part)));
-        let counts: [u64; COUNTED] = std::array::from_fn(of);
-        let falls_off = |age: u64| index.checked_sub(age).is_some_and(|part| hot.of(part) > cold.of(part));
-        let is_due = index > hot.index && (falls_off(2) || falls_off(3)) && !broken(Fault::MovedOnUnrecorded);
-        // A count that falls off is of a part that there was.
-        let record = Counts { index: index.saturating_sub(2), previous: counts[3], current: counts[2] };
-        let is_unknown = self.is_emptied(first) && hot.index > present;
-        let known_from = if is_unknown { hot.index.saturating_mul(self.part) } else { 0 };
-        Seen { now, index, counts, record: is_due.then_some(record), known_from }
-    }
-
-    /// Puts the counts into the first word, or first what falls off there into the second.
-    fn change<A>(self, words: &[LaneWord], seen: &Seen, current: u64, answer: A) -> Choice<A> {
-        let [first, second] = both(words);
-        if let Some(record) = seen.record {
-            let next = Some(self.put(second, record));
-            return Choice { cell: SECOND, outcome: Outcome { next, answer }, again: true };
-        }
-        let next = self.put(first, Counts { index: seen.index, previous: seen.counts[1], current });
-        Choice::at(FIRST, Outcome { next: (next != first).then_some(next), answer })
-    }
-}
-
-/// The two words of a lane; nothing was charged to those that are not there.
-fn both(words: &[LaneWord]) -> [LaneWord; 2] {
-    [FIRST, SECOND].map(|word| words.get(word).copied().unwrap_or_default())
 }
 
 /// Charges `cost`, if there is room for it.
-pub(crate) fn step(
-    frame: Frame,
-    words: &[LaneWord],
-    now: Tick,
-    limit: CountLimit,
-    cost: u64,
-) -> Choice<Result<Verdict, Error>> {
-    if let Some(error) = limit.error(cost) {
-        return Choice::of(Outcome { next: None, answer: Err(error) });
+fn step(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Choice<Result<Verdict, Error>> {
+    if let Some(answer) = limit.uncounted(cost).or(limit.error(cost).map(Err)) {
+        return Choice::of(look(answer));
     }
     let seen = frame.seen(words, now);
     let before = seen.charged(limit);
@@ -352,29 +284,29 @@ pub(crate) fn step(
 
 /// Takes `cost` off what was charged last and still counts: off the first word
 /// if it has any of that, else off the second.
-pub(crate) fn refund(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Choice<Refunded> {
+fn refund(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Choice<Refunded> {
     let [first, second] = both(words);
     let index = frame.seen(words, now).index;
     let [hot, cold] = [first, second].map(|word| frame.counts(word).counting_at(index));
-    let told = |words, rest| Refunded { status: status(frame, words, now, limit), rest };
+    let refunded = |words, rest| Refunded { status: status(frame, words, now, limit), rest };
     let (left, taken) = hot.less(cost);
     if taken > 0 {
         let is_empty = left.is_zero() && cold.is_zero();
         let next = if is_empty { frame.emptied(first, now) } else { frame.put(first, left) };
         let rest = if cold.is_zero() { 0 } else { cost - taken };
-        return Choice::at(FIRST, Outcome { next: Some(next), answer: told(&[next, second], rest) });
+        return Choice::at(FIRST, Outcome { next: Some(next), answer: refunded(&[next, second], rest) });
     }
     let (left, taken) = cold.less(cost);
     let next = frame.put(second, left);
     let is_changed = taken > 0;
     let after = if is_changed { next } else { second };
-    Choice::at(SECOND, Outcome { next: is_changed.then_some(next), answer: told(&[first, after], 0) })
+    Choice::at(SECOND, Outcome { next: is_changed.then_some(next), answer: refunded(&[first, after], 0) })
 }
 
 /// How much may be given back, of what still counts and is not `reserved` of
 /// its part. A refund takes what was charged last: where something of that is
 /// reserved, it does not go on to the parts before.
-pub(crate) fn refundable(frame: Frame, words: &[LaneWord], now: Tick, reserved: impl Fn(u64) -> u64) -> u64 {
+fn refundable(frame: Frame, words: &[LaneWord], now: Tick, reserved: impl Fn(u64) -> u64) -> u64 {
     let Seen { index, counts, .. } = frame.seen(words, now);
     let (mut sum, mut part) = (0, index);
     for count in counts {
@@ -388,13 +320,8 @@ pub(crate) fn refundable(frame: Frame, words: &[LaneWord], now: Tick, reserved: 
     sum
 }
 
-/// The number of the part that a charge made this word of.
-pub(crate) fn receipt(frame: Frame, word: LaneWord) -> u64 {
-    frame.counts(word).index
-}
-
 /// Takes back a charge that was made in the part of this number.
-pub(crate) fn undo(frame: Frame, words: &[LaneWord], part: u64, cost: u64) -> Choice<()> {
+fn undo(frame: Frame, words: &[LaneWord], part: u64, cost: u64) -> Choice<()> {
     let words = both(words);
     let cell = if frame.counts(words[FIRST]).has(part) { FIRST } else { SECOND };
     let before = frame.counts(words[cell]);
@@ -403,21 +330,16 @@ pub(crate) fn undo(frame: Frame, words: &[LaneWord], part: u64, cost: u64) -> Ch
 }
 
 /// Charges `cost` whatever the limit says, up to what the word can count.
-pub(crate) fn force(frame: Frame, words: &[LaneWord], now: Tick, cost: u64) -> Choice<()> {
+fn force(frame: Frame, words: &[LaneWord], now: Tick, cost: u64) -> Choice<()> {
     let seen = frame.seen(words, now);
     frame.change(words, &seen, seen.with(cost).counts[0].min(frame.count_max()), ())
 }
 
 /// The window as it stands.
-pub(crate) fn status(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> Status {
+fn status(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> Status {
     let seen = frame.seen(words, now);
     let remaining = limit.count().saturating_sub(seen.charged(limit));
     // One more than now is the room for a cost of that many.
     let next_in = if remaining < limit.count() { seen.wait(frame, limit.count(), remaining + 1) } else { 0 };
-    Status::counted(limit.count(), remaining, next_in, seen.empty_in(frame))
-}
-
-/// How full of charges the window is: 0 for not at all, `u32::MAX` for all of its limit.
-pub(crate) fn load(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> u64 {
-    limit.share(frame.seen(words, now).charged(limit))
+    Status::counted(limit.count(), remaining, next_in, seen.empty_in(frame), frame.length)
 }

@@ -11,25 +11,22 @@ mod row;
 
 pub(crate) use row::{ROW_BITS, Row};
 
-use crate::bounds::OVERSPEND_MAX;
 use crate::conduct::ConductNumbers;
 use crate::error::Error;
 use crate::lane::bucket::BucketLimit;
-use crate::lane::kind::LaneLimit;
+use crate::lane::kind::{LaneLimit, LimitWords};
+use crate::lane::{Kind, Limit, Numbers};
 use crate::machine::mapping::Words;
-use crate::policy::{Cells, Kind, LaneId, Limit, Numbers, PlanId, Policy};
+use crate::policy::{Cells, LaneId, PlanId, Policy};
 use crate::sync::{Fault, Ordering, QuietU64, Setting, broken};
 use row::ROWS;
-
-/// Words of a limit.
-const LIMIT_WORDS: usize = 4;
 
 /// Rows without a number, behind the others: they keep equal rows of different
 /// lanes out of each other's place in the cache.
 const SPARE_ROWS: usize = if cfg!(loom) { 0 } else { 8 };
 
 /// A lane's limits, one in each row.
-type LaneRows = [[QuietU64; LIMIT_WORDS]; ROWS + SPARE_ROWS];
+type LaneRows = [[QuietU64; LimitWords::COUNT]; ROWS + SPARE_ROWS];
 
 /// Limits ready to compute with, found by lane and row; and the numbers of conduct.
 pub(crate) struct LimitTable {
@@ -82,7 +79,7 @@ impl LimitTable {
             epoch: QuietU64::new(0),
             plans: QuietU64::new(policy.plans().len() as u64),
         };
-        table.write(Row::EXEMPT, policy.lanes().map(|_| BucketLimit::EXEMPT));
+        table.write_numbers(Row::EXEMPT, 0, policy.lanes().map(|_| Numbers::Unlimited));
         table.write_policy(policy, 0);
         Ok(table)
     }
@@ -157,9 +154,9 @@ impl LimitTable {
         limit.lane_kind().is_none_or(|kind| kind == self.kinds[lane.index()])
     }
 
-    /// The lane's limit in a row, as its kind reads it; see [`LaneLimits::limit`].
+    /// The lane's limit in a row, as its kind reads it; see [`LaneLimits::words`].
     pub(crate) fn lane_limit(&self, lane: LaneLimits<'_>, row: Row) -> LaneLimit {
-        LaneLimit::new(self.kinds[lane.id.index()], lane.limit(row))
+        LaneLimit::new(self.kinds[lane.id.index()], lane.words(row))
     }
 
     /// The lane of this number, if there is one.
@@ -198,10 +195,10 @@ impl LimitTable {
 
     /// Writes the rows of a policy, which come into force with the epoch.
     pub(crate) fn write_policy(&self, policy: &Policy, epoch: u64) {
-        let row_of = |plan| policy.numbers(plan).map(|numbers| BucketLimit::new(numbers, policy.warn_below_percent()));
-        self.write(Row::unassigned(epoch), row_of(PlanId::DEFAULT));
+        let write = |row, plan| self.write_numbers(row, policy.warn_below_percent(), policy.numbers(plan));
+        write(Row::unassigned(epoch), PlanId::DEFAULT);
         for (plan, _) in policy.plans() {
-            self.write(Row::of_plan(plan, epoch), row_of(plan));
+            write(Row::of_plan(plan, epoch), plan);
         }
         let in_total = policy.lanes().filter(|(lane, _)| policy.is_in_total(*lane));
         self.in_total.store(in_total.map(|(lane, _)| 1 << lane.index()).sum(), Ordering::Relaxed);
@@ -210,25 +207,22 @@ impl LimitTable {
         }
     }
 
-    /// Writes the row of an override.
-    pub(crate) fn write_numbers(&self, row: Row, warn_below_percent: u8, numbers: impl Iterator<Item = Numbers>) {
-        self.write(row, numbers.map(|numbers| BucketLimit::new(numbers, warn_below_percent)));
-    }
-
+    /// Writes a row, each lane's limit as its kind reads it.
+    ///
     /// Release: whoever reads one of these words knows that the row's last
     /// users have been moved on.
-    fn write(&self, row: Row, limits: impl Iterator<Item = BucketLimit>) {
-        for (lane, limit) in self.lanes.iter().zip(limits) {
-            for (word, value) in lane[row.index()].iter().zip(limit.to_words()) {
+    pub(crate) fn write_numbers(&self, row: Row, warn_below_percent: u8, numbers: impl Iterator<Item = Numbers>) {
+        for ((lane, kind), numbers) in self.lanes.iter().zip(&self.kinds).zip(numbers) {
+            let LimitWords(limit) = kind.row(numbers, warn_below_percent);
+            for (word, value) in lane[row.index()].iter().zip(limit) {
                 word.store(value, Ordering::Release);
             }
         }
     }
 
-    /// See [`BucketLimit::debt_max`]. What was taken on credit stays, too.
+    /// The longest debt that the lane keeps under a row, in nanoseconds.
     pub(crate) fn debt_max(&self, row: Row, lane: LaneId) -> u64 {
-        let buckets = if self.kinds.get(lane.index()) == Some(&Kind::Debt) { OVERSPEND_MAX } else { 1 };
-        self.lane(lane).map_or(0, |lane| lane.limit(row).debt_max().saturating_mul(buckets))
+        self.lane(lane).map_or(0, |lane| self.lane_limit(lane, row).debt_max())
     }
 
     fn conduct_words(&self, epoch: u64) -> &[QuietU64; ConductNumbers::WORDS] {
@@ -272,15 +266,22 @@ impl LaneLimits<'_> {
         self.id
     }
 
-    /// The lane's limit in a row. It may be torn if the row is no longer the
-    /// caller's; the exchange, or the last look, that follows then fails.
+    /// The lane's limit in a row, for its kind to read. It may be torn if the
+    /// row is no longer the caller's; the exchange, or the last look, that
+    /// follows then fails.
     ///
-    /// Acquire, paired with the Release in [`LimitTable::write`].
+    /// Acquire, paired with the Release in [`LimitTable::write_numbers`].
     #[inline]
-    pub(crate) fn limit(&self, row: Row) -> BucketLimit {
+    fn words(&self, row: Row) -> LimitWords {
         let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
         // One by one: no loop where the library is built to be small.
-        let [token, depth, capacity, warn_below] = &self.rows[row.index()];
-        BucketLimit::from_words([token.load(order), depth.load(order), capacity.load(order), warn_below.load(order)])
+        let [a, b, c, d] = &self.rows[row.index()];
+        LimitWords([a.load(order), b.load(order), c.load(order), d.load(order)])
+    }
+
+    /// The same of a lane that is known to be a bucket.
+    #[inline]
+    pub(crate) fn limit(&self, row: Row) -> BucketLimit {
+        BucketLimit::from_words(self.words(row))
     }
 }

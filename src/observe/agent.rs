@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn lane(remaining: u64, capacity: u64) -> LaneView {
-        let status = Status { remaining, capacity, ticks_per_token: 1, next_in_ns: 0, full_in_ns: 0 };
+        let status = Status { remaining, capacity, token_ns: 1, window_ns: capacity, next_in_ns: 0, full_in_ns: 0 };
         LaneView {
             lane: LaneId::new(0),
             name: format!("{remaining}/{capacity}"),

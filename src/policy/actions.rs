@@ -1,7 +1,8 @@
 //! Which lane an action is charged to.
 
+use super::builder::is_name;
 use super::error::PolicyError;
-use super::{LaneId, is_name};
+use super::lane_id::LaneId;
 use crate::bounds::ACTIONS_MAX;
 
 /// The tier that takes unknown actions unless the policy names another.

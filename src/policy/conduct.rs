@@ -1,14 +1,14 @@
-//! How an agent is treated that does not wait as it is told.
+//! What happens to an agent that does not wait.
 
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX, QUIET_MAX};
 use std::fmt;
 use std::time::Duration;
 
-/// What a violation is and what follows from it: the wait that an agent is
-/// told, when it is forgiven, and when its conduct is sustained abuse.
+/// What a violation is and what follows from it: how long the agent has to wait,
+/// when it is forgiven, and when its conduct is sustained abuse.
 ///
-/// A denied agent is told to wait until its lane has the tokens. It violates
-/// the limit if it comes back earlier and is denied again. Parallel requests of
+/// A denial says how long to wait for the tokens. An agent violates the limit if
+/// it comes back earlier and is denied again. Parallel requests of
 /// one moment count once; up to 15 that may have been under way do not count.
 /// With a curve, violations make the wait longer.
 ///
@@ -50,8 +50,7 @@ impl Default for ConductRules {
 
 impl ConductRules {
     /// The wait after the first, second, ... violation in a row; the last one
-    /// stands for all that follow. No wait that is told is shorter than the
-    /// first. Without a curve, the default, waits are those of the lanes.
+    /// stands for all that follow. No reported wait is shorter than the first. Without a curve, the default, waits are those of the lanes.
     pub fn with_curve(mut self, steps: impl IntoIterator<Item = Duration>) -> Self {
         self.curve = steps.into_iter().collect();
         self
@@ -64,14 +63,14 @@ impl ConductRules {
         self
     }
 
-    /// So many violations within `window` of the first of them are sustained abuse.
+    /// This many violations within `window` of the first of them are sustained abuse.
     pub fn with_abuse_threshold(mut self, violations: u32, window: Duration) -> Self {
         (self.abuse_violations, self.abuse_window) = (violations, window);
         self
     }
 
-    /// Whether every denial is a violation, whether or not the agent has waited
-    /// as it was told. Off by default. It punishes an agent for its parallel
+    /// Whether every denial is a violation, even if the agent has waited long
+    /// enough. Off by default. It punishes an agent for its parallel
     /// requests: five at once climb the curve by five steps.
     pub fn with_every_denial(mut self, counts: bool) -> Self {
         self.every_denial = counts;
@@ -79,8 +78,9 @@ impl ConductRules {
     }
 
     /// Whether the wait of a violation is a block: until it is over, requests
-    /// that are [counted](crate::Request::counted) are denied on every lane. Off by default: the wait is advice, and a request
-    /// that its bucket can pay for passes.
+    /// that are [counted](crate::Request::counted) are denied on every lane. Off
+    /// by default: the wait is advice, and a request that its bucket can pay for
+    /// passes.
     pub fn with_enforced_wait(mut self, enforce: bool) -> Self {
         self.enforce = enforce;
         self
@@ -109,7 +109,7 @@ impl ConductRules {
         self.every_denial
     }
 
-    /// Whether a told wait is a block.
+    /// Whether the wait of a violation is a block.
     #[must_use]
     pub fn enforces_wait(&self) -> bool {
         self.enforce

@@ -1,8 +1,8 @@
 //! Why a policy cannot be built.
 
 use super::conduct::ConductError;
-use super::limit::LimitError;
 use crate::bounds::{ACTIONS_MAX, ID_BYTES_MAX, LANE_NAME_BYTES_MAX, LANE_WORDS_MAX, LANES_MAX, PLANS_MAX};
+use crate::lane::LimitError;
 use std::fmt;
 
 /// Why a policy cannot be built.
@@ -30,7 +30,7 @@ pub enum PolicyError {
         /// The name.
         lane: String,
     },
-    /// A lane's limit makes no sense.
+    /// A lane's limit is invalid.
     Limit {
         /// The lane.
         lane: String,
@@ -66,7 +66,7 @@ pub enum PolicyError {
         /// The lane.
         lane: String,
     },
-    /// A plan's limit makes no sense.
+    /// A plan's limit is invalid.
     PlanLimit {
         /// The plan.
         plan: String,

@@ -1,6 +1,6 @@
 //! Plans: rows of limits that agents are assigned to.
 
-use super::limit::{Limit, Numbers};
+use crate::lane::{Limit, Numbers};
 
 /// A plan's number within its policy: 0 is `default`, then the order in which
 /// the plans were named.
@@ -43,8 +43,8 @@ pub enum OnChange {
     /// the new limit takes to refill a whole bucket. While the agent is exempt
     /// or its lane denies everything, it just runs on.
     ///
-    /// What is cut off does not come back. So who may change its own plan to
-    /// one that refills a whole bucket sooner, and back again, has gained the
+    /// What is cut off does not come back. So a client that may change its own
+    /// plan to one that refills a whole bucket sooner, and back again, gains the
     /// difference; going through an exemption gains nothing.
     #[default]
     KeepDebt,

@@ -12,118 +12,42 @@
 //! # Ok::<(), tollgate::preset::UnknownPreset>(())
 //! ```
 //!
-//! In every preset the rules of conduct are the defaults of
-//! [`ConductRules`](crate::ConductRules), so that a wait is the lane's own, and
-//! a changed limit keeps an agent's debt, unless the table says otherwise.
+//! Each is a policy file too, `presets/<name>.toml`, with the reasons beside the
+//! numbers; the test `a_preset_is_its_file` compares the two. Here they are
+//! written in Rust, since the default build has no parser for TOML. Where a file
+//! is silent, the default holds: the rules of conduct are those of
+//! [`ConductRules`], a wait is the lane's own, and a changed limit keeps an
+//! agent's debt.
 //!
-//! # `hub`: a message hub for agents
+//! # `hub`
 //!
-//! Six lanes, so that an agent is one cache line.
+//! ```toml
+#![doc = include_str!("../../presets/hub.toml")]
+//! ```
 //!
-//! | what | number |
-//! |---|---|
-//! | `ws/light`, `http/light` | `120/minute` |
-//! | `ws/normal`, `http/normal` | `60/minute` |
-//! | `ws/heavy`, `http/heavy` | `10/minute` |
-//! | burst | the number per minute, full again after 60 s |
-//! | warning | below 20 % of the capacity |
-//! | actions of `ws/light` | `ping`, `list_agents`, `list_channels`, `status`, `channel_history` |
-//! | actions of `ws/normal` | `message`, `channel_publish`, `channel_subscribe`, `channel_unsubscribe`, `task_accepted`, `task_progress`, `task_complete`, `task_failed`, `task_recovering` |
-//! | actions of `ws/heavy` | `identify`, `channel_create`, `task_submit` |
-//! | actions of `http/light` | `get_agents`, `get_channels`, `get_tasks`, `get_metrics`, `get_health`, `get_mailbox`, `get_schemas`, `get_dashboard_state` |
-//! | actions of `http/normal` | `post_message`, `post_channel_publish`, `post_mailbox_ack`, `get_messages`, `get_task_detail`, `get_channel_info` |
-//! | actions of `http/heavy` | `post_task`, `post_channel`, `post_admin_push_task`, `post_onboard_register`, `channel_create`, `task_submit` |
-//! | unknown actions | to `normal` |
-//! | plan `unauthenticated`, for agents `ip:<address>`: `http/light`, `http/normal` | `60/minute` |
-//! | plan `unauthenticated`: `http/heavy`, the lane of `post_onboard_register` | `5/minute` |
-//! | curve of waits | 1, 2, 5, 10, 30 s |
-//! | violations | every denial |
-//! | quiet period | 60 s |
-//! | sustained abuse | 10 violations within 5 minutes |
-//! | a changed limit | fills the agent's lanes |
+//! # `platform`
 //!
-//! Rates are exact ratios: a heavy token takes 6 s, not what 167 units a
-//! millisecond come to.
+//! ```toml
+#![doc = include_str!("../../presets/platform.toml")]
+//! ```
 //!
-//! # `platform`: a platform that runs agents, sold in plans
+//! # `adr`
 //!
-//! A number with a burst is rate and capacity: `100/minute burst 200` lets 200
-//! through at once and 100 in every further minute. Where no burst is
-//! stated, the capacity is the number itself.
+//! ```toml
+#![doc = include_str!("../../presets/adr.toml")]
+//! ```
 //!
-//! | what | number |
-//! |---|---|
-//! | `http/default`: requests of no other lane | `100/minute burst 200` |
-//! | `http/auth` | `10/minute burst 20` |
-//! | `http/read` | `100/minute burst 200` |
-//! | `http/write` | `50/minute burst 100` |
-//! | `http/executions` | `20/minute burst 40` |
-//! | `http/webhooks` | `1000/minute burst 2000` |
-//! | `http/admin` | `20/minute burst 40` |
-//! | `http/login`: `post_auth_login` | `exact 5/minute` |
-//! | `http/register`: `post_auth_register` | `exact 3/minute` |
-//! | `http/forgot_password`: `post_auth_forgot_password` | `exact 3/5min` |
-//! | `http/refresh`: `post_auth_refresh` | `30/minute` |
-//! | `http/list_agents`: `get_agents` | `100/minute` |
-//! | `http/create_agent`: `post_agents` | `10/minute` |
-//! | `http/executions`: `post_agents_run`, `post_agents_run_stream` | by plan |
-//! | unknown actions | to `default` |
-//! | all requests together in `free`, `starter`, `pro`, `team`: `total` | `20`, `100`, `500`, `2000` a minute |
-//! | `http/default` in these plans | as many |
-//! | outside the total | `llm/tokens`, which are no requests; `http/webhooks`, which others send |
-//! | `http/executions` in `free`, `starter`, `pro`, `team` | `5`, `20`, `100`, `500` a minute, burst twice that |
-//! | `enterprise` | custom: the numbers of `team` until an override or a policy file says others |
-//! | which path is of which category | the caller's routes decide; the actions above are the endpoints with numbers of their own |
-//! | agents | `user:<id>`, else `ip:<host>`: the caller says whose request it is |
-//! | `llm/tokens` in `free`, `starter`, `pro`, `team` | a budget of 10,000, 100,000, 1,000,000, 5,000,000 a day, UTC |
-//! | `ws/connections` in `free`, `starter`, `pro`, `team` | 1, 3, 10, 50 held at once |
-//! | `llm/tokens`, `ws/connections` without a plan | those of `free` |
-//! | total without a plan | none |
+//! # `citizen`
 //!
-//! Who guesses passwords, or makes others send mail, must not get the count
-//! twice in a window, so these lanes are exact windows. An agent is a record of
-//! 256 bytes, with them or without.
+//! ```toml
+#![doc = include_str!("../../presets/citizen.toml")]
+//! ```
 //!
-//! # `adr`: limits by how a client proves who it is
+//! # `standard`
 //!
-//! | what | number |
-//! |---|---|
-//! | `http/requests` in `jwt` | `20/second burst 100` |
-//! | `http/requests` in `api_key` | `10/second burst 50` |
-//! | `http/requests` in `unauthenticated`, and in `default` | `2/second burst 10` |
-//! | `http/auth`, in every plan | `5/minute` |
-//!
-//! # `citizen`: what a well-behaved client can rely on
-//!
-//! | what | number |
-//! |---|---|
-//! | `http/read` | `100/minute burst 150` |
-//! | `http/write` | `exact 20/minute` |
-//! | `http/auth` | `exact 5/5min` |
-//! | `ws/message` | `10/second burst 20` |
-//! | warning | never |
-//!
-//! "No burst" means that no window holds more than the stated count. A bucket
-//! of 20 could pass 40 in one minute, so these lanes are exact windows:
-//! an agent is a record of 256 bytes.
-//!
-//! # `standard`: for those who have no numbers yet
-//!
-//! Five lanes: an agent is one cache line, with room for a lane of your own.
-//!
-//! | what | number | why |
-//! |---|---|---|
-//! | `http/read` | `10/second burst 100` | a page or an agent's start-up fetches dozens of things at once; ten a second is more than anybody reads |
-//! | `http/write` | `2/second burst 20` | a write costs more and is rarer; a form or a small batch passes at once |
-//! | `http/heavy` | `10/minute burst 5` | searches, exports, model runs: seconds of work each, so few at once |
-//! | `http/auth` | `5/minute` | five tries are enough for a person, and leave a guesser 7,200 a day |
-//! | `ws/message` | `10/second burst 20` | a lively conversation |
-//! | actions of `http/read` | `GET`, `HEAD`, `OPTIONS` | the methods that change nothing |
-//! | actions of `http/write` | `POST`, `PUT`, `PATCH`, `DELETE` | the methods that do |
-//! | unknown actions | to `write` | the stricter of the two |
-//! | plan `unauthenticated` | `http/read` `2/second burst 40`, `http/write` `10/minute burst 5`, `http/heavy` `2/minute`, `ws/message` `1/second burst 5` | for agents known by address alone: about a fifth, since new addresses are cheap, yet enough for a page |
-//! | plan `trusted` | ten times rate and burst, but for `http/auth` | for services of your own: they work for many people, and a runaway loop still ends |
-//! | warning | below 20 % of the capacity | time to slow down before the first denial |
+//! ```toml
+#![doc = include_str!("../../presets/standard.toml")]
+//! ```
 
 use super::nearest::did_you_mean;
 use super::plan::OnChange;
@@ -153,7 +77,7 @@ impl Policy {
     /// There is no such preset.
     pub fn preset(name: &str) -> Result<Policy, UnknownPreset> {
         let preset = builder(name).ok_or_else(|| UnknownPreset::new(name))?;
-        Ok(preset.build().expect("a preset makes sense: the tests build every one"))
+        Ok(preset.build().expect("a preset is valid: the tests build every one"))
     }
 }
 

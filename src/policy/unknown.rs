@@ -1,5 +1,5 @@
-//! The actions that arrived and that no policy names: counted, and told of
-//! once per name, so that somebody classifies them.
+//! Actions that arrived and that no policy names: counted, and reported once per
+//! name, so that somebody classifies them.
 
 use crate::bounds::{LANE_NAME_BYTES_MAX, UNKNOWN_ACTIONS_MAX};
 use crate::sync::{Counter, Ordering};

@@ -7,6 +7,10 @@
 //! └───────┴────────┴────────┴─────┴────────┴─────────┘
 //! ```
 //!
+//! The tag is in `tag.rs`, and lanes of several words are in `cells.rs`.
+//! `change.rs` changes the tenant or its limits, at the instants of `moment.rs`. What a lane's word means is for its
+//! [kind](crate::lane) alone.
+//!
 //! With three to six lanes it is one 64-byte cache line. What follows about
 //! lanes holds for the conduct word as well.
 //!
@@ -56,8 +60,8 @@
 //! - So j = k, and the word did not change from (a) to (c): a bump always
 //!   changes the generation. (For a word to return, sixteen bumps would have
 //!   to happen during one stall and within one tick of the clock: the time
-//!   moves on to the present when the generations start over. `succession.rs`
-//!   says what moves on in lanes of other kinds.)
+//!   moves on to the present when the generations start over. What moves on in
+//!   lanes of other kinds, each kind's file says.)
 //! - The eviction that ends tenancy k bumps this word after (c), by an
 //!   exchange that therefore sees the charge: the word is then idle only if
 //!   time has paid the charge back, and an inheriting newcomer inherits it.
@@ -103,27 +107,22 @@
 //! and the argument for (c) holds for a look that finds the same word. They
 //! are linearised there.
 
-mod succession;
+mod cells;
+mod change;
+mod moment;
 pub(crate) mod tag;
 
-pub(crate) use succession::{Moment, Succession};
+pub(crate) use crate::lane::{Succession, Word};
+pub(crate) use cells::with_words;
+pub(crate) use moment::Moment;
 
-use crate::bounds::{EXACT_MAX, LANES_MAX};
-use crate::clock::At;
 use crate::conduct::ConductWord;
-use crate::lane::{Choice, LaneWord, Outcome, held};
+use crate::lane::{Kind, LaneWord, Outcome};
 use crate::machine::arena::Block;
 use crate::machine::processor::prefetch;
-use crate::policy::{Cells, Kind, LaneId, OnChange};
+use crate::policy::LaneId;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
-use std::time::Duration;
 use tag::{Row, Tag, TagWord};
-
-/// What a word of a record stands for.
-pub(crate) trait Word: Copy {
-    fn from_bits(bits: u64) -> Self;
-    fn bits(self) -> u64;
-}
 
 /// A lane's word before and after a change of row.
 pub(crate) type Move = (LaneWord, LaneWord);
@@ -136,15 +135,6 @@ pub(crate) enum Attempt<A> {
     Moved,
     /// Another thread's exchange came first.
     Lost,
-}
-
-/// Room on the stack for the words of a lane, fresh, of the least size that
-/// will do: to clear room for the longest takes longer than most steps.
-pub(crate) fn with_words<T>(count: usize, with: impl FnOnce(&mut [LaneWord]) -> T) -> T {
-    match count {
-        0..=2 => with(&mut [LaneWord::default(); 2][..count]),
-        _ => with(&mut [LaneWord::default(); EXACT_MAX as usize][..count]),
-    }
 }
 
 /// A view of one record: the tag, the lanes, the conduct word.
@@ -235,107 +225,6 @@ impl<'a> Record<'a> {
                 Attempt::Lost => retried(),
             }
         }
-    }
-
-    /// Applies a step to a lane, which may have several words; see
-    /// [`update`](Self::update). The step says which of them is to change.
-    ///
-    /// All are loaded before the look at the tag, so the argument for
-    /// (c) holds for the one that is exchanged. An answer that changes none
-    /// holds if all are the same when they are looked at again: then they were
-    /// so all at once, between the two looks.
-    ///
-    /// A step may ask for a change that only prepares it ([`Choice::again`]).
-    /// After that it is made on what is there then.
-    pub(crate) fn update_lane<A>(
-        &self,
-        seen: TagWord,
-        cells: Cells,
-        step: impl Fn(&[LaneWord]) -> Choice<A>,
-        retried: impl Fn(),
-    ) -> Option<A> {
-        loop {
-            match self.try_update_cells(seen, cells, &step) {
-                Attempt::Done(answer) => return Some(answer),
-                Attempt::Moved => return None,
-                Attempt::Lost => retried(),
-            }
-        }
-    }
-
-    fn try_update_cells<A>(&self, seen: TagWord, cells: Cells, step: impl Fn(&[LaneWord]) -> Choice<A>) -> Attempt<A> {
-        if cells.count == 1 {
-            return self.try_update(seen, self.words.word(1 + cells.own), |word| step(&[word]).outcome);
-        }
-        // The loop ends: a step is prepared once for each change that others made meanwhile.
-        with_words(cells.count, |words| {
-            loop {
-                if let Some(attempt) = self.try_update_words(seen, cells, words, &step) {
-                    return attempt;
-                }
-            }
-        })
-    }
-
-    /// The same with room for the words of the lane. `None` if the step was
-    /// prepared, and is now to be made. One copy for all steps of an answer:
-    /// such lanes are not the ones that have to be fastest.
-    #[inline(never)]
-    fn try_update_words<A>(
-        &self,
-        seen: TagWord,
-        cells: Cells,
-        words: &mut [LaneWord],
-        step: &dyn Fn(&[LaneWord]) -> Choice<A>,
-    ) -> Option<Attempt<A>> {
-        // (a)
-        for (word, place) in words.iter_mut().zip(self.places(cells)) {
-            *word = LaneWord::from_bits(place.load(Ordering::Acquire));
-        }
-        // (b)
-        if self.tag() != seen && !broken(Fault::NoLookAfterLoad) {
-            return Some(Attempt::Moved);
-        }
-        let Choice { cell, outcome: Outcome { next, answer }, again } = step(words);
-        let Some(next) = next else {
-            // (d)
-            let mut again = words.iter().zip(self.places(cells));
-            let same =
-                broken(Fault::NoLastScan) || again.all(|(word, place)| place.load(Ordering::Relaxed) == word.bits());
-            return Some(if same { Attempt::Done(answer) } else { Attempt::Lost });
-        };
-        // (c)
-        let place = self.words.word(1 + cells.place(cell));
-        // Acquire above: whoever sees a further word that a change of tenant or
-        // of limits, or a reset, has bumped, sees the own one bumped, too.
-        let own = self.words.word(1 + cells.own);
-        if again && own.load(Ordering::Relaxed) != words[0].bits() && !broken(Fault::NoLookBack) {
-            return Some(Attempt::Lost);
-        }
-        if broken(Fault::PermitByStore) {
-            place.store(next.bits(), Ordering::Release);
-            return (!again).then_some(Attempt::Done(answer));
-        }
-        match place.compare_exchange(words[cell].bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => (!again).then_some(Attempt::Done(answer)),
-            Err(_) => Some(Attempt::Lost),
-        }
-    }
-
-    /// The words of a lane.
-    fn places(&self, cells: Cells) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
-        let words = self.words;
-        cells.places().map(move |place| words.word(1 + place))
-    }
-
-    /// The words of a lane as they stand. A hint. Gives them to `read`.
-    pub(crate) fn peek_cells<T>(&self, cells: Cells, read: impl FnOnce(&[LaneWord]) -> T) -> T {
-        with_words(cells.count, |words| {
-            for (word, place) in words.iter_mut().zip(self.places(cells)) {
-                *word = LaneWord::from_bits(peek(place));
-            }
-            read(words)
-        })
     }
 
     /// Applies a step to the conduct word; see [`update`](Self::update).
@@ -433,176 +322,11 @@ impl<'a> Record<'a> {
 
     /// Whether a slot is held. A hint unless the tag is closed and the lanes have moved on.
     pub(crate) fn holds_slots(&self, kinds: &[Kind]) -> bool {
-        self.lane_words().zip(kinds).any(|(word, kind)| *kind == Kind::Held && held::count(word) > 0)
+        self.lane_words().zip(kinds).any(|(word, kind)| kind.is_held(word))
     }
 
     /// The words as they stand, for ranking victims. A hint.
     pub(crate) fn lane_words(&self) -> impl Iterator<Item = LaneWord> + use<'a> {
         self.lanes().map(|lane| LaneWord::from_bits(peek(lane)))
-    }
-
-    /// Puts `next` in the place of the tenant `seen`, or of nobody.
-    ///
-    /// The caller holds the lock of the record's region. `false` means that the
-    /// tenant came back, or (with [`Succession::Idle`]) was not idle, or that
-    /// `stays` says so once its lanes have moved on, and it keeps the record.
-    pub(crate) fn replace_tenant(
-        &self,
-        seen: TagWord,
-        next: TagWord,
-        succession: Succession,
-        moment: Moment<'_>,
-        stays: &dyn Fn() -> bool,
-    ) -> bool {
-        if seen.is_vacant() {
-            self.settle(moment);
-            return self.exchange_tag(seen, next);
-        }
-        // Close. A tag found closed was left so by a thread that died: every
-        // living closer holds the lock that this caller holds.
-        let closed = if broken(Fault::NoClose) { seen } else { seen.closed() };
-        if !seen.is_closed() && !self.exchange_tag(seen, closed) {
-            return false;
-        }
-        let left = self
-            .lanes()
-            .zip(moment.kinds)
-            .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, succession, moment)));
-        // `stays` is asked after the lanes: a charge that was made before they
-        // moved on is seen by then, with all that its caller did before it.
-        let waits = succession == Succession::Inherit && !broken(Fault::ConductGivenUpEarly);
-        let stays = match succession {
-            // Its conduct is forgotten, even if it stays.
-            Succession::Forget => !left || !self.bump_conduct(succession, moment) || stays(),
-            _ => !left || stays() || !waits && !self.bump_conduct(succession, moment),
-        };
-        if stays {
-            // Not idle: the tenant gets its tag back, unless it took it.
-            self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
-            return false;
-        }
-        if !waits {
-            return self.exchange_tag(closed, next);
-        }
-        // From here on the record is nobody's, and who was its tenant can no
-        // longer keep it.
-        if !self.exchange_tag(closed, TagWord::BETWEEN) {
-            return false;
-        }
-        self.bump_conduct(succession, moment);
-        let published = self.exchange_tag(TagWord::BETWEEN, next);
-        debug_assert!(published, "under the lock nobody else changes a tag that is nobody's");
-        published
-    }
-
-    fn bump_conduct(&self, succession: Succession, moment: Moment<'_>) -> bool {
-        if broken(Fault::ConductNotBumped) {
-            return true;
-        }
-        bump(self.conduct(), |word: ConductWord| {
-            let may = succession != Succession::Idle || word.is_idle(moment.quiet_since);
-            may.then(|| word.next_tenancy())
-        })
-    }
-
-    /// Ends a change of tenant that was left behind by a fork: a tenant that
-    /// may have its record back gets it, and a record between two is vacant.
-    /// Says whose it is. The caller holds the lock of the record's region.
-    #[cold]
-    pub(crate) fn put_right(&self) -> TagWord {
-        let seen = self.tag();
-        if seen == TagWord::BETWEEN {
-            bump(self.conduct(), |word: ConductWord| Some(word.next_tenancy()));
-        }
-        if seen.is_closed() {
-            self.reopen(seen); // Or its tenant did.
-        }
-        self.tag()
-    }
-
-    /// Puts the tenant `seen` under another row of limits: it is written, and
-    /// `debt_max` tells the longest debt that it leaves on each lane. Says what
-    /// became of each lane's own word.
-    ///
-    /// The caller holds the lock of the record's region, so nobody else
-    /// changes an open tag.
-    pub(crate) fn change_row(
-        &self,
-        seen: TagWord,
-        row: Row,
-        kinds: &[Kind],
-        on_change: OnChange,
-        clock: impl Fn() -> At,
-        debt_max: impl Fn(LaneId) -> u64,
-    ) -> [Move; LANES_MAX] {
-        let mut moves = [(LaneWord::default(), LaneWord::default()); LANES_MAX];
-        let name_row = || {
-            let named = self.exchange_tag(seen, seen.with_row(row));
-            debug_assert!(named, "under the lock an open tag does not change");
-        };
-        if !broken(Fault::BumpBeforeRow) {
-            name_row();
-        }
-        let start = clock();
-        for ((index, lane), kind) in self.lanes().enumerate().zip(kinds) {
-            if broken(Fault::RowWithoutBump) {
-                break;
-            }
-            let longest = Duration::from_nanos(match (on_change, kind) {
-                (OnChange::KeepDebt, Kind::Bucket | Kind::Debt) => debt_max(LaneId::new(index as u32)),
-                // A permit rests for the same time under every limit of its lane.
-                (OnChange::KeepDebt, _) => u64::MAX,
-                (OnChange::Reset, _) => 0,
-            });
-            bump(lane, |word: LaneWord| {
-                // Debt is cut as of an instant after it was made, and so after
-                // the word was read: an older one would cut the time between
-                // as well, and pay it back twice.
-                let is_cut = kind.is_instant() && word.time() > start.now.saturating_add(longest);
-                let at = if is_cut { clock() } else { start };
-                let next = kind.under_other_row(word, at, on_change == OnChange::Reset, longest);
-                // The lanes' own words come first; of further ones nobody asks.
-                if let Some(moved) = moves.get_mut(index) {
-                    *moved = (word, next);
-                }
-                Some(next)
-            });
-        }
-        if broken(Fault::BumpBeforeRow) {
-            name_row();
-        }
-        moves
-    }
-
-    /// Lifts the lanes of a vacant record to the floor. Nobody else writes to
-    /// them: its last tenant's exchanges fail on the generation. Release, as
-    /// in `bump`: a caller that reads the lifted word must see the tag gone.
-    fn settle(&self, moment: Moment<'_>) {
-        for (lane, kind) in self.lanes().zip(moment.kinds) {
-            if let Some(lifted) = kind.settled(LaneWord::from_bits(peek(lane)), moment.at(moment.floor)) {
-                let order = if broken(Fault::RelaxedSettling) { Ordering::Relaxed } else { Ordering::Release };
-                lane.store(lifted.bits(), order);
-            }
-        }
-    }
-}
-
-/// Moves a word on by an exchange. `false` if `next` says that it must stay.
-///
-/// The loop ends: each lost round is a success of one of the callers that had
-/// passed their look at the tag before it changed, or of one that came
-/// after a change of row.
-fn bump<W: Word>(place: &AtomicU64, mut next: impl FnMut(W) -> Option<W>) -> bool {
-    // A guess; the exchange decides.
-    let mut word = W::from_bits(peek(place));
-    loop {
-        let Some(next) = next(word) else {
-            return false;
-        };
-        // Release, paired with (a) in `update`.
-        match place.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return true,
-            Err(bits) => word = W::from_bits(bits),
-        }
     }
 }

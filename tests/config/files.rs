@@ -17,7 +17,22 @@ fn every_preset_round_trips() {
     }
 }
 
-/// A total may appear in a plan only, and survives a round trip through the text.
+/// A preset is written twice: in Rust, since the default build has no parser, and
+/// as the file that people read and copy.
+#[test]
+fn a_preset_is_its_file() {
+    for name in Policy::PRESETS {
+        let path = format!("{}/presets/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("preset ="), "{path} is a complete policy");
+        let policy = Policy::from_toml(&text).unwrap_or_else(|error| unreachable!("{path}: {error}"));
+        assert_eq!(Policy::preset(name), Ok(policy), "{path}");
+    }
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/presets")).unwrap();
+    assert_eq!(files.count(), Policy::PRESETS.len());
+}
+
+/// A total may stand in a plan alone, and comes back from the text as it went.
 #[test]
 fn a_total_may_appear_in_a_plan_or_among_the_lanes() {
     let text = r#"

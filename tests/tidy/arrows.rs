@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// The folders and files of `src`, each after those that it may import.
 const LEVELS: [&str; 18] = [
-    "bounds", "sync", "machine", "clock", "error", "policy", "presets", "lane", "conduct", "limits", "record", "slab",
+    "bounds", "sync", "machine", "clock", "error", "lane", "policy", "presets", "conduct", "limits", "record", "slab",
     "observe", "engine", "keep", "control", "limiter", "ffi",
 ];
 
 /// Imports against the arrows, and why each is still there.
-const EXCEPTIONS: [(&str, &str, &str); 2] =
-    [("lane", "record", "succession moves into the kinds' own files"), ("conduct", "record", "as for lanes")];
+const EXCEPTIONS: [(&str, &str, &str); 0] = [];
 
 /// What `lib.rs` names at the root, and the module that each name is from.
 fn root_names() -> BTreeMap<String, String> {

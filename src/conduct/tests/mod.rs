@@ -8,8 +8,8 @@ use super::word::*;
 use super::*;
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
 use crate::clock::nanos_saturating;
+use crate::lane::Word;
 use crate::policy::ConductRules;
-use crate::record::Word;
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// How much of a long line is shown: so many characters before the place, and
-/// so many in all.
+/// How many characters of a long line are shown: before the place, and in all.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN: usize = 120;
 

@@ -19,7 +19,7 @@ impl Policy {
     ///     preset = "hub"             # start from a preset; without it, from nothing
     ///     on_change = "keep"         # or "reset"
     ///     warn_below_percent = 20
-    ///     warn_again_percent = 40    # warn once, and again only after so much was left
+    ///     warn_again_percent = 40    # warn once, and again only after this share was left
     ///     exempt = ["dashboard"]     # never limited
     ///     unknown_actions_to = "normal"
     ///     outside_total = ["ws/light"]   # a plan's total does not count these
@@ -38,7 +38,7 @@ impl Policy {
     ///     curve = ["1s", "2s", "5s", "10s", "30s"]
     ///     quiet = "60s"
     ///     abuse = { violations = 10, within = "5min" }
-    ///     every_denial = true        # else those that come before a told wait is over
+    ///     every_denial = true        # else those that come before a wait is over
     ///     enforce_wait = false       # the wait of a violation is a block
     /// "#)?;
     /// let light = policy.lane("ws/light").expect("a lane of the preset");
@@ -54,8 +54,8 @@ impl Policy {
     /// the limits that the file names, another one is added after those of the
     /// preset, and an action moves to the lane that the file names. A new name
     /// that is one letter off one of the preset's is taken for a slip and
-    /// refused. A table `server` is for the server that reads the same file,
-    /// and not looked at.
+    /// refused. A table `server` is for the server that reads the same file, and
+    /// ignored here.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
 //! Where in a file a mistake is that the builder found, and what was meant.
 
 use super::read::{File, Key, Value, in_order};
+use crate::lane::text;
+use crate::policy::ConductError;
 use crate::policy::error::PolicyError;
 use crate::policy::nearest::did_you_mean;
-use crate::policy::{ConductError, text};
 use std::ops::Range;
 use toml::Spanned;
 

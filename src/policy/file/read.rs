@@ -8,10 +8,11 @@
 use super::error::ConfigError;
 use super::place::hint;
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, QUIET_MAX};
+use crate::lane::text;
 use crate::policy::actions::TierDraft;
 use crate::policy::nearest::{did_you_mean, distance};
 use crate::policy::preset::{self, UnknownPreset};
-use crate::policy::{ConductRules, NamedLimit, OnChange, Policy, PolicyBuilder, text};
+use crate::policy::{ConductRules, NamedLimit, OnChange, Policy, PolicyBuilder};
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 use toml::Spanned;

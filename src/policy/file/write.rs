@@ -1,6 +1,7 @@
 //! A policy as TOML text.
 
-use crate::policy::{LaneId, OnChange, PlanId, Policy, text};
+use crate::lane::text;
+use crate::policy::{LaneId, OnChange, PlanId, Policy};
 use std::fmt;
 use std::time::Duration;
 

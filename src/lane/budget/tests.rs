@@ -3,7 +3,6 @@
 use super::*;
 use crate::clock::Offset;
 use crate::lane::Decision;
-use crate::policy::Calendar;
 
 const DAY: Era = Era { calendar: Calendar::Day, zone_minutes: 0 };
 const DAY_NS: u64 = 86_400_000_000_000;

@@ -1,8 +1,10 @@
-//! Numbers and lengths of time as people write them: `1_000`, `5min`.
+//! Numbers and lengths of time as people write them: `1_000`, `5min`, `10/s`.
 
+use super::limit_error::LimitError;
+use std::fmt;
 use std::time::Duration;
 
-pub(super) struct Unit {
+pub(crate) struct Unit {
     nanos: u64,
     /// The full name first, then the one used after a number.
     names: &'static [&'static str],
@@ -20,26 +22,26 @@ const UNITS: [Unit; 7] = [
 ];
 
 impl Unit {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.names[0]
     }
 
-    pub(super) fn short(&self) -> &'static str {
+    pub(crate) fn short(&self) -> &'static str {
         self.names[1]
     }
 
-    /// So many of the unit; `None` past 584 years.
-    pub(super) fn times(&self, count: u64) -> Option<Duration> {
+    /// This many of the unit; `None` past 584 years.
+    pub(crate) fn times(&self, count: u64) -> Option<Duration> {
         count.checked_mul(self.nanos).map(Duration::from_nanos)
     }
 }
 
-pub(super) fn unit_named(name: &str) -> Option<&'static Unit> {
+pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.names.contains(&name))
 }
 
 /// A length as a count of the largest unit that divides it.
-pub(super) fn unit_of(length: Duration) -> (u128, &'static Unit) {
+pub(crate) fn unit_of(length: Duration) -> (u128, &'static Unit) {
     let nanos = length.as_nanos();
     let [.., nanosecond] = &UNITS;
     let unit = UNITS.iter().find(|unit| nanos > 0 && nanos % u128::from(unit.nanos) == 0).unwrap_or(nanosecond);
@@ -48,7 +50,7 @@ pub(super) fn unit_of(length: Duration) -> (u128, &'static Unit) {
 
 /// A length of time: a number and a unit. `None` for anything else.
 #[cfg(feature = "config")]
-pub(super) fn length(text: &str) -> Option<Duration> {
+pub(crate) fn length(text: &str) -> Option<Duration> {
     let mut parts = Parts(text.trim());
     let count = number(parts.digits()?)?;
     let unit = unit_named(parts.word())?;
@@ -56,12 +58,48 @@ pub(super) fn length(text: &str) -> Option<Duration> {
 }
 
 /// The value of [`Parts::digits`]; `None` if it is too large.
-pub(super) fn number(digits: &str) -> Option<u64> {
+pub(crate) fn number(digits: &str) -> Option<u64> {
     digits.replace('_', "").parse().ok()
 }
 
+/// A number; `None` if there is none.
+pub(super) fn number_in(parts: &mut Parts<'_>) -> Result<Option<u64>, LimitError> {
+    let read = |digits| number(digits).ok_or_else(|| too_large(digits));
+    parts.digits().map(read).transpose()
+}
+
+/// A number per period; `None` if it is something else.
+pub(super) fn rate(parts: &mut Parts<'_>) -> Result<Option<(u64, Duration)>, LimitError> {
+    let Some(tokens) = number_in(parts)? else {
+        return Ok(None);
+    };
+    if !parts.take("/") && !parts.take("per") {
+        return Ok(None);
+    }
+    let count = number_in(parts)?.unwrap_or(1);
+    let length = |unit: &Unit| unit.times(count).ok_or_else(|| too_large(&format!("{count}{}", unit.short())));
+    let per = unit_named(parts.word()).map(length).transpose()?;
+    Ok(per.map(|per| (tokens, per)))
+}
+
+fn too_large(number: &str) -> LimitError {
+    LimitError::TooLarge { number: number.chars().take(40).collect() }
+}
+
+/// A period as it stands after a slash.
+pub(super) struct Per(pub(super) Duration);
+
+impl fmt::Display for Per {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match unit_of(self.0) {
+            (1, unit) => f.write_str(unit.name()),
+            (count, unit) => write!(f, "{count}{}", unit.short()),
+        }
+    }
+}
+
 /// What is left to read of a text. Each call takes from the front.
-pub(super) struct Parts<'a>(pub(super) &'a str);
+pub(crate) struct Parts<'a>(pub(crate) &'a str);
 
 impl<'a> Parts<'a> {
     fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
@@ -72,7 +110,7 @@ impl<'a> Parts<'a> {
     }
 
     /// A number as it is written, with underscores and at least one digit.
-    pub(super) fn digits(&mut self) -> Option<&'a str> {
+    pub(crate) fn digits(&mut self) -> Option<&'a str> {
         let before = self.0;
         let digits = self.take_while(|c| c.is_ascii_digit() || c == '_');
         if digits.contains(|c: char| c.is_ascii_digit()) {
@@ -82,11 +120,11 @@ impl<'a> Parts<'a> {
         None
     }
 
-    pub(super) fn word(&mut self) -> &'a str {
+    pub(crate) fn word(&mut self) -> &'a str {
         self.take_while(|c| c.is_ascii_alphabetic())
     }
 
-    pub(super) fn take(&mut self, word: &str) -> bool {
+    pub(crate) fn take(&mut self, word: &str) -> bool {
         match self.0.strip_prefix(word) {
             Some(rest) => {
                 self.0 = rest.trim_start();

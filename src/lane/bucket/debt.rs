@@ -5,9 +5,9 @@
 //! it in debt for the rest:
 //!
 //! ```text
-//! allowed        <=> full_at <= now
-//! full_at'         = now + cost * ticks_per_token
-//! retry_after      = full_at - now                   when denied
+//! allowed    <=> full_at <= now
+//! full_at'    = now + cost * token
+//! retry_after = full_at - now              when denied
 //! ```
 //!
 //! The word is that of a bucket, and debt is the same time whether it is less
@@ -29,14 +29,15 @@
 //! until it is paid for. A cost is at most [`OVERSPEND_MAX`] times the capacity,
 //! and takes less than [`REFILL_MAX`] to pay for.
 
-use super::bucket::{self, BucketLimit};
-use super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::super::left::LeftWord;
+use super::super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{BucketLimit, InstantWord};
 use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 
-/// What a charge above the capacity comes to. Told when the limit is known to
-/// be whole.
+/// What a charge above the capacity comes to. The verdict is made when the limit
+/// is known to be whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Oversize {
     limit: BucketLimit,
@@ -48,13 +49,13 @@ pub(crate) struct Oversize {
 }
 
 /// Whether a cost is above what the bucket holds, and the bucket holds anything.
-pub(crate) const fn is_oversize(limit: BucketLimit, cost: u64) -> bool {
+pub(super) const fn is_oversize(limit: BucketLimit, cost: u64) -> bool {
     limit.capacity() > 0 && cost > limit.capacity()
 }
 
 /// What a cost above the capacity takes to pay for, in nanoseconds.
 fn price(limit: BucketLimit, cost: u64) -> Result<u64, Error> {
-    let token = limit.ticks_per_token().max(1);
+    let token = limit.token_ns().max(1);
     let payable = (REFILL_MAX.as_nanos() as u64 - 1) / token;
     let most = limit.capacity().saturating_mul(OVERSPEND_MAX).min(payable);
     // No overflow: `payable` tokens take less than ten years.
@@ -62,17 +63,17 @@ fn price(limit: BucketLimit, cost: u64) -> Result<u64, Error> {
 }
 
 /// Takes a cost above the capacity, if the bucket is full.
-pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Oversize> {
-    let (debt, price) = (word.time().as_nanos().saturating_sub(now.as_nanos()), price(limit, cost));
+pub(super) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Oversize> {
+    let (debt, price) = (InstantWord::of(word).wait(now), price(limit, cost));
     let full_at = price.ok().and_then(|price| now.as_nanos().checked_add(price));
     // Past the range of the clock there is nothing to refill from.
     let full_at = full_at.filter(|full_at| *full_at <= Tick::MAX.as_nanos() && debt == 0);
     let answer = Oversize { limit, debt, price, allowed: full_at.is_some() };
-    Outcome { next: full_at.map(|full_at| word.at(Tick::from_nanos(full_at))), answer }
+    Outcome { next: full_at.map(|full_at| InstantWord::of(word).at(Tick::from_nanos(full_at))), answer }
 }
 
 impl Oversize {
-    pub(crate) fn verdict(self) -> Result<Verdict, Error> {
+    pub(in super::super) fn verdict(self) -> Result<Verdict, Error> {
         let Self { limit, debt, allowed, .. } = self;
         let price = self.price?;
         let (finding, retry_after_ns, full_in_ns) = match (allowed, debt) {
@@ -81,13 +82,13 @@ impl Oversize {
             (false, 0) => (Finding::DENY, RETRY_NEVER, 0),
             (false, debt) => (Finding::DENY, debt, debt),
         };
-        let ticks_per_token = limit.ticks_per_token();
-        Ok(Verdict { finding, capacity: limit.capacity(), ticks_per_token, retry_after_ns, full_in_ns })
+        let left = LeftWord::refills(limit.token_ns());
+        Ok(Verdict { finding, capacity: limit.capacity(), left, retry_after_ns, full_in_ns })
     }
 
     /// The same for an agent that has to wait `block` nanoseconds whatever its
     /// bucket holds: it is not made.
-    pub(crate) fn blocked(self, block: u64) -> Result<Verdict, Error> {
+    pub(in super::super) fn blocked(self, block: u64) -> Result<Verdict, Error> {
         let verdict = self.verdict()?;
         let retry_after_ns = verdict.retry_after_ns.max(block);
         Ok(Verdict { finding: Finding::DENY, retry_after_ns, full_in_ns: self.debt, ..verdict })
@@ -95,13 +96,13 @@ impl Oversize {
 }
 
 /// Gives back a cost above the capacity, never beyond full.
-pub(crate) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
+pub(super) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
     let price = match price(limit, cost) {
         Ok(price) => price,
         Err(error) => return Outcome { next: None, answer: Err(error) },
     };
-    let next = bucket::give_back(word, now, price).next;
-    Outcome { next, answer: Ok(bucket::status(next.unwrap_or(word), now, limit)) }
+    let next = super::give_back(word, now, price).next;
+    Outcome { next, answer: Ok(super::status(next.unwrap_or(word), now, limit)) }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -109,13 +110,13 @@ mod tests {
     use super::*;
     use crate::clock::{At, Offset};
     use crate::lane::kind::LaneLimit;
-    use crate::policy::{Kind, PlanId, Policy};
+    use crate::lane::{Kind, Limit, Numbers};
     use proptest::prelude::*;
 
     fn limit(text: &str) -> LaneLimit {
-        let policy = Policy::builder().lane("lane", text).build().unwrap();
-        let numbers = policy.numbers(PlanId::DEFAULT).next().unwrap();
-        LaneLimit::new(policy.kinds().next().unwrap(), BucketLimit::new(numbers, 20))
+        let limit: Limit = text.parse().unwrap();
+        let kind = limit.lane_kind().unwrap();
+        LaneLimit::new(kind, kind.row(limit.compile().unwrap(), 20))
     }
 
     fn at(now: u64) -> At {
@@ -176,7 +177,7 @@ mod tests {
         /// What fits is charged as in a bucket that rejects what does not.
         #[test]
         fn what_fits_is_charged_as_ever(debt in 0..200_u64, now in 0..100_u64, cost in 1..6_u64) {
-            let word = LaneWord::default().at(Tick::from_nanos(debt));
+            let word = LaneWord::default().with_payload(debt);
             let step = |text| limit(text).step(&[word], at(now), cost).outcome;
             let (one, other) = (step("1/10ns burst 5"), step("1/10ns burst 5 oversize debt"));
             prop_assert_eq!(one.next, other.next);
@@ -189,7 +190,7 @@ mod tests {
             let charged = limit.step(&[LaneWord::default()], at(1_000), cost).outcome.next.unwrap();
             let now = at(1_000 + wait);
             let refunded = limit.refund(&[charged], now, cost, |_| 0).outcome;
-            prop_assert_eq!(refunded.next.unwrap_or(charged).time().max(now.now), now.now);
+            prop_assert_eq!(InstantWord::of(refunded.next.unwrap_or(charged)).time().max(now.now), now.now);
             prop_assert_eq!(refunded.answer.unwrap().status.remaining(), CAPACITY);
         }
     }
@@ -216,10 +217,10 @@ mod tests {
 
     #[test]
     fn such_a_lane_may_deny_everything_or_nothing() {
-        let denies = LaneLimit::new(Kind::Debt, limit("deny").bucket());
+        let denies = LaneLimit::new(Kind::Debt, Kind::Debt.row(Numbers::Deny, 20));
         let verdict = denies.step(&[LaneWord::default()], at(5), 9).outcome.answer.verdict().unwrap();
         assert_eq!((verdict.is_allowed(), verdict.retry_after()), (false, None));
-        let exempt = LaneLimit::new(Kind::Debt, BucketLimit::EXEMPT);
+        let exempt = LaneLimit::new(Kind::Debt, Kind::Debt.row(Numbers::Unlimited, 20));
         let outcome = exempt.step(&[LaneWord::default()], at(5), u64::MAX).outcome;
         assert_eq!((outcome.next, outcome.answer.verdict().unwrap().decision()), (None, crate::lane::Decision::Exempt));
     }

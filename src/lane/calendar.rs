@@ -34,7 +34,7 @@ pub(crate) struct Era {
 }
 
 /// Bits of a window's number: hours until 2089, and everything else for longer.
-pub(crate) const INDEX_BITS: u32 = 20;
+pub(super) const INDEX_BITS: u32 = 20;
 const INDEX_MAX: u64 = (1 << INDEX_BITS) - 1;
 
 const SECOND: i64 = 1_000_000_000;
@@ -42,7 +42,7 @@ const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 
 impl Era {
-    /// The length that is told of a window: of a month, the longest.
+    /// The length of a window as it is reported: of a month, the longest.
     pub(crate) const fn length_ns(self) -> u64 {
         let days = match self.calendar {
             Calendar::Hour => return (HOUR * SECOND) as u64,

@@ -1,0 +1,232 @@
+//! A charge of a token bucket: the arithmetic that most checks are.
+//!
+//! A charge computes in *parts*, sixteenths of a nanosecond, which is what a
+//! lane word counts if it is read as one number: the generation, in its low
+//! four bits, is a fraction of a nanosecond. Prices are whole nanoseconds, so
+//! adding one keeps the generation; and as the depth has its own four bits
+//! set, a comparison with it comes out as if there were no generation.
+
+use super::super::left::LeftWord;
+use super::super::limit::Numbers;
+use super::super::rules::LimitWords;
+use super::super::word::{GENERATION_BITS, GENERATION_MASK};
+use super::super::{Finding, LaneWord, Outcome, RETRY_NEVER, Verdict, Word};
+use super::{BucketNumbers, InstantWord};
+use crate::bounds::REFILL_MAX;
+use crate::clock::Tick;
+use crate::error::Error;
+
+/// The nanoseconds in this many parts, rounded down.
+#[inline]
+pub(super) const fn nanos(parts: u64) -> u64 {
+    parts >> GENERATION_BITS
+}
+
+/// The parts in this many nanoseconds, which are below 2^60.
+#[inline]
+const fn parts(nanos: u64) -> u64 {
+    nanos << GENERATION_BITS
+}
+
+/// A bucket's limit, ready to compute with. Times are in parts.
+///
+/// As read from the table it may be torn, made of two limits; then what is
+/// computed from it is thrown away. So nothing here relies on its numbers
+/// fitting together: sums and products wrap, and a division
+/// by one of them asks whether it is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BucketLimit {
+    /// The price of one token.
+    pub(super) token: u64,
+    /// Invariant: `capacity * token`, with the bits of the generation set;
+    /// less than [`REFILL_MAX`]. 0 for those that are never limited: their
+    /// charges fail, as do those of lanes that deny everything, and why is
+    /// found out where time is plenty.
+    pub(super) depth: u64,
+    /// 0 if everything is denied, `u64::MAX` if nothing.
+    pub(super) capacity: u64,
+    /// An allowed request warns when less time than this is left in the bucket.
+    warn_below: u64,
+}
+
+impl BucketLimit {
+    /// The limit of those that are never limited.
+    pub(super) const EXEMPT: Self = Self { token: parts(1), depth: 0, capacity: u64::MAX, warn_below: 0 };
+
+    /// The limit of a lane that denies everything.
+    pub(super) const DENY: Self = Self { token: parts(1), depth: GENERATION_MASK, capacity: 0, warn_below: 0 };
+
+    pub(super) fn new(numbers: Numbers, warn_below_percent: u8) -> Self {
+        let (token, capacity) = match numbers {
+            Numbers::Bucket(BucketNumbers { token_ns, capacity }) => (token_ns.get(), capacity),
+            Numbers::Unlimited => return Self::EXEMPT,
+            // A policy gives no bucket the numbers of a lane that counts.
+            Numbers::Deny | Numbers::Count(_) => return Self::DENY,
+        };
+        debug_assert!(u128::from(capacity * token) < REFILL_MAX.as_nanos());
+        // Fewer whole tokens than a share of the capacity is fewer than that
+        // share rounded up; a capacity of 10^12 times 100 fits.
+        let warn_tokens = (capacity * u64::from(warn_below_percent)).div_ceil(100);
+        Self {
+            token: parts(token),
+            depth: parts(capacity * token) | GENERATION_MASK,
+            capacity,
+            warn_below: parts(warn_tokens * token),
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn from_words(LimitWords([token, depth, capacity, warn_below]): LimitWords) -> Self {
+        Self { token, depth, capacity, warn_below }
+    }
+
+    pub(super) const fn to_words(self) -> LimitWords {
+        LimitWords([self.token, self.depth, self.capacity, self.warn_below])
+    }
+
+    pub(super) const fn is_exempt(&self) -> bool {
+        self.capacity == u64::MAX
+    }
+
+    /// 0 if everything is denied, `u64::MAX` if nothing.
+    pub(super) const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// What a token takes to refill, in nanoseconds. 0 only of a torn limit.
+    pub(super) const fn token_ns(&self) -> u64 {
+        nanos(self.token)
+    }
+
+    /// Whether a request warns that leaves nothing.
+    pub(super) const fn warns(&self) -> bool {
+        self.warn_below > 0
+    }
+
+    /// The longest debt that a lane keeps when this limit begins to apply to
+    /// it, in nanoseconds: what its bucket takes to refill. Without a bucket
+    /// there is nothing to measure by, so all of it stays, for the limit that
+    /// comes next.
+    pub(super) const fn debt_max(&self) -> u64 {
+        if self.capacity == 0 || self.is_exempt() { u64::MAX } else { nanos(self.depth) }
+    }
+
+    /// What `cost` tokens take: more than the depth if there can never be that many.
+    #[inline]
+    pub(super) const fn price(&self, cost: u64) -> u64 {
+        cost.saturating_mul(self.token)
+    }
+
+    /// Why a cost is an error; `None` if the bucket can hold it, denies
+    /// everything, or nothing.
+    pub(super) const fn error(&self, cost: u64) -> Option<Error> {
+        match (cost, self.capacity) {
+            (0, _) => Some(Error::ZeroCost),
+            (_, 0) => None,
+            (cost, capacity) if cost > capacity => Some(Error::CostAboveCapacity { cost, capacity }),
+            _ => None,
+        }
+    }
+
+    /// How full of debt a bucket is: 0 for none, `u32::MAX` and above for all of it.
+    pub(super) fn debt_ratio(&self, word: LaneWord, now: Tick) -> u64 {
+        let debt = InstantWord::of(word).wait(now);
+        if debt == 0 {
+            return 0;
+        }
+        let ratio = u128::from(debt) * u128::from(u32::MAX) / u128::from(nanos(self.depth).max(1));
+        u64::try_from(ratio).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a charge comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Charge {
+    limit: BucketLimit,
+    cost: u64,
+    /// The debt after it, in parts, whether it was allowed or not.
+    debt: u64,
+    allowed: bool,
+}
+
+/// Takes `cost` tokens from the bucket at `now`, if the bucket has them.
+#[inline]
+pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Charge> {
+    let (now, word, price) = (parts(now.as_nanos()), word.bits(), limit.price(cost));
+    let full_at = if word >= now { word } else { now | word & GENERATION_MASK };
+    let next = full_at.wrapping_add(price);
+    let past_range = next < price;
+    let debt = next.wrapping_sub(now);
+    // Past the range of the clock there is nothing to refill from.
+    let allowed = debt <= limit.depth && !past_range && cost > 0;
+    let next = allowed.then_some(LaneWord::from_bits(next));
+    Outcome { next, answer: Charge { limit, cost, debt, allowed } }
+}
+
+/// What a charge came to.
+pub(in super::super) fn verdict(charge: Charge) -> Result<Verdict, Error> {
+    usual_verdict(charge).map_or_else(|| odd_verdict(charge), Ok)
+}
+
+/// What a charge came to, if it was allowed, or short of tokens.
+#[inline(always)]
+pub(crate) fn usual_verdict(charge: Charge) -> Option<Verdict> {
+    let Charge { limit, cost, debt, allowed } = charge;
+    let (finding, retry_after_ns, full_in_ns) = if allowed {
+        let near = limit.depth - debt < limit.warn_below;
+        (if near { Finding::WARN } else { Finding::ALLOW }, 0, nanos(debt))
+    } else if limit.price(cost) <= limit.depth && debt > limit.depth && cost > 0 {
+        // The depth's low bits are set, and the wait is rounded up.
+        (Finding::DENY, nanos(debt - limit.depth + GENERATION_MASK), nanos(debt.wrapping_sub(limit.price(cost))))
+    } else {
+        return None;
+    };
+    let left = LeftWord::refills(nanos(limit.token));
+    Some(Verdict { finding, capacity: limit.capacity, left, retry_after_ns, full_in_ns })
+}
+
+/// What a charge that is neither came to; nothing was charged.
+///
+/// In line, since the limit in memory would be written there by every check.
+#[inline(always)]
+pub(crate) fn odd_verdict(charge: Charge) -> Result<Verdict, Error> {
+    let Charge { limit, cost, debt, .. } = charge;
+    odd_verdict_of(limit.capacity, limit.token, cost, debt)
+}
+
+/// What a charge that was not made comes to, for an agent that has to
+/// wait `block` nanoseconds whatever its bucket holds.
+pub(in super::super) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
+    let verdict = verdict(charge)?;
+    if charge.limit.is_exempt() {
+        return Ok(verdict);
+    }
+    let not_charged = if charge.allowed { nanos(charge.limit.price(charge.cost)) } else { 0 };
+    Ok(Verdict {
+        finding: Finding::DENY,
+        retry_after_ns: verdict.retry_after_ns.max(block),
+        full_in_ns: verdict.full_in_ns - not_charged,
+        ..verdict
+    })
+}
+
+/// What is neither allowed nor short of tokens: an error, an exemption, a lane
+/// that denies everything, an instant past the range of the clock.
+#[cold]
+#[inline(never)]
+fn odd_verdict_of(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {
+    let limit = BucketLimit { token, capacity, ..BucketLimit::EXEMPT };
+    if let Some(error) = limit.error(cost) {
+        return Err(error);
+    }
+    if limit.is_exempt() {
+        return Ok(Verdict::EXEMPT);
+    }
+    Ok(Verdict {
+        finding: Finding::DENY,
+        capacity: limit.capacity,
+        left: LeftWord::refills(nanos(limit.token)),
+        retry_after_ns: RETRY_NEVER,
+        full_in_ns: if capacity == 0 { 0 } else { nanos(debt.saturating_sub(limit.price(cost))) },
+    })
+}

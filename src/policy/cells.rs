@@ -1,0 +1,24 @@
+//! Which words of a record are a lane's.
+
+/// Which words of a record are a lane's: one of its own, and those that follow
+/// the lanes, for the further permits of an exact window or the past of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cells {
+    pub(crate) own: usize,
+    /// Where the others begin.
+    pub(crate) more: usize,
+    /// How many there are in all.
+    pub(crate) count: usize,
+}
+
+impl Cells {
+    /// The place of one of them among the words of all lanes.
+    pub(crate) const fn place(self, cell: usize) -> usize {
+        if cell == 0 { self.own } else { self.more + cell - 1 }
+    }
+
+    /// The places of all of them.
+    pub(crate) fn places(self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(move |cell| self.place(cell))
+    }
+}

@@ -1,0 +1,120 @@
+//! The same loop for a lane of several words.
+
+use super::tag::TagWord;
+use super::{Attempt, Record, Word};
+use crate::bounds::EXACT_MAX;
+use crate::lane::{Choice, LaneWord, Outcome};
+use crate::policy::Cells;
+use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
+
+/// Room on the stack for the words of a lane, fresh, of the least size that
+/// will do: to clear room for the longest takes longer than most steps.
+pub(crate) fn with_words<T>(count: usize, with: impl FnOnce(&mut [LaneWord]) -> T) -> T {
+    match count {
+        0..=2 => with(&mut [LaneWord::default(); 2][..count]),
+        _ => with(&mut [LaneWord::default(); EXACT_MAX as usize][..count]),
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Applies a step to a lane, which may have several words; see
+    /// [`update`](Self::update). The step says which of them is to change.
+    ///
+    /// All are loaded before the look at the tag, so the argument for
+    /// (c) holds for the one that is exchanged. An answer that changes none
+    /// holds if all are the same when they are looked at again: then they were
+    /// so all at once, between the two looks.
+    ///
+    /// A step may ask for a change that only prepares it ([`Choice::again`]).
+    /// After that it is made on what is there then.
+    pub(crate) fn update_lane<A>(
+        &self,
+        seen: TagWord,
+        cells: Cells,
+        step: impl Fn(&[LaneWord]) -> Choice<A>,
+        retried: impl Fn(),
+    ) -> Option<A> {
+        loop {
+            match self.try_update_cells(seen, cells, &step) {
+                Attempt::Done(answer) => return Some(answer),
+                Attempt::Moved => return None,
+                Attempt::Lost => retried(),
+            }
+        }
+    }
+
+    fn try_update_cells<A>(&self, seen: TagWord, cells: Cells, step: impl Fn(&[LaneWord]) -> Choice<A>) -> Attempt<A> {
+        if cells.count == 1 {
+            return self.try_update(seen, self.words.word(1 + cells.own), |word| step(&[word]).outcome);
+        }
+        // The loop ends: a step is prepared once for each change that others made meanwhile.
+        with_words(cells.count, |words| {
+            loop {
+                if let Some(attempt) = self.try_update_words(seen, cells, words, &step) {
+                    return attempt;
+                }
+            }
+        })
+    }
+
+    /// The same with room for the words of the lane. `None` if the step was
+    /// prepared, and is now to be made. One copy for all steps of an answer:
+    /// such lanes are not the ones that have to be fastest.
+    #[inline(never)]
+    fn try_update_words<A>(
+        &self,
+        seen: TagWord,
+        cells: Cells,
+        words: &mut [LaneWord],
+        step: &dyn Fn(&[LaneWord]) -> Choice<A>,
+    ) -> Option<Attempt<A>> {
+        // (a)
+        for (word, place) in words.iter_mut().zip(self.places(cells)) {
+            *word = LaneWord::from_bits(place.load(Ordering::Acquire));
+        }
+        // (b)
+        if self.tag() != seen && !broken(Fault::NoLookAfterLoad) {
+            return Some(Attempt::Moved);
+        }
+        let Choice { cell, outcome: Outcome { next, answer }, again } = step(words);
+        let Some(next) = next else {
+            // (d)
+            let mut again = words.iter().zip(self.places(cells));
+            let same =
+                broken(Fault::NoLastScan) || again.all(|(word, place)| place.load(Ordering::Relaxed) == word.bits());
+            return Some(if same { Attempt::Done(answer) } else { Attempt::Lost });
+        };
+        // (c)
+        let place = self.words.word(1 + cells.place(cell));
+        // Acquire above: whoever sees a further word that a change of tenant or
+        // of limits, or a reset, has bumped, sees the own one bumped, too.
+        let own = self.words.word(1 + cells.own);
+        if again && own.load(Ordering::Relaxed) != words[0].bits() && !broken(Fault::NoLookBack) {
+            return Some(Attempt::Lost);
+        }
+        if broken(Fault::PermitByStore) {
+            place.store(next.bits(), Ordering::Release);
+            return (!again).then_some(Attempt::Done(answer));
+        }
+        match place.compare_exchange(words[cell].bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => (!again).then_some(Attempt::Done(answer)),
+            Err(_) => Some(Attempt::Lost),
+        }
+    }
+
+    /// The words of a lane.
+    fn places(&self, cells: Cells) -> impl Iterator<Item = &'a AtomicU64> + use<'a> {
+        let words = self.words;
+        cells.places().map(move |place| words.word(1 + place))
+    }
+
+    /// The words of a lane as they stand. A hint. Gives them to `read`.
+    pub(crate) fn peek_cells<T>(&self, cells: Cells, read: impl FnOnce(&[LaneWord]) -> T) -> T {
+        with_words(cells.count, |words| {
+            for (word, place) in words.iter_mut().zip(self.places(cells)) {
+                *word = LaneWord::from_bits(peek(place));
+            }
+            read(words)
+        })
+    }
+}

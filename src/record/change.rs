@@ -1,0 +1,180 @@
+//! Changes of a record's tenant, and of its tenant's limits.
+//!
+//! [`record`](super) says why no charge is lost, doubled or made to somebody
+//! else by them.
+
+use super::tag::{Row, TagWord};
+use super::{Moment, Move, Record, Succession, Word};
+use crate::bounds::LANES_MAX;
+use crate::clock::At;
+use crate::conduct::ConductWord;
+use crate::lane::{Kind, LaneWord};
+use crate::policy::{LaneId, OnChange};
+use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
+use std::time::Duration;
+
+impl Record<'_> {
+    /// Puts `next` in the place of the tenant `seen`, or of nobody.
+    ///
+    /// The caller holds the lock of the record's region. `false` means that the
+    /// tenant came back, or (with [`Succession::Idle`]) was not idle, or that
+    /// `stays` says so once its lanes have moved on, and it keeps the record.
+    pub(crate) fn replace_tenant(
+        &self,
+        seen: TagWord,
+        next: TagWord,
+        succession: Succession,
+        moment: Moment<'_>,
+        stays: &dyn Fn() -> bool,
+    ) -> bool {
+        if seen.is_vacant() {
+            self.settle(moment);
+            return self.exchange_tag(seen, next);
+        }
+        // Close. A tag found closed was left so by a thread that died: every
+        // living closer holds the lock that this caller holds.
+        let closed = if broken(Fault::NoClose) { seen } else { seen.closed() };
+        if !seen.is_closed() && !self.exchange_tag(seen, closed) {
+            return false;
+        }
+        let left = self
+            .lanes()
+            .zip(moment.kinds)
+            .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, moment.passing(succession))));
+        // `stays` is asked after the lanes: a charge that was made before they
+        // moved on is seen by then, with all that its caller did before it.
+        let waits = succession == Succession::Inherit && !broken(Fault::ConductGivenUpEarly);
+        let stays = match succession {
+            // Its conduct is forgotten, even if it stays.
+            Succession::Forget => !left || !self.bump_conduct(succession, moment) || stays(),
+            _ => !left || stays() || !waits && !self.bump_conduct(succession, moment),
+        };
+        if stays {
+            // Not idle: the tenant gets its tag back, unless it took it.
+            self.exchange_tag(closed, if broken(Fault::StayClosed) { closed } else { seen.opened() });
+            return false;
+        }
+        if !waits {
+            return self.exchange_tag(closed, next);
+        }
+        // From here on the record is nobody's, and who was its tenant can no
+        // longer keep it.
+        if !self.exchange_tag(closed, TagWord::BETWEEN) {
+            return false;
+        }
+        self.bump_conduct(succession, moment);
+        let published = self.exchange_tag(TagWord::BETWEEN, next);
+        debug_assert!(published, "under the lock nobody else changes a tag that is nobody's");
+        published
+    }
+
+    fn bump_conduct(&self, succession: Succession, moment: Moment<'_>) -> bool {
+        if broken(Fault::ConductNotBumped) {
+            return true;
+        }
+        bump(self.conduct(), |word: ConductWord| {
+            let may = succession != Succession::Idle || word.is_idle(moment.quiet_since);
+            may.then(|| word.next_tenancy())
+        })
+    }
+
+    /// Ends a change of tenant that was left behind by a fork: a tenant that
+    /// may have its record back gets it, and a record between two is vacant.
+    /// Says whose it is. The caller holds the lock of the record's region.
+    #[cold]
+    pub(crate) fn put_right(&self) -> TagWord {
+        let seen = self.tag();
+        if seen == TagWord::BETWEEN {
+            bump(self.conduct(), |word: ConductWord| Some(word.next_tenancy()));
+        }
+        if seen.is_closed() {
+            self.reopen(seen); // Or its tenant did.
+        }
+        self.tag()
+    }
+
+    /// Puts the tenant `seen` under another row of limits: it is written, and
+    /// `debt_max` tells the longest debt that it leaves on each lane. Says what
+    /// became of each lane's own word.
+    ///
+    /// The caller holds the lock of the record's region, so nobody else
+    /// changes an open tag.
+    pub(crate) fn change_row(
+        &self,
+        seen: TagWord,
+        row: Row,
+        kinds: &[Kind],
+        on_change: OnChange,
+        clock: impl Fn() -> At,
+        debt_max: impl Fn(LaneId) -> u64,
+    ) -> [Move; LANES_MAX] {
+        let mut moves = [(LaneWord::default(), LaneWord::default()); LANES_MAX];
+        let name_row = || {
+            let named = self.exchange_tag(seen, seen.with_row(row));
+            debug_assert!(named, "under the lock an open tag does not change");
+        };
+        if !broken(Fault::BumpBeforeRow) {
+            name_row();
+        }
+        let start = clock();
+        for ((index, lane), kind) in self.lanes().enumerate().zip(kinds) {
+            if broken(Fault::RowWithoutBump) {
+                break;
+            }
+            let longest = Duration::from_nanos(match on_change {
+                OnChange::KeepDebt if kind.is_bucket() => debt_max(LaneId::new(index as u32)),
+                // A permit rests for the same time under every limit of its lane.
+                OnChange::KeepDebt => u64::MAX,
+                OnChange::Reset => 0,
+            });
+            bump(lane, |word: LaneWord| {
+                // Debt is cut as of an instant after it was made, and so after
+                // the word was read: an older one would cut the time between
+                // as well, and pay it back twice.
+                let at = if kind.is_cut(word, start.now, longest) { clock() } else { start };
+                let next = kind.under_other_row(word, at, on_change == OnChange::Reset, longest);
+                // The lanes' own words come first; of further ones nobody asks.
+                if let Some(moved) = moves.get_mut(index) {
+                    *moved = (word, next);
+                }
+                Some(next)
+            });
+        }
+        if broken(Fault::BumpBeforeRow) {
+            name_row();
+        }
+        moves
+    }
+
+    /// Lifts the lanes of a vacant record to the floor. Nobody else writes to
+    /// them: its last tenant's exchanges fail on the generation. Release, as
+    /// in `bump`: a caller that reads the lifted word must see the tag gone.
+    fn settle(&self, moment: Moment<'_>) {
+        for (lane, kind) in self.lanes().zip(moment.kinds) {
+            if let Some(lifted) = kind.settled(LaneWord::from_bits(peek(lane)), moment.at(moment.floor)) {
+                let order = if broken(Fault::RelaxedSettling) { Ordering::Relaxed } else { Ordering::Release };
+                lane.store(lifted.bits(), order);
+            }
+        }
+    }
+}
+
+/// Moves a word on by an exchange. `false` if `next` says that it must stay.
+///
+/// The loop ends: each lost round is a success of one of the callers that had
+/// passed their look at the tag before it changed, or of one that came
+/// after a change of row.
+fn bump<W: Word>(place: &AtomicU64, mut next: impl FnMut(W) -> Option<W>) -> bool {
+    // A guess; the exchange decides.
+    let mut word = W::from_bits(peek(place));
+    loop {
+        let Some(next) = next(word) else {
+            return false;
+        };
+        // Release, paired with (a) in `update`.
+        match place.compare_exchange(word.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(bits) => word = W::from_bits(bits),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! When a tenant is replaced.
+
+use crate::clock::{At, Offset, Tick};
+use crate::lane::{Kind, Passing, Succession};
+
+/// The instants at which a tenant is replaced, and the kinds of its lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    pub(crate) kinds: &'a [Kind],
+    /// Decides which lanes are idle.
+    pub(crate) now: Tick,
+    /// Conduct is quiet if there was no violation after this.
+    pub(crate) quiet_since: Tick,
+    /// The clock's own time: a caller's `now` may lie ahead of it, and nothing
+    /// that is left in a lane by a change of tenant may.
+    pub(crate) clock: Tick,
+    /// No lane is left with an older time than this.
+    pub(crate) floor: Tick,
+    /// What the calendar is to the clock.
+    pub(crate) offset: Offset,
+}
+
+impl Moment<'_> {
+    pub(super) fn at(&self, now: Tick) -> At {
+        At { now, offset: self.offset }
+    }
+
+    /// How a lane passes to the next tenant at this moment.
+    pub(super) fn passing(&self, succession: Succession) -> Passing {
+        let (now, floor) = (self.at(self.now), self.at(self.floor));
+        Passing { succession, now, present: self.now.min(self.clock), floor }
+    }
+}
