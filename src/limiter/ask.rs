@@ -52,11 +52,4 @@ impl Limiter {
     pub fn check_request(&self, request: Request<'_>) -> Result<Verdict, Error> {
         self.check_with(request, identity)
     }
-
-    /// See [`check_with`](Self::check_with).
-    #[cfg(feature = "capi")]
-    #[inline(always)]
-    pub(crate) fn check_told<R>(&self, request: Request<'_>, give: impl FnOnce(super::charge::Answer) -> R) -> R {
-        self.check_with(request, give)
-    }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// What became of a counted request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Admission {
+struct Admission {
     /// The verdict by the lane alone.
     pub(crate) of_lane: Verdict,
     /// What the denial was, if it counts.
@@ -49,18 +49,6 @@ impl Limiter {
             None => self.charge(request)?,
         };
         Ok(self.conclude(verdict, request))
-    }
-
-    /// As [`check_request`](Limiter::check_request) of a counted request, with
-    /// the waits of the lane and of the conduct apart.
-    #[cfg(feature = "capi")]
-    pub(crate) fn admission(&self, request: super::Request<'_>) -> Result<Admission, Error> {
-        let super::Request { agent, lane, cost, .. } = request;
-        let admission = self.resolve(request).and_then(|request| self.admit(&request));
-        let of_lane = self.warn_once(agent, lane, cost, admission.map(|admission| admission.of_lane));
-        let admission = admission.and_then(|admission| Ok(Admission { of_lane: of_lane?, ..admission }));
-        self.note_answer(agent, lane, &admission.map(|admission| admission.verdict()));
-        admission
     }
 
     /// The denial that an agent gets whatever its lanes hold, if the policy

@@ -49,8 +49,6 @@ pub use all::AllVerdict;
 pub(crate) use batch::Asked;
 #[cfg(feature = "persist")]
 pub use budgets::{BudgetsLoaded, BudgetsSaved};
-#[cfg(feature = "capi")]
-pub(crate) use conduct::Admission;
 pub use control::ControlError;
 pub use held::{Acquired, HeldSlot};
 pub use request::{Agent, Request};
