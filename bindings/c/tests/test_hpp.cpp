@@ -23,7 +23,7 @@ static void a_limiter_answers()
     clock.set(5);
     clock.advance(1000s);
     EXPECT_EQ(clock.now(), 1000 * SECOND + 5);
-    EXPECT_EQ(clock.source(), TOLLGATE_TIME_SOURCE_MANUAL);
+    EXPECT_EQ(clock.source(), TOLLGATE_CLOCK_SOURCE_MANUAL);
     EXPECT_EQ(clock.fallbacks(), 0);
 
     tollgate::options options;
@@ -109,7 +109,7 @@ static void mistakes_are_thrown()
         EXPECT_EQ(error.status(), TOLLGATE_STATUS_EMPTY_ID);
     }
     try {
-        tollgate::clock(TOLLGATE_TIME_SOURCE_OS).advance(1s);
+        tollgate::clock(TOLLGATE_CLOCK_SOURCE_OS).advance(1s);
         EXPECT(false);
     } catch (const tollgate::error &error) {
         EXPECT_EQ(error.status(), TOLLGATE_STATUS_NOT_MANUAL);

@@ -476,7 +476,7 @@ static tollgate_status lane_for(tollgate_limiter *limiter, fields *step, json_t 
         return status == TOLLGATE_STATUS_UNKNOWN_LANE ? TOLLGATE_STATUS_OK : status;
     }
     tollgate_policy *policy = NULL;
-    char name[TOLLGATE_LANE_NAME_BYTES_MAX + 1];
+    char name[TOLLGATE_NAME_BYTES_MAX + 1];
     size_t len = 0;
     REQUIRE_OK(tollgate_limiter_policy(limiter, &policy));
     REQUIRE_OK(tollgate_policy_lane_name(policy, lane.lane, name, sizeof name, &len));
@@ -492,7 +492,7 @@ static tollgate_status unknown_actions(tollgate_limiter *limiter, json_t *answer
     tollgate_unknown_actions *actions = NULL;
     uint64_t total = 0, not_listed = 0;
     size_t count = 0, len = 0;
-    char channel[TOLLGATE_LANE_NAME_BYTES_MAX + 1], name[TOLLGATE_LANE_NAME_BYTES_MAX + 1];
+    char channel[TOLLGATE_NAME_BYTES_MAX + 1], name[TOLLGATE_NAME_BYTES_MAX + 1];
     json_t *names = json_array();
     REQUIRE_OK(tollgate_limiter_unknown_actions(limiter, &actions));
     REQUIRE_OK(tollgate_unknown_actions_total(actions, &total));
@@ -751,7 +751,7 @@ static size_t run_file(const char *path)
         REQUIRE_OK(status);
         tollgate_clock *clock = NULL;
         tollgate_limiter *limiter = NULL;
-        REQUIRE_OK(tollgate_clock_new(TOLLGATE_TIME_SOURCE_MANUAL, &clock));
+        REQUIRE_OK(tollgate_clock_new(TOLLGATE_CLOCK_SOURCE_MANUAL, &clock));
         tollgate_limiter_options options = rig_options(100, TOLLGATE_ON_FULL_DENY, clock);
         options.reservations = 16;
         reservations = json_object();
