@@ -23,7 +23,7 @@ defmodule Tollgate.StormTest do
         for _ <- 1..@processes do
           Task.async(fn ->
             await(gate)
-            for _ <- 1..4, do: Tollgate.check(name, agent, :http, tier)
+            for _ <- 1..4, do: Tollgate.check(name, agent, {:http, tier})
           end)
         end
 

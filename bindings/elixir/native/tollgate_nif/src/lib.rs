@@ -1,10 +1,11 @@
 //! A limiter as a NIF, with Rustler.
 //!
-//! It has what a check needs and no more. The package itself takes the C header
+//! It has what a check needs and no more. The package itself uses the C header
 //! (`c_src`): that is cheaper per check, and can be loaded over itself.
 
 use rustler::{Atom, Binary, Error, NifResult, Resource, ResourceArc};
-use tollgate::{Decision, LaneId, Limiter, Policy, hub};
+use std::time::Duration;
+use tollgate::{Decision, LaneId, Limiter, Policy};
 
 mod atoms {
     rustler::atoms! { allow, warn, deny, exempt, ws, http, light, normal, heavy, full }
@@ -20,7 +21,7 @@ impl Resource for Instance {}
 
 /// What is left, or the wait in milliseconds; or that no limit applies.
 #[derive(rustler::NifUntaggedEnum)]
-enum Told {
+enum Detail {
     Number(u64),
     Word(Atom),
 }
@@ -30,8 +31,8 @@ enum Told {
 fn new(agents: u64, limit: &str) -> NifResult<ResourceArc<Instance>> {
     let names = ["ws/light", "ws/normal", "ws/heavy", "http/light", "http/normal", "http/heavy"];
     let policy = names.iter().fold(Policy::builder(), |policy, name| policy.lane(*name, limit));
-    let policy = policy.build().map_err(said)?;
-    let limiter = Limiter::builder(policy).agents(agents).build().map_err(said)?;
+    let policy = policy.build().map_err(raise)?;
+    let limiter = Limiter::builder(policy).agents(agents).build().map_err(raise)?;
     let lane = |channel: Atom, tier: Atom, name: &str| {
         limiter.lane(name).map(|lane| (channel, tier, lane)).ok_or(Error::BadArg)
     };
@@ -47,16 +48,22 @@ fn new(agents: u64, limit: &str) -> NifResult<ResourceArc<Instance>> {
 }
 
 #[rustler::nif]
-fn check(instance: ResourceArc<Instance>, agent: Binary<'_>, channel: Atom, tier: Atom) -> NifResult<(Atom, Told)> {
+fn check(instance: ResourceArc<Instance>, agent: Binary<'_>, channel: Atom, tier: Atom) -> NifResult<(Atom, Detail)> {
     let known = instance.lanes.iter().find(|(known, of, _)| *of == tier && *known == channel);
     let (_, _, lane) = known.ok_or(Error::BadArg)?;
-    let verdict = instance.limiter.check(agent.as_slice(), *lane).map_err(said)?;
+    let verdict = instance.limiter.check(agent.as_slice(), *lane).map_err(raise)?;
     Ok(match verdict.decision() {
-        Decision::Allow => (atoms::allow(), Told::Number(verdict.remaining())),
-        Decision::Warn => (atoms::warn(), Told::Number(verdict.remaining())),
-        Decision::Exempt => (atoms::allow(), Told::Word(atoms::exempt())),
-        _ => (atoms::deny(), Told::Number(hub::retry_after_ms(verdict.retry_after()))),
+        Decision::Allow => (atoms::allow(), Detail::Number(verdict.remaining())),
+        Decision::Warn => (atoms::warn(), Detail::Number(verdict.remaining())),
+        Decision::Exempt => (atoms::allow(), Detail::Word(atoms::exempt())),
+        _ => (atoms::deny(), Detail::Number(whole_seconds_ms(verdict.retry_after()))),
     })
+}
+
+/// The wait in milliseconds, rounded up to whole seconds; a minute if no wait helps.
+fn whole_seconds_ms(wait: Option<Duration>) -> u64 {
+    let seconds = |wait: Duration| wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+    wait.map_or(60_000, |wait| seconds(wait).saturating_mul(1_000))
 }
 
 /// Costs nothing but the call.
@@ -72,7 +79,7 @@ fn panic() -> Atom {
     panic!("a test asked for this panic")
 }
 
-fn said(problem: impl ToString) -> Error {
+fn raise(problem: impl ToString) -> Error {
     Error::RaiseTerm(Box::new(problem.to_string()))
 }
 
