@@ -26,6 +26,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,10 @@ using span = std::chrono::nanoseconds;
 /// Nanoseconds on a limiter's clock: limiter::now, or the present instant if it is `now`.
 using instant = std::uint64_t;
 inline constexpr instant now = TOLLGATE_NOW;
+
+/// The number of a lane, and of a plan: see limiter::lane and limiter::plan.
+using lane_id = std::uint32_t;
+using plan_id = std::uint32_t;
 
 /// As a plan: the default. As a lane: all of them.
 inline constexpr std::uint32_t none = TOLLGATE_NONE;
@@ -73,52 +79,65 @@ inline void require(tollgate_status status)
         throw error(status);
 }
 
-/// A struct that knows its size, all else zero.
-template <class T> T sized() noexcept
+inline void require(tollgate_status status, const tollgate_error &raw)
 {
-    T value = {};
-    value.struct_size = sizeof value;
-    return value;
-}
-
-/// Makes a call that explains its failure.
-template <class Call> void require_explained(Call call)
-{
-    auto raw = sized<tollgate_error>();
-    const tollgate_status status = call(&raw);
     if (status != TOLLGATE_STATUS_OK && raw.message[0] != '\0')
         throw error(raw);
     require(status);
 }
 
-/// What a function writes through its last argument: a number, a flag or a verdict.
-template <class T, class Ask> T value(Ask ask)
+template <class T, class = void> struct has_size : std::false_type {};
+template <class T> struct has_size<T, std::void_t<decltype(T::struct_size)>> : std::true_type {};
+
+/// All zero, but for the size of a struct that knows it.
+template <class T> T zero() noexcept
 {
     T value = {};
-    require(ask(&value));
+    if constexpr (has_size<T>::value)
+        value.struct_size = sizeof value;
     return value;
 }
 
-/// The same, of a struct that knows its size.
-template <class T, class Ask> T sized_value(Ask ask)
+template <class T> std::tuple<T> spread(T value) noexcept { return {value}; }
+inline std::tuple<const char *, std::size_t> spread(std::string_view text) noexcept
 {
-    T value = sized<T>();
-    require(ask(&value));
+    return {text.data(), text.size()};
+}
+
+/// Calls a function of C, a text being two arguments of it.
+template <class Function, class... Args> tollgate_status call(Function function, Args... args)
+{
+    return std::apply(function, std::tuple_cat(spread(args)...));
+}
+
+/// Calls a function, and returns what it writes through its last argument.
+template <class T, class Function, class... Args> T out(Function function, Args... args)
+{
+    T value = zero<T>();
+    require(call(function, args..., &value));
     return value;
 }
 
-/// A text whose length is asked for first. It may have grown in between, as a report does.
-template <class Read> std::string text(Read read)
+/// The same, of a function that explains its failure.
+template <class T, class Function, class... Args> T explained(Function function, Args... args)
+{
+    auto raw = zero<tollgate_error>();
+    T value = zero<T>();
+    require(call(function, args..., &raw, &value), raw);
+    return value;
+}
+
+/// Reads a text, whose length it asks for first. A report may grow in between.
+template <class Function, class... Args> std::string text(Function function, Args... args)
 {
     tollgate_status status = TOLLGATE_STATUS_BUFFER_TOO_SMALL;
     std::string text;
-    for (int tries = 0; tries < 8 && status == TOLLGATE_STATUS_BUFFER_TOO_SMALL; tries++) {
+    for (std::size_t tries = 0; tries < 8 && status == TOLLGATE_STATUS_BUFFER_TOO_SMALL; tries++) {
         std::size_t len = 0;
-        require(read(static_cast<char *>(nullptr), std::size_t(0), &len));
-        text.resize(len + 1 + static_cast<std::size_t>(tries) * len);
-        status = read(&text[0], text.size(), &len);
-        if (status == TOLLGATE_STATUS_OK)
-            text.resize(len);
+        require(call(function, args..., static_cast<char *>(nullptr), std::size_t(0), &len));
+        text.resize(len + 1 + tries * len);
+        status = call(function, args..., &text[0], text.size(), &len);
+        text.resize(len);
     }
     require(status);
     return text;
@@ -150,10 +169,10 @@ struct freed {
 
 template <class T> using owner = std::unique_ptr<T, freed>;
 
-/// Takes the handle that a function hands out through its last argument.
-template <class T, class Make> owner<T> take(Make make)
+/// Owns the handle that a function hands out.
+template <class T, class Function, class... Args> owner<T> take(Function function, Args... args)
 {
-    return owner<T>(value<T *>(make));
+    return owner<T>(out<T *>(function, args...));
 }
 
 } // namespace detail
@@ -162,17 +181,14 @@ template <class T, class Make> owner<T> take(Make make)
 class clock {
 public:
     explicit clock(tollgate_clock_source source = TOLLGATE_CLOCK_SOURCE_AUTO)
-        : handle_(detail::take<tollgate_clock>([&](auto out) { return tollgate_clock_new(source, out); }))
+        : handle_(detail::take<tollgate_clock>(tollgate_clock_new, source))
     {
     }
 
     /// A clock that stands still until it is moved, for tests.
     static clock manual() { return clock(TOLLGATE_CLOCK_SOURCE_MANUAL); }
 
-    instant now() const
-    {
-        return detail::value<instant>([&](auto out) { return tollgate_clock_now(handle_.get(), out); });
-    }
+    instant now() const { return detail::out<instant>(tollgate_clock_now, handle_.get()); }
 
     void advance(span by) { detail::require(tollgate_clock_advance(handle_.get(), detail::nanoseconds(by))); }
     void set(instant to) { detail::require(tollgate_clock_set(handle_.get(), to)); }
@@ -197,50 +213,27 @@ class policy {
 public:
     static policy preset(std::string_view name)
     {
-        return policy(detail::take<tollgate_policy>(
-            [&](auto out) { return tollgate_policy_preset(name.data(), name.size(), out); }));
+        return policy(detail::take<tollgate_policy>(tollgate_policy_preset, name));
     }
 
     /// Reads a policy file. The error has its line and column.
     static policy from_toml(std::string_view toml)
     {
-        tollgate_policy *made = nullptr;
-        detail::require_explained(
-            [&](auto error) { return tollgate_policy_from_toml(toml.data(), toml.size(), error, &made); });
+        auto *made = detail::explained<tollgate_policy *>(tollgate_policy_from_toml, toml);
         return policy(detail::owner<tollgate_policy>(made));
     }
 
-    std::string to_toml() const
-    {
-        return detail::text([&](auto... to) { return tollgate_policy_to_toml(handle_.get(), to...); });
-    }
+    std::string to_toml() const { return detail::text(tollgate_policy_to_toml, get()); }
 
-    std::uint32_t lane(std::string_view name) const
-    {
-        return detail::value<std::uint32_t>(
-            [&](auto out) { return tollgate_policy_lane(handle_.get(), name.data(), name.size(), out); });
-    }
-
-    std::string lane_name(std::uint32_t lane) const
-    {
-        return detail::text([&](auto... to) { return tollgate_policy_lane_name(handle_.get(), lane, to...); });
-    }
-
-    std::uint32_t plan(std::string_view name) const
-    {
-        return detail::value<std::uint32_t>(
-            [&](auto out) { return tollgate_policy_plan(handle_.get(), name.data(), name.size(), out); });
-    }
-
-    std::string plan_name(std::uint32_t plan) const
-    {
-        return detail::text([&](auto... to) { return tollgate_policy_plan_name(handle_.get(), plan, to...); });
-    }
+    lane_id lane(std::string_view name) const { return detail::out<lane_id>(tollgate_policy_lane, get(), name); }
+    std::string lane_name(lane_id lane) const { return detail::text(tollgate_policy_lane_name, get(), lane); }
+    plan_id plan(std::string_view name) const { return detail::out<plan_id>(tollgate_policy_plan, get(), name); }
+    std::string plan_name(plan_id plan) const { return detail::text(tollgate_policy_plan_name, get(), plan); }
 
     /// The limit of a lane in a plan, as text; plan 0 is the default.
-    std::string limit(std::uint32_t plan, std::uint32_t lane) const
+    std::string limit(plan_id plan, lane_id lane) const
     {
-        return detail::text([&](auto... to) { return tollgate_policy_limit(handle_.get(), plan, lane, to...); });
+        return detail::text(tollgate_policy_limit, get(), plan, lane);
     }
 
     const tollgate_policy *get() const noexcept { return handle_.get(); }
@@ -258,45 +251,37 @@ private:
 /// It does not copy the id, which has to live until the request is made.
 class [[nodiscard]] request {
 public:
-    request(std::string_view agent, std::uint32_t lane) noexcept
+    request(std::string_view agent, lane_id lane) noexcept
         : raw_{agent.data(), agent.size(), 1, lane, TOLLGATE_NONE}
     {
     }
 
     /// How many tokens; 1 by default.
-    request cost(std::uint64_t cost) const noexcept
-    {
-        request changed = *this;
-        changed.raw_.cost = cost;
-        return changed;
-    }
+    request cost(std::uint64_t cost) const noexcept { return changed(&tollgate_request::cost, cost); }
 
     /// The plan that applies if the agent is not assigned to one; `none` is the default plan.
-    request plan(std::uint32_t plan) const noexcept
-    {
-        request changed = *this;
-        changed.raw_.plan = plan;
-        return changed;
-    }
+    request plan(plan_id plan) const noexcept { return changed(&tollgate_request::plan, plan); }
 
     /// The instant; by default the limiter reads its clock.
-    request at(instant at) const noexcept
-    {
-        request changed = *this;
-        changed.at_ = at;
-        return changed;
-    }
+    request at(instant at) const noexcept { return request(raw_, at, flags_); }
 
     /// A denial counts as a violation, and enforced waits apply.
-    request counted(bool counted = true) const noexcept
-    {
-        request changed = *this;
-        changed.flags_ = counted ? TOLLGATE_COUNTED : 0;
-        return changed;
-    }
+    request counted(bool counted = true) const noexcept { return request(raw_, at_, counted ? TOLLGATE_COUNTED : 0u); }
 
 private:
     friend class limiter;
+    request(const tollgate_request &raw, instant at, std::uint32_t flags) noexcept
+        : raw_(raw), at_(at), flags_(flags)
+    {
+    }
+
+    template <class T> request changed(T tollgate_request::*member, T to) const noexcept
+    {
+        request changed = *this;
+        changed.raw_.*member = to;
+        return changed;
+    }
+
     tollgate_request raw_;
     instant at_ = TOLLGATE_NOW;
     std::uint32_t flags_ = 0;
@@ -369,23 +354,6 @@ private:
     std::vector<verdict> verdicts_;
 };
 
-/// A lane of an agent as it stands.
-class lane_state {
-public:
-    explicit lane_state(const tollgate_lane_state &raw) noexcept : raw_(raw) {}
-
-    bool exempt() const noexcept { return raw_.exempt != 0; }
-    std::uint64_t remaining() const noexcept { return raw_.remaining; }
-    std::uint64_t capacity() const noexcept { return raw_.capacity; }
-    span full_in() const noexcept { return detail::to_span(raw_.full_in_ns); }
-
-    /// How long until there is one more token; empty if the lane is full or never has one.
-    std::optional<span> next_in() const noexcept { return detail::unless_never(raw_.next_in_ns); }
-
-private:
-    tollgate_lane_state raw_;
-};
-
 /// The answer to reserve. The number is 0 if the verdict is a denial.
 struct [[nodiscard]] reserved {
     tollgate::verdict verdict;
@@ -396,8 +364,8 @@ struct [[nodiscard]] reserved {
 
 /// What an operator decided about an agent. Overrides are limits as text, by lane.
 struct assignment {
-    std::optional<std::uint32_t> plan = std::nullopt;
-    std::map<std::uint32_t, std::string> overrides = {};
+    std::optional<plan_id> plan = std::nullopt;
+    std::map<lane_id, std::string> overrides = {};
     bool exempt = false;
 };
 
@@ -426,12 +394,12 @@ inline std::string to_string(const tollgate_agent_id &id)
 }
 
 /// The first page of all agents by id, to be changed.
-inline tollgate_agent_query agent_query() noexcept { return detail::sized<tollgate_agent_query>(); }
+inline tollgate_agent_query agent_query() noexcept { return detail::zero<tollgate_agent_query>(); }
 
 /// An id as it is safe to show somewhere.
 inline std::string shown(std::string_view id, tollgate_shown where = TOLLGATE_SHOWN_TEXT)
 {
-    return detail::text([&](auto... to) { return tollgate_id_shown(id.data(), id.size(), where, to...); });
+    return detail::text(tollgate_id_shown, id, where);
 }
 
 /// The wait of a denial in whole steps, rounded up, at least one; `never` if no wait helps.
@@ -451,9 +419,7 @@ public:
     /// Reports a denial, and returns the lines that are due.
     std::vector<std::string> denied(std::string_view agent, instant at)
     {
-        const bool line = detail::value<bool>([&](auto out) {
-            return tollgate_log_throttle_denied(handle_.get(), agent.data(), agent.size(), at, out);
-        });
+        const bool line = detail::out<bool>(tollgate_log_throttle_denied, handle_.get(), agent, at);
         return line ? due(at) : std::vector<std::string>();
     }
 
@@ -462,7 +428,7 @@ public:
     {
         std::vector<std::string> lines;
         const auto next = [&] {
-            return detail::text([&](auto... to) { return tollgate_log_throttle_line(handle_.get(), at, to...); });
+            return detail::text(tollgate_log_throttle_line, handle_.get(), at);
         };
         for (auto line = next(); !line.empty(); line = next())
             lines.push_back(std::move(line));
@@ -492,7 +458,7 @@ class limiter {
 public:
     explicit limiter(const tollgate::policy &policy, const options &options = {})
     {
-        auto raw = detail::sized<tollgate_limiter_options>();
+        auto raw = detail::zero<tollgate_limiter_options>();
         raw.agents = options.agents;
         raw.clock = options.clock != nullptr ? options.clock->get() : nullptr;
         raw.on_full = options.on_full;
@@ -503,51 +469,32 @@ public:
         raw.observe = options.observe ? TOLLGATE_OBSERVE_ON : TOLLGATE_OBSERVE_OFF;
         raw.sample_every = options.sample_every;
         raw.roster = options.roster;
-        tollgate_limiter *made = nullptr;
-        detail::require_explained(
-            [&](auto error) { return tollgate_limiter_new(policy.get(), &raw, error, &made); });
-        handle_.reset(made);
+        handle_.reset(detail::explained<tollgate_limiter *>(tollgate_limiter_new, policy.get(), &raw));
     }
 
     /// A copy of the policy in force.
     tollgate::policy policy() const
     {
-        return tollgate::policy(
-            detail::take<tollgate_policy>([&](auto out) { return tollgate_limiter_policy(get(), out); }));
+        return tollgate::policy(detail::take<tollgate_policy>(tollgate_limiter_policy, get()));
     }
 
-    std::uint32_t lane(std::string_view name) const
-    {
-        return detail::value<std::uint32_t>(
-            [&](auto out) { return tollgate_limiter_lane(get(), name.data(), name.size(), out); });
-    }
-
-    std::uint32_t plan(std::string_view name) const
-    {
-        return detail::value<std::uint32_t>(
-            [&](auto out) { return tollgate_limiter_plan(get(), name.data(), name.size(), out); });
-    }
-
-    instant now() const
-    {
-        return detail::value<instant>([&](auto out) { return tollgate_limiter_now(get(), out); });
-    }
+    lane_id lane(std::string_view name) const { return ask<lane_id>(tollgate_limiter_lane, name); }
+    plan_id plan(std::string_view name) const { return ask<plan_id>(tollgate_limiter_plan, name); }
+    instant now() const { return ask<instant>(tollgate_limiter_now); }
 
     /// Gives up the records of agents that were idle for this long, and returns how many.
     std::uint64_t sweep(span idle_for, instant at = tollgate::now)
     {
-        return detail::value<std::uint64_t>(
-            [&](auto out) { return tollgate_limiter_sweep(get(), detail::nanoseconds(idle_for), at, out); });
+        return ask<std::uint64_t>(tollgate_limiter_sweep, detail::nanoseconds(idle_for), at);
     }
 
     // --- Asking.
 
-    verdict check(std::string_view agent, std::uint32_t lane) { return check(request(agent, lane)); }
+    verdict check(std::string_view agent, lane_id lane) { return check(request(agent, lane)); }
 
     verdict check(const request &request)
     {
-        return verdict(detail::value<tollgate_verdict>(
-            [&](auto out) { return tollgate_check(get(), &request.raw_, request.at_, request.flags_, out); }));
+        return verdict(ask<tollgate_verdict>(tollgate_check, &request.raw_, request.at_, request.flags_));
     }
 
     /// A verdict for each request, in the same order. One that cannot be
@@ -568,52 +515,33 @@ public:
         if (parts.empty())
             throw error(TOLLGATE_STATUS_PARTS);
         std::vector<tollgate_verdict> verdicts(parts.size());
-        const auto all = detail::sized_value<tollgate_all_verdict>([&](auto out) {
-            return tollgate_check_all(get(), raw(parts).data(), parts.size(), parts[0].at_, parts[0].flags_,
-                                      verdicts.data(), out);
-        });
+        const auto all = ask<tollgate_all_verdict>(tollgate_check_all, raw(parts).data(), parts.size(), parts[0].at_,
+                                                   parts[0].flags_, verdicts.data());
         return {all, verdicts};
     }
 
     /// Looks at a lane. Charges nothing.
-    lane_state peek(const request &request) const
-    {
-        return lane_state(detail::sized_value<tollgate_lane_state>(
-            [&](auto out) { return tollgate_peek(get(), &request.raw_, request.at_, out); }));
-    }
+    tollgate_lane_state peek(const request &request) const { return state(tollgate_peek, request); }
 
     /// Gives the cost back, never beyond full.
-    lane_state refund(const request &request)
-    {
-        return lane_state(detail::sized_value<tollgate_lane_state>(
-            [&](auto out) { return tollgate_refund(get(), &request.raw_, request.at_, out); }));
-    }
+    tollgate_lane_state refund(const request &request) { return state(tollgate_refund, request); }
 
     /// Takes a slot of a lane such as "held 3", until release gives it back.
     verdict hold(const request &request)
     {
-        return verdict(detail::value<tollgate_verdict>(
-            [&](auto out) { return tollgate_hold(get(), &request.raw_, request.at_, request.flags_, out); }));
+        return verdict(ask<tollgate_verdict>(tollgate_hold, &request.raw_, request.at_, request.flags_));
     }
 
-    lane_state release(const request &request)
-    {
-        return lane_state(detail::sized_value<tollgate_lane_state>(
-            [&](auto out) { return tollgate_release(get(), &request.raw_, request.at_, out); }));
-    }
+    tollgate_lane_state release(const request &request) { return state(tollgate_release, request); }
 
     /// Fills a lane of the agent; `none` fills all of them.
-    void reset(std::string_view agent, std::uint32_t lane = none, instant at = tollgate::now)
+    void reset(std::string_view agent, lane_id lane = none, instant at = tollgate::now)
     {
         detail::require(tollgate_reset(get(), agent.data(), agent.size(), lane, at));
     }
 
     /// Gives the agent's record up. Returns whether it had one.
-    bool forget(std::string_view agent, instant at = tollgate::now)
-    {
-        return detail::value<bool>(
-            [&](auto out) { return tollgate_forget(get(), agent.data(), agent.size(), at, out); });
-    }
+    bool forget(std::string_view agent, instant at = tollgate::now) { return ask<bool>(tollgate_forget, agent, at); }
 
     // --- Reservations: an estimate now, the real cost later.
 
@@ -621,25 +549,22 @@ public:
     reserved reserve(const request &request, span ttl)
     {
         std::uint64_t reservation = 0;
-        const auto raw = detail::value<tollgate_verdict>([&](auto out) {
-            return tollgate_reserve(get(), &request.raw_, detail::nanoseconds(ttl), request.at_, request.flags_, out,
-                                    &reservation);
-        });
+        auto raw = detail::zero<tollgate_verdict>();
+        detail::require(tollgate_reserve(get(), &request.raw_, detail::nanoseconds(ttl), request.at_, request.flags_,
+                                         &raw, &reservation));
         return {verdict(raw), reservation};
     }
 
     /// Closes a reservation; 0 used cancels it.
     tollgate_settlement settle(std::uint64_t reservation, std::uint64_t used, instant at = tollgate::now)
     {
-        return detail::sized_value<tollgate_settlement>(
-            [&](auto out) { return tollgate_settle(get(), reservation, used, at, 0, out); });
+        return ask<tollgate_settlement>(tollgate_settle, reservation, used, at, 0u);
     }
 
     /// Reports what is used so far, as while an answer streams. The reservation stays open.
     tollgate_settlement settle_so_far(std::uint64_t reservation, std::uint64_t used, instant at = tollgate::now)
     {
-        return detail::sized_value<tollgate_settlement>(
-            [&](auto out) { return tollgate_settle(get(), reservation, used, at, TOLLGATE_SETTLE_SO_FAR, out); });
+        return ask<tollgate_settlement>(tollgate_settle, reservation, used, at, TOLLGATE_SETTLE_SO_FAR);
     }
 
     void extend(std::uint64_t reservation, span ttl, instant at = tollgate::now)
@@ -651,22 +576,16 @@ public:
 
     tollgate_violation record_violation(std::string_view agent, instant at = tollgate::now)
     {
-        return detail::sized_value<tollgate_violation>(
-            [&](auto out) { return tollgate_record_violation(get(), agent.data(), agent.size(), at, out); });
+        return ask<tollgate_violation>(tollgate_record_violation, agent, at);
     }
 
     tollgate_conduct_state conduct(std::string_view agent, instant at = tollgate::now) const
     {
-        return detail::sized_value<tollgate_conduct_state>(
-            [&](auto out) { return tollgate_conduct(get(), agent.data(), agent.size(), at, out); });
+        return ask<tollgate_conduct_state>(tollgate_conduct, agent, at);
     }
 
     /// Forgives the agent its violations. Returns whether there were any.
-    bool reset_violations(std::string_view agent)
-    {
-        return detail::value<bool>(
-            [&](auto out) { return tollgate_reset_violations(get(), agent.data(), agent.size(), out); });
-    }
+    bool reset_violations(std::string_view agent) { return ask<bool>(tollgate_reset_violations, agent); }
 
     /// The agents of the list that may be given new work, in the same order.
     std::vector<std::string_view> assignable(const std::vector<std::string_view> &agents,
@@ -688,11 +607,7 @@ public:
     // --- What an operator decides. It applies to the next check of every thread.
 
     /// Assigns the agent to a plan; `none` takes its plan away.
-    void assign(std::string_view agent, std::uint32_t plan)
-    {
-        detail::require_explained(
-            [&](auto error) { return tollgate_assign(get(), agent.data(), agent.size(), plan, error); });
-    }
+    void assign(std::string_view agent, plan_id plan) { decide(tollgate_assign, agent, plan); }
 
     /// Gives the agent a limit of its own for a lane, or for a tier in every channel.
     void set_override(std::string_view agent, std::string_view lane_or_tier, std::string_view limit)
@@ -707,25 +622,16 @@ public:
 
     void remove_overrides(std::string_view agent) { override_with(agent, {}, {}); }
 
-    void set_exempt(std::string_view agent, bool exempt)
-    {
-        detail::require_explained(
-            [&](auto error) { return tollgate_set_exempt(get(), agent.data(), agent.size(), exempt, error); });
-    }
+    void set_exempt(std::string_view agent, bool exempt) { decide(tollgate_set_exempt, agent, exempt); }
 
     /// The agent's limit for a lane, as text; empty if the agent is exempt.
-    std::string limit_of(std::string_view agent, std::uint32_t lane) const
-    {
-        return detail::text(
-            [&](auto... to) { return tollgate_limit_of(get(), agent.data(), agent.size(), lane, to...); });
-    }
+    std::string limit_of(std::string_view agent, lane_id lane) const { return text(tollgate_limit_of, agent, lane); }
 
     tollgate::assignment assignment(std::string_view agent) const
     {
         std::vector<tollgate_override> overrides(TOLLGATE_LANES_MAX);
-        const auto raw = detail::sized_value<tollgate_assignment_state>([&](auto out) {
-            return tollgate_assignment(get(), agent.data(), agent.size(), out, overrides.data(), overrides.size());
-        });
+        auto raw = detail::zero<tollgate_assignment_state>();
+        detail::require(detail::call(tollgate_assignment, get(), agent, &raw, overrides.data(), overrides.size()));
         tollgate::assignment decided;
         if (raw.plan != TOLLGATE_NONE)
             decided.plan = raw.plan;
@@ -766,42 +672,26 @@ public:
             entries.push_back({agent.data(), agent.size(), own.data(), own.size(),
                                decided.plan.value_or(TOLLGATE_NONE), decided.exempt ? 1u : 0u});
         }
-        detail::require_explained(
-            [&](auto error) { return tollgate_set_assignments(get(), entries.data(), entries.size(), error); });
+        decide(tollgate_set_assignments, entries.data(), entries.size());
     }
 
-    void replace_policy(const tollgate::policy &policy)
-    {
-        detail::require_explained([&](auto error) { return tollgate_replace_policy(get(), policy.get(), error); });
-    }
+    void replace_policy(const tollgate::policy &policy) { decide(tollgate_replace_policy, policy.get()); }
 
     /// Keeps assignments in a file. Call it before the first check.
-    void keep_assignments_in(std::string_view path)
-    {
-        detail::require_explained(
-            [&](auto error) { return tollgate_keep_assignments_in(get(), path.data(), path.size(), error); });
-    }
+    void keep_assignments_in(std::string_view path) { decide(tollgate_keep_assignments_in, path); }
 
-    void reload_assignments()
-    {
-        detail::require_explained([&](auto error) { return tollgate_reload_assignments(get(), error); });
-    }
+    void reload_assignments() { decide(tollgate_reload_assignments); }
 
     /// Keeps used budgets in a file. Call it before the first check.
     tollgate_budgets_loaded keep_budgets_in(std::string_view path)
     {
-        auto loaded = detail::sized<tollgate_budgets_loaded>();
-        detail::require_explained(
-            [&](auto error) { return tollgate_keep_budgets_in(get(), path.data(), path.size(), error, &loaded); });
-        return loaded;
+        return detail::explained<tollgate_budgets_loaded>(tollgate_keep_budgets_in, get(), path);
     }
 
     /// Call it every few seconds, and once before the process ends.
     tollgate_budgets_saved save_budgets()
     {
-        auto saved = detail::sized<tollgate_budgets_saved>();
-        detail::require_explained([&](auto error) { return tollgate_save_budgets(get(), error, &saved); });
-        return saved;
+        return detail::explained<tollgate_budgets_saved>(tollgate_save_budgets, get());
     }
 
     // --- Actions.
@@ -809,17 +699,15 @@ public:
     /// The lane that pays for an action. An unknown action is counted.
     tollgate_action_lane lane_for(std::string_view channel, std::string_view action)
     {
-        return detail::sized_value<tollgate_action_lane>([&](auto out) {
-            return tollgate_lane_for(get(), channel.data(), channel.size(), action.data(), action.size(), out);
-        });
+        return ask<tollgate_action_lane>(tollgate_lane_for, channel, action);
     }
 
     /// Channel and name of the unknown actions that were met, sorted.
     std::vector<std::pair<std::string, std::string>> unknown_actions() const
     {
         std::vector<tollgate_unknown_action> actions(TOLLGATE_UNKNOWN_ACTIONS_MAX);
-        const auto totals = detail::sized_value<tollgate_unknown_action_totals>(
-            [&](auto out) { return tollgate_unknown_actions(get(), actions.data(), actions.size(), out); });
+        const auto totals = ask<tollgate_unknown_action_totals>(tollgate_unknown_actions, actions.data(),
+                                                                actions.size());
         std::vector<std::pair<std::string, std::string>> names;
         for (std::uint32_t i = 0; i < totals.count; i++)
             names.emplace_back(actions[i].channel, actions[i].name);
@@ -830,7 +718,7 @@ public:
 
     tollgate::snapshot snapshot() const
     {
-        tollgate::snapshot seen = {detail::sized<tollgate_limiter_view>(),
+        tollgate::snapshot seen = {detail::zero<tollgate_limiter_view>(),
                                    std::vector<tollgate_lane_counts>(TOLLGATE_LANES_MAX)};
         detail::require(tollgate_snapshot(get(), &seen.totals, seen.lanes.data(), seen.lanes.size()));
         seen.lanes.resize(seen.totals.lane_count);
@@ -839,9 +727,9 @@ public:
 
     agent_view agent(std::string_view agent, instant at = tollgate::now) const
     {
-        agent_view seen = {detail::sized<tollgate_agent_view>(), std::vector<tollgate_lane_view>(TOLLGATE_LANES_MAX)};
-        detail::require(tollgate_agent(get(), agent.data(), agent.size(), at, &seen.agent, seen.lanes.data(),
-                                       seen.lanes.size()));
+        agent_view seen = {detail::zero<tollgate_agent_view>(), std::vector<tollgate_lane_view>(TOLLGATE_LANES_MAX)};
+        detail::require(
+            detail::call(tollgate_agent, get(), agent, at, &seen.agent, seen.lanes.data(), seen.lanes.size()));
         seen.lanes.resize(seen.agent.lane_count);
         return seen;
     }
@@ -849,7 +737,7 @@ public:
     /// A page of agents that have a record; options.roster decides how many can be listed.
     agent_page agents(const tollgate_agent_query &query = agent_query(), std::size_t per_page = TOLLGATE_PAGE_MAX) const
     {
-        agent_page page = {detail::sized<tollgate_agent_page>(), std::vector<tollgate_agent_row>(per_page)};
+        agent_page page = {detail::zero<tollgate_agent_page>(), std::vector<tollgate_agent_row>(per_page)};
         detail::require(tollgate_agents(get(), &query, page.rows.data(), page.rows.size(), &page.totals));
         page.rows.resize(page.totals.count);
         return page;
@@ -859,8 +747,7 @@ public:
     std::vector<tollgate_offender> top_offenders(std::size_t most = TOLLGATE_OFFENDERS_MAX) const
     {
         std::vector<tollgate_offender> offenders(most);
-        const auto totals = detail::sized_value<tollgate_offender_totals>(
-            [&](auto out) { return tollgate_top_offenders(get(), offenders.data(), offenders.size(), out); });
+        const auto totals = ask<tollgate_offender_totals>(tollgate_top_offenders, offenders.data(), most);
         offenders.resize(totals.count < most ? totals.count : most);
         return offenders;
     }
@@ -868,33 +755,45 @@ public:
     /// The oldest event, if there is one.
     std::optional<tollgate_event> poll_event()
     {
-        const auto event = detail::sized_value<tollgate_event>([&](auto out) { return tollgate_poll_event(get(), out); });
+        const auto event = ask<tollgate_event>(tollgate_poll_event);
         return event.kind != TOLLGATE_EVENT_TYPE_NONE ? std::optional<tollgate_event>(event) : std::nullopt;
     }
 
     /// Counts, offenders and busy agents as JSON.
-    std::string report() const
-    {
-        return detail::text([&](auto... to) { return tollgate_report(get(), to...); });
-    }
+    std::string report() const { return text(tollgate_report); }
 
-    void write_report(std::string_view path) const
-    {
-        detail::require_explained(
-            [&](auto error) { return tollgate_write_report(get(), path.data(), path.size(), error); });
-    }
+    void write_report(std::string_view path) const { decide(tollgate_write_report, path); }
 
     /// The handle, for what is not here.
     tollgate_limiter *get() const noexcept { return handle_.get(); }
 
 private:
+    template <class T, class Function, class... Args> T ask(Function function, Args... args) const
+    {
+        return detail::out<T>(function, get(), args...);
+    }
+
+    template <class Function> tollgate_lane_state state(Function function, const request &request) const
+    {
+        return ask<tollgate_lane_state>(function, &request.raw_, request.at_);
+    }
+
+    template <class Function, class... Args> std::string text(Function function, Args... args) const
+    {
+        return detail::text(function, get(), args...);
+    }
+
+    /// A call that explains its failure.
+    template <class Function, class... Args> void decide(Function function, Args... args) const
+    {
+        auto raw = detail::zero<tollgate_error>();
+        detail::require(detail::call(function, get(), args..., &raw), raw);
+    }
+
     /// A limit without an address removes; a lane without one stands for all.
     void override_with(std::string_view agent, std::string_view lane_or_tier, std::string_view limit)
     {
-        detail::require_explained([&](auto error) {
-            return tollgate_set_override(get(), agent.data(), agent.size(), lane_or_tier.data(), lane_or_tier.size(),
-                                         limit.data(), limit.size(), error);
-        });
+        decide(tollgate_set_override, agent, lane_or_tier, limit);
     }
 
     /// Requests that share one instant and one flag.
