@@ -129,7 +129,8 @@ mod header {
         fn section(&self, blocks: &mut HashMap<String, String>) -> String {
             let rule = "-".repeat(WIDTH - 3);
             let mut section = format!("/* {rule}\n{} */\n\n", self.introduction);
-            let (constants, others): (Vec<_>, Vec<_>) = self.names.iter().partition(|name| name.starts_with("TOLLGATE"));
+            let (constants, others): (Vec<_>, Vec<_>) =
+                self.names.iter().partition(|name| name.starts_with("TOLLGATE"));
             for name in constants {
                 section += &blocks.remove(name).unwrap_or_else(|| panic!("{name} is not among what was made"));
             }

@@ -135,10 +135,8 @@ pub unsafe extern "C" fn tollgate_unknown_actions(
         let actions_out = unsafe { ListOut::new(actions_out, actions_max) }?;
         // SAFETY: NULL, or alive and shared, by this function's contract.
         let unknown = unsafe { borrow(limiter) }?.0.unknown_actions();
-        let named = |(channel, name): &(String, String)| UnknownAction {
-            channel: text_array(channel),
-            name: text_array(name),
-        };
+        let named =
+            |(channel, name): &(String, String)| UnknownAction { channel: text_array(channel), name: text_array(name) };
         actions_out.write(unknown.names.iter().map(named));
         let (total, not_listed) = (unknown.total, unknown.not_listed);
         let totals = UnknownActionTotals { struct_size, count: unknown.names.len() as u32, total, not_listed };

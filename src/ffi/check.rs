@@ -359,7 +359,9 @@ pub unsafe extern "C" fn tollgate_check_many(
                 Ok(verdict) => Verdict::new(&verdict),
                 // What could not be an id has its own status.
                 // SAFETY: NULL or readable, by this function's contract.
-                Err(error) => Verdict::failed(unsafe { agent(request.id, request.id_len) }.err().unwrap_or(error.into())),
+                Err(error) => {
+                    Verdict::failed(unsafe { agent(request.id, request.id_len) }.err().unwrap_or(error.into()))
+                }
             });
         });
         Ok(())
@@ -382,7 +384,8 @@ pub unsafe extern "C" fn tollgate_verdict_remaining(verdict: *const Verdict) -> 
     const _: () = assert!(std::mem::offset_of!(Verdict, full_in_ns) == 40);
     const _: () = assert!(std::mem::offset_of!(Verdict, count_left) == 56);
     // SAFETY: NULL or readable, by this function's contract.
-    let Some(&[_, capacity, _, _, _, full_in_ns, token_ns, count_left, _]) = (unsafe { verdict.cast::<Words>().as_ref() })
+    let Some(&[_, capacity, _, _, _, full_in_ns, token_ns, count_left, _]) =
+        (unsafe { verdict.cast::<Words>().as_ref() })
     else {
         return 0;
     };

@@ -145,12 +145,7 @@ pub unsafe extern "C" fn tollgate_settle(
 ///
 /// `limiter` is NULL or a limiter that is not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_extend(
-    limiter: *mut Limiter,
-    reservation: u64,
-    ttl_ns: u64,
-    now_ns: u64,
-) -> Status {
+pub unsafe extern "C" fn tollgate_extend(limiter: *mut Limiter, reservation: u64, ttl_ns: u64, now_ns: u64) -> Status {
     guard(|| {
         // SAFETY: NULL, or alive and shared, by this function's contract.
         let limiter = &unsafe { borrow(limiter) }?.0;
