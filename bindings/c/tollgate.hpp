@@ -325,33 +325,24 @@ private:
 };
 
 /// The answer to several requests at once: all were charged, or none.
-class [[nodiscard]] all_verdict {
-public:
-    tollgate_decision decision() const noexcept { return raw_.decision; }
-    bool allowed() const noexcept { return raw_.decision != TOLLGATE_DECISION_DENY; }
+struct [[nodiscard]] all_verdict {
+    tollgate_all_verdict raw;
+
+    /// One for each part. In a denial, those of the parts that do not block say what would have been.
+    std::vector<verdict> verdicts;
+
+    tollgate_decision decision() const noexcept { return raw.decision; }
+    bool allowed() const noexcept { return raw.decision != TOLLGATE_DECISION_DENY; }
     explicit operator bool() const noexcept { return allowed(); }
 
     /// Whether the part at this index blocks the others.
-    bool blocks(std::size_t part) const noexcept { return part < verdicts_.size() && (raw_.blocking >> part & 1) != 0; }
+    bool blocks(std::size_t part) const noexcept { return part < verdicts.size() && (raw.blocking >> part & 1) != 0; }
 
     /// The longest wait of the parts that block; empty if no wait helps, and if it was allowed.
     std::optional<span> retry_after() const noexcept
     {
-        return allowed() ? std::nullopt : detail::unless_never(raw_.retry_after_ns);
+        return allowed() ? std::nullopt : detail::unless_never(raw.retry_after_ns);
     }
-
-    /// A verdict for each part. In a denial, those of the parts that do not block say what would have been.
-    const std::vector<verdict> &verdicts() const noexcept { return verdicts_; }
-
-private:
-    friend class limiter;
-    all_verdict(const tollgate_all_verdict &raw, const std::vector<tollgate_verdict> &verdicts)
-        : raw_(raw), verdicts_(verdicts.begin(), verdicts.end())
-    {
-    }
-
-    tollgate_all_verdict raw_;
-    std::vector<verdict> verdicts_;
 };
 
 /// The answer to reserve. The number is 0 if the verdict is a denial.
@@ -427,9 +418,7 @@ public:
     std::vector<std::string> due(instant at)
     {
         std::vector<std::string> lines;
-        const auto next = [&] {
-            return detail::text(tollgate_log_throttle_line, handle_.get(), at);
-        };
+        const auto next = [&] { return detail::text(tollgate_log_throttle_line, handle_.get(), at); };
         for (auto line = next(); !line.empty(); line = next())
             lines.push_back(std::move(line));
         return lines;
@@ -439,37 +428,15 @@ private:
     detail::owner<tollgate_log_throttle> handle_;
 };
 
-/// How a limiter is built. The clock has to live until then, not longer.
-struct options {
-    std::uint64_t agents = TOLLGATE_AGENTS_DEFAULT;
-    const tollgate::clock *clock = nullptr;
-    tollgate_on_full on_full = TOLLGATE_ON_FULL_EVICT;
-    tollgate_id_hash id_hash = TOLLGATE_ID_HASH_MULTILINEAR;
-    bool prefault = false;
-    std::uint64_t reservations = TOLLGATE_RESERVATIONS_DEFAULT;
-    std::uint32_t reservations_per_agent = 0;
-    bool observe = false;
-    std::uint32_t sample_every = 0;
-    std::uint64_t roster = 0;
-};
+/// The default options of a limiter, to be changed: options.clock = clock.get(), say.
+inline tollgate_limiter_options options() noexcept { return detail::zero<tollgate_limiter_options>(); }
 
 /// An exact rate limiter. Any number of threads may use one at once.
 class limiter {
 public:
-    explicit limiter(const tollgate::policy &policy, const options &options = {})
+    explicit limiter(const tollgate::policy &policy, const tollgate_limiter_options &options = tollgate::options())
+        : handle_(detail::explained<tollgate_limiter *>(tollgate_limiter_new, policy.get(), &options))
     {
-        auto raw = detail::zero<tollgate_limiter_options>();
-        raw.agents = options.agents;
-        raw.clock = options.clock != nullptr ? options.clock->get() : nullptr;
-        raw.on_full = options.on_full;
-        raw.id_hash = options.id_hash;
-        raw.prefault = options.prefault ? 1 : 0;
-        raw.reservations = options.reservations;
-        raw.reservations_per_agent = options.reservations_per_agent;
-        raw.observe = options.observe ? TOLLGATE_OBSERVE_ON : TOLLGATE_OBSERVE_OFF;
-        raw.sample_every = options.sample_every;
-        raw.roster = options.roster;
-        handle_.reset(detail::explained<tollgate_limiter *>(tollgate_limiter_new, policy.get(), &raw));
     }
 
     /// A copy of the policy in force.
@@ -517,7 +484,7 @@ public:
         std::vector<tollgate_verdict> verdicts(parts.size());
         const auto all = ask<tollgate_all_verdict>(tollgate_check_all, raw(parts).data(), parts.size(), parts[0].at_,
                                                    parts[0].flags_, verdicts.data());
-        return {all, verdicts};
+        return {all, {verdicts.begin(), verdicts.end()}};
     }
 
     /// Looks at a lane. Charges nothing.
@@ -679,7 +646,6 @@ public:
 
     /// Keeps assignments in a file. Call it before the first check.
     void keep_assignments_in(std::string_view path) { decide(tollgate_keep_assignments_in, path); }
-
     void reload_assignments() { decide(tollgate_reload_assignments); }
 
     /// Keeps used budgets in a file. Call it before the first check.
@@ -734,7 +700,7 @@ public:
         return seen;
     }
 
-    /// A page of agents that have a record; options.roster decides how many can be listed.
+    /// A page of agents that have a record; the roster of the options decides how many can be listed.
     agent_page agents(const tollgate_agent_query &query = agent_query(), std::size_t per_page = TOLLGATE_PAGE_MAX) const
     {
         agent_page page = {detail::zero<tollgate_agent_page>(), std::vector<tollgate_agent_row>(per_page)};
@@ -761,7 +727,6 @@ public:
 
     /// Counts, offenders and busy agents as JSON.
     std::string report() const { return text(tollgate_report); }
-
     void write_report(std::string_view path) const { decide(tollgate_write_report, path); }
 
     /// The handle, for what is not here.

@@ -16,12 +16,12 @@ static tollgate::policy lanes()
                                        "every_denial = true\n");
 }
 
-static tollgate::options options(const tollgate::clock &clock)
+static tollgate_limiter_options options(const tollgate::clock &clock)
 {
-    tollgate::options options;
+    auto options = tollgate::options();
     options.agents = 100;
     options.on_full = TOLLGATE_ON_FULL_DENY;
-    options.clock = &clock;
+    options.clock = clock.get();
     return options;
 }
 
@@ -128,7 +128,7 @@ static void mistakes_are_thrown()
     EXPECT_EQ(thrown([&] { (void)limiter.lane("nowhere"); }), TOLLGATE_STATUS_UNKNOWN_LANE);
     EXPECT_EQ(thrown([&] { (void)tollgate::policy::preset("hubs"); }), TOLLGATE_STATUS_UNKNOWN_PRESET);
     EXPECT_EQ(thrown([&] { tollgate::clock(TOLLGATE_CLOCK_SOURCE_OS).advance(1s); }), TOLLGATE_STATUS_NOT_MANUAL);
-    tollgate::options too_many;
+    auto too_many = tollgate::options();
     too_many.agents = TOLLGATE_AGENTS_MAX + UINT64_C(1);
     EXPECT_EQ(thrown([&] { tollgate::limiter(lanes(), too_many); }), TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE);
 }
@@ -224,7 +224,7 @@ static void what_happens_is_observed()
 {
     const auto clock = tollgate::clock::manual();
     auto observed = options(clock);
-    observed.observe = true;
+    observed.observe = TOLLGATE_OBSERVE_ON;
     observed.roster = 1000;
     observed.sample_every = 1;
     tollgate::limiter limiter(lanes(), observed);
@@ -259,11 +259,11 @@ static void parts_are_charged_all_or_none()
     const auto clock = tollgate::clock::manual();
     tollgate::limiter limiter(lanes(), options(clock));
     const auto allowed = limiter.check_all({request("a", 0).cost(2), request("b", 0)});
-    EXPECT(allowed && !allowed.blocks(0) && !allowed.retry_after() && allowed.verdicts().size() == 2);
+    EXPECT(allowed && !allowed.blocks(0) && !allowed.retry_after() && allowed.verdicts.size() == 2);
     const auto denied = limiter.check_all({request("a", 0).cost(2).counted(), request("b", 0).counted()});
     EXPECT(!denied && denied.decision() == TOLLGATE_DECISION_DENY);
     EXPECT(denied.blocks(0) && !denied.blocks(1) && !denied.blocks(99) && denied.retry_after() == 6s);
-    EXPECT(denied.verdicts()[0].violations_in_a_row() == 1 && denied.verdicts()[1].allowed());
+    EXPECT(denied.verdicts[0].violations_in_a_row() == 1 && denied.verdicts[1].allowed());
     EXPECT(limiter.conduct("a").violations_in_a_row == 1 && limiter.conduct("b").violations_in_a_row == 0);
     EXPECT_EQ(limiter.peek({"b", 0}).remaining, 2);
     EXPECT_EQ(thrown([&] { (void)limiter.check_all({}); }), TOLLGATE_STATUS_PARTS);
@@ -293,10 +293,10 @@ static void an_estimate_is_settled()
 
 static void memory_is_prefaulted_on_request()
 {
-    tollgate::options options;
+    auto options = tollgate::options();
     options.agents = 200000;
     for (const bool prefault : {false, true}) {
-        options.prefault = prefault;
+        options.prefault = prefault ? 1 : 0;
         const auto before = resident_bytes();
         tollgate::limiter limiter(lanes(), options);
         EXPECT_EQ(resident_bytes() > before + options.agents * 48, prefault);
