@@ -24,7 +24,7 @@ int main(void)
         { TOLLGATE_LITERAL("agent-7"), 4, heavy, TOLLGATE_NONE },
     };
     enum { COUNT = sizeof requests / sizeof *requests };
-    tollgate_verdict verdicts[COUNT];
+    tollgate_verdict verdicts[COUNT] = { 0 };
     tollgate_status status = tollgate_check_many(limiter, requests, COUNT, TOLLGATE_NOW, 0, verdicts);
     if (status != TOLLGATE_STATUS_OK) {
         fprintf(stderr, "%s\n", tollgate_status_text(status));

@@ -30,7 +30,7 @@ int main(void)
     const tollgate_request thirty_rows = { TOLLGATE_LITERAL("agent-7"), 30, 0, TOLLGATE_NONE };
     for (int turn = 0; turn < TURNS; turn++, now += TURN_NS) {
         for (int i = 0; i < REQUESTS; i++) {
-            tollgate_verdict verdict;
+            tollgate_verdict verdict = { 0 };
             tollgate_status status = tollgate_check(limiter, &thirty_rows, now, 0, &verdict);
             if (status != TOLLGATE_STATUS_OK)
                 fprintf(stderr, "%s\n", tollgate_status_text(status));

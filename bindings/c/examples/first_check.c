@@ -29,7 +29,7 @@ int main(void)
 
     const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, heavy, TOLLGATE_NONE };
     for (int i = 1; i <= 4; i++) {
-        tollgate_verdict verdict;
+        tollgate_verdict verdict = { 0 };
         tollgate_status status = tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);
         if (status != TOLLGATE_STATUS_OK)
             fprintf(stderr, "request %d: 500, %s\n", i, tollgate_status_text(status));

@@ -41,7 +41,7 @@ static uint64_t next_piece(int *piece)
 static void ask_the_model(tollgate_limiter *limiter, const char *agent, uint64_t estimate)
 {
     const tollgate_request request = { agent, strlen(agent), estimate, TOKENS, TOLLGATE_NONE };
-    tollgate_verdict verdict;
+    tollgate_verdict verdict = { 0 };
     uint64_t reservation = 0;
     tollgate_status status = tollgate_reserve(limiter, &request, 60 * SECOND, TOLLGATE_NOW, 0, &verdict, &reservation);
     if (status == TOLLGATE_STATUS_RESERVATIONS_FULL) { /* Too many calls at once: nothing was charged. */

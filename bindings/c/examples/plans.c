@@ -10,6 +10,14 @@
 #include <string.h>
 #include <tollgate.h>
 
+static const char POLICY[] = "[lanes]\n"
+                             "'http/executions' = '40/minute'\n"
+                             "[plans.pro]\n"
+                             "'http/executions' = '200/minute'\n"
+                             "[conduct]\n"
+                             "curve = ['1s', '2s', '5s', '10s', '30s']\n"
+                             "every_denial = true\n";
+
 static tollgate_error error = { .struct_size = sizeof error };
 
 static void require(tollgate_status status)
@@ -24,7 +32,7 @@ static void require(tollgate_status status)
 static uint64_t ask(tollgate_limiter *limiter, const char *agent, uint32_t lane, uint64_t cost)
 {
     const tollgate_request request = { agent, strlen(agent), cost, lane, TOLLGATE_NONE };
-    tollgate_verdict verdict;
+    tollgate_verdict verdict = { 0 };
     require(tollgate_check(limiter, &request, TOLLGATE_NOW, TOLLGATE_COUNTED, &verdict));
     if (verdict.decision == TOLLGATE_DECISION_EXEMPT)
         printf("%s: never limited\n", agent);
@@ -41,7 +49,7 @@ int main(void)
     tollgate_policy *policy = NULL;
     tollgate_clock *clock = NULL; /* It stands still, so that this prints the same every time. */
     tollgate_limiter *limiter = NULL;
-    require(tollgate_policy_preset(TOLLGATE_LITERAL("platform"), &policy));
+    require(tollgate_policy_from_toml(TOLLGATE_LITERAL(POLICY), &error, &policy));
     require(tollgate_clock_new(TOLLGATE_CLOCK_SOURCE_MANUAL, &clock));
     tollgate_limiter_options options = { .struct_size = sizeof options, .agents = 10000, .clock = clock };
     require(tollgate_limiter_new(policy, &options, &error, &limiter));

@@ -23,7 +23,7 @@ static void *work(void *argument)
     worker *self = argument;
     const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE };
     for (int job = 0; job < JOBS; job++) {
-        tollgate_verdict verdict;
+        tollgate_verdict verdict = { 0 };
         if (tollgate_check(self->limiter, &request, TOLLGATE_NOW, 0, &verdict) != TOLLGATE_STATUS_OK)
             continue; /* Nothing was charged. A server would answer 500. */
         if (verdict.decision == TOLLGATE_DECISION_DENY)
