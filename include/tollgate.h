@@ -1,45 +1,72 @@
 /*
  * tollgate: an exact, lock-free rate limiter.
  *
- * May agent A do this, on lane L, for cost C, now? A policy names lanes and
- * their limits; a limiter answers by them:
+ * Every request asks one question: may agent A do this, on lane L, for cost C,
+ * now? A policy names the lanes and their limits. A limiter answers, exactly
+ * under any number of threads, and keeps track of a fixed number of agents in
+ * memory that never grows.
  *
- *     tollgate_policy_builder_new, _lane, _build   what is limited, and to what
- *     tollgate_limiter_new                         the memory for so many agents
- *     tollgate_limiter_check                       the question
- *     tollgate_limiter_admit                       the same, and denials are violations
- *     tollgate_limiter_check_all                   several at once, all or none
- *     tollgate_limiter_acquire, _release           what is held: connections, say
- *     tollgate_limiter_reserve, _commit            what costs what it costs only at the end
- *     tollgate_limiter_assign, _set_override, ...  what an operator decides about agents
+ *     #include <stdio.h>
+ *     #include <tollgate.h>
+ *
+ *     int main(void) {
+ *       tollgate_policy *policy;
+ *       tollgate_limiter *limiter;
+ *       tollgate_error error = {.struct_size = sizeof error};
+ *       const char toml[] = "[lanes]\n\"http/read\" = \"10/second burst 20\"\n";
+ *       if (tollgate_policy_from_toml(TOLLGATE_LITERAL(toml), &error, &policy) ||
+ *           tollgate_limiter_new(policy, NULL, &error, &limiter)) {
+ *         fprintf(stderr, "%s\n", error.message);
+ *         return 1;
+ *       }
+ *       tollgate_policy_free(policy);
+ *
+ *       uint32_t lane;
+ *       tollgate_limiter_lane(limiter, TOLLGATE_LITERAL("http/read"), &lane);
+ *       tollgate_request request = {"user:42", 7, 1, lane, TOLLGATE_NONE};
+ *       tollgate_verdict verdict = {0};
+ *       tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);
+ *       if (verdict.decision == TOLLGATE_DECISION_DENY)
+ *         printf("wait %llu ns\n", (unsigned long long)verdict.retry_after_ns);
+ *       tollgate_limiter_free(limiter);
+ *       return 0;
+ *     }
+ *
+ * Words. An agent is whoever is limited: a user, a client, an address. A lane is
+ * one limited resource of an agent, such as "http/read". A plan is a set of
+ * limits. A token is the unit of cost.
  *
  * Rules that hold for every function:
  *
- * - Status. A function that can fail returns a tollgate_status. Unless that is
- *   TOLLGATE_STATUS_OK, no output was written and nothing was charged. A
- *   denial is no failure: it is a verdict.
+ * - Status. A function that can fail returns a tollgate_status. If it is not
+ *   TOLLGATE_STATUS_OK, no output was written, except error_out, and nothing was
+ *   charged. A denial is not a failure: it is a verdict.
+ * - Zero. Clear a verdict before the call: a verdict of zeros denies, so a check
+ *   that failed and was not looked at lets nothing through.
  * - Pointers. NULL is answered with TOLLGATE_STATUS_NULL_POINTER, unless the
- *   comment of the function allows it. Other pointers have to be right: no
- *   library can tell a dangling one, or a length that is too long for its buffer.
- * - Ownership. What a function hands out through a pointer to a handle belongs
- *   to the caller, who gives it back once with the matching _free. Nothing that
- *   is handed in is kept. Texts that functions return are part of the library.
- * - Threads. Limiters, policies and clocks may be used by any number of threads
- *   at once; a policy builder or an assignment by one at a time. Nobody may use a handle while
- *   or after it is freed.
- * - Const. What is pointed to as const is not changed by the call.
- * - Texts and ids. Both come with a length, so a NUL at the end is not needed
- *   and not counted. Texts are UTF-8; ids are any bytes.
- * - Sizes. A struct that begins with struct_size can grow. Set all of it to
- *   zero and struct_size to its sizeof; then a program and a library of
- *   different versions understand each other.
- * - Time is in nanoseconds, as a span or as an instant on a limiter's clock.
- * - Panics. No panic leaves the library: a bug inside becomes
- *   TOLLGATE_STATUS_PANIC.
- * - Forks. A child may go on using what was made before the fork, as its own
- *   copy. Each process then limits on its own.
+ *   comment allows it. Any other pointer has to be valid, for as many bytes or
+ *   elements as its length says; structs that the library reads or writes must
+ *   be aligned. No library can detect a dangling pointer.
+ * - Ownership. A handle that a function gives out belongs to the caller, who
+ *   frees it once. The library keeps nothing that is passed in.
+ * - Texts and ids come with a length, and need no NUL at the end. Texts are
+ *   UTF-8; ids are any bytes. Texts that come out end in a NUL, which their
+ *   length does not count.
+ * - Arrays. An array that a function fills has a maximum, and a count beside it
+ *   says how many elements there are. Fewer are written if the maximum is less.
+ * - Sizes. A struct that begins with struct_size can grow. Set all of it to zero
+ *   and struct_size to its sizeof: then programs and libraries of different
+ *   versions understand each other.
+ * - Time is in nanoseconds: a span, or an instant of the limiter's clock. Each
+ *   now_ns takes TOLLGATE_NOW, and then the limiter reads its clock.
+ * - Threads. Any number of threads may use a handle at once. No thread may use
+ *   it while or after it is freed.
+ * - Panics. A bug inside becomes TOLLGATE_STATUS_PANIC; no panic leaves the
+ *   library.
+ * - Forks. A child process may use what was made before the fork, as its own
+ *   copy. From then on each process limits on its own.
  *
- * Generated from the Rust sources: change those and run `make header`.
+ * Generated from src/ffi: change the sources and run `make header`.
  */
 
 #ifndef TOLLGATE_H
@@ -278,9 +305,9 @@ enum {
 
 /**
  * Makes a clock from a tollgate_clock_source. Free it with tollgate_clock_free.
+ * The first AUTO of a process takes about 10 ms to judge the counter.
  *
- * Status: INVALID_OPTION for TSC, which only AUTO chooses, and for numbers
- * that are not a source.
+ * Status: INVALID_OPTION for any other number, TOLLGATE_CLOCK_SOURCE_TSC included.
  */
 tollgate_status tollgate_clock_new(int32_t source, tollgate_clock **clock_out);
 
@@ -291,7 +318,7 @@ void tollgate_clock_free(tollgate_clock *clock);
 tollgate_status tollgate_clock_now(const tollgate_clock *clock, uint64_t *now_ns_out);
 
 /**
- * Moves a manual clock ahead.
+ * Moves a manual clock ahead. It stops after 36 years; then everything is denied.
  *
  * Status: NOT_MANUAL.
  */
@@ -459,8 +486,8 @@ enum {
   /** Multilinear: the fastest. */
   TOLLGATE_ID_HASH_MULTILINEAR = 0,
   /**
-   * SipHash-1-3: for ids chosen by adversaries that can measure how long
-   * requests take.
+   * SipHash-1-3: for ids chosen by adversaries that can watch how the
+   * limiter treats them.
    */
   TOLLGATE_ID_HASH_SIPHASH13 = 1,
 };
@@ -756,8 +783,7 @@ typedef struct tollgate_all_verdict {
  *
  * verdicts_out gets a verdict for each request, in the same place; it may be
  * NULL. If one stands in the way, nothing was charged, and the verdicts on the
- * others say what would have been. The arrays must not overlap. A policy's
- * total is charged once for each request.
+ * others say what would have been. The arrays must not overlap.
  *
  * When two calls cross, each may see what the other takes back a moment later,
  * and both may be denied.
@@ -841,10 +867,8 @@ tollgate_status tollgate_hold(tollgate_limiter *limiter,
                               tollgate_verdict *verdict_out);
 
 /**
- * Gives as many slots back as the request costs. state_out may be NULL.
- *
- * Do not release what an exempt agent holds: it took no slot, and NOT_HELD is
- * the answer.
+ * Gives as many slots back as the request costs. state_out may be NULL. An
+ * exempt agent takes no slots, and may release them all the same.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
  * COST_ABOVE_CAPACITY; WRONG_KIND if the lane is not a held one; NOT_HELD if

@@ -17,13 +17,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 450;
 
 /// Those that are longer still, and how long they may be.
-const LONGER: [(&str, usize); 20] = [
-    ("src/ffi/check.rs", 522),
-    ("src/ffi/conduct.rs", 509),
-    ("src/ffi/control.rs", 488),
-    ("src/ffi/observe.rs", 1175),
-    ("src/ffi/policy.rs", 578),
-    ("src/ffi/policy_builder.rs", 555),
+const LONGER: [(&str, usize); 12] = [
     ("src/lane/mod.rs", 529),
     ("src/limiter/budgets.rs", 488),
     ("src/limiter/control.rs", 868),
@@ -34,8 +28,6 @@ const LONGER: [(&str, usize); 20] = [
     ("src/record/mod.rs", 608),
     ("src/reservations.rs", 729),
     ("src/slab/models/mod.rs", 468),
-    ("tests/common/calls/control.rs", 728),
-    ("tests/common/calls/limiters.rs", 566),
     ("tests/limiter/observe.rs", 451),
     ("tests/oracle/run.rs", 487),
 ];
@@ -123,10 +115,10 @@ fn the_house_grows_no_wider() {
     for (what, count, most, aim) in [
         ("public methods of Limiter", methods(), 55, 60),
         ("names at the crate's root", names(), 48, 50),
-        ("C functions", functions(), 180, 75),
-        ("lines of the C header", text("include/tollgate.h").lines().count(), 4_509, 2_200),
+        ("C functions", functions(), 70, 75),
+        ("lines of the C header", text("include/tollgate.h").lines().count(), 2_010, 2_200),
         ("lines of the README", text("README.md").lines().count(), 250, 250),
-        ("Rust files over 450 lines", long, 16, 0),
+        ("Rust files over 450 lines", long, 10, 0),
     ] {
         println!("{what:<28} {count:>6}, at most {most}, aim {aim}");
         assert!(count > 0 || aim == 0, "{what}: nothing was counted");

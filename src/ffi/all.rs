@@ -60,8 +60,7 @@ impl AllVerdict {
 ///
 /// verdicts_out gets a verdict for each request, in the same place; it may be
 /// NULL. If one stands in the way, nothing was charged, and the verdicts on the
-/// others say what would have been. The arrays must not overlap. A policy's
-/// total is charged once for each request.
+/// others say what would have been. The arrays must not overlap.
 ///
 /// When two calls cross, each may see what the other takes back a moment later,
 /// and both may be denied.

@@ -357,10 +357,10 @@ pub unsafe extern "C" fn tollgate_check_many(
         limiter.check_batch(asked, requests.iter().zip(places), instant(now_ns), |(request, place), answer| {
             place.write(match answer {
                 Ok(verdict) => Verdict::new(&verdict),
-                // What could not be an id has its own status.
-                // SAFETY: NULL or readable, by this function's contract.
                 Err(error) => {
-                    Verdict::failed(unsafe { agent(request.id, request.id_len) }.err().unwrap_or(error.into()))
+                    // SAFETY: NULL or readable, by this function's contract. What could not be an id has its own status.
+                    let id = unsafe { agent(request.id, request.id_len) };
+                    Verdict::failed(id.err().unwrap_or(error.into()))
                 }
             });
         });

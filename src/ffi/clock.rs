@@ -55,9 +55,9 @@ impl From<tollgate::clock::ClockSource> for ClockSource {
 }
 
 /// Makes a clock from a tollgate_clock_source. Free it with tollgate_clock_free.
+/// The first AUTO of a process takes about 10 ms to judge the counter.
 ///
-/// Status: INVALID_OPTION for TSC, which only AUTO chooses, and for numbers
-/// that are not a source.
+/// Status: INVALID_OPTION for any other number, TOLLGATE_CLOCK_SOURCE_TSC included.
 ///
 /// # Safety
 ///
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn tollgate_clock_now(clock: *const Clock, now_ns_out: *mu
     unsafe { tell(clock, now_ns_out, |clock| Ok(clock.clock.now().as_nanos())) }
 }
 
-/// Moves a manual clock ahead.
+/// Moves a manual clock ahead. It stops after 36 years; then everything is denied.
 ///
 /// Status: NOT_MANUAL.
 ///

@@ -35,6 +35,9 @@ pub(super) unsafe fn control(
     unsafe { guard_error(error_out, call) }
 }
 
+/// What is decided about an agent.
+type Decide<'a> = &'a dyn Fn(&tollgate::Limiter, &[u8]) -> Result<(), Failure>;
+
 /// A whole control call about one agent.
 ///
 /// # Safety
@@ -45,7 +48,7 @@ unsafe fn decide(
     id: *const c_void,
     id_len: usize,
     error_out: *mut Error,
-    decide: &dyn Fn(&tollgate::Limiter, &[u8]) -> Result<(), Failure>,
+    decide: Decide<'_>,
 ) -> Status {
     // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
     let call = |limiter: &tollgate::Limiter| decide(limiter, unsafe { agent(id, id_len) }?);

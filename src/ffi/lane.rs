@@ -49,7 +49,7 @@ impl LaneState {
     }
 }
 
-/// A whole call that ends in the state of a lane.
+/// A whole call that ends in the state of a lane, which the caller may not want.
 ///
 /// # Safety
 ///
@@ -59,43 +59,22 @@ unsafe fn lane_state(
     request: *const Request,
     now_ns: u64,
     state_out: *mut LaneState,
+    is_wanted: bool,
     act: impl FnOnce(&tollgate::Limiter, tollgate::Request<'_>) -> Result<tollgate::Status, tollgate::Error>,
 ) -> Status {
     guard(|| {
         // SAFETY: NULL, or valid for as many bytes as its tag says, as the caller guarantees.
-        let (state_out, struct_size) = unsafe { tagged_out(state_out) }?;
+        let state_out = is_wanted.then(|| unsafe { tagged_out(state_out) }).transpose()?;
         // SAFETY: NULL, or alive and shared, as the caller guarantees.
         let limiter = unsafe { borrow(limiter) }?;
         // SAFETY: NULL, or readable with its id, as the caller guarantees.
         let state = act(&limiter.0, unsafe { asked(request, now_ns, false) }?)?;
-        // SAFETY: not NULL and large enough, so writable as the caller guarantees.
-        unsafe { state_out.write(LaneState::new(struct_size, &state)) };
+        if let Some((state_out, struct_size)) = state_out {
+            // SAFETY: not NULL and large enough, so writable as the caller guarantees.
+            unsafe { state_out.write(LaneState::new(struct_size, &state)) };
+        }
         Ok(())
     })
-}
-
-/// The same for a caller that may not want to know the state.
-///
-/// # Safety
-///
-/// As [`tollgate_refund`].
-unsafe fn change_lane(
-    limiter: *const Limiter,
-    request: *const Request,
-    now_ns: u64,
-    state_out: *mut LaneState,
-    act: impl FnOnce(&tollgate::Limiter, tollgate::Request<'_>) -> Result<tollgate::Status, tollgate::Error>,
-) -> Status {
-    let mut unwanted = std::mem::MaybeUninit::<LaneState>::uninit();
-    let state_out = if state_out.is_null() {
-        // SAFETY: a member of a struct of ours.
-        unsafe { (&raw mut (*unwanted.as_mut_ptr()).struct_size).write(LaneState::SIZE_MIN) };
-        unwanted.as_mut_ptr()
-    } else {
-        state_out
-    };
-    // SAFETY: as the caller guarantees, or ours and tagged.
-    unsafe { lane_state(limiter, request, now_ns, state_out, act) }
 }
 
 /// Looks at a lane of an agent. Charges nothing, and does not make the agent
@@ -116,7 +95,7 @@ pub unsafe extern "C" fn tollgate_peek(
     state_out: *mut LaneState,
 ) -> Status {
     // SAFETY: as this function's contract has it.
-    unsafe { lane_state(limiter, request, now_ns, state_out, |limiter, request| limiter.peek(request)) }
+    unsafe { lane_state(limiter, request, now_ns, state_out, true, |limiter, request| limiter.peek(request)) }
 }
 
 /// Gives the cost of a request back, never beyond full. Use the plan that the
@@ -137,8 +116,9 @@ pub unsafe extern "C" fn tollgate_refund(
     now_ns: u64,
     state_out: *mut LaneState,
 ) -> Status {
+    let is_wanted = !state_out.is_null();
     // SAFETY: as this function's contract has it.
-    unsafe { change_lane(limiter, request, now_ns, state_out, |limiter, request| limiter.refund(request)) }
+    unsafe { lane_state(limiter, request, now_ns, state_out, is_wanted, |limiter, request| limiter.refund(request)) }
 }
 
 /// Takes as many slots as the request costs, in a lane whose limit is "held 3"
@@ -170,10 +150,8 @@ pub unsafe extern "C" fn tollgate_hold(
     })
 }
 
-/// Gives as many slots back as the request costs. state_out may be NULL.
-///
-/// Do not release what an exempt agent holds: it took no slot, and NOT_HELD is
-/// the answer.
+/// Gives as many slots back as the request costs. state_out may be NULL. An
+/// exempt agent takes no slots, and may release them all the same.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
 /// COST_ABOVE_CAPACITY; WRONG_KIND if the lane is not a held one; NOT_HELD if
@@ -189,8 +167,9 @@ pub unsafe extern "C" fn tollgate_release(
     now_ns: u64,
     state_out: *mut LaneState,
 ) -> Status {
+    let is_wanted = !state_out.is_null();
     // SAFETY: as this function's contract has it.
-    unsafe { change_lane(limiter, request, now_ns, state_out, |limiter, request| limiter.release(request)) }
+    unsafe { lane_state(limiter, request, now_ns, state_out, is_wanted, |limiter, request| limiter.release(request)) }
 }
 
 /// Fills a lane of the agent, or with TOLLGATE_NONE all of them, one after the

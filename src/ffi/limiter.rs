@@ -38,8 +38,8 @@ pub enum OnFull {
 pub enum IdHash {
     /// Multilinear: the fastest.
     Multilinear = 0,
-    /// SipHash-1-3: for ids chosen by adversaries that can measure how long
-    /// requests take.
+    /// SipHash-1-3: for ids chosen by adversaries that can watch how the
+    /// limiter treats them.
     Siphash13 = 1,
 }
 
