@@ -4,6 +4,17 @@
 
 #include <string.h>
 
+static void bad_preset(ErlNifEnv *env, term given)
+{
+    char known[256] = "";
+    const char *name;
+    /* Ends after the last preset. */
+    for (size_t at = 0; (name = tollgate_preset_name(at)) != NULL && strlen(known) + strlen(name) + 3 < sizeof known; at++) {
+        strcat(strcat(known, at == 0 ? "" : ", "), name);
+    }
+    bad_argument(env, "there is no preset %.60T; there are: %s", given, known);
+}
+
 bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy)
 {
     const term *part;
@@ -23,11 +34,12 @@ bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy)
         bad_argument(env, "a policy is {:preset, name} or {:toml, text}, got: %.100T", given);
         return false;
     }
-    if (status != TOLLGATE_STATUS_OK) {
+    if (status == TOLLGATE_STATUS_UNKNOWN_PRESET && part[0] == atom_preset) {
+        bad_preset(env, part[1]);
+    } else if (status != TOLLGATE_STATUS_OK) {
         failed(env, status, &error, atom_nil);
-        return false;
     }
-    return true;
+    return status == TOLLGATE_STATUS_OK;
 }
 
 tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_t plan, term *made)

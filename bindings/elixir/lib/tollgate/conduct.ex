@@ -10,12 +10,14 @@ defmodule Tollgate.Conduct do
   alias Tollgate.{Instance, Native, Verdict}
 
   @doc """
-  Records a violation that the caller has found, and returns how long the agent should wait, in milliseconds.
+  Records a violation that the caller has found, and returns how long the agent should wait, in milliseconds: 0 if the
+  policy has no curve.
 
       iex> for _ <- 1..6, do: Tollgate.Conduct.record_violation(Tollgate, "agent-5")
       [1000, 2000, 5000, 10000, 30000, 30000]
   """
-  @spec record_violation(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer) :: pos_integer | {:error, :full}
+  @spec record_violation(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer) ::
+          non_neg_integer | {:error, :full}
   def record_violation(instance, agent, options \\ []) do
     {reference, reporter} = Instance.find(instance)
 
