@@ -19,8 +19,10 @@ int main(void)
     tollgate_policy_free(policy);
 
     const tollgate_request requests[] = {
-        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE }, { TOLLGATE_LITERAL("agent-8"), 1, heavy, TOLLGATE_NONE },
-        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE }, { TOLLGATE_LITERAL(""), 1, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL("agent-8"), 1, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL(""), 1, heavy, TOLLGATE_NONE },
         { TOLLGATE_LITERAL("agent-7"), 4, heavy, TOLLGATE_NONE },
     };
     enum { COUNT = sizeof requests / sizeof *requests };

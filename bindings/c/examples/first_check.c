@@ -34,7 +34,8 @@ int main(void)
         if (status != TOLLGATE_STATUS_OK)
             fprintf(stderr, "request %d: 500, %s\n", i, tollgate_status_text(status));
         else if (verdict.decision == TOLLGATE_DECISION_DENY)
-            printf("request %d: 429, retry after %" PRIu64 " ms\n", i, tollgate_wait_ms(verdict.retry_after_ns, 1000, 60000));
+            printf("request %d: 429, retry after %" PRIu64 " ms\n", i,
+                   tollgate_wait_ms(verdict.retry_after_ns, 1000, 60000)); /* In whole seconds. */
         else
             printf("request %d: 200, %" PRIu64 " left\n", i, tollgate_verdict_remaining(&verdict));
     }

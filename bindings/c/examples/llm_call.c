@@ -88,9 +88,9 @@ int main(void)
     tollgate_all_verdict all = { .struct_size = sizeof all };
     for (int i = 0; i < 2; i++) {
         require(tollgate_check_all(limiter, parts, 2, TOLLGATE_NOW, 0, NULL, &all));
-        const bool team = (all.blocking & 2) != 0; /* Bit 1: the second part blocks. */
+        const char *blocked = (all.blocking & 2) != 0 ? "the team has too few tokens" : "too many calls";
         printf("embedding: %s; the user has %" PRIu64 " calls left, the team %" PRIu64 " tokens\n",
-               all.decision != TOLLGATE_DECISION_DENY ? "done" : team ? "the team has too few tokens" : "too many calls",
+               all.decision == TOLLGATE_DECISION_DENY ? blocked : "done",
                left(limiter, "user:42", CALLS), left(limiter, "team:7", TOKENS));
     }
     tollgate_limiter_free(limiter);

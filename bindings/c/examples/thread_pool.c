@@ -60,6 +60,7 @@ int main(void)
     }
     /* The only thread that is left frees it. */
     tollgate_limiter_free(limiter);
-    printf("%d threads made %d requests each: %" PRIu64 " allowed, %" PRIu64 " denied\n", WORKERS, JOBS, allowed, denied);
+    printf("%d requests of %d threads: %" PRIu64 " allowed, %" PRIu64 " denied\n", WORKERS * JOBS, WORKERS, allowed,
+           denied);
     return 0;
 }

@@ -64,7 +64,8 @@ static int expectations_failed;
         EXPECT_EQ(len_, size_ - 1);                                                         \
         EXPECT_OK(function(__VA_ARGS__, text_, size_, &len_));                              \
         if (strcmp(text_, expected) != 0) {                                                 \
-            fprintf(stderr, "%s:%d: %s says \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #function, text_, expected); \
+            fprintf(stderr, "%s:%d: %s says \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #function, text_, \
+                    expected);                                                              \
             expectations_failed = 1;                                                        \
         }                                                                                   \
         EXPECT_EQ(len_, size_ - 1);                                                         \
@@ -92,7 +93,7 @@ static inline tollgate_policy *policy_of(const char *toml)
     memset(&error, 0, sizeof error);
     error.struct_size = sizeof error;
     if (tollgate_policy_from_toml(toml, strlen(toml), &error, &policy) != TOLLGATE_STATUS_OK) {
-        fprintf(stderr, "line %" PRIu32 ", column %" PRIu32 ": %s\n%s\n", error.line, error.column, error.message, toml);
+        fprintf(stderr, "%" PRIu32 ":%" PRIu32 ": %s\n%s\n", error.line, error.column, error.message, toml);
         exit(1);
     }
     return policy;

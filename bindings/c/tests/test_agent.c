@@ -158,7 +158,8 @@ static void misuse_changes_nothing(void)
     EXPECT_EQ(tollgate_refund(limiter, REQUEST(ID, ID_LEN, LANES, 1), now, &state), TOLLGATE_STATUS_UNKNOWN_LANE);
     EXPECT_EQ(tollgate_reset(limiter, ID, ID_LEN, LANES, now), TOLLGATE_STATUS_UNKNOWN_LANE);
     EXPECT_EQ(tollgate_refund(limiter, REQUEST(ID, ID_LEN, HEAVY, 0), now, &state), TOLLGATE_STATUS_ZERO_COST);
-    EXPECT_EQ(tollgate_refund(limiter, REQUEST(ID, ID_LEN, HEAVY, 4), now, &state), TOLLGATE_STATUS_COST_ABOVE_CAPACITY);
+    EXPECT_EQ(tollgate_refund(limiter, REQUEST(ID, ID_LEN, HEAVY, 4), now, &state),
+              TOLLGATE_STATUS_COST_ABOVE_CAPACITY);
     EXPECT_EQ(memcmp(&state, &before, sizeof state), 0);
     state.struct_size--;
     EXPECT_EQ(tollgate_peek(limiter, REQUEST(ID, ID_LEN, HEAVY, 1), now, &state), TOLLGATE_STATUS_STRUCT_SIZE);

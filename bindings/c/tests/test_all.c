@@ -100,7 +100,8 @@ static void what_cannot_be_answered_charges_nothing(void)
     EXPECT_EQ(tollgate_check_all(limiter, NULL, 1, now, 0, verdicts, &all), TOLLGATE_STATUS_NULL_POINTER);
     EXPECT_EQ(tollgate_check_all(limiter, parts, 1, now, 0, verdicts, NULL), TOLLGATE_STATUS_NULL_POINTER);
     EXPECT_EQ(tollgate_check_all(limiter, parts, 1, now, 2, verdicts, &all), TOLLGATE_STATUS_INVALID_OPTION);
-    EXPECT_EQ(tollgate_check_all(limiter, parts, TOLLGATE_PARTS_MAX + 1, now, 0, verdicts, &all), TOLLGATE_STATUS_PARTS);
+    EXPECT_EQ(tollgate_check_all(limiter, parts, TOLLGATE_PARTS_MAX + 1, now, 0, verdicts, &all),
+              TOLLGATE_STATUS_PARTS);
     EXPECT_EQ(tollgate_check_all(limiter, parts, SIZE_MAX, now, 0, verdicts, &all), TOLLGATE_STATUS_PARTS);
     for (uint32_t flags = 0; flags <= TOLLGATE_COUNTED; flags++) {
         EXPECT_EQ(tollgate_check_all(limiter, parts, 0, now, flags, verdicts, &all), TOLLGATE_STATUS_PARTS);

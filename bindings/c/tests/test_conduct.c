@@ -8,7 +8,8 @@ static const uint64_t NOW = 1000 * SECOND;
 static tollgate_verdict counted(const rig *made, uint32_t lane, uint64_t cost)
 {
     tollgate_verdict verdict;
-    REQUIRE_OK(tollgate_check(made->limiter, REQUEST(ID, ID_LEN, lane, cost), TOLLGATE_NOW, TOLLGATE_COUNTED, &verdict));
+    REQUIRE_OK(tollgate_check(made->limiter, REQUEST(ID, ID_LEN, lane, cost), TOLLGATE_NOW,
+                              TOLLGATE_COUNTED, &verdict));
     return verdict;
 }
 

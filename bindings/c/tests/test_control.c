@@ -130,7 +130,8 @@ static void an_override_is_for_a_lane_or_for_a_tier_in_every_channel(void)
 {
     rig made = plans_rig();
     tollgate_limiter *limiter = made.limiter;
-    EXPECT_OK(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("heavy"), TOLLGATE_LITERAL("7/minute"), NULL));
+    EXPECT_OK(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("heavy"),
+                                    TOLLGATE_LITERAL("7/minute"), NULL));
     EXPECT_EQ(state(limiter, WS_HEAVY).capacity, 7);
     EXPECT_EQ(state(limiter, HTTP_HEAVY).capacity, 7);
     EXPECT_EQ(state(limiter, HTTP_LIGHT).capacity, 120);
@@ -141,7 +142,8 @@ static void an_override_is_for_a_lane_or_for_a_tier_in_every_channel(void)
     EXPECT_OK(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("ws/heavy"), NULL, 0, NULL));
     EXPECT_EQ(state(limiter, WS_HEAVY).capacity, 10);
     EXPECT_EQ(state(limiter, HTTP_HEAVY).capacity, 7);
-    EXPECT_OK(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("http/light"), TOLLGATE_LITERAL("deny"), NULL));
+    EXPECT_OK(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("http/light"),
+                                    TOLLGATE_LITERAL("deny"), NULL));
     EXPECT_EQ(state(limiter, HTTP_LIGHT).capacity, 0);
     EXPECT_OK(tollgate_set_override(limiter, ID, ID_LEN, NULL, 0, NULL, 0, NULL));
     EXPECT_EQ(state(limiter, HTTP_HEAVY).capacity, 20);
@@ -150,7 +152,7 @@ static void an_override_is_for_a_lane_or_for_a_tier_in_every_channel(void)
     tollgate_error error = SIZED(tollgate_error);
     EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("huge"), TOLLGATE_LITERAL("1/s"), &error),
               TOLLGATE_STATUS_UNKNOWN_LANE);
-    EXPECT(strstr(error.message, "there is no lane or tier \"huge\"; the lanes are ws/heavy, http/heavy, http/light") != NULL);
+    EXPECT(strstr(error.message, "no lane or tier \"huge\"; the lanes are ws/heavy, http/heavy, http/light") != NULL);
     EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("heavy"), TOLLGATE_LITERAL("0/s"), &error),
               TOLLGATE_STATUS_INVALID_LIMIT);
     EXPECT_EQ(error.status, TOLLGATE_STATUS_INVALID_LIMIT);
@@ -160,7 +162,8 @@ static void an_override_is_for_a_lane_or_for_a_tier_in_every_channel(void)
     EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, NULL, 5, "1/s", 3, NULL), TOLLGATE_STATUS_NULL_POINTER);
     EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, "\xff", 1, "1/s", 3, NULL), TOLLGATE_STATUS_NOT_UTF8);
     EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, "heavy", 5, "\xff", 1, NULL), TOLLGATE_STATUS_NOT_UTF8);
-    EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, "heavy", 5, "1/s", SIZE_MAX, NULL), TOLLGATE_STATUS_TEXT_TOO_LONG);
+    EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, "heavy", 5, "1/s", SIZE_MAX, NULL),
+              TOLLGATE_STATUS_TEXT_TOO_LONG);
     EXPECT_EQ(tollgate_set_override(limiter, ID, ID_LEN, TOLLGATE_LITERAL("huge"), NULL, 0, NULL),
               TOLLGATE_STATUS_UNKNOWN_LANE);
     EXPECT_EQ(state(limiter, WS_HEAVY).capacity, 10);
@@ -174,7 +177,8 @@ static void an_exempt_agent_is_never_limited(void)
     EXPECT_EQ(state(limiter, WS_HEAVY).exempt, 0);
     EXPECT_OK(tollgate_set_exempt(limiter, ID, ID_LEN, true, NULL));
     tollgate_verdict verdict;
-    EXPECT_OK(tollgate_check(limiter, REQUEST(ID, ID_LEN, WS_HEAVY, 1000000), TOLLGATE_NOW, TOLLGATE_COUNTED, &verdict));
+    EXPECT_OK(tollgate_check(limiter, REQUEST(ID, ID_LEN, WS_HEAVY, 1000000), TOLLGATE_NOW,
+                             TOLLGATE_COUNTED, &verdict));
     EXPECT_EQ(verdict.decision, TOLLGATE_DECISION_EXEMPT);
     EXPECT_EQ(tollgate_verdict_remaining(&verdict), UINT64_MAX);
     tollgate_lane_state seen = state(limiter, WS_HEAVY);

@@ -108,7 +108,7 @@ static void a_lane_keeps_its_kind(void)
                                          "bucket = '5/minute'\n");
     EXPECT_EQ(tollgate_replace_policy(made.limiter, buckets, &error), TOLLGATE_STATUS_INVALID_LIMIT);
     EXPECT(strstr(error.message, "window") != NULL);
-    EXPECT_EQ(tollgate_set_override(made.limiter, ID, ID_LEN, TOLLGATE_LITERAL("held"), TOLLGATE_LITERAL("5/minute"), NULL),
+    EXPECT_EQ(tollgate_set_override(made.limiter, ID, ID_LEN, "held", 4, TOLLGATE_LITERAL("5/minute"), NULL),
               TOLLGATE_STATUS_INVALID_LIMIT);
     EXPECT_EQ(tokens_left(made.limiter, ID, ID_LEN, HELD), 3);
     tollgate_policy_free(buckets);

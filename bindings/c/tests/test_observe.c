@@ -37,7 +37,8 @@ static void a_snapshot_counts_verdicts_by_lane(void)
     EXPECT_EQ(tollgate_check(made.limiter, REQUEST(ID, ID_LEN, HEAVY, 0), TOLLGATE_NOW, 0, &verdict),
               TOLLGATE_STATUS_ZERO_COST);
     uint64_t reservation = 0;
-    EXPECT_OK(tollgate_reserve(made.limiter, REQUEST("d", 1, LIGHT, 1), SECOND, TOLLGATE_NOW, 0, &verdict, &reservation));
+    EXPECT_OK(tollgate_reserve(made.limiter, REQUEST("d", 1, LIGHT, 1), SECOND, TOLLGATE_NOW, 0,
+                               &verdict, &reservation));
 
     tollgate_limiter_view view = SIZED(tollgate_limiter_view);
     tollgate_lane_counts lanes[LANES + 1];
@@ -312,7 +313,8 @@ static void events_are_polled_in_order(void)
     for (int i = 0; i < 10; i++)
         EXPECT_OK(tollgate_record_violation(made.limiter, "b", 1, TOLLGATE_NOW, &violation));
     event = poll(made.limiter);
-    EXPECT(event.kind == TOLLGATE_EVENT_TYPE_SUSTAINED_ABUSE && event.violations_in_a_row == 10 && is(&event.agent, "b"));
+    EXPECT(event.kind == TOLLGATE_EVENT_TYPE_SUSTAINED_ABUSE && is(&event.agent, "b"));
+    EXPECT_EQ(event.violations_in_a_row, 10);
     rig_free(&made);
 
     tollgate_limiter_options options = rig_options(1, TOLLGATE_ON_FULL_DENY, NULL);
@@ -340,7 +342,8 @@ static void expect_line(tollgate_log_throttle *log, uint64_t now_ns, const char 
     char line[128] = "?";
     size_t len = 777;
     if (expected[0] != 0) {
-        EXPECT_EQ(tollgate_log_throttle_line(log, now_ns, line, strlen(expected), &len), TOLLGATE_STATUS_BUFFER_TOO_SMALL);
+        EXPECT_EQ(tollgate_log_throttle_line(log, now_ns, line, strlen(expected), &len),
+                  TOLLGATE_STATUS_BUFFER_TOO_SMALL);
         EXPECT(len == 777 && line[0] == '?');
     }
     EXPECT_OK(tollgate_log_throttle_line(log, now_ns, NULL, 0, &len));

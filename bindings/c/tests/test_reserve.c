@@ -196,7 +196,8 @@ static void one_agent_has_only_its_share_of_all_reservations(void)
               TOLLGATE_STATUS_TOO_MANY_RESERVATIONS);
     request = REQUEST("b", 1, LIGHT, 1);
     EXPECT_OK(tollgate_reserve(limiter, request, SECOND, TOLLGATE_NOW, 0, &verdict, &second));
-    EXPECT_EQ(tollgate_settle(limiter, first, UINT64_MAX, TOLLGATE_NOW, 0, &settlement), TOLLGATE_STATUS_USED_TOO_LARGE);
+    EXPECT_EQ(tollgate_settle(limiter, first, UINT64_MAX, TOLLGATE_NOW, 0, &settlement),
+              TOLLGATE_STATUS_USED_TOO_LARGE);
     EXPECT_OK(tollgate_settle(limiter, first, 1, TOLLGATE_NOW, 0, &settlement));
     tollgate_limiter_free(limiter);
     tollgate_policy_free(policy);

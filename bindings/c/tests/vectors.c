@@ -287,7 +287,8 @@ static tollgate_status run_agent(tollgate_limiter *limiter, const char *op, cons
 /* Makes the call, and fills in the answer. */
 static tollgate_status run_call(tollgate_limiter *limiter, const char *op, fields *step, json_t *answer)
 {
-    static const char *const requests[] = { "check", "check_as", "admit", "admit_as", "status", "refund", "acquire", "release" };
+    static const char *const requests[] = { "check",  "check_as", "admit",   "admit_as",
+                                            "status", "refund",   "acquire", "release" };
     tollgate_status status;
     if (IS("assignments"))
         return assigned(limiter, answer);

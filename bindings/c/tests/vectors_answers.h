@@ -63,7 +63,8 @@ static tollgate_status set_assignment(tollgate_limiter *limiter, const id_bytes 
 {
     tollgate_assignment_state assignment = SIZED(tollgate_assignment_state);
     tollgate_override overrides[TOLLGATE_LANES_MAX];
-    tollgate_status status = tollgate_assignment(limiter, id->bytes, id->len, &assignment, overrides, TOLLGATE_LANES_MAX);
+    tollgate_status status =
+        tollgate_assignment(limiter, id->bytes, id->len, &assignment, overrides, TOLLGATE_LANES_MAX);
     if (status != TOLLGATE_STATUS_OK)
         return status;
     tollgate_policy *policy = NULL;
