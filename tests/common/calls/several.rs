@@ -1,7 +1,7 @@
 //! Calls that charge several lanes, all or none.
 
 use super::arguments::{Agent, Raw};
-use super::oracle::{Lane, Watched};
+use super::oracle::{Lane, TIME_MAX, Watched};
 use super::{World, call};
 use std::collections::BTreeMap;
 use tollgate::ffi::*;
@@ -119,6 +119,7 @@ impl World<'_> {
         let is_allowed = verdict.decision != Decision::Deny;
         let (judged, exact) = (watched.is_judged(), watched.is_exact());
         let mut next: BTreeMap<(&[u8], u32), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(&[u8], u32), u64> = BTreeMap::new();
         let mut passes = true;
         for (place, part) in parts.iter().enumerate() {
             let Some((limit, price)) = part.price else { continue };
@@ -127,6 +128,9 @@ impl World<'_> {
             let alone = limit.check(before, now, price, watched.warn_percent).0;
             let (expected, full_at) =
                 limit.check(next.get(&key).copied().unwrap_or(before), now, price, watched.warn_percent);
+            // Parts of one lane stand in the way together.
+            let sum = sums.entry(key).and_modify(|sum| *sum = sum.saturating_add(price)).or_insert(price);
+            let together = limit.check(before, now, (*sum).min(TIME_MAX), watched.warn_percent).0;
             passes &= expected.decision != Decision::Deny;
             next.insert(key, full_at);
             self.report.denied += u64::from(!is_allowed);
@@ -141,7 +145,7 @@ impl World<'_> {
                 let found = (answer.decision, answer.full_in_ns, answer.token_ns);
                 assert_eq!(found, (expected.decision, expected.full_in_ns, expected.token_ns));
             } else if answer.decision == Decision::Deny {
-                let blocks = [alone.decision, expected.decision].contains(&Decision::Deny);
+                let blocks = [alone, expected, together].iter().any(|verdict| verdict.decision == Decision::Deny);
                 assert!(blocks, "part {place} is not in the way: {expected:?}, {answer:?}");
             } else {
                 assert!(alone.decision != Decision::Deny, "part {place} is in the way: {alone:?}, {answer:?}");
