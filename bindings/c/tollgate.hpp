@@ -259,7 +259,7 @@ public:
     /// How many tokens; 1 by default.
     request cost(std::uint64_t cost) const noexcept { return changed(&tollgate_request::cost, cost); }
 
-    /// The plan that applies if the agent is not assigned to one; `none` is the default plan.
+    /// The plan that applies if the agent is not assigned to one.
     request plan(plan_id plan) const noexcept { return changed(&tollgate_request::plan, plan); }
 
     /// The instant; by default the limiter reads its clock.
@@ -419,7 +419,7 @@ public:
     {
         std::vector<std::string> lines;
         const auto next = [&] { return detail::text(tollgate_log_throttle_line, handle_.get(), at); };
-        for (auto line = next(); !line.empty(); line = next())
+        for (auto line = next(); !line.empty(); line = next()) // Each line is given out once.
             lines.push_back(std::move(line));
         return lines;
     }
@@ -461,7 +461,9 @@ public:
 
     verdict check(const request &request)
     {
-        return verdict(ask<tollgate_verdict>(tollgate_check, &request.raw_, request.at_, request.flags_));
+        tollgate_verdict raw = {};
+        detail::require(tollgate_check(get(), &request.raw_, request.at_, request.flags_, &raw));
+        return verdict(raw);
     }
 
     /// A verdict for each request, in the same order. One that cannot be
@@ -613,6 +615,7 @@ public:
     {
         std::vector<std::string> agents;
         std::vector<tollgate_agent_id> page(1024);
+        // It ends: each page begins behind the last id, and there are finitely many.
         for (std::size_t behind = page.size(); behind >= page.size();) {
             const bool first = agents.empty();
             detail::require(tollgate_assigned(get(), first ? nullptr : agents.back().data(),
