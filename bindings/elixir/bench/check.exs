@@ -118,7 +118,8 @@ defmodule Bench do
     limiters = limiters(native)
 
     IO.puts(
-      "Elixir #{System.version()}, OTP #{System.otp_release()}, #{@schedulers} schedulers, clock #{Tollgate.Observe.snapshot(Bench.Limiter).clock}"
+      "Elixir #{System.version()}, OTP #{System.otp_release()}, #{@schedulers} schedulers, " <>
+        "clock #{Tollgate.Observe.snapshot(Bench.Limiter).clock}"
     )
 
     IO.puts("ns of CPU time a call: median (best) of #{rounds(quick)} rounds; all in one VM, taking turns\n")

@@ -181,8 +181,9 @@ static term make_verdicts(ErlNifEnv *env, const question *asked, const tollgate_
 {
     term list = enif_make_list(env, 0);
     for (unsigned at = count; at-- > 0;) {
-        term made = verdicts[at].status == TOLLGATE_STATUS_OK
-            ? make_verdict(env, asked->of, &verdicts[at], asked->flags) : failed(env, verdicts[at].status, NULL, atom_nil);
+        const tollgate_verdict *verdict = &verdicts[at];
+        term made = verdict->status == TOLLGATE_STATUS_OK ? make_verdict(env, asked->of, verdict, asked->flags)
+                                                          : failed(env, verdict->status, NULL, atom_nil);
         if (enif_has_pending_exception(env, NULL)) {
             return atom_nil;
         }
@@ -211,7 +212,8 @@ NIF(nif_check_many)
     if (!read_many(env, argv, &asked, requests, &count)) {
         return atom_nil;
     }
-    tollgate_status status = tollgate_check_many(asked.of->limiter, requests, count, asked.now_ns, asked.flags, verdicts);
+    tollgate_status status = tollgate_check_many(asked.of->limiter, requests, count, asked.now_ns, asked.flags,
+        verdicts);
     return status == TOLLGATE_STATUS_OK ? make_verdicts(env, &asked, verdicts, count)
                                         : failed(env, status, NULL, atom_nil);
 }

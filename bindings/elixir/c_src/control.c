@@ -319,7 +319,8 @@ NIF(nif_keep_budgets_in)
         = tollgate_keep_budgets_in(of->limiter, (const char *)path.data, path.size, &error, &kept);
     return status != TOLLGATE_STATUS_OK ? file_failed(env, status, &error)
         : enif_make_tuple5(env, enif_make_uint64(env, kept.loaded), enif_make_uint64(env, kept.ended),
-            enif_make_uint64(env, kept.unknown), enif_make_uint64(env, kept.full), enif_make_uint64(env, kept.ahead_ns));
+            enif_make_uint64(env, kept.unknown), enif_make_uint64(env, kept.full),
+            enif_make_uint64(env, kept.ahead_ns));
 }
 
 /* (reference) -> {saved, unsaved} | {:error, message} */

@@ -85,7 +85,8 @@ static bool option(ErlNifEnv *env, term options, const char *name, term *value)
     return true;
 }
 
-static bool number_option(ErlNifEnv *env, term options, const char *name, uint64_t least, uint64_t most, uint64_t *value)
+static bool number_option(ErlNifEnv *env, term options, const char *name, uint64_t least, uint64_t most,
+    uint64_t *value)
 {
     term given;
     ErlNifUInt64 number;

@@ -85,7 +85,7 @@ void make_atoms(ErlNifEnv *env);
  * caller gets. So functions that read arguments return false, and have raised.
  */
 term bad_argument(ErlNifEnv *env, const char *format, ...);
-/* What a status other than OK becomes: {:error, reason} or ArgumentError. `agent` is the argument that it may be about. */
+/* What a status other than OK becomes: {:error, reason} or ArgumentError. `agent` is the one it may be about. */
 term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error, term agent);
 term bad_agent(ErlNifEnv *env, term given);
 term make_text(ErlNifEnv *env, const char *text, size_t length);

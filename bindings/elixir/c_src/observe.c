@@ -60,7 +60,8 @@ NIF(nif_snapshot)
         {enif_make_atom(env, "clock"), make_source(view.clock_source)},
         NUMBER(allowed), NUMBER(warned), NUMBER(denied), NUMBER(exempt), NUMBER(errors), NUMBER(full),
         NUMBER(violations), NUMBER(violations_last_hour), NUMBER(sustained_abuse),
-        NUMBER(agents), NUMBER(records), NUMBER(claims), NUMBER(idle_evictions), NUMBER(lossy_evictions), NUMBER(retries),
+        NUMBER(agents), NUMBER(records), NUMBER(claims), NUMBER(retries), NUMBER(idle_evictions),
+        NUMBER(lossy_evictions),
         NUMBER(reservations), NUMBER(reservations_expired), NUMBER(reservations_refused),
         NUMBER(agents_assigned), NUMBER(agents_overridden), NUMBER(agents_exempt),
         NUMBER(unknown_actions), NUMBER(events_dropped), NUMBER(memory), NUMBER(clock_fallbacks),
@@ -68,18 +69,19 @@ NIF(nif_snapshot)
     return MAKE_MAP(env, fields);
 }
 
-/* A lane of an agent: {{channel, tier}, limit | nil, overridden, remaining, capacity, used_percent, level, full_in_ns} */
+/* {{channel, tier}, limit | nil, overridden, remaining, capacity, used_percent, level, full_in_ns} */
 static term make_lane_view(ErlNifEnv *env, const question *asked, uint32_t lane, const tollgate_lane_view *view)
 {
     const term levels[] = {atom_green, atom_yellow, atom_red};
     char limit[TOLLGATE_LIMIT_BYTES];
     size_t length = 0;
-    tollgate_status status = tollgate_limit_of(asked->of->limiter, asked->request.id, asked->request.id_len, lane, limit,
-        sizeof limit, &length);
+    tollgate_status status = tollgate_limit_of(asked->of->limiter, asked->request.id, asked->request.id_len, lane,
+        limit, sizeof limit, &length);
     bool is_limited = status == TOLLGATE_STATUS_OK && length > 0;
-    return enif_make_tuple8(env, make_lane(env, asked->of, lane), is_limited ? make_text(env, limit, length) : atom_nil,
-        make_bool(view->overridden != 0), number(env, view->remaining), number(env, view->capacity),
-        enif_make_double(env, view->used_percent), levels[view->level < 2 ? view->level : 2], make_span(env, view->full_in_ns));
+    return enif_make_tuple8(env, make_lane(env, asked->of, lane),
+        is_limited ? make_text(env, limit, length) : atom_nil, make_bool(view->overridden != 0),
+        number(env, view->remaining), number(env, view->capacity), enif_make_double(env, view->used_percent),
+        levels[view->level < 2 ? view->level : 2], make_span(env, view->full_in_ns));
 }
 
 /* (reference, agent, options) -> a map */

@@ -7,10 +7,11 @@
 static void bad_preset(ErlNifEnv *env, term given)
 {
     char known[256] = "";
+    size_t length = 0;
     const char *name;
     /* Ends after the last preset. */
-    for (size_t at = 0; (name = tollgate_preset_name(at)) != NULL && strlen(known) + strlen(name) + 3 < sizeof known; at++) {
-        strcat(strcat(known, at == 0 ? "" : ", "), name);
+    for (size_t at = 0; (name = tollgate_preset_name(at)) != NULL && length + strlen(name) + 3 < sizeof known; at++) {
+        length += (size_t)enif_snprintf(known + length, sizeof known - length, "%s%s", at == 0 ? "" : ", ", name);
     }
     bad_argument(env, "there is no preset %.60T; there are: %s", given, known);
 }

@@ -27,7 +27,8 @@ term bad_lane(ErlNifEnv *env, const instance *of, term channel, term tier)
         }
         length += (size_t)written;
     }
-    return bad_argument(env, "the policy has no lane of channel %.60T and tier %.60T; it has: %s", channel, tier, known);
+    return bad_argument(env, "the policy has no lane of channel %.60T and tier %.60T; it has: %s", channel, tier,
+        known);
 }
 
 bool read_lane(ErlNifEnv *env, const instance *of, term given, uint32_t *lane)

@@ -290,7 +290,7 @@ defmodule Tollgate do
     end
   end
 
-  # A process of another node could not be told from one that lost its connection.
+  # A process of another node that ends looks like one that lost its connection.
   defp owner(options) do
     case Keyword.pop(options, :owner, self()) do
       {nil, options} -> {nil, options}
@@ -333,8 +333,9 @@ defmodule Tollgate do
   end
 
   @doc """
-  Settles a reservation: `used` is its real cost, beyond what was reported `so_far`. The rest is given back; what exceeds
-  the reservation is charged, into debt if need be, and returned as `overspent`. With 0 used, all of it is given back.
+  Settles a reservation: `used` is its real cost, beyond what was reported `so_far`. The rest is given back; what
+  exceeds the reservation is charged, into debt if need be, and returned as `overspent`. With 0 used, all of it is
+  given back.
 
   `so_far: true` reports use and keeps the rest reserved: for answers that stream.
 

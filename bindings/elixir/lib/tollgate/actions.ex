@@ -8,8 +8,8 @@ defmodule Tollgate.Actions do
   alias Tollgate.{Instance, Native}
 
   @doc """
-  The lane of an action of a channel. An action that the policy does not name goes to the tier of `unknown_actions_to`, and
-  is logged once, so that somebody classifies it.
+  The lane of an action of a channel. An action that the policy does not name goes to the tier of
+  `unknown_actions_to`, and is logged once, so that somebody classifies it.
 
       iex> Tollgate.Actions.lane_for(Tollgate, :http, "post_task")
       {:http, :heavy}
@@ -34,8 +34,8 @@ defmodule Tollgate.Actions do
   end
 
   @doc """
-  The actions that were asked for and that the policy does not name: their `total` number of requests, up to a few hundred
-  `names` as `{channel, action}`, and how many more were `not_listed`.
+  The actions that were asked for and that the policy does not name: their `total` number of requests, up to a few
+  hundred `names` as `{channel, action}`, and how many more were `not_listed`.
 
       iex> Tollgate.start_link(name: Asked)
       iex> Tollgate.Actions.unknown(Asked)

@@ -7,8 +7,8 @@ defmodule Tollgate.AgentView do
     * `lanes` - in the order of the policy, each with `channel`, `tier`, `limit` (its text), `override` (whether the
       limit is the agent's own), `remaining`, `capacity`, `used_percent`, `full_in_ms` and `level`: `:green` below 50 %,
       `:yellow` up to 80 %, `:red` above. Empty if the agent is exempt;
-    * `dominant` - the lane that is nearest to its limit, or `nil`: of those that let anything pass, the one of which the
-      largest share is used.
+    * `dominant` - the lane that is nearest to its limit, or `nil`: of those that let anything pass, the one of which
+      the largest share is used.
   """
 
   alias Tollgate.Verdict

@@ -28,8 +28,8 @@ defmodule Tollgate.Conduct do
   end
 
   @doc """
-  The agent's conduct: its violations in the window of the abuse threshold, those in a row, what is left of its wait (up to
-  an eighth of a second more than it was given), and whether it is rate limited.
+  The agent's conduct: its violations in the window of the abuse threshold, those in a row, what is left of its wait
+  (up to an eighth of a second more than it was given), and whether it is rate limited.
 
       iex> Tollgate.Conduct.record_violation(Tollgate, "agent-5")
       iex> %{in_window: 1, in_a_row: 1, rate_limited: true} = Tollgate.Conduct.of(Tollgate, "agent-5")

@@ -19,8 +19,8 @@ defmodule Tollgate.Events do
 
   `:saturated`, `:unknown_action` and `:clock_fell_back` need `observe: true`, and arrive within a second.
 
-  A flood of denials is a flood of `:violation` messages; a process gets them only if it asks. Messages to a process that
-  does not read them stay in its mailbox, as ever.
+  A flood of denials is a flood of `:violation` messages; a process gets them only if it asks. Messages to a process
+  that does not read them stay in its mailbox, as ever.
   """
 
   alias Tollgate.Instance

@@ -1,7 +1,7 @@
 defmodule Tollgate.Hub do
   @moduledoc """
-  The functions of the limiter inside a certain message hub, under the names that the hub calls them by: a drop-in for its
-  own module. Each is a thin form of a function elsewhere; new code calls those.
+  The functions of the limiter inside a certain message hub, under the names that the hub calls them by: a drop-in for
+  its own module. Each is a thin form of a function elsewhere; new code calls those.
 
   They ask the instance `Tollgate`, or another one that is given first. The hub gives waits in whole seconds, in
   milliseconds, and a minute where no wait helps: an instance with the policy `:hub` does.
@@ -73,8 +73,8 @@ defmodule Tollgate.Hub do
   end
 
   @doc """
-  The limit of a lane of the agent: capacity, and refill per millisecond, both in thousandths of a token; `:exempt` if it
-  is never limited. `Tollgate.Control.limit_of/3` has it as text.
+  The limit of a lane of the agent: capacity, and refill per millisecond, both in thousandths of a token; `:exempt` if
+  it is never limited. `Tollgate.Control.limit_of/3` has it as text.
 
       iex> Tollgate.Hub.get_limits("agent-1", :ws, :light)
       {120_000, 2.0}
@@ -162,8 +162,8 @@ defmodule Tollgate.Hub do
   }
 
   @doc false
-  # The numbers of a limit as the limiter writes it: `{capacity, tokens, per_ns}`. A window or a budget, which comes back
-  # as a whole, is given as a bucket of the same rate. Time gives back nothing that is held.
+  # The numbers of a limit as the limiter writes it: `{capacity, tokens, per_ns}`. A window or a budget, which comes
+  # back as a whole, is given as a bucket of the same rate. Time gives back nothing that is held.
   def numbers("deny"), do: {0, 0, 1}
   def numbers("unlimited"), do: {0xFFFF_FFFF_FFFF_FFFF, 0, 1}
   def numbers("held " <> slots), do: {String.to_integer(slots), 0, 1}

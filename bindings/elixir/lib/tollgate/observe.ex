@@ -2,8 +2,8 @@ defmodule Tollgate.Observe do
   @moduledoc """
   What an instance holds and has done: counts, agents, worst offenders, a report.
 
-  Counts of verdicts and violations, offenders and lists of agents need `observe: true`. What walks over all records runs
-  on a dirty scheduler: it is for operators, and not for the path of a request.
+  Counts of verdicts and violations, offenders and lists of agents need `observe: true`. What walks over all records
+  runs on a dirty scheduler: it is for operators, and not for the path of a request.
   """
 
   alias Tollgate.{AgentView, Instance, Native}
@@ -29,7 +29,9 @@ defmodule Tollgate.Observe do
   The state of all lanes of the agent, and its conduct: see `Tollgate.AgentView`. Charges nothing.
 
       iex> Tollgate.check(Tollgate, "agent-2", {:ws, :heavy}, cost: 6)
-      iex> %{dominant: %{tier: :heavy, used_percent: 60.0, level: :yellow}} = Tollgate.Observe.agent(Tollgate, "agent-2")
+      iex> %{dominant: lane} = Tollgate.Observe.agent(Tollgate, "agent-2")
+      iex> {lane.tier, lane.used_percent, lane.level}
+      {:heavy, 60.0, :yellow}
   """
   @spec agent(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer) :: AgentView.t()
   def agent(instance, agent, options \\ []) do
@@ -41,11 +43,12 @@ defmodule Tollgate.Observe do
   A page of the agents that hold a record, each as `agent/2` shows it; needs `observe: true` and a `roster:`.
 
     * `prefix:`, `contains:` - only agents whose id begins with this, or has this in it;
-    * `sort:` - `:id` (the default), `:usage` (agents whose dominant lane is nearest to its limit first) or `:violations`;
+    * `sort:` - `:id` (the default), `:usage` (agents whose dominant lane is nearest to its limit first) or
+      `:violations`;
     * `page:`, `per_page:` - 0 is the first page; 100 agents a page by default. A page has at most 200: more gives 200.
 
-  `matched` is their number on all pages, `not_listed` the number of agents that hold a record and are not on the roster.
-  It reads the whole roster.
+  `matched` is their number on all pages, `not_listed` the number of agents that hold a record and are not on the
+  roster. It reads the whole roster.
 
       iex> Tollgate.start_link(name: Listed, observe: true, roster: 1_000)
       iex> for agent <- ["user:1", "user:2", "bot:1"], do: Tollgate.check(Listed, agent, {:ws, :light})

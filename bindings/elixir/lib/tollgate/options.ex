@@ -4,11 +4,11 @@ defmodule Tollgate.Options do
 
     * `:name` - an atom. Default: `Tollgate`;
     * `:policy` - what is limited, and to what: see `Tollgate.Policy`. Default: `:hub`;
-    * `:agents` - how many agents are active at the same time. Default: 100,000. Their memory is reserved when the instance
-      starts, 87 bytes per agent for up to 6 lanes, and never exceeded;
-    * `:prefault` - `true` to take all of that memory, and that of a `:roster`, from the system at the start, which fails
-      if there is not enough. Otherwise pages are taken as agents arrive, and the first agent on a page may wait half a
-      millisecond for it. The memory of `:budgets` is taken as it is used. Default: `false`;
+    * `:agents` - how many agents are active at the same time. Default: 100,000. Their memory is reserved when the
+      instance starts, 87 bytes per agent for up to 6 lanes, and never exceeded;
+    * `:prefault` - `true` to take all of that memory, and that of a `:roster`, from the system at the start, which
+      fails if there is not enough. Otherwise pages are taken as agents arrive, and the first agent on a page may wait
+      half a millisecond for it. The memory of `:budgets` is taken as it is used. Default: `false`;
     * `:on_full` - what happens to a newcomer when no record is free: `:evict` (the default) or `:deny`;
     * `:retry_after` - the unit of waits: `:milliseconds`, or `:whole_seconds` (and a minute where no wait helps), which
       the policy `:hub` defaults to;
@@ -19,8 +19,8 @@ defmodule Tollgate.Options do
     * `:store` - the path of a DETS file that keeps plans, overrides and exemptions across restarts. They are in force
       before the first check. Default: none;
     * `:budgets` - the path of a file that keeps used budgets across restarts. It is read before the first check, and
-      written every `:save_budgets_every_ms` (5,000) and when the instance is stopped: if the VM is killed, charges since
-      the last time are lost. Takes 272 more bytes per agent. Default: none;
+      written every `:save_budgets_every_ms` (5,000) and when the instance is stopped: if the VM is killed, charges
+      since the last time are lost. Takes 272 more bytes per agent. Default: none;
     * `:always_exempt` - agents that are never limited, whatever is decided while it runs. Default: `["dashboard"]` for
       the policy `:hub`, otherwise none;
     * `:observe` - `true` to count verdicts by lane and to find the worst offenders: see `Tollgate.Observe`. Costs a few
@@ -29,11 +29,11 @@ defmodule Tollgate.Options do
       272 bytes each. Default: 0;
     * `:reservations` - how many may be open at once: see `Tollgate.reserve/5`; 64 bytes each. Default: 16,384;
     * `:reservations_per_agent` - how many of them one agent may have. Default: one in 64 of all, but at least 16;
-    * `:log` - `true` to log denials, rate-limited: the first of an agent, then their number once a minute, and a summary
-      every five minutes. Default: `false`;
+    * `:log` - `true` to log denials, rate-limited: the first of an agent, then their number once a minute, and a
+      summary every five minutes. Default: `false`;
     * `:telemetry`, `:telemetry_prefix` - which events go to `:telemetry`: see `Tollgate.Telemetry`;
-    * `:sweep_every_ms`, `:sweep_idle_ms` - the records of agents that have been idle for 10 minutes are given up every 5
-      minutes. `nil` for either never sweeps, which is fine: an idle agent gives way when its room is needed.
+    * `:sweep_every_ms`, `:sweep_idle_ms` - the records of agents that have been idle for 10 minutes are given up
+      every 5 minutes. `nil` for either never sweeps, which is fine: an idle agent gives way when its room is needed.
   """
 
   @defaults [

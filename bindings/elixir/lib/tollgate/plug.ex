@@ -18,9 +18,9 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       * `:by` - whose request it is: `{:assign, key}` (the default, with `:agent_id`), `{:header, name}`, or a function
         from the connection to an id or `nil`. A client can send any header: use one only behind something that sets it;
       * `:unauthenticated_plan` - without an id the agent is the client's address, `ip:192.0.2.7`, or its network for
-        IPv6, `ip:2001:db8:1:2::/64`, under this plan if the policy has it. `nil` for none. Default: `"unauthenticated"`.
-        The address is `conn.remote_ip`: behind a proxy, let something like `remote_ip` set it first. An address can be
-        exempt like any agent: `Tollgate.Control.exempt(MyApp.Limiter, "ip:192.0.2.7")`;
+        IPv6, `ip:2001:db8:1:2::/64`, under this plan if the policy has it. `nil` for none. Default:
+        `"unauthenticated"`. The address is `conn.remote_ip`: behind a proxy, let something like `remote_ip` set it
+        first. An address can be exempt like any agent: `Tollgate.Control.exempt(MyApp.Limiter, "ip:192.0.2.7")`;
       * `:cost` - a number, or a function from the connection to one. Default: 1;
       * `:instance` - Default: `Tollgate`;
       * `:channel` - Default: `:http`;

@@ -16,8 +16,8 @@ defmodule Tollgate.Policy do
             conduct: [curve_ms: [1_000, 2_000, 5_000], quiet_ms: 60_000, abuse_violations: 10, abuse_within_ms: 300_000]
           ]
 
-  Only `lanes` is required. A lane is named `channel/tier`, and `Tollgate.check/4` takes it as `{:channel, :tier}`. A limit
-  is text:
+  Only `lanes` is required. A lane is named `channel/tier`, and `Tollgate.check/4` takes it as `{:channel, :tier}`. A
+  limit is text:
 
   | text | promise |
   |---|---|
@@ -32,16 +32,16 @@ defmodule Tollgate.Policy do
 
   A lane keeps its kind in every plan and override.
 
-  The lane `"total"`, in a plan or among the lanes, is a limit over all lanes: a check charges its lane and the total, both
-  or neither, and its verdict has the numbers of the one with less left. The total does not count slots that are held, nor
-  the lanes that `outside_total: ["llm/tokens"]` names. It cannot be charged by itself; `Tollgate.peek/4`,
+  The lane `"total"`, in a plan or among the lanes, is a limit over all lanes: a check charges its lane and the total,
+  both or neither, and its verdict has the numbers of the one with less left. The total does not count slots that are
+  held, nor the lanes that `outside_total: ["llm/tokens"]` names. It cannot be charged by itself; `Tollgate.peek/4`,
   `Tollgate.reset/3` and overrides know it as `{nil, :total}`.
 
-  `on_change` says what happens to what an agent has used when its limits change: `:keep` it, or `:reset`, which fills its
-  lanes. `conduct` has the rules of `Tollgate.Conduct`: with `curve_ms` the wait grows from one violation to the next;
-  without it, a wait is the lane's own. `every_denial: true` makes every counted denial a violation, as in the policy
-  `:hub`; otherwise only one of an agent that came back before its wait was over is. `enforce_wait: true` makes the wait a
-  block: until it is over, counted requests are denied on every lane.
+  `on_change` says what happens to what an agent has used when its limits change: `:keep` it, or `:reset`, which fills
+  its lanes. `conduct` has the rules of `Tollgate.Conduct`: with `curve_ms` the wait grows from one violation to the
+  next; without it, a wait is the lane's own. `every_denial: true` makes every counted denial a violation, as in the
+  policy `:hub`; otherwise only one of an agent that came back before its wait was over is. `enforce_wait: true` makes
+  the wait a block: until it is over, counted requests are denied on every lane.
   """
 
   @typedoc "Such as `\"10/second burst 20\"` or `\"deny\"`."

@@ -1,6 +1,6 @@
 defmodule Tollgate.Verdict do
   @moduledoc false
-  # From what the NIF answers to what a caller gets, and to those who listen.
+  # Turns the NIF's answers into what callers get, and reports them to telemetry and subscribers.
   #
   # A denial of a request that was counted comes as `{:deny, wait, in_a_row, sustained_abuse}`: the last two are for
   # events, and the caller gets `{:deny, wait}`.
