@@ -126,25 +126,38 @@ fn token_and_count(verdict: &tollgate::Verdict) -> (u64, u64) {
     }
 }
 
-impl Verdict {
+/// What a denial means for the agent's conduct: nothing, as a rule.
+#[derive(Clone, Copy)]
+struct Judged {
+    wait_ns: u64,
+    in_a_row: u32,
+    is_abuse: bool,
+}
+
+impl Judged {
     #[inline(always)]
+    fn of(verdict: &tollgate::Verdict) -> Self {
+        let (in_a_row, is_abuse) = (verdict.violations_in_a_row(), verdict.is_sustained_abuse());
+        Self { wait_ns: verdict.finding.conduct_wait_ns(), in_a_row, is_abuse }
+    }
+}
+
+impl Verdict {
     pub(super) fn new(verdict: &tollgate::Verdict) -> Self {
         const _: () = assert!(crate::lane::RETRY_NEVER == TOLLGATE_NEVER);
-        let (token_ns, count_left) = token_and_count(verdict);
-        // Not more than 56 bits.
-        let conduct_wait_ns = verdict.conduct_wait().as_nanos() as u64;
+        let ((token_ns, count_left), judged) = (token_and_count(verdict), Judged::of(verdict));
         Self {
             status: Status::Ok,
             decision: verdict.decision().into(),
             capacity: verdict.capacity(),
-            retry_after_ns: verdict.retry_after_ns.max(conduct_wait_ns),
+            retry_after_ns: verdict.retry_after_ns.max(judged.wait_ns),
             lane_wait_ns: verdict.retry_after_ns,
-            conduct_wait_ns,
+            conduct_wait_ns: judged.wait_ns,
             full_in_ns: verdict.full_in_ns,
             token_ns,
             count_left,
-            violations_in_a_row: verdict.violations_in_a_row(),
-            sustained_abuse: verdict.is_sustained_abuse().into(),
+            violations_in_a_row: judged.in_a_row,
+            sustained_abuse: judged.is_abuse.into(),
         }
     }
 
@@ -165,12 +178,13 @@ impl Verdict {
         }
     }
 
-    /// Writes the verdict, if there is one.
+    /// Writes the verdict, if there is one: the same as [`Verdict::new`].
     ///
     /// Member by member: the verdict may come from memory that was just
     /// written, eight bytes at a time, and two members read at once would wait
     /// until that is all through. Volatile keeps the compiler from doing so; it
-    /// saves a fifth of a check.
+    /// saves a fifth of a check. What most verdicts do not have is out of line,
+    /// so that this is in line.
     ///
     /// # Safety
     ///
@@ -181,24 +195,55 @@ impl Verdict {
         place: NonNull<Self>,
         answer: Result<tollgate::Verdict, tollgate::Error>,
     ) -> Result<(), Status> {
-        let verdict = Self::new(&answer?);
-        let place = place.as_ptr();
+        let verdict = match answer {
+            Ok(verdict) => verdict,
+            Err(error) => return Err(status_of(error)),
+        };
+        let ((token_ns, count_left), judged) = (token_and_count(&verdict), Judged::of(&verdict));
+        let to = place.as_ptr();
         // SAFETY: each is a member of what is writable, as the caller guarantees.
         unsafe {
-            (&raw mut (*place).status).write(verdict.status);
-            (&raw mut (*place).decision).write(verdict.decision);
-            (&raw mut (*place).capacity).write_volatile(verdict.capacity);
-            (&raw mut (*place).retry_after_ns).write_volatile(verdict.retry_after_ns);
-            (&raw mut (*place).lane_wait_ns).write_volatile(verdict.lane_wait_ns);
-            (&raw mut (*place).conduct_wait_ns).write(verdict.conduct_wait_ns);
-            (&raw mut (*place).full_in_ns).write_volatile(verdict.full_in_ns);
-            (&raw mut (*place).token_ns).write_volatile(verdict.token_ns);
-            (&raw mut (*place).count_left).write(verdict.count_left);
-            (&raw mut (*place).violations_in_a_row).write(verdict.violations_in_a_row);
-            (&raw mut (*place).sustained_abuse).write(verdict.sustained_abuse);
+            (&raw mut (*to).status).write(Status::Ok);
+            (&raw mut (*to).decision).write(verdict.decision().into());
+            (&raw mut (*to).capacity).write_volatile(verdict.capacity());
+            (&raw mut (*to).retry_after_ns).write_volatile(verdict.retry_after_ns);
+            (&raw mut (*to).lane_wait_ns).write_volatile(verdict.retry_after_ns);
+            (&raw mut (*to).conduct_wait_ns).write(0);
+            (&raw mut (*to).full_in_ns).write_volatile(verdict.full_in_ns);
+            (&raw mut (*to).token_ns).write_volatile(token_ns);
+            (&raw mut (*to).count_left).write(count_left);
+            (&raw mut (*to).violations_in_a_row).write(0);
+            (&raw mut (*to).sustained_abuse).write(0);
+        }
+        if (judged.wait_ns, judged.in_a_row) != (0, 0) {
+            // SAFETY: writable, as the caller guarantees, and written.
+            unsafe { Self::put_judged(place, judged) };
         }
         Ok(())
     }
+
+    /// Adds what a denial means for conduct.
+    ///
+    /// # Safety
+    ///
+    /// `place` is a verdict that nobody else uses.
+    #[cold]
+    #[inline(never)]
+    unsafe fn put_judged(mut place: NonNull<Self>, judged: Judged) {
+        // SAFETY: as the caller guarantees.
+        let verdict = unsafe { place.as_mut() };
+        verdict.retry_after_ns = verdict.lane_wait_ns.max(judged.wait_ns);
+        verdict.conduct_wait_ns = judged.wait_ns;
+        verdict.violations_in_a_row = judged.in_a_row;
+        verdict.sustained_abuse = judged.is_abuse.into();
+    }
+}
+
+/// Out of line, since few checks fail.
+#[cold]
+#[inline(never)]
+fn status_of(error: tollgate::Error) -> Status {
+    error.into()
 }
 
 /// A request as the limiter takes it.
@@ -246,34 +291,44 @@ pub unsafe extern "C" fn tollgate_check(
     flags: u32,
     verdict_out: *mut Verdict,
 ) -> Status {
+    // SAFETY: NULL or readable, by this function's contract.
+    let plain = unsafe { request.as_ref() }.filter(|request| request.plan == TOLLGATE_NONE);
+    let Some(plain) = plain.filter(|_| now_ns == TOLLGATE_NOW && flags == 0) else {
+        // SAFETY: as this function's contract has it.
+        return unsafe { check_with_options(limiter, request, now_ns, flags, verdict_out) };
+    };
     guard(|| {
         let verdict_out = out(verdict_out)?;
         // SAFETY: NULL, or alive and shared, by this function's contract.
-        let limiter = &unsafe { borrow(limiter) }?.0;
-        // SAFETY: NULL, or readable with its id, by this function's contract.
-        let request = unsafe { asked(request, now_ns, has_flag(flags, TOLLGATE_COUNTED)?) }?;
-        if request.plan.is_some() || request.at.is_some() || request.is_counted {
-            // SAFETY: not NULL, so writable by this function's contract.
-            return unsafe { check_with_options(limiter, &request, verdict_out) };
-        }
-        let request = tollgate::Request::new(request.agent, request.lane).cost(request.cost);
-        // In registers, as a rule, where it is given.
+        let limiter = unsafe { borrow(limiter) }?;
+        // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
+        let agent = unsafe { agent(plain.id, plain.id_len) }?;
+        let request = tollgate::Request::new(agent, LaneId::new(plain.lane)).cost(plain.cost);
         // SAFETY: not NULL, so writable by this function's contract.
-        limiter.check_with(request, |answer| unsafe { Verdict::put(verdict_out, answer) })
+        limiter.0.check_with(request, |answer| unsafe { Verdict::put(verdict_out, answer) })
     })
 }
 
 /// # Safety
 ///
-/// `verdict_out` is writable.
+/// As [`tollgate_check`].
 #[inline(never)]
 unsafe fn check_with_options(
-    limiter: &tollgate::Limiter,
-    request: &tollgate::Request<'_>,
-    verdict_out: NonNull<Verdict>,
-) -> Result<(), Status> {
-    // SAFETY: writable, as the caller guarantees.
-    limiter.check_with(*request, |answer| unsafe { Verdict::put(verdict_out, answer) })
+    limiter: *const Limiter,
+    request: *const Request,
+    now_ns: u64,
+    flags: u32,
+    verdict_out: *mut Verdict,
+) -> Status {
+    guard(|| {
+        let verdict_out = out(verdict_out)?;
+        // SAFETY: NULL, or alive and shared, as the caller guarantees.
+        let limiter = unsafe { borrow(limiter) }?;
+        // SAFETY: NULL, or readable with its id, as the caller guarantees.
+        let request = unsafe { asked(request, now_ns, has_flag(flags, TOLLGATE_COUNTED)?) }?;
+        // SAFETY: not NULL, so writable as the caller guarantees.
+        limiter.0.check_with(request, |answer| unsafe { Verdict::put(verdict_out, answer) })
+    })
 }
 
 /// A request of a batch as the limiter reads it.
