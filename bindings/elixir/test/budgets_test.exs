@@ -29,32 +29,32 @@ defmodule Tollgate.BudgetsTest do
     assert {:ok, %{saved: 1}} = Tollgate.Control.save_budgets(name)
   end
 
-  test "it is written every so often", %{tmp_dir: folder} do
+  test "it is written periodically", %{tmp_dir: folder} do
     path = Path.join(folder, "budgets.json")
     name = start(policy: @policy, budgets: path, save_budgets_every_ms: 10)
     Tollgate.check(name, <<"user", 255>>, {:llm, :tokens}, cost: 400)
     eventually(fn -> match?({:ok, _}, File.read(path)) and File.read!(path) =~ "400" end)
   end
 
-  test "a file that cannot be written is told in the log once", %{tmp_dir: folder} do
+  test "a file that cannot be written is logged once", %{tmp_dir: folder} do
     path = Path.join(folder, "budgets.json")
     name = start(policy: @policy, budgets: path, save_budgets_every_ms: nil)
     {:ok, _} = Tollgate.Control.save_budgets(name)
     File.write!(path, "somebody else was here")
     Tollgate.check(name, "user", {:llm, :tokens}, cost: 400)
 
-    told =
+    output =
       capture_log(fn ->
         for _ <- 1..3, do: send(name, :save_budgets)
         :sys.get_state(name)
       end)
 
-    assert length(Regex.scan(~r/used budgets are not saved/, told)) == 1
+    assert length(Regex.scan(~r/used budgets are not saved/, output)) == 1
     assert {:error, %Tollgate.Error{reason: :budgets}} = Tollgate.Control.save_budgets(name)
     assert File.read!(path) == "somebody else was here"
   end
 
-  test "a file that makes no sense keeps the instance from starting", %{tmp_dir: folder} do
+  test "an invalid file keeps the instance from starting", %{tmp_dir: folder} do
     path = Path.join(folder, "budgets.json")
     File.write!(path, "nonsense")
     Process.flag(:trap_exit, true)
@@ -64,7 +64,7 @@ defmodule Tollgate.BudgetsTest do
     assert {:error, %Tollgate.Error{reason: :budgets}} = Tollgate.Control.save_budgets(start(policy: @policy))
   end
 
-  test "what is no path is refused, and makes no file", %{tmp_dir: folder} do
+  test "an invalid path is refused, and makes no file", %{tmp_dir: folder} do
     {reference, _} = Tollgate.Instance.find(start(policy: @policy))
 
     for path <- [nil, :here, 1, ["a"], <<1::3>>, String.duplicate("x", 2_000_000)] do

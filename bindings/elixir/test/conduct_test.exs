@@ -31,7 +31,7 @@ defmodule Tollgate.ConductTest do
     name = start()
     drain(name, "agent-7", {:ws, :heavy}, 10)
     refute Tollgate.Conduct.rate_limited?(name, "agent-7")
-    # A check by itself is no violation; the hub records it, or asks with admit.
+    # A denial alone is not a violation: it has to be counted, or recorded.
     assert {:deny, _} = Tollgate.check(name, "agent-7", {:ws, :heavy})
     refute Tollgate.Conduct.rate_limited?(name, "agent-7")
     assert {:deny, 6_000} = Tollgate.check(name, "agent-7", {:ws, :heavy}, counted: true)
@@ -82,7 +82,7 @@ defmodule Tollgate.ConductTest do
     assert Tollgate.Conduct.record_violation(name, "agent-7") == 1_000
   end
 
-  test "without a curve a wait is the lane's own, and who waits for it violates nothing" do
+  test "without a curve a wait is the lane's own, and an agent that waits violates nothing" do
     name = start(policy: [lanes: [{"api/read", "10/minute"}]])
     drain(name, "agent-7", {:api, :read}, 10)
 

@@ -99,7 +99,7 @@ defmodule Tollgate.ControlTest do
       assert {:deny, _} = Tollgate.check(name, "agent-7", {:api, :read})
     end
 
-    test "that make no sense are refused, say why, and change nothing" do
+    test "that are invalid are refused, say why, and change nothing" do
       name = start()
 
       for {lane, limit, reason} <- [
@@ -170,7 +170,7 @@ defmodule Tollgate.ControlTest do
       refute Map.has_key?(decided, "gone")
     end
 
-    test "the file goes before what a killed owner had only told the limiter", %{tmp_dir: folder} do
+    test "the file goes before a change that a killed owner had not written", %{tmp_dir: folder} do
       name = start(store: Path.join(folder, "limits.dets"))
       :ok = Tollgate.Control.set_override(name, "agent-7", :heavy, "100/minute")
       {reference, _} = Tollgate.Instance.find(name)

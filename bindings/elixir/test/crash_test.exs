@@ -8,13 +8,13 @@ defmodule Tollgate.CrashTest do
   @moduletag timeout: 300_000
 
   defp lives(code) do
-    {told, status} = Child.run(List.wrap(code) ++ ["IO.puts(\"it lives\")"])
-    assert {status, told =~ "it lives"} == {0, true}, told
-    told
+    {output, status} = Child.run(List.wrap(code) ++ ["IO.puts(\"it lives\")"])
+    assert {status, output =~ "it lives"} == {0, true}, output
+    output
   end
 
   test "a panic in the limiter is an exception, in every call, and the limiter goes on" do
-    told =
+    output =
       lives([
         # By itself, since Elixir loads the modules that a piece of code names before it runs it.
         """
@@ -67,14 +67,14 @@ defmodule Tollgate.CrashTest do
 
         for call <- calls do
           # The panic is the next call's of this thread, so nothing may come between.
-          told = try do
+          output = try do
             Native.panic_next()
             call.()
           rescue
             error in ArgumentError -> error.message
           end
 
-          case told do
+          case output do
             text when is_binary(text) -> IO.puts("raised: " <> text)
             # A dirty scheduler has threads of its own: the panic waits for the next call here.
             _ -> try do Native.now(reference) rescue ArgumentError -> IO.puts("raised: later") end
@@ -85,8 +85,8 @@ defmodule Tollgate.CrashTest do
         """
       ])
 
-    assert length(Regex.scan(~r/raised: /, told)) == 35
-    assert length(Regex.scan(~r/raised: a bug in tollgate/i, told)) >= 25
+    assert length(Regex.scan(~r/raised: /, output)) == 35
+    assert length(Regex.scan(~r/raised: a bug in tollgate/i, output)) >= 25
   end
 
   @tag :long

@@ -29,7 +29,7 @@ defmodule Tollgate.EventsTest do
     refute_received {:tollgate, ^name, :sustained_abuse, _}
   end
 
-  test "changes are told, and those that were refused are not" do
+  test "changes are sent, and those that were refused are not" do
     name = start()
     Events.subscribe(name, [:change])
     :ok = Tollgate.Control.set_override(name, "agent-7", :heavy, "20/minute")

@@ -7,7 +7,7 @@ defmodule Tollgate.HoldsTest do
 
   defp left(name, agent \\ "agent-7"), do: Tollgate.peek(name, agent, {:ws, :connections}).remaining
 
-  # A process that holds a slot until it is told to end.
+  # A process that holds a slot until it gets a message.
   defp holder(name, agent \\ "agent-7") do
     test = self()
 
@@ -92,7 +92,7 @@ defmodule Tollgate.HoldsTest do
     assert left(name) == 1
   end
 
-  test "what makes no sense raises, and whoever watches goes on" do
+  test "invalid arguments raise, and the watcher goes on" do
     name = start(policy: @policy)
     watcher = Process.whereis(Holds)
     assert_raise ArgumentError, ~r/of a kind/, fn -> Tollgate.hold(name, "agent-7", {:ws, :messages}) end

@@ -35,7 +35,7 @@ defmodule Tollgate.HubTest do
            end) == ""
   end
 
-  test "an unknown action is normal, and is told once" do
+  test "an unknown action is normal, and is logged once" do
     name = start()
     log = capture_log(fn -> assert Hub.ws_tier(name, "dance") == :normal end)
     assert log =~ "dance" and log =~ "ws" and log =~ "normal"

@@ -52,7 +52,7 @@ defmodule Tollgate.InstanceTest do
     assert {:error, {:already_started, ^pid}} = Tollgate.start_link(name: name)
   end
 
-  test "options that make no sense are told, whatever starts the instance" do
+  test "invalid options are reported, whatever starts the instance" do
     Process.flag(:trap_exit, true)
 
     for {options, message} <- [
@@ -72,8 +72,8 @@ defmodule Tollgate.InstanceTest do
           {[policy: "hub"], "a policy is"}
         ] do
       capture_log(fn ->
-        assert {:error, %ArgumentError{message: told}} = Tollgate.start_link([name: :never] ++ options)
-        assert told =~ message
+        assert {:error, %ArgumentError{message: found}} = Tollgate.start_link([name: :never] ++ options)
+        assert found =~ message
       end)
     end
 
@@ -117,7 +117,7 @@ defmodule Tollgate.InstanceTest do
 
   # In a VM of its own, where nobody else takes memory or gives it back.
   test "the memory of an instance is committed when it starts, if asked for" do
-    {told, 0} =
+    {output, 0} =
       Tollgate.Child.run("""
       {:ok, _} = Application.ensure_all_started(:tollgate)
 
@@ -136,8 +136,8 @@ defmodule Tollgate.InstanceTest do
       end
       """)
 
-    assert told =~ "false: false"
-    assert told =~ "true: true"
+    assert output =~ "false: false"
+    assert output =~ "true: true"
   end
 
   # Of all address space of this VM, in bytes.

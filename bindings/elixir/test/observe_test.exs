@@ -28,7 +28,7 @@ defmodule Tollgate.ObserveTest do
     assert map_size(seen.lanes) == 6
   end
 
-  test "without it nothing is counted, and what it holds is told all the same" do
+  test "without it nothing is counted, and what it holds is known all the same" do
     name = start()
     drain(name, "agent-7", {:ws, :heavy}, 12)
     assert %{observed: false, allowed: 0, denied: 0, agents: 1} = Tollgate.Observe.snapshot(name)
@@ -50,7 +50,7 @@ defmodule Tollgate.ObserveTest do
     assert_raise ArgumentError, fn -> Tollgate.Observe.top_offenders(name, -1) end
   end
 
-  test "what the limiter has to tell arrives as messages" do
+  test "events of the limiter arrive as messages" do
     name = start(observe: true, agents: 1, on_full: :deny)
     Events.subscribe(name, [:saturated, :unknown_action])
     for at <- 1..1_000, do: Tollgate.check(name, "agent-#{at}", {:ws, :heavy})
@@ -127,7 +127,7 @@ defmodule Tollgate.ObserveTest do
     assert text =~ "at most 200"
   end
 
-  test "those who are not on the roster are counted" do
+  test "agents that are not on the roster are counted" do
     name = start(observe: true)
     for at <- 1..5, do: Tollgate.check(name, "user:#{at}", {:ws, :light})
     assert %{agents: [], matched: 0, not_listed: 5} = Tollgate.Observe.agents(name)
@@ -168,7 +168,7 @@ defmodule Tollgate.ObserveTest do
     assert_raise ArgumentError, fn -> Tollgate.Observe.shown(String.duplicate("a", 257)) end
   end
 
-  test "options that make no sense are refused" do
+  test "invalid options are refused" do
     Process.flag(:trap_exit, true)
     assert {:error, %ArgumentError{}} = Tollgate.start_link(name: :no, roster: 10)
     assert {:error, %ArgumentError{}} = Tollgate.start_link(name: :no, observe: true, roster: -1)

@@ -9,7 +9,7 @@ defmodule Tollgate.PlugTest do
   defp header(conn, name), do: conn.resp_headers |> List.keyfind(name, 0, {name, nil}) |> elem(1)
   defp unix, do: 1_700_000_000_001
 
-  test "lets a request through, and tells what is left" do
+  test "lets a request through, and says what is left" do
     name = start()
     conn = call(of("agent-7"), instance: name, tier: :heavy, unix_ms: &unix/0)
     refute conn.halted
@@ -69,7 +69,7 @@ defmodule Tollgate.PlugTest do
     assert header(conn, "x-ratelimit-limit") == "10"
   end
 
-  test "who asks is found where the options say" do
+  test "the agent is found where the options say" do
     name = start()
     by_header = %Plug.Conn{req_headers: [{"x-agent-id", "agent-7"}]}
     call(by_header, instance: name, tier: :heavy, by: {:header, "x-agent-id"})
@@ -113,12 +113,12 @@ defmodule Tollgate.PlugTest do
       for _ <- 1..10, do: conn.()
       denied = conn.()
       assert denied.status == 429
-      told = TestJSON.decode!(denied.resp_body)["agent_id"]
+      named = TestJSON.decode!(denied.resp_body)["agent_id"]
 
       case agent do
-        <<255, 0>> -> assert told == %{"base64" => Base.encode64(agent)}
-        <<_::binary-size(257), _::binary>> -> assert "sha256:" <> _ = told
-        _ -> assert told == agent
+        <<255, 0>> -> assert named == %{"base64" => Base.encode64(agent)}
+        <<_::binary-size(257), _::binary>> -> assert "sha256:" <> _ = named
+        _ -> assert named == agent
       end
     end
   end
@@ -133,7 +133,7 @@ defmodule Tollgate.PlugTest do
     assert header(full, "retry-after") == "1"
   end
 
-  test "headers can be left out, and options that make no sense are refused" do
+  test "headers can be left out, and invalid options are refused" do
     name = start()
     conn = call(of("agent-7"), instance: name, tier: :heavy, headers: false)
     assert header(conn, "x-ratelimit-limit") == nil

@@ -83,7 +83,7 @@ defmodule Tollgate.QuestionTest do
   end
 
   describe "counted: true" do
-    test "makes a denial of every verb a violation, and tells those who listen" do
+    test "makes a denial of every verb a violation, and sends it to subscribers" do
       name = start(policy: @policy)
       Events.subscribe(name, [:violation])
 

@@ -11,7 +11,7 @@ defmodule Tollgate.SocketTest do
     :ok
   end
 
-  test "a message that warns is told so and goes on; one that is denied is told when to come back" do
+  test "a message that warns goes on with a frame; one that is denied has a frame with a wait" do
     name = start()
     answers = for _ <- 1..61, do: Socket.message(name, "agent-7", "message")
     assert Enum.count(answers, &(&1 == :allow)) == 48

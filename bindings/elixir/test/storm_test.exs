@@ -1,6 +1,6 @@
 defmodule Tollgate.StormTest do
   # Many processes on one bucket, on a clock that stands still: exactly the
-  # capacity is admitted, and every number that is left is told once.
+  # capacity is admitted, and every number that is left is given out once.
   use Tollgate.Case, async: true
 
   test "64 processes on one fresh bucket, 500 times", do: storm(500)

@@ -12,14 +12,14 @@ defmodule Tollgate.TelemetryTest do
     send(listener, {List.last(event), measurements, metadata})
   end
 
-  defp start_telling(options) do
+  defp start_reporting(options) do
     prefix = [:"prefix#{System.unique_integer([:positive])}"]
     listen(prefix)
     start([telemetry_prefix: prefix] ++ options)
   end
 
-  test "the hub tells of every check" do
-    name = start_telling(telemetry: nil)
+  test "the hub reports every check" do
+    name = start_reporting(telemetry: nil)
     Tollgate.check(name, "agent-7", {:ws, :heavy})
     metadata = %{agent_id: "agent-7", channel: :ws, tier: :heavy}
     allow = Map.put(metadata, :result, :allow)
@@ -39,16 +39,16 @@ defmodule Tollgate.TelemetryTest do
     assert_received {:check, %{tokens_remaining: 118}, %{agent_id: "agent-8"}}
   end
 
-  test "others tell of what is notable" do
-    name = start_telling(telemetry: nil, policy: [lanes: [{"ws/heavy", "10/minute"}]])
+  test "others report what is notable" do
+    name = start_reporting(telemetry: nil, policy: [lanes: [{"ws/heavy", "10/minute"}]])
     drain(name, "agent-7", {:ws, :heavy}, 8)
     refute_received {:check, _, _}
     Tollgate.check(name, "agent-7", {:ws, :heavy})
     assert_received {:check, %{tokens_remaining: 1}, %{result: :warn}}
   end
 
-  test "violations are told, with the lane of a denial" do
-    name = start_telling(telemetry: :all)
+  test "violations are reported, with the lane of a denial" do
+    name = start_reporting(telemetry: :all)
     Tollgate.Conduct.record_violation(name, "agent-7")
 
     assert_received {:violation, %{retry_after_ms: 1_000, consecutive: 1}, metadata}
@@ -61,14 +61,14 @@ defmodule Tollgate.TelemetryTest do
   end
 
   test "off is off" do
-    name = start_telling(telemetry: :off)
+    name = start_reporting(telemetry: :off)
     for _ <- 1..11, do: Tollgate.check(name, "agent-7", {:ws, :heavy}, counted: true)
     Tollgate.check(name, "agent-7", {:ws, :heavy})
     refute_received {_, _, _}
     assert {_, nil} = Tollgate.Instance.find(name)
   end
 
-  test "options that make no sense are refused" do
+  test "invalid options are refused" do
     assert_raise ArgumentError, fn -> Tollgate.start_link(telemetry: :loud) end
     assert_raise ArgumentError, fn -> Tollgate.start_link(telemetry_prefix: "tollgate") end
   end

@@ -90,7 +90,7 @@ defmodule TollgateTest do
     end
 
     # A limiter that writes the time on a denial never gives this client a token.
-    test "whoever polls an empty bucket every millisecond gets what it is entitled to" do
+    test "a client that polls an empty bucket every millisecond gets what it is entitled to" do
       name = start()
       drain(name, "agent-7", {:ws, :heavy}, 10)
 
@@ -127,7 +127,7 @@ defmodule TollgateTest do
       end
     end
 
-    test "a request that makes no sense raises, and nothing is charged, wherever it is" do
+    test "an invalid request raises, and nothing is charged, wherever it is" do
       name = start()
 
       for size <- [10, 600, 2_000], at <- [0, div(size, 2), size - 1] do
@@ -159,7 +159,7 @@ defmodule TollgateTest do
     end
   end
 
-  test "arguments that make no sense raise, say which, and charge nothing" do
+  test "invalid arguments raise, say which, and charge nothing" do
     name = start()
 
     for {call, message} <- [
@@ -199,7 +199,7 @@ defmodule TollgateTest do
     assert Tollgate.check(name, "agent-7", {:ws, :heavy}, cost: 10) == {:warn, 0}
   end
 
-  test "a newcomer is refused when the instance is full and told to deny" do
+  test "a newcomer is refused when the instance is full and denies" do
     name = start(agents: 1, on_full: :deny)
     answers = for at <- 1..1_000, do: Tollgate.check(name, "agent-#{at}", {:ws, :heavy})
     assert {:error, :full} in answers
@@ -207,7 +207,7 @@ defmodule TollgateTest do
     assert Tollgate.check(name, "agent-1", {:ws, :heavy}) == {:allow, 8}
   end
 
-  test "waits are told in milliseconds unless the hub asks, and never if none helps" do
+  test "waits are in milliseconds, or in whole seconds for the hub, and :infinity if none helps" do
     lanes = [lanes: [{"api/read", "3/second"}, {"api/closed", "deny"}, {"alone", "1/minute"}]]
     name = start(policy: lanes)
     drain(name, "agent-7", {:api, :read}, 3)
