@@ -21,13 +21,15 @@ mod header {
     use std::path::{Path, PathBuf};
 
     /// The files of `src/ffi` that declare something for C, in the order of the header.
-    const FILES: [&str; 20] = [
+    const FILES: [&str; 23] = [
         "status",
         "error",
         "library",
         "clock",
         "policy",
         "limiter",
+        "request",
+        "verdict",
         "check",
         "all",
         "lane",
@@ -42,6 +44,7 @@ mod header {
         "offender",
         "event",
         "report",
+        "log",
     ];
 
     /// Lines are at most this long.
@@ -50,7 +53,7 @@ mod header {
     pub(crate) fn generate() {
         println!("cargo::rerun-if-changed=cbindgen.toml");
         println!("cargo::rerun-if-changed=src/ffi");
-        let files: Vec<Source> = FILES.iter().copied().chain(["log"]).map(Source::read).collect();
+        let files: Vec<Source> = FILES.iter().copied().map(Source::read).collect();
         let mut config = cbindgen::Config::from_file("cbindgen.toml").expect("a configuration that can be read");
         let first_page = config.header.take().expect("the first page");
         config.export.rename = files.iter().flat_map(|file| file.types.clone()).collect();
@@ -106,6 +109,7 @@ mod header {
             let path = Path::new("src/ffi").join(name).with_extension("rs");
             let text = fs::read_to_string(&path).expect("a source that can be read");
             let introduction = text.lines().map_while(|line| line.strip_prefix("//!"));
+            let introduction = introduction.filter(|line| !line.starts_with(" ```"));
             let introduction = introduction.map(|line| format!(" *{line}\n")).collect();
             let (mut names, mut types) = (Vec::new(), Vec::new());
             for line in text.lines() {
@@ -132,11 +136,11 @@ mod header {
             let (constants, others): (Vec<_>, Vec<_>) =
                 self.names.iter().partition(|name| name.starts_with("TOLLGATE"));
             for name in constants {
-                section += &blocks.remove(name).unwrap_or_else(|| panic!("{name} is not among what was made"));
+                section += &blocks.remove(name).ok_or(name).expect("a name that cbindgen has declared");
             }
             section += if section.ends_with("*/\n\n") { "" } else { "\n" };
             for name in others {
-                section += &blocks.remove(name).unwrap_or_else(|| panic!("{name} is not among what was made"));
+                section += &blocks.remove(name).ok_or(name).expect("a name that cbindgen has declared");
                 section += "\n";
             }
             section

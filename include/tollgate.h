@@ -336,9 +336,17 @@ tollgate_status tollgate_clock_set(tollgate_clock *clock, uint64_t now_ns);
  * Policies: what is limited, and to what.
  *
  * A policy names lanes and their limits, plans, actions and the rules of
- * conduct. It is text (TOML) or a preset, it is checked as a whole when it is
- * made, and it never changes. Lanes and plans have numbers, from 0 in the
- * order of the text; the plan "default" is 0. To list them, count up until
+ * conduct. It is TOML text or a preset, it is checked as a whole when it is
+ * made, and it never changes:
+ *
+ *     [lanes]                     # every lane and its limit
+ *     "http/read" = "10/second burst 20"
+ *     "llm/tokens" = "budget 10_000/day"
+ *     [plans.pro]                 # the limits that differ in this plan
+ *     "http/read" = "50/second burst 100"
+ *
+ * Lanes and plans have numbers, from 0 in the order of the text; a lane "total"
+ * comes last, and the plan "default" is 0. To list them, count up until
  * tollgate_policy_lane_name returns UNKNOWN_LANE, or tollgate_policy_plan_name
  * UNKNOWN_PLAN.
  */
@@ -601,14 +609,7 @@ tollgate_status tollgate_limiter_sweep(tollgate_limiter *limiter,
 
 
 /* -------------------------------------------------------------------------------------------------
- * Asking: may this agent do this?
- *
- * A request says who asks, on which lane, at what cost. The verdict says
- * whether the request may go on, and what a denied caller has to wait. A
- * denial charges nothing.
- *
- * The question takes some tens of nanoseconds, no lock and no memory, unless
- * the agent is new.
+ * Requests: who asks, for what, at what cost.
  */
 
 /** As an instant: the limiter reads its clock. */
@@ -648,6 +649,12 @@ typedef struct tollgate_request {
    */
   uint32_t plan;
 } tollgate_request;
+
+
+/* -------------------------------------------------------------------------------------------------
+ * Verdicts: whether a request may go on, and how long a denied caller has to
+ * wait. A denial charges nothing.
+ */
 
 /** Whether a request may go on. A verdict that was set to zero denies. */
 typedef int32_t tollgate_decision;
@@ -704,6 +711,23 @@ typedef struct tollgate_verdict {
 } tollgate_verdict;
 
 /**
+ * Whole tokens that are left in the lane after the request, whatever its kind.
+ * UINT64_MAX if the agent is exempt; 0 for NULL and for a verdict of zeros.
+ *
+ * For a bucket this takes a division, so a check leaves it to callers that
+ * want to know.
+ */
+uint64_t tollgate_verdict_remaining(const tollgate_verdict *verdict);
+
+
+/* -------------------------------------------------------------------------------------------------
+ * Asking: may this agent do this?
+ *
+ * The answer takes some tens of nanoseconds, no lock and no memory, unless the
+ * agent is new.
+ */
+
+/**
  * May the agent do this? Charges the cost, or nothing.
  *
  * flags is 0 or TOLLGATE_COUNTED. now_ns is TOLLGATE_NOW, or an instant of
@@ -739,15 +763,6 @@ tollgate_status tollgate_check_many(tollgate_limiter *limiter,
                                     uint64_t now_ns,
                                     uint32_t flags,
                                     tollgate_verdict *verdicts_out);
-
-/**
- * Whole tokens that are left in the lane after the request, whatever its kind.
- * UINT64_MAX if the agent is exempt; 0 for NULL and for a verdict of zeros.
- *
- * For a bucket this takes a division, so a check leaves it to callers that
- * want to know.
- */
-uint64_t tollgate_verdict_remaining(const tollgate_verdict *verdict);
 
 
 /* -------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ fn the_house_grows_no_wider() {
         ("public methods of Limiter", methods(), 55, 60),
         ("names at the crate's root", names(), 48, 50),
         ("C functions", functions(), 70, 75),
-        ("lines of the C header", text("include/tollgate.h").lines().count(), 2_010, 2_200),
+        ("lines of the C header", text("include/tollgate.h").lines().count(), 2_019, 2_200),
         ("lines of the README", text("README.md").lines().count(), 250, 250),
         ("Rust files over 450 lines", long, 10, 0),
     ] {

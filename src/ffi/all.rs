@@ -1,8 +1,8 @@
 //! All or none: one request against several lanes, or several agents.
 
-use super::check::asked;
 use super::guard::guard;
 use super::pointers::{ListOut, Tagged, borrow, has_flag, list, out, tagged_out};
+use super::request::asked;
 use super::{Decision, Limiter, Request, Status, TOLLGATE_COUNTED, TOLLGATE_NEVER, Verdict};
 use crate as tollgate;
 use crate::clock::nanos_saturating;

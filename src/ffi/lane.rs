@@ -1,8 +1,8 @@
 //! Lanes of an agent: look, give back, hold, start over.
 
-use super::check::asked;
 use super::guard::guard;
 use super::pointers::{Tagged, agent_at, borrow, has_flag, out, tagged_out, tell};
+use super::request::asked;
 use super::{Limiter, Request, Status, TOLLGATE_COUNTED, TOLLGATE_NEVER, TOLLGATE_NONE, Verdict};
 use crate as tollgate;
 use crate::clock::nanos_saturating;

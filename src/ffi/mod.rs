@@ -12,7 +12,8 @@
 //! | `pointers.rs` | what a caller hands in, checked before it is used |
 //! | `status.rs`, `error.rs`, `library.rs` | what became of a call; which library this is |
 //! | `clock.rs`, `policy.rs`, `limiter.rs`, `log.rs` | one handle each |
-//! | `check.rs`, `all.rs` | requests and verdicts: one, many, all or none |
+//! | `request.rs`, `verdict.rs` | the question and the answer |
+//! | `check.rs`, `all.rs` | one request, many, all or none |
 //! | `lane.rs` | one lane of an agent: peek, refund, hold, release, reset |
 //! | `reservation.rs` | an estimate now, the real cost later |
 //! | `conduct.rs` | violations and waits |
@@ -44,9 +45,11 @@ mod offender;
 mod pointers;
 mod policy;
 mod report;
+mod request;
 mod reservation;
 mod snapshot;
 mod status;
+mod verdict;
 
 pub use action::*;
 pub use agent::*;
@@ -68,9 +71,11 @@ pub use log::*;
 pub use offender::*;
 pub use policy::*;
 pub use report::*;
+pub use request::*;
 pub use reservation::*;
 pub use snapshot::*;
 pub use status::*;
+pub use verdict::*;
 
 /// What the header says of threads, for the compiler to check.
 const _: () = {

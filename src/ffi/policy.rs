@@ -1,9 +1,19 @@
 //! Policies: what is limited, and to what.
 //!
 //! A policy names lanes and their limits, plans, actions and the rules of
-//! conduct. It is text (TOML) or a preset, it is checked as a whole when it is
-//! made, and it never changes. Lanes and plans have numbers, from 0 in the
-//! order of the text; the plan "default" is 0. To list them, count up until
+//! conduct. It is TOML text or a preset, it is checked as a whole when it is
+//! made, and it never changes:
+//!
+//! ```text
+//!     [lanes]                     # every lane and its limit
+//!     "http/read" = "10/second burst 20"
+//!     "llm/tokens" = "budget 10_000/day"
+//!     [plans.pro]                 # the limits that differ in this plan
+//!     "http/read" = "50/second burst 100"
+//! ```
+//!
+//! Lanes and plans have numbers, from 0 in the order of the text; a lane "total"
+//! comes last, and the plan "default" is 0. To list them, count up until
 //! tollgate_policy_lane_name returns UNKNOWN_LANE, or tollgate_policy_plan_name
 //! UNKNOWN_PLAN.
 

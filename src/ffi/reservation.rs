@@ -3,9 +3,9 @@
 //! For LLM calls, downloads, and whatever else has a cost that is known only at
 //! the end.
 
-use super::check::asked;
 use super::guard::guard;
 use super::pointers::{Tagged, borrow, has_flag, instant, out, tagged_out};
+use super::request::asked;
 use super::{Limiter, Request, Status, TOLLGATE_COUNTED, Verdict};
 use crate as tollgate;
 use std::time::Duration;
