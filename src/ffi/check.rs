@@ -10,6 +10,7 @@ use super::{Limiter, Request, Status, TOLLGATE_COUNTED, TOLLGATE_NONE, TOLLGATE_
 use crate as tollgate;
 use crate::limiter::Asked;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use tollgate::{LaneId, Tick};
 
 /// May the agent do this? Charges the cost, or nothing.
@@ -156,14 +157,13 @@ pub unsafe extern "C" fn tollgate_check_many(
         // The ids are NULL or readable, by this function's contract.
         let asked = requests.iter().map(|request| Asking { request, is_counted });
         limiter.check_batch(asked, requests.iter().zip(places), instant(now_ns), |(request, place), answer| {
-            place.write(match answer {
-                Ok(verdict) => Verdict::new(&verdict),
-                Err(error) => {
-                    // SAFETY: NULL or readable, by this function's contract. What could not be an id has its own status.
-                    let id = unsafe { agent(request.id, request.id_len) };
-                    Verdict::failed(id.err().unwrap_or(error.into()))
-                }
-            });
+            // SAFETY: a place of the caller's, which is ours to write.
+            if let Err(status) = unsafe { Verdict::put(NonNull::from(&mut *place).cast(), answer) } {
+                // SAFETY: NULL or readable, by this function's contract.
+                let id = unsafe { agent(request.id, request.id_len) };
+                // What could not be an id has its own status.
+                place.write(Verdict::failed(id.err().unwrap_or(status)));
+            }
         });
         Ok(())
     })
