@@ -57,8 +57,8 @@
  * - Sizes. A struct that begins with struct_size can grow. Set all of it to zero
  *   and struct_size to its sizeof: then programs and libraries of different
  *   versions understand each other.
- * - Time is in nanoseconds: a span, or an instant of the limiter's clock. Each
- *   now_ns takes TOLLGATE_NOW, and then the limiter reads its clock.
+ * - Time is in nanoseconds: a span, or an instant of the limiter's clock. Where
+ *   a limiter takes a now_ns, TOLLGATE_NOW makes it read its clock.
  * - Threads. Any number of threads may use a handle at once. No thread may use
  *   it while or after it is freed.
  * - Panics. A bug inside becomes TOLLGATE_STATUS_PANIC; no panic leaves the
