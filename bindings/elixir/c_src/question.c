@@ -197,13 +197,16 @@ static bool read_request(ErlNifEnv *env, instance *of, term given, tollgate_requ
         bad_agent(env, part[0]);
         return false;
     }
-    question asked = {.of = of,
-        .request = {.id = id.data, .id_len = id.size, .cost = 1, .lane = TOLLGATE_NONE, .plan = TOLLGATE_NONE}};
-    if (!read_lane(env, of, part[1], &asked.request.lane)
-        || (arity == 3 && !read_options(env, part[2], OPTIONS_OF_REQUEST, &asked))) {
+    *request = (tollgate_request){.id = id.data, .id_len = id.size, .cost = 1, .plan = TOLLGATE_NONE};
+    if (!read_lane(env, of, part[1], &request->lane)) {
         return false;
     }
-    *request = asked.request;
+    if (arity == 3) {
+        question asked = {.of = of, .request = *request};
+        bool is_read = read_options(env, part[2], OPTIONS_OF_REQUEST, &asked);
+        *request = asked.request;
+        return is_read;
+    }
     return true;
 }
 
