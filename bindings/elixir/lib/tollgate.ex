@@ -292,6 +292,8 @@ defmodule Tollgate do
 
   # A process of another node that ends looks like one that lost its connection.
   defp owner(options) do
+    unless Keyword.keyword?(options), do: raise(ArgumentError, "options are a keyword list, got: #{inspect(options)}")
+
     case Keyword.pop(options, :owner, self()) do
       {nil, options} -> {nil, options}
       {pid, options} when is_pid(pid) and node(pid) == node() -> {pid, options}

@@ -197,6 +197,10 @@ defmodule Tollgate.QuestionTest do
       assert_raise ArgumentError, ~r/#{Regex.escape(message)}/, fn -> verb.(name, "agent-7", @read, options) end
     end
 
+    for verb <- [&Tollgate.hold/4, &Tollgate.release/4], options <- [%{cost: 1}, [:cost], [price: 1], [owner: "me"]] do
+      assert_raise ArgumentError, fn -> verb.(name, "agent-7", {:ws, :connections}, options) end
+    end
+
     for request <- [{"agent-7", @read, at: 1}, {"agent-7", @read, counted: true}] do
       assert_raise ArgumentError, ~r/the options are cost:, plan:/, fn -> Tollgate.check_many(name, [request]) end
     end
