@@ -213,7 +213,7 @@ const SIDES: [&str; 2] = ["rust", "c"];
 impl Row {
     /// The loop of one side, ready to run.
     fn side(&'static self, side: &str, path: &CString) -> Box<dyn Fn(u64) -> u64> {
-        // The numbers of tollgate_time_source.
+        // The numbers of tollgate_clock_source.
         const AUTO: i32 = 0;
         const MANUAL: i32 = 5;
         if side == "c" {

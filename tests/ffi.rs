@@ -5,7 +5,7 @@
 //! Some seconds by default; `make c-long` for a million sequences, and for the
 //! same generator under cargo-fuzz.
 
-#![cfg(feature = "capi")]
+#![cfg(all(feature = "capi", feature = "config"))]
 
 #[path = "common/calls/mod.rs"]
 mod calls;
@@ -16,6 +16,8 @@ use calls::{Report, play};
 use random::Random;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
 use tollgate::ffi::*;
 
 thread_local! {
@@ -60,8 +62,7 @@ fn run(sequences: u64) {
         bytes.resize_with(random.below(1 << 11) as usize, || random.next() as u8);
         bytes.clone()
     };
-    // The limiter of the process, the clock's judgement and the report's own
-    // tables are made once.
+    // The clock's judgement and the report's own tables are made once.
     (0..200).for_each(|seed| play(&draw(seed), &mut report));
     let maps = mappings();
     for seed in 0..sequences {
@@ -95,9 +96,7 @@ fn run(sequences: u64) {
         if cfg!(feature = "persist") { Status::NotBuiltIn } else { Status::File },
         if cfg!(feature = "persist") { Status::NotBuiltIn } else { Status::NoFile },
     ];
-    for status in
-        (0..=Status::UnknownReservation as i32).filter(|status| unseen.iter().all(|unseen| *unseen as i32 != *status))
-    {
+    for status in (0..=Status::NoFile as i32).filter(|status| unseen.iter().all(|unseen| *unseen as i32 != *status)) {
         assert!(report.statuses.contains_key(&status), "status {status} was never the answer");
     }
     assert_eq!(report.statuses.get(&(Status::Panic as i32)), None);
@@ -110,41 +109,49 @@ fn declared(header: &str) -> usize {
     lines.filter(|line| line.split_once('(').is_some_and(|(front, _)| front.contains("tollgate_"))).count()
 }
 
-/// Known agents and new ones, singly and in batches, on the limiter of the process.
+/// A limiter of the preset "hub".
+fn hub() -> *mut Limiter {
+    let (mut policy, mut limiter) = (null_mut(), null_mut());
+    // SAFETY: a name of three bytes, and a place for the handle.
+    let status = unsafe { tollgate_policy_preset(c"hub".as_ptr(), 3, &mut policy) };
+    assert_eq!(status, Status::Ok);
+    // SAFETY: a policy that is not freed, and a place for the handle.
+    let status = unsafe { tollgate_limiter_new(policy, null(), null_mut(), &mut limiter) };
+    assert_eq!(status, Status::Ok);
+    // SAFETY: nobody uses it any more.
+    unsafe { tollgate_policy_free(policy) };
+    limiter
+}
+
+/// Known agents and new ones, singly and in batches.
 #[test]
 fn a_check_allocates_nothing() {
-    let mut limiter = std::ptr::null_mut();
-    // SAFETY: a place for the handle.
-    assert_eq!(unsafe { tollgate_default(&mut limiter) }, Status::Ok);
-    let mut verdict = Verdict {
-        struct_size: size_of::<Verdict>() as u32,
-        decision: Decision::Deny,
-        capacity: 0,
-        retry_after_ns: 0,
-        full_in_ns: 0,
-        token_ns: 0,
-    };
+    let limiter = hub();
     let ids: Vec<u64> = (0..100).collect();
     let request = |id: &u64| Request {
         id: std::ptr::from_ref(id).cast(),
         id_len: size_of::<u64>(),
         cost: 1,
         lane: 0,
-        reserved: 0,
+        plan: TOLLGATE_NONE,
     };
     let requests: Vec<Request> = ids.iter().map(request).collect();
-    let mut answers = vec![std::mem::MaybeUninit::<Answer>::uninit(); requests.len()];
+    let mut verdicts = vec![MaybeUninit::<Verdict>::uninit(); requests.len()];
     let before = ALLOCATIONS.get();
-    for Request { id, id_len, lane, cost, .. } in &requests {
-        // SAFETY: the limiter is never freed, and the id and the verdict are ours.
-        let status = unsafe { tollgate_limiter_check(limiter, *id, *id_len, *lane, *cost, &mut verdict) };
-        assert!(status == Status::Ok && verdict.decision == Decision::Allow);
+    for (request, verdict) in requests.iter().zip(&mut verdicts) {
+        // SAFETY: the limiter is not freed, and the request, its id and the place for the verdict are ours.
+        let status = unsafe { tollgate_check(limiter, request, TOLLGATE_NOW, 0, verdict.as_mut_ptr()) };
+        assert_eq!(status, Status::Ok);
+        // SAFETY: it was written, since all is well.
+        assert_eq!(unsafe { verdict.assume_init() }.decision, Decision::Allow);
     }
-    // SAFETY: as above, with as many places for answers as there are requests.
-    let status =
-        unsafe { tollgate_limiter_check_many(limiter, requests.as_ptr(), requests.len(), answers.as_mut_ptr().cast()) };
+    let (count, places) = (requests.len(), verdicts.as_mut_ptr().cast());
+    // SAFETY: as above, with as many places for verdicts as there are requests.
+    let status = unsafe { tollgate_check_many(limiter, requests.as_ptr(), count, TOLLGATE_NOW, 0, places) };
     assert_eq!(status, Status::Ok);
     assert_eq!(ALLOCATIONS.get(), before);
+    // SAFETY: nobody uses it any more.
+    unsafe { tollgate_limiter_free(limiter) };
 }
 
 #[test]

@@ -70,16 +70,37 @@ fn every_function_that_can_panic_is_made_to() {
         "tollgate_status_text",
         "tollgate_preset_name",
     ];
-    let pure = [
-        "tollgate_verdict_remaining",
-        "tollgate_answer_remaining",
-        "tollgate_admission_remaining",
-        "tollgate_hub_retry_after_ms",
-    ];
+    let pure = ["tollgate_verdict_remaining", "tollgate_wait_ms"];
     let called = words(&test, "tollgate_");
     let missing: Vec<_> = functions().into_iter().filter(|name| !called.contains(name)).collect();
     let missing: Vec<_> = missing.iter().filter(|name| !constant.contains(name) && !pure.contains(name)).collect();
     assert!(missing.is_empty(), "test_panic.c leaves out {missing:?}");
+}
+
+/// The example on the first page is C without a warning.
+#[test]
+fn the_example_compiles() {
+    let example: Vec<&str> = COMMITTED.lines().map_while(|line| line.strip_prefix([' ', '/'])).collect();
+    let example = example.iter().filter_map(|line| line.strip_prefix("*     ").or((*line == "*").then_some("")));
+    let example: String = example.map(|line| format!("{line}\n")).collect();
+    assert!(example.contains("int main(void)"), "{example}");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("first_page.c");
+    std::fs::write(&file, example).expect("a directory for files of tests");
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
+    let mut compiler = std::process::Command::new("cc");
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", include]).arg(&file);
+    // Whoever has no compiler has no use for the header.
+    let Ok(output) = compiler.output() else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What the rules on the first page say once is not said by each function.
+#[test]
+fn the_header_is_for_c_readers() {
+    for word in ["# Safety", "`", "#[", "crate"] {
+        let line = COMMITTED.lines().find(|line| line.contains(word) && !line.contains("make header"));
+        assert_eq!(line, None, "{word:?} means nothing to a C reader");
+    }
 }
 
 /// The names of statuses that a comment gives are names of statuses.
@@ -90,7 +111,8 @@ fn comments_name_statuses_that_exist() {
         COMMITTED.lines().filter_map(|line| line.trim_start().strip_prefix("* ")).collect::<Vec<_>>().join(" ");
     for list in comments.split("Status: ").skip(1) {
         let list = list.split('.').next().unwrap_or_default();
-        let upper = |word: &&str| word.len() > 3 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        let is_upper = |word: &str| word.len() > 3 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        let upper = |word: &&str| is_upper(word) && !word.starts_with("TOLLGATE_");
         for name in list.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(upper) {
             let full = format!("TOLLGATE_STATUS_{name}");
             assert!(statuses.contains(full.as_str()), "\"Status: {list}\" names {name}");

@@ -17,16 +17,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 450;
 
 /// Those that are longer still, and how long they may be.
-const LONGER: [(&str, usize); 8] = [
-    ("src/ffi/check.rs", 522),
-    ("src/ffi/conduct.rs", 509),
-    ("src/ffi/control.rs", 488),
-    ("src/ffi/observe.rs", 1175),
-    ("src/ffi/policy.rs", 578),
-    ("src/ffi/policy_builder.rs", 555),
-    ("tests/common/calls/control.rs", 728),
-    ("tests/common/calls/limiters.rs", 566),
-];
+const LONGER: [(&str, usize); 0] = [];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -111,8 +102,8 @@ fn the_house_grows_no_wider() {
     for (what, count, most, aim) in [
         ("public methods of Limiter", methods(), 55, 60),
         ("names at the crate's root", names(), 48, 50),
-        ("C functions", functions(), 180, 75),
-        ("lines of the C header", text("include/tollgate.h").lines().count(), 4_509, 2_200),
+        ("C functions", functions(), 70, 75),
+        ("lines of the C header", text("include/tollgate.h").lines().count(), 2_019, 2_200),
         ("lines of the README", text("README.md").lines().count(), 250, 250),
         ("Rust files over 450 lines", long, 10, 0),
     ] {

@@ -23,7 +23,7 @@ end
 
 defmodule Tollgate.Build do
   @moduledoc """
-  Builds what the package is made of beside Elixir, with cargo and the C compiler.
+  Builds the native parts of the package, with cargo and the C compiler.
 
   It is defined here, since a task under `lib/` would not be compiled yet when the compilers run.
   """
@@ -56,7 +56,7 @@ defmodule Tollgate.Build do
   @doc "The folder for what was built."
   def priv(name), do: Path.join([Mix.Project.app_path(), "priv", name])
 
-  # The features are those that the package offers: policies from TOML text, and budgets that are kept in a file.
+  # The features that the package offers: policies from TOML, and budgets kept in a file.
   defp cargo(profile, flags) do
     manifest = Path.join(@root, "Cargo.toml")
 
@@ -67,15 +67,15 @@ defmodule Tollgate.Build do
     artifact(arguments, ~r{"([^"]*libtollgate\.a)"}, flags)
   end
 
-  # Cargo itself says where it has put something: that depends on the environment.
+  # Cargo itself says where its output is: that depends on the environment.
   defp artifact(arguments, pattern, flags \\ []) do
     options = ["--message-format", "json-render-diagnostics", "--target-dir", target_directory()]
-    # Flags of the environment are meant for others, and would build everything anew.
+    # Flags of the environment are meant for other builds, and would compile everything anew.
     environment = [{"RUSTFLAGS", nil}, {"CARGO_ENCODED_RUSTFLAGS", nil}]
-    told = run("cargo", arguments ++ options ++ ["--" | flags], cd: @root, env: environment)
+    output = run("cargo", arguments ++ options ++ ["--" | flags], cd: @root, env: environment)
 
-    case Regex.scan(pattern, told, capture: :all_but_first) |> List.flatten() |> List.last() do
-      nil -> Mix.raise("cargo did not say where it has put what #{inspect(pattern)} matches")
+    case Regex.scan(pattern, output, capture: :all_but_first) |> List.flatten() |> List.last() do
+      nil -> Mix.raise("cargo did not say where it has put the file that #{inspect(pattern)} matches")
       path -> path
     end
   end
@@ -138,8 +138,8 @@ defmodule Tollgate.Build do
     path = System.find_executable(program) || Mix.raise("#{program} is needed to build the NIF and is not in PATH")
 
     case System.cmd(path, arguments, options) do
-      {told, 0} -> told
-      {_told, status} -> Mix.raise("#{program} failed with status #{status}; what it said is above")
+      {output, 0} -> output
+      {_output, status} -> Mix.raise("#{program} failed with status #{status}; its output is above")
     end
   end
 end

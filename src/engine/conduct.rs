@@ -12,55 +12,14 @@ use crate::slab::Found;
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
 
-/// What became of a counted request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Admission {
-    /// The verdict by the lane alone.
-    pub(crate) of_lane: Verdict,
-    /// What the denial was, if it counts.
-    pub(crate) violation: Option<Violation>,
-    /// What a denied agent has to wait for its conduct.
-    pub(crate) wait: Duration,
-}
-
-impl Admission {
-    /// The verdict by lane and conduct.
-    pub(crate) fn verdict(&self) -> Verdict {
-        let sustained_abuse = self.violation.is_some_and(|violation| violation.sustained_abuse());
-        match self.of_lane.is_allowed() {
-            true => self.of_lane,
-            false => {
-                let in_a_row = self.violation.map_or(0, |violation| violation.consecutive());
-                self.of_lane.judged(in_a_row, sustained_abuse, self.wait)
-            }
-        }
-    }
-}
-
 impl Engine {
     /// Charges a request whose denial may be a violation.
     pub(super) fn charge_counted(&self, request: &ResolvedRequest<'_>) -> Answer {
-        self.admit(request).map(|admission| admission.verdict())
-    }
-
-    fn admit(&self, request: &ResolvedRequest<'_>) -> Result<Admission, Error> {
         let verdict = match self.blocked(request)? {
             Some(verdict) => verdict,
             None => self.charge(request)?,
         };
-        Ok(self.conclude(verdict, request))
-    }
-
-    /// As [`check_request`](crate::Limiter::check_request) of a counted request, with
-    /// the waits of the lane and of the conduct apart.
-    #[cfg(feature = "capi")]
-    pub(crate) fn admission(&self, request: super::Request<'_>) -> Result<Admission, Error> {
-        let super::Request { agent, lane, cost, .. } = request;
-        let admission = self.resolve(request).and_then(|request| self.admit(&request));
-        let of_lane = self.warn_once(agent, lane, cost, admission.map(|admission| admission.of_lane));
-        let admission = admission.and_then(|admission| Ok(Admission { of_lane: of_lane?, ..admission }));
-        self.note_answer(agent, lane, &admission.map(|admission| admission.verdict()));
-        admission
+        Ok(self.judged(verdict, request))
     }
 
     /// The denial that an agent gets whatever its lanes hold, if the policy
@@ -77,15 +36,12 @@ impl Engine {
     /// The verdict on a counted request, with what a denial means for the
     /// agent's conduct.
     pub(super) fn judged(&self, verdict: Verdict, request: &ResolvedRequest<'_>) -> Verdict {
-        self.conclude(verdict, request).verdict()
-    }
-
-    fn conclude(&self, of_lane: Verdict, request: &ResolvedRequest<'_>) -> Admission {
-        let (violation, wait) = match of_lane.is_allowed() {
-            true => (None, Duration::ZERO),
-            false => self.judge(request, of_lane.retry_after()),
-        };
-        Admission { of_lane, violation, wait }
+        if verdict.is_allowed() {
+            return verdict;
+        }
+        let (violation, wait) = self.judge(request, verdict.retry_after());
+        let in_a_row = violation.map_or(0, |violation| violation.consecutive());
+        verdict.judged(in_a_row, violation.is_some_and(|violation| violation.sustained_abuse()), wait)
     }
 
     /// Judges a denial: records a violation, if it is one, and says how long

@@ -48,7 +48,7 @@ pub use assignment::{Assignment, Assignments};
 pub use request::{Agent, Request};
 pub use reserve::{ReservationId, Reserved, Settle, Settlement};
 #[cfg(feature = "capi")]
-pub(crate) use {batch::BatchItem, charge::Answer, conduct::Admission};
+pub(crate) use {batch::BatchItem, charge::Answer};
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};

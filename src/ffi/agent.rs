@@ -1,402 +1,348 @@
-//! What is known of an agent: looked at, given back, forgotten.
+//! Agents as an operator sees them: one, or a list.
 
 use super::guard::guard;
-use super::pointers::{Tagged, agent, borrow, plan_id, tagged_out, tell};
-use super::{Limiter, Status, TOLLGATE_NEVER};
+use super::pointers::{ListOut, Tagged, agent, agent_at, borrow, tagged_in, tagged_out};
+use super::{AgentId, Limiter, Status, TOLLGATE_NEVER, TOLLGATE_NONE};
 use crate as tollgate;
+use crate::clock::nanos_saturating;
 use std::ffi::c_void;
-use tollgate::{Agent, LaneId, Request, Tick};
+use tollgate::Tick;
 
-/// A lane of an agent as it stands, without having been charged.
+/// The most agents on a page.
+pub const TOLLGATE_PAGE_MAX: usize = 200;
+
+const _: () = assert!(TOLLGATE_PAGE_MAX == tollgate::bounds::PAGE_MAX);
+
+/// An agent as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct LaneStatus {
-    /// Set it to sizeof(tollgate_lane_status) before the call; it stays as it is.
+pub struct AgentView {
+    /// Set it to sizeof(tollgate_agent_view) before the call.
     pub struct_size: u32,
-    /// 1 if the agent is never limited, else 0.
+    /// 1 if the agent has a record, else 0.
+    pub known: u32,
+    /// 1 if the agent is exempt, else 0.
     pub exempt: u32,
-    /// Whole tokens that could be charged now; UINT64_MAX of an exempt agent.
+    /// The plan it is assigned to. TOLLGATE_NONE without one.
+    pub plan: u32,
+    /// The lane that is nearest to its limit. TOLLGATE_NONE if the agent is
+    /// exempt, or all lanes deny everything.
+    pub dominant_lane: u32,
+    /// See tollgate_conduct_state, for this and the next two.
+    pub rate_limited: u32,
+    /// Violations in the present window of the abuse threshold, up to 63.
+    pub violations_in_window: u32,
+    /// Violations without a quiet period between them, up to 15.
+    pub violations_in_a_row: u32,
+    /// When this was seen.
+    pub at_ns: u64,
+    /// When the last violation was. TOLLGATE_NEVER if none matters any more.
+    pub last_violation_ns: u64,
+    /// What is left of the wait that followed the last violation.
+    pub wait_ns: u64,
+    /// How many lanes there are.
+    pub lane_count: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<AgentView>() == 64);
+
+// SAFETY: `repr(C)`, and `struct_size` comes first.
+unsafe impl Tagged for AgentView {
+    const SIZE_MIN: u32 = 64;
+}
+
+impl AgentView {
+    fn new(struct_size: u32, policy: &tollgate::Policy, seen: &tollgate::observe::AgentView) -> Self {
+        let plan = seen.plan.as_deref().and_then(|plan| policy.plan(plan));
+        Self {
+            struct_size,
+            known: seen.is_known.into(),
+            exempt: seen.is_exempt.into(),
+            plan: plan.map_or(TOLLGATE_NONE, |plan| plan.number().into()),
+            dominant_lane: seen.dominant().map_or(TOLLGATE_NONE, |lane| lane.lane.number()),
+            rate_limited: seen.is_rate_limited().into(),
+            violations_in_window: seen.conduct.violations(),
+            violations_in_a_row: seen.conduct.consecutive(),
+            at_ns: seen.at.as_nanos(),
+            last_violation_ns: seen.conduct.last_violation().map_or(TOLLGATE_NEVER, Tick::as_nanos),
+            wait_ns: nanos_saturating(seen.conduct.wait()),
+            lane_count: seen.lanes.len() as u32,
+            reserved: 0,
+        }
+    }
+}
+
+/// How near to its limit a lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum UsageLevel {
+    /// Less than 50 % is used.
+    Green = 0,
+    /// 50 to 80 % is used.
+    Yellow = 1,
+    /// More than 80 % is used.
+    Red = 2,
+}
+
+/// A lane of an agent as it stands. It never grows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub struct LaneView {
+    /// Whole tokens that could be charged. UINT64_MAX if the agent is exempt.
     pub remaining: u64,
-    /// What the lane holds when it is full; 0 if it denies everything,
-    /// UINT64_MAX of an exempt agent.
+    /// What the lane holds when it is full. UINT64_MAX if the agent is exempt.
     pub capacity: u64,
-    /// How long until there is one more whole token than now; TOLLGATE_NEVER
-    /// if the lane is full or denies everything.
+    /// How long until there is one more whole token. TOLLGATE_NEVER if the lane
+    /// is full or denies everything.
     pub next_in_ns: u64,
     /// How long until the lane is full again, if nothing more is charged.
     pub full_in_ns: u64,
+    /// How much of the lane is used: 0 to 100.
+    pub used_percent: f64,
+    /// How near to its limit the lane is.
+    pub level: UsageLevel,
+    /// 1 if the agent has a limit of its own for the lane, else 0.
+    pub overridden: u32,
 }
 
-const _: () = assert!(size_of::<LaneStatus>() == 40);
+const _: () = assert!(size_of::<LaneView>() == 48);
 
-// SAFETY: `repr(C)`, and `struct_size` comes first.
-unsafe impl Tagged for LaneStatus {
-    const SIZE_MIN: u32 = 40;
+impl From<&tollgate::observe::LaneView> for LaneView {
+    fn from(lane: &tollgate::observe::LaneView) -> Self {
+        Self {
+            remaining: lane.status.remaining(),
+            capacity: lane.status.capacity(),
+            next_in_ns: lane.status.next_in().map_or(TOLLGATE_NEVER, nanos_saturating),
+            full_in_ns: nanos_saturating(lane.status.full_in()),
+            used_percent: lane.used_percent(),
+            level: match lane.level() {
+                tollgate::observe::UsageLevel::Green => UsageLevel::Green,
+                tollgate::observe::UsageLevel::Yellow => UsageLevel::Yellow,
+                tollgate::observe::UsageLevel::Red => UsageLevel::Red,
+            },
+            overridden: lane.is_override.into(),
+        }
+    }
 }
 
-/// A whole call that ends in the status of a lane.
+/// The agent as it stands: its plan, its conduct, and each lane. Charges
+/// nothing, and does not make the agent known. lanes_out gets at most lanes_max
+/// lanes; TOLLGATE_LANES_MAX are always enough. It may be NULL if lanes_max is 0.
+///
+/// Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
 ///
 /// # Safety
 ///
-/// As [`tollgate_limiter_status`].
-pub(super) unsafe fn lane_status(
+/// `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+/// for `id_len` bytes; `view_out` is NULL, or readable and writable for as many
+/// bytes as its struct_size says; `lanes_out` is NULL or writable for
+/// `lanes_max` lanes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_agent(
     limiter: *const Limiter,
     id: *const c_void,
     id_len: usize,
-    status_out: *mut LaneStatus,
-    ask: impl FnOnce(&tollgate::Limiter, &[u8]) -> Result<tollgate::Status, Status>,
+    now_ns: u64,
+    view_out: *mut AgentView,
+    lanes_out: *mut LaneView,
+    lanes_max: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: NULL, or valid for as many bytes as its tag says, as the caller guarantees.
-        let (status_out, struct_size) = unsafe { tagged_out(status_out) }?;
-        // SAFETY: NULL, or alive and shared, as the caller guarantees.
-        let limiter = unsafe { borrow(limiter) }?;
-        // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
-        let status = ask(&limiter.0, unsafe { agent(id, id_len) }?)?;
-        let status = LaneStatus {
-            struct_size,
-            exempt: status.is_exempt().into(),
-            remaining: status.remaining(),
-            capacity: status.capacity(),
-            next_in_ns: status.next_in().map_or(TOLLGATE_NEVER, crate::clock::nanos_saturating),
-            full_in_ns: crate::clock::nanos_saturating(status.full_in()),
-        };
-        // SAFETY: not NULL and large enough, so writable as the caller guarantees.
-        unsafe { status_out.write(status) };
+        // SAFETY: NULL, or valid for as many bytes as its tag says, by this function's contract.
+        let (view_out, struct_size) = unsafe { tagged_out(view_out) }?;
+        // SAFETY: NULL, or writable for as many lanes, by this function's contract.
+        let lanes_out = unsafe { ListOut::new(lanes_out, lanes_max) }?;
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let limiter = &unsafe { borrow(limiter) }?.0;
+        // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
+        let seen = limiter.agent(unsafe { agent_at(id, id_len, now_ns) }?)?;
+        lanes_out.write(seen.lanes.iter().map(LaneView::from));
+        // SAFETY: not NULL and large enough, so writable by this function's contract.
+        unsafe { view_out.write(AgentView::new(struct_size, &limiter.policy(), &seen)) };
         Ok(())
     })
 }
 
-/// A whole call that changes what is known of an agent and tells nothing.
-///
-/// # Safety
-///
-/// As [`tollgate_limiter_reset`].
-unsafe fn change(
-    limiter: *const Limiter,
-    id: *const c_void,
-    id_len: usize,
-    change: impl FnOnce(&tollgate::Limiter, &[u8]) -> Result<(), tollgate::Error>,
-) -> Status {
-    guard(|| {
-        // SAFETY: NULL, or alive and shared, as the caller guarantees.
-        let limiter = unsafe { borrow(limiter) }?;
-        // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
-        Ok(change(&limiter.0, unsafe { agent(id, id_len) }?)?)
-    })
+/// In which order agents are listed. Equal ones come by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum AgentSort {
+    /// By id, byte by byte.
+    Id = 0,
+    /// The agents nearest to the limit of their dominant lane first.
+    Usage = 1,
+    /// The agents with the most violations in the present window first.
+    Violations = 2,
 }
 
-/// Looks at a lane of an agent, without charging it or making the agent known.
-///
-/// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, STRUCT_SIZE.
-///
-/// # Safety
-///
-/// `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
-/// for `id_len` bytes; `status_out` is NULL, or readable and writable for as
-/// many bytes as its struct_size says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_status(
-    limiter: *const Limiter,
-    id: *const c_void,
-    id_len: usize,
-    lane: u32,
-    status_out: *mut LaneStatus,
-) -> Status {
-    // SAFETY: as this function's contract has it.
-    unsafe {
-        lane_status(limiter, id, id_len, status_out, |limiter, id| {
-            Ok(limiter.peek(Request::new(id, LaneId::new(lane)))?)
-        })
+/// Which agents to list. Zero in every member but struct_size is the first page
+/// of all agents, by id.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct AgentQuery {
+    /// Set it to sizeof(tollgate_agent_query).
+    pub struct_size: u32,
+    /// A tollgate_agent_sort.
+    pub sort: i32,
+    /// Only agents whose id begins with these bytes. NULL: any.
+    pub prefix: *const c_void,
+    /// How many bytes.
+    pub prefix_len: usize,
+    /// Only agents whose id contains these bytes. NULL: any.
+    pub part: *const c_void,
+    /// How many bytes.
+    pub part_len: usize,
+    /// Which page of rows_max agents, from 0.
+    pub page: u64,
+}
+
+const _: () = assert!(size_of::<AgentQuery>() == 48);
+
+// SAFETY: `repr(C)`, and `struct_size` comes first.
+unsafe impl Tagged for AgentQuery {
+    const SIZE_MIN: u32 = 48;
+}
+
+impl AgentQuery {
+    /// # Safety
+    ///
+    /// As [`tollgate_agents`].
+    unsafe fn query(&self) -> Result<tollgate::observe::AgentQuery, Status> {
+        let sort = match self.sort {
+            sort if sort == AgentSort::Id as i32 => tollgate::observe::AgentSort::Id,
+            sort if sort == AgentSort::Usage as i32 => tollgate::observe::AgentSort::Usage,
+            sort if sort == AgentSort::Violations as i32 => tollgate::observe::AgentSort::Violations,
+            _ => return Err(Status::InvalidOption),
+        };
+        let part = |start: *const c_void, len| match start.is_null() {
+            true => Ok(&[][..]),
+            // SAFETY: readable for as many bytes as stated, as the caller guarantees.
+            false => unsafe { agent(start, len) },
+        };
+        let page = usize::try_from(self.page).unwrap_or(usize::MAX);
+        let query = tollgate::observe::AgentQuery::new().sort(sort).page(page);
+        Ok(query.prefix(part(self.prefix, self.prefix_len)?).contains(part(self.part, self.part_len)?))
     }
 }
 
-/// Looks at a lane of an agent at an instant of the caller's.
+/// An agent of a list; tollgate_agent has its lanes. It never grows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct AgentRow {
+    /// The agent.
+    pub id: AgentId,
+    /// 1 if it is exempt, else 0.
+    pub exempt: u32,
+    /// The plan it is assigned to. TOLLGATE_NONE without one.
+    pub plan: u32,
+    /// See tollgate_agent_view.
+    pub dominant_lane: u32,
+    /// See tollgate_agent_view.
+    pub rate_limited: u32,
+    /// See tollgate_agent_view.
+    pub violations_in_window: u32,
+    /// See tollgate_agent_view.
+    pub violations_in_a_row: u32,
+    /// 0.
+    pub reserved: u32,
+    /// See tollgate_agent_view.
+    pub last_violation_ns: u64,
+    /// See tollgate_agent_view.
+    pub wait_ns: u64,
+    /// How much of its dominant lane is used: 0 to 100.
+    pub used_percent: f64,
+}
+
+const _: () = assert!(size_of::<AgentRow>() == 312);
+
+impl AgentRow {
+    fn new(policy: &tollgate::Policy, listed: &tollgate::observe::ListedAgent) -> Self {
+        let view = AgentView::new(0, policy, &listed.view);
+        Self {
+            id: AgentId::new(&listed.id),
+            exempt: view.exempt,
+            plan: view.plan,
+            dominant_lane: view.dominant_lane,
+            rate_limited: view.rate_limited,
+            violations_in_window: view.violations_in_window,
+            violations_in_a_row: view.violations_in_a_row,
+            reserved: 0,
+            last_violation_ns: view.last_violation_ns,
+            wait_ns: view.wait_ns,
+            used_percent: listed.view.dominant().map_or(0.0, tollgate::observe::LaneView::used_percent),
+        }
+    }
+}
+
+/// What a page is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct AgentPage {
+    /// Set it to sizeof(tollgate_agent_page) before the call.
+    pub struct_size: u32,
+    /// How many agents are on this page.
+    pub count: u32,
+    /// How many agents match, on all pages.
+    pub matched: u64,
+    /// How many agents have a record and cannot be listed: there is no roster,
+    /// or it is too small.
+    pub not_listed: u64,
+}
+
+const _: () = assert!(size_of::<AgentPage>() == 24);
+
+// SAFETY: `repr(C)`, and `struct_size` comes first.
+unsafe impl Tagged for AgentPage {
+    const SIZE_MIN: u32 = 24;
+}
+
+/// Lists agents that have a record: a page of rows_max agents, at most
+/// TOLLGATE_PAGE_MAX. query may be NULL; rows_out may be NULL if rows_max is 0.
 ///
-/// Status: as tollgate_limiter_status.
+/// Only agents on the roster can be listed: see tollgate_limiter_options. It
+/// reads the whole roster: call it for people, not for requests.
+///
+/// Status: INVALID_OPTION, ID_TOO_LONG for a prefix or a part, STRUCT_SIZE.
 ///
 /// # Safety
 ///
-/// As tollgate_limiter_status.
+/// `limiter` is NULL or a limiter that is not freed; `query` is NULL or
+/// readable for as many bytes as its struct_size says, and its prefix and part
+/// are NULL or readable for as many bytes as stated; `rows_out` is NULL or
+/// writable for `rows_max` rows; `page_out` is NULL, or readable and writable
+/// for as many bytes as its struct_size says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_status_at(
+pub unsafe extern "C" fn tollgate_agents(
     limiter: *const Limiter,
-    id: *const c_void,
-    id_len: usize,
-    lane: u32,
-    now_ns: u64,
-    status_out: *mut LaneStatus,
+    query: *const AgentQuery,
+    rows_out: *mut AgentRow,
+    rows_max: usize,
+    page_out: *mut AgentPage,
 ) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.peek(Request::new(id, LaneId::new(lane)).at(now))?);
-    // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
-}
-
-/// Looks at a lane under this plan, if the agent has no assignment of its own;
-/// see tollgate_limiter_check_as.
-///
-/// Status: as tollgate_limiter_status, and UNKNOWN_PLAN.
-///
-/// # Safety
-///
-/// As tollgate_limiter_status.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_status_as(
-    limiter: *const Limiter,
-    id: *const c_void,
-    id_len: usize,
-    plan: u32,
-    lane: u32,
-    status_out: *mut LaneStatus,
-) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.peek(Request::new(id, LaneId::new(lane)).plan(plan_id(plan)?))?)
-    };
-    // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
-}
-
-/// As tollgate_limiter_status_as, at an instant of the caller's.
-///
-/// Status: as tollgate_limiter_status_as.
-///
-/// # Safety
-///
-/// As tollgate_limiter_status.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_status_as_at(
-    limiter: *const Limiter,
-    id: *const c_void,
-    id_len: usize,
-    plan: u32,
-    lane: u32,
-    now_ns: u64,
-    status_out: *mut LaneStatus,
-) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.peek(Request::new(id, LaneId::new(lane)).plan(plan_id(plan)?).at(now))?)
-    };
-    // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
-}
-
-/// Gives `cost` tokens back, never beyond full, and tells how the lane then
-/// stands. An agent without a record is full already.
-///
-/// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, ZERO_COST, COST_ABOVE_CAPACITY,
-/// STRUCT_SIZE.
-///
-/// # Safety
-///
-/// As tollgate_limiter_status.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_refund(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    lane: u32,
-    cost: u64,
-    status_out: *mut LaneStatus,
-) -> Status {
-    let ask =
-        |limiter: &tollgate::Limiter, id: &[u8]| Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost))?);
-    // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
-}
-
-/// Gives `cost` tokens back at an instant of the caller's, or at the clock's
-/// time if that is later.
-///
-/// Status: as tollgate_limiter_refund.
-///
-/// # Safety
-///
-/// As tollgate_limiter_status.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_refund_at(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    lane: u32,
-    cost: u64,
-    now_ns: u64,
-    status_out: *mut LaneStatus,
-) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost).at(now))?)
-    };
-    // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
-}
-
-/// Gives `cost` tokens back under this plan, if the agent has no assignment of
-/// its own: the plan that tollgate_limiter_check_as charged under. A token is
-/// worth what it costs under the limit that applies.
-///
-/// Status: as tollgate_limiter_refund, and UNKNOWN_PLAN.
-///
-/// # Safety
-///
-/// As tollgate_limiter_status.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_refund_as(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    plan: u32,
-    lane: u32,
-    cost: u64,
-    status_out: *mut LaneStatus,
-) -> Status {
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?))?)
-    };
-    // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
-}
-
-/// As tollgate_limiter_refund_as, at an instant of the caller's.
-///
-/// Status: as tollgate_limiter_refund_as.
-///
-/// # Safety
-///
-/// As tollgate_limiter_status.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_refund_as_at(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    plan: u32,
-    lane: u32,
-    cost: u64,
-    now_ns: u64,
-    status_out: *mut LaneStatus,
-) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    let ask = |limiter: &tollgate::Limiter, id: &[u8]| {
-        Ok(limiter.refund(Request::new(id, LaneId::new(lane)).cost(cost).plan(plan_id(plan)?).at(now))?)
-    };
-    // SAFETY: as this function's contract has it.
-    unsafe { lane_status(limiter, id, id_len, status_out, ask) }
-}
-
-/// Fills every lane of the agent, one after the other. What is reserved has
-/// nothing to give back any more. Slots that are held stay held.
-///
-/// Status: EMPTY_ID, ID_TOO_LONG.
-///
-/// # Safety
-///
-/// `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
-/// for `id_len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_reset(limiter: *mut Limiter, id: *const c_void, id_len: usize) -> Status {
-    // SAFETY: as this function's contract has it.
-    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset(id)) }
-}
-
-/// Fills every lane of the agent at an instant of the caller's.
-///
-/// Status: as tollgate_limiter_reset.
-///
-/// # Safety
-///
-/// As tollgate_limiter_reset.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_reset_at(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    now_ns: u64,
-) -> Status {
-    // SAFETY: as this function's contract has it.
-    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset(Agent::new(id).at(Tick::from_nanos(now_ns)))) }
-}
-
-/// Fills one lane of the agent; as tollgate_limiter_reset.
-///
-/// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE.
-///
-/// # Safety
-///
-/// As tollgate_limiter_reset.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_reset_lane(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    lane: u32,
-) -> Status {
-    // SAFETY: as this function's contract has it.
-    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset_lane(id, LaneId::new(lane))) }
-}
-
-/// Fills one lane of the agent at an instant of the caller's.
-///
-/// Status: as tollgate_limiter_reset_lane.
-///
-/// # Safety
-///
-/// As tollgate_limiter_reset.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_reset_lane_at(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    lane: u32,
-    now_ns: u64,
-) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    // SAFETY: as this function's contract has it.
-    unsafe { change(limiter, id, id_len, |limiter, id| limiter.reset_lane(Agent::new(id).at(now), LaneId::new(lane))) }
-}
-
-/// Forgets the agent: its record is vacant again, and its next check is its
-/// first. Its reservations are closed. Tells whether anything was known of it.
-/// Slots that are held stay held, so an agent that holds one keeps its record,
-/// with all other lanes filled; as may one that is checked in the same moment.
-///
-/// Status: EMPTY_ID, ID_TOO_LONG.
-///
-/// # Safety
-///
-/// `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
-/// for `id_len` bytes; `known_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_forget(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    known_out: *mut bool,
-) -> Status {
-    // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
-    let forget = |limiter: &Limiter| Ok(limiter.0.forget(unsafe { agent(id, id_len) }?)?);
-    // SAFETY: as this function's contract has it.
-    unsafe { tell(limiter, known_out, forget) }
-}
-
-/// Forgets the agent at an instant of the caller's.
-///
-/// Status: as tollgate_limiter_forget.
-///
-/// # Safety
-///
-/// As tollgate_limiter_forget.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_forget_at(
-    limiter: *mut Limiter,
-    id: *const c_void,
-    id_len: usize,
-    now_ns: u64,
-    known_out: *mut bool,
-) -> Status {
-    let now = Tick::from_nanos(now_ns);
-    // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
-    let forget = |limiter: &Limiter| Ok(limiter.0.forget(Agent::new(unsafe { agent(id, id_len) }?).at(now))?);
-    // SAFETY: as this function's contract has it.
-    unsafe { tell(limiter, known_out, forget) }
+    guard(|| {
+        // SAFETY: NULL, or valid for as many bytes as its tag says, by this function's contract.
+        let (page_out, struct_size) = unsafe { tagged_out(page_out) }?;
+        // SAFETY: NULL, or writable for as many rows, by this function's contract.
+        let rows_out = unsafe { ListOut::new(rows_out, rows_max) }?;
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let limiter = &unsafe { borrow(limiter) }?.0;
+        let query = if query.is_null() {
+            tollgate::observe::AgentQuery::new()
+        } else {
+            // SAFETY: readable for as many bytes as its tag says, by this function's contract; any bytes are a query.
+            let query = unsafe { tagged_in(query) }?;
+            // SAFETY: its parts are NULL or as long as stated, by this function's contract.
+            unsafe { query.query() }?
+        };
+        let page = limiter.agents(&query.per_page(rows_max));
+        let policy = limiter.policy();
+        rows_out.write(page.agents.iter().map(|listed| AgentRow::new(&policy, listed)));
+        let count = page.agents.len().min(rows_max) as u32;
+        let (matched, not_listed) = (page.matched, page.not_listed);
+        // SAFETY: not NULL and large enough, so writable by this function's contract.
+        unsafe { page_out.write(AgentPage { struct_size, count, matched, not_listed }) };
+        Ok(())
+    })
 }

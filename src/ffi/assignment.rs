@@ -1,386 +1,324 @@
-//! What was decided about single agents, as data.
+//! Assignments: what was decided about agents, as data.
 
-use super::error::guard_told;
+use super::control::control;
+use super::error::Failure;
 use super::guard::guard;
-use super::pointers::{agent, borrow, borrow_mut, hand_over, out, put_bytes, put_text, take_back, tell, text};
-use super::policy_builder::GivenLimit;
-use super::{Error, Status};
+use super::pointers::{ListOut, Tagged, agent, borrow, bytes, list, out, plan_id, tagged_out, text_array};
+use super::{
+    Error, Limiter, Status, TOLLGATE_BATCH_MAX, TOLLGATE_ID_BYTES_MAX, TOLLGATE_LANES_MAX, TOLLGATE_LIMIT_BYTES,
+    TOLLGATE_NONE,
+};
 use crate as tollgate;
 use std::ffi::{c_char, c_void};
+use tollgate::Limit;
 
-/// What an operator has decided about one agent: its plan, limits of its own
-/// for some lanes, and whether it is exempt.
-///
-/// Plans and lanes are kept by name, and nothing is checked against a policy
-/// before a limiter is given it. One thread at a time may use it.
-pub struct Assignment(pub(super) tollgate::Assignment);
-
-/// Agents, and what each is assigned.
-///
-/// One thread at a time may use it.
-pub struct Assignments(pub(super) tollgate::Assignments);
-
-/// Makes an assignment that decides nothing.
-///
-/// The caller owns it and gives it back with tollgate_assignment_free.
-///
-/// # Safety
-///
-/// `assignment_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_new(assignment_out: *mut *mut Assignment) -> Status {
-    guard(|| {
-        let assignment_out = out(assignment_out)?;
-        // SAFETY: not NULL, so writable by this function's contract.
-        unsafe { hand_over(assignment_out, Assignment(tollgate::Assignment::default())) };
-        Ok(())
-    })
+/// An agent id as an answer. It never grows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct AgentId {
+    /// How many bytes it has.
+    pub len: u32,
+    /// The bytes. Those behind them are 0.
+    pub bytes: [u8; TOLLGATE_ID_BYTES_MAX],
 }
 
-/// Gives an assignment back. NULL is fine.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or came from a function that gave it to the caller,
-/// was not freed yet, and is in use by no other thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_free(assignment: *mut Assignment) {
-    // SAFETY: as this function's contract has it.
-    unsafe { take_back(assignment) }
+const _: () = assert!(size_of::<AgentId>() == 260);
+
+impl AgentId {
+    pub(super) fn new(id: &[u8]) -> Self {
+        let mut bytes = [0; TOLLGATE_ID_BYTES_MAX];
+        for (to, from) in bytes.iter_mut().zip(id) {
+            *to = *from;
+        }
+        Self { len: id.len().min(TOLLGATE_ID_BYTES_MAX) as u32, bytes }
+    }
 }
 
-/// The name of the plan, NUL-terminated, and its length without the NUL; an
-/// empty text if there is none.
-///
-/// A buffer of TOLLGATE_LANE_NAME_BYTES_MAX + 1 bytes is large enough for the
-/// plan of any policy. A NULL buffer of size 0 asks for the length alone.
-///
-/// Status: BUFFER_TOO_SMALL.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread; `plan_out`
-/// is NULL or writable for `plan_size` bytes; `plan_len_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_plan(
-    assignment: *const Assignment,
-    plan_out: *mut c_char,
-    plan_size: usize,
-    plan_len_out: *mut usize,
-) -> Status {
-    guard(|| {
-        // SAFETY: NULL, or alive, by this function's contract.
-        let plan = unsafe { borrow(assignment) }?.0.plan().unwrap_or_default();
-        // SAFETY: the buffer and the length are as this function's contract has them.
-        unsafe { put_text(plan, plan_out, plan_size, plan_len_out) }
-    })
+/// A limit of an agent's own. It never grows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Override {
+    /// The lane.
+    pub lane: u32,
+    /// The limit as text, NUL-terminated.
+    pub limit: [c_char; TOLLGATE_LIMIT_BYTES],
 }
 
-/// Sets the plan by name; an empty name takes it away.
-///
-/// Status: NOT_UTF8, TEXT_TOO_LONG.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread; `plan` is
-/// NULL or readable for `plan_len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_set_plan(
-    assignment: *mut Assignment,
-    plan: *const c_char,
-    plan_len: usize,
-) -> Status {
-    guard(|| {
-        // SAFETY: NULL, or alive and used by us alone, by this function's contract.
-        let assignment = unsafe { borrow_mut(assignment) }?;
-        // SAFETY: NULL, or readable for `plan_len` bytes, by this function's contract.
-        let plan = unsafe { text(plan, plan_len) }?;
-        assignment.0.set_plan((!plan.is_empty()).then(|| plan.to_owned()));
-        Ok(())
-    })
+const _: () = assert!(size_of::<Override>() == 96);
+
+impl Override {
+    fn limit(&self) -> Result<Limit, Failure> {
+        let text: Vec<u8> = self.limit.iter().map_while(|byte| (*byte != 0).then_some(*byte as u8)).collect();
+        Ok(std::str::from_utf8(&text).map_err(|_| Status::NotUtf8)?.parse::<Limit>()?)
+    }
 }
 
-/// Whether the agent is never limited.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread;
-/// `exempt_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_exempt(assignment: *const Assignment, exempt_out: *mut bool) -> Status {
-    // SAFETY: as this function's contract has it.
-    unsafe { tell(assignment, exempt_out, |assignment| Ok(assignment.0.is_exempt())) }
+/// What was decided about an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct AssignmentState {
+    /// Set it to sizeof(tollgate_assignment_state) before the call.
+    pub struct_size: u32,
+    /// Its plan. TOLLGATE_NONE without one.
+    pub plan: u32,
+    /// 1 if it is exempt, else 0.
+    pub exempt: u32,
+    /// How many limits of its own it has.
+    pub override_count: u32,
 }
 
-/// Exempts the agent, or no longer.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_set_exempt(assignment: *mut Assignment, exempt: bool) -> Status {
-    guard(|| {
-        // SAFETY: NULL, or alive and used by us alone, by this function's contract.
-        unsafe { borrow_mut(assignment) }?.0.set_exempt(exempt);
-        Ok(())
-    })
+const _: () = assert!(size_of::<AssignmentState>() == 16);
+
+// SAFETY: `repr(C)`, and `struct_size` comes first.
+unsafe impl Tagged for AssignmentState {
+    const SIZE_MIN: u32 = 16;
 }
 
-/// For how many lanes the agent has a limit of its own.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread;
-/// `count_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_override_count(
-    assignment: *const Assignment,
-    count_out: *mut usize,
-) -> Status {
-    // SAFETY: as this function's contract has it.
-    unsafe { tell(assignment, count_out, |assignment| Ok(assignment.0.overrides().len())) }
+/// A decision about one agent, for tollgate_set_assignments. It never grows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct AssignmentEntry {
+    /// The agent: any bytes.
+    pub id: *const c_void,
+    /// How many bytes: 1 to TOLLGATE_ID_BYTES_MAX.
+    pub id_len: usize,
+    /// Limits of its own. NULL if override_count is 0. Of two for one lane the last counts.
+    pub overrides: *const Override,
+    /// How many, up to TOLLGATE_LANES_MAX.
+    pub override_count: usize,
+    /// Its plan. TOLLGATE_NONE for none.
+    pub plan: u32,
+    /// 1 to exempt it, else 0.
+    pub exempt: u32,
 }
 
-/// The lane of an override, NUL-terminated, and its length without the NUL.
-/// Overrides are numbered from 0, in the order of the names of their lanes.
-///
-/// A NULL buffer of size 0 asks for the length alone.
-///
-/// Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread; `lane_out`
-/// is NULL or writable for `lane_size` bytes; `lane_len_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_override_lane(
-    assignment: *const Assignment,
-    index: usize,
-    lane_out: *mut c_char,
-    lane_size: usize,
-    lane_len_out: *mut usize,
-) -> Status {
-    guard(|| {
-        // SAFETY: NULL, or alive, by this function's contract.
-        let assignment = unsafe { borrow(assignment) }?;
-        let (lane, _) = assignment.0.overrides().nth(index).ok_or(Status::OutOfRange)?;
-        // SAFETY: the buffer and the length are as this function's contract has them.
-        unsafe { put_text(lane, lane_out, lane_size, lane_len_out) }
-    })
-}
+const _: () = assert!(size_of::<AssignmentEntry>() == 40);
 
-/// The limit of an override as text, NUL-terminated, and its length without
-/// the NUL.
+/// What was decided about an agent. overrides_out gets its own limits in the
+/// order of their lanes' names, at most overrides_max of them;
+/// TOLLGATE_LANES_MAX are always enough. It may be NULL if overrides_max is 0.
 ///
-/// A NULL buffer of size 0 asks for the length alone.
-///
-/// Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread;
-/// `limit_out` is NULL or writable for `limit_size` bytes; `limit_len_out` is
-/// NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_override_limit(
-    assignment: *const Assignment,
-    index: usize,
-    limit_out: *mut c_char,
-    limit_size: usize,
-    limit_len_out: *mut usize,
-) -> Status {
-    guard(|| {
-        // SAFETY: NULL, or alive, by this function's contract.
-        let assignment = unsafe { borrow(assignment) }?;
-        let (_, limit) = assignment.0.overrides().nth(index).ok_or(Status::OutOfRange)?;
-        // SAFETY: the buffer and the length are as this function's contract has them.
-        unsafe { put_text(&limit.to_string(), limit_out, limit_size, limit_len_out) }
-    })
-}
-
-/// Sets the agent's own limit for a lane, in place of the one before.
-/// `error_out` may be NULL.
-///
-/// Status: NOT_UTF8, TEXT_TOO_LONG, INVALID_LIMIT, STRUCT_SIZE of the error.
+/// Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
 ///
 /// # Safety
 ///
-/// `assignment` is NULL, or not freed and in use by no other thread; `lane` and
-/// `limit` are NULL or readable for as many bytes as stated; `error_out` is
-/// NULL, or readable and writable for as many bytes as its struct_size says.
+/// `limiter` is NULL or a limiter that is not freed; `id` is NULL or readable
+/// for `id_len` bytes; `assignment_out` is NULL, or readable and writable for
+/// as many bytes as its struct_size says; `overrides_out` is NULL or writable
+/// for `overrides_max` overrides.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_set_override(
-    assignment: *mut Assignment,
-    lane: *const c_char,
-    lane_len: usize,
-    limit: *const c_char,
-    limit_len: usize,
-    error_out: *mut Error,
-) -> Status {
-    let set = || {
-        // SAFETY: NULL, or alive and used by us alone, by this function's contract.
-        let assignment = unsafe { borrow_mut(assignment) }?;
-        // SAFETY: NULL, or readable for `lane_len` bytes, by this function's contract.
-        let lane = unsafe { text(lane, lane_len) }?;
-        // SAFETY: NULL, or readable for `limit_len` bytes, by this function's contract.
-        let limit = GivenLimit::text(unsafe { text(limit, limit_len) }?);
-        assignment.0.set_override(lane, tollgate::Limit::try_from(limit)?);
-        Ok(())
-    };
-    // SAFETY: as this function's contract has it.
-    unsafe { guard_told(error_out, set) }
-}
-
-/// Takes the agent's own limit for a lane away, and tells whether it had one.
-///
-/// Status: NOT_UTF8, TEXT_TOO_LONG.
-///
-/// # Safety
-///
-/// `assignment` is NULL, or not freed and in use by no other thread; `lane` is
-/// NULL or readable for `lane_len` bytes; `known_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignment_remove_override(
-    assignment: *mut Assignment,
-    lane: *const c_char,
-    lane_len: usize,
-    known_out: *mut bool,
-) -> Status {
-    guard(|| {
-        let known_out = out(known_out)?;
-        // SAFETY: NULL, or alive and used by us alone, by this function's contract.
-        let assignment = unsafe { borrow_mut(assignment) }?;
-        // SAFETY: NULL, or readable for `lane_len` bytes, by this function's contract.
-        let known = assignment.0.remove_override(unsafe { text(lane, lane_len) }?).is_some();
-        // SAFETY: not NULL, so writable by this function's contract.
-        unsafe { known_out.write(known) };
-        Ok(())
-    })
-}
-
-/// Makes a list without agents.
-///
-/// The caller owns it and gives it back with tollgate_assignments_free.
-///
-/// # Safety
-///
-/// `assignments_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignments_new(assignments_out: *mut *mut Assignments) -> Status {
-    guard(|| {
-        let assignments_out = out(assignments_out)?;
-        // SAFETY: not NULL, so writable by this function's contract.
-        unsafe { hand_over(assignments_out, Assignments(Vec::new())) };
-        Ok(())
-    })
-}
-
-/// Gives a list back. NULL is fine.
-///
-/// # Safety
-///
-/// `assignments` is NULL, or came from a function that gave it to the caller,
-/// was not freed yet, and is in use by no other thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignments_free(assignments: *mut Assignments) {
-    // SAFETY: as this function's contract has it.
-    unsafe { take_back(assignments) }
-}
-
-/// Adds an agent and a copy of its assignment at the end. If an agent is there
-/// twice, the last one counts.
-///
-/// Status: EMPTY_ID, ID_TOO_LONG.
-///
-/// # Safety
-///
-/// Both handles are NULL, or not freed and in use by no other thread; `id` is
-/// NULL or readable for `id_len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignments_add(
-    assignments: *mut Assignments,
+pub unsafe extern "C" fn tollgate_assignment(
+    limiter: *const Limiter,
     id: *const c_void,
     id_len: usize,
-    assignment: *const Assignment,
+    assignment_out: *mut AssignmentState,
+    overrides_out: *mut Override,
+    overrides_max: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: NULL, or alive and used by us alone, by this function's contract.
-        let assignments = unsafe { borrow_mut(assignments) }?;
-        // SAFETY: NULL, or alive, by this function's contract.
-        let assignment = unsafe { borrow(assignment) }?;
+        // SAFETY: NULL, or valid for as many bytes as its tag says, by this function's contract.
+        let (assignment_out, struct_size) = unsafe { tagged_out(assignment_out) }?;
+        // SAFETY: NULL, or writable for as many overrides, by this function's contract.
+        let overrides_out = unsafe { ListOut::new(overrides_out, overrides_max) }?;
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let limiter = &unsafe { borrow(limiter) }?.0;
         // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
-        let id = unsafe { agent(id, id_len) }?;
-        if id.is_empty() {
-            return Err(Status::EmptyId);
-        }
-        assignments.0.push((id.to_vec(), assignment.0.clone()));
+        let assignment = limiter.assignment(unsafe { agent(id, id_len) }?)?;
+        let policy = limiter.policy();
+        let plan = assignment.plan().and_then(|plan| policy.plan(plan));
+        overrides_out.write(assignment.overrides().map(|(lane, limit)| Override {
+            lane: policy.lane(lane).map_or(TOLLGATE_NONE, tollgate::LaneId::number),
+            limit: text_array(&limit.to_string()),
+        }));
+        let assignment = AssignmentState {
+            struct_size,
+            plan: plan.map_or(TOLLGATE_NONE, |plan| plan.number().into()),
+            exempt: assignment.is_exempt().into(),
+            override_count: assignment.overrides().len() as u32,
+        };
+        // SAFETY: not NULL and large enough, so writable by this function's contract.
+        unsafe { assignment_out.write(assignment) };
         Ok(())
     })
 }
 
-/// How many agents the list has. They are numbered from 0.
+/// The agents about which something was decided, in the order of their ids:
+/// those behind after_id, or from the first if that is NULL. count_out gets how
+/// many there are; ids_out the first of them, at most ids_max. To page through
+/// all, go on behind the last id. ids_out may be NULL if ids_max is 0.
+///
+/// Each call copies all assignments: use large pages.
+///
+/// Status: ID_TOO_LONG.
 ///
 /// # Safety
 ///
-/// `assignments` is NULL, or not freed and in use by no other thread;
-/// `count_out` is NULL or writable.
+/// `limiter` is NULL or a limiter that is not freed; `after_id` is NULL or
+/// readable for `after_len` bytes; `ids_out` is NULL or writable for `ids_max`
+/// ids; `count_out` is NULL or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignments_count(assignments: *const Assignments, count_out: *mut usize) -> Status {
-    // SAFETY: as this function's contract has it.
-    unsafe { tell(assignments, count_out, |assignments| Ok(assignments.0.len())) }
-}
-
-/// The id of an agent of the list, any bytes without a NUL behind them, and
-/// their number.
-///
-/// A buffer of TOLLGATE_ID_BYTES_MAX bytes is large enough for any. A NULL
-/// buffer of size 0 asks for the length alone.
-///
-/// Status: OUT_OF_RANGE, BUFFER_TOO_SMALL.
-///
-/// # Safety
-///
-/// `assignments` is NULL, or not freed and in use by no other thread; `id_out`
-/// is NULL or writable for `id_size` bytes; `id_len_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignments_id(
-    assignments: *const Assignments,
-    index: usize,
-    id_out: *mut c_void,
-    id_size: usize,
-    id_len_out: *mut usize,
+pub unsafe extern "C" fn tollgate_assigned(
+    limiter: *const Limiter,
+    after_id: *const c_void,
+    after_len: usize,
+    ids_out: *mut AgentId,
+    ids_max: usize,
+    count_out: *mut usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: NULL, or alive, by this function's contract.
-        let assignments = unsafe { borrow(assignments) }?;
-        let (id, _) = assignments.0.get(index).ok_or(Status::OutOfRange)?;
-        // SAFETY: the buffer and the length are as this function's contract has them.
-        unsafe { put_bytes(id, id_out, id_size, id_len_out) }
-    })
-}
-
-/// The assignment of an agent of the list: a copy, which the caller owns and
-/// gives back with tollgate_assignment_free.
-///
-/// Status: OUT_OF_RANGE.
-///
-/// # Safety
-///
-/// `assignments` is NULL, or not freed and in use by no other thread;
-/// `assignment_out` is NULL or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_assignments_get(
-    assignments: *const Assignments,
-    index: usize,
-    assignment_out: *mut *mut Assignment,
-) -> Status {
-    guard(|| {
-        let assignment_out = out(assignment_out)?;
-        // SAFETY: NULL, or alive, by this function's contract.
-        let assignments = unsafe { borrow(assignments) }?;
-        let (_, assignment) = assignments.0.get(index).ok_or(Status::OutOfRange)?;
+        let count_out = out(count_out)?;
+        // SAFETY: NULL, or writable for as many ids, by this function's contract.
+        let ids_out = unsafe { ListOut::new(ids_out, ids_max) }?;
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let limiter = unsafe { borrow(limiter) }?;
+        let after = match after_id.is_null() {
+            true => &[][..], // No id is empty, so all are behind it.
+            // SAFETY: readable for `after_len` bytes, by this function's contract.
+            false => unsafe { agent(after_id, after_len) }?,
+        };
+        let assigned = limiter.0.assignments();
+        let behind = &assigned[assigned.partition_point(|(id, _)| id.as_slice() <= after)..];
+        ids_out.write(behind.iter().map(|(id, _)| AgentId::new(id)));
         // SAFETY: not NULL, so writable by this function's contract.
-        unsafe { hand_over(assignment_out, Assignment(assignment.clone())) };
+        unsafe { count_out.write(behind.len()) };
         Ok(())
     })
+}
+
+/// What an entry decides.
+///
+/// # Safety
+///
+/// Its id and its overrides are NULL or readable, as many as stated.
+unsafe fn decided<'a>(
+    policy: &tollgate::Policy,
+    entry: &AssignmentEntry,
+) -> Result<(&'a [u8], tollgate::Assignment), Failure> {
+    // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
+    let id = unsafe { agent(entry.id, entry.id_len) }?;
+    if entry.exempt > 1 {
+        return Err(Status::InvalidOption.into());
+    }
+    if entry.override_count > TOLLGATE_LANES_MAX {
+        return Err(Status::BatchSize.into());
+    }
+    let mut assignment = tollgate::Assignment::default();
+    assignment.set_exempt(entry.exempt == 1);
+    if let Some(plan) = plan_id(entry.plan) {
+        let name = policy.plans().find(|(known, _)| *known == plan).ok_or(Status::UnknownPlan)?.1;
+        assignment.set_plan(Some(name.to_owned()));
+    }
+    // SAFETY: NULL, or readable for as many overrides, as the caller guarantees.
+    for own in unsafe { list(entry.overrides, entry.override_count) }? {
+        let name = policy.lanes().nth(own.lane as usize).ok_or(Status::UnknownLane)?.1;
+        assignment.set_override(name, own.limit()?);
+    }
+    Ok((id, assignment))
+}
+
+/// Decides about many agents at once, all or none. Each entry replaces what was
+/// decided about its agent; all other agents stay as they are. An entry without
+/// a plan, overrides and exemption makes an agent like any other.
+///
+/// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, UNKNOWN_LANE, INVALID_LIMIT,
+/// NOT_UTF8, INVALID_OPTION, BATCH_SIZE, TOO_MANY_OVERRIDES, SAME_HASH, FORKED,
+/// FILE, STRUCT_SIZE.
+///
+/// # Safety
+///
+/// `limiter` is NULL or a limiter that is not freed; `entries` is NULL or
+/// readable for `count` entries, each with an id and overrides that are NULL or
+/// readable, as many as stated; `error_out` is NULL, or readable and writable
+/// for as many bytes as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_set_assignments(
+    limiter: *mut Limiter,
+    entries: *const AssignmentEntry,
+    count: usize,
+    error_out: *mut Error,
+) -> Status {
+    const _: () = assert!(TOLLGATE_BATCH_MAX == tollgate::bounds::BATCH_MAX);
+    let set = |limiter: &tollgate::Limiter| {
+        let policy = limiter.policy();
+        // SAFETY: NULL, or readable for `count` entries, by this function's contract.
+        let entries = unsafe { list(entries, count) }?;
+        // SAFETY: what it points to is NULL or readable, by this function's contract.
+        let decided = entries.iter().map(|entry| unsafe { decided(&policy, entry) }).collect::<Result<Vec<_>, _>>()?;
+        Ok(limiter.set_assignments(decided)?)
+    };
+    // SAFETY: as this function's contract has it.
+    unsafe { control(limiter, error_out, &set) }
+}
+
+/// Keeps assignments in a file from now on, and puts in force what the file
+/// holds. Call it before the first check, so that no agent is met without its
+/// limits. What was decided before about other agents is added to the file.
+/// Needs TOLLGATE_FEATURE_PERSIST.
+///
+/// The path is any bytes without a NUL. From then on a control call returns
+/// when its change is in the file and in force. The error has the line and the
+/// column of a mistake in the file.
+///
+/// Status: FILE if it is invalid, in use, or cannot be read or written;
+/// UNKNOWN_PLAN, UNKNOWN_LANE, INVALID_LIMIT, TOO_MANY_OVERRIDES, SAME_HASH,
+/// FORKED, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
+///
+/// # Safety
+///
+/// `limiter` is NULL or a limiter that is not freed; `path` is NULL or
+/// readable for `path_len` bytes; `error_out` is NULL, or readable and
+/// writable for as many bytes as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_keep_assignments_in(
+    limiter: *mut Limiter,
+    path: *const c_char,
+    path_len: usize,
+    error_out: *mut Error,
+) -> Status {
+    let keep = |limiter: &tollgate::Limiter| {
+        // SAFETY: NULL, or readable for `path_len` bytes, by this function's contract.
+        keep_in(limiter, unsafe { bytes(path, path_len) }?)
+    };
+    // SAFETY: as this function's contract has it.
+    unsafe { control(limiter, error_out, &keep) }
+}
+
+#[cfg(feature = "persist")]
+fn keep_in(limiter: &tollgate::Limiter, path: &[u8]) -> Result<(), Failure> {
+    use std::os::unix::ffi::OsStrExt as _;
+    Ok(limiter.keep_assignments_in(std::ffi::OsStr::from_bytes(path))?)
+}
+
+#[cfg(not(feature = "persist"))]
+fn keep_in(_: &tollgate::Limiter, _: &[u8]) -> Result<(), Failure> {
+    Err(Status::NotBuiltIn.into())
+}
+
+/// Reads the file of assignments again after somebody has edited it, and puts
+/// it in force. Agents that the file does not name lose their assignments.
+/// Needs TOLLGATE_FEATURE_PERSIST.
+///
+/// If it fails, control calls fail too until the file is corrected and
+/// reloaded, so that none of them overwrites the edits.
+///
+/// Status: as tollgate_keep_assignments_in, and NO_FILE.
+///
+/// # Safety
+///
+/// `limiter` is NULL or a limiter that is not freed; `error_out` is NULL, or
+/// readable and writable for as many bytes as its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_reload_assignments(limiter: *mut Limiter, error_out: *mut Error) -> Status {
+    // SAFETY: as this function's contract has it.
+    unsafe { control(limiter, error_out, &reload) }
+}
+
+#[cfg(feature = "persist")]
+fn reload(limiter: &tollgate::Limiter) -> Result<(), Failure> {
+    Ok(limiter.reload_assignments()?)
+}
+
+#[cfg(not(feature = "persist"))]
+fn reload(_: &tollgate::Limiter) -> Result<(), Failure> {
+    Err(Status::NotBuiltIn.into())
 }

@@ -1,30 +1,35 @@
-//! Used budgets, kept across restarts.
+//! Budgets across restarts.
+//!
+//! Buckets and windows start full after a restart; a budget for a day or a
+//! month should not. Name a file before the first check, save every few
+//! seconds, and once more before the process ends. A process that is killed
+//! loses what was charged since the last save.
 
-use super::error::guard_told;
+use super::error::guard_error;
 use super::pointers::{Tagged, borrow, bytes, tagged_out};
 use super::{Error, Limiter, Status};
 use std::ffi::c_char;
 
-/// What came of a file of used budgets.
+/// What a file of used budgets held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct BudgetsLoaded {
-    /// Set it to sizeof(tollgate_budgets_loaded) before the call; it stays as it is.
+    /// Set it to sizeof(tollgate_budgets_loaded) before the call.
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
     /// Budgets that are as used as they were.
     pub loaded: u64,
-    /// Budgets whose window is over: nothing of them counts any more.
+    /// Budgets whose window is over: they start full.
     pub ended: u64,
-    /// Budgets of lanes that the policy does not have, or whose window is
-    /// another now. They count no more, and the next save leaves them out.
+    /// Budgets of lanes that the policy no longer has, or whose window has
+    /// changed. They are dropped.
     pub unknown: u64,
-    /// Budgets of agents for whom there was no record: the limiter is too
-    /// small. They count no more, and the next save leaves them out.
+    /// Budgets of agents for which there was no record: the limiter is too
+    /// small. They are dropped.
     pub full: u64,
-    /// How far the calendar is ahead of the wall clock, which was put back
-    /// since the file was written, or ran ahead before. Windows end so much later.
+    /// How far the calendar runs ahead of the wall clock, which was set back
+    /// since the file was written. Windows end that much later.
     pub ahead_ns: u64,
 }
 
@@ -35,18 +40,18 @@ unsafe impl Tagged for BudgetsLoaded {
     const SIZE_MIN: u32 = 48;
 }
 
-/// What came of saving used budgets.
+/// What a save wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct BudgetsSaved {
-    /// Set it to sizeof(tollgate_budgets_saved) before the call; it stays as it is.
+    /// Set it to sizeof(tollgate_budgets_saved) before the call.
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
     /// Budgets in the file.
     pub saved: u64,
-    /// Budgets that were used by agents whose id is not known, since they had
-    /// a record before the file was named. A restart loses what they used.
+    /// Used budgets of agents whose id is not known, because they had a record
+    /// before the file was named. A restart forgets them.
     pub unsaved: u64,
 }
 
@@ -69,8 +74,8 @@ mod kept {
     use tollgate::keep::PersistError;
 
     pub(super) fn load(limiter: &tollgate::Limiter, path: &[u8], struct_size: u32) -> Result<BudgetsLoaded, Failure> {
-        let told = limiter.keep_budgets_in(OsStr::from_bytes(path)).map_err(ControlError::from)?;
-        let tollgate::keep::BudgetsLoaded { loaded, ended, unknown, full, ahead } = told;
+        let loaded = limiter.keep_budgets_in(OsStr::from_bytes(path)).map_err(ControlError::from)?;
+        let tollgate::keep::BudgetsLoaded { loaded, ended, unknown, full, ahead } = loaded;
         let ahead_ns = nanos_saturating(ahead);
         Ok(BudgetsLoaded { struct_size, reserved: 0, loaded, ended, unknown, full, ahead_ns })
     }
@@ -102,21 +107,15 @@ mod kept {
 }
 
 /// Keeps used budgets in a file, and charges what it says was used of windows
-/// that are not over. Needs TOLLGATE_FEATURE_PERSIST.
+/// that are not over. Call it once, before the first check and after
+/// tollgate_keep_assignments_in. Needs TOLLGATE_FEATURE_PERSIST.
 ///
-/// Call it once, before the first check, and after
-/// tollgate_limiter_keep_assignments_in; then call tollgate_limiter_save_budgets
-/// every few seconds and as the last thing before the process ends. What was
-/// charged since the last save is lost if the process is killed. The path is
-/// any bytes without a NUL, as the system takes them. `error_out` may be NULL;
-/// its line and column are those of the file.
+/// The path is any bytes without a NUL. The error has the line and the column
+/// of a mistake in the file. Remembering ids takes 272 bytes for each agent
+/// with a record, unless a roster of all agents keeps them already.
 ///
-/// To remember ids takes 272 bytes of memory for each agent that is given a
-/// record, unless there is a roster of all of them already; what the file says
-/// of an agent takes 16, and 8 for each lane with a budget.
-///
-/// Status: FILE if it cannot be read or written, is in use, or makes no sense,
-/// and then nothing was charged; TEXT_TOO_LONG; NOT_BUILT_IN; STRUCT_SIZE.
+/// Status: FILE if it is invalid, in use, or cannot be read or written, and
+/// then nothing was charged; TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
 ///
 /// # Safety
 ///
@@ -124,12 +123,12 @@ mod kept {
 /// for `path_len` bytes; `loaded_out` is NULL, and `error_out` may be, or each
 /// is readable and writable for as many bytes as its struct_size says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_keep_budgets_in(
+pub unsafe extern "C" fn tollgate_keep_budgets_in(
     limiter: *mut Limiter,
     path: *const c_char,
     path_len: usize,
-    loaded_out: *mut BudgetsLoaded,
     error_out: *mut Error,
+    loaded_out: *mut BudgetsLoaded,
 ) -> Status {
     let keep = || {
         // SAFETY: NULL, or valid for as many bytes as its tag says, by this function's contract.
@@ -143,20 +142,16 @@ pub unsafe extern "C" fn tollgate_limiter_keep_budgets_in(
         Ok(())
     };
     // SAFETY: as this function's contract has it.
-    unsafe { guard_told(error_out, keep) }
+    unsafe { guard_error(error_out, keep) }
 }
 
-/// Writes to the file what has been used of budgets since the last save. When
-/// this returns, it is on the disk. Holds up no check. Needs
+/// Saves what was used of budgets since the last save. When it returns, it is on
+/// the disk. Checks go on meanwhile; a million agents take about 40 ms. Needs
 /// TOLLGATE_FEATURE_PERSIST.
 ///
-/// Each budget is saved as it is at some moment during the call. Looking at a
-/// million agents takes some 40 ms; what is written follows what has changed.
-/// `error_out` may be NULL.
-///
-/// Status: NO_FILE without tollgate_limiter_keep_budgets_in, or in a process
-/// that was forked since; FILE if the system refuses, or somebody else wrote to
-/// it; NOT_BUILT_IN; STRUCT_SIZE.
+/// Status: NO_FILE without tollgate_keep_budgets_in, and in a process that was
+/// forked since; FILE if the system refuses, or if something else wrote to the
+/// file; NOT_BUILT_IN, STRUCT_SIZE.
 ///
 /// # Safety
 ///
@@ -164,10 +159,10 @@ pub unsafe extern "C" fn tollgate_limiter_keep_budgets_in(
 /// `error_out` may be, or each is readable and writable for as many bytes as
 /// its struct_size says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tollgate_limiter_save_budgets(
+pub unsafe extern "C" fn tollgate_save_budgets(
     limiter: *mut Limiter,
-    saved_out: *mut BudgetsSaved,
     error_out: *mut Error,
+    saved_out: *mut BudgetsSaved,
 ) -> Status {
     let save = || {
         // SAFETY: NULL, or valid for as many bytes as its tag says, by this function's contract.
@@ -179,5 +174,5 @@ pub unsafe extern "C" fn tollgate_limiter_save_budgets(
         Ok(())
     };
     // SAFETY: as this function's contract has it.
-    unsafe { guard_told(error_out, save) }
+    unsafe { guard_error(error_out, save) }
 }

@@ -1,8 +1,8 @@
-//! What was wrong, in words.
+//! Errors: what was wrong, in words.
 
 use super::Status;
 use super::guard::guard;
-use super::pointers::{Tagged, tagged_out};
+use super::pointers::{Tagged, tagged_out, text_array};
 use crate as tollgate;
 use std::ffi::c_char;
 use std::ptr::NonNull;
@@ -10,10 +10,10 @@ use std::ptr::NonNull;
 /// Room for the message of a tollgate_error, its NUL included.
 pub const TOLLGATE_ERROR_MESSAGE_BYTES: usize = 496;
 
-/// Why a call failed, for people: what was wrong, where, and what is allowed.
+/// Why a call failed, for people: what is wrong, where, and what is allowed.
 ///
-/// It belongs to the caller, so threads do not disturb each other. Functions
-/// that take one also take NULL; they write it only when they fail.
+/// The struct is the caller's. Functions with an error_out write it if they
+/// fail, and only then; each of them accepts NULL.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Error {
@@ -21,11 +21,11 @@ pub struct Error {
     pub struct_size: u32,
     /// The status that the call returned.
     pub status: Status,
-    /// The line of the text that was at fault, counted from 1; 0 if there is none.
+    /// The line of the mistake in a policy or a file, from 1; 0 if there is none.
     pub line: u32,
-    /// The column in that line, counted from 1; 0 if there is none.
+    /// The column of the mistake, from 1; 0 if there is none.
     pub column: u32,
-    /// A sentence, NUL-terminated UTF-8, cut short if it has no room.
+    /// A sentence, NUL-terminated UTF-8, cut if it is too long.
     pub message: [c_char; TOLLGATE_ERROR_MESSAGE_BYTES],
 }
 
@@ -36,7 +36,7 @@ unsafe impl Tagged for Error {
     const SIZE_MIN: u32 = 512;
 }
 
-/// A status, with what else there is to say.
+/// A status, with a sentence and a location.
 pub(super) struct Failure {
     status: Status,
     /// Counted from 1; 0 if there is none.
@@ -58,9 +58,9 @@ impl From<Status> for Failure {
     }
 }
 
-impl From<tollgate::PolicyError> for Failure {
-    fn from(error: tollgate::PolicyError) -> Self {
-        Self::new(Status::InvalidPolicy, &error)
+impl From<tollgate::BuildError> for Failure {
+    fn from(error: tollgate::BuildError) -> Self {
+        Self::new(Status::from(&error), &error)
     }
 }
 
@@ -79,44 +79,36 @@ impl From<tollgate::preset::UnknownPreset> for Failure {
 #[cfg(feature = "config")]
 impl From<tollgate::ConfigError> for Failure {
     fn from(error: tollgate::ConfigError) -> Self {
-        let told = Self::new(Status::InvalidPolicy, &error.message());
-        Self { line: error.line(), column: error.column(), ..told }
+        let failure = Self::new(Status::InvalidPolicy, &error.message());
+        Self { line: error.line(), column: error.column(), ..failure }
     }
 }
 
 impl From<tollgate::ControlError> for Failure {
     fn from(error: tollgate::ControlError) -> Self {
-        let told = Self::new(Status::from(&error), &error);
+        let failure = Self::new(Status::from(&error), &error);
         #[cfg(feature = "persist")]
         if let tollgate::ControlError::File(tollgate::keep::PersistError::Content { line, column, .. }) = error {
-            return Self { line, column, ..told };
+            return Self { line, column, ..failure };
         }
-        told
+        failure
     }
 }
 
 impl Failure {
-    fn tell(&self, struct_size: u32) -> Error {
-        let mut message = [0; TOLLGATE_ERROR_MESSAGE_BYTES];
-        // Cut between two characters; one has at most four bytes, so this ends.
-        let mut end = self.message.len().min(TOLLGATE_ERROR_MESSAGE_BYTES - 1);
-        while !self.message.is_char_boundary(end) {
-            end -= 1;
-        }
-        for (to, from) in message.iter_mut().zip(self.message[..end].bytes()) {
-            *to = from as c_char;
-        }
+    fn error(&self, struct_size: u32) -> Error {
+        let message = text_array(&self.message);
         let place = |place| u32::try_from(place).unwrap_or(u32::MAX);
         Error { struct_size, status: self.status, line: place(self.line), column: place(self.column), message }
     }
 }
 
-/// Runs a call like [`guard`], and tells its failure to `error_out` if that is not NULL.
+/// Runs a call like [`guard`], and writes its failure to `error_out` if that is not NULL.
 ///
 /// # Safety
 ///
 /// `error_out` is NULL, or valid for reads and writes of as many bytes as its tag says.
-pub(super) unsafe fn guard_told(error_out: *mut Error, call: impl FnOnce() -> Result<(), Failure>) -> Status {
+pub(super) unsafe fn guard_error(error_out: *mut Error, call: impl FnOnce() -> Result<(), Failure>) -> Status {
     guard(|| {
         let place: Option<(NonNull<Error>, u32)> = if error_out.is_null() {
             None
@@ -127,7 +119,7 @@ pub(super) unsafe fn guard_told(error_out: *mut Error, call: impl FnOnce() -> Re
         call().map_err(|failure| {
             if let Some((place, struct_size)) = place {
                 // SAFETY: not NULL and large enough, so writable as the caller guarantees.
-                unsafe { place.write(failure.tell(struct_size)) };
+                unsafe { place.write(failure.error(struct_size)) };
             }
             failure.status
         })

@@ -1,9 +1,10 @@
 //! What a caller hands in, checked as far as that can be before it is used.
 
 use super::guard::guard;
-use super::{Status, TOLLGATE_TEXT_BYTES_MAX};
-use crate::PlanId;
-use crate::bounds::ID_BYTES_MAX;
+use super::{Status, TOLLGATE_NONE, TOLLGATE_NOW, TOLLGATE_TEXT_BYTES_MAX};
+use crate::bounds::{BATCH_MAX, ID_BYTES_MAX};
+use crate::clock::Tick;
+use crate::{Agent, PlanId};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -19,20 +20,24 @@ pub(super) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Status> {
     unsafe { pointer.as_ref() }.ok_or(Status::NullPointer)
 }
 
-/// A handle to change.
-///
-/// # Safety
-///
-/// `pointer` is NULL, or alive and used by no other thread.
-pub(super) unsafe fn borrow_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, Status> {
-    // SAFETY: NULL, or alive and used by us alone, as the caller guarantees.
-    unsafe { pointer.as_mut() }.ok_or(Status::NullPointer)
+/// A plan's number. One that is too large for any policy is not a plan's, and
+/// the limiter says so.
+#[inline(always)]
+pub(super) fn plan_id(plan: u32) -> Option<PlanId> {
+    const _: () = assert!(crate::bounds::PLANS_MAX < u16::MAX as usize);
+    (plan != TOLLGATE_NONE).then(|| PlanId::new(u16::try_from(plan).unwrap_or(u16::MAX)))
 }
 
-/// A plan's number. One that is too large for any plan is no plan's.
+/// An instant, or none if the limiter reads its clock.
 #[inline(always)]
-pub(super) fn plan_id(plan: u32) -> Result<PlanId, Status> {
-    u16::try_from(plan).map(PlanId::new).map_err(|_| Status::UnknownPlan)
+pub(super) fn instant(now_ns: u64) -> Option<Tick> {
+    (now_ns != TOLLGATE_NOW).then(|| Tick::from_nanos(now_ns))
+}
+
+/// Whether a flag is set. No other may be.
+#[inline(always)]
+pub(super) fn has_flag(flags: u32, flag: u32) -> Result<bool, Status> {
+    if flags & !flag == 0 { Ok(flags != 0) } else { Err(Status::InvalidOption) }
 }
 
 /// A place to write to.
@@ -105,6 +110,67 @@ pub(super) unsafe fn agent<'a>(id: *const c_void, id_len: usize) -> Result<&'a [
     Ok(unsafe { std::slice::from_raw_parts(id.cast(), id_len) })
 }
 
+/// An agent at an instant.
+///
+/// # Safety
+///
+/// As [`agent`].
+pub(super) unsafe fn agent_at<'a>(id: *const c_void, id_len: usize, now_ns: u64) -> Result<Agent<'a>, Status> {
+    // SAFETY: as the caller guarantees.
+    Ok(Agent { id: unsafe { agent(id, id_len) }?, at: instant(now_ns) })
+}
+
+/// An array to read. NULL will do for none.
+///
+/// # Safety
+///
+/// `array` is NULL, or readable for `count` elements for as long as the result is used.
+pub(super) unsafe fn list<'a, T>(array: *const T, count: usize) -> Result<&'a [T], Status> {
+    if array.is_null() && count == 0 {
+        return Ok(&[]);
+    }
+    if array.is_null() {
+        return Err(Status::NullPointer);
+    }
+    if count > BATCH_MAX {
+        return Err(Status::BatchSize);
+    }
+    // SAFETY: not NULL, readable for this length as the caller guarantees, and
+    // a length that is allowed for a slice.
+    Ok(unsafe { std::slice::from_raw_parts(array, count) })
+}
+
+/// An array to write to: its first elements, as many as there are and fit.
+pub(super) struct ListOut<T> {
+    /// Invariant: writable for `size` elements.
+    start: NonNull<T>,
+    size: usize,
+}
+
+impl<T> ListOut<T> {
+    /// NULL will do for no elements.
+    ///
+    /// # Safety
+    ///
+    /// `array` is NULL or writable for `size` elements, for as long as the result is used.
+    pub(super) unsafe fn new(array: *mut T, size: usize) -> Result<Self, Status> {
+        match NonNull::new(array) {
+            Some(start) => Ok(Self { start, size }),
+            None if size == 0 => Ok(Self { start: NonNull::dangling(), size }),
+            None => Err(Status::NullPointer),
+        }
+    }
+
+    pub(super) fn write(&self, elements: impl Iterator<Item = T>) {
+        for (index, element) in elements.take(self.size).enumerate() {
+            // SAFETY: within the array, by the invariant.
+            let place = unsafe { self.start.add(index) };
+            // SAFETY: as above.
+            unsafe { place.write(element) };
+        }
+    }
+}
+
 /// A text of some length that may be any bytes, such as a path.
 ///
 /// # Safety
@@ -143,53 +209,37 @@ pub(super) unsafe fn put_text(
     buffer_size: usize,
     len_out: *mut usize,
 ) -> Result<(), Status> {
-    // SAFETY: as the caller guarantees.
-    unsafe { put(text.as_bytes(), b"\0", buffer_out.cast(), buffer_size, len_out) }
-}
-
-/// As [`put_text`], of any bytes and without a NUL.
-///
-/// # Safety
-///
-/// As [`put_text`].
-pub(super) unsafe fn put_bytes(
-    bytes: &[u8],
-    buffer_out: *mut c_void,
-    buffer_size: usize,
-    len_out: *mut usize,
-) -> Result<(), Status> {
-    // SAFETY: as the caller guarantees.
-    unsafe { put(bytes, b"", buffer_out.cast(), buffer_size, len_out) }
-}
-
-/// Writes some bytes and what ends them, which does not count.
-///
-/// # Safety
-///
-/// As [`put_text`].
-unsafe fn put(
-    bytes: &[u8],
-    end: &[u8],
-    buffer_out: *mut u8,
-    buffer_size: usize,
-    len_out: *mut usize,
-) -> Result<(), Status> {
     let len_out = out(len_out)?;
     if !(buffer_out.is_null() && buffer_size == 0) {
-        let buffer = out(buffer_out)?;
-        if buffer_size < bytes.len() + end.len() {
+        let buffer: NonNull<u8> = out(buffer_out)?.cast();
+        if buffer_size <= text.len() {
             return Err(Status::BufferTooSmall);
         }
-        // SAFETY: the buffer has room for both, and is no part of either: they are ours.
-        unsafe { buffer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        // SAFETY: the buffer has room for it and a NUL, and is no part of the text, which is ours.
+        unsafe { buffer.copy_from_nonoverlapping(NonNull::from(text).cast(), text.len()) };
         // SAFETY: as above.
-        let rest = unsafe { buffer.add(bytes.len()) };
+        let end = unsafe { buffer.add(text.len()) };
         // SAFETY: as above.
-        unsafe { rest.copy_from_nonoverlapping(NonNull::from(end).cast(), end.len()) };
+        unsafe { end.write(0) };
     }
     // SAFETY: not NULL, so writable as the caller guarantees.
-    unsafe { len_out.write(bytes.len()) };
+    unsafe { len_out.write(text.len()) };
     Ok(())
+}
+
+/// A text in an array that a struct has for it, cut between two characters if
+/// it is too long. A NUL ends it.
+pub(super) fn text_array<const N: usize>(text: &str) -> [c_char; N] {
+    let mut array = [0; N];
+    let mut end = text.len().min(N - 1);
+    // A character has at most four bytes, so this ends.
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    for (to, from) in array.iter_mut().zip(text[..end].bytes()) {
+        *to = from as c_char;
+    }
+    array
 }
 
 /// A struct whose first member is its size as the caller knows it, so that it
@@ -221,7 +271,7 @@ pub(super) unsafe fn tagged_out<T: Tagged>(pointer: *mut T) -> Result<(NonNull<T
 }
 
 /// The largest size that a caller from the future may state.
-const TAG_MAX: u32 = 4096;
+pub(super) const TAG_MAX: u32 = 4096;
 
 /// A tagged struct to read. Zero always means: as it was before. So one from
 /// the future is fine as long as what this version does not know is zero, and

@@ -93,7 +93,7 @@ impl Finding {
         ((word >> IN_A_ROW_SHIFT & IN_A_ROW_MASK) as u32, word >> ABUSE_SHIFT & 1 == 1)
     }
 
-    pub(super) const fn conduct_wait_ns(self) -> u64 {
+    pub(crate) const fn conduct_wait_ns(self) -> u64 {
         self.0.get() >> CONDUCT_WAIT_SHIFT
     }
 

@@ -3,18 +3,9 @@
 use super::Limiter;
 use crate::conduct::{Conduct, Violation};
 use crate::engine::Agent;
-#[cfg(feature = "capi")]
-use crate::engine::{Admission, Request};
 use crate::error::Error;
 
 impl Limiter {
-    /// As [`check_request`](Limiter::check_request) of a counted request, with
-    /// the waits of the lane and of the conduct apart.
-    #[cfg(feature = "capi")]
-    pub(crate) fn admission(&self, request: Request<'_>) -> Result<Admission, Error> {
-        self.engine.admission(request)
-    }
-
     /// Records a violation that the caller has found, and says what follows from it.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 
 /* As a caller's id: not known when this is compiled. */
 #define HIDE(value) __asm__ volatile("" : "+r"(value))
-/* As if somebody read it. */
+/* As if a caller read it. */
 #define READ(place) __asm__ volatile("" : : "r"(place) : "memory")
 
 #define TRY(call)                                                                         \
@@ -22,31 +22,27 @@
         }                                                                                 \
     } while (0)
 
-enum { LANES = 6, DENIED = 5, ID_LEN = 16, BATCH = 256 };
+enum { DENIED = 5, ID_LEN = 16, BATCH = 256 };
 
 typedef struct loops {
-    char ids[BATCH][2 * ID_LEN]; /* None across two cache lines. */
+    char ids[BATCH][2 * ID_LEN]; /* No id crosses a cache line. */
     tollgate_request requests[BATCH];
-    tollgate_answer answers[BATCH];
+    tollgate_verdict verdicts[BATCH];
     tollgate_limiter *limiter;
 } loops;
 
-/* Six lanes, of which the last lets one request through a day; 256 known agents. */
+/* Six lanes, of which the last lets one request a day through; 256 known agents. */
 loops *loops_new(int32_t source)
 {
-    static const char *const names[LANES] = { "ws/light",   "ws/heavy",  "http/light",
-                                              "http/heavy", "api/light", "api/heavy" };
-    tollgate_policy_builder *builder = NULL;
-    TRY(tollgate_policy_builder_new(&builder));
-    for (uint32_t lane = 0; lane < LANES; lane++) {
-        if (lane == DENIED)
-            TRY(tollgate_policy_builder_lane(builder, names[lane], strlen(names[lane]), TOLLGATE_LITERAL("1/day")));
-        else
-            TRY(tollgate_policy_builder_lane_bucket(builder, names[lane], strlen(names[lane]), 1000000, 1000000000,
-                                                    UINT32_MAX));
-    }
+    static const char toml[] = "[lanes]\n"
+                               "'ws/light' = '1000000/second burst 4294967295'\n"
+                               "'ws/heavy' = '1000000/second burst 4294967295'\n"
+                               "'http/light' = '1000000/second burst 4294967295'\n"
+                               "'http/heavy' = '1000000/second burst 4294967295'\n"
+                               "'api/light' = '1000000/second burst 4294967295'\n"
+                               "'api/heavy' = '1/day'\n";
     tollgate_policy *policy = NULL;
-    TRY(tollgate_policy_builder_build(builder, &policy, NULL));
+    TRY(tollgate_policy_from_toml(TOLLGATE_LITERAL(toml), NULL, &policy));
     tollgate_clock *clock = NULL;
     TRY(tollgate_clock_new(source, &clock));
     tollgate_limiter_options options = { 0 };
@@ -57,19 +53,14 @@ loops *loops_new(int32_t source)
     if (made == NULL)
         abort();
     memset(made, 0, sizeof *made);
-    TRY(tollgate_limiter_new(policy, &options, &made->limiter));
+    TRY(tollgate_limiter_new(policy, &options, NULL, &made->limiter));
     tollgate_clock_free(clock);
     tollgate_policy_free(policy);
-    tollgate_policy_builder_free(builder);
     for (uint32_t agent = 0; agent < BATCH; agent++) {
         snprintf(made->ids[agent], sizeof made->ids[agent], "agent-%010u", agent);
-        tollgate_request *request = &made->requests[agent];
-        request->id = made->ids[agent];
-        request->id_len = ID_LEN;
-        request->cost = 1;
-        request->lane = DENIED;
+        made->requests[agent] = (tollgate_request){ made->ids[agent], ID_LEN, 1, DENIED, TOLLGATE_NONE };
     }
-    TRY(tollgate_limiter_check_many(made->limiter, made->requests, BATCH, made->answers));
+    TRY(tollgate_check_many(made->limiter, made->requests, BATCH, TOLLGATE_NOW, 0, made->verdicts));
     return made;
 }
 
@@ -84,15 +75,15 @@ static inline uint64_t check_at(loops *made, uint32_t lane, uint64_t count, bool
 {
     uint64_t now = 0, allowed = 0;
     TRY(tollgate_limiter_now(made->limiter, &now));
-    tollgate_verdict verdict = { 0 };
-    verdict.struct_size = sizeof verdict;
+    tollgate_verdict verdict;
     for (uint64_t i = 0; i < count; i++) {
         now += 20;
         const char *id = made->ids[0];
         size_t id_len = ID_LEN;
         HIDE(id);
         HIDE(id_len);
-        TRY(tollgate_limiter_check_at(made->limiter, id, id_len, lane, 1, now, &verdict));
+        const tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE };
+        TRY(tollgate_check(made->limiter, &request, now, 0, &verdict));
         READ(&verdict);
         if (left) {
             uint64_t remaining = tollgate_verdict_remaining(&verdict);
@@ -118,14 +109,14 @@ uint64_t loops_check_at_left(loops *made, uint32_t lane, uint64_t count)
 uint64_t loops_check(loops *made, uint32_t lane, uint64_t count)
 {
     uint64_t allowed = 0;
-    tollgate_verdict verdict = { 0 };
-    verdict.struct_size = sizeof verdict;
+    tollgate_verdict verdict;
     for (uint64_t i = 0; i < count; i++) {
         const char *id = made->ids[0];
         size_t id_len = ID_LEN;
         HIDE(id);
         HIDE(id_len);
-        TRY(tollgate_limiter_check(made->limiter, id, id_len, lane, 1, &verdict));
+        const tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE };
+        TRY(tollgate_check(made->limiter, &request, TOLLGATE_NOW, 0, &verdict));
         READ(&verdict);
         allowed += verdict.decision != TOLLGATE_DECISION_DENY;
     }
@@ -141,10 +132,10 @@ uint64_t loops_check_many(loops *made, uint32_t lane, uint64_t count)
         for (uint32_t agent = 0; agent < BATCH; agent++)
             made->requests[agent].lane = lane;
         now += 20;
-        TRY(tollgate_limiter_check_many_at(made->limiter, made->requests, BATCH, now, made->answers));
-        READ(made->answers);
+        TRY(tollgate_check_many(made->limiter, made->requests, BATCH, now, 0, made->verdicts));
+        READ(made->verdicts);
         for (uint32_t agent = 0; agent < BATCH; agent++)
-            allowed += made->answers[agent].decision != TOLLGATE_DECISION_DENY;
+            allowed += made->verdicts[agent].decision != TOLLGATE_DECISION_DENY;
     }
     return allowed;
 }

@@ -1,48 +1,45 @@
 /*
- * A batch: many requests, one reading of the clock, an answer each.
+ * A batch: many requests at one instant, a verdict for each.
  *
  *     cc batch.c $(pkg-config --cflags --libs tollgate) -o batch
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <tollgate.h>
-
-enum { REQUESTS = 5 };
 
 int main(void)
 {
-    /* The limiter of the whole process needs no place to be kept in. */
+    tollgate_policy *policy = NULL;
     tollgate_limiter *limiter = NULL;
     uint32_t heavy = 0;
-    if (tollgate_default(&limiter) != TOLLGATE_STATUS_OK
+    if (tollgate_policy_preset(TOLLGATE_LITERAL("hub"), &policy) != TOLLGATE_STATUS_OK
+        || tollgate_limiter_new(policy, NULL, NULL, &limiter) != TOLLGATE_STATUS_OK
         || tollgate_limiter_lane(limiter, TOLLGATE_LITERAL("http/heavy"), &heavy) != TOLLGATE_STATUS_OK)
         return 1;
+    tollgate_policy_free(policy);
 
-    static const char *const ids[REQUESTS] = { "agent-7", "agent-8", "agent-7", "", "agent-7" };
-    static const uint64_t costs[REQUESTS] = { 6, 1, 6, 1, 4 };
-    tollgate_request requests[REQUESTS];
-    tollgate_answer answers[REQUESTS];
-    memset(requests, 0, sizeof requests);
-    for (int i = 0; i < REQUESTS; i++) {
-        requests[i].id = ids[i];
-        requests[i].id_len = strlen(ids[i]);
-        requests[i].lane = heavy;
-        requests[i].cost = costs[i];
-    }
-    tollgate_status status = tollgate_limiter_check_many(limiter, requests, REQUESTS, answers);
+    const tollgate_request requests[] = {
+        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL("agent-8"), 1, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL(""), 1, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL("agent-7"), 4, heavy, TOLLGATE_NONE },
+    };
+    enum { COUNT = sizeof requests / sizeof *requests };
+    tollgate_verdict verdicts[COUNT] = { 0 };
+    tollgate_status status = tollgate_check_many(limiter, requests, COUNT, TOLLGATE_NOW, 0, verdicts);
     if (status != TOLLGATE_STATUS_OK) {
         fprintf(stderr, "%s\n", tollgate_status_text(status));
         return 1;
     }
-    for (int i = 0; i < REQUESTS; i++) {
-        printf("\"%s\" asks for %" PRIu64 ": ", ids[i], costs[i]);
-        if (answers[i].status != TOLLGATE_STATUS_OK)
-            printf("%s\n", tollgate_status_text(answers[i].status));
-        else if (answers[i].decision == TOLLGATE_DECISION_DENY)
-            printf("denied, %" PRIu64 " left\n", tollgate_answer_remaining(&answers[i]));
+    for (int i = 0; i < COUNT; i++) {
+        printf("\"%s\" asks for %" PRIu64 ": ", (const char *)requests[i].id, requests[i].cost);
+        if (verdicts[i].status != TOLLGATE_STATUS_OK)
+            printf("%s\n", tollgate_status_text(verdicts[i].status));
         else
-            printf("allowed, %" PRIu64 " left\n", tollgate_answer_remaining(&answers[i]));
+            printf("%s, %" PRIu64 " left\n", verdicts[i].decision == TOLLGATE_DECISION_DENY ? "denied" : "allowed",
+                   tollgate_verdict_remaining(&verdicts[i]));
     }
+    tollgate_limiter_free(limiter);
     return 0;
 }

@@ -5,38 +5,33 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <tollgate.h>
 
 enum { TURNS = 4, REQUESTS = 3 };
 static const uint64_t TURN_NS = UINT64_C(250000000);
+static const char POLICY[] = "[lanes]\nrows = '40/second burst 100'\n";
 
 int main(void)
 {
-    tollgate_policy_builder *builder = NULL;
     tollgate_policy *policy = NULL;
     tollgate_limiter *limiter = NULL;
-    tollgate_policy_builder_new(&builder);
-    tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("rows"), TOLLGATE_LITERAL("40/second burst 100"));
-    tollgate_policy_builder_build(builder, &policy, NULL);
-    tollgate_status status = tollgate_limiter_new(policy, NULL, &limiter);
-    tollgate_policy_free(policy);
-    tollgate_policy_builder_free(builder);
-    if (status != TOLLGATE_STATUS_OK) {
-        fprintf(stderr, "%s\n", tollgate_status_text(status));
+    tollgate_error error = { .struct_size = sizeof error };
+    uint64_t now = 0;
+    if (tollgate_policy_from_toml(TOLLGATE_LITERAL(POLICY), &error, &policy) != TOLLGATE_STATUS_OK
+        || tollgate_limiter_new(policy, NULL, &error, &limiter) != TOLLGATE_STATUS_OK) {
+        fprintf(stderr, "%s\n", error.message);
         return 1;
     }
+    tollgate_policy_free(policy);
 
-    /* A loop in real time asks tollgate_limiter_now at the top of each turn.
-     * This one simulates its turns, so that it need not wait. */
-    uint64_t now = 0;
+    /* A real loop calls tollgate_limiter_now at the top of each turn. This one
+     * simulates its turns, so that it need not wait. */
     tollgate_limiter_now(limiter, &now);
-    tollgate_verdict verdict;
-    memset(&verdict, 0, sizeof verdict);
-    verdict.struct_size = sizeof verdict;
+    const tollgate_request thirty_rows = { TOLLGATE_LITERAL("agent-7"), 30, 0, TOLLGATE_NONE };
     for (int turn = 0; turn < TURNS; turn++, now += TURN_NS) {
-        for (int request = 0; request < REQUESTS; request++) {
-            status = tollgate_limiter_check_at(limiter, TOLLGATE_LITERAL("agent-7"), 0, 30, now, &verdict);
+        for (int i = 0; i < REQUESTS; i++) {
+            tollgate_verdict verdict = { 0 };
+            tollgate_status status = tollgate_check(limiter, &thirty_rows, now, 0, &verdict);
             if (status != TOLLGATE_STATUS_OK)
                 fprintf(stderr, "%s\n", tollgate_status_text(status));
             else if (verdict.decision == TOLLGATE_DECISION_DENY)

@@ -6,9 +6,9 @@
 
 int main()
 {
+    using namespace std::chrono_literals;
     try {
-        auto policy = tollgate::policy::builder().lane("http/heavy", "10/minute burst 3").build();
-        tollgate::limiter limiter(policy);
+        tollgate::limiter limiter(tollgate::policy::from_toml("[lanes]\n'http/heavy' = '10/minute burst 3'"));
         const auto heavy = limiter.lane("http/heavy");
         for (int request = 1; request <= 4; request++) {
             const auto verdict = limiter.check("agent-7", heavy);
@@ -16,7 +16,7 @@ int main()
                 std::cout << "request " << request << ": 200, " << verdict.remaining() << " left\n";
             else
                 std::cout << "request " << request << ": 429, retry after "
-                          << std::chrono::ceil<std::chrono::seconds>(verdict.retry_after().value()).count() << " s\n";
+                          << tollgate::wait_in(verdict.retry_after(), 1s, 60s).count() << " ms\n";
         }
     } catch (const tollgate::error &error) {
         std::cerr << error.what() << '\n';

@@ -1,7 +1,7 @@
 /*
- * A call to a language model: what it costs is known only when its answer has
- * been streamed. An estimate is reserved of the user's tokens for the day, what
- * was used is told while the answer comes, and the rest is given back at the end.
+ * A call to a language model. Its cost is known only when the answer has been
+ * streamed, so the call reserves an estimate of the user's tokens for the day,
+ * reports what it uses while the answer streams, and settles at the end.
  *
  *     cc llm_call.c $(pkg-config --cflags --libs tollgate) -o llm_call
  */
@@ -12,6 +12,8 @@
 #include <tollgate.h>
 
 #define SECOND UINT64_C(1000000000)
+enum { CALLS, TOKENS }; /* Lanes are numbered in the order of the policy. */
+static const char POLICY[] = "[lanes]\ncalls = '20/minute'\ntokens = 'budget 1_000/day'\n";
 
 static void require(tollgate_status status)
 {
@@ -21,88 +23,75 @@ static void require(tollgate_status status)
     }
 }
 
-static uint64_t tokens_left(tollgate_limiter *limiter, const char *agent, uint32_t lane)
+static uint64_t left(tollgate_limiter *limiter, const char *agent, uint32_t lane)
 {
-    tollgate_lane_status status = { 0 };
-    status.struct_size = sizeof status;
-    require(tollgate_limiter_status(limiter, agent, strlen(agent), lane, &status));
-    return status.remaining;
+    const tollgate_request request = { agent, strlen(agent), 1, lane, TOLLGATE_NONE };
+    tollgate_lane_state state = { .struct_size = sizeof state };
+    require(tollgate_peek(limiter, &request, TOLLGATE_NOW, &state));
+    return state.remaining;
 }
 
-/* Stands for a model: hands out the tokens of the next piece of its answer; 0 at the end. */
+/* Stands for a model: the tokens of the next piece of its answer, 0 at the end. */
 static uint64_t next_piece(int *piece)
 {
     static const uint64_t tokens[] = { 120, 90, 200, 55, 0 };
     return tokens[(*piece)++];
 }
 
-static void ask_the_model(tollgate_limiter *limiter, const char *agent, uint32_t tokens, uint64_t estimate)
+static void ask_the_model(tollgate_limiter *limiter, const char *agent, uint64_t estimate)
 {
+    const tollgate_request request = { agent, strlen(agent), estimate, TOKENS, TOLLGATE_NONE };
     tollgate_verdict verdict = { 0 };
     uint64_t reservation = 0;
-    verdict.struct_size = sizeof verdict;
-    tollgate_status status = tollgate_limiter_reserve(limiter, agent, strlen(agent), tokens, estimate, 60 * SECOND,
-                                                      &verdict, &reservation);
+    tollgate_status status = tollgate_reserve(limiter, &request, 60 * SECOND, TOLLGATE_NOW, 0, &verdict, &reservation);
     if (status == TOLLGATE_STATUS_RESERVATIONS_FULL) { /* Too many calls at once: nothing was charged. */
         printf("%s: busy, try again\n", agent);
         return;
     }
     require(status);
     if (verdict.decision == TOLLGATE_DECISION_DENY) {
-        printf("%s: %" PRIu64 " tokens are not left today; in %" PRIu64 " h there are new ones\n", agent, estimate,
+        printf("%s: fewer than %" PRIu64 " tokens left today; retry in %" PRIu64 " h\n", agent, estimate,
                verdict.retry_after_ns / SECOND / 3600);
         return;
     }
 
-    /* Who dies in the midst of this has used the whole estimate, once a minute has passed. */
-    tollgate_settlement settlement = { 0 };
-    settlement.struct_size = sizeof settlement;
+    /* If the process dies here, the whole estimate stays charged after a minute. */
+    tollgate_settlement settlement = { .struct_size = sizeof settlement };
     int piece = 0;
     for (uint64_t used; (used = next_piece(&piece)) > 0;) {
-        require(tollgate_limiter_commit_part(limiter, reservation, used, &settlement));
-        require(tollgate_limiter_extend(limiter, reservation, 60 * SECOND));
+        require(tollgate_settle(limiter, reservation, used, TOLLGATE_NOW, TOLLGATE_SETTLE_SO_FAR, &settlement));
+        require(tollgate_extend(limiter, reservation, 60 * SECOND, TOLLGATE_NOW));
     }
-    require(tollgate_limiter_commit(limiter, reservation, 0, &settlement));
+    require(tollgate_settle(limiter, reservation, 0, TOLLGATE_NOW, 0, &settlement));
     printf("%s: reserved %" PRIu64 ", given back %" PRIu64 ", %" PRIu64 " left\n", agent, estimate, settlement.unused,
-           tokens_left(limiter, agent, tokens));
+           left(limiter, agent, TOKENS));
 }
 
 int main(void)
 {
-    tollgate_policy_builder *builder = NULL;
     tollgate_policy *policy = NULL;
-    tollgate_clock *clock = NULL; /* One that stands still, so that this prints the same every time. */
+    tollgate_clock *clock = NULL; /* It stands still, so that this prints the same every time. */
     tollgate_limiter *limiter = NULL;
-    require(tollgate_policy_builder_new(&builder));
-    require(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("calls"), TOLLGATE_LITERAL("20/minute")));
-    require(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("tokens"), TOLLGATE_LITERAL("budget 1_000/day")));
-    require(tollgate_policy_builder_build(builder, &policy, NULL));
-    tollgate_policy_builder_free(builder);
-    require(tollgate_clock_new(TOLLGATE_TIME_SOURCE_MANUAL, &clock));
-    tollgate_limiter_options options = { 0 };
-    options.struct_size = sizeof options;
-    options.agents = 10000;
-    options.clock = clock;
-    require(tollgate_limiter_new(policy, &options, &limiter));
-    uint32_t calls = 0, tokens = 0;
-    require(tollgate_limiter_lane(limiter, TOLLGATE_LITERAL("calls"), &calls));
-    require(tollgate_limiter_lane(limiter, TOLLGATE_LITERAL("tokens"), &tokens));
+    require(tollgate_policy_from_toml(TOLLGATE_LITERAL(POLICY), NULL, &policy));
+    require(tollgate_clock_new(TOLLGATE_CLOCK_SOURCE_MANUAL, &clock));
+    tollgate_limiter_options options = { .struct_size = sizeof options, .agents = 10000, .clock = clock };
+    require(tollgate_limiter_new(policy, &options, NULL, &limiter));
     tollgate_policy_free(policy);
 
-    ask_the_model(limiter, "user:42", tokens, 800);
-    ask_the_model(limiter, "user:42", tokens, 800);
-    ask_the_model(limiter, "user:42", tokens, 500);
+    ask_the_model(limiter, "user:42", 800);
+    ask_the_model(limiter, "user:42", 800);
+    ask_the_model(limiter, "user:42", 500);
 
-    /* Where the cost is known beforehand: a call of the user's, and tokens of the team's, both or neither. */
-    const tollgate_request parts[] = { { TOLLGATE_LITERAL("user:42"), 1, calls, 0 },
-                                       { TOLLGATE_LITERAL("team:7"), 600, tokens, 0 } };
-    tollgate_all_verdict verdict = { 0 };
-    verdict.struct_size = sizeof verdict;
+    /* If the cost is known beforehand: one call of the user's and 600 tokens of the team's, both or neither. */
+    const tollgate_request parts[] = { { TOLLGATE_LITERAL("user:42"), 1, CALLS, TOLLGATE_NONE },
+                                       { TOLLGATE_LITERAL("team:7"), 600, TOKENS, TOLLGATE_NONE } };
+    tollgate_all_verdict all = { .struct_size = sizeof all };
     for (int i = 0; i < 2; i++) {
-        require(tollgate_limiter_check_all(limiter, parts, 2, NULL, &verdict));
-        printf("embedding: %s; calls left %" PRIu64 ", the team's tokens %" PRIu64 "\n",
-               verdict.decision != TOLLGATE_DECISION_DENY ? "done" : (verdict.blocking & 2) != 0 ? "the team has used its tokens" : "too many calls",
-               tokens_left(limiter, "user:42", calls), tokens_left(limiter, "team:7", tokens));
+        require(tollgate_check_all(limiter, parts, 2, TOLLGATE_NOW, 0, NULL, &all));
+        const char *blocked = (all.blocking & 2) != 0 ? "the team has too few tokens" : "too many calls";
+        printf("embedding: %s; the user has %" PRIu64 " calls left, the team %" PRIu64 " tokens\n",
+               all.decision == TOLLGATE_DECISION_DENY ? blocked : "done",
+               left(limiter, "user:42", CALLS), left(limiter, "team:7", TOKENS));
     }
     tollgate_limiter_free(limiter);
     tollgate_clock_free(clock);

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 #include <tollgate.h>
 
 enum { WORKERS = 4, JOBS = 1000 };
+static const char POLICY[] = "[lanes]\njobs = '500/hour'\n";
 
 typedef struct worker {
     pthread_t thread;
@@ -21,12 +21,11 @@ typedef struct worker {
 static void *work(void *argument)
 {
     worker *self = argument;
-    tollgate_verdict verdict;
-    memset(&verdict, 0, sizeof verdict);
-    verdict.struct_size = sizeof verdict; /* Once is enough: it stays as it is. */
+    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE };
     for (int job = 0; job < JOBS; job++) {
-        if (tollgate_limiter_check(self->limiter, TOLLGATE_LITERAL("agent-7"), 0, 1, &verdict) != TOLLGATE_STATUS_OK)
-            continue; /* Nothing was charged. A server would say 500. */
+        tollgate_verdict verdict = { 0 };
+        if (tollgate_check(self->limiter, &request, TOLLGATE_NOW, 0, &verdict) != TOLLGATE_STATUS_OK)
+            continue; /* Nothing was charged. A server would answer 500. */
         if (verdict.decision == TOLLGATE_DECISION_DENY)
             self->denied++;
         else
@@ -37,23 +36,18 @@ static void *work(void *argument)
 
 int main(void)
 {
-    tollgate_policy_builder *builder = NULL;
     tollgate_policy *policy = NULL;
     tollgate_limiter *limiter = NULL;
-    tollgate_policy_builder_new(&builder);
-    tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("jobs"), TOLLGATE_LITERAL("500/hour"));
-    tollgate_policy_builder_build(builder, &policy, NULL);
-    tollgate_status status = tollgate_limiter_new(policy, NULL, &limiter);
-    tollgate_policy_free(policy);
-    tollgate_policy_builder_free(builder);
-    if (status != TOLLGATE_STATUS_OK) {
-        fprintf(stderr, "%s\n", tollgate_status_text(status));
+    tollgate_error error = { .struct_size = sizeof error };
+    if (tollgate_policy_from_toml(TOLLGATE_LITERAL(POLICY), &error, &policy) != TOLLGATE_STATUS_OK
+        || tollgate_limiter_new(policy, NULL, &error, &limiter) != TOLLGATE_STATUS_OK) {
+        fprintf(stderr, "%s\n", error.message);
         return 1;
     }
+    tollgate_policy_free(policy);
 
-    worker workers[WORKERS];
+    worker workers[WORKERS] = { 0 };
     uint64_t allowed = 0, denied = 0;
-    memset(workers, 0, sizeof workers);
     for (int i = 0; i < WORKERS; i++) {
         workers[i].limiter = limiter;
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
@@ -64,8 +58,9 @@ int main(void)
         allowed += workers[i].allowed;
         denied += workers[i].denied;
     }
-    /* The only thread left frees it. */
+    /* The only thread that is left frees it. */
     tollgate_limiter_free(limiter);
-    printf("%d threads asked %d times each: %" PRIu64 " allowed, %" PRIu64 " denied\n", WORKERS, JOBS, allowed, denied);
+    printf("%d requests of %d threads: %" PRIu64 " allowed, %" PRIu64 " denied\n", WORKERS * JOBS, WORKERS, allowed,
+           denied);
     return 0;
 }

@@ -32,6 +32,12 @@ static int expectations_failed;
         }                                                                                   \
     } while (0)
 
+/* A struct that knows its size, all else zero. */
+#define SIZED(type) ((type){ .struct_size = sizeof(type) })
+
+/* A request under the default plan, as an argument. */
+#define REQUEST(id, id_len, lane, cost) (&(tollgate_request){ (id), (id_len), (cost), (lane), TOLLGATE_NONE })
+
 #define EXPECT_OK(call) EXPECT_EQ(call, TOLLGATE_STATUS_OK)
 
 /* A test that cannot go on without this. */
@@ -44,7 +50,7 @@ static int expectations_failed;
         }                                                                                   \
     } while (0)
 
-/* A function that writes a text, its arguments before the buffer following: what it says, and how it refuses. */
+/* A function that writes text into a buffer, called with the given arguments: what it writes, and how it refuses. */
 #define EXPECT_TEXT(expected, function, ...)                                                \
     do {                                                                                    \
         char text_[256] = "?";                                                              \
@@ -58,7 +64,8 @@ static int expectations_failed;
         EXPECT_EQ(len_, size_ - 1);                                                         \
         EXPECT_OK(function(__VA_ARGS__, text_, size_, &len_));                              \
         if (strcmp(text_, expected) != 0) {                                                 \
-            fprintf(stderr, "%s:%d: %s says \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #function, text_, expected); \
+            fprintf(stderr, "%s:%d: %s says \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #function, text_, \
+                    expected);                                                              \
             expectations_failed = 1;                                                        \
         }                                                                                   \
         EXPECT_EQ(len_, size_ - 1);                                                         \
@@ -68,32 +75,39 @@ static int expectations_failed;
 enum { LIGHT, HEAVY, CLOSED, LANES };
 #define HEAVY_CAPACITY 3
 
-/* A limiter on a clock that stands still: light 120 a minute; heavy 10 a minute, three at once; closed. Every denial counts, and waits grow. */
+/*
+ * A limiter on a clock that stands still: light is 120 a minute; heavy 10 a
+ * minute, three at once; closed denies everything. Every denial is a violation,
+ * and waits grow.
+ */
 typedef struct rig {
     tollgate_clock *clock;
     tollgate_policy *policy;
     tollgate_limiter *limiter;
 } rig;
 
+static inline tollgate_policy *policy_of(const char *toml)
+{
+    tollgate_policy *policy = NULL;
+    tollgate_error error;
+    memset(&error, 0, sizeof error);
+    error.struct_size = sizeof error;
+    if (tollgate_policy_from_toml(toml, strlen(toml), &error, &policy) != TOLLGATE_STATUS_OK) {
+        fprintf(stderr, "%" PRIu32 ":%" PRIu32 ": %s\n%s\n", error.line, error.column, error.message, toml);
+        exit(1);
+    }
+    return policy;
+}
+
 static inline tollgate_policy *rig_policy(void)
 {
-    tollgate_policy_builder *builder = NULL;
-    tollgate_policy *policy = NULL;
-    REQUIRE_OK(tollgate_policy_builder_new(&builder));
-    REQUIRE_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("light"), TOLLGATE_LITERAL("120/minute")));
-    REQUIRE_OK(tollgate_policy_builder_lane_bucket(builder, TOLLGATE_LITERAL("heavy"), 10, 60 * SECOND, HEAVY_CAPACITY));
-    REQUIRE_OK(tollgate_policy_builder_lane(builder, TOLLGATE_LITERAL("closed"), TOLLGATE_LITERAL("deny")));
-    static const uint64_t curve[] = { SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND };
-    tollgate_conduct_rules rules;
-    memset(&rules, 0, sizeof rules);
-    rules.struct_size = sizeof rules;
-    rules.curve_steps = 5;
-    memcpy(rules.curve_ns, curve, sizeof curve);
-    rules.every_denial = 1;
-    REQUIRE_OK(tollgate_policy_builder_conduct(builder, &rules));
-    REQUIRE_OK(tollgate_policy_builder_build(builder, &policy, NULL));
-    tollgate_policy_builder_free(builder);
-    return policy;
+    return policy_of("[lanes]\n"
+                     "light = '120/minute'\n"
+                     "heavy = '10/minute burst 3'\n"
+                     "closed = 'deny'\n"
+                     "[conduct]\n"
+                     "curve = ['1s', '2s', '5s', '10s', '30s']\n"
+                     "every_denial = true\n");
 }
 
 static inline tollgate_limiter_options rig_options(uint64_t agents, int32_t on_full, const tollgate_clock *clock)
@@ -107,14 +121,14 @@ static inline tollgate_limiter_options rig_options(uint64_t agents, int32_t on_f
     return options;
 }
 
-/* Of a policy that it takes over. */
+/* Takes ownership of the policy. */
 static inline rig rig_of(tollgate_policy *policy, uint64_t agents, int32_t on_full)
 {
     rig made = { NULL, policy, NULL };
-    REQUIRE_OK(tollgate_clock_new(TOLLGATE_TIME_SOURCE_MANUAL, &made.clock));
+    REQUIRE_OK(tollgate_clock_new(TOLLGATE_CLOCK_SOURCE_MANUAL, &made.clock));
     REQUIRE_OK(tollgate_clock_set(made.clock, 1000 * SECOND));
     tollgate_limiter_options options = rig_options(agents, on_full, made.clock);
-    REQUIRE_OK(tollgate_limiter_new(made.policy, &options, &made.limiter));
+    REQUIRE_OK(tollgate_limiter_new(made.policy, &options, NULL, &made.limiter));
     return made;
 }
 
@@ -126,7 +140,7 @@ static inline rig rig_new(uint64_t agents, int32_t on_full)
 static inline tollgate_policy *preset(const char *name)
 {
     tollgate_policy *policy = NULL;
-    REQUIRE_OK(tollgate_policy_preset(name, strlen(name), &policy, NULL));
+    REQUIRE_OK(tollgate_policy_preset(name, strlen(name), &policy));
     return policy;
 }
 
@@ -137,84 +151,15 @@ static inline void rig_free(rig *made)
     tollgate_clock_free(made->clock);
 }
 
-static inline tollgate_verdict verdict_new(void)
-{
-    tollgate_verdict verdict;
-    memset(&verdict, 0, sizeof verdict);
-    verdict.struct_size = sizeof verdict;
-    return verdict;
-}
-
-static inline tollgate_admission admission_new(void)
-{
-    tollgate_admission admission;
-    memset(&admission, 0, sizeof admission);
-    admission.struct_size = sizeof admission;
-    return admission;
-}
-
-static inline tollgate_violation violation_new(void)
-{
-    tollgate_violation violation;
-    memset(&violation, 0, sizeof violation);
-    violation.struct_size = sizeof violation;
-    return violation;
-}
-
-static inline tollgate_conduct conduct_new(void)
-{
-    tollgate_conduct conduct;
-    memset(&conduct, 0, sizeof conduct);
-    conduct.struct_size = sizeof conduct;
-    return conduct;
-}
-
-static inline tollgate_conduct_rules conduct_rules_new(void)
-{
-    tollgate_conduct_rules rules;
-    memset(&rules, 0, sizeof rules);
-    rules.struct_size = sizeof rules;
-    return rules;
-}
-
-static inline tollgate_action_lane action_lane_new(void)
-{
-    tollgate_action_lane lane;
-    memset(&lane, 0, sizeof lane);
-    lane.struct_size = sizeof lane;
-    return lane;
-}
-
-static inline tollgate_lane_status lane_status_new(void)
-{
-    tollgate_lane_status status;
-    memset(&status, 0, sizeof status);
-    status.struct_size = sizeof status;
-    return status;
-}
-
-static inline tollgate_stats stats_new(void)
-{
-    tollgate_stats stats;
-    memset(&stats, 0, sizeof stats);
-    stats.struct_size = sizeof stats;
-    return stats;
-}
-
-static inline tollgate_error error_new(void)
-{
-    tollgate_error error;
-    memset(&error, 0, sizeof error);
-    error.struct_size = sizeof error;
-    return error;
-}
-
 /* What is left of a lane. */
 static inline uint64_t tokens_left(const tollgate_limiter *limiter, const void *id, size_t id_len, uint32_t lane)
 {
-    tollgate_lane_status status = lane_status_new();
-    REQUIRE_OK(tollgate_limiter_status(limiter, id, id_len, lane, &status));
-    return status.remaining;
+    tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE };
+    tollgate_lane_state state;
+    memset(&state, 0, sizeof state);
+    state.struct_size = sizeof state;
+    REQUIRE_OK(tollgate_peek(limiter, &request, TOLLGATE_NOW, &state));
+    return state.remaining;
 }
 
 /* What the process holds of the machine's memory, in bytes. */

@@ -3,18 +3,38 @@
 
 #include "expect.h"
 
-#include <thread>
-
 using namespace std::chrono_literals;
+using tollgate::request;
 
 static tollgate::policy lanes()
 {
-    auto rules = tollgate::conduct_rules();
-    rules.curve_steps = 0;
-    for (const auto seconds : {1u, 2u, 5u, 10u, 30u})
-        rules.curve_ns[rules.curve_steps++] = seconds * SECOND;
-    rules.every_denial = 1;
-    return tollgate::policy::builder().lane("heavy", "10/minute burst 3").lane("light", 120, 1min, 120).conduct(rules).build();
+    return tollgate::policy::from_toml("[lanes]\n"
+                                       "heavy = '10/minute burst 3'\n"
+                                       "light = '120/minute'\n"
+                                       "[conduct]\n"
+                                       "curve = ['1s', '2s', '5s', '10s', '30s']\n"
+                                       "every_denial = true\n");
+}
+
+static tollgate_limiter_options options(const tollgate::clock &clock)
+{
+    auto options = tollgate::options();
+    options.agents = 100;
+    options.on_full = TOLLGATE_ON_FULL_DENY;
+    options.clock = clock.get();
+    return options;
+}
+
+// What a call throws.
+template <class Call> static tollgate_status thrown(Call call)
+{
+    try {
+        call();
+    } catch (const tollgate::error &error) {
+        EXPECT(error.what()[0] != '\0');
+        return error.status();
+    }
+    return TOLLGATE_STATUS_OK;
 }
 
 static void a_limiter_answers()
@@ -23,168 +43,140 @@ static void a_limiter_answers()
     clock.set(5);
     clock.advance(1000s);
     EXPECT_EQ(clock.now(), 1000 * SECOND + 5);
-    EXPECT_EQ(clock.source(), TOLLGATE_TIME_SOURCE_MANUAL);
-    EXPECT_EQ(clock.fallbacks(), 0);
-
-    tollgate::options options;
-    options.agents = 100;
-    options.on_full = TOLLGATE_ON_FULL_DENY;
-    options.clock = &clock;
-    tollgate::limiter limiter(lanes(), options);
+    tollgate::limiter limiter(lanes(), options(clock));
     const auto heavy = limiter.lane("heavy");
     const auto now = limiter.now();
     EXPECT_EQ(now, clock.now());
 
     EXPECT_EQ(limiter.check("agent-7", heavy).remaining(), 2);
-    EXPECT_EQ(limiter.check("agent-7", heavy, 2).decision(), TOLLGATE_DECISION_WARN);
-    const auto denied = limiter.check_at("agent-7", heavy, 1, now);
-    EXPECT(!denied && !denied.allowed());
-    EXPECT(denied.retry_after() == 6s);
-    EXPECT(denied.full_in() == 18s);
-    EXPECT_EQ(denied.capacity(), 3);
+    EXPECT_EQ(limiter.check(request("agent-7", heavy).cost(2)).decision(), TOLLGATE_DECISION_WARN);
+    const auto denied = limiter.check(request("agent-7", heavy).at(now));
+    EXPECT(!denied && !denied.allowed() && denied.status() == TOLLGATE_STATUS_OK);
+    EXPECT(denied.retry_after() == 6s && denied.lane_wait() == 6s && denied.conduct_wait() == 0s);
+    EXPECT(denied.full_in() == 18s && denied.capacity() == 3 && denied.raw().token_ns == 6 * SECOND);
+    EXPECT_EQ(tollgate::wait_in(denied.retry_after(), 5s, 60s).count(), 10000);
+    EXPECT_EQ(tollgate::wait_in(std::nullopt, 5s, 60s).count(), 60000);
 
-    auto status = limiter.refund("agent-7", heavy, 1);
-    EXPECT_EQ(status.remaining(), 1);
-    EXPECT(status.next_in() == 6s);
-    status = limiter.refund_at("agent-7", heavy, 2, now);
-    EXPECT_EQ(status.remaining(), 3);
-    EXPECT(!status.next_in());
-    (void)limiter.check("agent-7", heavy, 3);
-    EXPECT_EQ(limiter.status("agent-7", heavy).remaining(), 0);
-    EXPECT(limiter.status_at("agent-7", heavy, now + 6 * SECOND).full_in() == 12s);
-    limiter.reset_lane("agent-7", heavy);
-    limiter.reset_lane_at("agent-7", heavy, now);
+    auto state = limiter.refund({"agent-7", heavy});
+    EXPECT_EQ(state.remaining, 1);
+    EXPECT_EQ(state.next_in_ns, 6 * SECOND);
+    state = limiter.refund(request("agent-7", heavy).cost(2).at(now));
+    EXPECT_EQ(state.remaining, 3);
+    EXPECT_EQ(state.next_in_ns, TOLLGATE_NEVER);
+    (void)limiter.check(request("agent-7", heavy).cost(3));
+    EXPECT_EQ(limiter.peek({"agent-7", heavy}).remaining, 0);
+    EXPECT_EQ(limiter.peek(request("agent-7", heavy).at(now + 6 * SECOND)).full_in_ns, 12 * SECOND);
+    limiter.reset("agent-7", heavy);
+    limiter.reset("agent-7", heavy, now);
     limiter.reset("agent-7");
-    limiter.reset_at("agent-7", now);
-    EXPECT_EQ(limiter.status("agent-7", heavy).remaining(), limiter.status("agent-7", heavy).capacity());
-    EXPECT(limiter.forget("agent-7"));
-    EXPECT(!limiter.forget_at("agent-7", now));
+    limiter.reset("agent-7", tollgate::none, now);
+    EXPECT_EQ(limiter.peek({"agent-7", heavy}).remaining, 3);
+    EXPECT(limiter.forget("agent-7") && !limiter.forget("agent-7", now));
 
-    const std::string id("\0\xff", 2);
-    const auto answers = limiter.check_many(
-        {tollgate::request(id, heavy, 3), tollgate::request(id, heavy), tollgate::request("", heavy)});
-    EXPECT_EQ(answers.size(), 3);
-    EXPECT_EQ(answers[0].decision, TOLLGATE_DECISION_WARN);
-    EXPECT_EQ(answers[1].retry_after_ns, 6 * SECOND);
-    EXPECT_EQ(answers[2].status, TOLLGATE_STATUS_EMPTY_ID);
-    EXPECT(limiter.check_many_at({}, now).empty());
-
-    EXPECT_EQ(limiter.stats().agents, 1);
-    EXPECT(limiter.memory() > 0);
     EXPECT_EQ(limiter.sweep(0s), 0);
-    EXPECT_EQ(limiter.sweep_at(-1s, now + 60 * SECOND), 1);
+    (void)limiter.check("idle", heavy);
+    EXPECT_EQ(limiter.sweep(-1s, now + 60 * SECOND), 1);
     EXPECT(tollgate_limiter_now(limiter.get(), nullptr) == TOLLGATE_STATUS_NULL_POINTER);
 }
 
-static void a_policy_tells_what_it_holds()
+static void a_batch_has_one_instant()
 {
-    auto builder = tollgate::policy::builder();
-    const auto policy = builder.lane("a", "1/s").warn_below_percent(7).build();
+    const auto clock = tollgate::clock::manual();
+    tollgate::limiter limiter(lanes(), options(clock));
+    const std::string id("\0\xff", 2);
+    const auto verdicts = limiter.check_many({request(id, 0).cost(3), request(id, 0), request("", 0)});
+    EXPECT_EQ(verdicts.size(), 3);
+    EXPECT_EQ(verdicts[0].decision(), TOLLGATE_DECISION_WARN);
+    EXPECT(verdicts[1].retry_after() == 6s);
+    EXPECT(!verdicts[2] && verdicts[2].status() == TOLLGATE_STATUS_EMPTY_ID);
+    EXPECT(limiter.check_many({}).empty());
+    EXPECT(limiter.check_many({request(id, 0).counted().at(0)})[0].violations_in_a_row() == 1);
+    EXPECT_EQ(thrown([&] { (void)limiter.check_many({request(id, 0), request(id, 0).at(1)}); }),
+              TOLLGATE_STATUS_INVALID_OPTION);
+    EXPECT_EQ(thrown([&] { (void)limiter.check_all({request(id, 0), request(id, 0).counted()}); }),
+              TOLLGATE_STATUS_INVALID_OPTION);
+}
+
+static void a_policy_shows_what_it_holds()
+{
+    EXPECT_EQ(tollgate::presets().size(), 5);
+    const auto hub = tollgate::policy::preset("hub");
+    EXPECT(tollgate::policy::from_toml(hub.to_toml()).to_toml() == hub.to_toml());
+    const auto policy = tollgate::policy::from_toml("[lanes]\na = '1/s'\n[plans.pro]\na = '2/s'");
     EXPECT_EQ(policy.lane("a"), 0);
-    EXPECT_EQ(policy.lane_count(), 1);
-    EXPECT(policy.lane_name(0) == "a");
-    EXPECT(policy.limit(0) == "1/second");
-    EXPECT_EQ(policy.warn_below_percent(), 7);
+    EXPECT_EQ(policy.plan("pro"), 1);
+    EXPECT(policy.lane_name(0) == "a" && policy.plan_name(1) == "pro");
+    EXPECT(policy.limit(0, 0) == "1/second" && policy.limit(1, 0) == "2/second");
     tollgate::limiter limiter(policy);
     auto moved = std::move(limiter);
-    EXPECT(moved.policy().limit(0) == "1/second");
+    EXPECT(moved.policy().limit(0, 0) == "1/second");
     EXPECT(tollgate::version() == TOLLGATE_VERSION);
 }
 
 static void mistakes_are_thrown()
 {
     try {
-        (void)tollgate::policy::builder().lane("http", "0/min").build();
-        EXPECT(false);
+        (void)tollgate::policy::from_toml("[lanes]\nhttp = '0/min'");
+        EXPECT(false); // It should have thrown.
     } catch (const tollgate::error &error) {
         EXPECT_EQ(error.status(), TOLLGATE_STATUS_INVALID_POLICY);
         EXPECT(std::string_view(error.what()).find("lane \"http\": a rate or burst of 0") == 0);
-        EXPECT_EQ(error.line() + error.column(), 0);
+        EXPECT(error.line() == 2 && error.column() == 8);
     }
-    try {
-        tollgate::limiter limiter(lanes());
-        (void)limiter.check("", 0);
-        EXPECT(false);
-    } catch (const tollgate::error &error) {
-        EXPECT_EQ(error.status(), TOLLGATE_STATUS_EMPTY_ID);
-    }
-    try {
-        tollgate::clock(TOLLGATE_TIME_SOURCE_OS).advance(1s);
-        EXPECT(false);
-    } catch (const tollgate::error &error) {
-        EXPECT_EQ(error.status(), TOLLGATE_STATUS_NOT_MANUAL);
-    }
-}
-
-// Both owners go; the limiter stays.
-static void the_limiter_of_the_process_is_shared()
-{
-    tollgate_limiter *first = tollgate::limiter::process().get();
-    std::thread([&] { EXPECT(tollgate::limiter::process().get() == first); }).join();
-    EXPECT(tollgate::limiter::process().check("a", 0).allowed());
+    tollgate::limiter limiter(lanes());
+    EXPECT_EQ(thrown([&] { (void)limiter.check("", 0); }), TOLLGATE_STATUS_EMPTY_ID);
+    EXPECT_EQ(thrown([&] { (void)limiter.lane("nowhere"); }), TOLLGATE_STATUS_UNKNOWN_LANE);
+    EXPECT_EQ(thrown([&] { (void)tollgate::policy::preset("hubs"); }), TOLLGATE_STATUS_UNKNOWN_PRESET);
+    EXPECT_EQ(thrown([&] { tollgate::clock(TOLLGATE_CLOCK_SOURCE_OS).advance(1s); }), TOLLGATE_STATUS_NOT_MANUAL);
+    auto too_many = tollgate::options();
+    too_many.agents = TOLLGATE_AGENTS_MAX + UINT64_C(1);
+    EXPECT_EQ(thrown([&] { tollgate::limiter(lanes(), too_many); }), TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE);
 }
 
 static void plans_and_overrides_are_decided()
 {
-    auto clock = tollgate::clock::manual();
-    tollgate::options options;
-    options.agents = 100;
-    options.clock = &clock;
-    const auto policy = tollgate::policy::builder()
-                            .lane("ws/heavy", "10/minute")
-                            .lane("http/heavy", "20/minute")
-                            .plan("pro")
-                            .plan_lane("pro", "ws/heavy", "100/minute")
-                            .plan_lane("pro", "http/heavy", 200, 1min, 50)
-                            .action("ws", "heavy", "identify")
-                            .unknown_actions_to("heavy")
-                            .outside_total("ws/heavy")
-                            .conduct(tollgate::conduct_rules())
-                            .on_change(TOLLGATE_ON_CHANGE_RESET)
-                            .build();
-    EXPECT_EQ(policy.plan_count(), 2);
-    EXPECT_EQ(policy.plan("pro"), 1);
-    EXPECT(policy.plan_name(1) == "pro" && policy.plan_limit(1, 1) == "200/minute burst 50");
-    EXPECT_EQ(policy.capacity(1, 0), 100);
-    EXPECT_EQ(policy.on_change(), TOLLGATE_ON_CHANGE_RESET);
-    EXPECT_EQ(policy.conduct().curve_steps, 0);
-    EXPECT(policy.lanes_of("heavy") == std::vector<std::uint32_t>({0, 1}));
-    EXPECT(policy.actions() == (std::vector<std::pair<std::string, std::uint32_t>>{{"identify", 0}}));
-    EXPECT(policy.unknown_actions_tier() == "heavy" && policy.lane_for("ws", "identify").known);
-
-    tollgate::limiter limiter(policy, options);
+    const auto clock = tollgate::clock::manual();
+    const auto policy = tollgate::policy::from_toml("on_change = 'reset'\n"
+                                                    "unknown_actions_to = 'heavy'\n"
+                                                    "[lanes]\n"
+                                                    "'ws/heavy' = '10/minute'\n"
+                                                    "'http/heavy' = '20/minute'\n"
+                                                    "[plans.pro]\n"
+                                                    "'ws/heavy' = '100/minute'\n"
+                                                    "[actions.ws]\n"
+                                                    "heavy = ['identify']\n");
+    tollgate::limiter limiter(policy, options(clock));
     const auto pro = limiter.plan("pro");
-    EXPECT_EQ(limiter.check_as("a", pro, 0, 60).remaining(), 40);
-    EXPECT_EQ(limiter.check_as_at("a", pro, 0, 10, 0).remaining(), 30);
-    EXPECT_EQ(limiter.status_as("a", pro, 0).remaining(), limiter.status_as_at("a", pro, 0, 0).remaining());
-    EXPECT_EQ(limiter.refund_as("a", pro, 0, 5).remaining(), 35);
-    EXPECT_EQ(limiter.refund_as_at("a", pro, 0, 5, 0).remaining(), 40);
+    EXPECT_EQ(limiter.check(request("a", 0).plan(pro).cost(60)).remaining(), 40);
+    EXPECT_EQ(limiter.peek(request("a", 0).plan(pro)).remaining, 40);
     limiter.assign("a", pro);
     limiter.set_override("a", "heavy", "7/minute");
-    limiter.set_override("a", "ws/heavy", 8, 1min, 8);
+    limiter.set_override("a", "ws/heavy", "8/minute");
     EXPECT(limiter.limit_of("a", 0) == "8/minute" && limiter.limit_of("a", 1) == "7/minute");
     limiter.remove_override("a", "ws/heavy");
-    EXPECT(limiter.assignment("a").overrides.size() == 1 && limiter.assignment("a").plan == "pro");
-    limiter.exempt("a");
-    EXPECT(limiter.is_exempt("a") && limiter.status("a", 0).exempt() && !limiter.limit_of("a", 0));
-    limiter.unexempt("a");
+    EXPECT(limiter.assignment("a").overrides.size() == 1 && limiter.assignment("a").plan == pro);
+    limiter.set_exempt("a", true);
+    EXPECT(limiter.assignment("a").exempt && limiter.limit_of("a", 0).empty());
+    limiter.set_exempt("a", false);
     limiter.remove_overrides("a");
-    limiter.unassign("a");
-    EXPECT(limiter.assignments().empty());
+    limiter.assign("a", tollgate::none);
+    EXPECT(limiter.assigned().empty() && !limiter.assignment("a").plan);
 
-    tollgate::assignment decided;
-    decided.plan = "pro";
-    decided.overrides["http/heavy"] = "5/minute";
-    decided.exempt = true;
-    limiter.set_assignments({{std::string("b\0", 2), decided}});
-    const auto all = limiter.assignments();
-    EXPECT(all.size() == 1 && all[0].first == std::string("b\0", 2) && all[0].second.exempt);
-    EXPECT(all[0].second.plan == "pro" && all[0].second.overrides == decided.overrides);
+    std::map<std::string, tollgate::assignment> decided;
+    decided[std::string("b\0", 2)] = {pro, {{1, "5/minute"}}, true};
+    for (int i = 0; i < 2000; i++) // More than one page of them.
+        decided["agent-" + std::to_string(i)] = {pro};
+    limiter.set_assignments(decided);
+    const auto assigned = limiter.assigned();
+    EXPECT(assigned.size() == 2001 && assigned.back() == std::string("b\0", 2));
+    const auto seen = limiter.assignment(assigned.back());
+    EXPECT(seen.exempt && seen.plan == pro && seen.overrides == decided[assigned.back()].overrides);
+    EXPECT_EQ(thrown([&] { limiter.set_assignments({{"c", {{}, {{0, std::string(200, '1')}}}}}); }),
+              TOLLGATE_STATUS_INVALID_LIMIT);
     limiter.replace_policy(policy);
-    EXPECT(limiter.lane_for("ws", "dance").first_seen);
-    const auto unknown = limiter.unknown_actions();
-    EXPECT(unknown.total == 1 && unknown.not_listed == 0 && unknown.names[0].second == "dance");
 
+    EXPECT(limiter.lane_for("ws", "identify").known == 1 && limiter.lane_for("ws", "dance").first_seen == 1);
+    EXPECT(limiter.unknown_actions() == (std::vector<std::pair<std::string, std::string>>{{"ws", "dance"}}));
     try {
         limiter.set_override("a", "huge", "1/s");
         EXPECT(false); // It should have thrown.
@@ -192,88 +184,63 @@ static void plans_and_overrides_are_decided()
         EXPECT_EQ(error.status(), TOLLGATE_STATUS_UNKNOWN_LANE);
         EXPECT(std::string_view(error.what()).find("the lanes are ws/heavy, http/heavy") != std::string_view::npos);
     }
-    try {
-        limiter.keep_assignments_in("");
-        EXPECT(false); // It should have thrown.
-    } catch (const tollgate::error &error) {
-        EXPECT(error.status() == TOLLGATE_STATUS_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
-    }
-    try {
-        (void)limiter.save_budgets();
-        EXPECT(false); // It should have thrown.
-    } catch (const tollgate::error &error) {
-        EXPECT(error.status() == TOLLGATE_STATUS_NO_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
-    }
-    try {
-        (void)limiter.keep_budgets_in("");
-        EXPECT(false); // It should have thrown.
-    } catch (const tollgate::error &error) {
-        EXPECT(error.status() == TOLLGATE_STATUS_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
-    }
-    try {
-        limiter.reload_assignments();
-        EXPECT(false); // It should have thrown.
-    } catch (const tollgate::error &error) {
-        EXPECT(error.status() == TOLLGATE_STATUS_NO_FILE || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
-    }
 }
 
-static void denials_are_violations()
+static void what_is_kept_needs_a_file()
+{
+    tollgate::limiter limiter(lanes());
+    const bool built_in = (tollgate_features() & TOLLGATE_FEATURE_PERSIST) != 0;
+    const auto no_file = built_in ? TOLLGATE_STATUS_NO_FILE : TOLLGATE_STATUS_NOT_BUILT_IN;
+    const auto file = built_in ? TOLLGATE_STATUS_FILE : TOLLGATE_STATUS_NOT_BUILT_IN;
+    EXPECT_EQ(thrown([&] { limiter.keep_assignments_in(""); }), file);
+    EXPECT_EQ(thrown([&] { limiter.reload_assignments(); }), no_file);
+    EXPECT_EQ(thrown([&] { (void)limiter.keep_budgets_in(""); }), file);
+    EXPECT_EQ(thrown([&] { (void)limiter.save_budgets(); }), no_file);
+    EXPECT_EQ(thrown([&] { limiter.write_report(""); }), file);
+}
+
+static void counted_denials_are_violations()
 {
     auto clock = tollgate::clock::manual();
     clock.advance(1000s);
-    tollgate::options options;
-    options.agents = 100;
-    options.clock = &clock;
-    tollgate::limiter limiter(lanes(), options);
-    EXPECT(limiter.admit("a", 0, 3));
-    const auto denied = limiter.admit_at("a", 0, 1, limiter.now());
-    EXPECT(!denied && denied.retry_after() == 6s && denied.lane_retry_after() == 6s);
-    EXPECT(denied.step() == 1s && denied.wait() == 1s && denied.consecutive() == 1 && !denied.sustained_abuse());
-    EXPECT_EQ(limiter.admit_as("a", 0, 0).consecutive(), 2);
-    EXPECT_EQ(limiter.admit_as_at("a", 0, 0, 1, limiter.now()).consecutive(), 3);
-    EXPECT(limiter.record_violation("a").step == 10s);
-    EXPECT(limiter.record_violation_at("a", limiter.now()).step == 30s);
-    EXPECT(limiter.violations("a").consecutive == 5 && limiter.violations_at("a", limiter.now()).violations == 5);
-    EXPECT(limiter.violations("a").last_violation == limiter.now() && !limiter.violations("b").window_start);
-    EXPECT(limiter.rate_limited("a") && !limiter.rate_limited_at("a", limiter.now() + 100 * SECOND));
+    tollgate::limiter limiter(lanes(), options(clock));
+    EXPECT(limiter.check(request("a", 0).cost(3).counted()));
+    const auto denied = limiter.check(request("a", 0).counted());
+    EXPECT(!denied && denied.retry_after() == 6s && denied.lane_wait() == 6s && denied.conduct_wait() == 1s);
+    EXPECT(denied.violations_in_a_row() == 1 && !denied.sustained_abuse());
+    EXPECT_EQ(limiter.check(request("a", 0).counted().counted(false)).violations_in_a_row(), 0);
+    EXPECT_EQ(limiter.record_violation("a").step_ns, 2 * SECOND);
+    EXPECT_EQ(limiter.record_violation("a", limiter.now()).step_ns, 5 * SECOND);
+    EXPECT_EQ(limiter.conduct("a").violations_in_a_row, 3);
+    EXPECT_EQ(limiter.conduct("a").last_violation_ns, limiter.now());
+    EXPECT(limiter.conduct("a").rate_limited == 1);
+    EXPECT(limiter.conduct("a", limiter.now() + 100 * SECOND).rate_limited == 0);
     EXPECT(limiter.assignable({"a", "b", ""}) == std::vector<std::string_view>{"b"});
-    EXPECT(limiter.reset_violations("a") && !limiter.rate_limited("a"));
+    EXPECT(limiter.assignable({}).empty());
+    EXPECT(limiter.reset_violations("a") && limiter.conduct("a").rate_limited == 0);
 }
 
-static void policies_are_texts_and_presets()
+static void what_happens_is_observed()
 {
-    EXPECT_EQ(tollgate::presets().size(), 5);
-    const auto hub = tollgate::policy::preset("hub");
-    try {
-        EXPECT(tollgate::policy::from_toml(hub.to_toml()).to_toml() == hub.to_toml());
-        (void)tollgate::policy::from_toml("\nlanes = 1");
-        EXPECT(false); // It should have thrown.
-    } catch (const tollgate::error &error) {
-        EXPECT(error.line() == 2 || error.status() == TOLLGATE_STATUS_NOT_BUILT_IN);
-    }
-}
-
-static void what_happens_is_seen()
-{
-    auto clock = tollgate::clock::manual();
-    tollgate::options options;
-    options.agents = 100;
-    options.clock = &clock;
-    options.sight = TOLLGATE_SIGHT_ON;
-    options.roster = 1000;
-    options.sample_every = 1;
-    tollgate::limiter limiter(lanes(), options);
-    (void)limiter.admit("a", 0, 3);
-    EXPECT(limiter.snapshot().totals.warned == 1 && limiter.snapshot().lanes[0].warned == 1);
-    EXPECT(limiter.agent("a").agent.dominant_lane == 0 && limiter.agent_at("a", 0).lanes.size() == 2);
-    const auto page = limiter.agents();
-    EXPECT(page.matched == 1 && page.not_listed == 0 && page.agents[0].first == "a");
-    EXPECT(page.agents[0].second.lanes[0].remaining == 0);
+    const auto clock = tollgate::clock::manual();
+    auto observed = options(clock);
+    observed.observe = TOLLGATE_OBSERVE_ON;
+    observed.roster = 1000;
+    observed.sample_every = 1;
+    tollgate::limiter limiter(lanes(), observed);
+    (void)limiter.check(request("a", 0).cost(3));
+    EXPECT(limiter.snapshot().totals.warned == 1 && limiter.snapshot().lanes.at(0).warned == 1);
+    EXPECT(limiter.agent("a").agent.dominant_lane == 0 && limiter.agent("a", 0).lanes.size() == 2);
+    auto page = limiter.agents();
+    EXPECT(page.totals.matched == 1 && page.totals.not_listed == 0 && tollgate::to_string(page.rows.at(0).id) == "a");
+    auto query = tollgate::agent_query();
+    query.page = 1;
+    EXPECT(limiter.agents(query, 1).rows.empty());
     const auto event = limiter.poll_event();
     EXPECT(event && event->kind == TOLLGATE_EVENT_TYPE_CHECKED && !limiter.poll_event());
     (void)limiter.record_violation("a");
-    EXPECT(limiter.top_offenders(5).size() == 1 && limiter.top_offenders(5)[0].violations == 1);
+    EXPECT(limiter.top_offenders().size() == 1 && limiter.top_offenders(5)[0].violations == 1);
+    EXPECT(limiter.top_offenders(0).empty() && limiter.report()[0] == '{');
     tollgate::log_throttle log;
     EXPECT(log.denied("a", 0).size() == 1 && log.denied("a", 0).empty());
     EXPECT_EQ(log.due(60 * SECOND).size(), 1);
@@ -282,91 +249,74 @@ static void what_happens_is_seen()
 
 static void a_slot_is_held()
 {
-    tollgate::limiter limiter(tollgate::policy::builder().lane("ws", "held 1").build());
-    EXPECT(limiter.acquire("a", 0) && !limiter.acquire("a", 0));
-    EXPECT_EQ(limiter.release("a", 0).remaining(), 1);
+    tollgate::limiter limiter(tollgate::policy::from_toml("[lanes]\nws = 'held 1'"));
+    EXPECT(limiter.hold({"a", 0}) && !limiter.hold({"a", 0}));
+    EXPECT_EQ(limiter.release({"a", 0}).remaining, 1);
 }
 
 static void parts_are_charged_all_or_none()
 {
-    auto clock = tollgate::clock::manual();
-    tollgate::options options;
-    options.agents = 100;
-    options.clock = &clock;
-    tollgate::limiter limiter(lanes(), options);
-    const auto parts = {tollgate::request("a", 0, 2), tollgate::request("b", 0)};
-    const auto allowed = limiter.check_all(parts);
-    EXPECT(allowed && !allowed.blocks(0) && !allowed.retry_after() && allowed.answers().size() == 2);
-    const auto denied = limiter.check_all_at(parts, limiter.now());
+    const auto clock = tollgate::clock::manual();
+    tollgate::limiter limiter(lanes(), options(clock));
+    const auto allowed = limiter.check_all({request("a", 0).cost(2), request("b", 0)});
+    EXPECT(allowed && !allowed.blocks(0) && !allowed.retry_after() && allowed.verdicts.size() == 2);
+    const auto denied = limiter.check_all({request("a", 0).cost(2).counted(), request("b", 0).counted()});
     EXPECT(!denied && denied.decision() == TOLLGATE_DECISION_DENY);
     EXPECT(denied.blocks(0) && !denied.blocks(1) && !denied.blocks(99) && denied.retry_after() == 6s);
-    EXPECT(!limiter.admit_all(parts) && !limiter.admit_all_at(parts, limiter.now()).sustained_abuse(0));
-    EXPECT(limiter.violations("a").consecutive == 2 && limiter.violations("b").consecutive == 0);
-    EXPECT_EQ(limiter.status("b", 0).remaining(), 2);
-    try {
-        (void)limiter.check_all({});
-        EXPECT(false); // It should have thrown.
-    } catch (const tollgate::error &error) {
-        EXPECT_EQ(error.status(), TOLLGATE_STATUS_PARTS);
-    }
+    EXPECT(denied.verdicts[0].violations_in_a_row() == 1 && denied.verdicts[1].allowed());
+    EXPECT(limiter.conduct("a").violations_in_a_row == 1 && limiter.conduct("b").violations_in_a_row == 0);
+    EXPECT_EQ(limiter.peek({"b", 0}).remaining, 2);
+    EXPECT_EQ(thrown([&] { (void)limiter.check_all({}); }), TOLLGATE_STATUS_PARTS);
 }
 
 static void an_estimate_is_settled()
 {
     auto clock = tollgate::clock::manual();
-    tollgate::options options;
-    options.agents = 100;
-    options.clock = &clock;
-    options.reservations = 2;
-    tollgate::limiter limiter(tollgate::policy::builder().lane("llm", "budget 100/day").build(), options);
-    const auto first = limiter.reserve("a", 0, 60, 60s);
+    auto few = options(clock);
+    few.reservations = 2;
+    few.reservations_per_agent = 2;
+    tollgate::limiter limiter(tollgate::policy::from_toml("[lanes]\nllm = 'budget 100/day'"), few);
+    const auto first = limiter.reserve(request("a", 0).cost(60), 60s);
     EXPECT(first && first.verdict.remaining() == 40);
-    EXPECT(!limiter.reserve_at("a", 0, 60, 60s, limiter.now()));
+    EXPECT(!limiter.reserve(request("a", 0).cost(60), 60s));
     limiter.extend(first.reservation, 120s);
-    limiter.extend_at(first.reservation, 240s, limiter.now());
+    limiter.extend(first.reservation, 240s, limiter.now());
     clock.advance(200s);
-    EXPECT_EQ(limiter.commit_part(first.reservation, 10).left, 50);
-    EXPECT_EQ(limiter.commit_part_at(first.reservation, 10, limiter.now()).left, 40);
-    const auto settled = limiter.commit(first.reservation, 45);
+    EXPECT_EQ(limiter.settle_so_far(first.reservation, 20).left, 40);
+    const auto settled = limiter.settle(first.reservation, 45);
     EXPECT(settled.unused == 0 && settled.overspent == 5 && settled.left == 0);
-    EXPECT_EQ(limiter.commit_at(limiter.reserve("a", 0, 30, 60s).reservation, 5, limiter.now()).unused, 25);
-    EXPECT_EQ(limiter.cancel(limiter.reserve("a", 0, 30, 60s).reservation).unused, 30);
-    EXPECT_EQ(limiter.cancel_at(limiter.reserve("a", 0, 30, 60s).reservation, limiter.now()).unused, 30);
-    EXPECT_EQ(limiter.status("a", 0).remaining(), 30);
-    try {
-        (void)limiter.commit(first.reservation, 1);
-        EXPECT(false); // It should have thrown.
-    } catch (const tollgate::error &error) {
-        EXPECT_EQ(error.status(), TOLLGATE_STATUS_UNKNOWN_RESERVATION);
-    }
+    const auto second = limiter.reserve(request("a", 0).cost(30), 60s);
+    EXPECT_EQ(limiter.settle(second.reservation, 5, limiter.now()).unused, 25);
+    EXPECT_EQ(limiter.peek({"a", 0}).remaining, 30);
+    EXPECT_EQ(thrown([&] { (void)limiter.settle(first.reservation, 1); }), TOLLGATE_STATUS_UNKNOWN_RESERVATION);
 }
 
-static void memory_is_committed_if_asked_for()
+static void memory_is_prefaulted_on_request()
 {
-    tollgate::options options;
+    auto options = tollgate::options();
     options.agents = 200000;
-    for (const bool commit : {false, true}) {
-        options.commit_memory = commit;
+    for (const bool prefault : {false, true}) {
+        options.prefault = prefault ? 1 : 0;
         const auto before = resident_bytes();
         tollgate::limiter limiter(lanes(), options);
-        EXPECT_EQ(resident_bytes() > before + options.agents * 48, commit);
+        EXPECT_EQ(resident_bytes() > before + options.agents * 48, prefault);
         EXPECT(limiter.check("agent-7", 0));
     }
 }
 
 int main()
 {
-    memory_is_committed_if_asked_for();
+    memory_is_prefaulted_on_request();
+    a_limiter_answers();
+    a_batch_has_one_instant();
+    a_policy_shows_what_it_holds();
+    mistakes_are_thrown();
+    plans_and_overrides_are_decided();
+    what_is_kept_needs_a_file();
+    counted_denials_are_violations();
+    what_happens_is_observed();
     a_slot_is_held();
     parts_are_charged_all_or_none();
     an_estimate_is_settled();
-    what_happens_is_seen();
-    plans_and_overrides_are_decided();
-    denials_are_violations();
-    policies_are_texts_and_presets();
-    a_limiter_answers();
-    a_policy_tells_what_it_holds();
-    mistakes_are_thrown();
-    the_limiter_of_the_process_is_shared();
     return expectations_end("test_hpp");
 }

@@ -7,89 +7,111 @@ enum { WINDOW, EXACT, BUDGET, HELD, BUCKET };
 
 static tollgate_policy *kinds(void)
 {
-    static const char *const names[] = { "window", "exact", "budget", "held", "bucket" };
-    static const char *const limits[] = { "window 3/min", "exact 3/5min", "budget 3/day", "held 3", "3/minute" };
-    tollgate_policy_builder *builder = NULL;
-    tollgate_policy *policy = NULL;
-    REQUIRE_OK(tollgate_policy_builder_new(&builder));
-    for (uint32_t lane = 0; lane <= BUCKET; lane++)
-        REQUIRE_OK(tollgate_policy_builder_lane(builder, names[lane], strlen(names[lane]), limits[lane], strlen(limits[lane])));
-    REQUIRE_OK(tollgate_policy_builder_build(builder, &policy, NULL));
-    tollgate_policy_builder_free(builder);
-    return policy;
+    return policy_of("[lanes]\n"
+                     "window = 'window 3/min'\n"
+                     "exact = 'exact 3/5min'\n"
+                     "budget = 'budget 3/day'\n"
+                     "held = 'held 3'\n"
+                     "bucket = '3/minute'\n");
 }
 
 static void every_kind_lets_three_through(void)
 {
     rig made = rig_of(kinds(), 100, TOLLGATE_ON_FULL_DENY);
-    tollgate_verdict verdict = verdict_new();
+    tollgate_verdict verdict;
     for (uint32_t lane = WINDOW; lane <= BUCKET; lane++) {
         for (uint64_t left = 3; left-- > 0;) {
-            EXPECT_OK(tollgate_limiter_check(made.limiter, ID, ID_LEN, lane, 1, &verdict));
+            EXPECT_OK(tollgate_check(made.limiter, REQUEST(ID, ID_LEN, lane, 1), TOLLGATE_NOW, 0, &verdict));
             EXPECT(verdict.decision != TOLLGATE_DECISION_DENY);
             EXPECT_EQ(tollgate_verdict_remaining(&verdict), left);
             EXPECT_EQ(verdict.capacity, 3);
+            /* A bucket has the time of a token, and every other kind a count. */
+            EXPECT_EQ(verdict.token_ns, lane == BUCKET ? 20 * SECOND : 0);
+            EXPECT_EQ(verdict.count_left, lane == BUCKET ? 0 : left);
         }
-        EXPECT_OK(tollgate_limiter_check(made.limiter, ID, ID_LEN, lane, 1, &verdict));
+        EXPECT_OK(tollgate_check(made.limiter, REQUEST(ID, ID_LEN, lane, 1), TOLLGATE_NOW, 0, &verdict));
         EXPECT_EQ(verdict.decision, TOLLGATE_DECISION_DENY);
         EXPECT_EQ(tokens_left(made.limiter, ID, ID_LEN, lane), 0);
     }
-    EXPECT_TEXT("held 3", tollgate_policy_limit, made.policy, HELD);
+    EXPECT_TEXT("held 3", tollgate_policy_limit, made.policy, 0, HELD);
     rig_free(&made);
 }
 
 static void a_slot_is_held_until_it_is_released(void)
 {
     rig made = rig_of(kinds(), 100, TOLLGATE_ON_FULL_DENY);
-    tollgate_verdict verdict = verdict_new();
-    tollgate_lane_status status = lane_status_new();
+    const tollgate_request *slot = REQUEST(ID, ID_LEN, HELD, 1);
+    tollgate_verdict verdict;
+    tollgate_lane_state state = SIZED(tollgate_lane_state);
     for (uint64_t left = 3; left-- > 0;) {
-        EXPECT_OK(tollgate_limiter_acquire(made.limiter, ID, ID_LEN, HELD, &verdict));
+        EXPECT_OK(tollgate_hold(made.limiter, slot, TOLLGATE_NOW, 0, &verdict));
         EXPECT_EQ(tollgate_verdict_remaining(&verdict), left);
     }
     EXPECT_OK(tollgate_clock_advance(made.clock, 1000 * SECOND)); /* Time gives nothing back. */
-    EXPECT_OK(tollgate_limiter_acquire(made.limiter, ID, ID_LEN, HELD, &verdict));
+    EXPECT_OK(tollgate_hold(made.limiter, slot, TOLLGATE_NOW, TOLLGATE_COUNTED, &verdict));
     EXPECT_EQ(verdict.decision, TOLLGATE_DECISION_DENY);
-    for (uint64_t left = 1; left <= 3; left++) {
-        EXPECT_OK(tollgate_limiter_release(made.limiter, ID, ID_LEN, HELD, &status));
-        EXPECT_EQ(status.remaining, left);
+    for (uint64_t left = 1; left <= 2; left++) {
+        EXPECT_OK(tollgate_release(made.limiter, slot, TOLLGATE_NOW, &state));
+        EXPECT_EQ(state.remaining, left);
     }
-    status.remaining = 77;
-    verdict = verdict_new();
-    EXPECT_EQ(tollgate_limiter_release(made.limiter, ID, ID_LEN, HELD, &status), TOLLGATE_STATUS_NOT_HELD);
-    EXPECT_EQ(tollgate_limiter_release(made.limiter, ID, ID_LEN, BUCKET, &status), TOLLGATE_STATUS_WRONG_KIND);
-    EXPECT_EQ(tollgate_limiter_acquire(made.limiter, ID, ID_LEN, BUCKET, &verdict), TOLLGATE_STATUS_WRONG_KIND);
-    EXPECT_EQ(tollgate_limiter_acquire(made.limiter, ID, ID_LEN, 5, &verdict), TOLLGATE_STATUS_UNKNOWN_LANE);
-    EXPECT_EQ(tollgate_limiter_acquire(NULL, ID, ID_LEN, HELD, &verdict), TOLLGATE_STATUS_NULL_POINTER);
-    EXPECT_EQ(tollgate_limiter_acquire(made.limiter, NULL, 1, HELD, &verdict), TOLLGATE_STATUS_NULL_POINTER);
-    EXPECT_EQ(tollgate_limiter_acquire(made.limiter, ID, 0, HELD, &verdict), TOLLGATE_STATUS_EMPTY_ID);
-    EXPECT_EQ(tollgate_limiter_acquire(made.limiter, ID, ID_LEN, HELD, NULL), TOLLGATE_STATUS_NULL_POINTER);
-    EXPECT_EQ(tollgate_limiter_release(NULL, ID, ID_LEN, HELD, &status), TOLLGATE_STATUS_NULL_POINTER);
-    EXPECT_EQ(tollgate_limiter_release(made.limiter, ID, 257, HELD, &status), TOLLGATE_STATUS_ID_TOO_LONG);
-    EXPECT_EQ(tollgate_limiter_release(made.limiter, ID, ID_LEN, 5, &status), TOLLGATE_STATUS_UNKNOWN_LANE);
-    EXPECT_EQ(tollgate_limiter_release(made.limiter, ID, ID_LEN, HELD, NULL), TOLLGATE_STATUS_NULL_POINTER);
-    EXPECT(status.remaining == 77 && verdict.capacity == 0);
+    EXPECT_OK(tollgate_release(made.limiter, slot, 2000 * SECOND, NULL)); /* The state is optional. */
+    EXPECT_EQ(tokens_left(made.limiter, ID, ID_LEN, HELD), 3);
+    rig_free(&made);
+}
+
+static void misuse_holds_and_releases_nothing(void)
+{
+    rig made = rig_of(kinds(), 100, TOLLGATE_ON_FULL_DENY);
+    tollgate_limiter *limiter = made.limiter;
+    tollgate_verdict verdict = { 0 };
+    tollgate_lane_state state = SIZED(tollgate_lane_state);
+    state.remaining = 77;
+    const struct {
+        tollgate_status held, released;
+        tollgate_request request;
+    } cases[] = {
+        { TOLLGATE_STATUS_WRONG_KIND, TOLLGATE_STATUS_WRONG_KIND, { ID, ID_LEN, 1, BUCKET, TOLLGATE_NONE } },
+        { TOLLGATE_STATUS_UNKNOWN_LANE, TOLLGATE_STATUS_UNKNOWN_LANE, { ID, ID_LEN, 1, 5, TOLLGATE_NONE } },
+        { TOLLGATE_STATUS_UNKNOWN_PLAN, TOLLGATE_STATUS_UNKNOWN_PLAN, { ID, ID_LEN, 1, HELD, 7 } },
+        { TOLLGATE_STATUS_NULL_POINTER, TOLLGATE_STATUS_NULL_POINTER, { NULL, 1, 1, HELD, TOLLGATE_NONE } },
+        { TOLLGATE_STATUS_EMPTY_ID, TOLLGATE_STATUS_EMPTY_ID, { ID, 0, 1, HELD, TOLLGATE_NONE } },
+        { TOLLGATE_STATUS_ID_TOO_LONG, TOLLGATE_STATUS_ID_TOO_LONG, { ID, 257, 1, HELD, TOLLGATE_NONE } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        EXPECT_EQ(tollgate_hold(limiter, &cases[i].request, TOLLGATE_NOW, 0, &verdict), cases[i].held);
+        EXPECT_EQ(tollgate_release(limiter, &cases[i].request, TOLLGATE_NOW, &state), cases[i].released);
+    }
+    const tollgate_request *slot = REQUEST(ID, ID_LEN, HELD, 1);
+    EXPECT_EQ(tollgate_release(limiter, slot, TOLLGATE_NOW, &state), TOLLGATE_STATUS_NOT_HELD);
+    EXPECT_EQ(tollgate_release(NULL, slot, TOLLGATE_NOW, &state), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_release(limiter, NULL, TOLLGATE_NOW, &state), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_hold(NULL, slot, TOLLGATE_NOW, 0, &verdict), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_hold(limiter, NULL, TOLLGATE_NOW, 0, &verdict), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_hold(limiter, slot, TOLLGATE_NOW, 0, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_hold(limiter, slot, TOLLGATE_NOW, 2, &verdict), TOLLGATE_STATUS_INVALID_OPTION);
+    EXPECT(state.remaining == 77 && verdict.capacity == 0);
+    state.struct_size--;
+    EXPECT_EQ(tollgate_release(limiter, slot, TOLLGATE_NOW, &state), TOLLGATE_STATUS_STRUCT_SIZE);
+    EXPECT_EQ(tokens_left(limiter, ID, ID_LEN, HELD), 3);
     rig_free(&made);
 }
 
 static void a_lane_keeps_its_kind(void)
 {
     rig made = rig_of(kinds(), 100, TOLLGATE_ON_FULL_DENY);
-    tollgate_error error = error_new();
-    tollgate_policy_builder *builder = NULL;
-    tollgate_policy *another = NULL;
-    static const char *const names[] = { "window", "exact", "budget", "held", "bucket" };
-    REQUIRE_OK(tollgate_policy_builder_new(&builder));
-    for (uint32_t lane = 0; lane <= BUCKET; lane++)
-        REQUIRE_OK(tollgate_policy_builder_lane(builder, names[lane], strlen(names[lane]), TOLLGATE_LITERAL("5/minute")));
-    REQUIRE_OK(tollgate_policy_builder_build(builder, &another, NULL));
-    tollgate_policy_builder_free(builder);
-    EXPECT_EQ(tollgate_limiter_replace_policy(made.limiter, another, &error), TOLLGATE_STATUS_INVALID_LIMIT);
+    tollgate_error error = SIZED(tollgate_error);
+    tollgate_policy *buckets = policy_of("[lanes]\n"
+                                         "window = '5/minute'\n"
+                                         "exact = '5/minute'\n"
+                                         "budget = '5/minute'\n"
+                                         "held = '5/minute'\n"
+                                         "bucket = '5/minute'\n");
+    EXPECT_EQ(tollgate_replace_policy(made.limiter, buckets, &error), TOLLGATE_STATUS_INVALID_LIMIT);
     EXPECT(strstr(error.message, "window") != NULL);
-    EXPECT_EQ(tollgate_limiter_set_override(made.limiter, ID, ID_LEN, TOLLGATE_LITERAL("held"), TOLLGATE_LITERAL("5/minute"), NULL),
+    EXPECT_EQ(tollgate_set_override(made.limiter, ID, ID_LEN, "held", 4, TOLLGATE_LITERAL("5/minute"), NULL),
               TOLLGATE_STATUS_INVALID_LIMIT);
     EXPECT_EQ(tokens_left(made.limiter, ID, ID_LEN, HELD), 3);
-    tollgate_policy_free(another);
+    tollgate_policy_free(buckets);
     rig_free(&made);
 }
 
@@ -98,5 +120,6 @@ int main(void)
     a_lane_keeps_its_kind();
     every_kind_lets_three_through();
     a_slot_is_held_until_it_is_released();
+    misuse_holds_and_releases_nothing();
     return expectations_end("test_kinds");
 }

@@ -11,6 +11,11 @@
  */
 #define UNMAP_HERE_BYTES (1 << 20)
 
+#define NS_PER_MS 1000000u
+
+/* An agent for which no wait helps comes back in a minute: perhaps an operator has changed its limits. */
+#define NEVER_MS 60000u
+
 static ErlNifResourceType *instances;
 
 static void *free_limiter(void *limiter)
@@ -36,13 +41,11 @@ static bool free_elsewhere(tollgate_limiter *limiter)
 static void drop(ErlNifEnv *env, void *object)
 {
     (void)env;
-    instance *limiter = object;
-    uint64_t bytes = 0;
-    tollgate_clock_free(limiter->clock);
-    tollgate_log_throttle_free(limiter->log);
-    (void)tollgate_limiter_memory(limiter->limiter, &bytes);
-    if (bytes < UNMAP_HERE_BYTES || !free_elsewhere(limiter->limiter)) {
-        tollgate_limiter_free(limiter->limiter);
+    instance *of = object;
+    tollgate_clock_free(of->clock);
+    tollgate_log_throttle_free(of->log);
+    if (of->memory_bytes < UNMAP_HERE_BYTES || !free_elsewhere(of->limiter)) {
+        tollgate_limiter_free(of->limiter);
     }
 }
 
@@ -53,390 +56,228 @@ bool open_instances(ErlNifEnv *env)
     return instances != NULL;
 }
 
-bool get_instance(ErlNifEnv *env, term given, instance **limiter)
+bool read_instance(ErlNifEnv *env, term given, instance **of)
 {
-    return enif_get_resource(env, given, instances, (void **)limiter);
-}
-
-bool find_lane(const instance *limiter, term channel, term tier, uint32_t *lane)
-{
-    for (uint32_t at = 0; at < limiter->lanes; at++) {
-        if (limiter->lane[at].tier == tier && limiter->lane[at].channel == channel) {
-            *lane = at;
-            return true;
-        }
+    if (!enif_get_resource(env, given, instances, (void **)of)) {
+        bad_argument(env,
+            "%.60T is not a limiter: it has to come from Tollgate.Native.new/2, and from this load of the NIF", given);
+        return false;
     }
-    return false;
+    return true;
 }
 
-bool get_lane(ErlNifEnv *env, const instance *limiter, term given, uint32_t *lane)
+term make_wait(ErlNifEnv *env, const instance *of, uint64_t wait_ns)
 {
-    const term *pair;
-    int arity;
-    if (enif_get_uint(env, given, lane)) {
-        return true;
+    if (of->whole_seconds) {
+        return enif_make_uint64(env, tollgate_wait_ms(wait_ns, 1000, NEVER_MS));
     }
-    return enif_get_tuple(env, given, &arity, &pair) && arity == 2 && find_lane(limiter, pair[0], pair[1], lane);
+    return wait_ns == TOLLGATE_NEVER ? atom_infinity
+        : enif_make_uint64(env, wait_ns / NS_PER_MS + (wait_ns % NS_PER_MS != 0));
 }
 
-bool read_agent(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, term *raised)
-{
-    if (!get_instance(env, argv[0], limiter)) {
-        return refuse(raised, bad_instance(env, argv[0]));
-    }
-    return enif_inspect_binary(env, argv[1], id) || refuse(raised, bad_agent(env, argv[1]));
-}
-
-bool read_agent_and_lane(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, uint32_t *lane,
-    term *raised)
-{
-    return read_agent(env, argv, limiter, id, raised)
-        && (get_lane(env, *limiter, argv[2], lane) || refuse(raised, bad_lane_term(env, *limiter, argv[2])));
-}
-
-bool read_plan(ErlNifEnv *env, const instance *limiter, term given, bool *has_plan, uint32_t *plan, term *raised)
-{
-    ErlNifBinary name;
-    *has_plan = given != atom_nil;
-    if (!*has_plan || enif_get_uint(env, given, plan)) {
-        return true;
-    }
-    if (!enif_inspect_binary(env, given, &name)) {
-        return refuse(raised, bad_argument(env, "a plan is given by its name, got: %.60T", given));
-    }
-    tollgate_status status = tollgate_limiter_plan(limiter->limiter, (const char *)name.data, name.size, plan);
-    return status == TOLLGATE_STATUS_OK
-        || refuse(raised, bad_argument(env, "the policy has no plan %.80T", given));
-}
-
-bool read_cost(ErlNifEnv *env, term given, uint64_t *cost, term *raised)
-{
-    return (get_u64(env, given, cost) && *cost != 0) || refuse(raised, bad_cost(env, given));
-}
-
-/* An option by its name; false if the map lacks it. */
+/* An option of a map, which has to be there. */
 static bool option(ErlNifEnv *env, term options, const char *name, term *value)
 {
-    return enif_get_map_value(env, options, enif_make_atom(env, name), value);
+    if (!enif_get_map_value(env, options, enif_make_atom(env, name), value)) {
+        bad_argument(env, "the option %s is missing in %.200T", name, options);
+        return false;
+    }
+    return true;
 }
 
-static bool read_clock(term given, int32_t *source)
+static bool number_option(ErlNifEnv *env, term options, const char *name, uint64_t least, uint64_t most,
+    uint64_t *value)
 {
-    const struct {
-        term name;
-        int32_t source;
-    } known[] = {
-        {atom_automatic, TOLLGATE_TIME_SOURCE_AUTO}, {atom_os, TOLLGATE_TIME_SOURCE_OS},
-        {atom_coarse, TOLLGATE_TIME_SOURCE_COARSE}, {atom_boottime, TOLLGATE_TIME_SOURCE_BOOTTIME},
-        {atom_manual, TOLLGATE_TIME_SOURCE_MANUAL},
-    };
-    for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
-        if (known[at].name == given) {
-            *source = known[at].source;
+    term given;
+    ErlNifUInt64 number;
+    if (!option(env, options, name, &given)) {
+        return false;
+    }
+    if (!enif_get_uint64(env, given, &number) || number < least || number > most) {
+        bad_argument(env, "%s has to be a whole number from %lu to %lu, got: %.60T", name, (unsigned long)least,
+            (unsigned long)most, given);
+        return false;
+    }
+    *value = number;
+    return true;
+}
+
+typedef struct {
+    term name;
+    int32_t value;
+} choice;
+
+/* One of a few atoms; `known` names them for the message. */
+static bool choice_option(ErlNifEnv *env, term options, const char *name, const char *known, const choice choices[],
+    size_t count, int32_t *value)
+{
+    term given;
+    if (!option(env, options, name, &given)) {
+        return false;
+    }
+    for (size_t at = 0; at < count; at++) {
+        if (choices[at].name == given) {
+            *value = choices[at].value;
             return true;
         }
     }
+    bad_argument(env, "%s has to be %s, got: %.60T", name, known, given);
     return false;
 }
 
-/* (policy, %{agents, on_full, id_hash, clock, whole_seconds, sight, roster, reservations,
-   reservations_per_agent, commit_memory}) -> reference */
+#define CHOICE(env, options, name, known, choices, value) \
+    choice_option(env, options, name, known, choices, sizeof(choices) / sizeof *(choices), value)
+
+static bool read_limiter_options(ErlNifEnv *env, term given, tollgate_limiter_options *options, int32_t *source,
+    bool *whole_seconds)
+{
+    const choice flags[] = {{atom_true, 1}, {atom_false, 0}};
+    const choice on_full[] = {{atom_evict, TOLLGATE_ON_FULL_EVICT}, {atom_deny, TOLLGATE_ON_FULL_DENY}};
+    const choice hashes[] = {
+        {atom_multilinear, TOLLGATE_ID_HASH_MULTILINEAR}, {atom_siphash13, TOLLGATE_ID_HASH_SIPHASH13}};
+    const choice clocks[] = {
+        {atom_automatic, TOLLGATE_CLOCK_SOURCE_AUTO}, {atom_os, TOLLGATE_CLOCK_SOURCE_OS},
+        {atom_coarse, TOLLGATE_CLOCK_SOURCE_COARSE}, {atom_boottime, TOLLGATE_CLOCK_SOURCE_BOOTTIME},
+        {atom_manual, TOLLGATE_CLOCK_SOURCE_MANUAL},
+    };
+    int32_t full, hash, seconds, observe, prefault;
+    uint64_t per_agent;
+    if (!number_option(env, given, "agents", 1, TOLLGATE_AGENTS_MAX, &options->agents)
+        || !number_option(env, given, "roster", 0, UINT64_MAX, &options->roster)
+        || !number_option(env, given, "reservations", 1, TOLLGATE_RESERVATIONS_MAX, &options->reservations)
+        || !number_option(env, given, "reservations_per_agent", 0, TOLLGATE_RESERVATIONS_MAX, &per_agent)
+        || !CHOICE(env, given, "clock", ":automatic, :os, :coarse, :boottime or :manual", clocks, source)
+        || !CHOICE(env, given, "on_full", ":evict or :deny", on_full, &full)
+        || !CHOICE(env, given, "id_hash", ":multilinear or :siphash13", hashes, &hash)
+        || !CHOICE(env, given, "whole_seconds", "true or false", flags, &seconds)
+        || !CHOICE(env, given, "observe", "true or false", flags, &observe)
+        || !CHOICE(env, given, "prefault", "true or false", flags, &prefault)) {
+        return false;
+    }
+    if (options->roster != 0 && observe == 0) {
+        bad_argument(env, "roster has to be 0 without observe: true, got: %lu", (unsigned long)options->roster);
+        return false;
+    }
+    options->reservations_per_agent = (uint32_t)per_agent;
+    options->on_full = full;
+    options->id_hash = hash;
+    options->prefault = prefault != 0;
+    options->observe = observe != 0 ? TOLLGATE_OBSERVE_ON : TOLLGATE_OBSERVE_OFF;
+    *whole_seconds = seconds != 0;
+    return true;
+}
+
+/* (policy, a map of the options in Tollgate.Options.native) -> reference */
 NIF(nif_new)
 {
-    (void)argc;
     tollgate_limiter_options options = {.struct_size = sizeof options};
-    term agents, on_full, id_hash, clock_name, whole_seconds, sight, roster, reservations, per_agent, commit_memory, raised;
-    int32_t source;
-    uint64_t most;
-    if (!option(env, argv[1], "agents", &agents) || !option(env, argv[1], "on_full", &on_full)
-        || !option(env, argv[1], "id_hash", &id_hash) || !option(env, argv[1], "clock", &clock_name)
-        || !option(env, argv[1], "whole_seconds", &whole_seconds) || !option(env, argv[1], "sight", &sight)
-        || !option(env, argv[1], "roster", &roster) || !option(env, argv[1], "reservations", &reservations)
-        || !option(env, argv[1], "reservations_per_agent", &per_agent)
-        || !option(env, argv[1], "commit_memory", &commit_memory)) {
-        return bad_argument(env, "an option is missing in %.200T", argv[1]);
-    }
-    if (!get_u64(env, agents, &options.agents) || options.agents == 0 || options.agents > TOLLGATE_AGENTS_MAX) {
-        return bad_argument(env, "agents has to be a whole number from 1 to %d, got: %.60T", TOLLGATE_AGENTS_MAX, agents);
-    }
-    if (!get_u64(env, roster, &options.roster) || (options.roster != 0 && sight != atom_true)) {
-        return bad_argument(env, "roster has to be a whole number, and 0 without sight: true, got: %.60T", roster);
-    }
-    if (!get_u64(env, reservations, &options.reservations) || options.reservations == 0
-        || options.reservations > TOLLGATE_RESERVATIONS_MAX) {
-        return bad_argument(env, "reservations has to be a whole number from 1 to %d, got: %.60T",
-            TOLLGATE_RESERVATIONS_MAX, reservations);
-    }
-    if (!get_u64(env, per_agent, &most) || most > TOLLGATE_RESERVATIONS_MAX) {
-        return bad_argument(env, "reservations_per_agent has to be a whole number from 1 to %d, or 0 for one in 64 of all, got: %.60T",
-            TOLLGATE_RESERVATIONS_MAX, per_agent);
-    }
-    options.reservations_per_agent = (uint32_t)most;
-    if (!read_clock(clock_name, &source)) {
-        return bad_argument(env, "clock has to be :automatic, :os, :coarse, :boottime or :manual, got: %.60T", clock_name);
-    }
-    if (on_full != atom_evict && on_full != atom_deny) {
-        return bad_argument(env, "on_full has to be :evict or :deny, got: %.60T", on_full);
-    }
-    if (id_hash != atom_multilinear && id_hash != atom_siphash13) {
-        return bad_argument(env, "id_hash has to be :multilinear or :siphash13, got: %.60T", id_hash);
-    }
-    if (commit_memory != atom_true && commit_memory != atom_false) {
-        return bad_argument(env, "commit_memory has to be true or false, got: %.60T", commit_memory);
-    }
-    options.on_full = on_full == atom_deny ? TOLLGATE_ON_FULL_DENY : TOLLGATE_ON_FULL_EVICT;
-    options.id_hash = id_hash == atom_siphash13 ? TOLLGATE_ID_HASH_SIPHASH13 : TOLLGATE_ID_HASH_MULTILINEAR;
-
-    options.commit_memory = commit_memory == atom_true;
-    options.sight = sight == atom_true ? TOLLGATE_SIGHT_ON : TOLLGATE_SIGHT_OFF;
-
+    tollgate_error error = {.struct_size = sizeof error};
+    tollgate_limiter_view snapshot = {.struct_size = sizeof snapshot};
     tollgate_policy *policy = NULL;
-    if (!read_policy(env, argv[0], &policy, &raised)) {
-        return raised;
+    instance made = {0};
+    int32_t source;
+    if (!read_limiter_options(env, argv[1], &options, &source, &made.whole_seconds)
+        || !read_policy(env, argv[0], &policy)) {
+        return atom_nil;
     }
-    tollgate_clock *clock = NULL;
-    tollgate_limiter *made = NULL;
-    tollgate_log_throttle *log = NULL;
-    tollgate_status status = tollgate_log_throttle_new(&log);
+    tollgate_status status = tollgate_log_throttle_new(&made.log);
     if (status == TOLLGATE_STATUS_OK) {
-        status = tollgate_clock_new(source, &clock);
+        status = tollgate_clock_new(source, &made.clock);
     }
     if (status == TOLLGATE_STATUS_OK) {
-        options.clock = clock;
-        status = tollgate_limiter_new(policy, &options, &made);
+        options.clock = made.clock;
+        status = tollgate_limiter_new(policy, &options, &error, &made.limiter);
     }
     tollgate_policy_free(policy);
-    if (status != TOLLGATE_STATUS_OK) {
-        tollgate_clock_free(clock);
-        tollgate_log_throttle_free(log);
-        return failed(env, status, NULL);
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_snapshot(made.limiter, &snapshot, NULL, 0);
     }
-    instance *limiter = enif_alloc_resource(instances, sizeof *limiter);
-    memset(limiter, 0, sizeof *limiter);
-    limiter->limiter = made;
-    limiter->clock = clock;
-    limiter->log = log;
-    limiter->whole_seconds = whole_seconds == atom_true;
-    term reference = enif_make_resource(env, limiter);
-    enif_release_resource(limiter);
+    if (status != TOLLGATE_STATUS_OK) {
+        tollgate_limiter_free(made.limiter);
+        tollgate_clock_free(made.clock);
+        tollgate_log_throttle_free(made.log);
+        return failed(env, status, &error, atom_nil);
+    }
+    made.memory_bytes = snapshot.memory;
+    instance *of = enif_alloc_resource(instances, sizeof *of);
+    *of = made;
+    term reference = enif_make_resource(env, of);
+    enif_release_resource(of);
     return reference;
 }
 
-/* (reference, [{channel, tier}]): how Elixir calls the lanes, in their order. Once, by whoever made the instance. */
+/* (reference, [{channel, tier}]): Elixir's names of the lanes, in their order. Once, by whoever made the instance. */
 NIF(nif_name_lanes)
 {
-    (void)argc;
-    instance *limiter;
+    instance *of;
     term rest = argv[1], pair;
     uint32_t lanes = 0;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
+    if (!read_instance(env, argv[0], &of)) {
+        return atom_nil;
     }
-    if (limiter->lanes != 0) {
+    if (of->lanes != 0) {
         return bad_argument(env, "the lanes are named already");
     }
-    while (enif_get_list_cell(env, rest, &pair, &rest)) {
+    for (; enif_get_list_cell(env, rest, &pair, &rest); lanes++) {
         const term *names;
         int arity;
         if (lanes == TOLLGATE_LANES_MAX || !enif_get_tuple(env, pair, &arity, &names) || arity != 2
             || !enif_is_atom(env, names[0]) || !enif_is_atom(env, names[1])) {
             return bad_argument(env, "lanes are named by pairs of atoms, got: %.60T", pair);
         }
-        limiter->lane[lanes].channel = names[0];
-        limiter->lane[lanes].tier = names[1];
-        lanes++;
+        of->lane[lanes].channel = names[0];
+        of->lane[lanes].tier = names[1];
     }
-    limiter->lanes = lanes;
+    of->lanes = lanes;
     return atom_ok;
 }
 
-/* (reference) -> [{name, limit}], the policy's lanes in their order */
-NIF(nif_lanes)
-{
-    (void)argc;
-    instance *limiter;
-    tollgate_policy *policy = NULL;
-    uint32_t count = 0;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    tollgate_status status = tollgate_limiter_policy(limiter->limiter, &policy);
-    if (status == TOLLGATE_STATUS_OK) {
-        status = tollgate_policy_lane_count(policy, &count);
-    }
-    term lanes = enif_make_list(env, 0);
-    for (uint32_t lane = count; status == TOLLGATE_STATUS_OK && lane-- > 0;) {
-        char name[TOLLGATE_LANE_NAME_BYTES_MAX + 1], limit[256];
-        size_t name_length, limit_length;
-        status = tollgate_policy_lane_name(policy, lane, name, sizeof name, &name_length);
-        if (status == TOLLGATE_STATUS_OK) {
-            status = tollgate_policy_limit(policy, lane, limit, sizeof limit, &limit_length);
-        }
-        if (status == TOLLGATE_STATUS_OK) {
-            term pair = enif_make_tuple2(env, make_text(env, name, name_length), make_text(env, limit, limit_length));
-            lanes = enif_make_list_cell(env, pair, lanes);
-        }
-    }
-    tollgate_policy_free(policy);
-    return status == TOLLGATE_STATUS_OK ? lanes : failed(env, status, NULL);
-}
-
-/* (reference) -> [name], the policy's plans in their order */
-NIF(nif_plans)
-{
-    (void)argc;
-    instance *limiter;
-    tollgate_policy *policy = NULL;
-    uint32_t count = 0;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    tollgate_status status = tollgate_limiter_policy(limiter->limiter, &policy);
-    if (status == TOLLGATE_STATUS_OK) {
-        status = tollgate_policy_plan_count(policy, &count);
-    }
-    term plans = enif_make_list(env, 0);
-    for (uint32_t plan = count; status == TOLLGATE_STATUS_OK && plan-- > 0;) {
-        char name[TOLLGATE_LANE_NAME_BYTES_MAX + 1];
-        size_t length;
-        status = tollgate_policy_plan_name(policy, plan, name, sizeof name, &length);
-        if (status == TOLLGATE_STATUS_OK) {
-            plans = enif_make_list_cell(env, make_text(env, name, length), plans);
-        }
-    }
-    tollgate_policy_free(policy);
-    return status == TOLLGATE_STATUS_OK ? plans : failed(env, status, NULL);
-}
-
-/* (reference, name) -> the plan's number | nil */
-NIF(nif_plan)
-{
-    (void)argc;
-    instance *limiter;
-    ErlNifBinary name;
-    uint32_t plan;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    if (!enif_inspect_binary(env, argv[1], &name)) {
-        return bad_argument(env, "a plan is given by its name, got: %.60T", argv[1]);
-    }
-    tollgate_status status = tollgate_limiter_plan(limiter->limiter, (const char *)name.data, name.size, &plan);
-    if (status == TOLLGATE_STATUS_OK) {
-        return enif_make_uint(env, plan);
-    }
-    return status == TOLLGATE_STATUS_PANIC ? failed(env, status, NULL) : atom_nil;
-}
-
-/* (reference) -> bytes reserved */
-NIF(nif_memory)
-{
-    (void)argc;
-    instance *limiter;
-    uint64_t bytes;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    tollgate_status status = tollgate_limiter_memory(limiter->limiter, &bytes);
-    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, bytes) : failed(env, status, NULL);
-}
-
-/* (reference) -> {agents, records, claims, idle_evictions, lossy_evictions, retries} */
-NIF(nif_stats)
-{
-    (void)argc;
-    instance *limiter;
-    tollgate_stats stats = {.struct_size = sizeof stats};
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    tollgate_status status = tollgate_limiter_stats(limiter->limiter, &stats);
-    if (status != TOLLGATE_STATUS_OK) {
-        return failed(env, status, NULL);
-    }
-    return enif_make_tuple6(env, enif_make_uint64(env, stats.agents), enif_make_uint64(env, stats.records),
-        enif_make_uint64(env, stats.claims), enif_make_uint64(env, stats.idle_evictions),
-        enif_make_uint64(env, stats.lossy_evictions), enif_make_uint64(env, stats.retries));
-}
-
-/* (reference, idle_for_ns) -> how many agents were swept */
+/* (reference, idle_for_ns) -> how many records were given up */
 NIF(nif_sweep)
 {
-    (void)argc;
-    instance *limiter;
+    instance *of;
     uint64_t idle_for_ns, swept;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
+    if (!read_instance(env, argv[0], &of) || !read_u64(env, argv[1], "the idle time in nanoseconds", &idle_for_ns)) {
+        return atom_nil;
     }
-    if (!get_u64(env, argv[1], &idle_for_ns)) {
-        return bad_argument(env, "the idle time has to be a whole number of nanoseconds, got: %.60T", argv[1]);
-    }
-    tollgate_status status = tollgate_limiter_sweep(limiter->limiter, idle_for_ns, &swept);
-    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, swept) : failed(env, status, NULL);
+    tollgate_status status = tollgate_limiter_sweep(of->limiter, idle_for_ns, TOLLGATE_NOW, &swept);
+    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, swept) : failed(env, status, NULL, atom_nil);
 }
 
 /* (reference) -> nanoseconds on the instance's clock */
 NIF(nif_now)
 {
-    (void)argc;
-    instance *limiter;
+    instance *of;
     uint64_t now_ns;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
+    if (!read_instance(env, argv[0], &of)) {
+        return atom_nil;
     }
-    tollgate_status status = tollgate_limiter_now(limiter->limiter, &now_ns);
-    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, now_ns) : failed(env, status, NULL);
-}
-
-/* (reference) -> what its clock reads */
-NIF(nif_clock_source)
-{
-    (void)argc;
-    instance *limiter;
-    tollgate_time_source source;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
-    }
-    tollgate_status status = tollgate_clock_source(limiter->clock, &source);
-    if (status != TOLLGATE_STATUS_OK) {
-        return failed(env, status, NULL);
-    }
-    switch (source) {
-    case TOLLGATE_TIME_SOURCE_TSC: return atom_tsc;
-    case TOLLGATE_TIME_SOURCE_COARSE: return atom_coarse;
-    case TOLLGATE_TIME_SOURCE_BOOTTIME: return atom_boottime;
-    case TOLLGATE_TIME_SOURCE_MANUAL: return atom_manual;
-    default: return atom_os;
-    }
+    tollgate_status status = tollgate_limiter_now(of->limiter, &now_ns);
+    return status == TOLLGATE_STATUS_OK ? enif_make_uint64(env, now_ns) : failed(env, status, NULL, atom_nil);
 }
 
 static term move_clock(ErlNifEnv *env, const term argv[], tollgate_status (*move)(tollgate_clock *, uint64_t))
 {
-    instance *limiter;
+    instance *of;
     uint64_t ns;
-    if (!get_instance(env, argv[0], &limiter)) {
-        return bad_instance(env, argv[0]);
+    if (!read_instance(env, argv[0], &of) || !read_u64(env, argv[1], "what moves a clock, in nanoseconds,", &ns)) {
+        return atom_nil;
     }
-    if (!get_u64(env, argv[1], &ns)) {
-        return bad_argument(env, "a clock is moved by a whole number of nanoseconds, got: %.60T", argv[1]);
-    }
-    tollgate_status status = move(limiter->clock, ns);
+    tollgate_status status = move(of->clock, ns);
     if (status == TOLLGATE_STATUS_NOT_MANUAL) {
-        return bad_argument(env, "only an instance that was started with clock: :manual has a clock that can be moved");
+        return bad_argument(env, "only the clock of an instance that was started with clock: :manual can be moved");
     }
-    return status == TOLLGATE_STATUS_OK ? atom_ok : failed(env, status, NULL);
+    return status == TOLLGATE_STATUS_OK ? atom_ok : failed(env, status, NULL, atom_nil);
 }
 
 /* (reference, by_ns) */
 NIF(nif_advance_clock)
 {
-    (void)argc;
     return move_clock(env, argv, tollgate_clock_advance);
 }
 
 /* (reference, now_ns) */
 NIF(nif_set_clock)
 {
-    (void)argc;
     return move_clock(env, argv, tollgate_clock_set);
 }

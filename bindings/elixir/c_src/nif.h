@@ -11,22 +11,23 @@
 
 typedef ERL_NIF_TERM term;
 
-/* The arguments of every function that Elixir calls. */
-#define NIF(name) term name(ErlNifEnv *env, int argc, const term argv[])
+/* A function that Elixir calls; each has a fixed number of arguments. */
+#define NIF(name) term name(ErlNifEnv *env, __attribute__((unused)) int argc, const term argv[])
 
 /*
  * Requests in one call of check_many. A call on a scheduler has to end within a
- * millisecond, and so many checks take a tenth of that; and they are kept on
- * its stack. Longer lists are split in Tollgate.check_many.
+ * millisecond, and this many checks take a tenth of that; and they are kept on
+ * its stack. Tollgate.check_many splits longer lists.
  */
 #define BATCH_MAX 512
 
-/* An instance: what a reference of Elixir's points to. */
+/* An instance: what a reference in Elixir points to. */
 typedef struct {
     tollgate_limiter *limiter;
     tollgate_clock *clock;
     tollgate_log_throttle *log;
-    /* Retries in whole seconds, as the hub tells them, or in milliseconds. */
+    uint64_t memory_bytes;
+    /* Waits in whole seconds, or in milliseconds. */
     bool whole_seconds;
     /* Set once, before anybody else sees the instance. */
     uint32_t lanes;
@@ -36,18 +37,42 @@ typedef struct {
     } lane[TOLLGATE_LANES_MAX];
 } instance;
 
+/* One question, as the arguments of a call put it. */
+typedef struct {
+    instance *of;
+    tollgate_request request;
+    uint64_t now_ns;
+    uint32_t flags;
+} question;
+
+/* The options that a call allows. */
+enum {
+    OPTION_COST = 1,
+    OPTION_PLAN = 2,
+    OPTION_AT = 4,
+    OPTION_COUNTED = 8,
+    OPTION_LANE = 16,
+    OPTION_SO_FAR = 32,
+    OPTIONS_OF_REQUEST = OPTION_COST | OPTION_PLAN,
+    OPTIONS_OF_CALL = OPTION_AT | OPTION_COUNTED,
+    OPTIONS_OF_QUESTION = OPTIONS_OF_REQUEST | OPTIONS_OF_CALL,
+};
+
 /* Atoms live as long as the VM, so one set serves every copy of the library. */
 #define ATOMS(X) \
     X(ok) X(error) X(nil) X(true) X(false) X(infinity) X(message) \
     X(allow) X(warn) X(deny) X(exempt) X(full) X(cost_above_capacity) \
-    X(lane) X(plan) X(actions) X(unknown_actions_to) X(outside_total) X(warn_below_percent) X(on_change) X(conduct) \
-    X(preset) X(toml) X(keep) X(reset) X(evict) X(multilinear) X(siphash13) \
+    X(cost) X(plan) X(at) X(counted) X(lane) X(so_far) \
+    X(preset) X(toml) X(evict) X(multilinear) X(siphash13) \
     X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
     X(other_lanes) X(plan_missing) \
-    X(sustained_abuse) X(unknown_action) X(saturated) X(policy_replaced) X(assignment_changed) X(assignments_changed) \
-    X(clock_fell_back) X(other) X(not_held) X(reservations_full) X(too_many_reservations) X(used_too_large) X(unknown_reservation) \
-    X(id) X(usage) X(violations) X(text) X(html) X(label) X(url) X(json)
+    X(sustained_abuse) X(unknown_action) X(saturated) X(clock_fell_back) X(other) \
+    X(not_held) X(reservations_full) X(too_many_reservations) X(used_too_large) X(unknown_reservation) \
+    X(id) X(usage) X(violations) X(text) X(html) X(label) X(url) X(json) \
+    X(decision) X(remaining) X(capacity) X(retry_after_ms) X(retry_after_ns) X(lane_wait_ns) X(conduct_wait_ns) \
+    X(full_in_ns) X(in_a_row) X(in_window) X(rate_limited) X(wait_ms) X(wait_ns) X(step_ns) X(window_start_ns) \
+    X(last_violation_ns) X(lanes) X(allowed) X(warned) X(denied) X(dominant) X(green) X(yellow) X(red)
 
 #define DECLARE_ATOM(name) extern term atom_##name;
 ATOMS(DECLARE_ATOM)
@@ -55,120 +80,85 @@ ATOMS(DECLARE_ATOM)
 
 /* terms.c */
 void make_atoms(ErlNifEnv *env);
-/* Raises ArgumentError; %T prints a term. */
+/*
+ * Raises ArgumentError; %T prints a term. What a NIF returns after that does not matter: the exception is what the
+ * caller gets. So functions that read arguments return false, and have raised.
+ */
 term bad_argument(ErlNifEnv *env, const char *format, ...);
-/* What a status other than OK becomes: {:error, reason} or ArgumentError. */
-term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error);
-/* The same for a call that concerns an agent. */
-term not_answered(ErlNifEnv *env, tollgate_status status, term agent);
-term bad_instance(ErlNifEnv *env, term given);
+/* What a status other than OK becomes: {:error, reason} or ArgumentError. `agent` is the one it may be about. */
+term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error, term agent);
 term bad_agent(ErlNifEnv *env, term given);
-term bad_lane(ErlNifEnv *env, const instance *limiter, term channel, term tier);
-term bad_lane_term(ErlNifEnv *env, const instance *limiter, term lane);
-term bad_cost(ErlNifEnv *env, term given);
 term make_text(ErlNifEnv *env, const char *text, size_t length);
 term make_bool(bool value);
 /* A span in nanoseconds; TOLLGATE_NEVER becomes :infinity. */
 term make_span(ErlNifEnv *env, uint64_t span_ns);
-bool get_u64(ErlNifEnv *env, term given, uint64_t *value);
+/* An instant in nanoseconds; TOLLGATE_NEVER becomes nil. */
+term make_instant(ErlNifEnv *env, uint64_t instant_ns);
+typedef struct {
+    term key;
+    term value;
+} pair;
+term make_map(ErlNifEnv *env, const pair pairs[], size_t count);
+#define MAKE_MAP(env, pairs) make_map(env, pairs, sizeof(pairs) / sizeof *(pairs))
+bool read_u64(ErlNifEnv *env, term given, const char *what, uint64_t *value);
+bool read_text(ErlNifEnv *env, term given, const char *what, ErlNifBinary *text);
 
 /* instance.c */
 bool open_instances(ErlNifEnv *env);
-bool get_instance(ErlNifEnv *env, term given, instance **limiter);
-/* A lane by its number, or by its channel and tier: {channel, tier}. */
-bool get_lane(ErlNifEnv *env, const instance *limiter, term given, uint32_t *lane);
-bool find_lane(const instance *limiter, term channel, term tier, uint32_t *lane);
+bool read_instance(ErlNifEnv *env, term given, instance **of);
+/* The wait of a denial in milliseconds, never rounded down. */
+term make_wait(ErlNifEnv *env, const instance *of, uint64_t wait_ns);
 
-/*
- * Functions that read arguments return false if those make no sense, and have
- * then raised the exception that has to be returned.
- */
-static inline bool refuse(term *raised, term exception)
-{
-    *raised = exception;
-    return false;
-}
-
-/* The instance and the agent that begin the arguments of a call; the lane that follows them. */
-bool read_agent(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, term *raised);
-bool read_agent_and_lane(ErlNifEnv *env, const term argv[], instance **limiter, ErlNifBinary *id, uint32_t *lane,
-    term *raised);
-/* A plan by its name or number; nil is none. */
-bool read_plan(ErlNifEnv *env, const instance *limiter, term given, bool *has_plan, uint32_t *plan, term *raised);
-bool read_cost(ErlNifEnv *env, term given, uint64_t *cost, term *raised);
-
-/* check.c */
-term make_decision(tollgate_decision decision);
-/* The wait of a denial in milliseconds, as the instance tells it; never rounded down. */
-term make_wait(ErlNifEnv *env, const instance *limiter, uint64_t wait_ns);
-/* {:allow | :warn, remaining} | {:deny, ms} | {:allow, :exempt} */
-term make_verdict(ErlNifEnv *env, const instance *limiter, const tollgate_verdict *verdict);
-/* Gives back the time that so many requests took. */
+/* question.c */
+bool find_lane(const instance *of, term channel, term tier, uint32_t *lane);
+term bad_lane(ErlNifEnv *env, const instance *of, term channel, term tier);
+/* A lane by {channel, tier}, by its name or by its number. */
+bool read_lane(ErlNifEnv *env, const instance *of, term given, uint32_t *lane);
+/* A plan by its name, as a text or an atom, or by its number; nil is TOLLGATE_NONE. */
+bool read_plan(ErlNifEnv *env, const instance *of, term given, uint32_t *plan);
+/* The instance and the agent that begin the arguments of a call; the rest of the question gets its defaults. */
+bool read_agent(ErlNifEnv *env, const term argv[], question *asked);
+bool read_options(ErlNifEnv *env, term given, unsigned allowed, question *asked);
+/* (reference, agent, lane, options) */
+bool read_question(ErlNifEnv *env, const term argv[], question *asked);
+/* [{agent, lane} | {agent, lane, options}] of up to BATCH_MAX */
+bool read_requests(ErlNifEnv *env, instance *of, term given, tollgate_request requests[BATCH_MAX], unsigned *count);
+/* Accounts for the time that this many requests took. */
 void count_time(ErlNifEnv *env, unsigned requests);
 
-/* agent.c: {remaining, capacity, next_in_ns, full_in_ns} | :exempt */
-term make_status(ErlNifEnv *env, const tollgate_lane_status *lane);
+/* ask.c */
+/* {:allow | :warn, remaining} | {:deny, ms} | {:allow, :exempt}; a denial that is counted has two more. */
+term make_verdict(ErlNifEnv *env, const instance *of, const tollgate_verdict *verdict, uint32_t flags);
+/* All there is to know of it, as a map. */
+term make_verdict_map(ErlNifEnv *env, const instance *of, const tollgate_verdict *verdict, uint32_t flags);
+term make_decision(tollgate_decision decision);
 
-/* policy.c: a policy from what Tollgate.Policy made of the options. */
-bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy, term *raised);
+/* policy.c: {:preset, name} or {:toml, text} */
+bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy);
+/* A plan's name; nil for TOLLGATE_NONE. */
+tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_t plan, term *made);
 
-/* What Elixir calls; lib/tollgate/native.ex says what each wants. */
-NIF(nif_new);
-NIF(nif_name_lanes);
-NIF(nif_lanes);
-NIF(nif_plans);
-NIF(nif_plan);
-NIF(nif_memory);
-NIF(nif_stats);
-NIF(nif_sweep);
-NIF(nif_now);
-NIF(nif_clock_source);
-NIF(nif_advance_clock);
-NIF(nif_set_clock);
-NIF(nif_nothing);
-NIF(nif_check);
-NIF(nif_check_many);
-NIF(nif_readable);
-NIF(nif_check_all);
-NIF(nif_acquire);
-NIF(nif_release);
-NIF(nif_reserve);
-NIF(nif_commit);
-NIF(nif_commit_part);
-NIF(nif_extend);
-NIF(nif_keep_budgets_in);
-NIF(nif_save_budgets);
-NIF(nif_verdict);
-NIF(nif_status);
-NIF(nif_refund);
-NIF(nif_reset);
-NIF(nif_reset_lane);
-NIF(nif_forget);
-NIF(nif_admit);
-NIF(nif_record_violation);
-NIF(nif_violations);
-NIF(nif_rate_limited);
-NIF(nif_reset_violations);
-NIF(nif_assignable);
-NIF(nif_lane_for);
-NIF(nif_unknown_actions);
-NIF(nif_assign);
-NIF(nif_set_override);
-NIF(nif_remove_override);
-NIF(nif_set_exempt);
-NIF(nif_exempt);
-NIF(nif_limit_of);
-NIF(nif_assignment);
-NIF(nif_assignments);
-NIF(nif_set_assignments);
-NIF(nif_replace_policy);
-NIF(nif_snapshot);
-NIF(nif_agents);
-NIF(nif_top_offenders);
-NIF(nif_status_document);
-NIF(nif_shown);
-NIF(nif_poll_events);
-NIF(nif_log_denied);
-NIF(nif_log_due);
+/*
+ * What Elixir calls, with the number of its arguments; lib/tollgate/native.ex names them. Functions that walk all
+ * records run on a dirty scheduler (CPU), since they may take longer than a millisecond; so do those that wait for the
+ * lock of changes, and those that write files (IO). Nothing on the path of a check does: going there and back costs a
+ * hundred checks.
+ */
+#define NIFS(X) \
+    X(new, 2, CPU) X(name_lanes, 2, HERE) X(lanes, 1, HERE) X(plans, 1, HERE) X(plan, 2, HERE) \
+    X(lane_for, 3, HERE) X(unknown_actions, 1, HERE) X(sweep, 2, CPU) X(now, 1, HERE) X(advance_clock, 2, HERE) \
+    X(set_clock, 2, HERE) X(nothing, 0, HERE) X(check, 4, HERE) X(ask, 4, HERE) X(verdict, 4, HERE) \
+    X(validate, 2, HERE) X(check_many, 3, HERE) X(check_all, 3, HERE) X(peek, 4, HERE) X(refund, 4, HERE) \
+    X(hold, 4, HERE) X(release, 4, HERE) X(reserve, 5, HERE) X(settle, 4, HERE) X(extend, 4, HERE) \
+    X(reset, 3, HERE) X(forget, 3, HERE) X(record_violation, 3, HERE) X(conduct, 3, HERE) \
+    X(reset_violations, 2, HERE) X(assignable, 3, HERE) X(assign, 3, CPU) X(set_override, 4, CPU) \
+    X(set_exempt, 3, CPU) X(limit_of, 3, HERE) X(assignment, 2, HERE) X(assignments, 1, CPU) \
+    X(set_assignments, 2, CPU) X(replace_policy, 2, CPU) X(keep_budgets_in, 2, IO) X(save_budgets, 1, IO) \
+    X(snapshot, 1, CPU) X(agent, 3, HERE) X(agents, 6, CPU) X(top_offenders, 2, CPU) X(report, 1, CPU) \
+    X(shown, 2, HERE) X(poll_events, 1, CPU) X(log_denied, 3, HERE) X(log_due, 2, CPU)
+
+#define DECLARE_NIF(name, arity, where) NIF(nif_##name);
+NIFS(DECLARE_NIF)
+#undef DECLARE_NIF
 
 #endif

@@ -1,155 +1,179 @@
-/* Policies: from what Tollgate.Policy made of the options to the limiter's own. */
+/* Policies: lanes, plans and actions. */
 
 #include "nif.h"
 
-#define TEXT(binary) (const char *)(binary).data, (binary).size
+#include <string.h>
 
-static term no_line(ErlNifEnv *env, term line)
+static void bad_preset(ErlNifEnv *env, term given)
 {
-    return bad_argument(env, "%.100T is no line of a policy", line);
+    char known[256] = "";
+    size_t length = 0;
+    const char *name;
+    /* Ends after the last preset. */
+    for (size_t at = 0; (name = tollgate_preset_name(at)) != NULL && length + strlen(name) + 3 < sizeof known; at++) {
+        length += (size_t)enif_snprintf(known + length, sizeof known - length, "%s%s", at == 0 ? "" : ", ", name);
+    }
+    bad_argument(env, "there is no preset %.60T; there are: %s", given, known);
 }
 
-/* {:plan, name, [{lane, limit}]} */
-static bool add_plan(ErlNifEnv *env, tollgate_policy_builder *builder, const term part[], tollgate_status *status)
-{
-    ErlNifBinary plan, lane, limit;
-    const term *pair;
-    int arity;
-    term rest = part[2], line;
-    if (!enif_inspect_binary(env, part[1], &plan)) {
-        return false;
-    }
-    *status = tollgate_policy_builder_plan(builder, TEXT(plan));
-    while (*status == TOLLGATE_STATUS_OK && enif_get_list_cell(env, rest, &line, &rest)) {
-        if (!enif_get_tuple(env, line, &arity, &pair) || arity != 2 || !enif_inspect_binary(env, pair[0], &lane)
-            || !enif_inspect_binary(env, pair[1], &limit)) {
-            return false;
-        }
-        *status = tollgate_policy_builder_plan_lane(builder, TEXT(plan), TEXT(lane), TEXT(limit));
-    }
-    return true;
-}
-
-/* {:actions, channel, tier, [name]} */
-static bool add_actions(ErlNifEnv *env, tollgate_policy_builder *builder, const term part[], tollgate_status *status)
-{
-    ErlNifBinary channel, tier, name;
-    term rest = part[3], action;
-    *status = TOLLGATE_STATUS_OK;
-    if (!enif_inspect_binary(env, part[1], &channel) || !enif_inspect_binary(env, part[2], &tier)) {
-        return false;
-    }
-    while (*status == TOLLGATE_STATUS_OK && enif_get_list_cell(env, rest, &action, &rest)) {
-        if (!enif_inspect_binary(env, action, &name)) {
-            return false;
-        }
-        *status = tollgate_policy_builder_action(builder, TEXT(channel), TEXT(tier), TEXT(name));
-    }
-    return true;
-}
-
-/* {:conduct, [step_ns], quiet_ns, abuse_violations, abuse_window_ns, every_denial, enforce_wait} */
-static bool add_conduct(ErlNifEnv *env, tollgate_policy_builder *builder, const term part[], tollgate_status *status)
-{
-    tollgate_conduct_rules rules = {.struct_size = sizeof rules};
-    term rest = part[1], step;
-    for (; enif_get_list_cell(env, rest, &step, &rest); rules.curve_steps++) {
-        if (rules.curve_steps == TOLLGATE_CURVE_STEPS_MAX || !get_u64(env, step, &rules.curve_ns[rules.curve_steps])) {
-            return false;
-        }
-    }
-    if (!get_u64(env, part[2], &rules.quiet_ns) || !enif_get_uint(env, part[3], &rules.abuse_violations)
-        || !get_u64(env, part[4], &rules.abuse_window_ns)) {
-        return false;
-    }
-    rules.every_denial = part[5] == atom_true;
-    rules.enforce_wait = part[6] == atom_true;
-    *status = tollgate_policy_builder_conduct(builder, &rules);
-    return true;
-}
-
-static bool add_line(ErlNifEnv *env, tollgate_policy_builder *builder, term line, term *raised)
-{
-    const term *part;
-    int arity;
-    ErlNifBinary first, second;
-    unsigned number;
-    bool good;
-    tollgate_status status = TOLLGATE_STATUS_OK;
-    if (!enif_get_tuple(env, line, &arity, &part) || arity < 2) {
-        return refuse(raised, no_line(env, line));
-    }
-    if (part[0] == atom_lane && arity == 3) {
-        good = enif_inspect_binary(env, part[1], &first) && enif_inspect_binary(env, part[2], &second);
-        status = good ? tollgate_policy_builder_lane(builder, TEXT(first), TEXT(second)) : status;
-    } else if (part[0] == atom_plan && arity == 3) {
-        good = add_plan(env, builder, part, &status);
-    } else if (part[0] == atom_actions && arity == 4) {
-        good = add_actions(env, builder, part, &status);
-    } else if (part[0] == atom_unknown_actions_to && arity == 2) {
-        good = enif_inspect_binary(env, part[1], &first);
-        status = good ? tollgate_policy_builder_unknown_actions_to(builder, TEXT(first)) : status;
-    } else if (part[0] == atom_outside_total && arity == 2) {
-        good = enif_inspect_binary(env, part[1], &first);
-        status = good ? tollgate_policy_builder_outside_total(builder, TEXT(first)) : status;
-    } else if (part[0] == atom_conduct && arity == 7) {
-        good = add_conduct(env, builder, part, &status);
-    } else if (part[0] == atom_on_change && arity == 2) {
-        good = part[1] == atom_keep || part[1] == atom_reset;
-        status = tollgate_policy_builder_on_change(builder,
-            part[1] == atom_reset ? TOLLGATE_ON_CHANGE_RESET : TOLLGATE_ON_CHANGE_KEEP_DEBT);
-    } else if (part[0] == atom_warn_below_percent && arity == 2) {
-        good = enif_get_uint(env, part[1], &number) && number <= 100;
-        status = good ? tollgate_policy_builder_warn_below_percent(builder, number) : status;
-    } else {
-        good = false;
-    }
-    if (!good) {
-        return refuse(raised, no_line(env, line));
-    }
-    return status == TOLLGATE_STATUS_OK || refuse(raised, failed(env, status, NULL));
-}
-
-static bool build(ErlNifEnv *env, term lines, tollgate_policy **policy, term *raised)
-{
-    tollgate_policy_builder *builder = NULL;
-    tollgate_error error = {.struct_size = sizeof error};
-    tollgate_status status = tollgate_policy_builder_new(&builder);
-    if (status != TOLLGATE_STATUS_OK) {
-        return refuse(raised, failed(env, status, NULL));
-    }
-    term rest = lines, line;
-    bool good = true;
-    while (good && enif_get_list_cell(env, rest, &line, &rest)) {
-        good = add_line(env, builder, line, raised);
-    }
-    if (good) {
-        status = tollgate_policy_builder_build(builder, policy, &error);
-        good = status == TOLLGATE_STATUS_OK || refuse(raised, failed(env, status, &error));
-    }
-    tollgate_policy_builder_free(builder);
-    return good;
-}
-
-/* {:preset, name}, {:toml, text} or the lines of a policy */
-bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy, term *raised)
+bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy)
 {
     const term *part;
     int arity;
     ErlNifBinary text;
-    if (!enif_get_tuple(env, given, &arity, &part)) {
-        return build(env, given, policy, raised);
-    }
     tollgate_error error = {.struct_size = sizeof error};
     tollgate_status status;
-    if (arity != 2 || !enif_inspect_binary(env, part[1], &text)) {
-        return refuse(raised, no_line(env, given));
-    } else if (part[0] == atom_preset) {
-        status = tollgate_policy_preset(TEXT(text), policy, &error);
-    } else if (part[0] == atom_toml) {
-        status = tollgate_policy_from_toml(TEXT(text), policy, &error);
-    } else {
-        return refuse(raised, no_line(env, given));
+    if (!enif_get_tuple(env, given, &arity, &part) || arity != 2 || !enif_inspect_binary(env, part[1], &text)) {
+        bad_argument(env, "a policy is {:preset, name} or {:toml, text}, got: %.100T", given);
+        return false;
     }
-    return status == TOLLGATE_STATUS_OK || refuse(raised, failed(env, status, &error));
+    if (part[0] == atom_preset) {
+        status = tollgate_policy_preset((const char *)text.data, text.size, policy);
+    } else if (part[0] == atom_toml) {
+        status = tollgate_policy_from_toml((const char *)text.data, text.size, &error, policy);
+    } else {
+        bad_argument(env, "a policy is {:preset, name} or {:toml, text}, got: %.100T", given);
+        return false;
+    }
+    if (status == TOLLGATE_STATUS_UNKNOWN_PRESET && part[0] == atom_preset) {
+        bad_preset(env, part[1]);
+    } else if (status != TOLLGATE_STATUS_OK) {
+        failed(env, status, &error, atom_nil);
+    }
+    return status == TOLLGATE_STATUS_OK;
+}
+
+tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_t plan, term *made)
+{
+    char name[TOLLGATE_NAME_BYTES_MAX + 1];
+    size_t length;
+    *made = atom_nil;
+    if (plan == TOLLGATE_NONE) {
+        return TOLLGATE_STATUS_OK;
+    }
+    tollgate_status status = tollgate_policy_plan_name(policy, plan, name, sizeof name, &length);
+    if (status == TOLLGATE_STATUS_OK) {
+        *made = make_text(env, name, length);
+    }
+    return status;
+}
+
+/* The policy of an instance, to be freed. */
+static bool take_policy(ErlNifEnv *env, term given, tollgate_policy **policy)
+{
+    instance *of;
+    if (!read_instance(env, given, &of)) {
+        return false;
+    }
+    tollgate_status status = tollgate_limiter_policy(of->limiter, policy);
+    if (status != TOLLGATE_STATUS_OK) {
+        failed(env, status, NULL, atom_nil);
+        return false;
+    }
+    return true;
+}
+
+/* {name, limit} */
+static tollgate_status make_lane(ErlNifEnv *env, const tollgate_policy *policy, uint32_t lane, term *made)
+{
+    char name[TOLLGATE_NAME_BYTES_MAX + 1], limit[TOLLGATE_LIMIT_BYTES];
+    size_t name_length, limit_length;
+    tollgate_status status = tollgate_policy_lane_name(policy, lane, name, sizeof name, &name_length);
+    if (status == TOLLGATE_STATUS_OK) {
+        status = tollgate_policy_limit(policy, TOLLGATE_NONE, lane, limit, sizeof limit, &limit_length);
+    }
+    if (status == TOLLGATE_STATUS_OK) {
+        *made = enif_make_tuple2(env, make_text(env, name, name_length), make_text(env, limit, limit_length));
+    }
+    return status;
+}
+
+/* All that `make` makes of a policy, from number 0 up to the first that it does not have. */
+static term list(ErlNifEnv *env, term reference,
+    tollgate_status (*make)(ErlNifEnv *, const tollgate_policy *, uint32_t, term *), tollgate_status last)
+{
+    tollgate_policy *policy = NULL;
+    if (!take_policy(env, reference, &policy)) {
+        return atom_nil;
+    }
+    term all = enif_make_list(env, 0), made, in_order;
+    tollgate_status status;
+    for (uint32_t at = 0; (status = make(env, policy, at, &made)) == TOLLGATE_STATUS_OK; at++) {
+        all = enif_make_list_cell(env, made, all);
+    }
+    tollgate_policy_free(policy);
+    if (status != last) {
+        return failed(env, status, NULL, atom_nil);
+    }
+    return enif_make_reverse_list(env, all, &in_order) ? in_order : all;
+}
+
+/* (reference) -> [{name, limit}], the policy's lanes in their order */
+NIF(nif_lanes)
+{
+    return list(env, argv[0], make_lane, TOLLGATE_STATUS_UNKNOWN_LANE);
+}
+
+/* (reference) -> [name], the policy's plans in their order */
+NIF(nif_plans)
+{
+    return list(env, argv[0], make_plan, TOLLGATE_STATUS_UNKNOWN_PLAN);
+}
+
+/* (reference, name) -> the plan's number | nil */
+NIF(nif_plan)
+{
+    instance *of;
+    ErlNifBinary name;
+    uint32_t plan;
+    if (!read_instance(env, argv[0], &of) || !read_text(env, argv[1], "the name of a plan", &name)) {
+        return atom_nil;
+    }
+    tollgate_status status = tollgate_limiter_plan(of->limiter, (const char *)name.data, name.size, &plan);
+    return status == TOLLGATE_STATUS_OK ? enif_make_uint(env, plan)
+        : status == TOLLGATE_STATUS_PANIC ? failed(env, status, NULL, atom_nil) : atom_nil;
+}
+
+/* (reference, channel, action) -> {number, {channel, tier}, known, first_seen} | nil */
+NIF(nif_lane_for)
+{
+    instance *of;
+    ErlNifBinary channel, action;
+    tollgate_action_lane found = {.struct_size = sizeof found};
+    if (!read_instance(env, argv[0], &of) || !read_text(env, argv[1], "a channel", &channel)
+        || !read_text(env, argv[2], "an action", &action)) {
+        return atom_nil;
+    }
+    tollgate_status status = tollgate_lane_for(of->limiter, (const char *)channel.data, channel.size,
+        (const char *)action.data, action.size, &found);
+    if (status == TOLLGATE_STATUS_UNKNOWN_LANE || (status == TOLLGATE_STATUS_OK && found.lane >= of->lanes)) {
+        return atom_nil;
+    }
+    return status != TOLLGATE_STATUS_OK ? failed(env, status, NULL, atom_nil)
+        : enif_make_tuple4(env, enif_make_uint(env, found.lane),
+            enif_make_tuple2(env, of->lane[found.lane].channel, of->lane[found.lane].tier),
+            make_bool(found.known != 0), make_bool(found.first_seen != 0));
+}
+
+/* (reference) -> {total, [{channel, action}], not_listed} */
+NIF(nif_unknown_actions)
+{
+    instance *of;
+    tollgate_unknown_action actions[TOLLGATE_UNKNOWN_ACTIONS_MAX];
+    tollgate_unknown_action_totals totals = {.struct_size = sizeof totals};
+    if (!read_instance(env, argv[0], &of)) {
+        return atom_nil;
+    }
+    tollgate_status status = tollgate_unknown_actions(of->limiter, actions, TOLLGATE_UNKNOWN_ACTIONS_MAX, &totals);
+    if (status != TOLLGATE_STATUS_OK) {
+        return failed(env, status, NULL, atom_nil);
+    }
+    term names = enif_make_list(env, 0);
+    for (uint32_t at = totals.count; at-- > 0;) {
+        const tollgate_unknown_action *action = &actions[at];
+        names = enif_make_list_cell(env,
+            enif_make_tuple2(env, make_text(env, action->channel, strlen(action->channel)),
+                make_text(env, action->name, strlen(action->name))), names);
+    }
+    return enif_make_tuple3(env, enif_make_uint64(env, totals.total), names, enif_make_uint64(env, totals.not_listed));
 }

@@ -1,9 +1,8 @@
-/* Terms: atoms, texts, and what is told to a caller that got something wrong. */
+/* Terms: atoms, texts, maps, and exceptions for callers that got something wrong. */
 
 #include "nif.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #define DEFINE_ATOM(name) term atom_##name;
@@ -37,23 +36,25 @@ term make_span(ErlNifEnv *env, uint64_t span_ns)
     return span_ns == TOLLGATE_NEVER ? atom_infinity : enif_make_uint64(env, span_ns);
 }
 
-bool get_u64(ErlNifEnv *env, term given, uint64_t *value)
+term make_instant(ErlNifEnv *env, uint64_t instant_ns)
 {
-    ErlNifUInt64 number;
-    if (!enif_get_uint64(env, given, &number)) {
-        return false;
+    return instant_ns == TOLLGATE_NEVER ? atom_nil : enif_make_uint64(env, instant_ns);
+}
+
+term make_map(ErlNifEnv *env, const pair pairs[], size_t count)
+{
+    term map = enif_make_new_map(env);
+    for (size_t at = 0; at < count; at++) {
+        enif_make_map_put(env, map, pairs[at].key, pairs[at].value, &map);
     }
-    *value = number;
-    return true;
+    return map;
 }
 
 static term raise_argument_error(ErlNifEnv *env, const char *message)
 {
-    term exception = enif_make_new_map(env);
-    enif_make_map_put(env, exception, atom_struct, atom_argument_error, &exception);
-    enif_make_map_put(env, exception, atom_exception, atom_true, &exception);
-    enif_make_map_put(env, exception, atom_message, make_text(env, message, strlen(message)), &exception);
-    return enif_raise_exception(env, exception);
+    const pair fields[] = {{atom_struct, atom_argument_error}, {atom_exception, atom_true},
+        {atom_message, make_text(env, message, strlen(message))}};
+    return enif_raise_exception(env, MAKE_MAP(env, fields));
 }
 
 term bad_argument(ErlNifEnv *env, const char *format, ...)
@@ -66,10 +67,24 @@ term bad_argument(ErlNifEnv *env, const char *format, ...)
     return raise_argument_error(env, message);
 }
 
-term bad_instance(ErlNifEnv *env, term given)
+bool read_u64(ErlNifEnv *env, term given, const char *what, uint64_t *value)
 {
-    return bad_argument(env,
-        "%.60T is not a limiter: it has to come from Tollgate.Native.new/2, and from this load of the NIF", given);
+    ErlNifUInt64 number;
+    if (!enif_get_uint64(env, given, &number)) {
+        bad_argument(env, "%s has to be a whole number from 0 to 2^64 - 1, got: %.60T", what, given);
+        return false;
+    }
+    *value = number;
+    return true;
+}
+
+bool read_text(ErlNifEnv *env, term given, const char *what, ErlNifBinary *text)
+{
+    if (!enif_inspect_binary(env, given, text)) {
+        bad_argument(env, "%s has to be a binary, got: %.60T", what, given);
+        return false;
+    }
+    return true;
 }
 
 term bad_agent(ErlNifEnv *env, term given)
@@ -82,61 +97,31 @@ term bad_agent(ErlNifEnv *env, term given)
     return bad_argument(env, "the agent has to be a binary, got: %.60T", given);
 }
 
-term bad_lane(ErlNifEnv *env, const instance *limiter, term channel, term tier)
-{
-    char known[256] = "";
-    size_t length = 0;
-    for (uint32_t lane = 0; lane < limiter->lanes && length < sizeof known - 1; lane++) {
-        int written = enif_snprintf(known + length, sizeof known - length, "%s%T %T", lane == 0 ? "" : ", ",
-            limiter->lane[lane].channel, limiter->lane[lane].tier);
-        if (written < 0) {
-            break;
-        }
-        length += (size_t)written;
-    }
-    return bad_argument(env, "the policy has no lane of channel %.60T and tier %.60T; it has: %s", channel, tier, known);
-}
-
-term bad_lane_term(ErlNifEnv *env, const instance *limiter, term lane)
-{
-    const term *pair;
-    int arity;
-    if (enif_get_tuple(env, lane, &arity, &pair) && arity == 2) {
-        return bad_lane(env, limiter, pair[0], pair[1]);
-    }
-    return bad_argument(env, "a lane is its number, or a channel and a tier, got: %.60T", lane);
-}
-
-term bad_cost(ErlNifEnv *env, term given)
-{
-    return bad_argument(env, "the cost has to be a whole number from 1 to 2^64 - 1, got: %.60T", given);
-}
-
-term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error)
+/* What can happen to a valid call, and is an answer. */
+static bool is_answer(tollgate_status status, term *reason)
 {
     switch (status) {
-    case TOLLGATE_STATUS_FULL:
-        return enif_make_tuple2(env, atom_error, atom_full);
-    case TOLLGATE_STATUS_NOT_HELD:
-        return enif_make_tuple2(env, atom_error, atom_not_held);
-    case TOLLGATE_STATUS_RESERVATIONS_FULL:
-        return enif_make_tuple2(env, atom_error, atom_reservations_full);
-    case TOLLGATE_STATUS_TOO_MANY_RESERVATIONS:
-        return enif_make_tuple2(env, atom_error, atom_too_many_reservations);
-    case TOLLGATE_STATUS_USED_TOO_LARGE:
-        return enif_make_tuple2(env, atom_error, atom_used_too_large);
-    case TOLLGATE_STATUS_UNKNOWN_RESERVATION:
-        return enif_make_tuple2(env, atom_error, atom_unknown_reservation);
-    case TOLLGATE_STATUS_COST_ABOVE_CAPACITY:
-        return enif_make_tuple2(env, atom_error, atom_cost_above_capacity);
-    default:
-        return raise_argument_error(env, error != NULL && error->status == status && error->message[0] != 0
-            ? error->message : tollgate_status_text(status));
+    case TOLLGATE_STATUS_FULL: *reason = atom_full; break;
+    case TOLLGATE_STATUS_NOT_HELD: *reason = atom_not_held; break;
+    case TOLLGATE_STATUS_RESERVATIONS_FULL: *reason = atom_reservations_full; break;
+    case TOLLGATE_STATUS_TOO_MANY_RESERVATIONS: *reason = atom_too_many_reservations; break;
+    case TOLLGATE_STATUS_USED_TOO_LARGE: *reason = atom_used_too_large; break;
+    case TOLLGATE_STATUS_UNKNOWN_RESERVATION: *reason = atom_unknown_reservation; break;
+    case TOLLGATE_STATUS_COST_ABOVE_CAPACITY: *reason = atom_cost_above_capacity; break;
+    default: return false;
     }
+    return true;
 }
 
-term not_answered(ErlNifEnv *env, tollgate_status status, term agent)
+term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error, term agent)
 {
-    return status == TOLLGATE_STATUS_EMPTY_ID || status == TOLLGATE_STATUS_ID_TOO_LONG
-        ? bad_agent(env, agent) : failed(env, status, NULL);
+    term reason;
+    if (is_answer(status, &reason)) {
+        return enif_make_tuple2(env, atom_error, reason);
+    }
+    if (status == TOLLGATE_STATUS_EMPTY_ID || status == TOLLGATE_STATUS_ID_TOO_LONG) {
+        return bad_agent(env, agent);
+    }
+    bool is_explained = error != NULL && error->status == status && error->message[0] != 0;
+    return raise_argument_error(env, is_explained ? error->message : tollgate_status_text(status));
 }

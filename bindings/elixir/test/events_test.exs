@@ -8,9 +8,9 @@ defmodule Tollgate.EventsTest do
     Events.subscribe(name)
     # Twice is once.
     Events.subscribe(name)
-    for _ <- 1..9, do: Tollgate.record_violation(name, "agent-7")
+    for _ <- 1..9, do: Tollgate.Conduct.record_violation(name, "agent-7")
     refute_received {:tollgate, _, _, _}
-    for _ <- 1..40, do: Tollgate.record_violation(name, "agent-7")
+    for _ <- 1..40, do: Tollgate.Conduct.record_violation(name, "agent-7")
     assert_received {:tollgate, ^name, :sustained_abuse, %{agent: "agent-7"}}
     refute_received {:tollgate, _, _, _}
   end
@@ -18,10 +18,10 @@ defmodule Tollgate.EventsTest do
   test "denials of admit are violations, with their lane, and count towards abuse" do
     name = start()
     Events.subscribe(name, [:violation, :sustained_abuse])
-    for _ <- 1..20, do: Tollgate.admit(name, "agent-7", :ws, :heavy)
+    for _ <- 1..20, do: Tollgate.check(name, "agent-7", {:ws, :heavy}, counted: true)
 
     assert_received {:tollgate, ^name, :violation,
-                     %{agent: "agent-7", channel: :ws, tier: :heavy, retry_after_ms: 6_000, consecutive: 1}}
+                     %{agent: "agent-7", channel: :ws, tier: :heavy, retry_after_ms: 6_000, in_a_row: 1}}
 
     for _ <- 2..10, do: assert_received({:tollgate, ^name, :violation, _})
     refute_received {:tollgate, ^name, :violation, _}
@@ -29,24 +29,24 @@ defmodule Tollgate.EventsTest do
     refute_received {:tollgate, ^name, :sustained_abuse, _}
   end
 
-  test "changes are told, and those that were refused are not" do
+  test "changes are sent, and those that were refused are not" do
     name = start()
     Events.subscribe(name, [:change])
-    :ok = Tollgate.set_override(name, "agent-7", :heavy, "20/minute")
+    :ok = Tollgate.Control.set_override(name, "agent-7", :heavy, "20/minute")
     assert_received {:tollgate, ^name, :change, %{agent: "agent-7", what: {:override, "heavy", "20/minute"}}}
-    {:error, _} = Tollgate.set_override(name, "agent-7", :heavy, "none")
+    {:error, _} = Tollgate.Control.set_override(name, "agent-7", :heavy, "none")
     refute_received {:tollgate, _, _, _}
-    :ok = Tollgate.delete_agent_buckets(name, "agent-7")
+    :ok = Tollgate.Hub.delete_agent_buckets(name, "agent-7")
     assert_received {:tollgate, ^name, :change, %{agent: "agent-7", what: :reset}}
   end
 
   test "others get nothing: of other instances, of other topics, or any more" do
     {one, other} = {start(), start()}
     Events.subscribe(one, [:violation])
-    Tollgate.record_violation(other, "agent-7")
+    Tollgate.Conduct.record_violation(other, "agent-7")
     refute_received {:tollgate, _, _, _}
     Events.unsubscribe(one)
-    Tollgate.record_violation(one, "agent-7")
+    Tollgate.Conduct.record_violation(one, "agent-7")
     refute_received {:tollgate, _, _, _}
     assert_raise ArgumentError, fn -> Events.subscribe(one, [:weather]) end
     assert_raise ArgumentError, fn -> Events.subscribe(Nobody) end

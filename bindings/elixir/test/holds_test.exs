@@ -5,15 +5,15 @@ defmodule Tollgate.HoldsTest do
 
   @policy [lanes: [{"ws/connections", "held 2"}, {"ws/messages", "10/minute"}]]
 
-  defp left(name, agent \\ "agent-7"), do: Tollgate.status(name, agent, :ws, :connections).remaining
+  defp left(name, agent \\ "agent-7"), do: Tollgate.peek(name, agent, {:ws, :connections}).remaining
 
-  # A process that holds a slot until it is told to end.
+  # A process that holds a slot until it gets a message.
   defp holder(name, agent \\ "agent-7") do
     test = self()
 
     pid =
       spawn(fn ->
-        send(test, {self(), Tollgate.hold(name, agent, :ws, :connections)})
+        send(test, {self(), Tollgate.hold(name, agent, {:ws, :connections})})
 
         receive do
           :end -> :ok
@@ -27,13 +27,13 @@ defmodule Tollgate.HoldsTest do
 
   test "what was acquired is held until it is released, as often as it was acquired" do
     name = start(policy: @policy)
-    assert Tollgate.acquire(name, "agent-7", :ws, :connections) == {:allow, 1}
-    assert Tollgate.acquire(name, "agent-7", :ws, :connections) == {:warn, 0}
+    assert Tollgate.hold(name, "agent-7", {:ws, :connections}, owner: nil) == {:allow, 1}
+    assert Tollgate.hold(name, "agent-7", {:ws, :connections}, owner: nil) == {:warn, 0}
     Tollgate.advance_clock(name, 1_000_000)
-    assert Tollgate.acquire(name, "agent-7", :ws, :connections) == {:deny, :infinity}
-    assert %{remaining: 1, capacity: 2} = Tollgate.release(name, "agent-7", :ws, :connections)
-    assert %{remaining: 2} = Tollgate.release(name, "agent-7", :ws, :connections)
-    assert Tollgate.release(name, "agent-7", :ws, :connections) == {:error, :not_held}
+    assert Tollgate.hold(name, "agent-7", {:ws, :connections}, owner: nil) == {:deny, :infinity}
+    assert %{remaining: 1, capacity: 2} = Tollgate.release(name, "agent-7", {:ws, :connections}, owner: nil)
+    assert %{remaining: 2} = Tollgate.release(name, "agent-7", {:ws, :connections}, owner: nil)
+    assert Tollgate.release(name, "agent-7", {:ws, :connections}, owner: nil) == {:error, :not_held}
     assert left(name) == 2
   end
 
@@ -53,9 +53,9 @@ defmodule Tollgate.HoldsTest do
     {first, {:allow, 1}} = holder(name)
     {second, {:warn, 0}} = holder(name)
     {_third, {:deny, :infinity}} = holder(name)
-    assert Tollgate.let_go(name, "agent-7", :ws, :connections) == {:error, :not_held}
-    assert Tollgate.let_go(name, "agent-8", :ws, :connections, owner: first) == {:error, :not_held}
-    assert %{remaining: 1} = Tollgate.let_go(name, "agent-7", :ws, :connections, owner: first)
+    assert Tollgate.release(name, "agent-7", {:ws, :connections}) == {:error, :not_held}
+    assert Tollgate.release(name, "agent-8", {:ws, :connections}, owner: first) == {:error, :not_held}
+    assert %{remaining: 1} = Tollgate.release(name, "agent-7", {:ws, :connections}, owner: first)
     # Its end gives back nothing more: the slot that is held is the second's.
     monitor = Process.monitor(first)
     send(first, :end)
@@ -69,21 +69,21 @@ defmodule Tollgate.HoldsTest do
   test "a slot may belong to another process" do
     name = start(policy: @policy)
     owner = spawn(fn -> Process.sleep(:infinity) end)
-    assert Tollgate.hold(name, "agent-7", :ws, :connections, owner: owner) == {:allow, 1}
+    assert Tollgate.hold(name, "agent-7", {:ws, :connections}, owner: owner) == {:allow, 1}
     Process.exit(owner, :kill)
     eventually(fn -> left(name) == 2 end)
     # For one that has ended already it is given back at once.
-    assert Tollgate.hold(name, "agent-7", :ws, :connections, owner: owner) == {:allow, 1}
+    assert Tollgate.hold(name, "agent-7", {:ws, :connections}, owner: owner) == {:allow, 1}
     eventually(fn -> left(name) == 2 end)
   end
 
   test "an exempt agent holds nothing, and gives nothing back" do
     name = start(policy: @policy)
-    :ok = Tollgate.exempt(name, "agent-7")
+    :ok = Tollgate.Control.exempt(name, "agent-7")
     {pid, {:allow, :exempt}} = holder(name)
-    assert Tollgate.hold(name, "agent-7", :ws, :connections) == {:allow, :exempt}
-    assert Tollgate.let_go(name, "agent-7", :ws, :connections) == :exempt
-    :ok = Tollgate.unexempt(name, "agent-7")
+    assert Tollgate.hold(name, "agent-7", {:ws, :connections}) == {:allow, :exempt}
+    assert Tollgate.release(name, "agent-7", {:ws, :connections}) == :exempt
+    :ok = Tollgate.Control.unexempt(name, "agent-7")
     {_, {:allow, 1}} = holder(name)
     monitor = Process.monitor(pid)
     send(pid, :end)
@@ -92,16 +92,20 @@ defmodule Tollgate.HoldsTest do
     assert left(name) == 1
   end
 
-  test "what makes no sense raises, and whoever watches goes on" do
+  test "invalid arguments raise, and the watcher goes on" do
     name = start(policy: @policy)
     watcher = Process.whereis(Holds)
-    assert_raise ArgumentError, ~r/of this kind/, fn -> Tollgate.hold(name, "agent-7", :ws, :messages) end
-    assert_raise ArgumentError, ~r/of this kind/, fn -> Tollgate.acquire(name, "agent-7", :ws, :messages) end
-    assert_raise ArgumentError, ~r/of this kind/, fn -> Tollgate.release(name, "agent-7", :ws, :messages) end
-    assert_raise ArgumentError, ~r/no lane/, fn -> Tollgate.hold(name, "agent-7", :ws, :nothing) end
-    assert_raise ArgumentError, ~r/1 to 256/, fn -> Tollgate.hold(name, "", :ws, :connections) end
-    assert_raise ArgumentError, ~r/owner/, fn -> Tollgate.hold(name, "agent-7", :ws, :connections, owner: :me) end
-    assert_raise ArgumentError, ~r/no instance/, fn -> Tollgate.hold(:nobody, "agent-7", :ws, :connections) end
+    assert_raise ArgumentError, ~r/of a kind/, fn -> Tollgate.hold(name, "agent-7", {:ws, :messages}) end
+    assert_raise ArgumentError, ~r/of a kind/, fn -> Tollgate.hold(name, "agent-7", {:ws, :messages}, owner: nil) end
+
+    assert_raise ArgumentError, ~r/of a kind/, fn ->
+      Tollgate.release(name, "agent-7", {:ws, :messages}, owner: nil)
+    end
+
+    assert_raise ArgumentError, ~r/no lane/, fn -> Tollgate.hold(name, "agent-7", {:ws, :nothing}) end
+    assert_raise ArgumentError, ~r/1 to 256/, fn -> Tollgate.hold(name, "", {:ws, :connections}) end
+    assert_raise ArgumentError, ~r/owner/, fn -> Tollgate.hold(name, "agent-7", {:ws, :connections}, owner: :me) end
+    assert_raise ArgumentError, ~r/no instance/, fn -> Tollgate.hold(:nobody, "agent-7", {:ws, :connections}) end
     assert Process.whereis(Holds) == watcher
     assert left(name) == 2
   end
@@ -129,13 +133,13 @@ defmodule Tollgate.HoldsCrashTest do
   test "a watcher that crashed is followed by one that knows the same" do
     name = start(policy: [lanes: [{"ws/connections", "held 3"}]])
     owners = for _ <- 1..2, do: spawn(fn -> Process.sleep(:infinity) end)
-    for owner <- owners, do: Tollgate.hold(name, "agent-7", :ws, :connections, owner: owner)
+    for owner <- owners, do: Tollgate.hold(name, "agent-7", {:ws, :connections}, owner: owner)
     watcher = Process.whereis(Tollgate.Holds)
     # One ends while nobody watches: the watcher does not get to see it before it is killed.
     :sys.suspend(watcher)
     Process.exit(hd(owners), :kill)
     Process.exit(watcher, :kill)
-    left = fn -> Tollgate.status(name, "agent-7", :ws, :connections).remaining end
+    left = fn -> Tollgate.peek(name, "agent-7", {:ws, :connections}).remaining end
     eventually(fn -> left.() == 2 end)
     Process.exit(List.last(owners), :kill)
     eventually(fn -> left.() == 3 end)

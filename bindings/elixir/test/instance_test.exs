@@ -4,46 +4,46 @@ defmodule Tollgate.InstanceTest do
   import ExUnit.CaptureLog
 
   test "the application starts a default instance with the policy of the hub" do
-    assert Tollgate.check("of the default instance", :ws, :normal) == {:allow, 59}
-    assert Tollgate.stats().records > 100_000
+    assert Tollgate.check(Tollgate, "of the default instance", {:ws, :normal}) == {:allow, 59}
+    assert Tollgate.Observe.snapshot(Tollgate).records > 100_000
   end
 
   test "two instances side by side know nothing of each other" do
     {one, other} = {start(), start(policy: [lanes: [{"ws/light", "2/minute"}]])}
-    assert Tollgate.check(one, "agent-7", :ws, :light) == {:allow, 119}
-    assert Tollgate.check(other, "agent-7", :ws, :light) == {:allow, 1}
+    assert Tollgate.check(one, "agent-7", {:ws, :light}) == {:allow, 119}
+    assert Tollgate.check(other, "agent-7", {:ws, :light}) == {:allow, 1}
     stop_supervised!({Tollgate, other})
-    assert Tollgate.check(one, "agent-7", :ws, :light) == {:allow, 118}
-    assert_raise ArgumentError, ~r/there is no instance/, fn -> Tollgate.check(other, "agent-7", :ws, :light) end
+    assert Tollgate.check(one, "agent-7", {:ws, :light}) == {:allow, 118}
+    assert_raise ArgumentError, ~r/there is no instance/, fn -> Tollgate.check(other, "agent-7", {:ws, :light}) end
   end
 
   test "buckets and checks survive a crash of the owner" do
     name = start()
-    drain(name, "agent-7", :ws, :heavy, 10)
+    drain(name, "agent-7", {:ws, :heavy}, 10)
     owner = Process.whereis(name)
     Process.exit(owner, :kill)
-    assert {:deny, 6_000} = Tollgate.check(name, "agent-7", :ws, :heavy)
+    assert {:deny, 6_000} = Tollgate.check(name, "agent-7", {:ws, :heavy})
     eventually(fn -> Process.whereis(name) not in [nil, owner] end)
-    assert {:deny, 6_000} = Tollgate.check(name, "agent-7", :ws, :heavy)
+    assert {:deny, 6_000} = Tollgate.check(name, "agent-7", {:ws, :heavy})
     Tollgate.advance_clock(name, 6_000)
-    assert {:warn, 0} = Tollgate.check(name, "agent-7", :ws, :heavy)
+    assert {:warn, 0} = Tollgate.check(name, "agent-7", {:ws, :heavy})
   end
 
   test "an owner that comes back with other options begins anew" do
     name = start()
-    drain(name, "agent-7", :ws, :heavy, 10)
+    drain(name, "agent-7", {:ws, :heavy}, 10)
     stop_brutally(name)
     start_supervised!({Tollgate, name: name, clock: :manual, agents: 2_000})
-    assert {:allow, 9} = Tollgate.check(name, "agent-7", :ws, :heavy)
+    assert {:allow, 9} = Tollgate.check(name, "agent-7", {:ws, :heavy})
   end
 
   test "an instance that was stopped begins anew" do
     options = [name: __MODULE__.Stopped, clock: :manual]
     start_supervised!({Tollgate, options})
-    drain(__MODULE__.Stopped, "agent-7", :ws, :heavy, 10)
+    drain(__MODULE__.Stopped, "agent-7", {:ws, :heavy}, 10)
     stop_supervised!({Tollgate, __MODULE__.Stopped})
     start_supervised!({Tollgate, options})
-    assert {:allow, 9} = Tollgate.check(__MODULE__.Stopped, "agent-7", :ws, :heavy)
+    assert {:allow, 9} = Tollgate.check(__MODULE__.Stopped, "agent-7", {:ws, :heavy})
   end
 
   test "a name is taken once" do
@@ -52,7 +52,7 @@ defmodule Tollgate.InstanceTest do
     assert {:error, {:already_started, ^pid}} = Tollgate.start_link(name: name)
   end
 
-  test "options that make no sense are told, whatever starts the instance" do
+  test "invalid options are reported, whatever starts the instance" do
     Process.flag(:trap_exit, true)
 
     for {options, message} <- [
@@ -62,8 +62,8 @@ defmodule Tollgate.InstanceTest do
           {[clock: :sun], "clock has to be :automatic"},
           {[on_full: :explode], "on_full has to be"},
           {[id_hash: :md5], "id_hash has to be"},
-          {[commit_memory: 1], "commit_memory has to be true or false, got: 1"},
-          {[commit_memory: nil], "commit_memory has to be true or false, got: nil"},
+          {[prefault: 1], "prefault has to be true or false, got: 1"},
+          {[prefault: nil], "prefault has to be true or false, got: nil"},
           {[policy: [lanes: [{"a", "9/fortnight"}]]], "fortnight"},
           {[policy: [lanes: []]], "lane"},
           {[policy: [lanes: [{"a", 3}]]], "a lane is a pair"},
@@ -72,8 +72,8 @@ defmodule Tollgate.InstanceTest do
           {[policy: "hub"], "a policy is"}
         ] do
       capture_log(fn ->
-        assert {:error, %ArgumentError{message: told}} = Tollgate.start_link([name: :never] ++ options)
-        assert told =~ message
+        assert {:error, %ArgumentError{message: found}} = Tollgate.start_link([name: :never] ++ options)
+        assert found =~ message
       end)
     end
 
@@ -81,7 +81,7 @@ defmodule Tollgate.InstanceTest do
       assert_raise ArgumentError, fn -> Tollgate.start_link(options) end
     end
 
-    assert_raise ArgumentError, fn -> Tollgate.check(:never, "a", :ws, :light) end
+    assert_raise ArgumentError, fn -> Tollgate.check(:never, "a", {:ws, :light}) end
   end
 
   test "a name under which somebody else keeps something is refused" do
@@ -94,9 +94,9 @@ defmodule Tollgate.InstanceTest do
 
   test "idle agents are swept by and by" do
     name = start(sweep_every_ms: 1, sweep_idle_ms: 60_000)
-    Tollgate.check(name, "agent-7", :ws, :light)
+    Tollgate.check(name, "agent-7", {:ws, :light})
     Tollgate.advance_clock(name, 120_000)
-    eventually(fn -> Tollgate.stats(name).agents == 0 end)
+    eventually(fn -> Tollgate.Observe.snapshot(name).agents == 0 end)
   end
 
   test "the memory of an instance is given back when nothing refers to it" do
@@ -104,8 +104,8 @@ defmodule Tollgate.InstanceTest do
 
     grown = fn ->
       name = start(agents: size)
-      for at <- 1..10_000, do: Tollgate.check(name, "agent-#{at}", :ws, :light)
-      assert Tollgate.stats(name).memory > 80_000_000
+      for at <- 1..10_000, do: Tollgate.check(name, "agent-#{at}", {:ws, :light})
+      assert Tollgate.Observe.snapshot(name).memory > 80_000_000
       stop_supervised!({Tollgate, name})
     end
 
@@ -117,7 +117,7 @@ defmodule Tollgate.InstanceTest do
 
   # In a VM of its own, where nobody else takes memory or gives it back.
   test "the memory of an instance is committed when it starts, if asked for" do
-    {told, 0} =
+    {output, 0} =
       Tollgate.Child.run("""
       {:ok, _} = Application.ensure_all_started(:tollgate)
 
@@ -129,15 +129,15 @@ defmodule Tollgate.InstanceTest do
       for commit <- [false, true] do
         before = resident.()
         name = :"committed_\#{commit}"
-        {:ok, _} = Tollgate.start_link(name: name, agents: 1_000_000, commit_memory: commit)
+        {:ok, _} = Tollgate.start_link(name: name, agents: 1_000_000, prefault: commit)
         grown = resident.() - before
-        {:allow, 119} = Tollgate.check(name, "agent-7", :ws, :light)
+        {:allow, 119} = Tollgate.check(name, "agent-7", {:ws, :light})
         IO.puts("\#{commit}: \#{grown > 60_000_000}")
       end
       """)
 
-    assert told =~ "false: false"
-    assert told =~ "true: true"
+    assert output =~ "false: false"
+    assert output =~ "true: true"
   end
 
   # Of all address space of this VM, in bytes.

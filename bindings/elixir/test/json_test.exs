@@ -23,7 +23,7 @@ defmodule Tollgate.JSONTest do
     assert TestJSON.decode!(JSON.encode(all)) == all
   end
 
-  test "bytes that are no text are told apart from any text" do
+  test "bytes that are not text differ from any text" do
     for bytes <- [<<255>>, <<0xC3>>, "abc" <> <<0xFF>>, <<0xED, 0xA0, 0x80>>] do
       assert %{"base64" => coded} = TestJSON.decode!(JSON.encode(bytes))
       assert Base.decode64!(coded) == bytes

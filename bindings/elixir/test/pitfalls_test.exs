@@ -8,25 +8,24 @@ defmodule Tollgate.PitfallsTest do
     name = start()
     {reference, _} = Tollgate.Instance.find(name)
     Tollgate.advance_clock(name, 100_000)
-    drain(name, "agent-7", :ws, :heavy, 10)
+    drain(name, "agent-7", {:ws, :heavy}, 10)
 
     for now_ms <- [0, 50_000, 99_999, 100_000, 30, 105_999] do
       :ok = Native.set_clock(reference, now_ms * 1_000_000)
-      assert {:deny, _} = Tollgate.check(name, "agent-7", :ws, :heavy)
+      assert {:deny, _} = Tollgate.check(name, "agent-7", {:ws, :heavy})
     end
 
     :ok = Native.set_clock(reference, 106_000_000_000)
-    assert {:warn, 0} = Tollgate.check(name, "agent-7", :ws, :heavy)
+    assert {:warn, 0} = Tollgate.check(name, "agent-7", {:ws, :heavy})
   end
 
   test "an instant in the past does not refill either" do
     name = start()
-    {reference, _} = Tollgate.Instance.find(name)
     now = 100_000_000_000
-    for _ <- 1..10, do: Native.verdict(reference, "agent-7", {:ws, :heavy}, nil, 1, now)
-    assert {:deny, _, _, _, _} = Native.verdict(reference, "agent-7", {:ws, :heavy}, nil, 1, now)
-    assert {:deny, _, _, _, _} = Native.verdict(reference, "agent-7", {:ws, :heavy}, nil, 1, 0)
-    assert {:deny, _, _, _, _} = Native.verdict(reference, "agent-7", {:ws, :heavy}, nil, 1, now)
+    for _ <- 1..10, do: Tollgate.check(name, "agent-7", {:ws, :heavy}, at: now)
+    assert {:deny, _} = Tollgate.check(name, "agent-7", {:ws, :heavy}, at: now)
+    assert {:deny, _} = Tollgate.check(name, "agent-7", {:ws, :heavy}, at: 0)
+    assert {:deny, _} = Tollgate.check(name, "agent-7", {:ws, :heavy}, at: now)
   end
 
   # The update and the first contact race in Tollgate.StormTest.
@@ -40,14 +39,14 @@ defmodule Tollgate.PitfallsTest do
         spawn_link(fn ->
           for _ <- Stream.cycle([:ok]) do
             receive do
-              :ask -> send(test, {:capacity, Tollgate.capacity(name, "agent-7", :http, :heavy)})
+              :ask -> send(test, {:capacity, Tollgate.Hub.capacity(name, "agent-7", :http, :heavy)})
             end
           end
         end)
       end
 
     for capacity <- 1..200 do
-      :ok = Tollgate.set_override(name, "agent-7", :heavy, "#{capacity}/minute")
+      :ok = Tollgate.Control.set_override(name, "agent-7", :heavy, "#{capacity}/minute")
       for other <- others, do: send(other, :ask)
       for _ <- others, do: assert_receive({:capacity, ^capacity})
     end
@@ -55,13 +54,13 @@ defmodule Tollgate.PitfallsTest do
 
   test "identifying is heavy, and not limited while nobody is identified" do
     name = start()
-    assert Tollgate.Config.ws_tier(name, "identify") == :heavy
+    assert Tollgate.Hub.ws_tier(name, "identify") == :heavy
     for _ <- 1..100, do: assert(Socket.message(name, nil, "identify") == :allow)
   end
 
   test "the dashboard is never limited" do
     name = start()
-    for _ <- 1..1_000, do: assert({:allow, :exempt} == Tollgate.check(name, "dashboard", :http, :heavy))
+    for _ <- 1..1_000, do: assert({:allow, :exempt} == Tollgate.check(name, "dashboard", {:http, :heavy}))
   end
 
   # Going to a dirty scheduler takes the process off its own, which a trace shows.
@@ -70,12 +69,12 @@ defmodule Tollgate.PitfallsTest do
     test = self()
 
     for {call, leaves} <- [
-          {fn -> Tollgate.check(name, "agent-7", :ws, :light) end, false},
-          {fn -> Tollgate.check(name, "agent-7", :ws, :light, cost: 2) end, false},
-          {fn -> Tollgate.admit(name, "agent-7", :ws, :light) end, false},
-          {fn -> Tollgate.check_many(name, [{"agent-7", :ws, :light}]) end, false},
-          {fn -> Tollgate.rate_limited?(name, "agent-7") end, false},
-          {fn -> Tollgate.stats(name) end, true}
+          {fn -> Tollgate.check(name, "agent-7", {:ws, :light}) end, false},
+          {fn -> Tollgate.check(name, "agent-7", {:ws, :light}, cost: 2) end, false},
+          {fn -> Tollgate.check(name, "agent-7", {:ws, :light}, counted: true) end, false},
+          {fn -> Tollgate.check_many(name, [{"agent-7", {:ws, :light}}]) end, false},
+          {fn -> Tollgate.Conduct.rate_limited?(name, "agent-7") end, false},
+          {fn -> Tollgate.Observe.snapshot(name) end, true}
         ] do
       worker =
         spawn_link(fn ->

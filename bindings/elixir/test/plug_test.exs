@@ -9,7 +9,7 @@ defmodule Tollgate.PlugTest do
   defp header(conn, name), do: conn.resp_headers |> List.keyfind(name, 0, {name, nil}) |> elem(1)
   defp unix, do: 1_700_000_000_001
 
-  test "lets a request through, and tells what is left" do
+  test "lets a request through, and says what is left" do
     name = start()
     conn = call(of("agent-7"), instance: name, tier: :heavy, unix_ms: &unix/0)
     refute conn.halted
@@ -23,7 +23,7 @@ defmodule Tollgate.PlugTest do
 
   test "a warning is an allowance" do
     name = start()
-    drain(name, "agent-7", :http, :heavy, 8)
+    drain(name, "agent-7", {:http, :heavy}, 8)
     conn = call(of("agent-7"), instance: name, tier: :heavy)
     refute conn.halted
     assert header(conn, "x-ratelimit-remaining") == "1"
@@ -31,7 +31,7 @@ defmodule Tollgate.PlugTest do
 
   test "denies with 429, a wait in seconds, and a body" do
     name = start()
-    drain(name, "agent-7", :http, :heavy, 10)
+    drain(name, "agent-7", {:http, :heavy}, 10)
     conn = call(of("agent-7"), instance: name, tier: :heavy)
     assert conn.halted and conn.status == 429 and conn.state == :sent
     assert header(conn, "retry-after") == "6"
@@ -47,12 +47,12 @@ defmodule Tollgate.PlugTest do
     # Denials are violations: the waits grow.
     waits = for _ <- 1..4, do: header(call(of("agent-7"), instance: name, tier: :heavy), "retry-after")
     assert waits == ["6", "6", "10", "30"]
-    assert Tollgate.rate_limited?(name, "agent-7")
+    assert Tollgate.Conduct.rate_limited?(name, "agent-7")
   end
 
   test "a wait is at least a second, and rounded up" do
     name = start(policy: [lanes: [{"http/fast", "3/second"}, {"http/never", "deny"}]])
-    drain(name, "agent-7", :http, :fast, 3)
+    drain(name, "agent-7", {:http, :fast}, 3)
     denied = call(of("agent-7"), instance: name, tier: :fast)
     assert header(denied, "retry-after") == "1"
     never = call(of("agent-7"), instance: name, tier: :never)
@@ -69,15 +69,15 @@ defmodule Tollgate.PlugTest do
     assert header(conn, "x-ratelimit-limit") == "10"
   end
 
-  test "who asks is found where the options say" do
+  test "the agent is found where the options say" do
     name = start()
     by_header = %Plug.Conn{req_headers: [{"x-agent-id", "agent-7"}]}
     call(by_header, instance: name, tier: :heavy, by: {:header, "x-agent-id"})
-    assert Tollgate.status(name, "agent-7", :http, :heavy).remaining == 9
+    assert Tollgate.peek(name, "agent-7", {:http, :heavy}).remaining == 9
     call(%Plug.Conn{}, instance: name, tier: :heavy, by: fn _ -> "agent-7" end, cost: 3)
-    assert Tollgate.status(name, "agent-7", :http, :heavy).remaining == 6
+    assert Tollgate.peek(name, "agent-7", {:http, :heavy}).remaining == 6
     call(%Plug.Conn{}, instance: name, tier: :heavy, by: fn _ -> "agent-7" end, cost: fn _ -> 2 end)
-    assert Tollgate.status(name, "agent-7", :http, :heavy).remaining == 4
+    assert Tollgate.peek(name, "agent-7", {:http, :heavy}).remaining == 4
   end
 
   test "without an id it is the address: 60 a minute, 5 for registering" do
@@ -86,10 +86,10 @@ defmodule Tollgate.PlugTest do
     answers = for _ <- 1..6, do: call(conn, instance: name, action: "post_onboard_register")
     assert Enum.map(answers, & &1.status) == [nil, nil, nil, nil, nil, 429]
     assert header(call(conn, instance: name, action: "get_agents"), "x-ratelimit-limit") == "60"
-    assert Tollgate.rate_limited?(name, "ip:192.0.2.7")
+    assert Tollgate.Conduct.rate_limited?(name, "ip:192.0.2.7")
     # Another address is another agent, and an address can be exempt.
     assert call(%{conn | remote_ip: {192, 0, 2, 8}}, instance: name, action: "post_onboard_register").status == nil
-    :ok = Tollgate.exempt(name, "ip:192.0.2.7")
+    :ok = Tollgate.Control.exempt(name, "ip:192.0.2.7")
     allowed = call(conn, instance: name, action: "post_onboard_register")
     assert allowed.status == nil and header(allowed, "x-ratelimit-limit") == nil
   end
@@ -113,12 +113,12 @@ defmodule Tollgate.PlugTest do
       for _ <- 1..10, do: conn.()
       denied = conn.()
       assert denied.status == 429
-      told = TestJSON.decode!(denied.resp_body)["agent_id"]
+      named = TestJSON.decode!(denied.resp_body)["agent_id"]
 
       case agent do
-        <<255, 0>> -> assert told == %{"base64" => Base.encode64(agent)}
-        <<_::binary-size(257), _::binary>> -> assert "sha256:" <> _ = told
-        _ -> assert told == agent
+        <<255, 0>> -> assert named == %{"base64" => Base.encode64(agent)}
+        <<_::binary-size(257), _::binary>> -> assert "sha256:" <> _ = named
+        _ -> assert named == agent
       end
     end
   end
@@ -133,7 +133,7 @@ defmodule Tollgate.PlugTest do
     assert header(full, "retry-after") == "1"
   end
 
-  test "headers can be left out, and options that make no sense are refused" do
+  test "headers can be left out, and invalid options are refused" do
     name = start()
     conn = call(of("agent-7"), instance: name, tier: :heavy, headers: false)
     assert header(conn, "x-ratelimit-limit") == nil

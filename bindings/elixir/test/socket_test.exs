@@ -7,11 +7,11 @@ defmodule Tollgate.SocketTest do
 
   setup context do
     # Another agent than that of the other examples, which run at the same time.
-    if context.test_type == :doctest, do: Tollgate.forget("agent-3")
+    if context.test_type == :doctest, do: Tollgate.forget(Tollgate, "agent-3")
     :ok
   end
 
-  test "a message that warns is told so and goes on; one that is denied is told when to come back" do
+  test "a message that warns goes on with a frame; one that is denied has a frame with a wait" do
     name = start()
     answers = for _ <- 1..61, do: Socket.message(name, "agent-7", "message")
     assert Enum.count(answers, &(&1 == :allow)) == 48
@@ -25,13 +25,13 @@ defmodule Tollgate.SocketTest do
 
     assert {:deny, frame} = List.last(answers)
     assert TestJSON.decode!(frame) == %{"type" => "rate_limited", "tier" => "normal", "retry_after_ms" => 1_000}
-    assert Tollgate.rate_limited?(name, "agent-7")
+    assert Tollgate.Conduct.rate_limited?(name, "agent-7")
   end
 
   test "nobody is limited before it has identified itself" do
     name = start()
     for _ <- 1..1_000, do: assert(Socket.message(name, nil, "identify") == :allow)
-    assert Tollgate.stats(name).agents == 0
+    assert Tollgate.Observe.snapshot(name).agents == 0
   end
 
   test "an exempt agent sees no frames" do

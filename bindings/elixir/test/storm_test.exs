@@ -1,6 +1,6 @@
 defmodule Tollgate.StormTest do
   # Many processes on one bucket, on a clock that stands still: exactly the
-  # capacity is admitted, and every number that is left is told once.
+  # capacity is admitted, and every number that is left is given out once.
   use Tollgate.Case, async: true
 
   test "64 processes on one fresh bucket, 500 times", do: storm(500)
@@ -23,7 +23,7 @@ defmodule Tollgate.StormTest do
         for _ <- 1..@processes do
           Task.async(fn ->
             await(gate)
-            for _ <- 1..4, do: Tollgate.check(name, agent, :http, tier)
+            for _ <- 1..4, do: Tollgate.check(name, agent, {:http, tier})
           end)
         end
 

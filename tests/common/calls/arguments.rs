@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 use std::ptr::null;
-use tollgate::ffi::{Status, TOLLGATE_ID_BYTES_MAX, TOLLGATE_TEXT_BYTES_MAX};
+use tollgate::ffi::{AgentId, Request, Status, TOLLGATE_ID_BYTES_MAX, TOLLGATE_TEXT_BYTES_MAX};
 
 /// What a place for an answer is filled with.
 pub(super) const UNTOUCHED: u8 = 0xa5;
@@ -77,6 +77,10 @@ impl Agent {
         }
     }
 
+    pub(super) fn request(&self, lane: u32, cost: u64, plan: u32) -> Request {
+        Request { id: self.id(), id_len: self.len, cost, lane, plan }
+    }
+
     /// The id that was meant; only without a fault.
     pub(super) fn key(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -127,19 +131,33 @@ pub(super) fn fresh<T>() -> T {
 pub(super) struct Raw<const N: usize>(pub(super) [u8; N]);
 
 impl<const N: usize> Raw<N> {
+    /// A struct with this tag.
     pub(super) fn new(tag: u32) -> Self {
         let mut raw = [UNTOUCHED; N];
         raw[..4].copy_from_slice(&tag.to_le_bytes());
         Self(raw)
     }
 
+    /// A struct with its size as the tag, or less than that now and then.
+    pub(super) fn tagged(bytes: &mut Bytes<'_>, faults: &mut Vec<Status>) -> Self {
+        if bytes.once_in(32) {
+            faults.push(Status::StructSize);
+            return Self::new(bytes.number() as u32 % N as u32);
+        }
+        Self::new(N as u32)
+    }
+
     pub(super) fn is_untouched(&self) -> bool {
         self.0[4..].iter().all(|byte| *byte == UNTOUCHED)
     }
 
-    /// The first bytes, for a struct that is smaller.
-    pub(super) fn start<const M: usize>(&self) -> Raw<M> {
-        Raw(std::array::from_fn(|index| self.0[index]))
+    /// A struct without a tag.
+    pub(super) fn blank() -> Self {
+        Self([UNTOUCHED; N])
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        Place::is_blank(self)
     }
 
     /// The struct, which the library wrote.
@@ -147,5 +165,23 @@ impl<const N: usize> Raw<N> {
         assert_eq!(size_of::<T>(), N);
         // SAFETY: as large as the struct and aligned for it; the library wrote every member.
         unsafe { *self.0.as_ptr().cast::<T>() }
+    }
+}
+
+/// An element of an array to write to.
+pub(super) trait Place {
+    fn is_blank(&self) -> bool;
+}
+
+impl<const N: usize> Place for Raw<N> {
+    fn is_blank(&self) -> bool {
+        self.0 == [UNTOUCHED; N]
+    }
+}
+
+/// Its size is no multiple of that of a word.
+impl Place for AgentId {
+    fn is_blank(&self) -> bool {
+        self.len == u32::from_le_bytes([UNTOUCHED; 4]) && self.bytes == [UNTOUCHED; TOLLGATE_ID_BYTES_MAX]
     }
 }

@@ -4,25 +4,30 @@
 //!
 //! Any function may be next, with arguments that are right or wrong in any
 //! way a library can answer: NULL, absurd lengths, lanes and costs that are
-//! not there, tags that are too small, buffers too short, any bytes for ids
-//! and texts. A wrong argument has to be answered with its status and leave
+//! not there, flags that do not exist, tags that are too small, buffers too
+//! short, any bytes for ids and texts. A wrong argument has to be answered with its status and leave
 //! everything as it was; a right one has to be answered as the oracle says.
 //!
 //! The oracle keeps each bucket as the instant at which it is full, in plain
 //! arithmetic. It is exact while instants only move ahead; when one moves back
 //! the limiter may be stricter, and then the oracle says what is too much.
 
+mod actions;
 mod arguments;
+mod assignments;
+mod checks;
+mod conduct;
 mod control;
+mod lanes;
 mod limiters;
+mod observe;
 mod oracle;
 mod policies;
 mod reservations;
 mod several;
-mod sight;
 
-use arguments::{Bytes, Raw, fresh};
-use oracle::{Lane, Watched, known_limit};
+use arguments::{Bytes, fresh};
+use oracle::{Lane, TIME_MAX, Watched};
 use std::collections::BTreeMap;
 use std::ptr::{null, null_mut};
 use tollgate::ffi::*;
@@ -58,10 +63,6 @@ struct World<'a> {
     now: u64,
     /// The latest that the clock has told.
     now_max: u64,
-    builder: *mut PolicyBuilder,
-    /// What was added to the builder.
-    added: Vec<Option<Lane>>,
-    warn_percent: u64,
     policies: Vec<Known>,
     limiters: Vec<Watched>,
     /// Whether this sequence calls more agents than there may be room for.
@@ -91,25 +92,13 @@ impl<'a> World<'a> {
             clock: null_mut(),
             now: 0,
             now_max: 0,
-            builder: null_mut(),
-            added: Vec::new(),
-            warn_percent: 20,
             policies: Vec::new(),
             limiters: Vec::new(),
             crowded: false,
         };
         world.crowded = world.bytes.once_in(8);
-        assert_eq!(call!(world, tollgate_clock_new(TimeSource::Manual as i32, &mut world.clock)), Status::Ok);
-        world.new_builder();
-        for (name, limit) in [("fast", "1000/s"), ("odd", "7/min burst 3")] {
-            let (name_start, limit_start) = (name.as_ptr().cast(), limit.as_ptr().cast());
-            let builder = world.builder;
-            let status =
-                call!(world, tollgate_policy_builder_lane(builder, name_start, name.len(), limit_start, limit.len()));
-            assert_eq!(status, Status::Ok);
-            world.added.push(known_limit(limit.as_bytes()));
-        }
-        world.build();
+        assert_eq!(call!(world, tollgate_clock_new(ClockSource::Manual as i32, &mut world.clock)), Status::Ok);
+        world.first_policy();
         world.new_limiter();
         world
     }
@@ -150,62 +139,65 @@ impl<'a> World<'a> {
         None
     }
 
-    /// What needs no handle of ours.
+    /// An instant as an argument, TOLLGATE_NOW or the caller's own, and which it is.
+    fn instant(&mut self) -> (u64, u64) {
+        let now = match self.bytes.below(4) {
+            0 => self.bytes.number().min(TIME_MAX),
+            1 => self.now.saturating_add(self.bytes.number()).min(TIME_MAX),
+            2 => self.now,
+            _ => return (TOLLGATE_NOW, self.now),
+        };
+        (now, now)
+    }
+
+    /// A flag that is set now and then, or flags that do not exist.
+    fn flags(&mut self, flag: u32, faults: &mut Vec<Status>) -> u32 {
+        let flags = match self.bytes.below(24) {
+            0 => self.bytes.number() as u32,
+            1..=8 => flag,
+            _ => 0,
+        };
+        if flags & !flag != 0 {
+            faults.push(Status::InvalidOption);
+        }
+        flags
+    }
+
+    /// What needs no handle.
     fn others(&mut self) {
-        match self.bytes.below(4) {
+        match self.bytes.below(3) {
             0 => assert!(!call!(self, tollgate_version()).is_null() && call!(self, tollgate_features()) < 4),
             1 => assert!(call!(self, tollgate_version_number()) > 0),
-            2 => {
+            _ => {
                 let status = self.bytes.number() as i32;
                 assert!(!call!(self, tollgate_status_text(status)).is_null());
             }
-            _ => {
-                let limiter = self.ask(Vec::new(), |world, place| call!(world, tollgate_default(place)));
-                if let Some(limiter) = limiter {
-                    call!(self, tollgate_limiter_free(limiter)); // It stays.
-                    let mut raw = Raw::<40>::new(40);
-                    let place = (&raw mut raw).cast();
-                    let status = call!(self, tollgate_limiter_check(limiter, b"a".as_ptr().cast(), 1, 0, 1, place));
-                    self.judge(status, &[]);
-                }
-                let mut made = null_mut();
-                assert_eq!(call!(self, tollgate_default(&mut made)), Status::Ok);
-                let policy = self.policies.last().map_or(null(), |known| known.policy.cast_const());
-                let status = call!(self, tollgate_default_configure(policy, null()));
-                self.judge(status, &[Status::AlreadyMade]);
-            }
         }
         assert_eq!(call!(self, tollgate_verdict_remaining(null())), 0);
-        assert_eq!(call!(self, tollgate_answer_remaining(null())), 0);
-        assert_eq!(call!(self, tollgate_admission_remaining(null())), 0);
+        let (wait, step) = (self.bytes.number(), self.bytes.number() % 100_000);
+        let told = call!(self, tollgate_wait_ms(wait, step, 7));
+        assert!(if wait == TOLLGATE_NEVER { told == 7 } else { told >= 1 && told >= wait / 1_000_000 });
     }
 
     fn step(&mut self) {
         match self.bytes.below(16) {
-            0 => self.add_lane(),
-            1 => self.add_bucket(),
-            2 => match self.bytes.below(5) {
-                4 => self.add_rules(),
-                0 => self.warn_below(),
-                1 => self.new_builder(),
-                _ => self.build(),
-            },
-            3 => match self.bytes.below(3) {
+            0 => self.draw_policy(),
+            1 => match self.bytes.below(2) {
                 0 => self.look_at_policy(),
-                1 => self.look_at_plans(),
                 _ => self.make_policy(),
             },
-            4 => match self.bytes.below(4) {
+            2 => match self.bytes.below(4) {
                 0 => self.new_limiter(),
                 1 => self.others(),
+                2 => self.log_and_show(),
                 _ => self.look_at_clock(),
             },
             5 | 6 => self.move_clock(),
             choice => {
                 let Some(mut watched) = self.take_limiter() else { return self.new_limiter() };
                 match choice {
-                    7 => match self.bytes.below(4) {
-                        3 => self.look_at_sight(&mut watched),
+                    3 | 7 => match self.bytes.below(5) {
+                        3 | 4 => self.observe(&mut watched),
                         0 => self.look_at_limiter(&mut watched),
                         1 => self.look_at_actions(&mut watched),
                         _ => self.decide_at_large(&mut watched),
@@ -238,7 +230,6 @@ impl Drop for World<'_> {
         for known in std::mem::take(&mut self.policies) {
             call!(self, tollgate_policy_free(known.policy));
         }
-        call!(self, tollgate_policy_builder_free(self.builder));
         call!(self, tollgate_clock_free(self.clock));
     }
 }

@@ -4,7 +4,7 @@
 use super::arguments::Agent;
 use super::reservations::Open;
 use std::collections::{BTreeMap, BTreeSet};
-use tollgate::ffi::{Decision, LaneStatus, Limiter, Status, TOLLGATE_NEVER, Verdict};
+use tollgate::ffi::{Decision, LaneState, Limiter, Status, TOLLGATE_NEVER, Verdict};
 
 /// The last instant there is.
 pub(super) const TIME_MAX: u64 = (1 << 60) - 1;
@@ -54,23 +54,28 @@ impl Lane {
             false => TOLLGATE_NEVER,
         };
         let verdict = Verdict {
-            struct_size: size_of::<Verdict>() as u32,
+            status: Status::Ok,
             decision,
             capacity: self.capacity,
             retry_after_ns,
+            lane_wait_ns: retry_after_ns,
+            conduct_wait_ns: 0,
             full_in_ns: if allowed { debt } else { debt - price },
             token_ns: self.token_ns,
+            count_left: 0,
+            violations_in_a_row: 0,
+            sustained_abuse: 0,
         };
         (verdict, if allowed { next } else { full_at })
     }
 
-    pub(super) fn status(&self, full_at: u64, now: u64) -> LaneStatus {
+    pub(super) fn state(&self, full_at: u64, now: u64) -> LaneState {
         let debt = full_at.saturating_sub(now);
         let left = self.depth().saturating_sub(debt);
         let remaining = left / self.token_ns;
         let next_left = (remaining + 1).min(self.capacity) * self.token_ns;
-        LaneStatus {
-            struct_size: size_of::<LaneStatus>() as u32,
+        LaneState {
+            struct_size: size_of::<LaneState>() as u32,
             exempt: 0,
             remaining,
             capacity: self.capacity,
@@ -101,6 +106,8 @@ pub(super) struct Watched {
     /// Reservations that were made and not settled, and how many may be open at once.
     pub(super) open: Vec<Open>,
     pub(super) reservations_max: usize,
+    /// Whether one agent may have fewer of them open than usual.
+    pub(super) few_per_agent: bool,
 }
 
 impl Watched {

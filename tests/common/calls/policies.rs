@@ -1,149 +1,176 @@
-//! Calls on builders, policies and clocks.
+//! Calls on policies and clocks.
 
-use super::arguments::{Raw, Text, UNTOUCHED};
+use super::arguments::{Raw, Text};
 use super::oracle::{KNOWN_LIMITS, Lane, OTHER_LIMITS, TIME_MAX, known_limit};
 use super::{Known, World, call};
+use std::fmt::Write as _;
 use std::ptr::null_mut;
 use tollgate::ffi::*;
 
+/// A policy as text, with what the oracle knows of it.
+struct Draft {
+    text: String,
+    lanes: Vec<Option<Lane>>,
+    warn_percent: u64,
+}
+
 impl World<'_> {
-    pub(super) fn new_builder(&mut self) {
-        call!(self, tollgate_policy_builder_free(self.builder));
-        self.builder = null_mut();
-        self.added.clear();
-        self.warn_percent = 20;
-        let mut builder = null_mut();
-        assert_eq!(call!(self, tollgate_policy_builder_new(&mut builder)), Status::Ok);
-        assert_eq!(call!(self, tollgate_policy_builder_new(null_mut())), Status::NullPointer);
-        self.builder = builder;
+    /// The one that every sequence begins with.
+    pub(super) fn first_policy(&mut self) {
+        let limits = [("fast", "1000/s"), ("odd", "7/min burst 3")];
+        let text: String = limits.iter().map(|(name, limit)| format!("{name} = \"{limit}\"\n")).collect();
+        let (text, mut policy) = (format!("[lanes]\n{text}"), null_mut());
+        let status = call!(self, tollgate_policy_from_toml(text.as_ptr().cast(), text.len(), null_mut(), &mut policy));
+        assert_eq!(status, Status::Ok);
+        let lanes = limits.iter().map(|(_, limit)| known_limit(limit.as_bytes())).collect();
+        self.policies.push(Known { policy, lanes, warn_percent: 20 });
     }
 
-    pub(super) fn add_lane(&mut self) {
-        let usual = match self.bytes.once_in(4) {
-            true => OTHER_LIMITS[usize::from(self.bytes.below(OTHER_LIMITS.len() as u8))],
-            false => KNOWN_LIMITS[usize::from(self.bytes.below(KNOWN_LIMITS.len() as u8))].0,
-        };
-        let name = ["a", "b", "c", "d/e", "a b", "\u{e9}"][usize::from(self.bytes.below(6))];
-        let mut faults = Vec::new();
-        let builder = self.handle(self.builder, &mut faults);
-        let (name, limit) = (Text::draw(&mut self.bytes, name), Text::draw(&mut self.bytes, usual));
-        faults.extend(name.faults().chain(limit.faults()));
-        let status =
-            call!(self, tollgate_policy_builder_lane(builder, name.start(), name.len, limit.start(), limit.len));
-        if self.judge(status, &faults) {
-            self.added.push(known_limit(&limit.bytes));
+    /// Lanes, and what else a policy has. Some of it is invalid.
+    fn draft(&mut self) -> Draft {
+        let mut draft = Draft { text: String::new(), lanes: Vec::new(), warn_percent: 20 };
+        if self.bytes.once_in(4) {
+            draft.warn_percent = u64::from(self.bytes.byte()) / 2;
+            let _ = writeln!(draft.text, "warn_below_percent = {}", draft.warn_percent);
         }
+        if self.bytes.once_in(4) {
+            let on_change = ["keep", "reset", "drop"][usize::from(self.bytes.below(3))];
+            let _ = writeln!(draft.text, "on_change = \"{on_change}\"");
+        }
+        draft.text += "[lanes]\n";
+        for name in ["fast", "odd", "a", "b", "d/e"].into_iter().take(2 + usize::from(self.bytes.below(4))) {
+            let (limit, lane) = self.limit();
+            let name = if self.bytes.once_in(32) { "a b" } else { name };
+            let _ = writeln!(draft.text, "\"{name}\" = \"{limit}\"");
+            draft.lanes.push(lane);
+        }
+        if self.bytes.once_in(4) {
+            let lane = ["fast", "b"][usize::from(self.bytes.below(2))];
+            // A bucket: of another kind it would make a lane that denies everything one of that kind.
+            let limit = KNOWN_LIMITS[usize::from(self.bytes.below(KNOWN_LIMITS.len() as u8))].0;
+            let _ = writeln!(draft.text, "[plans.pro]\n{lane} = \"{limit}\"");
+        }
+        if self.bytes.once_in(4) {
+            let tier = ["e", "f"][usize::from(self.bytes.below(2))];
+            let _ = writeln!(draft.text, "[actions.d]\n{tier} = [\"ping\", \"pong\"]");
+        }
+        if self.bytes.once_in(4) {
+            let (quiet, violations) = (self.bytes.byte(), self.bytes.below(70));
+            let _ = writeln!(draft.text, "[conduct]\ncurve = [\"1s\", \"{}s\"]", self.bytes.below(30));
+            let _ = writeln!(draft.text, "quiet = \"{quiet}s\"\nevery_denial = {}", self.bytes.once_in(2));
+            // It enforces no waits: the oracle knows nothing of blocks.
+            let _ = writeln!(draft.text, "abuse = {{ violations = {violations}, within = \"5min\" }}");
+        }
+        draft
     }
 
-    pub(super) fn add_bucket(&mut self) {
-        let mut faults = Vec::new();
-        let builder = self.handle(self.builder, &mut faults);
-        let name = ["a", "b", "c", "d/e"][usize::from(self.bytes.below(4))];
-        let name = Text::draw(&mut self.bytes, name);
-        faults.extend(name.faults());
-        let (tokens, per, capacity) = (self.bytes.number(), self.bytes.number(), self.bytes.number());
-        let status =
-            call!(self, tollgate_policy_builder_lane_bucket(builder, name.start(), name.len, tokens, per, capacity));
-        if self.judge(status, &faults) {
-            self.added.push(Some(Lane::bucket(tokens, per, capacity)));
-        }
-    }
-
-    pub(super) fn warn_below(&mut self) {
-        let mut faults = Vec::new();
-        let builder = self.handle(self.builder, &mut faults);
-        let percent = self.bytes.number() as u32;
-        if percent > 100 {
-            faults.push(Status::InvalidOption);
-        }
-        let status = call!(self, tollgate_policy_builder_warn_below_percent(builder, percent));
-        if self.judge(status, &faults) {
-            self.warn_percent = u64::from(percent);
-        }
-    }
-
-    /// Whether a policy makes sense is for the library to say; the oracle takes it from there.
-    pub(super) fn build(&mut self) {
-        let mut policy = null_mut();
-        let mut faults = Vec::new();
-        let builder = self.handle(self.builder, &mut faults);
-        let place = self.handle(&raw mut policy, &mut faults);
-        let tag = if self.bytes.once_in(16) { self.bytes.number() as u32 } else { 512 };
-        let mut error = Raw::<512>::new(tag);
-        let error_out: *mut Error = if self.bytes.once_in(4) { null_mut() } else { (&raw mut error).cast() };
-        if !error_out.is_null() && tag < 512 {
-            faults.push(Status::StructSize);
-        }
-        let status = call!(self, tollgate_policy_builder_build(builder, place, error_out));
-        if faults.is_empty() && status == Status::InvalidPolicy {
-            if !error_out.is_null() {
-                assert!(error.0[16] != 0 && error.0.contains(&0), "a refusal says why");
+    /// A limit as text, and its numbers if the oracle knows them.
+    fn limit(&mut self) -> (String, Option<Lane>) {
+        match self.bytes.below(8) {
+            0 | 3 => (OTHER_LIMITS[usize::from(self.bytes.below(OTHER_LIMITS.len() as u8))].to_owned(), None),
+            1 | 2 => {
+                let (tokens, per, capacity) = (self.bytes.number(), self.bytes.number(), self.bytes.number());
+                (format!("{tokens}/{per}ns burst {capacity}"), Some(Lane::bucket(tokens, per, capacity)))
             }
-            self.judge(status, &[Status::InvalidPolicy]);
-            assert!(policy.is_null());
-            return self.new_builder();
+            _ => {
+                let text = KNOWN_LIMITS[usize::from(self.bytes.below(KNOWN_LIMITS.len() as u8))].0;
+                (text.to_owned(), known_limit(text.as_bytes()))
+            }
         }
-        if !self.judge(status, &faults) {
-            assert!(policy.is_null());
-            return;
+    }
+
+    /// Whether a policy is valid is for the library to say; the oracle takes it from there.
+    pub(super) fn draw_policy(&mut self) {
+        let draft = self.draft();
+        let text = Text::draw(&mut self.bytes, &draft.text);
+        let mut policy = null_mut();
+        let mut faults: Vec<Status> = text.faults().collect();
+        let place = self.handle(&raw mut policy, &mut faults);
+        let mut raw = Raw::<512>::new(512);
+        let error = self.error(&mut raw, &mut faults);
+        let status = call!(self, tollgate_policy_from_toml(text.start(), text.len, error, place));
+        let made = self.judge_error(status, &faults, &[Status::InvalidPolicy], &raw, !error.is_null());
+        assert_eq!(made, !policy.is_null());
+        if status == Status::InvalidPolicy && !error.is_null() {
+            assert!(raw.0[8..12] != [0; 4] && raw.0[12..16] != [0; 4], "it says where");
         }
-        assert!(error.is_untouched());
-        self.policies.push(Known { policy, lanes: self.added.clone(), warn_percent: self.warn_percent });
+        if text.bytes != draft.text.as_bytes() {
+            call!(self, tollgate_policy_free(policy)); // Whatever it was.
+        } else if made {
+            self.policies.push(Known { policy, lanes: draft.lanes, warn_percent: draft.warn_percent });
+        }
         if self.policies.len() > 2 {
             let oldest = self.policies.remove(0);
             call!(self, tollgate_policy_free(oldest.policy));
         }
     }
 
+    /// Presets.
+    pub(super) fn make_policy(&mut self) {
+        let mut policy = null_mut();
+        let name = self.text(&["hub", "adr", "citizen", "hubs"]);
+        let mut faults: Vec<Status> = name.faults().collect();
+        let place = self.handle(&raw mut policy, &mut faults);
+        let status = call!(self, tollgate_policy_preset(name.start(), name.len, place));
+        if faults.is_empty() && status == Status::UnknownPreset {
+            faults.push(status);
+        }
+        assert_eq!(self.judge(status, &faults), !policy.is_null());
+        if !policy.is_null() {
+            self.show_policy(policy, None);
+        }
+        call!(self, tollgate_policy_free(policy));
+        let index = usize::from(self.bytes.byte());
+        assert_eq!(call!(self, tollgate_preset_name(index)).is_null(), index >= 5);
+    }
+
     pub(super) fn look_at_policy(&mut self) {
-        let Some(index) = self.policies.len().checked_sub(1) else { return };
-        let (policy, lanes, percent) =
-            (self.policies[index].policy, self.policies[index].lanes.len() as u32, self.policies[index].warn_percent);
+        let Some(Known { policy, lanes, .. }) = self.policies.last() else { return };
+        let (policy, lanes) = (*policy, lanes.len() as u32);
+        self.show_policy(policy, Some(lanes));
+    }
+
+    /// A policy that has this many lanes, if that is known.
+    fn show_policy(&mut self, policy: *mut Policy, lanes: Option<u32>) {
         let mut faults = Vec::new();
         let policy = self.handle(policy, &mut faults);
-        match self.bytes.below(4) {
+        let (plan, lane) = (u32::from(self.bytes.below(4)), u32::from(self.bytes.below(8)));
+        match self.bytes.below(6) {
             0 => {
-                let count = self.ask(faults, |world, place| call!(world, tollgate_policy_lane_count(policy, place)));
-                assert!(count.is_none_or(|count| count == lanes));
+                let name = self.text(&["default", "pro", "jwt"]);
+                faults.extend(name.faults());
+                let plan = self.ask_some(faults, &[Status::UnknownPlan], |world, place: *mut u32| {
+                    call!(world, tollgate_policy_plan(policy, name.start(), name.len, place))
+                });
+                assert!(plan.is_none_or(|plan| (plan as usize) < TOLLGATE_PLANS_MAX));
             }
             1 => {
-                let told =
-                    self.ask(faults, |world, place| call!(world, tollgate_policy_warn_below_percent(policy, place)));
-                assert!(told.is_none_or(|told| u64::from(told) == percent));
-            }
-            2 => {
-                let name = Text::draw(&mut self.bytes, "fast");
+                let name = self.text(&["fast", "odd", "ws/light"]);
                 faults.extend(name.faults());
-                let mut lane = u32::MAX;
-                let status = call!(self, tollgate_policy_lane(policy, name.start(), name.len, &mut lane));
-                if status == Status::UnknownLane && faults.is_empty() {
-                    self.judge(status, &[status]);
-                } else if self.judge(status, &faults) {
-                    assert!(lane < lanes);
-                }
+                let lane = self.ask_some(faults, &[Status::UnknownLane], |world, place: *mut u32| {
+                    call!(world, tollgate_policy_lane(policy, name.start(), name.len, place))
+                });
+                assert!(lane.is_none_or(|lane| lane < lanes.unwrap_or(TOLLGATE_LANES_MAX as u32)));
             }
-            _ => {
-                let lane = u32::from(self.bytes.below(8));
-                if lane >= lanes {
-                    faults.push(Status::UnknownLane);
-                }
-                let mut buffer = [UNTOUCHED; 80];
-                let size = usize::from(self.bytes.below(81));
-                let (mut len, name) = (usize::MAX, self.bytes.once_in(2));
-                let place = buffer.as_mut_ptr().cast();
-                let status = if name {
-                    call!(self, tollgate_policy_lane_name(policy, lane, place, size, &mut len))
-                } else {
-                    call!(self, tollgate_policy_limit(policy, lane, place, size, &mut len))
-                };
-                if faults.is_empty() && status == Status::BufferTooSmall {
-                    self.judge(status, &[status]);
-                    assert!(len == usize::MAX && buffer.iter().all(|byte| *byte == UNTOUCHED));
-                } else if self.judge(status, &faults) {
-                    assert!(len < size && buffer[len] == 0 && buffer[len + 1..].iter().all(|byte| *byte == UNTOUCHED));
-                    assert!(std::str::from_utf8(&buffer[..len]).is_ok());
-                }
+            2 => self.ask_text(&faults, &[Status::UnknownPlan], |world, place, size, written| {
+                call!(world, tollgate_policy_plan_name(policy, plan, place, size, written))
+            }),
+            3 => {
+                let found = if lanes.is_some_and(|lanes| lane < lanes) { &[][..] } else { &[Status::UnknownLane] };
+                self.ask_text(&faults, found, |world, place, size, written| {
+                    call!(world, tollgate_policy_lane_name(policy, lane, place, size, written))
+                });
             }
+            4 => {
+                let plan = if self.bytes.once_in(4) { TOLLGATE_NONE } else { plan };
+                let found = [Status::UnknownPlan, Status::UnknownLane];
+                self.ask_text(&faults, &found, |world, place, size, written| {
+                    call!(world, tollgate_policy_limit(policy, plan, lane, place, size, written))
+                });
+            }
+            _ => self.ask_text(&faults, &[], |world, place, size, written| {
+                call!(world, tollgate_policy_to_toml(policy, place, size, written))
+            }),
         }
     }
 
@@ -169,31 +196,18 @@ impl World<'_> {
     pub(super) fn look_at_clock(&mut self) {
         let mut faults = Vec::new();
         let clock = self.handle(self.clock, &mut faults);
-        match self.bytes.below(4) {
-            0 => {
-                let now = self.ask(faults, |world, place| call!(world, tollgate_clock_now(clock, place)));
-                assert!(now.is_none_or(|now| now == self.now));
-            }
-            1 => {
-                let told =
-                    self.ask(faults, |world, place: *mut i32| call!(world, tollgate_clock_source(clock, place.cast())));
-                assert!(told.is_none_or(|told| told == TimeSource::Manual as i32));
-            }
-            2 => {
-                let told = self.ask(faults, |world, place| call!(world, tollgate_clock_fallbacks(clock, place)));
-                assert!(told.is_none_or(|told| told == 0));
-            }
-            _ => {
-                let source = self.bytes.number() as i32 % 8;
-                let mut other = null_mut();
-                let status = call!(self, tollgate_clock_new(source, &mut other));
-                let wrong = [Status::InvalidOption];
-                if self.judge(status, if matches!(source, 0 | 2..=5) { &[] } else { &wrong }) {
-                    let status = call!(self, tollgate_clock_advance(other, 1));
-                    self.judge(status, if source == 5 { &[] } else { &[Status::NotManual] });
-                }
-                call!(self, tollgate_clock_free(other));
-            }
+        if self.bytes.once_in(2) {
+            let now = self.ask(faults, |world, place| call!(world, tollgate_clock_now(clock, place)));
+            return assert!(now.is_none_or(|now| now == self.now));
         }
+        let source = self.bytes.number() as i32 % 8;
+        let mut other = null_mut();
+        let status = call!(self, tollgate_clock_new(source, &mut other));
+        let wrong = [Status::InvalidOption];
+        if self.judge(status, if matches!(source, 0 | 2..=5) { &[] } else { &wrong }) {
+            let status = call!(self, tollgate_clock_advance(other, 1));
+            self.judge(status, if source == 5 { &[] } else { &[Status::NotManual] });
+        }
+        call!(self, tollgate_clock_free(other));
     }
 }

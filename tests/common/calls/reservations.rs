@@ -41,12 +41,12 @@ impl World<'_> {
         let estimate = if self.bytes.once_in(8) { self.bytes.number() } else { 1 + u64::from(self.bytes.below(3)) };
         let ttl =
             if self.bytes.once_in(4) { self.bytes.number() } else { 1 + u64::from(self.bytes.byte()) * 1_000_000 };
-        let (own, now) = self.instant();
-        let mut raw = Raw::<40>::new(if self.bytes.once_in(32) { 39 } else { 40 });
-        if raw.0[0] < 40 {
-            faults.push(Status::StructSize);
-        }
+        let ((at, now), flags) = (self.instant(), self.flags(TOLLGATE_COUNTED, &mut faults));
+        let plan = self.plan(&mut faults);
+        let mut raw = Raw::<72>::blank();
         let place = self.handle((&raw mut raw).cast::<Verdict>(), &mut faults);
+        let mut request = agent.request(lane, estimate, plan);
+        let asked = self.handle(&raw mut request, &mut faults);
         let mut number = u64::MAX;
         let number_out = self.handle(&raw mut number, &mut faults);
         faults.extend(agent.fault());
@@ -66,18 +66,15 @@ impl World<'_> {
         if least >= room {
             faults.push(Status::ReservationsFull);
         }
-        let (id, len) = (agent.id(), agent.len);
-        let status = match own {
-            true => call!(self, tollgate_limiter_reserve_at(to, id, len, lane, estimate, ttl, now, place, number_out)),
-            false => call!(self, tollgate_limiter_reserve(to, id, len, lane, estimate, ttl, place, number_out)),
-        };
+        let status = call!(self, tollgate_reserve(to, asked, ttl, at, flags, place, number_out));
         for open in &mut watched.open {
             open.perhaps_gone |= open.expires <= now;
         }
         if status != Status::Ok {
-            assert!(raw.is_untouched() && number == u64::MAX, "written in spite of {status:?}");
+            assert!(raw.is_blank() && number == u64::MAX, "written in spite of {status:?}");
             let may_be_full = status == Status::ReservationsFull && most >= room;
-            if unknown || may_be_full || Self::may_be_full(watched, status) {
+            let has_many = status == Status::TooManyReservations && watched.few_per_agent && most > 0;
+            if unknown || may_be_full || has_many || Self::may_be_full(watched, status) {
                 *self.report.statuses.entry(status as i32).or_default() += 1;
                 return watched.at(now, self.now);
             }
@@ -87,6 +84,7 @@ impl World<'_> {
         }
         watched.at(now, self.now);
         let verdict = raw.read::<Verdict>();
+        self.fits(&verdict, flags);
         if let Some(price) = price {
             self.judge_verdict(watched, agent.key(), lane, price, now, &verdict);
         }
@@ -106,7 +104,7 @@ impl World<'_> {
         });
     }
 
-    /// Commits, cancels or extends what was reserved, what was settled already, or what never was.
+    /// Settles, cancels or extends what was reserved, what was settled already, or what never was.
     fn settle(&mut self, watched: &mut Watched) {
         let mut faults = Vec::new();
         let to = self.handle(watched.limiter, &mut faults);
@@ -114,7 +112,7 @@ impl World<'_> {
         let mut open = watched.open.swap_remove(index);
         // Somebody may have closed it before the clock was set back.
         open.perhaps_gone |= open.expires <= self.now_max;
-        let (own, now) = self.instant();
+        let (at, now) = self.instant();
         let choice = self.bytes.below(4);
         let used = match choice {
             0 => 0,
@@ -127,25 +125,21 @@ impl World<'_> {
         if made_up || watched.manual && open.expires <= latest {
             faults.push(Status::UnknownReservation);
         }
-        let mut raw = Raw::<32>::new(if self.bytes.once_in(32) { 31 } else { 32 });
+        let mut raw = Raw::<32>::new(32);
         let status = if choice == 3 {
-            match own {
-                true => call!(self, tollgate_limiter_extend_at(to, number, used, now)),
-                false => call!(self, tollgate_limiter_extend(to, number, used)),
-            }
+            call!(self, tollgate_extend(to, number, used, at))
         } else {
-            if raw.0[0] < 32 {
-                faults.push(Status::StructSize);
-            }
+            raw = Raw::tagged(&mut self.bytes, &mut faults);
             let place = self.handle((&raw mut raw).cast::<Settlement>(), &mut faults);
-            match (choice, own) {
-                (0, true) => call!(self, tollgate_limiter_cancel_at(to, number, now, place)),
-                (0, false) => call!(self, tollgate_limiter_cancel(to, number, place)),
-                (1, true) => call!(self, tollgate_limiter_commit_at(to, number, used, now, place)),
-                (1, false) => call!(self, tollgate_limiter_commit(to, number, used, place)),
-                (_, true) => call!(self, tollgate_limiter_commit_part_at(to, number, used, now, place)),
-                (_, false) => call!(self, tollgate_limiter_commit_part(to, number, used, place)),
-            }
+            let flags = match self.bytes.once_in(24) {
+                true => {
+                    faults.push(Status::InvalidOption);
+                    TOLLGATE_COUNTED | self.bytes.number() as u32
+                }
+                false if choice == 2 => TOLLGATE_SETTLE_SO_FAR,
+                false => 0,
+            };
+            call!(self, tollgate_settle(to, number, used, at, flags, place))
         };
         if status == Status::UnknownReservation && (open.perhaps_gone || !watched.manual) {
             faults.push(status);
@@ -180,10 +174,7 @@ impl World<'_> {
         // It works once.
         let mut again = Raw::<32>::new(32);
         let place = (&raw mut again).cast::<Settlement>();
-        let status = match own {
-            true => call!(self, tollgate_limiter_commit_at(watched.limiter, number, used, now, place)),
-            false => call!(self, tollgate_limiter_commit(watched.limiter, number, used, place)),
-        };
+        let status = call!(self, tollgate_settle(watched.limiter, number, used, at, 0, place));
         self.judge(status, &[Status::UnknownReservation]);
         assert!(again.is_untouched());
     }

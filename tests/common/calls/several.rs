@@ -1,7 +1,7 @@
 //! Calls that charge several lanes, all or none.
 
-use super::arguments::{Agent, Raw, UNTOUCHED};
-use super::oracle::{Lane, Watched};
+use super::arguments::{Agent, Raw};
+use super::oracle::{Lane, TIME_MAX, Watched};
 use super::{World, call};
 use std::collections::BTreeMap;
 use tollgate::ffi::*;
@@ -11,6 +11,7 @@ struct Part {
     agent: Agent,
     lane: u32,
     cost: u64,
+    plan: u32,
     price: Option<(Lane, u64)>,
 }
 
@@ -36,42 +37,28 @@ impl World<'_> {
                 if found.is_empty() {
                     Self::note(watched, agent.key());
                 }
+                let plan = self.plan(&mut found);
                 let price = Self::price(watched, &agent, lane, cost, &mut found);
                 unknown |= found.is_empty() && price.is_none();
                 faults.extend(found);
-                Part { agent, lane, cost, price }
+                Part { agent, lane, cost, plan, price }
             })
             .collect();
-        let request = |part: &Part| Request {
-            id: part.agent.id(),
-            id_len: part.agent.len,
-            cost: part.cost,
-            lane: part.lane,
-            reserved: 0,
-        };
+        let request = |part: &Part| part.agent.request(part.lane, part.cost, part.plan);
         let requests: Vec<Request> = parts.iter().map(request).collect();
         if self.bytes.once_in(24) {
             count = if self.bytes.once_in(2) { 0 } else { (TOLLGATE_PARTS_MAX + 1).max(self.bytes.number() as usize) };
             faults.push(Status::Parts);
         }
-        let mut answers = vec![Raw::<40>([UNTOUCHED; 40]); parts.len()];
-        let told = !self.bytes.once_in(4);
-        let answers_out = if told { answers.as_mut_ptr().cast::<Answer>() } else { std::ptr::null_mut() };
-        let mut raw = Raw::<24>::new(if self.bytes.once_in(32) { 23 } else { 24 });
-        if raw.0[0] < 24 {
-            faults.push(Status::StructSize);
-        }
+        let mut verdicts = vec![Raw::<72>::blank(); parts.len()];
+        let is_wanted = !self.bytes.once_in(4);
+        let verdicts_out = if is_wanted { verdicts.as_mut_ptr().cast::<Verdict>() } else { std::ptr::null_mut() };
+        let mut raw = Raw::<24>::tagged(&mut self.bytes, &mut faults);
         let place = self.handle((&raw mut raw).cast::<AllVerdict>(), &mut faults);
         let asked = self.handle(requests.as_ptr().cast_mut(), &mut faults);
-        let (own, now) = self.instant();
-        let admit = self.bytes.once_in(3);
-        let status = match (admit, own) {
-            (false, false) => call!(self, tollgate_limiter_check_all(limiter, asked, count, answers_out, place)),
-            (false, true) => call!(self, tollgate_limiter_check_all_at(limiter, asked, count, now, answers_out, place)),
-            (true, false) => call!(self, tollgate_limiter_admit_all(limiter, asked, count, answers_out, place)),
-            (true, true) => call!(self, tollgate_limiter_admit_all_at(limiter, asked, count, now, answers_out, place)),
-        };
-        let untouched = raw.is_untouched() && answers.iter().all(|answer| answer.0 == [UNTOUCHED; 40]);
+        let ((at, now), flags) = (self.instant(), self.flags(TOLLGATE_COUNTED, &mut faults));
+        let status = call!(self, tollgate_check_all(limiter, asked, count, at, flags, verdicts_out, place));
+        let untouched = raw.is_untouched() && verdicts.iter().all(Raw::is_blank);
         // What came to nothing may have been charged and taken back.
         watched.at(now, self.now);
         assert!(status == Status::Ok || untouched, "written in spite of {status:?}");
@@ -94,24 +81,23 @@ impl World<'_> {
         }
         let verdict = raw.read::<AllVerdict>();
         assert_eq!(verdict.struct_size, 24);
-        assert_eq!(verdict.sustained_abuse & !verdict.blocking, 0, "{verdict:?}");
-        assert!(admit || verdict.sustained_abuse == 0, "{verdict:?}");
-        let answers: Vec<Answer> = if told { answers.iter().map(Raw::read).collect() } else { Vec::new() };
-        Self::hold_together(&verdict, &answers, admit);
+        let answers: Vec<Verdict> = if is_wanted { verdicts.iter().map(Raw::read).collect() } else { Vec::new() };
+        answers.iter().for_each(|verdict| self.fits(verdict, flags));
+        Self::hold_together(&verdict, &answers);
         self.judge_all(watched, &parts, unknown, now, &verdict, &answers);
     }
 
     /// The verdict says what its answers say.
-    fn hold_together(verdict: &AllVerdict, answers: &[Answer], admit: bool) {
+    fn hold_together(verdict: &AllVerdict, answers: &[Verdict]) {
         let is_denied = verdict.decision == Decision::Deny;
         assert_eq!(is_denied, verdict.blocking != 0, "{verdict:?}");
         assert!(is_denied || verdict.retry_after_ns == 0, "{verdict:?}");
         if answers.is_empty() {
             return;
         }
-        let in_the_way = |answer: &&Answer| answer.decision == Decision::Deny;
+        let in_the_way = |answer: &&Verdict| answer.decision == Decision::Deny;
         let wait = answers.iter().filter(in_the_way).map(|answer| answer.retry_after_ns).max().unwrap_or(0);
-        assert!(if admit { verdict.retry_after_ns >= wait } else { verdict.retry_after_ns == wait }, "{verdict:?}");
+        assert_eq!(verdict.retry_after_ns, wait, "{verdict:?}");
         for (part, answer) in answers.iter().enumerate() {
             assert_eq!(answer.status, Status::Ok);
             assert_eq!(in_the_way(&answer), verdict.blocking >> part & 1 == 1, "{verdict:?}, {answers:?}");
@@ -128,11 +114,12 @@ impl World<'_> {
         unknown: bool,
         now: u64,
         verdict: &AllVerdict,
-        answers: &[Answer],
+        answers: &[Verdict],
     ) {
         let is_allowed = verdict.decision != Decision::Deny;
         let (judged, exact) = (watched.is_judged(), watched.is_exact());
         let mut next: BTreeMap<(&[u8], u32), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(&[u8], u32), u64> = BTreeMap::new();
         let mut passes = true;
         for (place, part) in parts.iter().enumerate() {
             let Some((limit, price)) = part.price else { continue };
@@ -141,6 +128,9 @@ impl World<'_> {
             let alone = limit.check(before, now, price, watched.warn_percent).0;
             let (expected, full_at) =
                 limit.check(next.get(&key).copied().unwrap_or(before), now, price, watched.warn_percent);
+            // Parts of one lane stand in the way together.
+            let sum = sums.entry(key).and_modify(|sum| *sum = sum.saturating_add(price)).or_insert(price);
+            let together = limit.check(before, now, (*sum).min(TIME_MAX), watched.warn_percent).0;
             passes &= expected.decision != Decision::Deny;
             next.insert(key, full_at);
             self.report.denied += u64::from(!is_allowed);
@@ -152,10 +142,10 @@ impl World<'_> {
             let Some(answer) = answer.filter(|_| exact) else { continue };
             assert_eq!(answer.capacity, expected.capacity);
             if is_allowed {
-                let told = (answer.decision, answer.full_in_ns, answer.token_ns);
-                assert_eq!(told, (expected.decision, expected.full_in_ns, expected.token_ns));
+                let found = (answer.decision, answer.full_in_ns, answer.token_ns);
+                assert_eq!(found, (expected.decision, expected.full_in_ns, expected.token_ns));
             } else if answer.decision == Decision::Deny {
-                let blocks = [alone.decision, expected.decision].contains(&Decision::Deny);
+                let blocks = [alone, expected, together].iter().any(|verdict| verdict.decision == Decision::Deny);
                 assert!(blocks, "part {place} is not in the way: {expected:?}, {answer:?}");
             } else {
                 assert!(alone.decision != Decision::Deny, "part {place} is in the way: {alone:?}, {answer:?}");

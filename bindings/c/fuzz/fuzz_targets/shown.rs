@@ -1,6 +1,5 @@
-//! Ids of any bytes, shown through the C ABI in every place, under
-//! AddressSanitizer. What has to be so is that of the property in
-//! `src/observe/shown.rs`.
+//! Ids of any bytes, shown through the C ABI everywhere, under
+//! AddressSanitizer. They have to keep the property in `src/observe/shown.rs`.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
 defmodule Tollgate.Events do
   @moduledoc """
-  What happens in an instance, as messages to the processes that subscribe.
+  What happens in an instance, as messages to the processes that subscribe:
 
       Tollgate.Events.subscribe(MyApp.Limiter, [:sustained_abuse, :change])
 
@@ -10,17 +10,17 @@ defmodule Tollgate.Events do
 
   | topic | when | fields |
   |---|---|---|
-  | `:sustained_abuse` | once, when an agent's violations become sustained abuse (in the hub 10 within 5 minutes); again only after a while without any | `agent`, `consecutive` |
-  | `:violation` | each denial of `Tollgate.admit/3`, each `Tollgate.record_violation/1` | `agent`, `retry_after_ms`, `consecutive`; of a denial also `channel`, `tier` |
-  | `:saturated` | there was no room for a new agent without taking it from one in debt, or none at all; at most once a minute | `lossy_evictions`, `refused` |
-  | `:unknown_action` | an action that the policy does not name was met for the first time | `channel`, `action` |
-  | `:clock_fell_back` | the clock gave the processor's counter up | |
+  | `:sustained_abuse` | an agent's violations have become sustained abuse (policy `:hub`: 10 within 5 minutes); again only after a while without any | `agent`, `in_a_row` |
+  | `:violation` | a request with `counted: true` was denied, or `Tollgate.Conduct.record_violation/3` was called | `agent`, `retry_after_ms`, `in_a_row`; of a denial also `channel`, `tier` |
+  | `:saturated` | no record was free for a new agent, except from an agent in debt, or none at all; at most once a minute | `lossy_evictions`, `refused` |
+  | `:unknown_action` | an action that the policy does not name was asked for, for the first time | `channel`, `action` |
+  | `:clock_fell_back` | the clock has given up the processor's counter | |
   | `:change` | an operator has changed something | `what`, and `agent` if it concerns one |
 
-  Saturation, unknown actions and the clock are told by an instance that was started with `sight: true`, within a second.
+  `:saturated`, `:unknown_action` and `:clock_fell_back` need `observe: true`, and arrive within a second.
 
-  A flood of denials is a flood of `:violation` messages; nobody gets them without asking. What is sent to a process that
-  does not read is kept in its mailbox, as ever.
+  A flood of denials is a flood of `:violation` messages; a process gets them only if it asks. Messages to a process
+  that does not read them stay in its mailbox, as ever.
   """
 
   alias Tollgate.Instance
@@ -29,14 +29,14 @@ defmodule Tollgate.Events do
 
   @type topic :: :sustained_abuse | :violation | :change | :saturated | :unknown_action | :clock_fell_back
 
-  @doc "Subscribes the calling process; once, however often it asks. It ends with the process."
+  @doc "Subscribes the calling process, once, however often it asks. The subscription ends with the process."
   @spec subscribe(Tollgate.instance(), [topic]) :: :ok
   def subscribe(instance \\ Tollgate, topics \\ [:sustained_abuse]) do
     Instance.find(instance)
 
     case topics -- @topics do
       [] -> :ok
-      unknown -> raise ArgumentError, "there are no topics #{inspect(unknown)}; there are #{inspect(@topics)}"
+      unknown -> raise ArgumentError, "unknown topics #{inspect(unknown)}; known are #{inspect(@topics)}"
     end
 
     known = Registry.keys(__MODULE__, self())

@@ -1,17 +1,17 @@
 defmodule Tollgate.Holds do
   @moduledoc false
-  # Slots that belong to processes: `Tollgate.hold/3`. One process for all
-  # instances takes the slots, watches who they belong to and gives them back
-  # when those end. It takes the slot itself, so that nobody can end between
-  # taking one and being watched.
+  # Slots that belong to processes: `Tollgate.hold/4`. One process for all
+  # instances takes the slots, monitors their owners and releases them when
+  # those end. It takes the slot itself, so that an owner cannot end between
+  # taking one and being monitored.
   #
-  # What it knows is in a table of the application's, so that it survives: if it
-  # crashes, its successor watches the same processes, and is told at once of
-  # those that have ended meanwhile.
+  # Its state is in a table of the application's, so that it survives: if it
+  # crashes, its successor monitors the same owners, and learns at once of those
+  # that have ended meanwhile.
 
   use GenServer
 
-  alias Tollgate.{Instance, Native}
+  alias Tollgate.Native
 
   @table __MODULE__
 
@@ -20,12 +20,11 @@ defmodule Tollgate.Holds do
 
   def start_link(_), do: GenServer.start_link(__MODULE__, nil, name: __MODULE__)
 
-  def hold(instance, agent, lane, owner) do
-    {reference, _} = Instance.find(instance)
-    call({:hold, instance, reference, agent, lane, owner})
+  def hold(instance, owner, reference, agent, lane, options) do
+    call({:hold, instance, owner, reference, agent, lane, options})
   end
 
-  def let_go(instance, agent, lane, owner), do: call({:let_go, instance, agent, lane, owner})
+  def release(instance, owner, agent, lane), do: call({:release, instance, owner, agent, lane})
 
   # An instance was stopped in order, and its limiter goes with it.
   def forget(instance), do: GenServer.cast(__MODULE__, {:forget, instance})
@@ -48,21 +47,27 @@ defmodule Tollgate.Holds do
   end
 
   @impl GenServer
-  def handle_call({:hold, instance, reference, agent, lane, owner}, _from, state) do
-    case Native.acquire(reference, agent, lane) do
-      {decision, left} = verdict when decision in [:allow, :warn] ->
-        # An exempt agent takes no slot, and has none to give back.
-        watch({owner, instance, reference, agent, lane, left != :exempt})
-        {:reply, verdict, state}
+  def handle_call({:hold, instance, owner, reference, agent, lane, options}, _from, state) do
+    answer = Native.hold(reference, agent, lane, options)
 
-      answer ->
-        {:reply, answer, state}
+    case answer do
+      # An exempt agent takes no slot, and has none to release.
+      {:allow, :exempt} ->
+        watch({owner, instance, reference, agent, lane, :exempt})
+
+      {held, _} when held in [:allow, :warn] ->
+        watch({owner, instance, reference, agent, lane, Keyword.take(options, [:cost, :plan])})
+
+      _ ->
+        :ok
     end
+
+    {:reply, answer, state}
   rescue
     error in ArgumentError -> {:reply, {:raise, error}, state}
   end
 
-  def handle_call({:let_go, instance, agent, lane, owner}, _from, state) do
+  def handle_call({:release, instance, owner, agent, lane}, _from, state) do
     case :ets.match(@table, {:"$1", {owner, instance, :_, agent, lane, :_}}, 1) do
       {[[monitor]], _} ->
         Process.demonitor(monitor, [:flush])
@@ -93,11 +98,11 @@ defmodule Tollgate.Holds do
 
   defp watch({owner, _, _, _, _, _} = hold), do: :ets.insert(@table, {Process.monitor(owner), hold})
 
-  # Out of the table first: a slot that is given back twice would be somebody else's.
+  # Out of the table first: a slot that is released twice would be somebody else's.
   defp give_back(monitor) do
     case :ets.take(@table, monitor) do
-      [{_, {_, _, reference, agent, lane, true}}] -> Native.release(reference, agent, lane)
-      [{_, {_, _, _, _, _, false}}] -> :exempt
+      [{_, {_, _, _, _, _, :exempt}}] -> :exempt
+      [{_, {_, _, reference, agent, lane, options}}] -> Native.release(reference, agent, lane, options)
       [] -> {:error, :not_held}
     end
   rescue

@@ -12,7 +12,7 @@ defmodule Tollgate.JSON do
   end
 
   defp value(nil), do: "null"
-  # No wait helps: there is no number for it.
+  # If no wait helps, no number says so.
   defp value(:infinity), do: "null"
   defp value(true), do: "true"
   defp value(false), do: "false"

@@ -4,33 +4,33 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
     @moduledoc """
     Limits HTTP requests. Put it after authentication and before the body is read.
 
-        plug Tollgate.Plug, action: &MyApp.action/1
+        plug Tollgate.Plug, instance: MyApp.Limiter, action: &MyApp.action/1
         plug Tollgate.Plug, instance: MyApp.Limiter, tier: :heavy, by: {:header, "x-agent-id"}
 
     Every response carries `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset` (the second at which the
     lane is full again). A denial is 429 with `retry-after` in whole seconds, at least 1, and the body
-    `{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}`; it counts as a violation.
+    `{"error":"rate_limited","retry_after_ms":6000,"tier":"heavy"}`; it counts against the agent's conduct.
 
     ## Options
 
       * `:tier` - of every request; or
       * `:action` - a name such as `"post_task"`, or a function from the connection to one, that the policy classifies;
       * `:by` - whose request it is: `{:assign, key}` (the default, with `:agent_id`), `{:header, name}`, or a function
-        from the connection to an id or `nil`. A header is what the client says: take one only behind something that
-        sets it;
-      * `:unauthenticated_plan` - without an id the agent is the client's address, `ip:192.0.2.7`, IPv6 by its network,
-        `ip:2001:db8:1:2::/64`, under this plan if the policy has it; `"unauthenticated"` if nothing is said, `nil` for
-        none. The address is `conn.remote_ip`: behind a proxy, let something like `remote_ip` set it first. Exempt an
-        address as any agent: `Tollgate.exempt("ip:192.0.2.7")`;
-      * `:cost` - 1, another number, or a function from the connection to one;
-      * `:instance` - `Tollgate` if nothing is said; `:channel` - `:http` if nothing is said;
+        from the connection to an id or `nil`. A client can send any header: use one only behind something that sets it;
+      * `:unauthenticated_plan` - without an id the agent is the client's address, `ip:192.0.2.7`, or its network for
+        IPv6, `ip:2001:db8:1:2::/64`, under this plan if the policy has it. `nil` for none. Default:
+        `"unauthenticated"`. The address is `conn.remote_ip`: behind a proxy, let something like `remote_ip` set it
+        first. An address can be exempt like any agent: `Tollgate.Control.exempt(MyApp.Limiter, "ip:192.0.2.7")`;
+      * `:cost` - a number, or a function from the connection to one. Default: 1;
+      * `:instance` - Default: `Tollgate`;
+      * `:channel` - Default: `:http`;
       * `:headers` - `false` to leave the `x-ratelimit-` headers out;
       * `:agent_in_body` - `true` to name the agent in the body of a denial, as `agent_id`.
     """
 
     import Plug.Conn
 
-    alias Tollgate.JSON
+    alias Tollgate.{Actions, Control, JSON, Verdict}
 
     if Code.ensure_loaded?(Plug), do: @behaviour(Plug)
 
@@ -64,20 +64,22 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       options
     end
 
-    @doc "Lets the request go on, or answers it."
+    @doc "Lets the request pass, or answers it."
     @spec call(Plug.Conn.t(), map) :: Plug.Conn.t()
     def call(conn, options) do
-      tier = options.tier || Tollgate.Config.tier(options.instance, options.channel, value(options.action, conn))
+      {_, tier} = lane = lane(conn, options)
       {agent, plan} = agent(conn, options)
-      asked = [cost: value(options.cost, conn), plan: plan]
 
-      case Tollgate.admission(options.instance, agent, options.channel, tier, asked) do
+      case Verdict.ask(options.instance, agent, lane, cost: value(options.cost, conn), plan: plan, counted: true) do
         %{decision: :deny} = denied -> conn |> headers(denied, options) |> deny(denied, tier, agent, options)
         %{} = allowed -> headers(conn, allowed, options)
         {:error, :full} -> answer(conn, 503, [error: "no_room"], 1_000)
         {:error, :cost_above_capacity} -> answer(conn, 429, [error: "cost_above_capacity", tier: tier], nil)
       end
     end
+
+    defp lane(_conn, %{tier: tier, channel: channel}) when tier != nil, do: {channel, tier}
+    defp lane(conn, options), do: Actions.lane_for(options.instance, options.channel, value(options.action, conn))
 
     defp value(function, conn) when is_function(function, 1), do: function.(conn)
     defp value(value, _conn), do: value
@@ -93,16 +95,13 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
     defp id(conn, {:header, name}), do: List.first(get_req_header(conn, name))
     defp id(conn, function) when is_function(function, 1), do: function.(conn)
 
-    # An id that the limiter does not take is one all the same, and it may come from a client.
+    # Longer than the limiter takes, and it may come from a client.
     defp shortened(id) when byte_size(id) <= 256, do: id
     defp shortened(id), do: "sha256:" <> Base.encode16(:crypto.hash(:sha256, id))
 
     defp plan(%{unauthenticated_plan: nil}), do: nil
 
-    defp plan(%{instance: instance, unauthenticated_plan: plan}) do
-      {reference, _} = Tollgate.Instance.find(instance)
-      Tollgate.Native.plan(reference, plan)
-    end
+    defp plan(%{instance: instance, unauthenticated_plan: plan}), do: if(Control.plan?(instance, plan), do: plan)
 
     @doc false
     def address({_, _, _, _} = v4), do: to_string(:inet.ntoa(v4))

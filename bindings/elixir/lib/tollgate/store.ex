@@ -1,9 +1,9 @@
 defmodule Tollgate.Store do
   @moduledoc false
-  # What was decided about agents, in a DETS file: `{agent, {plan, overrides, exempt}}`.
-  # The owner of an instance is the only one who writes it.
+  # Assignments in a DETS file: `{agent, {plan, overrides, exempt}}`. Only the owner
+  # of an instance writes it.
 
-  @doc "Opens a file, and repairs it if it was not closed. `nil` is no file."
+  @doc "Opens a file, and repairs it if it was not closed. Without a file it is `nil`."
   def open(_name, nil), do: {:ok, nil}
 
   def open(name, path) when is_binary(path) do
@@ -17,7 +17,7 @@ defmodule Tollgate.Store do
 
   def open(_name, other), do: {:error, "store has to be the path of a file, got: #{inspect(other)}"}
 
-  @doc "Everything it holds."
+  @doc "All entries."
   def all(nil), do: []
 
   def all(table) do

@@ -7,20 +7,21 @@ defmodule Tollgate.Telemetry do
   | `[:tollgate, :rate_limit, :check]` | `tokens_remaining` (0 if denied, absent if exempt) | `agent_id`, `channel`, `tier`, `result`: `:allow`, `:warn`, `:deny` or `:exempt` |
   | `[:tollgate, :rate_limit, :violation]` | `retry_after_ms`, `consecutive` | `agent_id`; of a denial also `channel`, `tier` |
 
-  An instance decides when it starts, by its option `telemetry:`
+  `retry_after_ms` is `:infinity` if no wait helps; `consecutive` is the number of violations in a row. The option
+  `telemetry:` of an instance chooses:
 
     * `:all` - every check: the default of the policy `:hub`;
-    * `:notable` - checks that warn or deny, and violations: the default of every other;
-    * `:off` - none, and no call on the way of a check; so it is too if there is no `:telemetry`.
+    * `:notable` - checks that warn or deny, and violations: the default of every other policy;
+    * `:off` - nothing, and a check makes no call for it. The same if there is no `:telemetry`.
 
-  An event costs more than the check itself. `telemetry_prefix: [:agent_com]` puts `[:agent_com, :rate_limit, :check]`
-  in place of the name above.
+  An event costs more than the check itself. With `telemetry_prefix: [:agent_com]` the first event is named
+  `[:agent_com, :rate_limit, :check]`.
   """
 
   @compile {:no_warn_undefined, :telemetry}
 
   @doc false
-  # What an instance keeps for its checks: `nil` means no call at all.
+  # What an instance keeps for its checks: with `nil` they make no call at all.
   def reporter(:off, _prefix), do: nil
 
   def reporter(which, prefix) do
@@ -30,7 +31,7 @@ defmodule Tollgate.Telemetry do
   end
 
   @doc false
-  # Tells of a check, and returns its answer.
+  # Sends the event of a check, and returns its answer.
   def checked({:notable, _, _}, {:allow, _} = answer, _agent, _channel, _tier), do: answer
   def checked(_reporter, {:error, _} = answer, _agent, _channel, _tier), do: answer
 

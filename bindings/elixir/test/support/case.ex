@@ -16,9 +16,9 @@ defmodule Tollgate.Case do
     name
   end
 
-  @doc "Checks so often, and gives the last answer."
-  def drain(name, agent, channel, tier, times) do
-    Enum.reduce(1..times, nil, fn _, _ -> Tollgate.check(name, agent, channel, tier) end)
+  @doc "Checks this many times, and returns the last answer."
+  def drain(name, agent, lane, times) do
+    Enum.reduce(1..times, nil, fn _, _ -> Tollgate.check(name, agent, lane) end)
   end
 
   @doc "Waits until something is so. Ends after 10 s at the latest, and fails then."

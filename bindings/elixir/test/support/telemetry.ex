@@ -1,5 +1,5 @@
 defmodule :telemetry do
-  @moduledoc "A stand-in for `:telemetry`, which cannot be had without the network: an event goes to those who attached."
+  @moduledoc "A stand-in for `:telemetry`, which cannot be had without the network: an event goes to the attached handlers."
 
   def attach(id, event, function, config) do
     :persistent_term.put({__MODULE__, event}, [{id, function, config} | handlers(event)])

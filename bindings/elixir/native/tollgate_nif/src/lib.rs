@@ -1,6 +1,6 @@
 //! A limiter as a NIF, with Rustler.
 //!
-//! It has what a check needs and no more. The package itself takes the C header
+//! It has what a check needs and no more. The package itself uses the C header
 //! (`c_src`): that is cheaper per check, and can be loaded over itself.
 
 use rustler::{Atom, Binary, Error, NifResult, Resource, ResourceArc};
@@ -21,7 +21,7 @@ impl Resource for Instance {}
 
 /// What is left, or the wait in milliseconds; or that no limit applies.
 #[derive(rustler::NifUntaggedEnum)]
-enum Told {
+enum Detail {
     Number(u64),
     Word(Atom),
 }
@@ -31,8 +31,8 @@ enum Told {
 fn new(agents: u64, limit: &str) -> NifResult<ResourceArc<Instance>> {
     let names = ["ws/light", "ws/normal", "ws/heavy", "http/light", "http/normal", "http/heavy"];
     let policy = names.iter().fold(Policy::builder(), |policy, name| policy.lane(*name, limit));
-    let policy = policy.build().map_err(said)?;
-    let limiter = Limiter::builder(policy).agents(agents).build().map_err(said)?;
+    let policy = policy.build().map_err(raise)?;
+    let limiter = Limiter::builder(policy).agents(agents).build().map_err(raise)?;
     let lane = |channel: Atom, tier: Atom, name: &str| {
         limiter.lane(name).map(|lane| (channel, tier, lane)).ok_or(Error::BadArg)
     };
@@ -48,15 +48,15 @@ fn new(agents: u64, limit: &str) -> NifResult<ResourceArc<Instance>> {
 }
 
 #[rustler::nif]
-fn check(instance: ResourceArc<Instance>, agent: Binary<'_>, channel: Atom, tier: Atom) -> NifResult<(Atom, Told)> {
+fn check(instance: ResourceArc<Instance>, agent: Binary<'_>, channel: Atom, tier: Atom) -> NifResult<(Atom, Detail)> {
     let known = instance.lanes.iter().find(|(known, of, _)| *of == tier && *known == channel);
     let (_, _, lane) = known.ok_or(Error::BadArg)?;
-    let verdict = instance.limiter.check(agent.as_slice(), *lane).map_err(said)?;
+    let verdict = instance.limiter.check(agent.as_slice(), *lane).map_err(raise)?;
     Ok(match verdict.decision() {
-        Decision::Allow => (atoms::allow(), Told::Number(verdict.remaining())),
-        Decision::Warn => (atoms::warn(), Told::Number(verdict.remaining())),
-        Decision::Exempt => (atoms::allow(), Told::Word(atoms::exempt())),
-        _ => (atoms::deny(), Told::Number(wait_ms(verdict.retry_after(), 1_000, 60_000))),
+        Decision::Allow => (atoms::allow(), Detail::Number(verdict.remaining())),
+        Decision::Warn => (atoms::warn(), Detail::Number(verdict.remaining())),
+        Decision::Exempt => (atoms::allow(), Detail::Word(atoms::exempt())),
+        _ => (atoms::deny(), Detail::Number(wait_ms(verdict.retry_after(), 1_000, 60_000))),
     })
 }
 
@@ -73,7 +73,7 @@ fn panic() -> Atom {
     panic!("a test asked for this panic")
 }
 
-fn said(problem: impl ToString) -> Error {
+fn raise(problem: impl ToString) -> Error {
     Error::RaiseTerm(Box::new(problem.to_string()))
 }
 

@@ -1,11 +1,18 @@
-defmodule Tollgate.ConfigTest do
+defmodule Tollgate.HubTest do
   use Tollgate.Case, async: true
 
   import ExUnit.CaptureLog
 
-  alias Tollgate.Config
+  alias Tollgate.Hub
 
-  doctest Config
+  doctest Hub
+  doctest Tollgate.Actions
+
+  # The examples share the default instance.
+  setup context do
+    if context.test_type == :doctest, do: Tollgate.forget(Tollgate, "agent-1")
+    :ok
+  end
 
   @ws [
     light: ~w(ping list_agents list_channels status channel_history),
@@ -23,17 +30,17 @@ defmodule Tollgate.ConfigTest do
     name = start()
 
     assert capture_log(fn ->
-             for {tier, actions} <- @ws, action <- actions, do: assert(Config.ws_tier(name, action) == tier)
-             for {tier, actions} <- @http, action <- actions, do: assert(Config.http_tier(name, action) == tier)
+             for {tier, actions} <- @ws, action <- actions, do: assert(Hub.ws_tier(name, action) == tier)
+             for {tier, actions} <- @http, action <- actions, do: assert(Hub.http_tier(name, action) == tier)
            end) == ""
   end
 
-  test "an unknown action is normal, and is told once" do
+  test "an unknown action is normal, and is logged once" do
     name = start()
-    log = capture_log(fn -> assert Config.ws_tier(name, "dance") == :normal end)
+    log = capture_log(fn -> assert Hub.ws_tier(name, "dance") == :normal end)
     assert log =~ "dance" and log =~ "ws" and log =~ "normal"
-    assert capture_log(fn -> assert Config.ws_tier(name, "dance") == :normal end) == ""
-    assert capture_log(fn -> assert Config.http_tier(name, "dance") == :normal end) =~ "dance"
+    assert capture_log(fn -> assert Hub.ws_tier(name, "dance") == :normal end) == ""
+    assert capture_log(fn -> assert Hub.http_tier(name, "dance") == :normal end) =~ "dance"
   end
 
   test "what a client calls an action may be anything" do
@@ -41,21 +48,21 @@ defmodule Tollgate.ConfigTest do
 
     capture_log(fn ->
       for action <- ["", <<255, 254>>, String.duplicate("x", 2_000_000), String.duplicate("ü", 200), "a\nb"] do
-        assert Config.ws_tier(name, action) == :normal
+        assert Hub.ws_tier(name, action) == :normal
       end
     end)
 
-    assert_raise ArgumentError, fn -> Config.ws_tier(name, 3) end
+    assert_raise ArgumentError, fn -> Hub.ws_tier(name, 3) end
     bare = start(policy: [lanes: [{"api/read", "1/s"}]])
-    assert_raise ArgumentError, ~r/classifies no actions/, fn -> Config.ws_tier(bare, "ping") end
+    assert_raise ArgumentError, ~r/classifies no actions/, fn -> Hub.ws_tier(bare, "ping") end
   end
 
   test "the limits of the tiers are those of the contract" do
     name = start()
-    assert Config.defaults(name, :light) == {120_000, 2.0}
-    assert Config.defaults(name, :normal) == {60_000, 1.0}
-    assert Config.defaults(name, :heavy) == {10_000, 10_000 / 60_000}
-    assert_raise ArgumentError, fn -> Config.defaults(name, :enormous) end
+    assert Hub.defaults(name, :light) == {120_000, 2.0}
+    assert Hub.defaults(name, :normal) == {60_000, 1.0}
+    assert Hub.defaults(name, :heavy) == {10_000, 10_000 / 60_000}
+    assert_raise ArgumentError, fn -> Hub.defaults(name, :enormous) end
   end
 
   test "a limit's numbers are read as the limiter writes them" do
@@ -73,9 +80,9 @@ defmodule Tollgate.ConfigTest do
           {"deny", {0, 0, 1}}
         ] do
       name = start(policy: [lanes: [{"a/b", limit}]])
-      assert Tollgate.limit_of(name, "agent-7", :a, :b) == limit
-      assert Tollgate.Policy.numbers(limit) == numbers
-      assert Tollgate.capacity(name, "agent-7", :a, :b) == elem(numbers, 0)
+      assert Tollgate.Control.limit_of(name, "agent-7", {:a, :b}) == limit
+      assert Tollgate.Hub.numbers(limit) == numbers
+      assert Tollgate.Hub.capacity(name, "agent-7", :a, :b) == elem(numbers, 0)
     end
   end
 end

@@ -1,18 +1,24 @@
-//! Which tollgate this is. The macros of the header say what the caller was
-//! compiled with; these say what it runs with.
+//! The library: which version runs, and what is built into it.
 
 use std::ffi::c_char;
 
-/// The version of the library in use, such as "1.2.3", NUL-terminated. It is
-/// part of the library: never free it.
+/// A bit of tollgate_features: policies as TOML text, tollgate_policy_from_toml.
+pub const TOLLGATE_FEATURE_CONFIG: u32 = 1;
+/// A bit of tollgate_features: files that survive a restart,
+/// tollgate_keep_assignments_in, tollgate_keep_budgets_in, tollgate_write_report.
+pub const TOLLGATE_FEATURE_PERSIST: u32 = 2;
+/// The longest text that a function takes, in bytes: 1 MiB.
+pub const TOLLGATE_TEXT_BYTES_MAX: usize = 1_048_576;
+
+/// The version of the library that runs, such as "1.2.3". Static: never free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// The version of the library in use as a number that grows, 8 bits a part:
-/// 1.2.3 is 0x010203. Compare with TOLLGATE_VERSION_NUMBER.
+/// The version of the library that runs, as a number to compare with
+/// TOLLGATE_VERSION_NUMBER: 1.2.3 is 0x010203.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_version_number() -> u32 {
     const NUMBER: u32 = part(env!("CARGO_PKG_VERSION_MAJOR")) << 16
@@ -29,15 +35,9 @@ const fn part(text: &str) -> u32 {
     }
 }
 
-/// What tollgate_features tells: policies as TOML text, tollgate_policy_from_toml.
-pub const TOLLGATE_FEATURE_CONFIG: u32 = 1;
-/// What tollgate_features tells: assignments kept in a file,
-/// tollgate_limiter_keep_assignments_in.
-pub const TOLLGATE_FEATURE_PERSIST: u32 = 2;
-
-/// What is built into the library in use: a sum of TOLLGATE_FEATURE_CONFIG and
-/// the like. Functions of what is not are there all the same, and return
-/// TOLLGATE_STATUS_NOT_BUILT_IN.
+/// What is built into the library: a sum of TOLLGATE_FEATURE_CONFIG and
+/// TOLLGATE_FEATURE_PERSIST. Every function is there in any case; one whose
+/// feature is missing returns TOLLGATE_STATUS_NOT_BUILT_IN.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_features() -> u32 {
     let config = if cfg!(feature = "config") { TOLLGATE_FEATURE_CONFIG } else { 0 };

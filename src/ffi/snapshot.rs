@@ -1,0 +1,169 @@
+//! Observing: what a limiter holds and has done.
+//!
+//! Most of it needs TOLLGATE_OBSERVE_ON in tollgate_limiter_options. Looking
+//! charges nobody and holds up nobody.
+
+use super::guard::guard;
+use super::pointers::{ListOut, Tagged, borrow, tagged_out};
+use super::{ClockSource, Limiter, Status};
+
+/// What a limiter holds and has done, all at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct LimiterView {
+    /// Set it to sizeof(tollgate_limiter_view) before the call.
+    pub struct_size: u32,
+    /// 1 with TOLLGATE_OBSERVE_ON. Else 0, and the next nine are 0 as well.
+    pub observed: u32,
+    /// Requests that were allowed, in all lanes.
+    pub allowed: u64,
+    /// Requests that were allowed near the limit.
+    pub warned: u64,
+    /// Requests that were denied.
+    pub denied: u64,
+    /// Requests of exempt agents.
+    pub exempt: u64,
+    /// Calls that could not be answered, for other reasons than TOLLGATE_STATUS_FULL.
+    pub errors: u64,
+    /// New agents that were refused: TOLLGATE_STATUS_FULL.
+    pub full: u64,
+    /// Violations.
+    pub violations: u64,
+    /// Violations in the last hour.
+    pub violations_last_hour: u64,
+    /// How often an agent's conduct became sustained abuse.
+    pub sustained_abuse: u64,
+    /// When this was seen.
+    pub at_ns: u64,
+    /// Agents that have a record. Idle ones keep theirs until another agent
+    /// needs it, or a sweep.
+    pub agents: u64,
+    /// Records in all.
+    pub records: u64,
+    /// Records that were given to agents.
+    pub claims: u64,
+    /// Idle records that were taken for new agents or swept. Nothing was lost.
+    pub idle_evictions: u64,
+    /// Records in debt that were taken for new agents. If this grows, build the
+    /// limiter for more agents.
+    pub lossy_evictions: u64,
+    /// Exchanges that were lost to another thread and tried again.
+    pub retries: u64,
+    /// Reservations that are open.
+    pub reservations: u64,
+    /// Reservations that expired before they were settled, counted when their
+    /// places are reused.
+    pub reservations_expired: u64,
+    /// Reservations that were refused, because the agent had too many or there was no room.
+    pub reservations_refused: u64,
+    /// Agents about which something was decided.
+    pub agents_assigned: u64,
+    /// Agents with overrides.
+    pub agents_overridden: u64,
+    /// Agents that are exempt.
+    pub agents_exempt: u64,
+    /// Unknown actions that arrived.
+    pub unknown_actions: u64,
+    /// Events that were dropped because they were not polled in time.
+    pub events_dropped: u64,
+    /// Bytes of address space that the limiter has reserved. No stream of ids
+    /// makes it more; assignments take memory beside it.
+    pub memory: u64,
+    /// How often the clock gave the processor's counter up: 0 or 1, since that is for good.
+    pub clock_fallbacks: u64,
+    /// What the clock reads.
+    pub clock_source: ClockSource,
+    /// How many lanes there are.
+    pub lane_count: u32,
+}
+
+const _: () = assert!(size_of::<LimiterView>() == 224);
+
+// SAFETY: `repr(C)`, and `struct_size` comes first.
+unsafe impl Tagged for LimiterView {
+    const SIZE_MIN: u32 = 224;
+}
+
+/// The verdicts of one lane. It never grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct LaneCounts {
+    /// Requests that were allowed.
+    pub allowed: u64,
+    /// Requests that were allowed near the limit.
+    pub warned: u64,
+    /// Requests that were denied.
+    pub denied: u64,
+    /// Requests of exempt agents.
+    pub exempt: u64,
+}
+
+/// What the limiter holds and has done. lanes_out gets the verdicts lane by
+/// lane, at most lanes_max of them; TOLLGATE_LANES_MAX are always enough. It
+/// may be NULL if lanes_max is 0. Takes microseconds.
+///
+/// Status: STRUCT_SIZE.
+///
+/// # Safety
+///
+/// `limiter` is NULL or a limiter that is not freed; `view_out` is NULL, or
+/// readable and writable for as many bytes as its struct_size says; `lanes_out`
+/// is NULL or writable for `lanes_max` lanes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tollgate_snapshot(
+    limiter: *const Limiter,
+    view_out: *mut LimiterView,
+    lanes_out: *mut LaneCounts,
+    lanes_max: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: NULL, or valid for as many bytes as its tag says, by this function's contract.
+        let (view_out, struct_size) = unsafe { tagged_out(view_out) }?;
+        // SAFETY: NULL, or writable for as many lanes, by this function's contract.
+        let lanes_out = unsafe { ListOut::new(lanes_out, lanes_max) }?;
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let limiter = &unsafe { borrow(limiter) }?.0;
+        let seen = limiter.snapshot();
+        lanes_out.write(seen.lanes.iter().map(|lane| LaneCounts {
+            allowed: lane.allowed,
+            warned: lane.warned,
+            denied: lane.denied,
+            exempt: lane.exempt,
+        }));
+        let view = LimiterView {
+            struct_size,
+            observed: seen.is_counting.into(),
+            allowed: seen.allowed(),
+            warned: seen.warned(),
+            denied: seen.denied(),
+            exempt: seen.lanes.iter().map(|lane| lane.exempt).fold(0, u64::wrapping_add),
+            errors: seen.errors,
+            full: seen.full,
+            violations: seen.violations,
+            violations_last_hour: seen.violations_last_hour,
+            sustained_abuse: seen.sustained_abuse,
+            at_ns: seen.at.as_nanos(),
+            agents: seen.stats.agents,
+            records: seen.stats.records,
+            claims: seen.stats.claims,
+            idle_evictions: seen.stats.idle_evictions,
+            lossy_evictions: seen.stats.lossy_evictions,
+            retries: seen.stats.retries,
+            reservations: seen.stats.reservations,
+            reservations_expired: seen.stats.reservations_expired,
+            reservations_refused: seen.stats.reservations_refused,
+            agents_assigned: seen.assigned,
+            agents_overridden: seen.overridden,
+            agents_exempt: seen.exempt,
+            unknown_actions: seen.unknown_actions,
+            events_dropped: seen.events_dropped,
+            memory: limiter.memory(),
+            clock_fallbacks: seen.clock_fallbacks,
+            clock_source: seen.clock.into(),
+            lane_count: seen.lanes.len() as u32,
+        };
+        // SAFETY: not NULL and large enough, so writable by this function's contract.
+        unsafe { view_out.write(view) };
+        Ok(())
+    })
+}
