@@ -98,7 +98,7 @@ pub use engine::{
     ActionLane, Agent, AllVerdict, Assignment, Assignments, Request, ReservationId, Reserved, Settle, Settlement,
 };
 pub use error::{BuildError, Error};
-pub use lane::{Decision, Status, Verdict};
+pub use lane::{Decision, LaneState, Verdict};
 pub use limiter::{Acquired, HeldSlot, Limiter, LimiterBuilder};
 pub use observe::stats::Stats;
 #[cfg(feature = "config")]

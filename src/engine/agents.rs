@@ -27,7 +27,7 @@ impl Engine {
                 name: name.to_owned(),
                 limit: self.limit_of(agent, lane)?,
                 is_override: assignment.override_of(name).is_some(),
-                status: self.state(&Target { floor, ..Target::new(hash, self.limits.lane(lane)?, None, now) }),
+                state: self.state(&Target { floor, ..Target::new(hash, self.limits.lane(lane)?, None, now) }),
             })
         };
         Ok(AgentView {

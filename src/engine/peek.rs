@@ -6,7 +6,7 @@ use super::{Agent, Engine, Request};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{Refunded, look};
-use crate::lane::{Choice, LaneWord, Outcome, Status, bucket, held};
+use crate::lane::{Choice, LaneState, LaneWord, Outcome, bucket, held};
 use crate::limits::LaneLimits;
 use crate::policy::{Kind, LaneId};
 use crate::slab::hash::AgentHash;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 impl Engine {
     /// The lane as a check would find it, or its total if that has less left.
-    pub(crate) fn peek(&self, request: Request<'_>) -> Result<Status, Error> {
+    pub(crate) fn peek(&self, request: Request<'_>) -> Result<LaneState, Error> {
         let Request { agent, lane, plan, at, .. } = request;
         let (lane, hash) = (self.limits.lane(lane)?, self.hash_for(agent, plan)?);
         let target = Target::new(hash, lane, plan, at.unwrap_or_else(|| self.clock.now()));
@@ -28,18 +28,18 @@ impl Engine {
     }
 
     /// The lane by itself.
-    pub(super) fn state(&self, target: &Target<'_>) -> Status {
+    pub(super) fn state(&self, target: &Target<'_>) -> LaneState {
         self.apply(target, |limit, words, at| Choice::of(look(limit.status(words, at))))
     }
 
     /// Gives back what the request costs, to the lane and to its total.
-    pub(crate) fn refund(&self, request: Request<'_>) -> Result<Status, Error> {
+    pub(crate) fn refund(&self, request: Request<'_>) -> Result<LaneState, Error> {
         let ResolvedRequest { target, cost, .. } = self.resolve(request)?;
         self.refund_both(&target, cost)
     }
 
     /// Gives back to one lane, all but what is reserved of it.
-    pub(super) fn refund_lane(&self, target: &Target<'_>, cost: u64) -> Result<Status, Error> {
+    pub(super) fn refund_lane(&self, target: &Target<'_>, cost: u64) -> Result<LaneState, Error> {
         let hash = target.hash;
         if self.reservations.may_have(hash.low_bits()) {
             // An expired reservation gives nothing back any more: its charge stays, like any other.

@@ -45,7 +45,7 @@ use super::request::{ResolvedRequest, Target};
 use crate::clock::nanos_saturating;
 use crate::error::Error;
 use crate::lane::kind::{LaneLimit, look};
-use crate::lane::{Choice, Decision, Status, Verdict};
+use crate::lane::{Choice, Decision, LaneState, Verdict};
 use crate::sync::{Fault, broken};
 use std::time::Duration;
 
@@ -140,13 +140,13 @@ impl Engine {
 
     /// What can be charged of a lane now: what it has left, or its total if
     /// that has less.
-    pub(super) fn state_with_total(&self, target: &Target<'_>) -> Status {
+    pub(super) fn state_with_total(&self, target: &Target<'_>) -> LaneState {
         self.tighter_state(target, self.state(target), |total| self.state(total))
     }
 
     /// Gives back to a lane and to its total. What the total cannot hold at all
     /// fills it.
-    pub(super) fn refund_both(&self, target: &Target<'_>, cost: u64) -> Result<Status, Error> {
+    pub(super) fn refund_both(&self, target: &Target<'_>, cost: u64) -> Result<LaneState, Error> {
         let state = self.refund_lane(target, cost)?;
         Ok(self.tighter_state(target, state, |total| {
             let capacity = self.state(total).capacity();
@@ -158,9 +158,9 @@ impl Engine {
     fn tighter_state<'a>(
         &'a self,
         target: &Target<'a>,
-        state: Status,
-        of: impl FnOnce(&Target<'a>) -> Status,
-    ) -> Status {
+        state: LaneState,
+        of: impl FnOnce(&Target<'a>) -> LaneState,
+    ) -> LaneState {
         let total = self.limits.total_with(target.lane.id()).map(|total| of(&target.with_lane(total)));
         total.filter(|total| total.remaining() < state.remaining()).unwrap_or(state)
     }

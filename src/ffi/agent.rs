@@ -112,10 +112,10 @@ const _: () = assert!(size_of::<LaneView>() == 48);
 impl From<&tollgate::observe::LaneView> for LaneView {
     fn from(lane: &tollgate::observe::LaneView) -> Self {
         Self {
-            remaining: lane.status.remaining(),
-            capacity: lane.status.capacity(),
-            next_in_ns: lane.status.next_in().map_or(TOLLGATE_NEVER, nanos_saturating),
-            full_in_ns: nanos_saturating(lane.status.full_in()),
+            remaining: lane.state.remaining(),
+            capacity: lane.state.capacity(),
+            next_in_ns: lane.state.next_in().map_or(TOLLGATE_NEVER, nanos_saturating),
+            full_in_ns: nanos_saturating(lane.state.full_in()),
             used_percent: lane.used_percent(),
             level: match lane.level() {
                 tollgate::observe::UsageLevel::Green => UsageLevel::Green,

@@ -37,7 +37,7 @@ unsafe impl Tagged for LaneState {
 }
 
 impl LaneState {
-    fn new(struct_size: u32, state: &tollgate::Status) -> Self {
+    fn new(struct_size: u32, state: &tollgate::LaneState) -> Self {
         Self {
             struct_size,
             exempt: state.is_exempt().into(),
@@ -60,7 +60,7 @@ unsafe fn lane_state(
     now_ns: u64,
     state_out: *mut LaneState,
     is_wanted: bool,
-    act: impl FnOnce(&tollgate::Limiter, tollgate::Request<'_>) -> Result<tollgate::Status, tollgate::Error>,
+    act: impl FnOnce(&tollgate::Limiter, tollgate::Request<'_>) -> Result<tollgate::LaneState, tollgate::Error>,
 ) -> Status {
     guard(|| {
         // SAFETY: NULL, or valid for as many bytes as its tag says, as the caller guarantees.

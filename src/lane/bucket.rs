@@ -32,7 +32,7 @@ use super::limit::{Numbers, Terms};
 use super::limit_error::LimitError;
 use super::rules::{Charged, LimitWords, Refunded, Rules, first};
 use super::text::{self, Parts, Per};
-use super::{Choice, LaneWord, Outcome, Status};
+use super::{Choice, LaneState, LaneWord, Outcome};
 use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX, REFILL_MAX};
 use crate::clock::{At, Tick};
 use crate::error::Error;
@@ -241,7 +241,7 @@ impl Rules for Bucket {
         Choice::of(force(first(words), at.now, BucketLimit::from_words(limit), cost))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status {
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         status(first(words), at.now, BucketLimit::from_words(limit))
     }
 
@@ -251,7 +251,7 @@ impl Rules for Bucket {
 }
 
 /// Gives `cost` tokens back, never beyond full.
-fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
+fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<LaneState, Error>> {
     if let Some(error) = limit.error(cost) {
         return Outcome { next: None, answer: Err(error) };
     }
@@ -339,9 +339,9 @@ fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()
 }
 
 /// The bucket as it stands.
-fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
+fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> LaneState {
     if limit.is_exempt() {
-        return Status::EXEMPT;
+        return LaneState::EXEMPT;
     }
     let (depth, token) = (nanos(limit.depth), nanos(limit.token));
     let debt = InstantWord::of(word).wait(now);
@@ -349,7 +349,7 @@ fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> Status {
     let remaining = depth.saturating_sub(debt).checked_div(token).unwrap_or(0);
     // What the bucket holds, as time, when it has one whole token more.
     let next_left = (remaining.wrapping_add(1)).min(limit.capacity).wrapping_mul(token);
-    Status {
+    LaneState {
         remaining,
         capacity: limit.capacity,
         token_ns: token,

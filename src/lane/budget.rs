@@ -22,7 +22,7 @@ use super::limit::{Numbers, Terms};
 use super::limit_error::LimitError;
 use super::rules::{Charged, LimitWords, Refunded, Rules, first, look};
 use super::text::{self, Parts};
-use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Choice, Finding, LaneState, LaneWord, Outcome, RETRY_NEVER, Verdict};
 use crate::bounds::{CAPACITY_MAX, ZONE_MINUTES_MAX};
 use crate::clock::{At, Tick};
 use crate::error::Error;
@@ -159,7 +159,7 @@ impl Rules for Era {
         Choice::of(force(*self, first(words), at, cost))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status {
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         let limit = CountLimit::from_words(limit);
         limit.uncounted_status().unwrap_or_else(|| status(*self, first(words), at, limit))
     }
@@ -279,7 +279,7 @@ fn step(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outco
 }
 
 /// Gives `cost` back. Of a window that is over nothing comes back.
-fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outcome<Status> {
+fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outcome<LaneState> {
     let before = seen(era, word, at);
     let used = before.used.saturating_sub(cost);
     let after = Seen { used, ..before };
@@ -353,13 +353,13 @@ fn force(era: Era, word: LaneWord, at: At, cost: u64) -> Outcome<()> {
 }
 
 /// The budget as it stands.
-fn status(era: Era, word: LaneWord, at: At, limit: CountLimit) -> Status {
+fn status(era: Era, word: LaneWord, at: At, limit: CountLimit) -> LaneState {
     status_of(era, seen(era, word, at), at, limit)
 }
 
-fn status_of(era: Era, seen: Seen, at: At, limit: CountLimit) -> Status {
+fn status_of(era: Era, seen: Seen, at: At, limit: CountLimit) -> LaneState {
     let more_in = if seen.used == 0 && !seen.is_unknown { 0 } else { seen.more_in(era, at) };
-    Status::counted(limit.count(), seen.left(limit), more_in, more_in, era.length_ns())
+    LaneState::counted(limit.count(), seen.left(limit), more_in, more_in, era.length_ns())
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,7 +3,7 @@
 
 use super::limit::Numbers;
 use super::rules::LimitWords;
-use super::{Finding, RETRY_NEVER, Status, Verdict};
+use super::{Finding, LaneState, RETRY_NEVER, Verdict};
 use crate::error::Error;
 
 /// The limit of a lane that counts, ready to compute with.
@@ -61,16 +61,16 @@ impl CountLimit {
     }
 
     /// The same of its status.
-    pub(super) const fn uncounted_status(self) -> Option<Status> {
+    pub(super) const fn uncounted_status(self) -> Option<LaneState> {
         match self.count {
-            0 => Some(Status::counted(0, 0, 0, 0, 0)),
-            u64::MAX => Some(Status::EXEMPT),
+            0 => Some(LaneState::counted(0, 0, 0, 0, 0)),
+            u64::MAX => Some(LaneState::EXEMPT),
             _ => None,
         }
     }
 
     /// The same of a refund.
-    pub(super) fn uncounted_refund(self, cost: u64) -> Option<Result<Status, Error>> {
+    pub(super) fn uncounted_refund(self, cost: u64) -> Option<Result<LaneState, Error>> {
         self.uncounted_status().map(|status| if cost == 0 { Err(Error::ZeroCost) } else { Ok(status) })
     }
 
@@ -131,7 +131,7 @@ mod tests {
             assert_eq!(limit.uncounted_refund(0), Some(Err(Error::ZeroCost)));
             assert_eq!(limit.uncounted_refund(3).map(|refund| refund.ok()), Some(limit.uncounted_status()));
         }
-        assert_eq!(unlimited.uncounted_status(), Some(Status::EXEMPT));
+        assert_eq!(unlimited.uncounted_status(), Some(LaneState::EXEMPT));
         assert_eq!(deny.uncounted_status().map(|status| (status.capacity, status.next_in())), Some((0, None)));
     }
 }

@@ -23,7 +23,7 @@ use super::limit::{Numbers, Terms};
 use super::limit_error::LimitError;
 use super::rules::{Charged, LimitWords, Receipt, Refunded, Rules, look};
 use super::text::{self, Parts, Per};
-use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Choice, Finding, LaneState, LaneWord, Outcome, RETRY_NEVER, Verdict};
 use crate::bounds::{EXACT_MAX, WINDOW_MAX, WINDOW_MIN};
 use crate::clock::{At, Tick, nanos_saturating};
 use crate::error::Error;
@@ -171,7 +171,7 @@ impl Rules for Exact {
         words.iter().position(|word| rest(*word, now) > 0).map(|cell| (cell, true))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status {
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         let limit = CountLimit::from_words(limit);
         limit.uncounted_status().unwrap_or_else(|| status(words, at.now, self.length, limit))
     }
@@ -263,7 +263,7 @@ fn step(length: u64, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64
 }
 
 /// Ends the rest of the permit that was used last.
-fn refund(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> Choice<Status> {
+fn refund(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> Choice<LaneState> {
     let permits = words.iter().map(|word| InstantWord::of(*word)).enumerate();
     let resting = permits.filter(|(_, word)| !word.is_idle(now));
     let Some((cell, word)) = resting.max_by_key(|(_, word)| word.time()) else {
@@ -293,7 +293,7 @@ fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
 }
 
 /// The permits as they stand.
-fn status(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> Status {
+fn status(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> LaneState {
     let (left, last) = seen(words, now, limit);
-    Status::counted(limit.count(), left, wait(words, now, limit, left.saturating_add(1)), last, length)
+    LaneState::counted(limit.count(), left, wait(words, now, limit, left.saturating_add(1)), last, length)
 }

@@ -16,7 +16,7 @@ use super::limit::{Numbers, Terms};
 use super::limit_error::LimitError;
 use super::rules::{Charged, LimitWords, Receipt, Refunded, Rules, first};
 use super::text::{self, Parts};
-use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Choice, Finding, LaneState, LaneWord, Outcome, RETRY_NEVER, Verdict};
 use crate::bounds::HELD_MAX;
 use crate::clock::{At, TICK_BITS, Tick};
 use crate::error::Error;
@@ -154,7 +154,7 @@ impl Rules for Held {
     ) -> Choice<Result<Refunded, Error>> {
         let Outcome { next, answer } = release(first(words), cost);
         let answer = match answer {
-            Err(Error::NotHeld { .. }) if self.is_exempt(limit) => Ok(Status::EXEMPT),
+            Err(Error::NotHeld { .. }) if self.is_exempt(limit) => Ok(LaneState::EXEMPT),
             Err(error) => Err(error),
             Ok(()) => Ok(self.status(&[next.unwrap_or_default()], at, limit)),
         };
@@ -165,7 +165,7 @@ impl Rules for Held {
         None
     }
 
-    fn status(&self, words: &[LaneWord], _at: At, limit: LimitWords) -> Status {
+    fn status(&self, words: &[LaneWord], _at: At, limit: LimitWords) -> LaneState {
         status(first(words), CountLimit::from_words(limit))
     }
 }
@@ -197,9 +197,9 @@ pub(crate) fn release(word: LaneWord, cost: u64) -> Outcome<Result<(), Error>> {
 }
 
 /// The slots as they stand.
-fn status(word: LaneWord, limit: CountLimit) -> Status {
+fn status(word: LaneWord, limit: CountLimit) -> LaneState {
     let left = limit.count().saturating_sub(HeldWord(word).held());
-    limit.uncounted_status().unwrap_or(Status::counted(limit.count(), left, RETRY_NEVER, 0, 0))
+    limit.uncounted_status().unwrap_or(LaneState::counted(limit.count(), left, RETRY_NEVER, 0, 0))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -14,7 +14,7 @@ use super::limit::Numbers;
 use super::rules::Rules;
 pub(crate) use super::rules::{Charged, LimitWords, Receipt, Refunded, look};
 use super::window::Window;
-use super::{Choice, LaneWord, Outcome, Status, Verdict};
+use super::{Choice, LaneState, LaneWord, Outcome, Verdict};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use std::time::Duration;
@@ -194,7 +194,7 @@ impl LaneLimit {
     }
 
     /// See [`Rules::status`].
-    pub(crate) fn status(&self, words: &[LaneWord], at: At) -> Status {
+    pub(crate) fn status(&self, words: &[LaneWord], at: At) -> LaneState {
         self.kind.rules().status(words, at, self.limit)
     }
 
@@ -216,7 +216,7 @@ impl LaneLimit {
 pub(crate) struct Blocked {
     charged: Charged,
     /// The lane as it stands, unless it is a bucket.
-    status: Option<Status>,
+    status: Option<LaneState>,
 }
 
 impl Blocked {

@@ -28,7 +28,7 @@
 //! | numbers and lengths of time as people write them | `text.rs` |
 //! | calendar windows | `calendar.rs` |
 //! | the answer to a check, the decision in it, and what is left | `verdict.rs`, `finding.rs`, `left.rs` |
-//! | a lane as it stands | `status.rs` |
+//! | a lane as it stands | `state.rs` |
 
 pub(crate) mod bucket;
 pub(crate) mod budget;
@@ -44,7 +44,7 @@ mod limit;
 mod limit_error;
 mod limit_text;
 mod rules;
-mod status;
+mod state;
 mod succession;
 pub(crate) mod text;
 mod verdict;
@@ -60,7 +60,7 @@ pub(crate) use kind::Kind;
 pub use limit::Limit;
 pub(crate) use limit::Numbers;
 pub use limit_error::LimitError;
-pub use status::Status;
+pub use state::LaneState;
 pub(crate) use succession::{Passing, Succession};
 pub(crate) use verdict::RETRY_NEVER;
 pub use verdict::Verdict;

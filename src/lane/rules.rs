@@ -16,7 +16,7 @@ use super::bucket::debt::Oversize;
 use super::bucket::{self, Charge};
 use super::count::CountLimit;
 use super::limit::Numbers;
-use super::{Choice, LaneWord, Outcome, Status, Verdict};
+use super::{Choice, LaneState, LaneWord, Outcome, Verdict};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use std::time::Duration;
@@ -175,7 +175,7 @@ pub(crate) trait Rules {
     }
 
     /// The lane as it stands.
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status;
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState;
 
     /// How much would be lost if the lane were given up: 0 for nothing,
     /// `u32::MAX` and above for all of its limit.
@@ -202,13 +202,13 @@ pub(crate) struct Receipt {
 /// What came of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refunded {
-    pub(crate) status: Status,
+    pub(crate) status: LaneState,
     /// What is to be taken off another word of the lane.
     pub(crate) rest: u64,
 }
 
 impl Refunded {
-    pub(super) fn all(status: Status) -> Self {
+    pub(super) fn all(status: LaneState) -> Self {
         Self { status, rest: 0 }
     }
 }

@@ -104,7 +104,7 @@ use super::limit::{Numbers, Terms};
 use super::limit_error::LimitError;
 use super::rules::{Charged, LimitWords, Refunded, Rules, look};
 use super::text::{self, Parts, Per};
-use super::{Choice, Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::{Choice, Finding, LaneState, LaneWord, Outcome, RETRY_NEVER, Verdict};
 use crate::bounds::{WINDOW_MAX, WINDOW_MIN};
 use crate::clock::{At, Tick, nanos_saturating};
 use crate::error::Error;
@@ -249,7 +249,7 @@ impl Rules for Window {
         Some((cell, cell + 1 < words.len()))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> Status {
+    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         let limit = CountLimit::from_words(limit);
         limit.uncounted_status().unwrap_or_else(|| status(self.frame, words, at.now, limit))
     }
@@ -336,10 +336,10 @@ fn force(frame: Frame, words: &[LaneWord], now: Tick, cost: u64) -> Choice<()> {
 }
 
 /// The window as it stands.
-fn status(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> Status {
+fn status(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> LaneState {
     let seen = frame.seen(words, now);
     let remaining = limit.count().saturating_sub(seen.charged(limit));
     // One more than now is the room for a cost of that many.
     let next_in = if remaining < limit.count() { seen.wait(frame, limit.count(), remaining + 1) } else { 0 };
-    Status::counted(limit.count(), remaining, next_in, seen.empty_in(frame), frame.length)
+    LaneState::counted(limit.count(), remaining, next_in, seen.empty_in(frame), frame.length)
 }

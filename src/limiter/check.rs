@@ -6,7 +6,7 @@ use crate::engine::{Agent, AllVerdict, Request};
 #[cfg(feature = "capi")]
 use crate::engine::{Answer, BatchItem};
 use crate::error::Error;
-use crate::lane::{Status, Verdict};
+use crate::lane::{LaneState, Verdict};
 use crate::policy::LaneId;
 use std::convert::identity;
 use std::time::Duration;
@@ -151,7 +151,7 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`] or [`Error::UnknownPlan`].
-    pub fn peek(&self, request: Request<'_>) -> Result<Status, Error> {
+    pub fn peek(&self, request: Request<'_>) -> Result<LaneState, Error> {
         self.engine.peek(request)
     }
 
@@ -167,7 +167,7 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`check_request`](Limiter::check_request), except [`Error::Full`].
-    pub fn refund(&self, request: Request<'_>) -> Result<Status, Error> {
+    pub fn refund(&self, request: Request<'_>) -> Result<LaneState, Error> {
         self.engine.refund(request)
     }
 

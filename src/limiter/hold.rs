@@ -3,7 +3,7 @@
 use super::Limiter;
 use crate::engine::Request;
 use crate::error::Error;
-use crate::lane::{Decision, Status, Verdict};
+use crate::lane::{Decision, LaneState, Verdict};
 use crate::policy::LaneId;
 use crate::slab::hash::AgentHash;
 use std::fmt;
@@ -31,7 +31,7 @@ impl Limiter {
     ///
     /// [`Error::NotHeld`] if the agent does not hold them, and then nothing has changed;
     /// [`Error::WrongKind`], [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`].
-    pub fn release(&self, request: Request<'_>) -> Result<Status, Error> {
+    pub fn release(&self, request: Request<'_>) -> Result<LaneState, Error> {
         self.engine.must_be_held(request.lane)?;
         self.engine.refund(request)
     }

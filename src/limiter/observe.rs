@@ -33,7 +33,7 @@ impl Limiter {
     /// let view = limiter.agent("agent-7")?;
     /// assert_eq!(view.lanes[0].used_percent(), 25.0);
     /// let dominant = view.dominant().expect("the agent is not exempt");
-    /// assert_eq!((dominant.name.as_str(), dominant.status.remaining()), ("http", 1));
+    /// assert_eq!((dominant.name.as_str(), dominant.state.remaining()), ("http", 1));
     /// assert_eq!(dominant.level(), UsageLevel::Red);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -2,7 +2,7 @@
 
 use crate::clock::Tick;
 use crate::conduct::Conduct;
-use crate::lane::Status;
+use crate::lane::LaneState;
 use crate::policy::{LaneId, Limit};
 
 /// One agent's state, as a card on a dashboard shows it.
@@ -38,7 +38,7 @@ pub struct LaneView {
     /// Whether that limit is an override for this agent.
     pub is_override: bool,
     /// What is left, of what capacity, and when there is more.
-    pub status: Status,
+    pub state: LaneState,
 }
 
 /// How near to its limit a lane is, in three steps.
@@ -57,14 +57,14 @@ impl LaneView {
     /// How many whole tokens are used.
     #[must_use]
     pub const fn used(&self) -> u64 {
-        self.status.capacity().saturating_sub(self.status.remaining())
+        self.state.capacity().saturating_sub(self.state.remaining())
     }
 
     /// How much of the lane is used, 0 to 100. A lane that denies everything is
     /// always used up, and an exempt agent uses nothing.
     #[must_use]
     pub fn used_percent(&self) -> f64 {
-        match self.status.capacity() {
+        match self.state.capacity() {
             0 => 100.0,
             capacity => self.used() as f64 * 100.0 / capacity as f64,
         }
@@ -73,7 +73,7 @@ impl LaneView {
     /// How near to its limit the lane is.
     #[must_use]
     pub const fn level(&self) -> UsageLevel {
-        let (used, capacity) = (self.used() as u128 * 100, self.status.capacity() as u128);
+        let (used, capacity) = (self.used() as u128 * 100, self.state.capacity() as u128);
         if capacity == 0 || used > capacity * 80 {
             UsageLevel::Red
         } else if used >= capacity * 50 {
@@ -90,10 +90,10 @@ impl AgentView {
     /// agent is exempt, or every lane denies everything.
     #[must_use]
     pub fn dominant(&self) -> Option<&LaneView> {
-        let lanes = self.lanes.iter().filter(|lane| lane.status.capacity() > 0 && !lane.status.is_exempt());
+        let lanes = self.lanes.iter().filter(|lane| lane.state.capacity() > 0 && !lane.state.is_exempt());
         lanes.reduce(|most, lane| {
             // Compares shares without rounding.
-            let share = |lane: &LaneView, other: &LaneView| lane.used() as u128 * other.status.capacity() as u128;
+            let share = |lane: &LaneView, other: &LaneView| lane.used() as u128 * other.state.capacity() as u128;
             if share(lane, most) > share(most, lane) { lane } else { most }
         })
     }
@@ -111,13 +111,13 @@ mod tests {
     use super::*;
 
     fn lane(remaining: u64, capacity: u64) -> LaneView {
-        let status = Status { remaining, capacity, token_ns: 1, window_ns: capacity, next_in_ns: 0, full_in_ns: 0 };
+        let status = LaneState { remaining, capacity, token_ns: 1, window_ns: capacity, next_in_ns: 0, full_in_ns: 0 };
         LaneView {
             lane: LaneId::new(0),
             name: format!("{remaining}/{capacity}"),
             limit: None,
             is_override: false,
-            status,
+            state: status,
         }
     }
 

@@ -104,10 +104,10 @@ fn busy(out: &mut String, ListedAgent { id, view }: &ListedAgent) -> fmt::Result
     if let Some(lane) = view.dominant() {
         out.write_str(", \"lane\": ")?;
         json_string(out, &lane.name)?;
-        let (remaining, capacity) = (lane.status.remaining(), lane.status.capacity());
+        let (remaining, capacity) = (lane.state.remaining(), lane.state.capacity());
         write!(out, ", \"used_percent\": {:.1}", lane.used_percent())?;
         write!(out, ", \"remaining\": {remaining}, \"capacity\": {capacity}")?;
-        write!(out, ", \"full_in_ms\": {}", lane.status.full_in().as_nanos().div_ceil(1_000_000))?;
+        write!(out, ", \"full_in_ms\": {}", lane.state.full_in().as_nanos().div_ceil(1_000_000))?;
     }
     out.write_char('}')
 }

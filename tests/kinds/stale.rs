@@ -112,7 +112,7 @@ fn a_peek_at_an_older_instant_shows_what_a_check_would_find() {
                 let (limiter, _) = drained(limit, count, idle_at);
                 lose(&limiter);
                 let status = limiter.peek(Request::new(AGENT, LANE).at(now)).expect("a lane");
-                let view = limiter.agent(Agent::new(AGENT).at(now)).expect("an id").lanes[0].status;
+                let view = limiter.agent(Agent::new(AGENT).at(now)).expect("an id").lanes[0].state;
                 assert_eq!(view, status, "{limit}, {how}");
                 let denied = limiter.check_request(Request::new(AGENT, LANE).at(now)).expect("room");
                 let (admitted, wait) = if denied.is_allowed() {

@@ -44,7 +44,7 @@ fn free() -> (Limiter, ManualClock) {
 
 /// What each lane has left on its own, the total last.
 fn left(limiter: &Limiter) -> Vec<u64> {
-    limiter.agent(AGENT).expect("a good id").lanes.iter().map(|lane| lane.status.remaining()).collect()
+    limiter.agent(AGENT).expect("a good id").lanes.iter().map(|lane| lane.state.remaining()).collect()
 }
 
 fn part(lane: LaneId, cost: u64) -> Request<'static> {

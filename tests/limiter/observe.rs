@@ -145,14 +145,14 @@ fn an_agent_is_seen_lane_by_lane_without_being_charged() {
     assert_eq!((view.at, view.is_known, view.is_exempt), (limiter.now(), true, false));
     assert_eq!(view.plan.as_deref(), Some("pro"));
     for lane in &view.lanes {
-        assert_eq!(lane.status, limiter.peek(Request::new("a", lane.lane)).expect("valid"));
+        assert_eq!(lane.state, limiter.peek(Request::new("a", lane.lane)).expect("valid"));
         assert_eq!(lane.limit, limiter.limit_of("a", lane.lane).expect("valid"));
     }
     assert_eq!(view.lanes.iter().map(|lane| lane.is_override).collect::<Vec<_>>(), [true, false]);
     // Of 20 tokens one was left, and none has come back: 3 seconds a token.
     let http = view.dominant().expect("not exempt");
     assert_eq!((http.name.as_str(), http.used(), http.used_percent()), ("http", 19, 95.0));
-    assert_eq!((http.level(), http.status.full_in()), (UsageLevel::Red, SECOND * 56));
+    assert_eq!((http.level(), http.state.full_in()), (UsageLevel::Red, SECOND * 56));
     assert_eq!(view.conduct, limiter.violations("a").expect("valid"));
     assert_eq!((view.conduct.violations(), view.conduct.consecutive(), view.is_rate_limited()), (1, 1, true));
     assert!(view.conduct.window_start().is_some());

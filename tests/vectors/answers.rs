@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tollgate::clock::wait_ms;
 use tollgate::{
-    AllVerdict, Assignment, Conduct, ControlError, Decision, Error, LaneId, Limiter, PlanId, Request, ReservationId,
-    Settle, Settlement, Status, Tick, Verdict, Violation,
+    AllVerdict, Assignment, Conduct, ControlError, Decision, Error, LaneId, LaneState, Limiter, PlanId, Request,
+    ReservationId, Settle, Settlement, Tick, Verdict, Violation,
 };
 
 /// Reservations by the names they have in a case.
@@ -228,7 +228,7 @@ fn conduct(conduct: &Conduct) -> Value {
     })
 }
 
-fn status(status: Status) -> Value {
+fn status(status: LaneState) -> Value {
     if status.is_exempt() {
         return json!({ "exempt": true });
     }

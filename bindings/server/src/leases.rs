@@ -12,7 +12,7 @@ use crate::random;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tollgate::{LaneId, Limiter, Request, Status, Tick};
+use tollgate::{LaneId, LaneState, Limiter, Request, Tick};
 
 /// How many leases there may be at once, by default: some 25 MB if every agent has
 /// the longest id.
@@ -91,7 +91,7 @@ struct Lease {
 pub(crate) struct Release {
     pub(crate) lane: LaneId,
     /// `None` for an agent that was exempt, or that no longer holds a slot.
-    pub(crate) state: Option<Status>,
+    pub(crate) state: Option<LaneState>,
 }
 
 /// The lock on the table: nobody else takes or leases slots meanwhile.
@@ -121,7 +121,7 @@ impl Leases {
         guard
     }
 
-    fn give_back(&self, lease: &Lease, now: Tick) -> Option<Status> {
+    fn give_back(&self, lease: &Lease, now: Tick) -> Option<LaneState> {
         let slots = Some(lease.slots).filter(|slots| *slots > 0)?;
         // The slot may have been released through the library; then there is nothing to give back.
         self.limiter.refund(Request::new(&lease.agent, lease.lane).cost(slots).at(now)).ok()

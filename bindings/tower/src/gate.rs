@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tollgate::{Decision, Error, LaneId, Limiter, PlanId, Request, Status, Tick, Verdict};
+use tollgate::{Decision, Error, LaneId, LaneState, Limiter, PlanId, Request, Tick, Verdict};
 
 pub(crate) type PeerOf = dyn Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync;
 pub(crate) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -134,7 +134,7 @@ impl Gate {
     }
 
     /// The state of the lane, under the plan of the request.
-    fn lane_state(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Result<Status, Error> {
+    fn lane_state(&self, head: &Head<'_>, agent: &AgentId, lane: LaneId) -> Result<LaneState, Error> {
         self.limiter.peek(Request::new(agent.as_bytes(), lane).plan(self.plan(head)))
     }
 

@@ -1,11 +1,11 @@
 //! What a client sees of its limit.
 
 use std::time::Duration;
-use tollgate::{Status, Verdict};
+use tollgate::{LaneState, Verdict};
 
 /// A lane of an agent in plain numbers: the source of headers and bodies.
 ///
-/// It is made from a [`Verdict`] or a [`Status`]. The fields are public, so that
+/// It is made from a [`Verdict`] or a [`LaneState`]. The fields are public, so that
 /// you can set a longer wait than the lane's own.
 ///
 /// ```
@@ -54,8 +54,8 @@ impl From<&Verdict> for Quota {
     }
 }
 
-impl From<&Status> for Quota {
-    fn from(status: &Status) -> Self {
+impl From<&LaneState> for Quota {
+    fn from(status: &LaneState) -> Self {
         Self {
             capacity: status.capacity(),
             remaining: status.remaining(),

@@ -30,7 +30,7 @@
 //! and takes less than [`REFILL_MAX`] to pay for.
 
 use super::super::left::LeftWord;
-use super::super::{Finding, LaneWord, Outcome, RETRY_NEVER, Status, Verdict};
+use super::super::{Finding, LaneState, LaneWord, Outcome, RETRY_NEVER, Verdict};
 use super::{BucketLimit, InstantWord};
 use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
 use crate::clock::Tick;
@@ -96,7 +96,7 @@ impl Oversize {
 }
 
 /// Gives back a cost above the capacity, never beyond full.
-pub(super) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<Status, Error>> {
+pub(super) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<LaneState, Error>> {
     let price = match price(limit, cost) {
         Ok(price) => price,
         Err(error) => return Outcome { next: None, answer: Err(error) },

@@ -226,7 +226,7 @@ model! {
 /// What A has left on each of two lanes, and of the total.
 fn left(model: &Model) -> Vec<u64> {
     let view = model.0.agent(Agent::new(A).at(Tick::ZERO)).unwrap();
-    view.lanes.iter().map(|lane| lane.status.remaining()).collect()
+    view.lanes.iter().map(|lane| lane.state.remaining()).collect()
 }
 
 fn with_total(lane: &str, total: &str) -> Model {

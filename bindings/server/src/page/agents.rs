@@ -111,7 +111,7 @@ fn usage(lane: &LaneView) -> Value {
     json!({
         "name": lane.name,
         "used": lane.used(),
-        "capacity": lane.status.capacity(),
+        "capacity": lane.state.capacity(),
         "percent": percent(lane.used_percent()),
         "level": level,
     })
@@ -130,12 +130,12 @@ fn lanes(limiter: &Limiter, agent: &[u8], view: &AgentView) -> Result<Vec<Value>
     let lanes = view.lanes.iter().map(|lane| {
         // The limit without an override, and without an exemption.
         let planned = plan.and_then(|plan| policy.plan_limit(plan, lane.lane)).or(policy.limit(lane.lane));
-        let mut bar = if lane.status.is_exempt() { json!({"name": lane.name}) } else { usage(lane) };
+        let mut bar = if lane.state.is_exempt() { json!({"name": lane.name}) } else { usage(lane) };
         if let Value::Object(bar) = &mut bar {
             bar.insert("limit".into(), lane.limit.map(|limit| limit.to_string()).into());
             bar.insert("planned".into(), planned.map(|limit| limit.to_string()).into());
             bar.insert("override".into(), assignment.override_of(&lane.name).map(|limit| limit.to_string()).into());
-            bar.insert("full_in_ms".into(), ceil_ms(lane.status.full_in()).into());
+            bar.insert("full_in_ms".into(), ceil_ms(lane.state.full_in()).into());
         }
         bar
     });

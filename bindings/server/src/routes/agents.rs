@@ -41,8 +41,8 @@ fn write_headers(app: &App, agent: &[u8], headers: &mut HeaderMap) -> Result<(),
     // The lanes and the total, each by itself.
     let view = app.limiter().agent(agent)?;
     let mut tightest: Option<(&str, Quota)> = None;
-    for lane in view.lanes.iter().filter(|lane| !lane.status.is_exempt()) {
-        let (name, quota) = (lane.name.as_str(), Quota::from(&lane.status));
+    for lane in view.lanes.iter().filter(|lane| !lane.state.is_exempt()) {
+        let (name, quota) = (lane.name.as_str(), Quota::from(&lane.state));
         Style::Draft10.write(headers, name, &quota, &now);
         let share = |quota: &Quota| quota.remaining as f64 / quota.capacity.max(1) as f64;
         if tightest.as_ref().is_none_or(|(_, least)| share(&quota) < share(least)) {
@@ -60,8 +60,8 @@ pub(crate) fn document(limiter: &Limiter, agent: &[u8], for_admin: bool) -> Resu
     let assignment = limiter.assignment(agent)?;
     let view = limiter.agent(agent)?;
     let mut lanes = Vec::with_capacity(view.lanes.len());
-    for lane in view.lanes.iter().filter(|lane| !lane.status.is_exempt()) {
-        let state = lane.status;
+    for lane in view.lanes.iter().filter(|lane| !lane.state.is_exempt()) {
+        let state = lane.state;
         let (capacity, remaining) = (state.capacity(), state.remaining());
         let used = capacity.saturating_sub(remaining);
         lanes.push(json!({

@@ -132,9 +132,9 @@ fn decisions(app: &App, page: &mut Page) {
         page.family(Kind::Gauge, name, "Tokens left to the agents in metrics_agents.");
         for agent in pinned {
             let view = app.limiter().agent(agent).ok();
-            let lanes = view.iter().flat_map(|view| &view.lanes).filter(|lane| !lane.status.is_exempt());
+            let lanes = view.iter().flat_map(|view| &view.lanes).filter(|lane| !lane.state.is_exempt());
             for lane in lanes {
-                page.sample(name, &[("user_id", agent), ("endpoint", &lane.name)], lane.status.remaining());
+                page.sample(name, &[("user_id", agent), ("endpoint", &lane.name)], lane.state.remaining());
             }
         }
     }

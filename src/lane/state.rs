@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A lane as it stands, without having been charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct LaneState {
     pub(crate) remaining: u64,
     pub(crate) capacity: u64,
     /// What a bucket's token takes to come back; 0 if the lane counts.
@@ -16,7 +16,7 @@ pub struct Status {
     pub(crate) full_in_ns: u64,
 }
 
-impl Status {
+impl LaneState {
     pub(crate) const EXEMPT: Self =
         Self { remaining: u64::MAX, capacity: u64::MAX, token_ns: 1, window_ns: 0, next_in_ns: 0, full_in_ns: 0 };
 
