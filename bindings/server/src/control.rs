@@ -72,7 +72,7 @@ impl Control {
         };
         let defaults = file.as_deref().map_or(Ok(Defaults::new()), defaults::read)?;
         let policy = defaults::apply(&base, &defaults).map_err(|error| failed(&error))?;
-        let mut builder = limiter(policy, settings).prefault(settings.commit_memory);
+        let mut builder = limiter(policy, settings).prefault(settings.prefault);
         if let Some(clock) = clock {
             builder = builder.clock(clock);
         }

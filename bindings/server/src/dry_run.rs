@@ -36,10 +36,10 @@ pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>,
         can_write(directory, "audit directory")?;
     }
     let bytes = control::memory_needed(policy, settings)?;
-    let free = memory("MemAvailable:").filter(|free| settings.commit_memory && bytes > *free);
+    let free = memory("MemAvailable:").filter(|free| settings.prefault && bytes > *free);
     if let Some(free) = free {
         let problem =
-            format!("commit_memory takes {} at the start, and only {} are free", gigabytes(bytes), gigabytes(free));
+            format!("prefault takes {} at the start, and only {} are free", gigabytes(bytes), gigabytes(free));
         return Err(StartError::new(format!("{problem}; lower agents in [server]")));
     }
     Ok(too_large(settings.agents, bytes).into_iter().collect())

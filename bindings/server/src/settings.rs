@@ -43,7 +43,7 @@ pub struct Settings {
     /// How many agents can be active at once.
     pub agents: u64,
     /// Whether the memory of their records is committed at the start.
-    pub commit_memory: bool,
+    pub prefault: bool,
     /// What happens to a new agent when no record is free.
     pub on_full: OnFull,
     /// How many reservations can be open at once.
@@ -96,7 +96,7 @@ impl Default for Settings {
             check_token: None,
             open_checks: None,
             agents: AGENTS_DEFAULT,
-            commit_memory: false,
+            prefault: false,
             on_full: OnFull::default(),
             reservations: RESERVATIONS_DEFAULT,
             reservations_per_agent: None,
@@ -174,7 +174,7 @@ impl Settings {
             "check_token_file" => self.check_token = Some(entry.token_in_file()?),
             "open_checks" => self.open_checks = Some(entry.boolean()?),
             "agents" => self.agents = entry.integer(1..=AGENTS_MAX)?,
-            "commit_memory" => self.commit_memory = entry.boolean()?,
+            "prefault" => self.prefault = entry.boolean()?,
             "on_full" => self.on_full = entry.on_full()?,
             "reservations" => self.reservations = entry.integer(1..=RESERVATIONS_MAX as u64)? as usize,
             "reservations_per_agent" => {
@@ -218,7 +218,7 @@ pub(crate) const KEYS: [&str; 31] = [
     "check_token_file",
     "open_checks",
     "agents",
-    "commit_memory",
+    "prefault",
     "on_full",
     "reservations",
     "reservations_per_agent",
@@ -273,7 +273,7 @@ mod tests {
             admin_token = "0123456789abcdef"
             open_checks = true
             agents = 1_000
-            commit_memory = true
+            prefault = true
             on_full = "deny"
             profile = "hub"
             max_connections = 50
@@ -288,7 +288,7 @@ mod tests {
             admin_token: Some("0123456789abcdef".into()),
             open_checks: Some(true),
             agents: 1_000,
-            commit_memory: true,
+            prefault: true,
             on_full: OnFull::Deny,
             profile: Profile::Hub,
             max_connections: 50,
@@ -310,7 +310,7 @@ mod tests {
             ),
             ("agents = 0", "out of range; give a whole number, 1 to"),
             ("agents = -1", "out of range"),
-            ("commit_memory = 1", "server.commit_memory: this is of type integer; give true or false"),
+            ("prefault = 1", "server.prefault: this is of type integer; give true or false"),
             ("profile = \"hubs\"", "there is no profile \"hubs\"; there are standard, hub"),
             ("headers = \"draft\"", "there is no header style"),
             ("admin_token = \"short\"", "server.admin_token: a token of 5 bytes; give a token of 16 to 256"),

@@ -318,7 +318,7 @@ fn a_large_body_with_a_mistake_takes_little_memory() {
 fn memory_is_committed_at_the_start_if_the_file_requests_it() {
     let directory = Directory::new("memory");
     let resident = [false, true].map(|commit| {
-        let text = format!("[server]\ncommit_memory = {commit}\n[lanes]\napi = \"1/min\"\n");
+        let text = format!("[server]\nprefault = {commit}\n[lanes]\napi = \"1/min\"\n");
         let path = directory.file("tollgate.toml", &text);
         let server = ServerProcess::start(&mut tollgate(&["serve", "--config", &path, "--listen", "127.0.0.1:0"]));
         let resident = resident_bytes(&server, "VmRSS");

@@ -157,13 +157,13 @@ fn check_config_reports_what_serve_would() {
         ("state = \"state\"".to_owned(), "no-lane"),
         ("listen = \"0.0.0.0:0\"".to_owned(), "TOLLGATE_ADMIN_TOKEN"),
         (format!("listen = \"192.0.2.7:80\"\nadmin_token = \"{ADMIN}\""), "cannot listen on 192.0.2.7:80"),
-        (format!("commit_memory = true\n{agents}"), "commit_memory takes"),
+        (format!("prefault = true\n{agents}"), "prefault takes"),
         (format!("admin_token = \"{ADMIN}\"\ncheck_token = \"{ADMIN}\""), "make them differ"),
     ] {
         let file = directory.file("tollgate.toml", &format!("preset = \"standard\"\n[server]\n{server}\n"));
         let refused = error(&output(&["check-config", &file]));
         assert!(refused.contains(text) && refused.contains(&file), "{server}: {refused}");
-        if !server.contains("commit_memory") {
+        if !server.contains("prefault") {
             assert_eq!(output(&["serve", "--config", &file]).status.code(), Some(1), "{server}");
         }
     }
