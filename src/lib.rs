@@ -99,7 +99,7 @@ pub use engine::{
 };
 pub use error::{BuildError, Error};
 pub use lane::{Decision, LaneState, Verdict};
-pub use limiter::{Acquired, HeldSlot, Limiter, LimiterBuilder};
+pub use limiter::{HeldSlot, Hold, Limiter, LimiterBuilder};
 pub use observe::stats::Stats;
 #[cfg(feature = "config")]
 pub use policy::ConfigError;

@@ -146,7 +146,7 @@ pub unsafe extern "C" fn tollgate_hold(
         // SAFETY: NULL, or readable with its id, by this function's contract.
         let request = unsafe { asked(request, now_ns, has_flag(flags, TOLLGATE_COUNTED)?) }?;
         // SAFETY: not NULL, so writable by this function's contract.
-        unsafe { Verdict::put(verdict_out, limiter.0.acquire(request)) }
+        unsafe { Verdict::put(verdict_out, limiter.0.hold_until_released(request)) }
     })
 }
 

@@ -249,7 +249,7 @@ impl Limit {
     }
 
     /// At most `slots` at once: connections, say. See
-    /// [`acquire`](crate::Limiter::acquire).
+    /// [`hold_until_released`](crate::Limiter::hold_until_released).
     #[must_use]
     pub const fn held(slots: u64) -> Self {
         Self(Written::Held(HeldTerms { slots }))

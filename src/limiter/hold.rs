@@ -20,7 +20,7 @@ impl Limiter {
     ///
     /// As [`check_request`](Limiter::check_request), and [`Error::WrongKind`] if the lane is not a
     /// held one.
-    pub fn acquire(&self, request: Request<'_>) -> Result<Verdict, Error> {
+    pub fn hold_until_released(&self, request: Request<'_>) -> Result<Verdict, Error> {
         self.engine.must_be_held(request.lane)?;
         self.check_request(request)
     }
@@ -41,7 +41,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Limiter::acquire).
+    /// As [`hold_until_released`](Limiter::hold_until_released).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -60,13 +60,13 @@ impl Limiter {
     /// assert!(Limiter::hold(&*limiter, request)?.slot().is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn hold<L: Deref<Target = Limiter>>(limiter: L, request: Request<'_>) -> Result<Acquired<L>, Error> {
-        let verdict = limiter.acquire(request)?;
+    pub fn hold<L: Deref<Target = Limiter>>(limiter: L, request: Request<'_>) -> Result<Hold<L>, Error> {
+        let verdict = limiter.hold_until_released(request)?;
         let (hash, lane) = (limiter.engine.hash(request.agent)?, request.lane);
         // An exempt agent takes no slot, and has none to give back.
         let slots = if verdict.decision() == Decision::Exempt { 0 } else { request.cost };
         let slot = verdict.is_allowed().then(|| HeldSlot { limiter, hash, lane, slots });
-        Ok(Acquired { verdict, slot })
+        Ok(Hold { verdict, slot })
     }
 
     /// Whether the lane is a held one: its slots are held until they are released.
@@ -82,12 +82,12 @@ impl Limiter {
 /// The answer to [`hold`](Limiter::hold): a verdict, and the slot if it was allowed.
 #[derive(Debug)]
 #[must_use = "the slot is released when this is dropped"]
-pub struct Acquired<L: Deref<Target = Limiter>> {
+pub struct Hold<L: Deref<Target = Limiter>> {
     verdict: Verdict,
     slot: Option<HeldSlot<L>>,
 }
 
-impl<L: Deref<Target = Limiter>> Acquired<L> {
+impl<L: Deref<Target = Limiter>> Hold<L> {
     /// Whether there was a slot, and how many are left.
     pub const fn verdict(&self) -> Verdict {
         self.verdict

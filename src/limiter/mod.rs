@@ -21,7 +21,7 @@ mod observe;
 mod reserve;
 
 pub use builder::LimiterBuilder;
-pub use hold::{Acquired, HeldSlot};
+pub use hold::{HeldSlot, Hold};
 
 use crate::clock::Tick;
 use crate::control::ControlLock;

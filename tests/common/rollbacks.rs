@@ -44,7 +44,7 @@ pub(crate) fn stress(length: Duration) -> Report {
     let policy =
         Policy::builder().lane("bucket", bucket).lane("slot", "held 1").lane("busy", "held 1").build().expect("valid");
     let limiter = Limiter::builder(policy).agents(10).build().expect("a small slab");
-    assert!(limiter.acquire(Request::new("agent", BUSY)).expect("a record is vacant").is_allowed());
+    assert!(limiter.hold_until_released(Request::new("agent", BUSY)).expect("a record is vacant").is_allowed());
     let (start, stop) = (Barrier::new(CALLERS + 2), AtomicBool::new(false));
     let caller = || {
         let (mut log, mut denied) = (Log::new(), 0);

@@ -235,7 +235,7 @@ fn a_denied_call_keeps_no_permit_when_limits_change() {
     let (limiter, _) = of_policy(policy);
     let held = LaneId::new(1);
     assert!(
-        limiter.acquire(Request::new(AGENT, held)).unwrap().is_allowed()
+        limiter.hold_until_released(Request::new(AGENT, held)).unwrap().is_allowed()
             && limiter.release(Request::new(AGENT, held)).is_ok()
     );
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -336,7 +336,7 @@ fn a_rollback_on_a_running_clock_leaves_nothing() {
     let policy = Policy::builder().lane("bucket", "60/min").lane("held", "held 1").build().unwrap();
     let limiter = Limiter::builder(policy).agents(10).build().unwrap();
     let (bucket, held) = (LaneId::new(0), LaneId::new(1));
-    assert!(limiter.acquire(Request::new("b", held)).unwrap().is_allowed());
+    assert!(limiter.hold_until_released(Request::new("b", held)).unwrap().is_allowed());
     assert!(limiter.check_request(Request::new("a", bucket).cost(30)).unwrap().is_allowed());
     let then = limiter.now();
     let full_in = || limiter.peek(Request::new("a", bucket).at(then)).unwrap().full_in();

@@ -41,13 +41,13 @@ proptest! {
 #[test]
 fn the_next_is_refused_until_one_is_given_back() {
     let (limiter, clock) = limiter("held 3");
-    let acquire = || limiter.acquire(Request::new(AGENT, LANE)).unwrap();
-    assert_eq!([0; 3].map(|_| acquire().remaining()), [2, 1, 0]);
+    let hold = || limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap();
+    assert_eq!([0; 3].map(|_| hold().remaining()), [2, 1, 0]);
     clock.advance(Duration::from_secs(1_000_000));
-    let denied = acquire();
+    let denied = hold();
     assert_eq!((denied.decision(), denied.retry_after(), denied.capacity()), (Decision::Deny, None, 3));
     assert_eq!(limiter.release(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
-    assert_eq!(acquire().remaining(), 0);
+    assert_eq!(hold().remaining(), 0);
     let status = limiter.peek(Request::new(AGENT, LANE)).unwrap();
     assert_eq!((status.remaining(), status.next_in()), (0, None));
 }
@@ -58,7 +58,7 @@ fn a_release_without_an_acquire_is_an_error_that_changes_nothing() {
     let none = Err(Error::NotHeld { held: 0, released: 1 });
     assert_eq!(limiter.release(Request::new(AGENT, LANE)), none);
     assert_eq!(limiter.stats().agents, 0);
-    assert!(limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
+    assert!(limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap().is_allowed());
     assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(2)), Err(Error::NotHeld { held: 1, released: 2 }));
     assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 2);
     assert!(limiter.release(Request::new(AGENT, LANE)).is_ok());
@@ -70,9 +70,12 @@ fn a_release_without_an_acquire_is_an_error_that_changes_nothing() {
 fn only_held_lanes_can_be_held() {
     let policy = Policy::builder().lane("lane", "3/s").build().unwrap();
     let (limiter, _) = of_policy(policy);
-    assert_eq!(limiter.acquire(Request::new(AGENT, LANE)), Err(Error::WrongKind { lane: 0 }));
+    assert_eq!(limiter.hold_until_released(Request::new(AGENT, LANE)), Err(Error::WrongKind { lane: 0 }));
     assert_eq!(limiter.release(Request::new(AGENT, LANE)), Err(Error::WrongKind { lane: 0 }));
-    assert_eq!(limiter.acquire(Request::new(AGENT, LaneId::new(1))), Err(Error::UnknownLane { lane: 1, lanes: 1 }));
+    assert_eq!(
+        limiter.hold_until_released(Request::new(AGENT, LaneId::new(1))),
+        Err(Error::UnknownLane { lane: 1, lanes: 1 })
+    );
 }
 
 #[test]
@@ -98,7 +101,7 @@ fn an_exempt_agent_holds_nothing_and_gives_nothing_back() {
     limiter.exempt(AGENT).unwrap();
     let during = Limiter::hold(&limiter, Request::new(AGENT, LANE)).unwrap();
     assert_eq!(during.verdict().decision(), Decision::Exempt);
-    assert!(limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
+    assert!(limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap().is_allowed());
     drop(during);
     limiter.unexempt(AGENT).unwrap();
     assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), 0);
@@ -115,15 +118,15 @@ fn slots_stay_held_when_limits_change() {
         let policy = Policy::builder().lane("lane", "held 3").plan("small", [("lane", "held 1")]);
         let (limiter, _) = of_policy(policy.on_change(on_change).build().unwrap());
         assert!(
-            limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed()
-                && limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed()
+            limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap().is_allowed()
+                && limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap().is_allowed()
         );
         for _ in 0..40 {
             limiter.assign(AGENT, limiter.plan("small").unwrap()).unwrap();
             assert_eq!(limiter.release(Request::new(AGENT, LANE)).unwrap().remaining(), 0);
-            assert!(!limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
+            assert!(!limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap().is_allowed());
             limiter.unassign(AGENT).unwrap();
-            assert_eq!(limiter.acquire(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
+            assert_eq!(limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap().remaining(), 1);
         }
     }
 }
@@ -133,9 +136,12 @@ fn a_record_with_a_held_slot_is_never_given_up() {
     let policy = Policy::builder().lane("lane", "held 2").build().unwrap();
     let (limiter, clock) = full(policy, OnFull::Evict);
     clock.advance(Duration::from_secs(1_000_000));
-    assert_eq!((limiter.acquire(Request::new("newcomer", LANE)), limiter.sweep(Duration::ZERO)), (Err(Error::Full), 0));
+    assert_eq!(
+        (limiter.hold_until_released(Request::new("newcomer", LANE)), limiter.sweep(Duration::ZERO)),
+        (Err(Error::Full), 0)
+    );
     limiter.release(Request::new("tenant-0", LANE)).unwrap();
-    assert_eq!(limiter.acquire(Request::new("newcomer", LANE)).unwrap().remaining(), 1);
+    assert_eq!(limiter.hold_until_released(Request::new("newcomer", LANE)).unwrap().remaining(), 1);
     assert_eq!(limiter.stats().lossy_evictions, 0);
 }
 
@@ -159,7 +165,7 @@ fn a_held_slot_survives_a_reset_and_a_forget() {
             limiter.record_violation(AGENT).unwrap();
             change(&limiter);
             assert_eq!(left(LANE), 0, "it is in use");
-            assert!(!limiter.acquire(Request::new(AGENT, LANE)).unwrap().is_allowed());
+            assert!(!limiter.hold_until_released(Request::new(AGENT, LANE)).unwrap().is_allowed());
             if number != 1 {
                 assert_eq!(left(other), 10, "everything else starts afresh");
             }

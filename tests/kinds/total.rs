@@ -229,10 +229,10 @@ fn a_plan_without_a_total_has_none() {
 fn slots_and_lanes_outside_the_total_take_nothing_from_it() {
     let (limiter, _) = free();
     assert!(limiter.check_request(Request::new(AGENT, LLM).cost(4_000)).unwrap().is_allowed());
-    assert!(limiter.acquire(Request::new(AGENT, SOCKETS)).unwrap().is_allowed());
+    assert!(limiter.hold_until_released(Request::new(AGENT, SOCKETS)).unwrap().is_allowed());
     assert_eq!(limiter.peek(Request::new(AGENT, TOTAL)).unwrap().remaining(), 20);
     assert!(limiter.check_request(Request::new(AGENT, READ).cost(20)).unwrap().is_allowed());
-    assert!(limiter.acquire(Request::new(AGENT, SOCKETS)).unwrap().is_allowed());
+    assert!(limiter.hold_until_released(Request::new(AGENT, SOCKETS)).unwrap().is_allowed());
     assert!(limiter.check_request(Request::new(AGENT, LLM).cost(4_000)).unwrap().is_allowed());
     assert_eq!(limiter.release(Request::new(AGENT, SOCKETS)).unwrap().remaining(), 2);
     assert!(!limiter.check(AGENT, READ).unwrap().is_allowed());
@@ -331,7 +331,7 @@ fn no_request_charges_the_total_alone() {
     assert_eq!(limiter.check_all(&[part(TOTAL, 1)]).map(|all| all.verdicts()[0]), wrong);
     assert_eq!(limiter.refund(Request::new(AGENT, TOTAL)).map(|_| ()), wrong.map(|_| ()));
     assert_eq!(limiter.refund(Request::new(AGENT, TOTAL).plan(FREE)).map(|_| ()), wrong.map(|_| ()));
-    assert_eq!(limiter.acquire(Request::new(AGENT, TOTAL)), wrong);
+    assert_eq!(limiter.hold_until_released(Request::new(AGENT, TOTAL)), wrong);
     assert_eq!(limiter.reserve(Request::new(AGENT, TOTAL), Duration::from_secs(1)).map(|one| one.verdict()), wrong);
     let mut answers = [Err(Error::EmptyId); 2];
     limiter.check_many(&[part(TOTAL, 1), part(READ, 1)], &mut answers).unwrap();

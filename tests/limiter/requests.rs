@@ -63,7 +63,7 @@ fn an_unknown_plan_is_an_error_for_every_verb() {
     assert_eq!(limiter.check_all(&[request]), Err(unknown));
     assert_eq!(limiter.reserve(request, TTL), Err(unknown));
     assert_eq!((limiter.peek(request), limiter.refund(request)), (Err(unknown), Err(unknown)));
-    assert_eq!(limiter.acquire(Request::new("a", SLOTS).plan(PlanId::new(7))), Err(unknown));
+    assert_eq!(limiter.hold_until_released(Request::new("a", SLOTS).plan(PlanId::new(7))), Err(unknown));
     assert_eq!(limiter.stats().claims, 0);
 }
 
@@ -101,8 +101,8 @@ fn a_denial_of_a_counted_request_counts_for_every_verb() {
     }
     let slot = Request::new("slots", SLOTS).plan(SMALL);
     let _held = Limiter::hold(&limiter, slot).expect("valid");
-    assert_eq!(limiter.acquire(slot).expect("valid").violations_in_a_row(), 0);
-    assert_eq!(limiter.acquire(slot.counted()).expect("valid").violations_in_a_row(), 1);
+    assert_eq!(limiter.hold_until_released(slot).expect("valid").violations_in_a_row(), 0);
+    assert_eq!(limiter.hold_until_released(slot.counted()).expect("valid").violations_in_a_row(), 1);
 }
 
 /// Reservations, batches and slots once ignored the block.
@@ -125,7 +125,7 @@ fn an_enforced_wait_blocks_every_verb_that_counts() {
         assert!(verdict.retry_after() >= Some(Duration::from_secs(10)));
     }
     limiter.record_violation("slots").expect("valid");
-    assert!(!limiter.acquire(Request::new("slots", SLOTS).counted()).expect("valid").is_allowed());
+    assert!(!limiter.hold_until_released(Request::new("slots", SLOTS).counted()).expect("valid").is_allowed());
     assert_eq!(limiter.stats().reservations, 1, "that of the one that is not counted");
     clock.advance(Duration::from_secs(11));
     for verdict in every_verdict(&limiter, "counted", |request| request.counted()) {

@@ -223,7 +223,7 @@ impl<'a> Worker<'a> {
     fn hold(&mut self) {
         let agent = self.agent();
         let (answer, _) = self.spanned(|limiter| Limiter::hold(limiter, Request::new(&id(agent), LaneId::new(HELD))));
-        if let Some(slot) = answer.ok().and_then(tollgate::Acquired::into_slot) {
+        if let Some(slot) = answer.ok().and_then(tollgate::Hold::into_slot) {
             let held = self.round.held[agent].fetch_add(1, Ordering::SeqCst) + 1;
             self.round.held_most[agent].fetch_max(held, Ordering::SeqCst);
             self.slots.push((agent, slot));

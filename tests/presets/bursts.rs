@@ -112,11 +112,11 @@ fn plans_of_platform_have_tokens_and_connections() {
         assert!(limiter.check_request(Request::new("user:42", llm).cost(tokens)).unwrap().is_allowed(), "{plan}");
         assert_eq!(limiter.check("user:42", llm).unwrap().retry_after(), Some(MINUTE * 60 * 23), "{plan}");
         for _ in 0..connections {
-            assert!(limiter.acquire(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
+            assert!(limiter.hold_until_released(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
         }
-        assert!(!limiter.acquire(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
+        assert!(!limiter.hold_until_released(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
         limiter.release(Request::new("user:42", ws)).unwrap();
-        assert!(limiter.acquire(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
+        assert!(limiter.hold_until_released(Request::new("user:42", ws)).unwrap().is_allowed(), "{plan}");
         clock.advance(MINUTE * 60 * 23);
         assert_eq!(limiter.peek(Request::new("user:42", llm)).unwrap().remaining(), tokens, "{plan}");
     }

@@ -50,7 +50,7 @@ pub(crate) fn of(
         ),
         "status" => of_call(limiter.peek(Request::new(&agent()?, lane()?)), status),
         "refund" => of_call(limiter.refund(Request::new(&agent()?, lane()?).cost(cost()?)), status),
-        "acquire" => of_call(limiter.acquire(Request::new(&agent()?, lane()?)), verdict),
+        "acquire" => of_call(limiter.hold_until_released(Request::new(&agent()?, lane()?)), verdict),
         "release" => of_call(limiter.release(Request::new(&agent()?, lane()?)), status),
         "check_all" => of_call(with_parts(limiter, step, Limiter::check_all)?, |verdict| all_verdict(&verdict)),
         "admit_all" => of_call(

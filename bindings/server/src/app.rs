@@ -271,7 +271,7 @@ mod tests {
         let app = App::new(Settings::default(), Source::Policy(Box::new(policy)), Some(clock.clone().into())).unwrap();
         let [ws, llm] = ["ws", "llm"].map(|name| app.limiter.lane(name).unwrap());
         let ttl = Duration::from_secs(30);
-        assert!(app.limiter.acquire(tollgate::Request::new("gone", ws)).unwrap().is_allowed());
+        assert!(app.limiter.hold_until_released(tollgate::Request::new("gone", ws)).unwrap().is_allowed());
         app.leases.lock(clock.now()).grant(b"gone", ws, 1, ttl).unwrap();
         assert!(app.limiter.reserve(tollgate::Request::new("gone too", llm).cost(5), ttl).unwrap().id().is_some());
         app.sweep();

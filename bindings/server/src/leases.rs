@@ -217,7 +217,7 @@ mod tests {
     fn hold(leases: &Leases, agent: &str, lane: LaneId, ttl: Duration) -> Option<LeaseId> {
         let mut guard = leases.lock(leases.limiter.now());
         let is_free = guard.room_for(&[agent.as_bytes()]).is_ok()
-            && leases.limiter.acquire(Request::new(agent, lane)).unwrap().is_allowed();
+            && leases.limiter.hold_until_released(Request::new(agent, lane)).unwrap().is_allowed();
         is_free.then(|| guard.grant(agent.as_bytes(), lane, 1, ttl).unwrap())
     }
 
