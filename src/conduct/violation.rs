@@ -36,7 +36,7 @@ impl Violation {
     /// How many violations in a row this makes, without a quiet period
     /// between them; it stays at 15.
     #[must_use]
-    pub const fn consecutive(&self) -> u32 {
+    pub const fn in_a_row(&self) -> u32 {
         self.in_a_row
     }
 
@@ -87,7 +87,7 @@ impl Conduct {
 
     /// Violations without a quiet period between them; it stays at 15.
     #[must_use]
-    pub const fn consecutive(&self) -> u32 {
+    pub const fn in_a_row(&self) -> u32 {
         self.in_a_row
     }
 

@@ -40,7 +40,7 @@ impl Engine {
             return verdict;
         }
         let (violation, wait) = self.judge(request, verdict.retry_after());
-        let in_a_row = violation.map_or(0, |violation| violation.consecutive());
+        let in_a_row = violation.map_or(0, |violation| violation.in_a_row());
         verdict.judged(in_a_row, violation.is_some_and(|violation| violation.sustained_abuse()), wait)
     }
 

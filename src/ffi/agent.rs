@@ -64,7 +64,7 @@ impl AgentView {
             dominant_lane: seen.dominant().map_or(TOLLGATE_NONE, |lane| lane.lane.number()),
             rate_limited: seen.is_rate_limited().into(),
             violations_in_window: seen.conduct.violations(),
-            violations_in_a_row: seen.conduct.consecutive(),
+            violations_in_a_row: seen.conduct.in_a_row(),
             at_ns: seen.at.as_nanos(),
             last_violation_ns: seen.conduct.last_violation().map_or(TOLLGATE_NEVER, Tick::as_nanos),
             wait_ns: nanos_saturating(seen.conduct.wait()),

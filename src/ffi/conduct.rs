@@ -108,7 +108,7 @@ pub unsafe extern "C" fn tollgate_record_violation(
         let violation = limiter.0.record_violation(unsafe { agent_at(id, id_len, now_ns) }?)?;
         let violation = Violation {
             struct_size,
-            violations_in_a_row: violation.consecutive(),
+            violations_in_a_row: violation.in_a_row(),
             wait_ns: nanos_saturating(violation.wait()),
             step_ns: nanos_saturating(violation.step()),
             sustained_abuse: violation.sustained_abuse().into(),
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn tollgate_conduct(
             struct_size,
             rate_limited: (conduct.is_rate_limited() && !limiter.is_exempt(agent.id)?).into(),
             violations_in_window: conduct.violations(),
-            violations_in_a_row: conduct.consecutive(),
+            violations_in_a_row: conduct.in_a_row(),
             window_start_ns: conduct.window_start().map_or(TOLLGATE_NEVER, Tick::as_nanos),
             last_violation_ns: conduct.last_violation().map_or(TOLLGATE_NEVER, Tick::as_nanos),
             wait_ns: nanos_saturating(conduct.wait()),

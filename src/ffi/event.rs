@@ -103,9 +103,9 @@ impl Event {
     fn new(struct_size: u32, event: &tollgate::observe::Event) -> Self {
         let of = Self { number: event.number, at_ns: event.at.as_nanos(), ..Self::none(struct_size) };
         let (kind, event) = match &event.kind {
-            EventKind::SustainedAbuse { agent, consecutive } => {
+            EventKind::SustainedAbuse { agent, in_a_row } => {
                 let agent = AgentId::new(agent);
-                (EventType::SustainedAbuse, Self { agent, violations_in_a_row: *consecutive, ..of })
+                (EventType::SustainedAbuse, Self { agent, violations_in_a_row: *in_a_row, ..of })
             }
             EventKind::UnknownAction { channel, action } => {
                 let (channel, action) = (text_array(channel), text_array(action));

@@ -147,7 +147,7 @@ impl Limiter {
     ///     let _ = limiter.check_request(Request::new("agent-7", http).counted())?;
     /// }
     /// let event = limiter.poll_event().expect("sustained abuse");
-    /// assert_eq!(event.kind, EventKind::SustainedAbuse { agent: b"agent-7".to_vec(), consecutive: 10 });
+    /// assert_eq!(event.kind, EventKind::SustainedAbuse { agent: b"agent-7".to_vec(), in_a_row: 10 });
     /// assert_eq!(limiter.poll_event(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -32,7 +32,7 @@ pub enum EventKind {
         /// The agent.
         agent: Vec<u8>,
         /// Its violations without a quiet period between them.
-        consecutive: u32,
+        in_a_row: u32,
     },
     /// An action that the policy does not name appeared for the first time.
     UnknownAction {
@@ -80,7 +80,7 @@ pub enum EventKind {
 /// An event on its way into the ring, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Note<'a> {
-    SustainedAbuse { agent: &'a [u8], consecutive: u32 },
+    SustainedAbuse { agent: &'a [u8], in_a_row: u32 },
     UnknownAction { channel: &'a str, action: &'a str },
     Saturated { lossy_evictions: u64, refused: u64 },
     PolicyReplaced,
@@ -111,7 +111,7 @@ impl Events {
     pub(crate) fn push(&self, at: Tick, note: Note<'_>) {
         let nothing: &[u8] = &[];
         let (kind, numbers, first, second) = match note {
-            Note::SustainedAbuse { agent, consecutive } => (0, [consecutive.into(), 0], agent, nothing),
+            Note::SustainedAbuse { agent, in_a_row } => (0, [in_a_row.into(), 0], agent, nothing),
             Note::UnknownAction { channel, action } => (1, [0; 2], cut(channel).as_bytes(), cut(action).as_bytes()),
             Note::Saturated { lossy_evictions, refused } => (2, [lossy_evictions, refused], nothing, nothing),
             Note::PolicyReplaced => (3, [0; 2], nothing, nothing),
@@ -143,7 +143,7 @@ impl Events {
         let agent = || bytes[..first].to_vec();
         let text = |range: std::ops::Range<usize>| String::from_utf8_lossy(&bytes[range]).into_owned();
         let kind = match what & ((1 << KIND_BITS) - 1) {
-            0 => EventKind::SustainedAbuse { agent: agent(), consecutive: one as u32 },
+            0 => EventKind::SustainedAbuse { agent: agent(), in_a_row: one as u32 },
             1 => EventKind::UnknownAction { channel: text(0..first), action: text(first..first + second) },
             2 => EventKind::Saturated { lossy_evictions: one, refused: two },
             3 => EventKind::PolicyReplaced,
@@ -216,13 +216,13 @@ mod tests {
         #[test]
         fn any_id_and_any_names_are_polled_as_they_were_pushed(
             agent in proptest::collection::vec(any::<u8>(), 1..=ID_BYTES_MAX),
-            consecutive: u32,
+            in_a_row: u32,
             channel in ".{0,10}",
             action in ".{0,16}",
         ) {
             prop_assert_eq!(
-                round_trip(Note::SustainedAbuse { agent: &agent, consecutive }),
-                EventKind::SustainedAbuse { agent, consecutive }
+                round_trip(Note::SustainedAbuse { agent: &agent, in_a_row }),
+                EventKind::SustainedAbuse { agent, in_a_row }
             );
             prop_assert_eq!(
                 round_trip(Note::UnknownAction { channel: &channel, action: &action }),

@@ -186,7 +186,7 @@ impl Watch {
         self.violations.add(agent, now);
         if violation.sustained_abuse() {
             self.counters.add(self.counters.other(Other::Abuse));
-            self.events.push(now, Note::SustainedAbuse { agent, consecutive: violation.consecutive() });
+            self.events.push(now, Note::SustainedAbuse { agent, in_a_row: violation.in_a_row() });
         }
     }
 

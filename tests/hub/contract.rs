@@ -154,10 +154,10 @@ fn quiet_reset() {
     let violate = || hub.limiter.record_violation("agent-7").unwrap();
     violate();
     hub.clock.advance(MINUTE - NANOSECOND);
-    assert_eq!((violate().consecutive(), violate().step()), (2, 5 * SECOND));
+    assert_eq!((violate().in_a_row(), violate().step()), (2, 5 * SECOND));
     // The second violation was recorded at the end of its eighth of a second.
     hub.clock.advance(MINUTE + NANOSECOND);
-    assert_eq!((violate().consecutive(), violate().consecutive()), (1, 2));
+    assert_eq!((violate().in_a_row(), violate().in_a_row()), (1, 2));
 }
 
 /// It clears on its own, without a call in between.

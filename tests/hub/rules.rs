@@ -92,7 +92,7 @@ fn the_record_of_violations() {
     hub.limiter.record_violation("agent-7").unwrap();
     hub.limiter.record_violation("agent-7").unwrap();
     let seen = hub.limiter.violations("agent-7").unwrap();
-    assert_eq!((seen.violations(), seen.window_start(), seen.consecutive()), (5, Some(start), 2));
+    assert_eq!((seen.violations(), seen.window_start(), seen.in_a_row()), (5, Some(start), 2));
     assert_eq!(seen.last_violation(), Some(hub.clock.now()));
     assert_eq!(hub.limiter.violations("agent-8").unwrap(), Default::default());
 }
@@ -190,7 +190,7 @@ fn an_operator_forgives_violations() {
     }
     assert!(hub.limiter.reset_violations("agent-7").unwrap());
     assert_eq!(
-        (hub.limiter.violations("agent-7").unwrap().consecutive(), hub.limiter.rate_limited("agent-7")),
+        (hub.limiter.violations("agent-7").unwrap().in_a_row(), hub.limiter.rate_limited("agent-7")),
         (0, Ok(false))
     );
     assert_eq!(hub.limiter.record_violation("agent-7").unwrap().step(), SECOND);

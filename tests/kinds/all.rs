@@ -154,7 +154,7 @@ fn an_early_return_is_a_violation_of_the_blocking_agents() {
     clock.advance(Duration::from_secs(2));
     assert!(!limiter.check_all(&parts).unwrap().is_allowed());
     assert_eq!((limiter.rate_limited("a"), limiter.rate_limited("b")), (Ok(false), Ok(true)));
-    assert_eq!(limiter.violations("b").unwrap().consecutive(), 1, "once for both lanes");
+    assert_eq!(limiter.violations("b").unwrap().in_a_row(), 1, "once for both lanes");
     assert_eq!(left(&limiter, "a")[0], 19);
 }
 

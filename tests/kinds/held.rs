@@ -172,7 +172,7 @@ fn a_held_slot_survives_a_reset_and_a_forget() {
             limiter.reset_lane(AGENT, other).unwrap();
         }
     }
-    assert_eq!(limiter.violations(AGENT).unwrap().consecutive(), 0, "forgotten as well");
+    assert_eq!(limiter.violations(AGENT).unwrap().in_a_row(), 0, "forgotten as well");
     assert_eq!(limiter.stats().agents, 1, "its record stays for the slot");
     drop(slot);
     assert_eq!(left(LANE), 1);

@@ -82,9 +82,9 @@ fn an_enforced_wait_does_not_hide_errors() {
         limiter.check_request(Request::new("agent-7", LANE).plan(PlanId::new(9)).counted()),
         Err(Error::UnknownPlan { .. })
     ));
-    assert_eq!(limiter.violations("agent-7").expect("valid").consecutive(), 1);
+    assert_eq!(limiter.violations("agent-7").expect("valid").in_a_row(), 1);
     let denied = limiter.check_request(Request::new("agent-7", LANE).cost(5).plan(quick).counted()).expect("valid");
     assert!(!denied.is_allowed());
     assert_eq!(denied.capacity(), 10);
-    assert_eq!(limiter.violations("agent-7").expect("valid").consecutive(), 2);
+    assert_eq!(limiter.violations("agent-7").expect("valid").in_a_row(), 2);
 }

@@ -46,7 +46,7 @@ fn seconds(verdict: &Verdict) -> Option<f64> {
 
 fn violations(limiter: &Limiter, agent: &str) -> (u32, u32) {
     let conduct = limiter.violations(agent).expect("valid");
-    (conduct.consecutive(), conduct.violations())
+    (conduct.in_a_row(), conduct.violations())
 }
 
 #[test]
@@ -386,8 +386,8 @@ fn a_violation_takes_only_a_vacant_or_an_idle_record() {
         }
         assert_eq!((limiter.stats(), violations(&limiter, "stranger")), (before, (0, 0)));
         clock.advance(SECOND * 86_400);
-        assert_eq!(limiter.record_violation("stranger").unwrap().consecutive(), 1);
-        assert_eq!(limiter.record_violation("stranger").unwrap().consecutive(), 2);
+        assert_eq!(limiter.record_violation("stranger").unwrap().in_a_row(), 1);
+        assert_eq!(limiter.record_violation("stranger").unwrap().in_a_row(), 2);
         assert_eq!((limiter.stats().idle_evictions, limiter.stats().lossy_evictions), (1, 0));
     }
 }

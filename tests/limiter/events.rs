@@ -13,7 +13,7 @@ fn events(limiter: &Limiter) -> Vec<EventKind> {
 #[test]
 fn sustained_abuse_is_reported_once_with_the_tenth_violation() {
     let (limiter, clock) = watched(two_lanes(), 100, OnFull::Deny);
-    let abuse = |agent: &str| EventKind::SustainedAbuse { agent: agent.into(), consecutive: 10 };
+    let abuse = |agent: &str| EventKind::SustainedAbuse { agent: agent.into(), in_a_row: 10 };
     assert!(limiter.check_request(Request::new("a", HTTP).cost(2).counted()).expect("valid").is_allowed());
     for _ in 0..9 {
         assert!(!limiter.check_request(Request::new("a", HTTP).counted()).expect("valid").is_allowed());

@@ -154,7 +154,7 @@ fn an_agent_is_seen_lane_by_lane_without_being_charged() {
     assert_eq!((http.name.as_str(), http.used(), http.used_percent()), ("http", 19, 95.0));
     assert_eq!((http.level(), http.state.full_in()), (UsageLevel::Red, SECOND * 56));
     assert_eq!(view.conduct, limiter.violations("a").expect("valid"));
-    assert_eq!((view.conduct.violations(), view.conduct.consecutive(), view.is_rate_limited()), (1, 1, true));
+    assert_eq!((view.conduct.violations(), view.conduct.in_a_row(), view.is_rate_limited()), (1, 1, true));
     assert!(view.conduct.window_start().is_some());
 
     limiter.exempt("a").expect("valid");

@@ -213,7 +213,7 @@ fn violation(violation: &Violation) -> Map<String, Value> {
     Map::from_iter([
         ("step_ns".to_owned(), json!(nanos(violation.step()))),
         ("wait_ns".to_owned(), json!(nanos(violation.wait()))),
-        ("consecutive".to_owned(), json!(violation.consecutive())),
+        ("consecutive".to_owned(), json!(violation.in_a_row())),
         ("sustained_abuse".to_owned(), json!(violation.sustained_abuse())),
     ])
 }
@@ -221,7 +221,7 @@ fn violation(violation: &Violation) -> Map<String, Value> {
 fn conduct(conduct: &Conduct) -> Value {
     json!({
         "violations": conduct.violations(),
-        "consecutive": conduct.consecutive(),
+        "consecutive": conduct.in_a_row(),
         "window_start_ns": conduct.window_start().map(Tick::as_nanos),
         "last_violation_ns": conduct.last_violation().map(Tick::as_nanos),
         "wait_ns": nanos(conduct.wait()),

@@ -44,8 +44,8 @@ fn waits_follow_the_curve_and_a_quiet_period_starts_it_over() {
     let (mut word, rules) = (FRESH, defaults());
     let steps = [1, 2, 5, 10, 30, 30, 30].map(Duration::from_secs);
     assert_eq!([(); 7].map(|()| violated(&mut word, 5 * SECOND, &rules).step()), steps);
-    assert_eq!(assess(word, at(65 * SECOND - 1), &rules).consecutive(), 7);
-    assert_eq!(assess(word, at(65 * SECOND), &rules).consecutive(), 0);
+    assert_eq!(assess(word, at(65 * SECOND - 1), &rules).in_a_row(), 7);
+    assert_eq!(assess(word, at(65 * SECOND), &rules).in_a_row(), 0);
     assert_eq!(violated(&mut word, 65 * SECOND, &rules).step(), Duration::from_secs(1));
     assert_eq!(violated(&mut word, 125 * SECOND - 1, &rules).step(), Duration::from_secs(2));
 }
@@ -116,7 +116,7 @@ fn an_older_instant_adds_a_violation_and_moves_nothing_back() {
         let seen = assess(word, at(1_000 * SECOND), &rules);
         assert_eq!((seen.last_violation(), seen.window_start()), (Some(at(1_000 * SECOND)), Some(at(1_000 * SECOND))));
     }
-    assert_eq!(assess(word, at(1_059 * SECOND), &rules).consecutive(), 4);
+    assert_eq!(assess(word, at(1_059 * SECOND), &rules).in_a_row(), 4);
     assert_eq!(assess(word, at(1_299 * SECOND), &rules).violations(), 4);
     assert_eq!(assess(word, at(1_300 * SECOND), &rules), Conduct::default());
 }
@@ -126,10 +126,10 @@ fn a_violation_at_either_end_of_time_is_remembered() {
     let rules = defaults();
     for end in [Tick::ZERO, Tick::MAX] {
         let mut word = FRESH;
-        let steps = [(); 100].map(|()| violated(&mut word, end.as_nanos(), &rules).consecutive());
+        let steps = [(); 100].map(|()| violated(&mut word, end.as_nanos(), &rules).in_a_row());
         assert_eq!((steps[0], steps[1], steps[99]), (1, 2, 15));
         let seen = assess(word, end, &rules);
-        assert_eq!((seen.violations(), seen.consecutive()), (63, 15));
+        assert_eq!((seen.violations(), seen.in_a_row()), (63, 15));
         assert!(!word.is_idle(Tick::ZERO) && seen.is_rate_limited(), "{word:?}");
     }
 }
@@ -139,7 +139,7 @@ fn without_a_curve_violations_count_and_ask_for_no_wait() {
     let (mut word, rules) = (FRESH, numbers(ConductRules::default()));
     for count in 1..=15 {
         let violation = violated(&mut word, 5 * SECOND, &rules);
-        assert_eq!((violation.consecutive(), violation.wait()), (count, Duration::ZERO));
+        assert_eq!((violation.in_a_row(), violation.wait()), (count, Duration::ZERO));
         assert_eq!(violation.sustained_abuse(), count == 10);
     }
     let seen = assess(word, at(5 * SECOND), &rules);
@@ -165,7 +165,7 @@ fn new_rules_apply_to_what_is_recorded() {
     let strict = ConductRules::default().with_curve([Duration::from_secs(7)]).with_quiet_period(Duration::from_secs(9));
     let strict = numbers(strict.with_abuse_threshold(63, Duration::from_secs(10)));
     let seen = assess(word, at(12 * SECOND), &strict);
-    assert_eq!((seen.violations(), seen.consecutive(), seen.wait()), (0, 12, Duration::from_secs(6)));
+    assert_eq!((seen.violations(), seen.in_a_row(), seen.wait()), (0, 12, Duration::from_secs(6)));
     assert_eq!(assess(word, at(21 * SECOND), &strict), Conduct::default());
     assert_eq!(violated(&mut word, 12 * SECOND, &strict).step(), Duration::from_secs(7));
     // Under the old rules again, it is reported again only after a window: it stands.

@@ -10,8 +10,8 @@ fn model(threshold: u32, records: usize, on_full: OnFull) -> Model {
     Model::with_policy(records, policy, on_full)
 }
 
-fn consecutive(model: &Model, agent: &str) -> u32 {
-    model.0.violations(Agent::new(agent).at(Tick::ZERO)).unwrap().consecutive()
+fn in_a_row(model: &Model, agent: &str) -> u32 {
+    model.0.violations(Agent::new(agent).at(Tick::ZERO)).unwrap().in_a_row()
 }
 
 model! {
@@ -24,7 +24,7 @@ model! {
         let rival = model.spawn(violate);
         let mine = violate(&model);
         assert!(mine ^ rival.join().unwrap());
-        assert_eq!(consecutive(&model, A), 3);
+        assert_eq!(in_a_row(&model, A), 3);
     }
 }
 
@@ -35,7 +35,7 @@ model! {
         let violate = |model: &Model| model.0.record_violation(Agent::new(A).at(Tick::ZERO)).is_ok();
         let rival = model.spawn(violate);
         assert!(violate(&model) && rival.join().unwrap());
-        assert_eq!((consecutive(&model, A), model.agents()), (2, 1));
+        assert_eq!((in_a_row(&model, A), model.agents()), (2, 1));
     }
 }
 
@@ -51,7 +51,7 @@ model! {
         });
         let _ = model.0.record_violation(Agent::new(A).at(Tick::ZERO));
         others.join().unwrap();
-        assert_eq!(consecutive(&model, B), 0);
+        assert_eq!(in_a_row(&model, B), 0);
     }
 }
 
@@ -66,8 +66,8 @@ model! {
         let recorded = model.0.record_violation(Agent::new(A).at(PAID)).is_ok();
         let let_in = newcomer.join().unwrap();
         assert!(recorded ^ let_in, "recorded {recorded}, let in {let_in}");
-        assert_eq!(consecutive(&model, A), u32::from(recorded));
-        assert_eq!(consecutive(&model, B), 0);
+        assert_eq!(in_a_row(&model, A), u32::from(recorded));
+        assert_eq!(in_a_row(&model, B), 0);
     }
 }
 
@@ -80,10 +80,10 @@ model! {
         assert!(model.allows(A, FIRST, Tick::ZERO));
         model.0.record_violation(Agent::new(A).at(Tick::ZERO)).unwrap();
         let newcomer = model.spawn(|model| model.allows(B, FIRST, Tick::ZERO));
-        let seen = consecutive(&model, A);
+        let seen = in_a_row(&model, A);
         let let_in = newcomer.join().unwrap();
         assert!(seen == 1 || let_in, "it lost its violation but not its record");
-        assert_eq!((consecutive(&model, A), consecutive(&model, B)), (u32::from(!let_in), 0));
+        assert_eq!((in_a_row(&model, A), in_a_row(&model, B)), (u32::from(!let_in), 0));
     }
 }
 
@@ -116,7 +116,7 @@ model! {
         let mine = violates(&model, A);
         let theirs = rivals.map(|rival| rival.join().unwrap());
         assert_eq!([mine, theirs[0], theirs[1]].iter().filter(|violated| **violated).count(), 1);
-        assert_eq!(model.0.violations(Agent::new(A).at(EARLY)).unwrap().consecutive(), 1);
+        assert_eq!(model.0.violations(Agent::new(A).at(EARLY)).unwrap().in_a_row(), 1);
     }
 }
 
@@ -129,6 +129,6 @@ model! {
         let mine = [violates(&model, A), violates(&model, A)];
         assert!(!other.join().unwrap(), "no wait was announced to B");
         assert!(!(mine[0] && mine[1]), "one moment");
-        assert_eq!(model.0.violations(Agent::new(B).at(EARLY)).unwrap().consecutive(), 0);
+        assert_eq!(model.0.violations(Agent::new(B).at(EARLY)).unwrap().in_a_row(), 0);
     }
 }

@@ -82,7 +82,7 @@ pub(super) async fn one(
     let mut card = card(&agent, &view);
     card.insert("id".into(), id::to_json(&agent));
     card.insert("known".into(), view.is_known.into());
-    card.insert("in_a_row".into(), view.conduct.consecutive().into());
+    card.insert("in_a_row".into(), view.conduct.in_a_row().into());
     card.insert("lanes".into(), lanes(limiter, &agent, &view)?.into());
     Ok(routes::json(&card.into()))
 }

@@ -180,9 +180,9 @@ fn hello(app: &App) -> Value {
 fn happened(DatedEvent { number, at_ms, kind }: &DatedEvent) -> Value {
     let of = |agent: &[u8]| json!({"key": id::to_segment(agent), "shown": ShownId::new(agent).to_string()});
     let (kind, agent, text) = match kind {
-        EventKind::SustainedAbuse { agent, consecutive } => {
-            let or_more = if *consecutive >= IN_A_ROW_MAX { " or more" } else { "" };
-            ("sustained_abuse", Some(of(agent)), format!("{consecutive}{or_more} violations in a row"))
+        EventKind::SustainedAbuse { agent, in_a_row } => {
+            let or_more = if *in_a_row >= IN_A_ROW_MAX { " or more" } else { "" };
+            ("sustained_abuse", Some(of(agent)), format!("{in_a_row}{or_more} violations in a row"))
         }
         EventKind::AssignmentChanged { agent } => ("assignment", Some(of(agent)), String::new()),
         EventKind::AssignmentsChanged { agents } => ("assignments", None, format!("{agents} agents")),
