@@ -16,9 +16,6 @@ use std::path::{Path, PathBuf};
 /// The longest that a source file may be.
 const LINES_MAX: usize = 450;
 
-/// Those that are longer still, and how long they may be.
-const LONGER: [(&str, usize); 0] = [];
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -101,11 +98,11 @@ fn the_house_grows_no_wider() {
     let long = rust.iter().filter(|path| read(path).lines().count() > LINES_MAX).count();
     for (what, count, most, aim) in [
         ("public methods of Limiter", methods(), 55, 60),
-        ("names at the crate's root", names(), 48, 50),
+        ("names at the crate's root", names(), 47, 50),
         ("C functions", functions(), 70, 75),
         ("lines of the C header", text("include/tollgate.h").lines().count(), 2_019, 2_200),
         ("lines of the README", text("README.md").lines().count(), 250, 250),
-        ("Rust files over 450 lines", long, 10, 0),
+        ("Rust files over 450 lines", long, 0, 0),
     ] {
         println!("{what:<28} {count:>6}, at most {most}, aim {aim}");
         assert!(count > 0 || aim == 0, "{what}: nothing was counted");
@@ -116,9 +113,8 @@ fn the_house_grows_no_wider() {
 #[test]
 fn no_file_outgrows_its_bound() {
     for path in files(&["src", "bindings", "tests", "benches", "examples"], &[".rs"]) {
-        let (name, lines) = (shown(&path), read(&path).lines().count());
-        let most = LONGER.iter().find(|(known, _)| *known == name).map_or(LINES_MAX, |(_, most)| *most);
-        assert!(lines <= most, "{name} has {lines} lines, and {most} at most: it is two files");
+        let lines = read(&path).lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines, and {LINES_MAX} at most: it is two files", shown(&path));
     }
 }
 

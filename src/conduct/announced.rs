@@ -261,7 +261,12 @@ mod tests {
     proptest! {
         /// Whatever a word holds and whenever it is, nothing overflows.
         #[test]
-        fn any_word_at_any_instant_is_answered(bits: u64, fingerprint in 0..1_u64 << 14, now in 0..=Tick::MAX.as_nanos(), wait: u64) {
+        fn any_word_at_any_instant_is_answered(
+            bits: u64,
+            fingerprint in 0..1_u64 << 14,
+            now in 0..=Tick::MAX.as_nanos(),
+            wait: u64,
+        ) {
             let waits = Waits { lane: wait, first: wait, counted: wait, early: wait };
             let word = WaitWord::from_bits(bits);
             prop_assert_eq!(WaitWord::new(word.fields()), word);

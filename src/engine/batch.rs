@@ -220,7 +220,8 @@ mod tests {
             watched: bool,
             total in prop::sample::select(vec![None, Some("12/min"), Some("budget 30/day")]),
         ) {
-            let [(together, one_clock), (single, other_clock)] = [(); 2].map(|()| twin(agents, on_full, watched, hash, total));
+            let twins = [(); 2].map(|()| twin(agents, on_full, watched, hash, total));
+            let [(together, one_clock), (single, other_clock)] = twins;
             let mut asked = 0;
             for (length, asks, wait, ahead) in &batches {
                 for clock in [&one_clock, &other_clock] {

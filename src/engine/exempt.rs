@@ -112,7 +112,8 @@ mod tests {
                 table.set(hash(agent), is_exempt);
                 if is_exempt { exempt.insert(agent) } else { exempt.remove(&agent) };
                 for line in 0..2 {
-                    most[line as usize] = exempt.iter().filter(|agent| *agent % 2 == line).count().max(most[line as usize]);
+                    let now = exempt.iter().filter(|agent| *agent % 2 == line).count();
+                    most[line as usize] = most[line as usize].max(now);
                 }
                 for agent in 0..24 {
                     let (is_found, is_in) = (table.has(hash(agent)), exempt.contains(&agent));

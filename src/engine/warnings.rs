@@ -17,8 +17,9 @@
 //! to say, so every access is relaxed. Of several threads whose charges leave
 //! one agent below the threshold, the one that puts the word there warns.
 //!
-//! A policy without this rule pays nothing: its lanes are checked as before. Otherwise the table of limits shows no lane as unwatched, and all
-//! checks come by here.
+//! A policy without this rule pays nothing: its lanes are checked as before.
+//! Otherwise the table of limits shows no lane as unwatched, and all checks
+//! come by here.
 
 use super::Engine;
 use super::charge::Answer;

@@ -223,7 +223,8 @@ impl Limit {
     ///
     /// clock.advance(Duration::from_secs(23 * 3_600));
     /// assert_eq!(limiter.check_request(Request::new("user:42", llm).cost(9_000))?.remaining(), 1_000);
-    /// assert_eq!(limiter.check_request(Request::new("user:42", llm).cost(2_000))?.retry_after(), Some(Duration::from_secs(3_600)));
+    /// let denied = limiter.check_request(Request::new("user:42", llm).cost(2_000))?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(3_600)));
     /// clock.advance(Duration::from_secs(3_600));
     /// assert!(limiter.check_request(Request::new("user:42", llm).cost(2_000))?.is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

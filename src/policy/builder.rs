@@ -174,7 +174,8 @@ impl PolicyBuilder {
     /// clock.advance(Duration::from_millis(100));
     /// assert_eq!(limiter.check("agent-7", http)?.decision(), Decision::Allow); // 1 of 10 left, but warned.
     /// clock.advance(Duration::from_millis(400));
-    /// assert_eq!(limiter.check_request(Request::new("agent-7", http).cost(4))?.decision(), Decision::Warn); // There were 5 of 10.
+    /// // There were 5 of 10.
+    /// assert_eq!(limiter.check_request(Request::new("agent-7", http).cost(4))?.decision(), Decision::Warn);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn warn_again_percent(mut self, percent: u8) -> Self {

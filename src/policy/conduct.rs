@@ -50,7 +50,8 @@ impl Default for ConductRules {
 
 impl ConductRules {
     /// The wait after the first, second, ... violation in a row; the last one
-    /// stands for all that follow. No reported wait is shorter than the first. Without a curve, the default, waits are those of the lanes.
+    /// stands for all that follow. No reported wait is shorter than the first.
+    /// Without a curve, the default, waits are those of the lanes.
     pub fn with_curve(mut self, steps: impl IntoIterator<Item = Duration>) -> Self {
         self.curve = steps.into_iter().collect();
         self

@@ -163,14 +163,18 @@ proptest! {
     /// end is the sum of the admitted sets, in any order.
     #[test]
     fn a_lone_caller_is_never_denied_for_nothing(
-        calls in prop::collection::vec((prop::collection::vec((0..3_usize, 0..5_u32, 1..=8_u64), 1..=PARTS_MAX), 0..3_u64), 1..20),
+        calls in prop::collection::vec(
+            (prop::collection::vec((0..3_usize, 0..5_u32, 1..=8_u64), 1..=PARTS_MAX), 0..3_u64),
+            1..20,
+        ),
     ) {
         const AGENTS: [&str; 3] = ["agent", "team", "organisation"];
         let (limiter, _) = every_kind();
         let mut used = [[0_u64; 5]; 3];
         for (parts, _) in calls {
             let cost = |lane: u32, cost| if lane == 2 { 1 } else { cost };
-            let requests: Vec<_> = parts.iter().map(|(agent, lane, amount)| part(AGENTS[*agent], *lane, cost(*lane, *amount))).collect();
+            let request = |(agent, lane, amount): &(usize, u32, u64)| part(AGENTS[*agent], *lane, cost(*lane, *amount));
+            let requests: Vec<_> = parts.iter().map(request).collect();
             let mut after = used;
             for (agent, lane, amount) in &parts {
                 after[*agent][*lane as usize] += cost(*lane, *amount);

@@ -35,7 +35,8 @@ proptest! {
             let left = units - *used;
             if call == 0 {
                 *used = used.saturating_sub(cost);
-                prop_assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(cost)).unwrap().remaining(), units - *used);
+                let state = limiter.refund(Request::new(AGENT, LANE).cost(cost)).unwrap();
+                prop_assert_eq!(state.remaining(), units - *used);
                 continue;
             }
             let verdict = limiter.check_request(Request::new(AGENT, LANE).cost(cost)).unwrap();

@@ -29,9 +29,11 @@ proptest! {
                 }
             } else if count <= held {
                 held -= count;
-                prop_assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(count)).unwrap().remaining(), slots - held);
+                let state = limiter.refund(Request::new(AGENT, LANE).cost(count)).unwrap();
+                prop_assert_eq!(state.remaining(), slots - held);
             } else {
-                prop_assert_eq!(limiter.refund(Request::new(AGENT, LANE).cost(count)), Err(Error::NotHeld { held, released: count }));
+                let refunded = limiter.refund(Request::new(AGENT, LANE).cost(count));
+                prop_assert_eq!(refunded, Err(Error::NotHeld { held, released: count }));
             }
             prop_assert_eq!(limiter.peek(Request::new(AGENT, LANE)).unwrap().remaining(), slots - held);
         }

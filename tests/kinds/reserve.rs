@@ -237,7 +237,8 @@ proptest! {
             let place = (!open.is_empty()).then(|| which % open.len().max(1));
             match (act, place) {
                 (0..=2, _) => {
-                    let reserved = limiter.reserve(Request::new(AGENT, LANE).cost(amount), Duration::from_secs(7_200)).unwrap();
+                    let request = Request::new(AGENT, LANE).cost(amount);
+                    let reserved = limiter.reserve(request, Duration::from_secs(7_200)).unwrap();
                     let used = used.entry(today).or_insert(0);
                     prop_assert_eq!(reserved.id().is_some(), *used + amount <= BUDGET);
                     if let Some(id) = reserved.id() {
@@ -249,7 +250,8 @@ proptest! {
                     let Open { id, day, left, .. } = open.swap_remove(place);
                     let (spent, unused) = if act == 3 { (amount, left.saturating_sub(amount)) } else { (0, left) };
                     let overspent = spent.saturating_sub(left);
-                    let settled = if act == 3 { limiter.settle(id, Settle::used(spent)) } else { limiter.settle(id, Settle::cancelled()) };
+                    let settle = if act == 3 { Settle::used(spent) } else { Settle::cancelled() };
+                    let settled = limiter.settle(id, settle);
                     prop_assert_eq!(settled, Ok(Settlement { unused, overspent, left: 0 }));
                     *used.entry(day).or_insert(0) -= unused;
                     *used.entry(today).or_insert(0) += overspent;

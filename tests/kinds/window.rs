@@ -127,7 +127,8 @@ proptest! {
             prop_assert_eq!(status.full_in(), verdict.full_in());
             if let Some(next_in) = status.next_in() {
                 let next = now + u64::try_from(next_in.as_nanos()).unwrap();
-                prop_assert!(log.affords(next, length, count, left + 1) && !log.affords(next - 1, length, count, left + 1));
+                prop_assert!(log.affords(next, length, count, left + 1));
+                prop_assert!(!log.affords(next - 1, length, count, left + 1));
             }
             let full = now + u64::try_from(verdict.full_in().as_nanos()).unwrap();
             prop_assert_eq!(log.counted(full, length), 0);

@@ -66,8 +66,10 @@ proptest! {
             lanes.build().expect("valid")
         };
         let now = Tick::from_nanos(nanos);
-        let requests: Vec<Request<'_>> =
-            asks.iter().map(|(id, lane, cost)| Request::new(ids[*id], LaneId::new(*lane)).cost(*cost).at(now)).collect();
+        let request = |(id, lane, cost): &(usize, u32, u64)| {
+            Request::new(ids[*id], LaneId::new(*lane)).cost(*cost).at(now)
+        };
+        let requests: Vec<_> = asks.iter().map(request).collect();
         let ((together, _), (one_by_one, _)) = (build(policy(), 10, OnFull::Deny), build(policy(), 10, OnFull::Deny));
         let mut answers = vec![Err(Error::Full); requests.len()];
         prop_assert_eq!(together.check_many(&requests, &mut answers), Ok(()));

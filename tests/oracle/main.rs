@@ -96,8 +96,10 @@ scenarios! {
     everything, everything_long: EVERYTHING;
     /// An agent got everything that each of its lanes had, whatever its plan's total allowed.
     a_total, a_total_long: Mix { total: Total::Bucket, ..QUIET };
-    a_total_of_several_parts, a_total_of_several_parts_long: Mix { total: Total::Bucket, all: true, stale: true, ..QUIET };
-    a_total_of_settlements, a_total_of_settlements_long: Mix { total: Total::Bucket, settle: true, control: true, ..QUIET };
+    a_total_of_several_parts, a_total_of_several_parts_long:
+        Mix { total: Total::Bucket, all: true, stale: true, ..QUIET };
+    a_total_of_settlements, a_total_of_settlements_long:
+        Mix { total: Total::Bucket, settle: true, control: true, ..QUIET };
     a_total_that_is_a_window, a_total_that_is_a_window_long: Mix { total: Total::Window, all: true, ..QUIET };
     everything_in_a_total, everything_in_a_total_long: Mix { total: Total::Bucket, ..EVERYTHING };
 }

@@ -211,7 +211,10 @@ proptest! {
     fn no_window_admits_more_than_the_capacity_and_the_refill(
         numbers in any_limit(),
         phase in 0..=(1_u64 << 58),
-        calls in prop::collection::vec((any_move(), prop_oneof![Just(Amount::Left), Just(Amount::One), Just(Amount::Capacity)]), 1..60),
+        calls in prop::collection::vec(
+            (any_move(), prop_oneof![Just(Amount::Left), Just(Amount::One), Just(Amount::Capacity)]),
+            1..60,
+        ),
     ) {
         let bucket = Bucket::new(&numbers);
         let (mut now, mut promised) = (phase, 0);

@@ -3,7 +3,7 @@
 #   * the package: `Tollgate.check/3`, and its NIF with the reference at hand;
 #   * the NIF made with Rustler, native/tollgate_nif, with the reference at hand;
 #   * the reference: the token bucket on ETS that the hub's documents describe, with its exemption and override lookups;
-#   * a fixed window on `:ets.update_counter`, with its reading of the clock and its arithmetic: the fastest peer we know;
+#   * a fixed window on `:ets.update_counter`, with its clock and its arithmetic: the fastest peer we know;
 #   * a NIF that does nothing: what any call costs.
 #
 # Numbers are nanoseconds of CPU time a call, of the whole VM, the loop around the call included (some 5 ns). All
@@ -13,7 +13,8 @@
 #
 #     make elixir-bench         # or: elixir --erl "+sbwt none +sbwtdcpu none +sbwtdio none" -S mix run bench/check.exs
 #
-# (schedulers that wait busily would be counted as work). QUICK=1 is a short look. Ends with status 1 if a bar is missed.
+# (schedulers that wait busily would be counted as work). QUICK=1 is a short look. Ends with status 1 if a bar is
+# missed.
 
 defmodule Bench.Reference do
   @moduledoc "The hub's token bucket on ETS: read, refill, write, in three steps."

@@ -28,7 +28,20 @@ defmodule Tollgate.CrashTest do
         lane = {:ws, :light}
 
         calls = [
-          fn -> Native.new(Tollgate.Policy.source(:hub), %{agents: 1, on_full: :deny, id_hash: :multilinear, clock: :os, whole_seconds: true, observe: false, roster: 0, reservations: 1, reservations_per_agent: 0, prefault: false}) end,
+          fn ->
+            Native.new(Tollgate.Policy.source(:hub), %{
+              agents: 1,
+              on_full: :deny,
+              id_hash: :multilinear,
+              clock: :os,
+              whole_seconds: true,
+              observe: false,
+              roster: 0,
+              reservations: 1,
+              reservations_per_agent: 0,
+              prefault: false
+            })
+          end,
           fn -> Native.lanes(reference) end,
           fn -> Native.plans(reference) end,
           fn -> Native.plan(reference, "default") end,
@@ -113,7 +126,8 @@ defmodule Tollgate.CrashTest do
     bare = Native.new(Policy.source(lanes: [{"a", "1/s"}]), %{options | clock: :os})
 
     pool = [
-      named, named, named, kinds, bare, :id, :usage, :violations, :text, :json, make_ref(), self(), nil, true, false, :ws, :http, :light, :heavy, :manual, :infinity,
+      named, named, named, kinds, bare, :id, :usage, :violations, :text, :json, make_ref(), self(), nil, true, false,
+      :ws, :http, :light, :heavy, :manual, :infinity,
       0, 1, 2, 5, 512, -1, 1.5, 18_446_744_073_709_551_615, 18_446_744_073_709_551_616, -9_223_372_036_854_775_809,
       "", "a", "agent-7", <<255>>, <<1::3>>, String.duplicate("x", 256), String.duplicate("x", 257),
       String.duplicate("x", 2_000_000), "heavy", "ws/light", "10/minute", "0/minute", "deny", "default", "ping",

@@ -227,7 +227,8 @@ proptest! {
                 if answer.sustained_abuse {
                     let (threshold, window) = policy.abuse_threshold();
                     prop_assert!(exact.count >= u64::from(threshold));
-                    prop_assert!(!was_raised || known.is_none_or(|known| known.last.passed(window, now) != Some(false)));
+                    let is_over = known.is_none_or(|known| known.last.passed(window, now) != Some(false));
+                    prop_assert!(!was_raised || is_over);
                 } else {
                     prop_assert!(was_raised || !exact.raised);
                 }

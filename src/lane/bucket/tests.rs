@@ -27,7 +27,10 @@ proptest! {
     /// and what an older instant gave it without them.
     #[test]
     fn a_rollback_lets_nobody_pass_who_would_not_have(
-        calls in prop::collection::vec((0..3_u8, 0..15_u64, 0..=AGE_MAX, 1..6_u64, any::<prop::sample::Index>()), 1..60),
+        calls in prop::collection::vec(
+            (0..3_u8, 0..15_u64, 0..=AGE_MAX, 1..6_u64, any::<prop::sample::Index>()),
+            1..60,
+        ),
     ) {
         let limit = limit("1/10ns burst 20");
         let (mut with, mut without, mut clock) = (LaneWord::default(), LaneWord::default(), 1_000);

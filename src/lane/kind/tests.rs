@@ -51,7 +51,8 @@ proptest! {
         let limit = LaneLimit::new(kind, row);
         let words: Vec<_> = words.into_iter().map(LaneWord::from_bits).collect();
         let now = Tick::from_nanos(now);
-        let words: Vec<_> = if near { words.iter().map(|word| word.with_payload(now.as_nanos())).collect() } else { words };
+        let near_now = |word: &LaneWord| if near { word.with_payload(now.as_nanos()) } else { *word };
+        let words: Vec<_> = words.iter().map(near_now).collect();
         let words = match kind {
             Kind::Exact { .. } => &words[..],
             Kind::Window(_) => &words[..2],

@@ -1,7 +1,10 @@
 //! A policy as a TOML file: [`Policy::from_toml`] and [`Policy::to_toml`].
+//!
+//! `read.rs` and `write.rs` are the two directions, `error.rs` says what is wrong
+//! with a file, `location.rs` where.
 
 mod error;
-mod place;
+mod location;
 mod read;
 mod write;
 

@@ -6,7 +6,7 @@
 //! whichever way a policy is made.
 
 use super::error::ConfigError;
-use super::place::hint;
+use super::location::hint;
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, QUIET_MAX};
 use crate::lane::text;
 use crate::policy::actions::TierDraft;

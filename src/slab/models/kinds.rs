@@ -257,7 +257,8 @@ model! {
         let model = with_total("window 9/ms", "window 3/ms");
         let part = |lane| crate::Request::new(A, lane);
         let rival = model.spawn(|model| model.allows(A, SECOND, Tick::ZERO));
-        let mine = model.0.check_all(&[part(FIRST), part(SECOND)].map(|part| part.at(Tick::ZERO))).unwrap().is_allowed();
+        let parts = [part(FIRST), part(SECOND)].map(|part| part.at(Tick::ZERO));
+        let mine = model.0.check_all(&parts).unwrap().is_allowed();
         let (mine, theirs) = (u64::from(mine), u64::from(rival.join().unwrap()));
         assert_eq!(mine + theirs, 1);
         assert_eq!(left(&model), [8 - mine, 9 - mine - theirs, 2 - 2 * mine - theirs]);
@@ -378,8 +379,9 @@ model! {
         let policy = Policy::builder().lane("lane-0", "4/ms").build().unwrap();
         let model = Model::at(1, policy, OnFull::Deny, 0);
         assert!(model.allows(A, FIRST, Tick::ZERO));
-        let lower = model.0.reserve(Request::new(A, FIRST).at(Tick::ZERO), Duration::from_secs(1)).unwrap().id().unwrap();
-        let upper = model.0.reserve(Request::new(A, FIRST).at(Tick::ZERO), Duration::from_secs(1)).unwrap().id().unwrap();
+        let request = Request::new(A, FIRST).at(Tick::ZERO);
+        let reserve = || model.0.reserve(request, Duration::from_secs(1)).unwrap().id().unwrap();
+        let (lower, upper) = (reserve(), reserve());
         let rival = model.spawn(move |model| model.0.settle(lower, Settle::cancelled().at(Tick::ZERO)).is_ok());
         let _ = model.0.refund(Request::new(A, FIRST).cost(4).at(Tick::ZERO)).unwrap();
         assert!(rival.join().unwrap());

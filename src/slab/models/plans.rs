@@ -99,7 +99,10 @@ model! {
     /// The same for a check under a plan given in place of an assignment.
     replace_policy_against_check_as, Some(3), breaks with [RowsInPlace], || {
         let model = model(true);
-        let check = model.spawn(|model| whole(model.0.check_request(Request::new(A, FIRST).plan(OTHER).at(Tick::ZERO)).unwrap()));
+        let check = model.spawn(|model| {
+            let request = Request::new(A, FIRST).plan(OTHER).at(Tick::ZERO);
+            whole(model.0.check_request(request).unwrap())
+        });
         model.0.replace_policy(policy(first_limit(), third_limit())).unwrap();
         model.0.replace_policy(policy(first_limit(), first_limit())).unwrap();
         let (_, charged) = check.join().unwrap();

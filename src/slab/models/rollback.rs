@@ -47,7 +47,8 @@ model! {
             model.allows(A, FIRST, Tick::from_nanos(LATER)) && held
         });
         let part = |lane, cost| crate::Request::new(A, lane).cost(cost);
-        let mine = model.0.check_all(&[part(FIRST, 2), part(SECOND, 1)].map(|part| part.at(Tick::ZERO))).unwrap().is_allowed();
+        let parts = [part(FIRST, 2), part(SECOND, 1)].map(|part| part.at(Tick::ZERO));
+        let mine = model.0.check_all(&parts).unwrap().is_allowed();
         assert!(mine ^ rival.join().unwrap(), "one of them has the slot");
         let full_in = model.0.peek(Request::new(A, FIRST).at(Tick::from_nanos(LATER))).unwrap().full_in();
         // What is left of the two charged at 0, or nothing, or at most the time
