@@ -28,16 +28,16 @@ pub enum Error {
         /// How many plans the policy has; they are numbered from 0, which is `default`.
         plans: u16,
     },
-    /// A cost of 0 asks nothing; use `peek` to look.
+    /// The cost is 0; use `peek` to look without charging.
     ZeroCost,
     /// The cost is larger than the lane's capacity, so it can never pass.
     CostAboveCapacity {
-        /// What was asked.
+        /// The cost as given.
         cost: u64,
         /// What the lane holds when it is full, or the most that it takes on credit.
         capacity: u64,
     },
-    /// The agent is new, and no record of its neighbourhood may be given up.
+    /// The agent is new, and no record in its neighbourhood can be given up.
     Full,
     /// More slots were released than the agent holds.
     NotHeld {
@@ -62,16 +62,16 @@ pub enum Error {
     ReservationsFull,
     /// The agent has as many reservations open as one agent may.
     TooManyReservations {
-        /// How many that is.
+        /// How many one agent may have open.
         most: u64,
     },
-    /// The reservation was settled, its time has passed, or it never was.
+    /// The reservation was settled, has expired, or never existed.
     UnknownReservation,
-    /// A commit used so much more than was reserved that it must be a mistake.
+    /// Far more was used than was reserved, which must be a mistake.
     UsedTooLarge {
         /// What was used, as given.
         used: u64,
-        /// The most it can be: what is reserved, and
+        /// The most it can be: what is reserved plus
         /// [`OVERSPEND_MAX`](crate::bounds::OVERSPEND_MAX) times the lane's capacity.
         most: u64,
     },
@@ -80,7 +80,7 @@ pub enum Error {
     BatchSize {
         /// How many requests there were.
         requests: usize,
-        /// How many places for answers there were.
+        /// How many answers there was room for.
         answers: usize,
     },
 }
@@ -98,42 +98,38 @@ impl fmt::Display for Error {
             Error::UnknownPlan { plan, plans } => {
                 write!(f, "there is no plan {plan}; this policy has {plans}, numbered from 0")
             }
-            Error::ZeroCost => write!(f, "cost 0 asks nothing; give at least 1, or peek"),
+            Error::ZeroCost => write!(f, "the cost is 0; give at least 1, or peek"),
             Error::CostAboveCapacity { cost, capacity } => {
                 write!(f, "cost {cost} exceeds capacity {capacity} and can never pass")
             }
-            Error::Full => write!(
-                f,
-                "no record is free for this new agent; build the limiter for more agents, or let it give records up"
-            ),
+            Error::Full => {
+                write!(f, "no record is free for this new agent; build the limiter for more agents, or let it evict")
+            }
             Error::NotHeld { held, released } => {
-                write!(f, "{released} released, but the agent holds {held}; release once what was acquired")
+                write!(f, "{released} released, but the agent holds {held}; release each slot once")
             }
             Error::WrongKind { lane } => {
-                write!(f, "lane {lane} is of another kind; the call does not make sense for it")
+                write!(f, "this call does not work for lane {lane}, because of its kind; name another lane")
             }
             Error::Parts { parts } => write!(f, "{parts} parts; give 1 to {}", crate::bounds::PARTS_MAX),
             Error::ReservationsFull => {
-                write!(
-                    f,
-                    "no more reservations can be open at once; commit or cancel some, or build the limiter for more"
-                )
+                write!(f, "no more reservations can be open at once; settle some, or build the limiter for more")
             }
             Error::TooManyReservations { most } => write!(
                 f,
-                "the agent has {most} reservations open, as many as one agent may; commit or cancel some, or build the limiter with more per agent"
+                "the agent has {most} reservations open, the most for one agent; settle some, or build the limiter with more per agent"
             ),
             Error::UsedTooLarge { used, most } => write!(
                 f,
-                "{used} used, but at most {most} can be: what is reserved, and {} times the lane's capacity; nothing was settled",
+                "{used} used, but the most is {most}: what is reserved plus {} times the lane's capacity; nothing was settled",
                 crate::bounds::OVERSPEND_MAX
             ),
             Error::UnknownReservation => {
-                write!(f, "there is no such reservation: it was settled already, its time has passed, or it never was")
+                write!(f, "there is no such reservation: it was settled already, has expired, or never existed")
             }
             Error::BatchSize { requests, answers } => write!(
                 f,
-                "{requests} requests and {answers} places for answers; give as many of one as of the other, at most {}",
+                "{requests} requests and room for {answers} answers; give the same number of both, at most {}",
                 crate::bounds::BATCH_MAX
             ),
         }
@@ -156,9 +152,9 @@ pub enum BuildError {
         /// The number as given.
         reservations: usize,
     },
-    /// The system would not reserve the memory.
+    /// The system refused to reserve the memory.
     Memory {
-        /// How many bytes were asked for.
+        /// How many bytes were needed.
         bytes: u64,
     },
 }
@@ -175,7 +171,7 @@ impl fmt::Display for BuildError {
                 crate::bounds::RESERVATIONS_MAX
             ),
             BuildError::Memory { bytes } => {
-                write!(f, "the system would not reserve {bytes} bytes; build for fewer agents or lanes")
+                write!(f, "the system refused to reserve {bytes} bytes; build for fewer agents or lanes")
             }
         }
     }

@@ -41,7 +41,7 @@
 //!   Property tests hold it against exact rational arithmetic.
 //! - *Records* (`record/`): a tag word, a word per lane and a conduct word. One
 //!   loop applies any step to a lane: load the lane, then look at the tag,
-//!   exchange. There the proof stands, and loom models explore it.
+//!   exchange. The proof is there, and loom models explore it.
 //! - *The slab* (`slab/`): a preallocated mapping of records. A keyed hash of
 //!   the id names a home; the agent lives within 96 records of it, and is
 //!   nearly always found by one look at sixteen fingerprints. Tenants change
@@ -56,13 +56,13 @@
 //! | no allocation and no lock in the check of a known agent | a counting allocator |
 //! | memory is constant under any stream of ids | a flood that watches resident memory |
 //! | a denied check writes nothing | a test on every word of the slab |
-//! | bad input never panics: it is an error with a name | property tests |
+//! | bad input never panics: it gets a named error | property tests |
 //!
 //! # What happens when it is full
 //!
 //! A record whose lanes are all full again carries no information, so it is
-//! taken for a newcomer without loss. If there is none in the newcomer's
-//! neighbourhood, [`OnFull`] decides: give up the record with the least debt
+//! given to a newcomer without loss. If the newcomer's neighbourhood has no such
+//! record, [`OnFull`] decides: give up the record with the least debt
 //! (the default, counted in [`Stats::lossy_evictions`]) or refuse the newcomer.
 
 // Tests may unwrap: a panic there is a failure that names its line.

@@ -8,13 +8,13 @@ pub(crate) use loom::sync::atomic::Ordering;
 
 /// Loom's atomic, with loads made visible to its search.
 ///
-/// Loom reverses two accesses of different threads if they are dependent, and
-/// looks only at the latest access to each object for that. A thread that
+/// Loom reverses two accesses by different threads if they are dependent, and
+/// for that looks only at the latest access to each object. A thread that
 /// loads a word and later writes it hides an earlier load by another thread:
-/// the order in which that load comes after the write is never tried (seen
+/// loom never tries the order in which that load comes after the write (seen
 /// with 0.7.2: a check that only loads, against an eviction, had one
-/// execution). So each load first writes to a companion object, which makes
-/// any two loads dependent, and the orders between them are tried as well.
+/// execution). So each load first writes to a companion object. That makes
+/// any two loads dependent, and loom tries the orders between them as well.
 #[cfg(loom)]
 #[derive(Debug)]
 pub(crate) struct AtomicU64 {
@@ -61,8 +61,8 @@ impl AtomicU64 {
     }
 }
 
-/// A load on which no proof depends: a hint, or a word that only the holder of
-/// a lock writes. Kept out of loom's search for orders.
+/// A load that no proof depends on: a hint, or a word that only the holder of
+/// a lock writes. It stays out of loom's search for orders.
 #[inline]
 pub(crate) fn peek(word: &AtomicU64) -> u64 {
     #[cfg(loom)]
@@ -70,9 +70,9 @@ pub(crate) fn peek(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
-/// An atomic whose loads stay out of loom's search for orders: for words that
-/// are read between two accesses which are part of it. Loom still lets such a
-/// load see every value that its order allows.
+/// An atomic whose loads stay out of loom's search for orders: for a word that
+/// is read between two accesses that are in the search. Loom still lets such a
+/// load see every value that its ordering allows.
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::AtomicU64 as QuietU64;
 
@@ -84,13 +84,13 @@ pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Locks, also after a panic of another holder: what these locks guard is
-/// changed in steps that each leave it whole.
+/// Locks, even if another holder panicked: every step that changes what these
+/// locks guard leaves it whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks if nobody holds the lock; as [`lock`].
+/// Locks like [`lock`], unless somebody holds the lock.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -103,15 +103,15 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 /// stays an ordinary atomic under loom and adds nothing to the models.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 
-/// A setting that is read for itself alone, and guards no other memory: an
-/// ordinary atomic under loom too.
+/// A setting whose value guards no other memory: an ordinary atomic under loom
+/// too.
 pub(crate) use std::sync::atomic::AtomicUsize as Setting;
 
 /// Lets another thread run while this one waits.
 ///
 /// Loom sees a waiting loop only through this call. Outside loom the first
-/// rounds spin, since what is waited for takes well under a microsecond, and
-/// later ones give the processor away.
+/// rounds spin, since the wait is nearly always well under a microsecond, and
+/// later ones yield the processor.
 pub(crate) fn wait(round: u32) {
     #[cfg(loom)]
     {
@@ -130,7 +130,7 @@ pub(crate) fn wait(round: u32) {
 #[cfg(not(loom))]
 const SPIN_ROUNDS: u32 = 64;
 
-/// Steps of the protocols that a model can leave out, to see that it then fails.
+/// Steps of the protocols that a model can leave out, to show that it then fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A charge is stored over whatever is there, not exchanged.
@@ -153,9 +153,9 @@ pub(crate) enum Fault {
     StayClosed,
     /// Tenants change without the region's lock.
     NoLock,
-    /// A claim takes no heed of when idle records were evicted.
+    /// A claim ignores when idle records were evicted.
     NoFloor,
-    /// A claim that comes after an eviction does not read the clock again.
+    /// A claim after an eviction does not read the clock again.
     ClockNotReadAgain,
     /// A newcomer starts afresh in a record that was given up.
     NothingInherited,
@@ -165,7 +165,7 @@ pub(crate) enum Fault {
     ReservedUnchecked,
     /// A denial of a lane of several words does not look at them all again.
     NoLastScan,
-    /// Of several charges, all or none, those before a denial stay.
+    /// When one of several charges is denied, those made before it stay.
     NoRollback,
     /// A lane stays charged though its total has nothing left.
     LaneKept,
@@ -173,23 +173,23 @@ pub(crate) enum Fault {
     RollbackAtCharge,
     /// A charge is taken back though it may have been forgiven.
     ForgivenTakenBack,
-    /// A call that forgives says that it is done before it is.
+    /// A call that forgives reports that it is done before it is.
     ForgivenTooSoon,
-    /// An id of a reservation is taken for that of whichever has its slot.
+    /// The id of a closed reservation is taken for the one that has its slot now.
     StaleId,
     /// A reservation is given back to whatever its lane holds, not only to the charge that it made.
     OtherCharge,
-    /// Whoever gives back to a bucket does not say so to its reservations.
+    /// A call that gives back to a bucket does not lower its reservations.
     NotLowered,
-    /// A refund of a window or a budget takes what is reserved of it, too.
+    /// A refund of a window or a budget also takes what is reserved of it.
     ReservedRefunded,
     /// A change to a lane of several words is stored over whatever is there.
     PermitByStore,
-    /// A window moves on before what falls off is recorded.
+    /// A window moves on before it records the part that falls off.
     MovedOnUnrecorded,
-    /// A record for a part that the window is still to move on to is not taken for the present.
+    /// A recorded part that the window has yet to move on to is not taken for the present one.
     RecordIgnored,
-    /// A record does not look at the first word again.
+    /// A step that records a part does not look at the first word again.
     NoLookBack,
     /// A check reads its row of limits without Acquire.
     RelaxedRow,

@@ -1,5 +1,5 @@
 //! The wait that was last announced to an agent on a lane, in one word. It
-//! tells an agent that comes back too early from one that has waited.
+//! distinguishes an agent that comes back too early from one that has waited.
 //!
 //! ```text
 //!  63                   26 25      18 17     14 13           0
@@ -10,8 +10,8 @@
 //!
 //! - *at*: when it was announced, in units of 2^22 nanoseconds (4.2 ms), rounded down.
 //! - *wait*: how long it is, in the same units: four bits after the leading
-//!   one, rounded down, up to 35 minutes. So a wait is taken to end up to a
-//!   sixteenth early, and never late.
+//!   one, rounded down, up to 35 minutes. So a wait ends up to a sixteenth
+//!   early, and never late.
 //! - *crowd*: how many denials came before the wait was over without being
 //!   counted; 15 once one was.
 //! - *fingerprint*: the agent and the lane that the word belongs to.
@@ -19,12 +19,12 @@
 //! A denial before the wait is over is a violation, unless the request may have
 //! been under way when the wait was announced. A request is under way for a
 //! second at most, and that is a *moment*: within it a denial is taken for one
-//! of several parallel requests. But there are no more of those than workers
-//! that share an agent. More than [`PARALLEL_MAX`] are a violation, and so are
-//! more than [`PARALLEL_LATE_MAX`] once half of a wait of at least a moment has
-//! passed, when few can still be under way. A moment has one violation.
+//! of several parallel requests. But an agent has only as many of those as it
+//! has workers. More than [`PARALLEL_MAX`] are a violation, and so are more than
+//! [`PARALLEL_LATE_MAX`] once half of a wait of at least a moment has passed,
+//! when few can still be under way. A moment has one violation.
 //!
-//! A request that would have to wait less than what was announced is another
+//! A request that would have to wait less than the announced wait is a different
 //! one, for fewer tokens. No wait was announced for it yet.
 
 use crate::bounds::{PARALLEL_LATE_MAX, PARALLEL_MAX};
@@ -41,7 +41,7 @@ const AT_SHIFT: u32 = 26;
 
 /// A unit of time in nanoseconds, as a power of two.
 const UNIT_SHIFT: u32 = 22;
-/// A second, in units, as a wait of a second is kept.
+/// A second in units, rounded as a wait is.
 const SECOND: u64 = units_of(code_of(1_000_000_000 >> UNIT_SHIFT));
 
 const _: () = assert!(Tick::MAX.as_nanos() >> UNIT_SHIFT < 1 << (64 - AT_SHIFT));
@@ -84,8 +84,8 @@ impl WaitWord {
     }
 }
 
-/// The longest of 8 bits that is not longer: three below the leading one and
-/// four behind it, as in a number with a floating point.
+/// The longest wait of 8 bits that is not longer, encoded like a floating point
+/// number: an exponent, and the four bits after the leading one.
 const fn code_of(units: u64) -> u64 {
     if units < 32 {
         return units;
@@ -101,17 +101,17 @@ const fn units_of(code: u64) -> u64 {
     (16 + (code & 15)) << ((code >> 4) - 1)
 }
 
-/// The wait that a denied agent is given, in nanoseconds, by how its denial is
-/// judged: the longer of what its lane asks for and what the curve does.
+/// The waits that a denied agent may be given, in nanoseconds. The judgement of
+/// its denial selects one, and the agent gets that or the lane's if it is longer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
-    /// The lane's own.
+    /// The wait that the lane asks for.
     pub(crate) lane: u64,
-    /// Its denial does not count.
+    /// For a denial that does not count.
     pub(crate) first: u64,
-    /// Its moment has a violation already.
+    /// For a denial in a moment that has a violation already.
     pub(crate) counted: u64,
-    /// It came back early.
+    /// For an agent that came back early.
     pub(crate) early: u64,
 }
 
@@ -122,20 +122,20 @@ pub(crate) enum Judgement {
     First,
     /// The request may have been under way when the wait was announced.
     Parallel,
-    /// It is of the moment of a violation.
+    /// Its moment has a violation already.
     Counted,
     /// The agent came back before the wait was over: a violation.
     Early,
 }
 
-/// Where the agent's word for a lane is in a table of this length, and its fingerprint.
+/// The index of the agent's word for a lane in a table of this length, and its fingerprint.
 pub(crate) const fn index_and_fingerprint(hash: u64, lane: u32, len: usize) -> (usize, u64) {
-    // The product scatters what the lane changes; its high bits are the best.
+    // The product scatters the bits that the lane changes; its high bits are the best.
     let mixed = (hash ^ (lane as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     ((mixed >> 32) as usize % len, mixed >> (64 - FINGERPRINT_BITS))
 }
 
-/// Judges a denial at `now`. The judgement says which wait the agent is given.
+/// Judges a denial at `now`. The judgement decides which wait the agent is given.
 pub(crate) fn judge(word: WaitWord, fingerprint: u64, now: Tick, waits: Waits) -> Outcome<Judgement, WaitWord> {
     let now = now.as_nanos() >> UNIT_SHIFT;
     let longer = |step: u64| step.max(waits.lane) >> UNIT_SHIFT;
@@ -145,7 +145,7 @@ pub(crate) fn judge(word: WaitWord, fingerprint: u64, now: Tick, waits: Waits) -
     if last.fingerprint != fingerprint {
         return outcome(anew(waits.first, 0), Judgement::First);
     }
-    // With an older instant no time has passed.
+    // For an older instant no time has passed.
     let (elapsed, until) = (now.saturating_sub(last.at), last.at + last.wait);
     if last.crowd == CROWD_MAX && elapsed < SECOND {
         return outcome(word, Judgement::Counted);
@@ -154,7 +154,7 @@ pub(crate) fn judge(word: WaitWord, fingerprint: u64, now: Tick, waits: Waits) -
         return outcome(anew(waits.first, 0), Judgement::First);
     }
     let is_late = last.wait >= SECOND && elapsed >= last.wait / 2;
-    // With the one that the wait was announced to.
+    // Counts the one that the wait was announced to.
     let parallel = last.crowd + 1;
     if elapsed >= SECOND || parallel >= if is_late { PARALLEL_LATE_MAX } else { PARALLEL_MAX } {
         return outcome(anew(waits.early, CROWD_MAX), Judgement::Early);
@@ -188,7 +188,7 @@ mod tests {
     use Judgement::{Counted, Early, First, Parallel};
 
     #[test]
-    fn who_waits_is_excused_and_who_comes_back_early_violates() {
+    fn a_denial_after_the_wait_is_excused_and_an_early_one_is_a_violation() {
         assert_eq!(judgements(6_000, [1_000, 7_000, 13_000, 19_001]), [First; 4]);
         assert_eq!(judgements(6_000, [1_000, 4_000, 6_000, 8_000]), [First, Early, Early, Early]);
         assert_eq!(judgements(1_500, [1_000, 1_900, 2_100, 2_900, 3_700]), [First, Parallel, Early, Counted, First]);
@@ -275,8 +275,8 @@ mod tests {
             prop_assert_eq!(next.unwrap_or(word).fields().fingerprint, fingerprint);
         }
 
-        /// Each of up to fourteen workers comes back no earlier than it was
-        /// asked to, and waits are under a second: no violation.
+        /// If up to fourteen workers each come back no earlier than asked, and
+        /// waits are under a second, there is no violation.
         #[test]
         fn obedient_workers_never_violate_a_short_wait(
             seed: u64, workers in 1..=14_usize, wait_ms in 1..900_u64, latency_ms in 0..200_u64,

@@ -1,12 +1,12 @@
 //! An agent's violations: pure steps on one word.
 //!
-//! A denial is a violation in any case, or only if it comes before an announced
-//! wait is over.
+//! The policy decides whether every denial is a violation, or only one that comes
+//! before an announced wait is over.
 //!
 //! - `word.rs`: the word, bit by bit
 //! - `numbers.rs`: the rules, ready to compute with
-//! - `violation.rs`: what a violation means, and how an agent stands
-//! - `announced.rs`: the wait that was last announced to an agent, in a word of its own
+//! - `violation.rs`: a violation, and an agent's conduct
+//! - `announced.rs`: the wait that was last announced to an agent, in a separate word
 
 pub(crate) mod announced;
 mod numbers;
@@ -46,7 +46,7 @@ pub(crate) fn violate(word: ConductWord, now: Tick, rules: &ConductNumbers) -> O
     Outcome { next: (next != word).then_some(next), answer }
 }
 
-/// The conduct as it stands at `now`.
+/// The conduct at `now`.
 pub(crate) fn assess(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Conduct {
     let ConductFields { last, age, count, in_a_row, .. } = word.fields();
     let now = now.as_nanos();
@@ -68,7 +68,7 @@ pub(crate) fn assess(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Co
     }
 }
 
-/// Forgives everything, and says whether anything mattered at `now`.
+/// Forgives everything, and answers whether anything mattered at `now`.
 pub(crate) fn forgive(word: ConductWord, now: Tick, rules: &ConductNumbers) -> Outcome<bool, ConductWord> {
     let next = word.with(ConductFields { count: 0, in_a_row: 0, raised: false, ..word.fields() });
     Outcome { next: (next != word).then_some(next), answer: assess(word, now, rules).last.is_some() }

@@ -68,8 +68,8 @@ impl ConductNumbers {
         self.every_denial
     }
 
-    /// The waits of an agent that is denied, in nanoseconds, where the lane
-    /// asks for `lane`.
+    /// The waits of an agent that is denied, in nanoseconds, if the lane asks
+    /// for `lane`.
     pub(crate) fn waits(&self, seen: &Conduct, lane: u64) -> announced::Waits {
         let in_a_row = u64::from(seen.in_a_row);
         // During a block the wait is what is left of it, no less and no more.

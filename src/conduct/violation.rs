@@ -1,10 +1,10 @@
-//! A violation, and an agent's conduct as it stands.
+//! A violation, and an agent's conduct.
 
 use super::ConductNumbers;
 use crate::clock::Tick;
 use std::time::Duration;
 
-/// A violation as it was recorded, and what follows from it.
+/// A recorded violation, and what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub(super) in_a_row: u32,
@@ -14,7 +14,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// What a first violation would be.
+    /// A first violation that is not recorded.
     pub(crate) fn first(rules: &ConductNumbers) -> Self {
         Self::new(1, rules.step(1), false, rules)
     }
@@ -34,35 +34,35 @@ impl Violation {
     }
 
     /// How many violations in a row this makes, without a quiet period
-    /// between them; it stays at 15.
+    /// between them. Counts to 15.
     #[must_use]
     pub const fn in_a_row(&self) -> u32 {
         self.in_a_row
     }
 
-    /// The wait that the curve of the policy names for it.
+    /// The wait for it on the policy's curve.
     #[must_use]
     pub const fn step(&self) -> Duration {
         self.step
     }
 
     /// The wait that the agent is given: the step, or what is left of the block
-    /// if the policy enforces waits. That is up to an eighth of a second more,
-    /// or a second in a flood, since the word keeps time no finer.
+    /// if the policy enforces waits. A block is up to an eighth of a second
+    /// longer, or a second in a flood, since the word keeps time no finer.
     #[must_use]
     pub const fn wait(&self) -> Duration {
         self.wait
     }
 
-    /// Whether with this violation the agent's conduct became sustained
-    /// abuse. Reported once, and again only after a window without a violation.
+    /// Whether this violation made the agent's conduct sustained abuse.
+    /// Reported once, and again only after a window without a violation.
     #[must_use]
     pub const fn sustained_abuse(&self) -> bool {
         self.sustained_abuse
     }
 }
 
-/// An agent's conduct as it stands.
+/// An agent's conduct at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
     pub(super) count: u32,
@@ -73,7 +73,7 @@ pub struct Conduct {
 }
 
 impl Conduct {
-    /// Violations in the present window of the abuse threshold; it stays at 63.
+    /// Violations in the present window of the abuse threshold. Counts to 63.
     #[must_use]
     pub const fn violations(&self) -> u32 {
         self.count
@@ -85,7 +85,7 @@ impl Conduct {
         self.window_start
     }
 
-    /// Violations without a quiet period between them; it stays at 15.
+    /// Violations without a quiet period between them. Counts to 15.
     #[must_use]
     pub const fn in_a_row(&self) -> u32 {
         self.in_a_row

@@ -9,19 +9,19 @@
 //!
 //! - *last*: the instant of the last violation, in eighths of a second,
 //!   rounded up: an agent is forgiven up to an eighth of a second late, never early.
-//! - *age*: how long before *last* the window began in which violations are
-//!   counted towards abuse. Its start is rounded up likewise.
+//! - *age*: how long before *last* the window of the abuse threshold began. Its
+//!   start is rounded up likewise.
 //! - *count*: violations in that window, up to 63. A window begins with the
-//!   first violation after the one before has passed.
+//!   first violation after the previous window is over.
 //! - *in a row*: violations without a quiet period between them, up to 15.
 //! - *raised*: sustained abuse was reported. It is reported again only after a
 //!   window without any violation.
 //!
-//! A word whose counts are 0 says that nothing is known, whatever *last* is.
+//! A word whose counts are 0 is blank, whatever *last* is.
 //!
 //! Once both counts are at their maximum, *last* is rounded up to a whole
 //! second: an agent that is denied a million times a second writes its word
-//! 63 times in each window, and else once a second.
+//! 63 times in each window, and otherwise once a second.
 
 use crate::bounds::{ABUSE_VIOLATIONS_MAX, ABUSE_WINDOW_MAX, CURVE_STEPS_MAX};
 use crate::clock::Tick;
@@ -47,7 +47,7 @@ const _: () = assert!(ABUSE_VIOLATIONS_MAX as u64 == COUNT_MAX);
 const _: () = assert!(ABUSE_WINDOW_MAX.as_secs() * UNITS_PER_SECOND <= AGE_MAX);
 const _: () = assert!(Tick::MAX.as_nanos().div_ceil(UNIT_NANOS) + UNITS_PER_SECOND < 1 << (64 - LAST_SHIFT));
 
-/// A record's conduct word. Zero is an agent of which nothing is known.
+/// A record's conduct word. Zero, like every blank word, is an agent without violations.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct ConductWord(pub(super) u64);
@@ -97,14 +97,14 @@ impl ConductWord {
         )
     }
 
-    /// Nothing known, in the next tenancy. When the generations start over,
-    /// the age moves on, so that the word of sixteen tenancies ago does not
-    /// return. It means nothing else while nothing is known.
+    /// A blank word for the next tenancy. When the generations start over, the
+    /// age moves on, so that the word of sixteen tenancies ago does not return.
+    /// In a blank word the age has no other meaning.
     ///
-    /// Once something is, the age has a meaning: a word with violations
-    /// returns if the tenant sixteen tenancies later has as many of them in
-    /// the same eighth of a second. A call that stalled all the while would
-    /// then count as a violation of that tenant.
+    /// With violations it does, so a word with violations returns if the tenant
+    /// sixteen tenancies later has as many of them in the same eighth of a
+    /// second. A call that stalled all the while would then count as a
+    /// violation of that tenant.
     pub(crate) const fn next_tenancy(self) -> Self {
         let ConductFields { last, age, .. } = self.fields();
         let generation = self.0.wrapping_add(1) & GENERATION_MASK;
@@ -112,7 +112,7 @@ impl ConductWord {
         Self(last << LAST_SHIFT | age << AGE_SHIFT | generation)
     }
 
-    /// Whether nothing of it matters any more: no violation after `since`.
+    /// Whether it no longer matters: no violation after `since`.
     pub(crate) const fn is_idle(self, since: Tick) -> bool {
         let ConductFields { last, count, in_a_row, .. } = self.fields();
         (count == 0 && in_a_row == 0) || last * UNIT_NANOS <= since.as_nanos()
@@ -125,7 +125,7 @@ impl fmt::Debug for ConductWord {
     }
 }
 
-/// An instant in units, rounded up, and never 0.
+/// An instant in units, rounded up, never 0.
 pub(super) fn units(now: Tick) -> u64 {
     now.as_nanos().div_ceil(UNIT_NANOS).max(1)
 }

@@ -9,7 +9,7 @@ use crate::error::Error;
 /// The limit of a lane that counts, ready to compute with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountLimit {
-    /// 0 if everything is denied, `u64::MAX` if nothing.
+    /// 0 if everything is denied, `u64::MAX` if there is no limit.
     count: u64,
     /// An allowed request warns when less than this is left.
     warn_below: u64,
@@ -49,8 +49,8 @@ impl CountLimit {
         self.count == u64::MAX
     }
 
-    /// What any charge of `cost` comes to where nothing is counted: in a lane
-    /// that denies everything, or nothing.
+    /// The answer to a charge of `cost` if nothing is counted, because the
+    /// limit denies everything or is unlimited.
     pub(super) const fn uncounted(self, cost: u64) -> Option<Result<Verdict, Error>> {
         match (self.count, cost) {
             (0 | u64::MAX, 0) => Some(Err(Error::ZeroCost)),
@@ -60,7 +60,7 @@ impl CountLimit {
         }
     }
 
-    /// The same of its status.
+    /// The same for a peek.
     pub(super) const fn uncounted_status(self) -> Option<LaneState> {
         match self.count {
             0 => Some(LaneState::counted(0, 0, 0, 0, 0)),
@@ -69,7 +69,7 @@ impl CountLimit {
         }
     }
 
-    /// The same of a refund.
+    /// The same for a refund.
     pub(super) fn uncounted_refund(self, cost: u64) -> Option<Result<LaneState, Error>> {
         self.uncounted_status().map(|status| if cost == 0 { Err(Error::ZeroCost) } else { Ok(status) })
     }

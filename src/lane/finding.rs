@@ -18,9 +18,9 @@ pub enum Decision {
     Deny,
 }
 
-/// A decision, what a denial means for the agent's conduct, and how the rest of
-/// the verdict is to be read. So a verdict has no fields for conduct that most
-/// of them would leave empty.
+/// A decision, what a denial means for the agent's conduct, and the form of the
+/// rest of the verdict. So a verdict has no fields for conduct, which most
+/// verdicts would leave empty.
 ///
 /// ```text
 ///  63                            9   8     7     6        3 2        0
@@ -42,7 +42,7 @@ const FORM_SHIFT: u32 = 8;
 const CONDUCT_WAIT_SHIFT: u32 = 9;
 const CONDUCT_WAIT_MAX: u64 = u64::MAX >> CONDUCT_WAIT_SHIFT;
 const _: () = assert!(crate::bounds::CURVE_STEPS_MAX as u64 <= IN_A_ROW_MASK);
-/// An agent waits no longer for its conduct than until it is forgiven.
+/// A wait for conduct ends when the agent is forgiven.
 const _: () = assert!(crate::bounds::QUIET_MAX.as_nanos() < CONDUCT_WAIT_MAX as u128);
 
 impl Finding {
@@ -58,24 +58,24 @@ impl Finding {
         }
     }
 
-    /// The same of a verdict that counts.
+    /// The same for a lane that counts.
     pub(super) const fn counting(self) -> Self {
         Self::new(self.0.get() | 1 << FORM_SHIFT)
     }
 
-    /// How the rest of the verdict is to be read.
+    /// How to read the rest of the verdict.
     #[inline(always)]
     pub(super) const fn form(self) -> Form {
         if self.0.get() >> FORM_SHIFT & 1 == 0 { Form::Refills } else { Form::Counts }
     }
 
-    /// Another decision of the same verdict.
+    /// The same with another decision.
     pub(super) const fn with_decision(self, decision: Self) -> Self {
         Self::new(self.0.get() & !DECISION_MASK | decision.0.get() & DECISION_MASK)
     }
 
-    /// A denial that is the agent's violation number `in_a_row`, 0 if it is
-    /// not one, with the wait that conduct asks for. The form stays.
+    /// A denial that is the agent's violation number `in_a_row`, or 0 if it is
+    /// not a violation, with the wait for conduct. The form stays.
     pub(super) const fn judged(self, in_a_row: u32, sustained_abuse: bool, wait_ns: u64) -> Self {
         let wait_ns = if wait_ns < CONDUCT_WAIT_MAX { wait_ns } else { CONDUCT_WAIT_MAX };
         Self::new(
@@ -112,10 +112,10 @@ impl Finding {
         }
     }
 
-    /// The decision as a number: that of the enum's variant.
+    /// The number of the decision's variant.
     #[inline(always)]
     pub(crate) const fn decision_number(self) -> usize {
-        // No word has a 0 there.
+        // These bits are never 0.
         ((self.0.get() & DECISION_MASK) as usize).wrapping_sub(1)
     }
 }

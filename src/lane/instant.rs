@@ -1,5 +1,5 @@
-//! A word that is an instant, after which it carries no information: a bucket's
-//! is when it is full again, a permit's is when it has rested.
+//! A word that is an instant, after which it carries no information: when a
+//! bucket is full again, or when a permit is free again.
 //!
 //! ```text
 //!  63                                        4 3        0
@@ -8,8 +8,8 @@
 //! └───────────────────────────────────────────┴──────────┘
 //! ```
 //!
-//! What is idle and what the next tenant finds follow from the instant alone,
-//! so the kinds whose words are instants share it.
+//! Whether it is idle and what the next tenant finds follow from the instant
+//! alone, so the kinds whose words are instants share this code.
 
 use super::LaneWord;
 use crate::clock::Tick;
@@ -42,12 +42,12 @@ impl InstantWord {
         self.time() <= now
     }
 
-    /// As it is, but no earlier than `floor`.
+    /// The same, but no earlier than `floor`.
     pub(super) fn lifted(self, floor: Tick) -> LaneWord {
         self.at(self.time().max(floor))
     }
 
-    /// Nothing that lies ahead of `present` is left, and nothing before `floor`.
+    /// No later than `present`, and no earlier than `floor`.
     pub(super) fn vacated(self, present: Tick, floor: Tick) -> LaneWord {
         self.at(self.time().min(present).max(floor))
     }

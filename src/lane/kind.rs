@@ -1,9 +1,9 @@
-//! The kinds of limit: one enum, and the one place that chooses among them.
+//! The kinds of limit: one enum and one dispatch.
 //!
 //! A lane is of one kind for the life of a limiter: every plan and override
 //! may change its numbers, or deny everything, but not what its word means.
 //! The lanes before the first that is not a bucket are checked as buckets
-//! without asking; all others come here.
+//! without a dispatch; all others come here.
 
 use super::bucket::{self, Bucket};
 use super::calendar::Era;
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Bucket,
     /// A token bucket that takes a cost above its capacity on credit.
     Debt,
-    /// An exact window: permits that rest.
+    /// An exact window: permits that are in use for a while.
     Exact(Exact),
     /// A window of counts.
     Window(Window),
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The one choice among the kinds.
+    /// The one dispatch.
     pub(super) fn rules(&self) -> &dyn Rules {
         match self {
             Kind::Bucket => &Bucket { takes_oversize: false },
@@ -54,7 +54,7 @@ impl Kind {
         matches!(self, Kind::Bucket | Kind::Debt)
     }
 
-    /// What the further words of such a lane mean.
+    /// The kind of a lane's further words.
     pub(crate) const fn further(self) -> Self {
         match self {
             Kind::Window(window) => Kind::Window(window.second()),
@@ -107,13 +107,13 @@ impl Kind {
         self.rules().row(numbers, warn_below_percent)
     }
 
-    /// The receipt of the charge that put `next` in the place of `before`.
+    /// The receipt of the charge that replaced `before` by `next`.
     pub(crate) fn receipt(self, position: usize, cell: usize, before: LaneWord, next: LaneWord, at: Tick) -> Receipt {
         let rules = self.rules();
         Receipt { at, position, place: rules.place(next), word: next, cell, price: rules.price(before, next, at) }
     }
 
-    /// Takes back one of several charges, if it still can be: see
+    /// Takes back one of several charges, if that is still possible: see
     /// [`Rules::outlives_its_generation`] and [`Rules::roll_back`].
     pub(crate) fn roll_back(
         self,
@@ -179,16 +179,15 @@ impl LaneLimit {
         if self.is_exempt() { Choice::of(look(())) } else { self.kind.rules().force(words, at, self.limit, cost) }
     }
 
-    /// Fills the lane, or one of several words; says whether there may be more
-    /// to do. `round` says how often it was asked before. Slots that are held
-    /// stay so.
+    /// Fills the lane, or one of several words, and answers whether there may
+    /// be more to do. `round` counts the calls from 0. Held slots stay held.
     pub(crate) fn reset(&self, words: &[LaneWord], at: At, round: usize) -> Choice<bool> {
         let Some((cell, more)) = self.kind.rules().next_to_reset(words, at.now, round) else {
             return Choice::of(look(false));
         };
         let kind = if cell == 0 { self.kind } else { self.kind.further() };
         let word = words.get(cell).copied().unwrap_or_default();
-        // With another generation, so that nothing is given back that was charged before.
+        // With another generation, so that nothing charged before is given back.
         let next = kind.under_other_row(word, at, true, Duration::ZERO);
         Choice::at(cell, Outcome { next: Some(next), answer: more })
     }
@@ -198,8 +197,8 @@ impl LaneLimit {
         self.kind.rules().status(words, at, self.limit)
     }
 
-    /// What a charge would come to, for an agent that has to wait whatever the
-    /// lane holds. It is not made.
+    /// The answer to a charge that is not made, because the agent has to wait
+    /// whatever the lane holds.
     pub(crate) fn blocked(&self, words: &[LaneWord], at: At, cost: u64) -> Blocked {
         let charged = self.step(words, at, cost).outcome.answer;
         Blocked { charged, status: (!self.kind.is_bucket()).then(|| self.status(words, at)) }
@@ -215,12 +214,12 @@ impl LaneLimit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocked {
     charged: Charged,
-    /// The lane as it stands, unless it is a bucket.
+    /// The lane's state, unless it is a bucket.
     status: Option<LaneState>,
 }
 
 impl Blocked {
-    /// What it comes to, for an agent that has to wait `block` nanoseconds.
+    /// The verdict, for an agent that has to wait `block` nanoseconds.
     pub(crate) fn verdict(self, block: u64) -> Result<Verdict, Error> {
         let (charged, status) = match (self.charged, self.status) {
             (Charged::Bucket(charge), _) => return bucket::blocked(charge, block),

@@ -1,7 +1,7 @@
 //! What is left of a lane, in one word of a verdict.
 
-/// How a verdict says what is left. Its finding names the form, so that the
-/// verdict of a bucket, which is the most frequent, needs no word for it.
+/// How a verdict stores what is left. Its finding holds the form, so that the
+/// verdict of a bucket, the most frequent one, needs no extra word for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Refills,
@@ -11,16 +11,15 @@ pub(super) enum Form {
 /// What is left of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// A bucket's follows from the time until it is full. The division waits
-    /// until somebody asks.
+    /// In a bucket it follows from the time until it is full. The division waits
+    /// until somebody asks for it.
     Refills { token_ns: u64 },
-    /// Of everything else it was counted. The window is as long as this, or 0
-    /// if there is none.
+    /// In every other kind it was counted. A window length of 0 means no window.
     Counted { left: u64, window_ns: u64 },
 }
 
-/// The word behind [`Left`]. In a verdict that refills it is what a token takes,
-/// in nanoseconds; in one that counts:
+/// The word behind [`Left`]. For a lane that refills it is how long a token takes,
+/// in nanoseconds; for one that counts:
 ///
 /// ```text
 ///  63  62      41    40     39                  0
@@ -50,7 +49,7 @@ impl LeftWord {
         Self(token_ns)
     }
 
-    /// A count of a torn limit may be too large; such a verdict is thrown away.
+    /// The count of a torn limit may be too large; such a verdict is thrown away.
     pub(super) const fn counted(left: u64, window_ns: u64) -> Self {
         let millis = window_ns.div_ceil(MILLI_NS);
         let (length, is_seconds) =

@@ -20,12 +20,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// How much a lane lets through: a token bucket that holds `capacity` tokens
 /// and refills `tokens` of them every `per`, or another kind of limit.
 ///
-/// The capacity is the number of tokens unless [`burst`](Limit::burst) says
-/// otherwise. A limit is a description: it is checked when the policy is built.
+/// The capacity is the number of tokens unless [`burst`](Limit::burst) sets
+/// it. A limit is a description: it is checked when the policy is built.
 ///
 /// | kind | text | what it promises |
 /// |---|---|---|
-/// | [bucket](Limit::new) | `"10/second burst 20"` | at most the burst and what the rate brings since |
+/// | [bucket](Limit::new) | `"10/second burst 20"` | at most the burst plus what has refilled |
 /// | [bucket with debt](Limit::oversize_debt) | `"10/second burst 20 oversize debt"` | the same, and the excess of one request |
 /// | [window](Limit::window) | `"window 1000/min"` | never more than the count in any trailing window; a charge counts for up to a third longer |
 /// | [exact](Limit::exact) | `"exact 5/5min"` | never more than the count in any trailing window, and no denial before that; up to 128 |
@@ -47,7 +47,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit(pub(super) Written);
 
-/// A limit as it was written: the terms of one kind, or that there is no number.
+/// A limit as it was written: the terms of one kind, or no number at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Written {
     Bucket(BucketTerms),
@@ -59,7 +59,7 @@ pub(super) enum Written {
     Unlimited,
 }
 
-/// What a limit of some kind says.
+/// The terms of a limit of some kind.
 pub(super) trait Terms: fmt::Display {
     /// What the lane's words mean.
     fn kind(&self) -> Kind;
@@ -81,7 +81,7 @@ pub(super) trait Terms: fmt::Display {
     fn check(&self) -> Result<Numbers, LimitError>;
 }
 
-/// A limit that was checked, as the numbers that a lane computes with.
+/// A checked limit, as the numbers that a lane computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbers {
     Bucket(BucketNumbers),
@@ -124,7 +124,7 @@ impl Limit {
         Self::new(tokens, DAY)
     }
 
-    /// Never more than `count` in any trailing window of this length, at two
+    /// Never more than `count` in any trailing window of this length, for two
     /// words of every agent's record whatever the count. In return it is
     /// stricter than [`exact`](Limit::exact): time is cut into thirds of the
     /// window, and a charge counts until its third is a whole window old.
@@ -138,10 +138,10 @@ impl Limit {
     ///
     /// So take it for counts above [`EXACT_MAX`], for costs other than 1, or
     /// where memory matters. To let `count` a minute pass for a client that asks
-    /// evenly, set a third more, and accept as many at once.
+    /// evenly, set a third more, and accept that many at once.
     ///
-    /// An instant of the caller's own that is older than the latest third in
-    /// which the lane was charged is taken for the start of that third.
+    /// If a request's [instant](crate::Request::at) is older than the latest
+    /// third in which the lane was charged, the start of that third is used.
     ///
     /// ```
     /// use std::time::Duration;
@@ -167,8 +167,8 @@ impl Limit {
     /// a denial before that: for logins and other targets of brute force, and
     /// for limits that promise "no burst". Up to [`EXACT_MAX`]; a request costs 1.
     ///
-    /// Each of the `count` takes a word of every agent's record, and a record is
-    /// a power of two of words, two of which are no lane's. With this lane alone
+    /// Each of the `count` takes a word of every agent's record. A record is a
+    /// power of two of words, and two of them are not lanes. With this lane alone
     /// an agent takes:
     ///
     /// | count | record | bytes per agent at the assumed load |
@@ -180,7 +180,7 @@ impl Limit {
     /// | up to 126 | 1 KB | 1,367 |
     /// | 127 and 128 | 2 KB | 2,732 |
     ///
-    /// A plan or an override may have fewer, and no more than the largest
+    /// A plan or an override may have fewer, but no more than the largest
     /// limit that the limiter was built with. [`window`](Limit::window) takes
     /// two words, whatever its count.
     ///
@@ -205,17 +205,17 @@ impl Limit {
     }
 
     /// `units` per calendar window, in UTC unless [`zone_minutes`](Limit::zone_minutes)
-    /// says otherwise: LLM tokens per day, say. What is left over is gone when
-    /// the next window begins.
+    /// sets a zone: LLM tokens per day, say. What is left over is gone when the
+    /// next window begins.
     ///
-    /// The date comes from the wall clock. If that is put back, the window in
-    /// use stays open, and none is opened again.
+    /// The date comes from the wall clock. If that is set back, the window in
+    /// use stays open, and no past window opens again.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Calendar, Limit, Limiter, ManualClock, Policy, Request};
     ///
-    /// // By itself a manual clock counts from 1970, at midnight UTC.
+    /// // By default a manual clock counts from 1970, at midnight UTC.
     /// let clock = ManualClock::new();
     /// let policy = Policy::builder().lane("llm", Limit::budget(10_000, Calendar::Day)).build()?;
     /// let limiter = Limiter::builder(policy).agents(10).clock(clock.clone()).build()?;
@@ -234,9 +234,8 @@ impl Limit {
         Self(Written::Budget(BudgetTerms { units, era: Era { calendar: per, zone_minutes: 0 } }))
     }
 
-    /// The same budget by the calendar of a zone that is this many minutes
-    /// ahead of UTC. A zone that changes its clocks in spring and autumn has no
-    /// such number.
+    /// The same budget in a time zone that is this many minutes ahead of UTC.
+    /// Daylight saving time is not supported.
     ///
     /// Limits of other kinds stay as they are.
     #[must_use]
@@ -262,8 +261,8 @@ impl Limit {
         Self(Written::DenyAll)
     }
 
-    /// No limit at all: how a plan goes without the [total](crate::PolicyBuilder::total)
-    /// that others have. Only the lane `total` takes it.
+    /// No limit at all: for a plan without the [total](crate::PolicyBuilder::total)
+    /// that others have. Only the lane `total` accepts it.
     ///
     /// ```
     /// use tollgate::Policy;
@@ -300,11 +299,11 @@ impl Limit {
     ///
     /// Such a cost passes when the bucket is full, and nothing passes after it
     /// until the bucket has paid for it. So in any span at most the capacity,
-    /// what the rate brings, and the excess of one request pass. A cost is at
-    /// most [`OVERSPEND_MAX`](crate::bounds::OVERSPEND_MAX) times the capacity and takes
+    /// what refills, and the excess of one request pass. A cost is at most
+    /// [`OVERSPEND_MAX`](crate::bounds::OVERSPEND_MAX) times the capacity and takes
     /// less than [`REFILL_MAX`] to pay for; more is
-    /// [`Error::CostAboveCapacity`](crate::Error::CostAboveCapacity), as is every
-    /// cost above the capacity of other lanes.
+    /// [`Error::CostAboveCapacity`](crate::Error::CostAboveCapacity), as any cost
+    /// above the capacity is on other lanes.
     ///
     /// Limits of other kinds stay as they are. A lane does this in every plan or
     /// in none.
@@ -340,7 +339,7 @@ impl Limit {
         matches!(self.0, Written::Bucket(BucketTerms { takes_oversize: true, .. }))
     }
 
-    /// The terms of its kind; `None` if it denies everything, or nothing.
+    /// The terms of its kind; `None` if it denies everything or is unlimited.
     pub(super) fn terms(&self) -> Option<&dyn Terms> {
         match &self.0 {
             Written::Bucket(terms) => Some(terms),
@@ -364,7 +363,7 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// Says which number is out of range and what is allowed.
+    /// The error names the number that is out of range, and what is allowed.
     pub fn validate(&self) -> Result<(), LimitError> {
         self.compile().map(|_| ())
     }
@@ -375,8 +374,8 @@ impl Limit {
         self.terms().map_or(Ok(without), |terms| terms.check())
     }
 
-    /// What the word of such a lane means; `None` for one that denies
-    /// everything, or nothing, and leaves the word alone.
+    /// What the word of such a lane means; `None` if the limit denies everything
+    /// or is unlimited, and so leaves the word alone.
     pub(crate) fn lane_kind(&self) -> Option<Kind> {
         self.terms().map(|terms| terms.kind())
     }
@@ -386,7 +385,7 @@ impl Limit {
         self.terms().map_or(1, |terms| terms.words())
     }
 
-    /// Refuses what only a total can be, or what a total cannot be.
+    /// Refuses a limit that only a total can have, or that a total cannot have.
     pub(crate) fn is_for_total(&self, is_total: bool) -> Result<(), LimitError> {
         match self.terms() {
             None if !is_total && self.is_unlimited() => Err(LimitError::Unlimited),
@@ -395,7 +394,7 @@ impl Limit {
         }
     }
 
-    /// Refuses a limit of another kind than those that the lane has already.
+    /// Refuses a limit of another kind than the lane's other limits.
     pub(crate) fn is_of_kind_of(&self, known: impl IntoIterator<Item = Limit>) -> Result<(), LimitError> {
         let Some(kind) = self.lane_kind() else {
             return Ok(());

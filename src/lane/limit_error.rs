@@ -81,9 +81,9 @@ pub enum LimitError {
         /// A limit of the lane as text.
         known: String,
     },
-    /// Only a bucket says what becomes of a cost above its capacity.
+    /// Only a bucket can say what happens to a cost above its capacity.
     Oversize {
-        /// The limit as text, without what it says of such costs.
+        /// The limit as text, without `oversize`.
         limit: String,
     },
     /// Only a plan's total can be `"unlimited"`.
@@ -120,7 +120,7 @@ impl fmt::Display for LimitError {
             }
             LimitError::TooSlow { tokens, per, capacity } => write!(
                 f,
-                "{capacity} tokens at {tokens} per {per:?} take ten years or more to refill; allowed is less than {} seconds",
+                "{capacity} tokens at {tokens} per {per:?} take ten years or more to refill; allowed: less than {} seconds",
                 REFILL_MAX.as_secs()
             ),
             LimitError::WindowLength { length } => {
@@ -155,7 +155,7 @@ impl fmt::Display for LimitError {
             ),
             LimitError::Oversize { limit } => write!(
                 f,
-                "{limit:?} can't say \"oversize\"; only a bucket can take a cost above its capacity on credit, such as \"10/second oversize debt\""
+                "{limit:?} can't have \"oversize\"; only a bucket can take a cost above its capacity on credit, such as \"10/second oversize debt\""
             ),
             LimitError::Unlimited => write!(
                 f,

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_limit() {
+    fn refuses_what_is_not_a_limit() {
         for text in [
             "",
             "60",
@@ -136,7 +136,7 @@ mod tests {
     fn only_a_bucket_goes_into_debt() {
         for text in ["window 5/second", "exact 5/minute", "budget 5/day", "held 5", "deny"] {
             let error = format!("{text} oversize debt").parse::<Limit>().expect_err("only a bucket");
-            assert!(error.to_string().starts_with(&format!("{text:?} can't say \"oversize\"")), "{error}");
+            assert!(error.to_string().starts_with(&format!("{text:?} can't have \"oversize\"")), "{error}");
             let limit: Limit = text.parse().unwrap();
             assert_eq!((limit.oversize_debt(), limit.takes_oversize()), (limit, false));
         }

@@ -10,13 +10,13 @@
 //! |---|---|---|---|
 //! | token bucket | `bucket.rs` | the instant at which the bucket is full again | 0 |
 //! | bucket with debt | `bucket/debt.rs` | the same | 0 |
-//! | exact window | `exact.rs` | the instant at which a permit has rested; a lane has several such words | 0 |
+//! | exact window | `exact.rs` | the instant at which a permit is free again; a lane has several such words | 0 |
 //! | window | `window.rs` | the number of a third of a window, and the counts of it and of the one before; a lane has two such words | 0 |
 //! | budget | `budget.rs` | a calendar window's number, and what was used of it | 0 |
 //! | held slots | `held.rs` | how many are held | 0 |
 //!
-//! `rules.rs` says what a kind has to answer, and `kind.rs` is the one enum of
-//! kinds and the one place that chooses among them.
+//! `rules.rs` is the trait that every kind implements, and `kind.rs` has the one
+//! enum of kinds and the one dispatch.
 //!
 //! | shared by the kinds | file |
 //! |---|---|
@@ -28,7 +28,7 @@
 //! | numbers and lengths of time as people write them | `text.rs` |
 //! | calendar windows | `calendar.rs` |
 //! | the answer to a check, the decision in it, and what is left | `verdict.rs`, `finding.rs`, `left.rs` |
-//! | a lane as it stands | `state.rs` |
+//! | the state of a lane | `state.rs` |
 
 pub(crate) mod bucket;
 pub(crate) mod budget;
@@ -74,18 +74,18 @@ pub(crate) struct Outcome<A, W = LaneWord> {
     pub(crate) answer: A,
 }
 
-/// What a step on a lane of several words would do: to which of them.
+/// What a step on a lane of several words would do, and to which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice<A> {
     pub(crate) cell: usize,
     pub(crate) outcome: Outcome<A>,
-    /// The change only prepares the step, which is then to be made: on the
-    /// words as they are after it, if the lane's own word is still the same.
+    /// The change only prepares the step, and is made only if the lane's own
+    /// word is still the same. The step is then repeated on the words it finds.
     pub(crate) again: bool,
 }
 
 impl<A> Choice<A> {
-    /// Of the only word, or of none.
+    /// A step on the only word, or on none.
     pub(crate) const fn of(outcome: Outcome<A>) -> Self {
         Self::at(0, outcome)
     }

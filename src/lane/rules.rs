@@ -1,4 +1,4 @@
-//! What a kind of limit has to answer. Each kind does so in a file of its own.
+//! The trait that every kind of limit implements, each in its own file.
 //!
 //! Every method is a pure function of a lane's words, an instant and a limit,
 //! and keeps these rules:
@@ -9,8 +9,8 @@
 //! - A charge changes the word, and a denial returns no word at all.
 //! - An older `now` makes the answer stricter, never laxer.
 //! - A division rounds to the stricter side.
-//! - The limit may be torn, made of two. Then the answer is thrown away, but to
-//!   compute it must not panic.
+//! - The limit may be torn: half old, half new. Then the answer is thrown away,
+//!   but computing it must not panic.
 
 use super::bucket::debt::Oversize;
 use super::bucket::{self, Charge};
@@ -21,7 +21,7 @@ use crate::clock::{At, Tick};
 use crate::error::Error;
 use std::time::Duration;
 
-/// A lane's limit as it stands in a row of the table. Only the lane's kind can
+/// A lane's limit, as the words of a row of the table. Only the lane's kind can
 /// read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitWords(pub(crate) [u64; LimitWords::COUNT]);
@@ -31,7 +31,7 @@ impl LimitWords {
 }
 
 /// What a kind of limit has to answer: first about one word under any limit,
-/// then about the words of a lane under one.
+/// then about all words of a lane under a given limit.
 pub(crate) trait Rules {
     /// Whether a charge may be an estimate that is settled later: then
     /// [`undo`](Self::undo) and [`force`](Self::force) settle it.
@@ -39,7 +39,7 @@ pub(crate) trait Rules {
         true
     }
 
-    /// Whether it goes by the date, which callers then look up.
+    /// Whether it needs the date, which callers then look up.
     fn uses_calendar(&self) -> bool {
         false
     }
@@ -53,17 +53,17 @@ pub(crate) trait Rules {
         false
     }
 
-    /// Whether somebody holds what the word counts, and will give it back.
+    /// Whether the word counts slots that are held and will be released.
     fn is_held(&self, _word: LaneWord) -> bool {
         false
     }
 
-    /// The same tenancy with nothing charged, and no charge to come as of an
+    /// The same tenancy with nothing charged. No later charge counts from an
     /// instant before `floor`.
     fn emptied(&self, word: LaneWord, floor: At) -> LaneWord;
 
-    /// What is left of an idle word, for the next tenant. Nothing in it lies
-    /// ahead of `present`.
+    /// What is left of an idle word, for the next tenant. It holds no time
+    /// after `present`.
     fn vacated(&self, word: LaneWord, _present: Tick, floor: At) -> LaneWord {
         self.emptied(word, floor)
     }
@@ -83,13 +83,13 @@ pub(crate) trait Rules {
         self.emptied(word, floor)
     }
 
-    /// The word when the generations start over: something of it moves on, so
+    /// The word when the generations start over: some part of it moves on, so
     /// that the word of sixteen generations ago does not return. If the tenant
-    /// changes, what it says may also become stricter.
+    /// changes, the word may also become stricter.
     fn renewed(&self, word: LaneWord, present: Tick, is_other_tenant: bool) -> LaneWord;
 
-    /// What is left under another limit: at most `debt_max` of debt if the word
-    /// is an instant. A reset leaves nothing charged.
+    /// The word under another limit: at most `debt_max` of debt stays if the
+    /// word is an instant. A reset leaves nothing charged.
     fn under_other_limit(&self, word: LaneWord, at: At, is_reset: bool, debt_max: Duration) -> LaneWord;
 
     /// Whether another limit that leaves at most `debt_max` of debt cuts the word.
@@ -97,8 +97,8 @@ pub(crate) trait Rules {
         false
     }
 
-    /// Which window a charge that put this word in place was made in, or which
-    /// instant it put there.
+    /// The window in which the charge that wrote this word was made, or the
+    /// instant that it wrote.
     fn place(&self, _charged: LaneWord) -> u64 {
         0
     }
@@ -108,9 +108,9 @@ pub(crate) trait Rules {
         0
     }
 
-    /// Whether a charge can still be taken back when the word's generation has
-    /// moved on since, and the agent's charges of that time are forgiven or not
-    /// (`slab/forgiven.rs`).
+    /// Whether a charge can still be taken back after the word's generation has
+    /// moved on. `is_forgiven` says whether the agent's charges of that time
+    /// have been forgiven (`slab/forgiven.rs`).
     fn outlives_its_generation(&self, is_forgiven: bool) -> bool {
         !is_forgiven
     }
@@ -126,7 +126,7 @@ pub(crate) trait Rules {
         Choice::of(look(()))
     }
 
-    /// The limit, once it was checked, as a row of the table has it.
+    /// The checked limit, as a row of the table holds it.
     fn row(&self, numbers: Numbers, warn_below_percent: u8) -> LimitWords {
         CountLimit::of(numbers, warn_below_percent).to_words()
     }
@@ -135,25 +135,25 @@ pub(crate) trait Rules {
         CountLimit::from_words(limit).is_exempt()
     }
 
-    /// The longest debt that a lane keeps when this limit begins to apply to
-    /// it, in nanoseconds.
+    /// The longest debt that a lane keeps when this limit comes into force, in
+    /// nanoseconds.
     fn debt_max(&self, _limit: LimitWords) -> u64 {
         u64::MAX
     }
 
-    /// Charges `cost`, if there is room for it.
+    /// Charges `cost` if there is room for it.
     fn step(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<Charged>;
 
-    /// What a charge of `cost` would come to after others of the same call;
-    /// `sum` is what they and it come to.
+    /// The answer to a charge of `cost` after others of the same call; `sum` is
+    /// all of them together.
     fn would(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64, sum: u64) -> Charged {
         self.step(words, at, limit, if cost == 0 { 0 } else { sum }).outcome.answer
     }
 
-    /// Gives `cost` back, never beyond full. The answer says what is to come
-    /// off another word of the lane. `reserved` says how much open reservations
-    /// have charged to the window of a number: only they give that back. What
-    /// is reserved of a bucket is the caller's to keep.
+    /// Gives `cost` back, never beyond full. The answer includes what has to
+    /// come off another word of the lane. `reserved` is how much open
+    /// reservations have charged to the window of a number: only they give that
+    /// back. For a bucket, the caller takes care of what is reserved.
     fn refund(
         &self,
         words: &[LaneWord],
@@ -169,22 +169,22 @@ pub(crate) trait Rules {
     }
 
     /// Which word a reset fills next, and whether there may be more to do.
-    /// `round` says how often it was asked before.
+    /// `round` counts the calls from 0.
     fn next_to_reset(&self, _words: &[LaneWord], _now: Tick, _round: usize) -> Option<(usize, bool)> {
         Some((0, false))
     }
 
-    /// The lane as it stands.
+    /// The lane's state.
     fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState;
 
-    /// How much would be lost if the lane were given up: 0 for nothing,
-    /// `u32::MAX` and above for all of its limit.
+    /// How much would be lost if the lane were given up: from 0 for nothing to
+    /// `u32::MAX` for the whole limit, and more in debt.
     fn load(&self, _words: &[LaneWord], _now: Tick, _limit: LimitWords) -> u64 {
         0
     }
 }
 
-/// A charge that was made, and may be taken back.
+/// A charge that was made and can be taken back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Receipt {
     pub(crate) at: Tick,
@@ -192,18 +192,18 @@ pub(crate) struct Receipt {
     pub(crate) position: usize,
     /// See [`Rules::place`].
     pub(crate) place: u64,
-    /// The word that it put in place, and which of the lane's words that is.
+    /// The word that it wrote, and which of the lane's words that is.
     pub(crate) word: LaneWord,
     pub(crate) cell: usize,
     /// See [`Rules::price`].
     pub(crate) price: u64,
 }
 
-/// What came of a refund.
+/// The answer to a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refunded {
     pub(crate) status: LaneState,
-    /// What is to be taken off another word of the lane.
+    /// What has to come off another word of the lane.
     pub(crate) rest: u64,
 }
 
@@ -213,12 +213,12 @@ impl Refunded {
     }
 }
 
-/// What a charge comes to.
+/// The answer to a charge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Charged {
-    /// The verdict is made when the limit is known to be whole.
+    /// The verdict is computed once the limit is known to be whole.
     Bucket(Charge),
-    /// The same, of a cost above the bucket's capacity.
+    /// The same for a cost above the bucket's capacity.
     Oversize(Oversize),
     Counted(Result<Verdict, Error>),
 }

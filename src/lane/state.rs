@@ -1,15 +1,15 @@
-//! A lane as it stands.
+//! The state of a lane.
 
 use super::left::reported_ns;
 use super::verdict::RETRY_NEVER;
 use std::time::Duration;
 
-/// A lane as it stands, without having been charged.
+/// The state of a lane: what is left, and when it is full again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneState {
     pub(crate) remaining: u64,
     pub(crate) capacity: u64,
-    /// What a bucket's token takes to come back; 0 if the lane counts.
+    /// How long a bucket's token takes to come back; 0 if the lane counts.
     pub(crate) token_ns: u64,
     pub(crate) window_ns: u64,
     pub(crate) next_in_ns: u64,
@@ -20,7 +20,7 @@ impl LaneState {
     pub(crate) const EXEMPT: Self =
         Self { remaining: u64::MAX, capacity: u64::MAX, token_ns: 1, window_ns: 0, next_in_ns: 0, full_in_ns: 0 };
 
-    /// The status of a lane that counts. `window_ns` is the length of its window.
+    /// The state of a lane that counts. `window_ns` is the length of its window.
     pub(super) const fn counted(
         capacity: u64,
         remaining: u64,
@@ -31,7 +31,7 @@ impl LaneState {
         Self { remaining, capacity, token_ns: 0, window_ns: reported_ns(window_ns), next_in_ns, full_in_ns }
     }
 
-    /// Whether the agent is never limited. Then it has `u64::MAX` left of as many.
+    /// Whether the agent is never limited. Then `u64::MAX` are left of `u64::MAX`.
     #[must_use]
     pub const fn is_exempt(&self) -> bool {
         self.capacity == u64::MAX
@@ -50,8 +50,8 @@ impl LaneState {
     }
 
     /// How long until there is one more whole token than now. `None` if there
-    /// never is, because the lane is full or denies everything; or if nobody
-    /// knows, because somebody must give back what is held.
+    /// never will be, because the lane is full or denies everything; or if that
+    /// cannot be known, because a held slot has to be released first.
     #[must_use]
     pub const fn next_in(&self) -> Option<Duration> {
         match self.next_in_ns {

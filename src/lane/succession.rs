@@ -1,4 +1,4 @@
-//! What a tenant's words are to the next one, and to itself under other limits.
+//! What becomes of a tenant's words under the next tenant, and under other limits.
 
 use super::kind::Kind;
 use super::{LaneWord, Word};
@@ -12,10 +12,10 @@ pub(crate) enum Succession {
     /// Only if every lane is idle and conduct is quiet: nothing is lost.
     Idle,
     /// The newcomer takes over the lanes as they are, debt and all, but not
-    /// the tenant's conduct. Never of a tenant that holds a slot or has used a budget.
+    /// the tenant's conduct. Never from a tenant that holds a slot or has used a budget.
     Inherit,
-    /// The lanes start afresh: the tenant is forgotten on purpose. One that
-    /// holds a slot keeps that, and the record for it.
+    /// The lanes start afresh: the tenant is forgotten on purpose. If it holds a
+    /// slot, it keeps the slot and the record.
     Forget,
 }
 
@@ -25,15 +25,15 @@ pub(crate) struct Passing {
     pub(crate) succession: Succession,
     /// Decides what is idle.
     pub(crate) now: At,
-    /// Nothing in the word may lie ahead of this.
+    /// The word may hold no time after this.
     pub(crate) present: Tick,
-    /// No charge to come is made as of an instant before this.
+    /// No later charge counts from an instant before this.
     pub(crate) floor: At,
 }
 
 impl Kind {
     /// The word that the next tenant finds. `None` if the word must be idle
-    /// and is not, or is not to be given up.
+    /// and is not, or must not be given up.
     pub(crate) fn succeeded_by(self, word: LaneWord, passing: Passing) -> Option<LaneWord> {
         let Passing { succession, now, present, floor } = passing;
         let rules = self.rules();
@@ -55,8 +55,8 @@ impl Kind {
     }
 
     /// The word of the same tenant under another row of limits, which leaves
-    /// at most `debt_max` of debt on a bucket. Slots that are held stay so even
-    /// if lanes are to be filled: whoever holds them is still there.
+    /// at most `debt_max` of debt on a bucket. Held slots stay held even if
+    /// lanes are filled, because their holders are still there.
     pub(crate) fn under_other_row(self, word: LaneWord, at: At, is_reset: bool, debt_max: Duration) -> LaneWord {
         let left = self.rules().under_other_limit(word, at, is_reset, debt_max);
         // Counts are exact, so they stay as they are, and the word may return
@@ -113,8 +113,8 @@ mod tests {
         }
     }
 
-    /// A tenant that comes back while it is forgotten keeps its record, and
-    /// with it the lanes as they were left.
+    /// A tenant that comes back while it is being forgotten keeps its record,
+    /// with the lanes as they are by then.
     #[test]
     fn nobody_leaves_a_lane_below_the_floor() {
         let (now, floor) = (5, 70_000_000_000);
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!([10, 90, 120].map(|nanos| left(nanos, Inherit)), [40, 90, 120].map(|nanos| then(bucket(nanos))));
             assert_eq!([10, 90, 120].map(|nanos| left(nanos, Forget)), [40, 90, 100].map(|nanos| then(bucket(nanos))));
         }
-        // A caller ahead of the clock leaves nothing that is.
+        // A caller ahead of the clock leaves no time ahead of it.
         assert_eq!(Kind::Bucket.succeeded_by(bucket(90), passing(Forget, 100, 70, 40)), then(bucket(70)));
 
         let each = |kind: Kind, word, now, floor| {

@@ -62,7 +62,7 @@ pub(crate) fn number(digits: &str) -> Option<u64> {
     digits.replace('_', "").parse().ok()
 }
 
-/// A number; `None` if there is none.
+/// A number; `None` if the text does not start with one.
 pub(super) fn number_in(parts: &mut Parts<'_>) -> Result<Option<u64>, LimitError> {
     let read = |digits| number(digits).ok_or_else(|| too_large(digits));
     parts.digits().map(read).transpose()
@@ -86,7 +86,7 @@ fn too_large(number: &str) -> LimitError {
     LimitError::TooLarge { number: number.chars().take(40).collect() }
 }
 
-/// A period as it stands after a slash.
+/// A period as it is written after a slash.
 pub(super) struct Per(pub(super) Duration);
 
 impl fmt::Display for Per {

@@ -34,7 +34,7 @@ pub struct Verdict {
     pub(crate) full_in_ns: u64,
 }
 
-/// The wait of a denial that no wait will lift.
+/// The wait of a denial where no wait helps.
 pub(crate) const RETRY_NEVER: u64 = u64::MAX;
 
 impl Verdict {
@@ -65,7 +65,7 @@ impl Verdict {
         self.left.read(self.finding.form())
     }
 
-    /// What a token takes to come back, in nanoseconds; 0 if the lane counts.
+    /// How long a token takes to come back, in nanoseconds; 0 if the lane counts.
     #[inline(always)]
     pub(crate) const fn token_ns(&self) -> u64 {
         match self.left() {
@@ -106,14 +106,14 @@ impl Verdict {
     }
 
     /// The denial of a [counted](crate::Request::counted) request: its number
-    /// among the agent's violations in a row, 0 if it is not one, and the wait
-    /// that conduct asks for.
+    /// among the agent's violations in a row, or 0 if it is not a violation,
+    /// and the wait for conduct.
     pub(crate) fn judged(self, in_a_row: u32, sustained_abuse: bool, wait: Duration) -> Self {
         Self { finding: self.finding.judged(in_a_row, sustained_abuse, nanos_saturating(wait)), ..self }
     }
 
-    /// How many violations in a row the agent has, if this denial is one. It
-    /// stays at 15. 0 for every other verdict, and unless the request was
+    /// How many violations in a row the agent has, if this denial is a violation.
+    /// Counts to 15. 0 for every other verdict, and unless the request was
     /// [counted](crate::Request::counted).
     #[must_use]
     pub const fn violations_in_a_row(&self) -> u32 {
@@ -146,9 +146,9 @@ impl Verdict {
     }
 
     /// How long a denied caller has to wait until the same request would pass:
-    /// the longer of [the lane's wait](Self::lane_wait) and [that for the
-    /// agent's conduct](Self::conduct_wait). `None` if the request was allowed,
-    /// or if no wait helps.
+    /// the longer of [the lane's wait](Self::lane_wait) and [the wait for
+    /// conduct](Self::conduct_wait). `None` if the request was allowed, or if no
+    /// wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.lane_wait().map(|wait| wait.max(self.conduct_wait()))
@@ -172,8 +172,8 @@ impl Verdict {
     }
 
     /// How long until there is one more whole token than now; `None` if there
-    /// never is, because the lane is full or denies everything. For a lane that
-    /// is not a bucket: how long until it is full again, or until a denied
+    /// never will be, because the lane is full or denies everything. For a lane
+    /// that is not a bucket: how long until it is full again, or until a denied
     /// request would pass, if that is sooner; [`peek`](crate::Limiter::peek) is
     /// exact.
     #[must_use]
@@ -186,7 +186,7 @@ impl Verdict {
             Left::Refills { token_ns: 0 } => 0, // No verdict has that.
             Left::Refills { token_ns } => {
                 let missing = match self.full_in_ns.div_ceil(token_ns) {
-                    // In deeper debt than the lane is deep, which a clock that stepped back can show.
+                    // More debt than the capacity, which a clock that stepped back can show.
                     missing if missing > self.capacity => self.capacity,
                     missing => missing,
                 };
@@ -206,8 +206,8 @@ impl Verdict {
     /// How long an empty lane takes to be full again: the capacity at the
     /// rate of the limit that was applied. Zero if it denies everything.
     ///
-    /// If the lane has a window, the length of that: to the millisecond, from
-    /// an hour on to the second.
+    /// If the lane has a window, the window's length, rounded up to the
+    /// millisecond, or to the second from an hour on.
     #[must_use]
     pub const fn window(&self) -> Duration {
         Duration::from_nanos(match self.left() {

@@ -11,8 +11,8 @@
 //! limits moves it on. So an exchange that was prepared for one tenant fails
 //! on the next, even when a refund or a reset has brought the payload back to
 //! what it was, and one that was prepared with old limits fails under new
-//! ones. When the generations start over, the payload moves on: each kind says
-//! how ([`Rules::renewed`](super::rules::Rules::renewed)).
+//! ones. When the generations start over, the kind moves the payload on
+//! ([`Rules::renewed`](super::rules::Rules::renewed)).
 
 use crate::clock::TICK_BITS;
 use std::fmt;
@@ -49,12 +49,12 @@ impl LaneWord {
         self.0 & GENERATION_MASK
     }
 
-    /// The 60 bits that are the kind's own.
+    /// The 60 bits that only the kind can read.
     pub(crate) const fn payload(self) -> u64 {
         self.0 >> GENERATION_BITS
     }
 
-    /// The same tenancy with another payload, of 60 bits.
+    /// The same tenancy with another payload of 60 bits.
     pub(crate) const fn with_payload(self, payload: u64) -> Self {
         Self(payload << GENERATION_BITS | self.generation())
     }

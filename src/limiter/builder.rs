@@ -102,11 +102,11 @@ impl LimiterBuilder {
     /// Whether `build` touches all pages of the records, and of a roster if there is one. Default:
     /// no.
     ///
-    /// Without it the system supplies a page when the first agent comes to live there, and that one
-    /// check waits for it: half a millisecond and more, since pages are large. A flood of new ids
-    /// then makes the process grow, up to [`memory`](Limiter::memory) and no further. With it, the
-    /// process has that size from the start, or does not start. (The ids of kept budgets are the
-    /// exception: their pages come with the agents.)
+    /// Without it the system supplies a page when its first agent arrives, and that one check waits
+    /// for it: half a millisecond or more, since pages are large. A flood of new ids then makes the
+    /// process grow, up to [`memory`](Limiter::memory) and no further. With it, the process has that
+    /// size from the start, or does not start. (The ids of kept budgets are the exception: their
+    /// pages come with the agents.)
     ///
     /// ```
     /// use tollgate::{Limit, Limiter, Policy};
@@ -123,7 +123,7 @@ impl LimiterBuilder {
     /// Remembers what it does. Default: it does not. See [`snapshot`](Limiter::snapshot),
     /// [`poll_event`](Limiter::poll_event) and, with a roster, [`agents`](Limiter::agents).
     ///
-    /// A check then takes some nanoseconds longer. All memory for it is reserved at the start,
+    /// A check then takes a few nanoseconds longer. All memory for it is reserved at the start,
     /// whatever ids and threads come.
     pub fn observe(mut self, observe: Observe) -> Self {
         self.observe = Some(observe);
@@ -143,7 +143,7 @@ impl LimiterBuilder {
         if self.reservations > RESERVATIONS_MAX {
             return Err(BuildError::Reservations { reservations: self.reservations });
         }
-        // Forks are watched from now on, before one can interrupt anything.
+        // Forks are detected from now on, before one can interrupt anything.
         crate::machine::process::mark();
         let kinds = self.policy.cell_kinds();
         let geometry = Geometry::for_agents(self.agents, kinds.len());

@@ -56,7 +56,7 @@ impl Limiter {
         self.engine.check_with(request, identity)
     }
 
-    /// Answers a request, and passes the answer to `give`: there it may still be
+    /// Answers a request, and passes the answer to `give` while it may still be
     /// in registers.
     #[cfg(feature = "capi")]
     #[inline(always)]
@@ -64,8 +64,8 @@ impl Limiter {
         self.engine.check_with(request, give)
     }
 
-    /// Answers a batch as if its requests were checked one by one, in order. The clock is read
-    /// once, for all requests that bring no [instant](Request::at) of their own.
+    /// Answers a batch as if its requests were checked one by one, in order. Reads the clock once,
+    /// for all requests without an [instant](Request::at).
     ///
     /// A request that cannot be answered gets its own error, and the others proceed. `answers` has
     /// room for one answer per request.
@@ -93,8 +93,8 @@ impl Limiter {
         self.engine.check_many(requests, answers)
     }
 
-    /// Checks a batch in another language's form: requests are read and answers
-    /// written where the caller has them.
+    /// Checks a batch in another language's layout: reads requests and writes answers
+    /// where the caller keeps them.
     #[cfg(feature = "capi")]
     #[inline(always)]
     pub(crate) fn check_batch<R: BatchItem, P>(
@@ -110,8 +110,8 @@ impl Limiter {
     /// May all of this be done? Charges every part or none: one request against several lanes of an
     /// agent, or against several agents.
     ///
-    /// If parts are [counted](Request::counted), a denial may be one violation for each agent that
-    /// stands in the way.
+    /// If parts are [counted](Request::counted), a denial may be one violation for each agent whose
+    /// parts are blocking.
     ///
     /// # Errors
     ///

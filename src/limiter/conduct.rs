@@ -6,7 +6,7 @@ use crate::engine::Agent;
 use crate::error::Error;
 
 impl Limiter {
-    /// Records a violation that the caller has found, and says what follows from it.
+    /// Records a violation that the caller has found, and returns what follows from it.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Limiter {
         self.engine.assignable(agents)
     }
 
-    /// Forgives all violations of the agent. `false` if there were none that still mattered.
+    /// Forgives all violations of the agent. `false` if none of them still mattered.
     ///
     /// # Errors
     ///

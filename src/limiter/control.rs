@@ -42,7 +42,7 @@ impl Limiter {
         self.control().assign(agent.as_ref(), None)
     }
 
-    /// Gives the agent its own limit for a lane, or for a tier in every channel: `heavy` stands for
+    /// Gives the agent its own limit for a lane, or for a tier in every channel: `heavy` means
     /// `ws/heavy` and `http/heavy`.
     ///
     /// A check that runs meanwhile is answered by the old limits or by the new ones. If a check
@@ -133,7 +133,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If an id or a limit is invalid, there is no such plan or lane, or there are too many
-    /// overrides. Then nothing has changed.
+    /// overrides. After an error nothing has changed.
     ///
     /// ```
     /// use tollgate::{Assignment, Limiter, Policy};
@@ -162,7 +162,7 @@ impl Limiter {
     /// Assignments made before this call are added to the file, unless the file has that agent. If
     /// the file holds all of them already, it is not written.
     ///
-    /// From then on a control call returns when its change is in the file and in force. If it
+    /// From then on a control call returns when its change is in the file and in force. If the file
     /// cannot be written, the call fails and nothing changes. The exception is
     /// [`PersistError::NotSynced`](crate::keep::PersistError::NotSynced): the file has the change
     /// already, so repeat the call.
@@ -170,8 +170,8 @@ impl Limiter {
     /// # Errors
     ///
     /// [`ControlError::File`] if the file cannot be read or is in use; the errors of
-    /// [`set_assignments`](Limiter::set_assignments) if it names what the policy does not have.
-    /// Then nothing has changed.
+    /// [`set_assignments`](Limiter::set_assignments) if it names a plan or lane that the policy does
+    /// not have. After an error nothing has changed.
     #[cfg(feature = "persist")]
     pub fn keep_assignments_in(&self, path: impl AsRef<std::path::Path>) -> Result<(), ControlError> {
         self.control().keep_assignments_in(path.as_ref())

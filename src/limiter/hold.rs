@@ -14,7 +14,7 @@ impl Limiter {
     /// they are [released](Limiter::release). A denial has no wait: a slot has to be released
     /// first.
     ///
-    /// An agent that holds a slot keeps its record. [`hold`](Limiter::hold) releases by itself.
+    /// An agent that holds a slot keeps its record. [`hold`](Limiter::hold) releases automatically.
     ///
     /// # Errors
     ///

@@ -5,8 +5,8 @@ use crate::keep::{BudgetsLoaded, BudgetsSaved, PersistError};
 use std::path::Path;
 
 impl Limiter {
-    /// Keeps used budgets in a file, and charges what it says was used of windows that are not
-    /// over. Call it once, before the first check and after
+    /// Keeps used budgets in a file, and charges what it records for windows that are not over.
+    /// Call it once, before the first check and after
     /// [`keep_assignments_in`](Limiter::keep_assignments_in). Then call
     /// [`save_budgets`](Limiter::save_budgets) every few seconds, and once more before the process
     /// ends. It starts no thread.
@@ -19,11 +19,10 @@ impl Limiter {
     /// [`AssignmentFile`](crate::keep::AssignmentFile) is: a large file grows by what has changed.
     /// Edit it only while no limiter uses it. Remembering an id takes 272 bytes for each agent that
     /// has a record, unless a [roster](crate::observe::Observe::roster) has them all already.
-    /// Remembering what the file says of an agent takes 16 bytes, and 8 for each lane with a
-    /// budget.
+    /// Remembering an agent's line of the file takes 16 bytes, and 8 for each lane with a budget.
     ///
-    /// A wall clock that was set back while no limiter ran reopens no window: the calendar goes on
-    /// from what the file says.
+    /// A wall clock that was set back while no limiter ran reopens no window: the calendar continues
+    /// from the time in the file.
     ///
     /// # Errors
     ///

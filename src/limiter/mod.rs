@@ -7,7 +7,7 @@
 //! - `hold.rs`: slots that are held until they are released
 //! - `conduct.rs`: violations
 //! - `control.rs`: plans, overrides, exemptions, a new policy
-//! - `observe.rs`: counts, events, how agents stand
+//! - `observe.rs`: counts, events, the state of agents
 //! - `keep.rs` (feature `persist`): used budgets across restarts
 
 mod builder;
@@ -116,7 +116,7 @@ impl Limiter {
         self.engine.unknown_actions()
     }
 
-    /// The present instant on its clock.
+    /// The clock's present instant.
     #[must_use]
     pub fn now(&self) -> Tick {
         self.engine.clock.now()
@@ -124,8 +124,8 @@ impl Limiter {
 
     /// How many bytes of address space it has reserved: for records, limits, announced waits,
     /// warnings and exempt agents; for a roster if there is one; and for ids if used budgets are
-    /// kept. No stream of ids makes it more. Assignments take memory beside it, in proportion to
-    /// their number.
+    /// kept. No stream of ids makes it grow. Assignments take extra memory, in proportion to their
+    /// number.
     #[must_use]
     pub fn memory(&self) -> u64 {
         #[cfg(feature = "persist")]

@@ -1,4 +1,4 @@
-//! What the limiter does: counts, how agents stand, lists of them, events.
+//! What the limiter does: counts, the state of agents, lists of them, events.
 
 use super::Limiter;
 use crate::engine::Agent;
@@ -13,8 +13,8 @@ impl Limiter {
         self.engine.snapshot()
     }
 
-    /// How the agent stands: each lane, its plan, its conduct, and the lane that is nearest to its
-    /// limit. Charges nothing, and claims no record.
+    /// The agent's state: each lane, its plan, its conduct, and the lane nearest to its limit.
+    /// Charges nothing, and claims no record.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Limiter {
     }
 
     /// A page of the agents that have a record, and of the exempt ones, which need none. Needs a
-    /// [roster](crate::observe::Observe::roster). Says how many agents it could not list.
+    /// [roster](crate::observe::Observe::roster). Counts the agents that it could not list.
     ///
     /// Reads the whole roster, so call it for people and not for requests: a million agents take
     /// some tenths of a second. Charges nothing and delays no check.
@@ -66,7 +66,7 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn agents(&self, query: &AgentQuery) -> AgentPage {
-        // Each agent by a time of its own: a long list takes longer than a short bucket takes to fill, and
+        // The clock is read for each agent: a long list takes longer than a short bucket takes to fill, and
         // agents charged meanwhile would seem to have used up everything.
         self.engine.list(query, || self.engine.clock.now())
     }
@@ -103,7 +103,7 @@ impl Limiter {
     }
 
     /// The report for an operator, as JSON: agents, counts by lane, violations, `top_offenders`
-    /// and, with a roster, the `busiest` agents, 20 of each. It says how many agents are not
+    /// and, with a roster, the `busiest` agents, 20 of each. It counts the agents that are not
     /// listed.
     #[must_use]
     pub fn report(&self) -> String {
@@ -119,7 +119,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`PersistError::InUse`](crate::keep::PersistError::InUse) if another writer is at it;
+    /// [`PersistError::InUse`](crate::keep::PersistError::InUse) if another writer has the lock;
     /// otherwise what the system refused. Except after
     /// [`NotSynced`](crate::keep::PersistError::NotSynced), the file is as it was.
     #[cfg(feature = "persist")]

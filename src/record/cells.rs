@@ -7,8 +7,8 @@ use crate::lane::{Choice, LaneWord, Outcome};
 use crate::policy::Cells;
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 
-/// Room on the stack for the words of a lane, fresh, of the least size that
-/// will do: to clear room for the longest takes longer than most steps.
+/// Cleared room on the stack for the words of a lane, no more than needed:
+/// clearing room for the longest lane takes longer than most steps.
 pub(crate) fn with_words<T>(count: usize, with: impl FnOnce(&mut [LaneWord]) -> T) -> T {
     match count {
         0..=2 => with(&mut [LaneWord::default(); 2][..count]),
@@ -18,15 +18,15 @@ pub(crate) fn with_words<T>(count: usize, with: impl FnOnce(&mut [LaneWord]) -> 
 
 impl<'a> Record<'a> {
     /// Applies a step to a lane, which may have several words; see
-    /// [`update`](Self::update). The step says which of them is to change.
+    /// [`update`](Self::update). The step chooses which of them changes.
     ///
     /// All are loaded before the look at the tag, so the argument for
-    /// (c) holds for the one that is exchanged. An answer that changes none
-    /// holds if all are the same when they are looked at again: then they were
-    /// so all at once, between the two looks.
+    /// (c) holds for the one that is exchanged. An answer that changes no word
+    /// holds if all are the same at a second look: then they all had these
+    /// values at once, between the two looks.
     ///
-    /// A step may ask for a change that only prepares it ([`Choice::again`]).
-    /// After that it is made on what is there then.
+    /// A step may first ask for a change that only prepares it
+    /// ([`Choice::again`]). The step is then repeated on the words it finds.
     pub(crate) fn update_lane<A>(
         &self,
         seen: TagWord,
@@ -58,8 +58,8 @@ impl<'a> Record<'a> {
     }
 
     /// The same with room for the words of the lane. `None` if the step was
-    /// prepared, and is now to be made. One copy for all steps of an answer:
-    /// such lanes are not the ones that have to be fastest.
+    /// only prepared, and has to be repeated. Compiled once for each type of
+    /// answer: such lanes do not have to be the fastest.
     #[inline(never)]
     fn try_update_words<A>(
         &self,
@@ -86,8 +86,9 @@ impl<'a> Record<'a> {
         };
         // (c)
         let place = self.words.word(1 + cells.place(cell));
-        // Acquire above: whoever sees a further word that a change of tenant or
-        // of limits, or a reset, has bumped, sees the own one bumped, too.
+        // Because of Acquire above, a thread that sees a further word bumped by
+        // a change of tenant or of limits, or by a reset, sees the own word
+        // bumped too.
         let own = self.words.word(1 + cells.own);
         if again && own.load(Ordering::Relaxed) != words[0].bits() && !broken(Fault::NoLookBack) {
             return Some(Attempt::Lost);
@@ -108,7 +109,7 @@ impl<'a> Record<'a> {
         cells.places().map(move |place| words.word(1 + place))
     }
 
-    /// The words of a lane as they stand. A hint. Gives them to `read`.
+    /// Passes the present words of a lane to `read`. A hint.
     pub(crate) fn peek_cells<T>(&self, cells: Cells, read: impl FnOnce(&[LaneWord]) -> T) -> T {
         with_words(cells.count, |words| {
             for (word, place) in words.iter_mut().zip(self.places(cells)) {

@@ -1,7 +1,7 @@
 //! Changes of a record's tenant, and of its tenant's limits.
 //!
-//! [`record`](super) says why no charge is lost, doubled or made to somebody
-//! else by them.
+//! [`record`](super) proves that they never lose a charge, double it or make it
+//! to another agent.
 
 use super::tag::{Row, TagWord};
 use super::{Moment, Move, Record, Succession, Word};
@@ -14,11 +14,11 @@ use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 use std::time::Duration;
 
 impl Record<'_> {
-    /// Puts `next` in the place of the tenant `seen`, or of nobody.
+    /// Replaces the tenant `seen`, or a vacancy, by `next`.
     ///
     /// The caller holds the lock of the record's region. `false` means that the
-    /// tenant came back, or (with [`Succession::Idle`]) was not idle, or that
-    /// `stays` says so once its lanes have moved on, and it keeps the record.
+    /// tenant keeps the record: it came back, or (with [`Succession::Idle`]) was
+    /// not idle, or `stays` returned `true` once its lanes had moved on.
     pub(crate) fn replace_tenant(
         &self,
         seen: TagWord,
@@ -41,8 +41,8 @@ impl Record<'_> {
             .lanes()
             .zip(moment.kinds)
             .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, moment.passing(succession))));
-        // `stays` is asked after the lanes: a charge that was made before they
-        // moved on is seen by then, with all that its caller did before it.
+        // `stays` is called after the lanes: a charge that was made before they
+        // moved on is visible by then, with all that its caller did before it.
         let waits = succession == Succession::Inherit && !broken(Fault::ConductGivenUpEarly);
         let stays = match succession {
             // Its conduct is forgotten, even if it stays.
@@ -57,7 +57,7 @@ impl Record<'_> {
         if !waits {
             return self.exchange_tag(closed, next);
         }
-        // From here on the record is nobody's, and who was its tenant can no
+        // From here on the record is nobody's, and its former tenant can no
         // longer keep it.
         if !self.exchange_tag(closed, TagWord::BETWEEN) {
             return false;
@@ -78,9 +78,10 @@ impl Record<'_> {
         })
     }
 
-    /// Ends a change of tenant that was left behind by a fork: a tenant that
-    /// may have its record back gets it, and a record between two is vacant.
-    /// Says whose it is. The caller holds the lock of the record's region.
+    /// Ends a change of tenant that a fork interrupted: a tenant that can
+    /// still have its record gets it back, and a record between two tenants
+    /// becomes vacant. Returns the tag. The caller holds the lock of the
+    /// record's region.
     #[cold]
     pub(crate) fn put_right(&self) -> TagWord {
         let seen = self.tag();
@@ -93,9 +94,9 @@ impl Record<'_> {
         self.tag()
     }
 
-    /// Puts the tenant `seen` under another row of limits: it is written, and
-    /// `debt_max` tells the longest debt that it leaves on each lane. Says what
-    /// became of each lane's own word.
+    /// Puts the tenant `seen` under another row of limits, which is written
+    /// already. `debt_max` is the longest debt that the row leaves on a lane.
+    /// Returns each lane's own word before and after.
     ///
     /// The caller holds the lock of the record's region, so nobody else
     /// changes an open tag.
@@ -123,17 +124,17 @@ impl Record<'_> {
             }
             let longest = Duration::from_nanos(match on_change {
                 OnChange::KeepDebt if kind.is_bucket() => debt_max(LaneId::new(index as u32)),
-                // A permit rests for the same time under every limit of its lane.
+                // A permit is in use for the same time under every limit of its lane.
                 OnChange::KeepDebt => u64::MAX,
                 OnChange::Reset => 0,
             });
             bump(lane, |word: LaneWord| {
-                // Debt is cut as of an instant after it was made, and so after
-                // the word was read: an older one would cut the time between
-                // as well, and pay it back twice.
+                // Debt is cut at an instant after it was made, and so after
+                // the word was read: an older instant would also cut the time
+                // between, and pay it back twice.
                 let at = if kind.is_cut(word, start.now, longest) { clock() } else { start };
                 let next = kind.under_other_row(word, at, on_change == OnChange::Reset, longest);
-                // The lanes' own words come first; of further ones nobody asks.
+                // The lanes' own words come first; nobody needs the further ones.
                 if let Some(moved) = moves.get_mut(index) {
                     *moved = (word, next);
                 }
@@ -159,11 +160,11 @@ impl Record<'_> {
     }
 }
 
-/// Moves a word on by an exchange. `false` if `next` says that it must stay.
+/// Moves a word on by an exchange. `false` if `next` returns `None`: it must stay.
 ///
-/// The loop ends: each lost round is a success of one of the callers that had
-/// passed their look at the tag before it changed, or of one that came
-/// after a change of row.
+/// The loop ends: each lost round is the success of a caller that had passed
+/// its look at the tag before the tag changed, or of one that came after a
+/// change of row.
 fn bump<W: Word>(place: &AtomicU64, mut next: impl FnMut(W) -> Option<W>) -> bool {
     // A guess; the exchange decides.
     let mut word = W::from_bits(peek(place));

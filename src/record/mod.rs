@@ -8,11 +8,11 @@
 //! ```
 //!
 //! The tag is in `tag.rs`, and lanes of several words are in `cells.rs`.
-//! `change.rs` changes the tenant or its limits, at the instants of `moment.rs`. What a lane's word means is for its
-//! [kind](crate::lane) alone.
+//! `change.rs` changes the tenant or its limits, at the instants of `moment.rs`.
+//! What a lane's word means, only its [kind](crate::lane) knows.
 //!
-//! With three to six lanes it is one 64-byte cache line. What follows about
-//! lanes holds for the conduct word as well.
+//! With three to six lanes a record is one 64-byte cache line. What follows
+//! about lanes holds for the conduct word as well.
 //!
 //! # Why a charge is never lost, doubled, or made to somebody else
 //!
@@ -25,21 +25,21 @@
 //! 2. **bump**: each lane word gets the next generation by an exchange, which
 //!    requires the word to be idle if the eviction is to lose nothing;
 //! 3. **publish**: the new tag replaces the closed one by an exchange. It
-//!    fails if the tenant opened its tag again, and then nothing has happened
-//!    but that some generations moved on.
+//!    fails if the tenant opened its tag again, and then nothing has changed
+//!    except that some generations moved on.
 //!
-//! A tenant that keeps its record keeps its conduct. If it is idle there is
-//! nothing to keep; but a newcomer that inherits debt must find no violations
-//! either. So then the tag is first exchanged for one that is nobody's
+//! A tenant that keeps its record keeps its conduct. An idle tenant has no
+//! conduct to keep, but a newcomer that inherits debt must not inherit
+//! violations. In that case the tag is first exchanged for one that is nobody's
 //! ([`TagWord::BETWEEN`]), which decides who has the record; the conduct word
-//! is bumped after that, and the new tag replaces nobody's. Whoever looks for
-//! one of the two agents meanwhile finds it absent, and a claim waits for the
-//! lock. The argument below holds for both orders: the bump comes after the
+//! is bumped after that, and the new tag replaces nobody's. A thread that looks
+//! for one of the two agents meanwhile finds it absent, and a claim waits for
+//! the lock. The argument below holds for both orders: the bump comes after the
 //! old tag was closed and before the new one is published.
 //!
 //! [`update`](Record::update) charges: it loads the lane (a), reads the tag
 //! (b), whether or not it has seen it before, computes, and exchanges the lane
-//! word (c), or if there is nothing to exchange looks at it once more (d).
+//! word (c). If there is nothing to exchange, it looks at the word again (d).
 //!
 //! *Claim*: if (b) sees the caller's open tag and (c) succeeds, then (c)
 //! happens in the tenancy that (b) saw, and the eviction that ends this
@@ -60,13 +60,13 @@
 //! - So j = k, and the word did not change from (a) to (c): a bump always
 //!   changes the generation. (For a word to return, sixteen bumps would have
 //!   to happen during one stall and within one tick of the clock: the time
-//!   moves on to the present when the generations start over. What moves on in
-//!   lanes of other kinds, each kind's file says.)
+//!   moves on to the present when the generations start over. That is a bucket;
+//!   for other kinds, see the kind's file.)
 //! - The eviction that ends tenancy k bumps this word after (c), by an
 //!   exchange that therefore sees the charge: the word is then idle only if
 //!   time has paid the charge back, and an inheriting newcomer inherits it.
 //!
-//! A tenant that finds its tag closed opens it (an exchange that lets the
+//! A tenant that finds its tag closed opens it (an exchange that makes the
 //! evictor's publish fail) and goes on: a thread that stalls or dies between
 //! close and publish blocks nobody. Since the closer holds the lock of the
 //! region, no second evictor can close the record in the meantime, so the
@@ -97,13 +97,13 @@
 //! (b), which comes after, would have seen the tag of change n+1. So (c)
 //! fails and (d) finds another word. If no word is later, the row is whole.
 //!
-//! The same holds for a row of the same policy that another plan has, which
-//! [a request](crate::Request::plan) may name in the place of the tag's own:
-//! such rows are written over only after every record has been moved on to
+//! The same holds for the row of another plan of the same policy, which
+//! [a request](crate::Request::plan) may name instead of the tag's own:
+//! such rows are overwritten only after every record has been moved on to
 //! the rows of the next policy.
 //!
-//! Each exchange is linearised where it succeeds. A denial, a status and a
-//! refund of nothing have no exchange: they look at the lane once more (d),
+//! Each exchange is linearised where it succeeds. A denial, a peek and a
+//! refund of nothing have no exchange: they look at the lane again (d),
 //! and the argument for (c) holds for a look that finds the same word. They
 //! are linearised there.
 
@@ -127,9 +127,9 @@ use tag::{Row, Tag, TagWord};
 /// A lane's word before and after a change of row.
 pub(crate) type Move = (LaneWord, LaneWord);
 
-/// What became of one round of an update.
+/// The result of one round of an update.
 pub(crate) enum Attempt<A> {
-    /// It is in place, or nothing was to be put in place.
+    /// It is in place, or there was nothing to put in place.
     Done(A),
     /// The record is no longer the tenant's.
     Moved,
@@ -167,8 +167,8 @@ impl<'a> Record<'a> {
         self.words.word(1 + lane.index())
     }
 
-    /// Acquire, paired with the Release of the publishing exchange: whoever
-    /// sees a tag also sees the lane words it was published over.
+    /// Acquire, paired with the Release of the publishing exchange: a thread
+    /// that sees a tag also sees the lane words it was published over.
     #[inline]
     pub(crate) fn tag(&self) -> TagWord {
         TagWord::from_bits(self.tag_word().load(Ordering::Acquire))
@@ -185,7 +185,7 @@ impl<'a> Record<'a> {
     }
 
     /// Exchanges the tag. Release pairs with [`tag`](Self::tag); Acquire
-    /// continues the order of those who changed it before.
+    /// orders this change after the earlier ones.
     fn exchange_tag(&self, seen: TagWord, next: TagWord) -> bool {
         self.tag_word().compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -204,12 +204,12 @@ impl<'a> Record<'a> {
         self.exchange_tag(seen, seen.opened()).then_some(seen.opened())
     }
 
-    /// Applies a pure step to one word of the tenant that holds the tag `seen`.
+    /// Applies a pure step to one word of the tenant with the tag `seen`.
     ///
-    /// `None` means the tag is no longer that: look the agent up again.
+    /// `None` means that the tag has changed: look the agent up again.
     /// `retried` is called after each exchange that another thread won. The
     /// loop is lock-free: a lost round is another caller's success, or an
-    /// eviction or a change of row that the next look at the tag ends.
+    /// eviction or a change of row, and then the next look at the tag ends it.
     #[inline(always)]
     fn update<W: Word, A>(
         &self,
@@ -249,8 +249,8 @@ impl<'a> Record<'a> {
         self.update(seen, self.lane_word(lane), step, retried)
     }
 
-    /// One round of it for a tenant whose tag nobody has looked at yet; the step is given its
-    /// row. [`Attempt::Moved`] if the record is another's, or somebody tries to evict the tenant.
+    /// One round of an update for a tenant whose tag has not been read yet; the step is given its
+    /// row. [`Attempt::Moved`] if the record is another's, or the tenant is being evicted.
     #[inline]
     pub(crate) fn try_update_lane_of<A>(
         &self,
@@ -284,7 +284,7 @@ impl<'a> Record<'a> {
     }
 
     /// (a) Acquire, paired with the Release of the bump in
-    /// [`replace_tenant`](Self::replace_tenant): whoever reads a bumped word sees the tag closed.
+    /// [`replace_tenant`](Self::replace_tenant): a thread that reads a bumped word sees the tag closed.
     #[inline]
     fn load<W: Word>(place: &AtomicU64) -> W {
         let order = if broken(Fault::RelaxedLane) { Ordering::Relaxed } else { Ordering::Acquire };
@@ -295,7 +295,7 @@ impl<'a> Record<'a> {
     #[inline]
     fn put<W: Word, A>(place: &AtomicU64, word: W, Outcome { next, answer }: Outcome<A, W>) -> Attempt<A> {
         let Some(next) = next else {
-            // (d) Nothing to exchange, so look instead whether the word is still there.
+            // (d) Nothing to exchange, so see instead whether the word is still there.
             let same = place.load(Ordering::Relaxed) == word.bits() || broken(Fault::NoLastLook);
             return if same { Attempt::Done(answer) } else { Attempt::Lost };
         };
@@ -325,7 +325,7 @@ impl<'a> Record<'a> {
         self.lane_words().zip(kinds).any(|(word, kind)| kind.is_held(word))
     }
 
-    /// The words as they stand, for ranking victims. A hint.
+    /// The present words, for ranking victims. A hint.
     pub(crate) fn lane_words(&self) -> impl Iterator<Item = LaneWord> + use<'a> {
         self.lanes().map(|lane| LaneWord::from_bits(peek(lane)))
     }

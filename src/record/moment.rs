@@ -11,12 +11,12 @@ pub(crate) struct Moment<'a> {
     pub(crate) now: Tick,
     /// Conduct is quiet if there was no violation after this.
     pub(crate) quiet_since: Tick,
-    /// The clock's own time: a caller's `now` may lie ahead of it, and nothing
-    /// that is left in a lane by a change of tenant may.
+    /// The clock's time. A caller's `now` may be ahead of it, but a change of
+    /// tenant must not leave a time ahead of it in a lane.
     pub(crate) clock: Tick,
     /// No lane is left with an older time than this.
     pub(crate) floor: Tick,
-    /// What the calendar is to the clock.
+    /// How far the calendar is ahead of the clock.
     pub(crate) offset: Offset,
 }
 

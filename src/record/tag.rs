@@ -8,12 +8,12 @@
 //! ```
 //!
 //! The first two are the tag: the low bits of the hash, and a bit that is set
-//! whenever somebody holds the record.
+//! while the record is occupied.
 //!
 //! All of it shares a word so that one load answers "is this my agent, what
 //! are its limits, and is anybody trying to evict it?", and a change of plan
 //! is never seen half done. A closed tag still names its tenant: the tenant
-//! can open it again, and whoever looks for it knows that it is not absent.
+//! can open it again, and a thread that looks for it finds it.
 
 use crate::limits::ROW_BITS;
 pub(super) use crate::limits::Row;
@@ -24,13 +24,13 @@ const TAG_SHIFT: u32 = ROW_BITS + 1;
 const HASH_SHIFT: u32 = TAG_SHIFT + 1;
 const ROW_MASK: u64 = (1 << ROW_BITS) - 1;
 
-/// The part of an agent's hash that tells it from its neighbours, where a tag
-/// word has it. Never zero.
+/// The part of an agent's hash that distinguishes it from its neighbours, at its
+/// place in a tag word. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
-    /// The low bits of a hash; they are not all zero.
+    /// The low bits of a hash, and the bit that is always set.
     #[inline]
     pub(crate) const fn of_hash(hash: u64) -> Self {
         // An addition rather than a bit set: one instruction less.
@@ -45,7 +45,7 @@ impl Tag {
     }
 }
 
-/// A record's first word. Zero is a record nobody holds, which is what fresh memory contains.
+/// A record's first word. Zero, as in fresh memory, is a vacant record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct TagWord(u64);
@@ -53,8 +53,8 @@ pub(crate) struct TagWord(u64);
 impl TagWord {
     pub(crate) const VACANT: Self = Self(0);
 
-    /// Nobody's, and about to be somebody's: the old tenant can no longer open
-    /// it, and nobody finds it. Opened, it is vacant.
+    /// Nobody's for now: the old tenant can no longer open it, the new one is not
+    /// published, and no lookup finds it. Opened, it is vacant.
     pub(crate) const BETWEEN: Self = Self(CLOSED);
 
     pub(crate) const fn new(tag: Tag, row: Row) -> Self {
@@ -76,7 +76,7 @@ impl TagWord {
     }
 
     /// The agent's row, if the record is the agent's and nobody is trying to
-    /// evict it: all but the row is the tag, and the closed bit is clear.
+    /// evict it: the rest of the word is the tag, with the closed bit clear.
     #[inline]
     pub(crate) const fn row_of(self, tag: Tag) -> Option<Row> {
         let row = self.0 ^ tag.0;

@@ -13,7 +13,7 @@ fn announced(at: u64, wait: u64, crowd: u64) -> WaitWord {
     WaitWord::new(WaitFields { at, wait, crowd, fingerprint: FINGERPRINT })
 }
 
-/// Waits in units: of a denial that does not count, does, is early.
+/// Waits in units: for a denial that does not count, one that does, and an early one.
 fn waits(first: u64, counted: u64, early: u64) -> Waits {
     let nanos = |units: u64| units << UNIT_SHIFT;
     Waits { lane: 0, first: nanos(first), counted: nanos(counted), early: nanos(early) }
@@ -48,7 +48,7 @@ fn a_moment_ends_with_its_second() {
         judged(violated, 1_000 + SECOND, waits(1, 464, 3)),
         (Early, Some(announced(1_000 + SECOND, 3, CROWD_MAX)))
     );
-    // With an older instant no time has passed.
+    // For an older instant no time has passed.
     assert_eq!(judged(violated, 900, waits(1, 464, 3)), (Counted, None));
     let fresh = announced(1_000, 464, 0);
     assert_eq!(judged(fresh, 1_000 + SECOND - 1, waits(1, 464, 3)), (Parallel, Some(announced(1_000, 464, 1))));
@@ -60,7 +60,7 @@ fn a_wait_ends_as_announced() {
     let word = announced(1_000, 20, 2);
     assert_eq!(judged(word, 1_019, waits(5, 20, 7)), (Parallel, Some(announced(1_000, 20, 3))));
     assert_eq!(judged(word, 1_020, waits(5, 20, 7)), (First, Some(announced(1_020, 5, 0))));
-    // One for fewer tokens would have to wait less than what is left.
+    // A request for fewer tokens would have to wait less than what is left.
     assert_eq!(judged(word, 1_008, waits(5, 12, 7)), (Parallel, Some(announced(1_000, 20, 3))));
     assert_eq!(judged(word, 1_008, waits(5, 11, 7)), (First, Some(announced(1_008, 5, 0))));
     // The lane's own wait counts, if it is longer.

@@ -64,30 +64,30 @@ fn nobody_is_forgiven_early_and_nobody_more_than_an_eighth_of_a_second_late() {
 }
 
 /// The instants at which abuse is reported, of violations at these.
-fn told_at(violations: impl IntoIterator<Item = u64>, rules: &ConductNumbers) -> Vec<u64> {
+fn reported_at(violations: impl IntoIterator<Item = u64>, rules: &ConductNumbers) -> Vec<u64> {
     let mut word = FRESH;
     violations.into_iter().filter(|second| violated(&mut word, second * SECOND, rules).sustained_abuse()).collect()
 }
 
 #[test]
-fn abuse_is_told_once_and_again_only_after_a_window_without_a_violation() {
+fn abuse_is_reported_once_and_again_only_after_a_window_without_a_violation() {
     let rules = defaults();
-    assert_eq!(told_at(0..9, &rules), [0_u64; 0]);
-    assert_eq!(told_at(0..10, &rules), [9]);
+    assert_eq!(reported_at(0..9, &rules), [0_u64; 0]);
+    assert_eq!(reported_at(0..10, &rules), [9]);
     // Windows roll over, and each has ten; but no window was without one.
-    assert_eq!(told_at((0..3_000).step_by(10), &rules), [90]);
-    assert_eq!(told_at((0..30).chain((328..3_000).step_by(299)), &rules), [9]);
-    // 299 seconds after the last one it still stands; after 300 it is forgiven.
-    assert_eq!(told_at((0..30).chain(328..360), &rules), [9]);
-    assert_eq!(told_at((0..30).chain(329..360), &rules), [9, 338]);
-    // Nine in one window and nine in the next are no ten in one.
-    assert_eq!(told_at((1..10).chain(301..310), &rules), [0_u64; 0]);
+    assert_eq!(reported_at((0..3_000).step_by(10), &rules), [90]);
+    assert_eq!(reported_at((0..30).chain((328..3_000).step_by(299)), &rules), [9]);
+    // 299 seconds after the last one it still counts; after 300 it is forgiven.
+    assert_eq!(reported_at((0..30).chain(328..360), &rules), [9]);
+    assert_eq!(reported_at((0..30).chain(329..360), &rules), [9, 338]);
+    // Nine in one window and nine in the next are not ten in one.
+    assert_eq!(reported_at((1..10).chain(301..310), &rules), [0_u64; 0]);
     let always = numbers(ConductRules::default().with_abuse_threshold(1, Duration::from_secs(300)));
-    assert_eq!(told_at([0, 299, 598, 898], &always), [0, 898]);
+    assert_eq!(reported_at([0, 299, 598, 898], &always), [0, 898]);
 }
 
 #[test]
-fn a_flood_of_denials_writes_sixty_three_times_a_window_and_else_once_a_second() {
+fn a_flood_of_denials_writes_sixty_three_times_a_window_and_otherwise_once_a_second() {
     let rules = defaults();
     let (mut word, mut writes) = (FRESH, Vec::new());
     for second in 0..1_000 {
@@ -168,7 +168,7 @@ fn new_rules_apply_to_what_is_recorded() {
     assert_eq!((seen.violations(), seen.in_a_row(), seen.wait()), (0, 12, Duration::from_secs(6)));
     assert_eq!(assess(word, at(21 * SECOND), &strict), Conduct::default());
     assert_eq!(violated(&mut word, 12 * SECOND, &strict).step(), Duration::from_secs(7));
-    // Under the old rules again, it is reported again only after a window: it stands.
+    // Under the old rules again, it is reported again only after a window without a violation.
     assert!((13..40).all(|second| !violated(&mut word, second * SECOND, &rules).sustained_abuse()));
 }
 
