@@ -39,26 +39,27 @@ pub(crate) fn of(
     let cost = || Ok::<_, String>(step.optional_number("cost")?.unwrap_or(1));
     let of_control = |done: Result<(), ControlError>| done.map(|()| json!({})).map_err(|error| control_error(&error));
     Ok(match step.text("op")? {
-        "check" => of_call(limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?)), verdict),
-        "check_as" => {
-            of_call(limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?).plan(plan()?)), verdict)
+        "check" => {
+            let id = agent()?;
+            let plan = if step.has("plan") { Some(plan()?) } else { None };
+            let request = Request::new(&id, lane()?).cost(cost()?).plan(plan);
+            match step.flag("counted")? {
+                true => of_call(limiter.check_request(request.counted()), counted_verdict),
+                false => of_call(limiter.check_request(request), verdict),
+            }
         }
-        "admit" => of_call(limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?).counted()), admission),
-        "admit_as" => of_call(
-            limiter.check_request(Request::new(&agent()?, lane()?).cost(cost()?).plan(plan()?).counted()),
-            admission,
-        ),
-        "status" => of_call(limiter.peek(Request::new(&agent()?, lane()?)), status),
-        "refund" => of_call(limiter.refund(Request::new(&agent()?, lane()?).cost(cost()?)), status),
-        "acquire" => of_call(limiter.hold_until_released(Request::new(&agent()?, lane()?)), verdict),
-        "release" => of_call(limiter.release(Request::new(&agent()?, lane()?)), status),
-        "check_all" => of_call(with_parts(limiter, step, Limiter::check_all)?, |verdict| all_verdict(&verdict)),
-        "admit_all" => of_call(
-            with_parts(limiter, step, |limiter, parts| {
-                limiter.check_all(&parts.iter().map(|part| part.counted()).collect::<Vec<_>>())
-            })?,
-            |verdict| all_verdict(&verdict),
-        ),
+        "peek" => of_call(limiter.peek(Request::new(&agent()?, lane()?)), state),
+        "refund" => of_call(limiter.refund(Request::new(&agent()?, lane()?).cost(cost()?)), state),
+        "hold" => of_call(limiter.hold_until_released(Request::new(&agent()?, lane()?)), verdict),
+        "release" => of_call(limiter.release(Request::new(&agent()?, lane()?)), state),
+        "check_all" => {
+            let is_counted = step.flag("counted")?;
+            let check = |limiter: &Limiter, parts: &[Request<'_>]| {
+                let counted = parts.iter().map(|part| if is_counted { part.counted() } else { *part });
+                limiter.check_all(&counted.collect::<Vec<_>>())
+            };
+            of_call(with_parts(limiter, step, check)?, |verdict| all_verdict(&verdict))
+        }
         "reserve" => {
             let reserved = limiter.reserve(Request::new(&agent()?, lane()?).cost(step.number("estimate")?), ttl()?);
             let name = step.text("reservation")?;
@@ -67,12 +68,14 @@ pub(crate) fn of(
             }
             of_call(reserved, |reserved| verdict(reserved.verdict()))
         }
-        "commit" => of_call(limiter.settle(reservation()?, Settle::used(step.number("used")?)), settlement),
-        "commit_part" => of_call(limiter.settle(reservation()?, Settle::used_so_far(step.number("used")?)), settlement),
-        "cancel" => of_call(limiter.settle(reservation()?, Settle::cancelled()), settlement),
+        "settle" => {
+            let used = step.number("used")?;
+            let settle = if step.flag("so_far")? { Settle::used_so_far(used) } else { Settle::used(used) };
+            of_call(limiter.settle(reservation()?, settle), settlement)
+        }
         "extend" => of_call(limiter.extend(reservation()?, ttl()?), |()| json!({})),
+        "reset" if step.has("lane") => of_call(limiter.reset_lane(&agent()?, lane()?), |()| json!({})),
         "reset" => of_call(limiter.reset(&agent()?), |()| json!({})),
-        "reset_lane" => of_call(limiter.reset_lane(&agent()?, lane()?), |()| json!({})),
         "forget" => of_call(limiter.forget(&agent()?), |known| json!({ "known": known })),
         "sweep" => {
             let idle_for = Duration::from_millis(step.number("idle_for_ms")?);
@@ -167,7 +170,7 @@ fn verdict(verdict: Verdict) -> Value {
     });
     if !verdict.is_allowed() {
         fields["retry_after_ns"] = json!(verdict.retry_after().map(nanos));
-        fields["hub_retry_after_ms"] = json!(wait_ms(verdict.retry_after(), 1_000, 60_000));
+        fields["retry_after_ms"] = json!(wait_ms(verdict.retry_after(), 1_000, 60_000));
     }
     fields
 }
@@ -198,13 +201,13 @@ fn settlement(settled: Settlement) -> Value {
     json!({ "unused": settled.unused, "overspent": settled.overspent, "left": settled.left })
 }
 
-fn admission(admission: Verdict) -> Value {
-    let mut fields = verdict(admission);
-    if !admission.is_allowed() {
-        fields["lane_retry_after_ns"] = json!(admission.lane_wait().map(nanos));
-        fields["wait_ns"] = json!(nanos(admission.conduct_wait()));
-        fields["consecutive"] = json!(admission.violations_in_a_row());
-        fields["sustained_abuse"] = json!(admission.is_sustained_abuse());
+fn counted_verdict(counted: Verdict) -> Value {
+    let mut fields = verdict(counted);
+    if !counted.is_allowed() {
+        fields["lane_wait_ns"] = json!(counted.lane_wait().map(nanos));
+        fields["wait_ns"] = json!(nanos(counted.conduct_wait()));
+        fields["in_a_row"] = json!(counted.violations_in_a_row());
+        fields["sustained_abuse"] = json!(counted.is_sustained_abuse());
     }
     fields
 }
@@ -213,7 +216,7 @@ fn violation(violation: &Violation) -> Map<String, Value> {
     Map::from_iter([
         ("step_ns".to_owned(), json!(nanos(violation.step()))),
         ("wait_ns".to_owned(), json!(nanos(violation.wait()))),
-        ("consecutive".to_owned(), json!(violation.in_a_row())),
+        ("in_a_row".to_owned(), json!(violation.in_a_row())),
         ("sustained_abuse".to_owned(), json!(violation.sustained_abuse())),
     ])
 }
@@ -221,23 +224,23 @@ fn violation(violation: &Violation) -> Map<String, Value> {
 fn conduct(conduct: &Conduct) -> Value {
     json!({
         "violations": conduct.violations(),
-        "consecutive": conduct.in_a_row(),
+        "in_a_row": conduct.in_a_row(),
         "window_start_ns": conduct.window_start().map(Tick::as_nanos),
         "last_violation_ns": conduct.last_violation().map(Tick::as_nanos),
         "wait_ns": nanos(conduct.wait()),
     })
 }
 
-fn status(status: LaneState) -> Value {
-    if status.is_exempt() {
+fn state(state: LaneState) -> Value {
+    if state.is_exempt() {
         return json!({ "exempt": true });
     }
     json!({
         "exempt": false,
-        "remaining": status.remaining(),
-        "capacity": status.capacity(),
-        "next_in_ns": status.next_in().map(nanos),
-        "full_in_ns": nanos(status.full_in()),
+        "remaining": state.remaining(),
+        "capacity": state.capacity(),
+        "next_in_ns": state.next_in().map(nanos),
+        "full_in_ns": nanos(state.full_in()),
     })
 }
 

@@ -26,6 +26,11 @@ impl Fields {
         self.fields.get(name)
     }
 
+    /// Whether there is such a field.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.fields.contains_key(name)
+    }
+
     pub(crate) fn get(&self, name: &str) -> Result<&Value, String> {
         self.optional(name).ok_or_else(|| format!("{name} is missing"))
     }

@@ -151,7 +151,7 @@ fn run_step(limiter: &Limiter, clock: &ManualClock, reservations: &Reservations,
         Err(error) => Map::from_iter([("error".to_owned(), json!(error))]),
     };
     // The step of the curve alone is for C to report.
-    let is_step = |field: &str| field == "step_ns" && got.contains_key("lane_retry_after_ns");
+    let is_step = |field: &str| field == "step_ns" && got.contains_key("lane_wait_ns");
     // An error must be expected; other fields need not be.
     let mut fields = expected.iter().filter(|(field, _)| !is_step(field));
     let agrees = fields.all(|(field, value)| got.get(field) == Some(value))
@@ -195,7 +195,7 @@ fn an_invalid_vector_is_refused() {
     for (step, problem) in [
         (json!({ "op": "chekc", "agent": "a" }), "there is no op \"chekc\""),
         (json!({ "op": "reset", "agnt": "a" }), "agent is missing"),
-        (json!({ "op": "reset", "agent": "a", "lane": "ws/light" }), "the field \"lane\" means nothing here"),
+        (json!({ "op": "reset", "agent": "a", "cost": 1 }), "the field \"cost\" means nothing here"),
         (json!({ "op": "reset", "agent": "a", "expect": { "known": true } }), "expected {\"known\":true}, got {}"),
         (json!({ "op": "check", "agent": "a", "lane": "ws/lihgt" }), "there is no lane \"ws/lihgt\""),
         (json!({ "op": "check", "agent": "a", "lane": "ws/light", "cost": 1.5 }), "cost is 1.5"),

@@ -74,10 +74,11 @@ static tollgate_status reserve(tollgate_limiter *limiter, fields *step, json_t *
     return status;
 }
 
-static tollgate_status settle(tollgate_limiter *limiter, fields *step, json_t *answer, bool is_cancel, uint32_t flags)
+static tollgate_status settle(tollgate_limiter *limiter, fields *step, json_t *answer)
 {
     tollgate_settlement settled = SIZED(tollgate_settlement);
-    const uint64_t used = is_cancel ? 0 : number_of(get(step, "used"), "used");
+    const uint64_t used = number_of(get(step, "used"), "used");
+    const uint32_t flags = flag(step, "so_far") ? TOLLGATE_SETTLE_SO_FAR : 0;
     tollgate_status status = tollgate_settle(limiter, reservation(step), used, TOLLGATE_NOW, flags, &settled);
     set(answer, "unused", integer(settled.unused));
     set(answer, "overspent", integer(settled.overspent));
@@ -175,19 +176,18 @@ static tollgate_status assigned(tollgate_limiter *limiter, json_t *answer)
 static tollgate_status run_request(tollgate_limiter *limiter, const char *op, const id_bytes *id, fields *step,
                                    json_t *answer)
 {
-    const bool is_counted = IS("admit") || IS("admit_as"), has_plan = IS("check_as") || IS("admit_as");
-    const bool has_cost = IS("check") || IS("refund") || is_counted || has_plan;
+    const bool is_counted = IS("check") && flag(step, "counted");
     tollgate_request request = { id->bytes, id->len, 1, 0, TOLLGATE_NONE };
     tollgate_lane_state state = SIZED(tollgate_lane_state);
     tollgate_verdict verdict = { 0 };
     tollgate_status status;
-    if (has_plan)
+    if (IS("check") && has(step, "plan"))
         request.plan = PLAN;
     request.lane = LANE;
-    if (has_cost)
+    if (IS("check") || IS("refund"))
         request.cost = COST;
-    if (IS("status") || IS("refund") || IS("release")) {
-        status = IS("status")   ? tollgate_peek(limiter, &request, TOLLGATE_NOW, &state)
+    if (IS("peek") || IS("refund") || IS("release")) {
+        status = IS("peek")     ? tollgate_peek(limiter, &request, TOLLGATE_NOW, &state)
                  : IS("refund") ? tollgate_refund(limiter, &request, TOLLGATE_NOW, &state)
                                 : tollgate_release(limiter, &request, TOLLGATE_NOW, &state);
         set_state(answer, &state);
@@ -195,8 +195,8 @@ static tollgate_status run_request(tollgate_limiter *limiter, const char *op, co
         status = tollgate_check(limiter, &request, TOLLGATE_NOW, TOLLGATE_COUNTED, &verdict);
         set_counted(answer, &verdict);
     } else {
-        status = IS("acquire") ? tollgate_hold(limiter, &request, TOLLGATE_NOW, 0, &verdict)
-                               : tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);
+        status = IS("hold") ? tollgate_hold(limiter, &request, TOLLGATE_NOW, 0, &verdict)
+                            : tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);
         set_verdict(answer, &verdict);
     }
     return status;
@@ -234,8 +234,8 @@ static tollgate_status run_agent(tollgate_limiter *limiter, const char *op, cons
     const char *id = made->bytes;
     const size_t len = made->len;
     tollgate_status status;
-    if (IS("reset") || IS("reset_lane"))
-        return tollgate_reset(limiter, id, len, IS("reset") ? TOLLGATE_NONE : LANE, TOLLGATE_NOW);
+    if (IS("reset"))
+        return tollgate_reset(limiter, id, len, has(step, "lane") ? LANE : TOLLGATE_NONE, TOLLGATE_NOW);
     if (IS("forget") || IS("reset_violations")) {
         bool known = false;
         status = IS("forget") ? tollgate_forget(limiter, id, len, TOLLGATE_NOW, &known)
@@ -263,7 +263,7 @@ static tollgate_status run_agent(tollgate_limiter *limiter, const char *op, cons
         status = tollgate_record_violation(limiter, id, len, TOLLGATE_NOW, &violation);
         set(answer, "step_ns", integer(violation.step_ns));
         set(answer, "wait_ns", integer(violation.wait_ns));
-        set(answer, "consecutive", integer(violation.violations_in_a_row));
+        set(answer, "in_a_row", integer(violation.violations_in_a_row));
         set(answer, "sustained_abuse", json_boolean(violation.sustained_abuse));
         return status;
     }
@@ -275,7 +275,7 @@ static tollgate_status run_agent(tollgate_limiter *limiter, const char *op, cons
             return status;
         }
         set(answer, "violations", integer(conduct.violations_in_window));
-        set(answer, "consecutive", integer(conduct.violations_in_a_row));
+        set(answer, "in_a_row", integer(conduct.violations_in_a_row));
         set(answer, "window_start_ns", unless_never(conduct.window_start_ns));
         set(answer, "last_violation_ns", unless_never(conduct.last_violation_ns));
         set(answer, "wait_ns", integer(conduct.wait_ns));
@@ -287,8 +287,7 @@ static tollgate_status run_agent(tollgate_limiter *limiter, const char *op, cons
 /* Makes the call, and fills in the answer. */
 static tollgate_status run_call(tollgate_limiter *limiter, const char *op, fields *step, json_t *answer)
 {
-    static const char *const requests[] = { "check",  "check_as", "admit",   "admit_as",
-                                            "status", "refund",   "acquire", "release" };
+    static const char *const requests[] = { "check", "peek", "refund", "hold", "release" };
     tollgate_status status;
     if (IS("assignments"))
         return assigned(limiter, answer);
@@ -298,12 +297,12 @@ static tollgate_status run_call(tollgate_limiter *limiter, const char *op, field
         return assignable(limiter, step, answer);
     if (IS("lane_for"))
         return lane_for(limiter, step, answer);
-    if (IS("check_all") || IS("admit_all"))
-        return all_or_none(limiter, step, answer, IS("admit_all") ? TOLLGATE_COUNTED : 0);
+    if (IS("check_all"))
+        return all_or_none(limiter, step, answer, flag(step, "counted") ? TOLLGATE_COUNTED : 0);
     if (IS("reserve"))
         return reserve(limiter, step, answer);
-    if (IS("commit") || IS("commit_part") || IS("cancel"))
-        return settle(limiter, step, answer, IS("cancel"), IS("commit_part") ? TOLLGATE_SETTLE_SO_FAR : 0);
+    if (IS("settle"))
+        return settle(limiter, step, answer);
     if (IS("extend")) {
         const uint64_t ttl = number_of(get(step, "ttl_ms"), "ttl_ms") * 1000000;
         return tollgate_extend(limiter, reservation(step), ttl, TOLLGATE_NOW);
@@ -370,7 +369,7 @@ static void run_step(tollgate_limiter *limiter, tollgate_clock *clock, json_t *o
     const char *name;
     json_t *value;
     bool agrees = (json_object_get(answer, "error") != NULL) == (json_object_get(expected, "error") != NULL);
-    const bool is_counted = json_object_get(answer, "lane_retry_after_ns") != NULL;
+    const bool is_counted = json_object_get(answer, "lane_wait_ns") != NULL;
     json_object_foreach(expected, name, value)
         agrees &= (is_counted && strcmp(name, "step_ns") == 0) || json_equal(value, json_object_get(answer, name));
     if (!agrees) {

@@ -32,7 +32,7 @@ static void set_verdict(json_t *answer, const tollgate_verdict *verdict)
     set(answer, "full_in_ns", integer(verdict->full_in_ns));
     if (verdict->decision == TOLLGATE_DECISION_DENY) {
         set(answer, "retry_after_ns", unless_never(verdict->retry_after_ns));
-        set(answer, "hub_retry_after_ms", integer(tollgate_wait_ms(verdict->retry_after_ns, 1000, 60000)));
+        set(answer, "retry_after_ms", integer(tollgate_wait_ms(verdict->retry_after_ns, 1000, 60000)));
     }
 }
 
@@ -42,9 +42,9 @@ static void set_counted(json_t *answer, const tollgate_verdict *verdict)
     set_verdict(answer, verdict);
     if (verdict->decision == TOLLGATE_DECISION_DENY) {
         set(answer, "wait_ns", integer(verdict->conduct_wait_ns));
-        set(answer, "consecutive", integer(verdict->violations_in_a_row));
+        set(answer, "in_a_row", integer(verdict->violations_in_a_row));
         set(answer, "sustained_abuse", json_boolean(verdict->sustained_abuse));
-        set(answer, "lane_retry_after_ns", unless_never(verdict->lane_wait_ns));
+        set(answer, "lane_wait_ns", unless_never(verdict->lane_wait_ns));
     }
 }
 

@@ -36,6 +36,11 @@ static json_t *optional(fields *from, const char *name)
     return value;
 }
 
+static bool has(const fields *from, const char *name)
+{
+    return json_object_get(from->object, name) != NULL;
+}
+
 static json_t *get(fields *from, const char *name)
 {
     json_t *value = optional(from, name);

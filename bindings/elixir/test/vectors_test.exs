@@ -90,7 +90,7 @@ defmodule Tollgate.VectorsTest do
     assert is_map(answer), "#{where}: #{inspect(answer)}"
     answer = Map.put(answer, "counts", counts)
 
-    is_step = fn field -> field == "step_ns" and Map.has_key?(answer, "lane_retry_after_ns") end
+    is_step = fn field -> field == "step_ns" and Map.has_key?(answer, "lane_wait_ns") end
 
     for {field, value} <- expected, not is_step.(field) do
       assert Map.has_key?(answer, field), "#{where}: the answer has no #{field}"
@@ -106,22 +106,18 @@ defmodule Tollgate.VectorsTest do
     error in ArgumentError -> {:error, error_name(step["op"], error.message)}
   end
 
-  defp call("check", l, a), do: verdict(Native.verdict(l, id(a), lane(a), cost(a)))
-  defp call("check_as", l, a), do: verdict(Native.verdict(l, id(a), lane(a), [plan: a.plan] ++ cost(a)))
-  defp call("admit", l, a), do: admission(Native.verdict(l, id(a), lane(a), [counted: true] ++ cost(a)))
-
-  defp call("admit_as", l, a),
-    do: admission(Native.verdict(l, id(a), lane(a), [counted: true, plan: a.plan] ++ cost(a)))
-
-  defp call("status", l, a), do: state(Native.peek(l, id(a), lane(a), []))
+  defp call("check", l, %{counted: true} = a), do: counted(Native.verdict(l, id(a), lane(a), options(a)))
+  defp call("check", l, a), do: verdict(Native.verdict(l, id(a), lane(a), options(a)))
+  defp call("peek", l, a), do: state(Native.peek(l, id(a), lane(a), []))
   defp call("refund", l, a), do: state(Native.refund(l, id(a), lane(a), cost(a)))
-  defp call("acquire", l, a), do: short(Native.hold(l, id(a), lane(a), []))
+  defp call("hold", l, a), do: short(Native.hold(l, id(a), lane(a), []))
   defp call("release", l, a), do: state(Native.release(l, id(a), lane(a), []))
-  defp call("check_all", l, a), do: all(Native.check_all(l, Enum.map(a.parts, &part/1), []))
-  defp call("admit_all", l, a), do: all(Native.check_all(l, Enum.map(a.parts, &part/1), counted: true))
-  defp call("commit", l, a), do: settlement(Native.settle(l, reservation(l, a), a.used, []))
-  defp call("commit_part", l, a), do: settlement(Native.settle(l, reservation(l, a), a.used, so_far: true))
-  defp call("cancel", l, a), do: settlement(Native.settle(l, reservation(l, a), 0, []))
+  defp call("check_all", l, a), do: all(Native.check_all(l, Enum.map(a.parts, &part/1), options(a)))
+
+  defp call("settle", l, a) do
+    settlement(Native.settle(l, reservation(l, a), a.used, Map.to_list(Map.take(a, [:so_far]))))
+  end
+
   defp call("extend", l, a), do: settlement(Native.extend(l, reservation(l, a), a.ttl_ms * 1_000_000, []))
 
   defp call("reserve", l, a) do
@@ -135,8 +131,8 @@ defmodule Tollgate.VectorsTest do
     end
   end
 
+  defp call("reset", l, %{lane: _} = a), do: nothing(Native.reset(l, id(a), lane: lane(a)))
   defp call("reset", l, a), do: nothing(Native.reset(l, id(a), []))
-  defp call("reset_lane", l, a), do: nothing(Native.reset(l, id(a), lane: lane(a)))
   defp call("forget", l, a), do: %{"known" => Native.forget(l, id(a), [])}
   defp call("sweep", l, a), do: %{"swept" => Native.sweep(l, a.idle_for_ms * 1_000_000)}
   defp call("limit_of", l, a), do: %{"limit" => Native.limit_of(l, id(a), lane(a))}
@@ -169,7 +165,7 @@ defmodule Tollgate.VectorsTest do
         %{
           "wait_ns" => seen.wait_ns,
           "step_ns" => seen.step_ns,
-          "consecutive" => seen.in_a_row,
+          "in_a_row" => seen.in_a_row,
           "sustained_abuse" => seen.sustained_abuse
         }
 
@@ -183,7 +179,7 @@ defmodule Tollgate.VectorsTest do
 
     %{
       "violations" => seen.in_window,
-      "consecutive" => seen.in_a_row,
+      "in_a_row" => seen.in_a_row,
       "window_start_ns" => seen.window_start_ns,
       "last_violation_ns" => seen.last_violation_ns,
       "wait_ns" => seen.wait_ns
@@ -215,6 +211,9 @@ defmodule Tollgate.VectorsTest do
 
   defp lane(%{lane: number}) when is_integer(number), do: number
   defp lane(%{lane: name}), do: Policy.pair(name)
+
+  # What a request has beside its agent and its lane.
+  defp options(fields), do: Map.to_list(Map.take(fields, [:cost, :plan, :counted]))
 
   defp cost(%{cost: cost}), do: [cost: cost]
   defp cost(_), do: []
@@ -264,21 +263,21 @@ defmodule Tollgate.VectorsTest do
     wait = verdict.retry_after_ns
 
     if verdict.decision == :deny,
-      do: Map.merge(fields, %{"retry_after_ns" => span(wait), "hub_retry_after_ms" => hub(wait)}),
+      do: Map.merge(fields, %{"retry_after_ns" => span(wait), "retry_after_ms" => hub(wait)}),
       else: fields
   end
 
   # A verdict that is counted. The step of the curve by itself is not in it: `expect` passes over `step_ns` here.
-  defp admission(%{decision: :deny} = denied) do
+  defp counted(%{decision: :deny} = denied) do
     Map.merge(verdict(denied), %{
-      "lane_retry_after_ns" => span(denied.lane_wait_ns),
+      "lane_wait_ns" => span(denied.lane_wait_ns),
       "wait_ns" => denied.conduct_wait_ns,
-      "consecutive" => denied.in_a_row,
+      "in_a_row" => denied.in_a_row,
       "sustained_abuse" => denied.sustained_abuse
     })
   end
 
-  defp admission(other), do: verdict(other)
+  defp counted(other), do: verdict(other)
 
   defp state({:error, name}), do: {:error, Atom.to_string(name)}
   defp state(:exempt), do: %{"exempt" => true}
