@@ -163,11 +163,11 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             BuildError::Agents { agents } => {
-                write!(f, "a limiter for {agents} agents; allowed are 1 to {AGENTS_MAX}")
+                write!(f, "a limiter for {agents} agents; allowed: 1 to {AGENTS_MAX}")
             }
             BuildError::Reservations { reservations } => write!(
                 f,
-                "a limiter for {reservations} open reservations; allowed are up to {}",
+                "a limiter for {reservations} open reservations; allowed: up to {}",
                 crate::bounds::RESERVATIONS_MAX
             ),
             BuildError::Memory { bytes } => {

@@ -246,10 +246,7 @@ fn what_could_not_be_read_back_changes_nothing() {
     let (mut file, _) = AssignmentFile::open(&path).unwrap();
     save(&mut file, &agents("pro")).unwrap();
     let error = save(&mut file, &vec![(vec![b'x'; 257], assignment("pro"))]).unwrap_err();
-    assert!(
-        error.to_string().ends_with("\": an id of 257 bytes; allowed are 1 to 256; nothing was written"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("\": an id of 257 bytes; allowed: 1 to 256; nothing was written"), "{error}");
     assert_eq!(file.reload().unwrap(), agents("pro"));
 }
 

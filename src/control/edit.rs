@@ -1,4 +1,4 @@
-//! Changes of what is decided about single agents: prepared, counted, saved, put in force.
+//! Changes to the assignments of single agents: prepared, counted, saved, put in force.
 
 use super::lock::ControlState;
 use super::names::entry_of;
@@ -12,7 +12,7 @@ use crate::slab::Found;
 use crate::slab::hash::AgentHash;
 use std::collections::BTreeSet;
 
-/// A change of what was decided about one agent.
+/// A change to one agent's assignment.
 pub(super) struct Edit {
     pub(super) hash: AgentHash,
     pub(super) id: Box<[u8]>,
@@ -22,7 +22,7 @@ pub(super) struct Edit {
 }
 
 impl Control<'_> {
-    /// Edits what was decided about an agent. An error leaves it as it was.
+    /// Edits an agent's assignment. After an error it is as it was.
     pub(super) fn edit(
         &self,
         agent: &[u8],
@@ -37,7 +37,7 @@ impl Control<'_> {
         Ok(())
     }
 
-    /// What has to change so that these assignments are in force.
+    /// The edits that put these assignments in force.
     pub(super) fn edits<'a>(
         &self,
         control: &ControlState,
@@ -81,14 +81,14 @@ impl Control<'_> {
             let fits = limit.words() <= room;
             return if fits { Ok(()) } else { Err(LimitError::ExactRoom { count: limit.capacity(), room }) };
         }
-        // The policy in force shows what kind it is.
+        // The policy in force shows the lane's kind.
         let policy = self.policy();
         let mut known = policy.plans().filter_map(|(plan, _)| policy.plan_limit(plan, lane));
         let known = known.find(|known| known.lane_kind().is_some()).unwrap_or(Limit::deny_all());
         Err(LimitError::OtherKind { limit: limit.to_string(), known: known.to_string() })
     }
 
-    /// Puts edits in force that were counted.
+    /// Puts counted edits in force.
     pub(super) fn put_all_in_force(&self, control: &mut ControlState, edits: Vec<Edit>) {
         // Those that free a row come first: one spare row is enough for all.
         let (freeing, others): (Vec<_>, Vec<_>) = edits.into_iter().partition(|edit| edit.after.overrides.is_empty());
@@ -134,7 +134,7 @@ impl Control<'_> {
     }
 }
 
-/// Those of the edits that change something, if there are rows for all of them.
+/// The edits that change something, if there are rows for all of them.
 fn countable(control: &ControlState, mut edits: Vec<Edit>) -> Result<Vec<Edit>, ControlError> {
     // Of several edits of one agent, the last one counts.
     let mut seen = BTreeSet::new();
@@ -146,7 +146,7 @@ fn countable(control: &ControlState, mut edits: Vec<Edit>) -> Result<Vec<Edit>, 
     if control.overridden + more - less > OVERRIDES_MAX { Err(ControlError::TooManyOverrides) } else { Ok(edits) }
 }
 
-/// An id in a message, with nothing in it that a terminal acts upon.
+/// An id for a message, with escapes for what a terminal would act on.
 fn shown(id: &[u8]) -> String {
     String::from_utf8_lossy(id).chars().take(80).flat_map(char::escape_debug).collect()
 }

@@ -94,7 +94,7 @@ impl fmt::Display for ControlError {
                 "{OVERRIDES_MAX} agents have overrides already; put agents with the same limits into a plan, or remove some"
             ),
             ControlError::SameHash => {
-                write!(f, "another assigned agent has the same hash; build the limiter anew, with another key")
+                write!(f, "another assigned agent has the same hash; build a new limiter, which has another key")
             }
             ControlError::Forked => write!(
                 f,

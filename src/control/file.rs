@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 impl Control<'_> {
-    /// Keeps assignments in a file from now on, and puts those in force that it holds already.
+    /// Keeps assignments in a file from now on, and puts in force those it holds already.
     pub(crate) fn keep_assignments_in(&self, path: &Path) -> Result<(), ControlError> {
         let (mut file, kept) = AssignmentFile::open(path)?;
         let mut control = self.lock.lock()?;
@@ -24,11 +24,11 @@ impl Control<'_> {
         Ok(())
     }
 
-    /// Reads the file again, after somebody has edited it, and puts what it says in force.
+    /// Reads the file again, after somebody has edited it, and puts it in force.
     pub(crate) fn reload_assignments(&self) -> Result<(), ControlError> {
         let mut control = self.lock.lock()?;
         let (mut assignments, stamp) = control.file.as_ref().ok_or(ControlError::NoFile)?.read()?;
-        // One by one, here and below: to collect takes a sort of its own, and that is a lot of code.
+        // One by one, here and below: `collect` would sort first, which is a lot of code.
         let mut named = BTreeSet::new();
         named.extend(assignments.iter().map(|(id, _)| id.clone()));
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
@@ -53,7 +53,7 @@ impl Control<'_> {
         Ok(file.change(&changes, || self.assignments_after(edits, policy))?)
     }
 
-    /// Every assignment as it will be, sorted by id.
+    /// Every assignment after these edits, sorted by id.
     fn assignments_after(&self, edits: &[Edit], policy: &Policy) -> Assignments {
         let now = self.registry.list().into_iter().map(|(_, registered)| (registered.id, registered.entry));
         let mut all = BTreeMap::new();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// What control calls share.
 pub(super) struct ControlState {
     pub(super) policy: Arc<Policy>,
-    /// Rows that no agent's overrides take. There is always one more than
-    /// agents may have overrides: a change writes the new row before it frees the old.
+    /// Rows that no agent's overrides use. There is always a spare one, since a
+    /// change writes the new row before it frees the old.
     pub(super) free_rows: Vec<Row>,
     /// Agents with overrides.
     pub(super) overridden: usize,
@@ -23,16 +23,16 @@ pub(super) struct ControlState {
 /// The lock under which control calls take turns.
 ///
 /// If a child is forked while another thread of its parent holds the lock, the
-/// child has no thread to release it, and perhaps a change that is half made.
-/// The holder's mark shows that. Then control calls in the child are refused;
-/// its checks go on.
+/// child has no thread to release it, and a change may be half made. The
+/// holder's mark shows that. Then control calls in the child are refused; its
+/// checks go on.
 pub(crate) struct ControlLock {
     control: Mutex<ControlState>,
-    /// The mark of the process that holds the lock; 0 if none does.
+    /// The mark of the process that holds the lock; 0 if it is free.
     holder: Counter,
 }
 
-/// The right to change what was decided, until it is dropped.
+/// Holds the lock until it is dropped.
 pub(super) struct ControlGuard<'a> {
     /// `None` only while it is being dropped.
     control: Option<MutexGuard<'a, ControlState>>,
@@ -44,7 +44,7 @@ impl ControlLock {
         Self { control: Mutex::new(ControlState::new(policy)), holder: Counter::new(0) }
     }
 
-    /// The wait ends: each holder works through what it was given.
+    /// The wait ends: each holder does a finite amount of work.
     pub(super) fn lock(&self) -> Result<ControlGuard<'_>, ControlError> {
         let me = process::mark();
         for round in 0.. {

@@ -5,7 +5,7 @@
 //! that runs meanwhile uses the old limits or the new ones, never a mixture.
 //! Why that holds is in [`record`](crate::record), under "Rows".
 //!
-//! - `lock.rs`: the lock, and what is under it
+//! - `lock.rs`: the lock, and what it guards
 //! - `edit.rs`: changes of single agents
 //! - `names.rs`: assignments in the numbers of the policy
 //! - `file.rs` (feature `persist`): assignments in a file
@@ -28,7 +28,7 @@ use crate::policy::{Limit, PlanId};
 use names::lanes_of;
 use std::ops::Deref;
 
-/// An engine as an operator changes it.
+/// An engine, and the lock for changing it.
 pub(crate) struct Control<'a> {
     engine: &'a Engine,
     lock: &'a ControlLock,
@@ -56,7 +56,7 @@ impl<'a> Control<'a> {
         })
     }
 
-    /// Gives the agent a limit of its own for a lane, or for a tier in every channel.
+    /// Gives the agent its own limit for a lane, or for a tier in every channel.
     pub(crate) fn set_override(&self, agent: &[u8], lane_or_tier: &str, limit: Limit) -> Result<(), ControlError> {
         limit.validate().map_err(ControlError::Limit)?;
         self.edit(agent, |policy, entry| {
@@ -65,7 +65,7 @@ impl<'a> Control<'a> {
         })
     }
 
-    /// Takes the agent's own limit for a lane or tier away.
+    /// Removes the agent's own limit for a lane or tier.
     pub(crate) fn remove_override(&self, agent: &[u8], lane_or_tier: &str) -> Result<(), ControlError> {
         self.edit(agent, |policy, entry| {
             for lane in lanes_of(policy, lane_or_tier)? {
@@ -75,7 +75,7 @@ impl<'a> Control<'a> {
         })
     }
 
-    /// Takes all of the agent's own limits away.
+    /// Removes all of the agent's own limits.
     pub(crate) fn remove_overrides(&self, agent: &[u8]) -> Result<(), ControlError> {
         self.edit(agent, |_, entry| {
             entry.overrides.clear();

@@ -1,4 +1,4 @@
-//! Between an assignment, which names plans and lanes, and an entry, which numbers them.
+//! From an assignment, which names plans and lanes, to an entry, which numbers them.
 
 use super::ControlError;
 use crate::engine::Assignment;
@@ -10,7 +10,7 @@ pub(super) fn lane_names(policy: &Policy) -> String {
     policy.lanes().map(|(_, name)| name).collect::<Vec<_>>().join(", ")
 }
 
-/// The lanes that a name stands for.
+/// The lanes of a name.
 pub(super) fn lanes_of(policy: &Policy, lane_or_tier: &str) -> Result<Vec<LaneId>, ControlError> {
     let lanes = policy.lanes_of(lane_or_tier);
     if lanes.is_empty() { Err(unknown_lane(policy, lane_or_tier)) } else { Ok(lanes) }

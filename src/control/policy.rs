@@ -33,8 +33,8 @@ impl Control<'_> {
         self.limits.enter(epoch);
         control.policy = Arc::clone(&policy);
         self.set_policy(&policy);
-        // Every record moves on to the new rows of its plan, and its overrides
-        // to a row that is made of the new numbers.
+        // Every record moves on to its plan's new row, and overrides to a row
+        // that is computed from the new numbers.
         self.move_all_records(policy.on_change(), epoch);
         for (hash, RegisteredAgent { id, entry }) in self.registry.list() {
             if entry.override_row.is_some() {
@@ -49,9 +49,9 @@ impl Control<'_> {
         Ok(())
     }
 
-    /// Exempts an agent by policy, or no longer.
+    /// Sets whether the policy exempts an agent.
     fn exempt_by_policy(&self, control: &mut ControlState, agent: &[u8], by_policy: bool) {
-        // By a chance of 1 in 2^64 another agent has the entry: then that one keeps it.
+        // With a chance of 1 in 2^64 another agent has the entry, and keeps it.
         let Ok(hash) = self.hash(agent) else { return };
         let Some(before) = self.registry.get(hash, agent).filter(|entry| entry.by_policy != by_policy) else { return };
         let after = Entry { by_policy, ..before.clone() };
@@ -62,9 +62,9 @@ impl Control<'_> {
     ///
     /// Reservations are found by the records that they charged. The open ones
     /// are listed part by part, and a part has as many records as there may be
-    /// reservations: so the lists take no longer than the walk. A reservation
+    /// reservations, so the lists take no longer than the walk. A reservation
     /// that is opened after its part was listed, on a record that moves on
-    /// later, is worth nothing from then on.
+    /// later, has nothing left to give back.
     fn move_all_records(&self, on_change: OnChange, epoch: u64) {
         let (regions, mut start) = (self.slab.regions(), 0);
         while start < regions {
@@ -103,8 +103,7 @@ impl Control<'_> {
     }
 }
 
-/// The same policy with the numbers that plans have in `known`, its new plans
-/// after those.
+/// The same policy, with plans numbered as in `known` and new plans after those.
 fn numbered_like(policy: Policy, known: &Policy) -> Result<Policy, ControlError> {
     if !policy.lanes().eq(known.lanes()) {
         return Err(ControlError::OtherLanes { known: lane_names(known) });
@@ -124,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     /// A new policy walks all records, which takes a while. It read the clock
-    /// once, at the start, and cut the debt of an agent as of then: what the
+    /// once, at the start, and cut the debt of an agent at that instant: what the
     /// agent had spent since was partly given back, though no number changed.
     #[test]
     fn debt_that_is_made_during_a_change_is_not_cut() {

@@ -37,7 +37,7 @@ pub(crate) fn quoted(text: &str) -> String {
 pub(crate) fn check_id(id: &[u8]) -> Result<(), String> {
     match id.len() {
         1..=ID_BYTES_MAX => Ok(()),
-        bytes => Err(format!("an id of {bytes} bytes; allowed are 1 to {ID_BYTES_MAX}")),
+        bytes => Err(format!("an id of {bytes} bytes; allowed: 1 to {ID_BYTES_MAX}")),
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) type Fields<'a> = BTreeMap<String, Piece<'a>>;
 
 pub(crate) fn only_keys(fields: &Fields<'_>, allowed: &[&str]) -> Result<(), Mistake> {
     match fields.iter().find(|(key, _)| !allowed.contains(&key.as_str())) {
-        Some((key, value)) => Err(value.mistake(format!("unknown key {key:?}; allowed are {}", allowed.join(", ")))),
+        Some((key, value)) => Err(value.mistake(format!("unknown key {key:?}; allowed: {}", allowed.join(", ")))),
         None => Ok(()),
     }
 }

@@ -1,10 +1,10 @@
 //! A token bucket, kept as the instant at which it will be full again.
 //!
-//! That is lazy refill in its purest form: one number in place of a token
+//! That is lazy refill in its purest form: one number instead of a token
 //! count and the time of the last refill.
 //!
 //! ```text
-//! token       = ceil(period / tokens)          what a token takes, rounded up once
+//! token       = ceil(period / tokens)          time per token, rounded up once
 //! depth       = capacity * token               the whole bucket, as time
 //! price       = cost * token
 //! debt        = max(full_at - now, 0)          time needed to refill completely
@@ -15,13 +15,13 @@
 //! ```
 //!
 //! The same rounded `token` prices a request and measures the bucket, so a
-//! capacity of C admits exactly C after any idle time, and the rate never exceeds
-//! what was configured; it falls short by less than rate / 10^9.
+//! capacity of C admits exactly C once the bucket is full, and the rate never
+//! exceeds what was configured; it falls short by less than rate / 10^9.
 //! Every charge moves `full_at`, so no two charges can be mistaken for one.
 //! A `now` older than the bucket's time makes the debt larger, never smaller.
 //!
-//! `bucket/charge.rs` is the charge itself, and `bucket/debt.rs` what becomes of
-//! a cost above the capacity.
+//! `bucket/charge.rs` is the charge itself, and `bucket/debt.rs` handles a cost
+//! above the capacity.
 
 mod charge;
 pub(super) mod debt;
@@ -91,7 +91,7 @@ impl Terms for BucketTerms {
 }
 
 impl BucketTerms {
-    /// A bucket is what a limit is without a keyword.
+    /// A limit without a keyword is a bucket.
     pub(super) const KEYWORD: &str = "";
 
     /// `None` if it is something else.
@@ -119,7 +119,7 @@ impl fmt::Display for BucketTerms {
     }
 }
 
-/// Numbers that were checked: a whole bucket refills in less than [`REFILL_MAX`].
+/// Checked numbers: a whole bucket refills in less than [`REFILL_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketNumbers {
     pub(super) token_ns: NonZeroU64,
@@ -133,7 +133,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Whether the cost is one that is taken on credit.
+    /// Whether the cost is taken on credit.
     fn is_on_credit(&self, limit: BucketLimit, cost: u64) -> bool {
         self.takes_oversize && debt::is_oversize(limit, cost)
     }
@@ -180,7 +180,7 @@ impl Rules for Bucket {
         InstantWord::of(charged).wait(InstantWord::of(before).time().max(at))
     }
 
-    /// A bucket that moved on was filled, or is another's.
+    /// A bucket whose generation moved on was filled, or is another's.
     fn outlives_its_generation(&self, _is_forgiven: bool) -> bool {
         false
     }
@@ -197,7 +197,7 @@ impl Rules for Bucket {
         BucketLimit::from_words(limit).is_exempt()
     }
 
-    /// What was taken on credit stays, too.
+    /// What was taken on credit stays too.
     fn debt_max(&self, limit: LimitWords) -> u64 {
         let buckets = if self.takes_oversize { OVERSPEND_MAX } else { 1 };
         BucketLimit::from_words(limit).debt_max().saturating_mul(buckets)
@@ -211,7 +211,7 @@ impl Rules for Bucket {
         Choice::of(step(word, at.now, limit, cost)).map(Charged::Bucket)
     }
 
-    /// Each is charged for itself: none passes beside what is taken on credit.
+    /// What is taken on credit is charged alone: nothing else passes with it.
     fn would(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64, sum: u64) -> Charged {
         let bucket = BucketLimit::from_words(limit);
         if cost > 0 && sum > cost && self.is_on_credit(bucket, sum) {
@@ -262,13 +262,13 @@ fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<R
     Outcome { next, answer: Ok(status(next.unwrap_or(word), now, limit)) }
 }
 
-/// Takes back a charge that was to be made only together with others. It gives
-/// back what of its price time has not paid until `latest`, which is no earlier
-/// than any instant at which the bucket was charged.
+/// Takes back a charge that was meant to be made only together with others. Gives
+/// back the part of its price that time has not paid by `latest`, which is no
+/// earlier than any instant at which the bucket was charged.
 ///
 /// # Why that is never too much
 ///
-/// Say that some charges are *pending*: made, and to be taken back. Compare the
+/// Call a charge *pending* if it was made and will be taken back. Compare the
 /// word `a` with the word `b` that the bucket would have without them, and
 /// write `t` for the latest instant of a charge so far. Pending charge `i` was
 /// made at `t_i` for `p_i`, and `left_i = max(p_i - (t - t_i), 0)`. Then always
@@ -282,24 +282,25 @@ fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<R
 ///   since `a >= t`. If `n > t`, then `t` becomes `n`, and the left side falls
 ///   by at most `n - t`, but not below 0. The right side falls by at least as
 ///   much, or to 0: every `left_i` that stays positive falls by `n - t`.
-/// - If the charge is a pending one, the left side grows by its price beside
-///   that, and the right side by no more.
+/// - If the charge is a pending one, the left side also grows by its price, and
+///   the right side by no more.
 /// - Taking back `i` lowers the left side by what is given back, which is at
 ///   most `left_i`, and the right side by `left_i`.
 ///
-/// So `a >= b`: whatever the threads and instants, old ones too, whoever is
-/// let through would have been let through without the calls that were denied.
-/// Refunds keep that true if each counts in full, also one that meets a bucket
-/// that would be full.
+/// So `a >= b`: whatever the threads and instants, old ones too, every request
+/// that passes would have passed without the calls that were denied. Refunds
+/// keep that true if each counts in full, even one that meets a bucket that
+/// would be full.
 ///
 /// And it is hardly too little. A bucket that was full without the charge is
-/// full again. On any other, the time from charge to `latest` stays charged:
-/// about a microsecond. It cannot come back: another pending charge may have
-/// hidden that the bucket was full, and nobody can tell from the word. That the
-/// word is the one that was put there does not tell it either, since others may
-/// have charged it and taken back as much.
+/// full again. On any other, the time from the charge to `latest` stays charged:
+/// about a microsecond. It cannot be given back: another pending charge may have
+/// hidden that the bucket was full, and the word does not show it. Nor does it
+/// help that the word is the one this charge wrote, since others may have
+/// charged it and taken back as much.
 ///
-/// A bucket that stands before the charge was filled meanwhile, and gets nothing back.
+/// If the word is earlier than the charge left it, the bucket was filled
+/// meanwhile and gets nothing back.
 fn roll_back(word: LaneWord, latest: Tick, charge: Receipt) -> Outcome<()> {
     let Receipt { at, price, .. } = charge;
     let back = price.saturating_sub(latest.as_nanos().saturating_sub(at.as_nanos()));
@@ -318,8 +319,8 @@ pub(crate) fn give_back(word: LaneWord, now: Tick, price: u64) -> Outcome<()> {
     Outcome { next: (next != word).then_some(next), answer: () }
 }
 
-/// A change of `word` to `next`, which lowers it, but leaves the debt of
-/// `reserved` nanoseconds. `None` if nothing is left to change.
+/// A change of `word` to the lower `next` that leaves at least `reserved`
+/// nanoseconds of debt. `None` if nothing is left to change.
 pub(crate) fn spare(word: LaneWord, next: LaneWord, now: Tick, reserved: u64) -> Option<LaneWord> {
     let [before, after] = [word, next].map(InstantWord::of);
     let least = now.saturating_add(Duration::from_nanos(reserved)).min(before.time());
@@ -338,7 +339,7 @@ fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()
     Outcome { next: (next != word).then_some(next), answer: () }
 }
 
-/// The bucket as it stands.
+/// The bucket's state.
 fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> LaneState {
     if limit.is_exempt() {
         return LaneState::EXEMPT;

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! The window's number comes from the calendar, which never goes back
-//! ([`clock::wall`](crate::clock::wall)); and a number from the future, which
-//! an older `now` meets, is taken as it is. So what was used in a window counts
-//! until the next begins, whatever becomes of the wall clock.
+//! ([`clock::wall`](crate::clock::wall)). An older `now` may find a number from
+//! the future, and takes it as it is. So what was used in a window counts until
+//! the next begins, whatever happens to the wall clock.
 //!
-//! More than [`CAPACITY_MAX`] used says that nothing was, and is salt, so that
-//! words do not return when the generations start over.
+//! A value above [`CAPACITY_MAX`] means that nothing was used. It is salt, so
+//! that words do not return when the generations start over.
 
 use super::calendar::{Calendar, Era, INDEX_BITS};
 use super::count::CountLimit;
@@ -172,16 +172,16 @@ const SALT_MIN: u64 = CAPACITY_MAX + 1;
 
 const _: () = assert!(USED_BITS + INDEX_BITS == crate::clock::TICK_BITS && SALT_MIN < USED_MASK);
 
-/// What a word says at an instant.
+/// What a word means at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     index: u64,
     used: u64,
-    /// Whether the window lies ahead, and what was used before is not known.
+    /// Whether the window has not begun, and it is unknown what was used before it.
     is_unknown: bool,
 }
 
-/// A window's number, and what was used of it or a salt.
+/// A window's number, and what was used of it, or salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BudgetWord(LaneWord);
 
@@ -203,7 +203,7 @@ impl BudgetWord {
         self.0.payload() & USED_MASK
     }
 
-    /// The same tenancy in another window, with as much used or this salt.
+    /// The same tenancy in another window, with this much used, or this salt.
     const fn put(self, index: u64, low: u64) -> LaneWord {
         self.0.with_payload(index << USED_BITS | low)
     }
@@ -225,8 +225,8 @@ impl Seen {
         if self.is_unknown { 0 } else { limit.count().saturating_sub(self.used) }
     }
 
-    /// How long until there is more left: until the window ends, or, if what
-    /// was used before it is not known, until it begins.
+    /// How long until there is more left: until the window ends, or, if it is
+    /// unknown what was used before it, until it begins.
     fn more_in(self, era: Era, at: At) -> u64 {
         let index = if self.is_unknown { self.index.saturating_sub(1) } else { self.index };
         u64::try_from(era.end(index).saturating_sub(at.unix_ns())).unwrap_or(0)
@@ -237,9 +237,9 @@ fn put(word: LaneWord, seen: Seen) -> LaneWord {
     BudgetWord(word).put(seen.index, seen.used.min(CAPACITY_MAX))
 }
 
-/// The same tenancy with nothing used, in the window of `floor` or later. Of
-/// what was used before, nothing is known any more: an older `now` is denied
-/// until that window begins.
+/// The same tenancy with nothing used, in the window of `floor` or later. What
+/// was used before is no longer known, so an older `now` is denied until that
+/// window begins.
 fn emptied(era: Era, word: LaneWord, floor: At) -> LaneWord {
     let word = BudgetWord(word);
     word.put(word.index().max(era.index(floor.unix_ns())), word.low().max(SALT_MIN))
@@ -258,7 +258,7 @@ fn is_idle(era: Era, word: LaneWord, at: At) -> bool {
     used == 0 && !is_unknown
 }
 
-/// Charges `cost`, if that much is left of the window.
+/// Charges `cost` if that much is left of the window.
 fn step(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outcome<Result<Verdict, Error>> {
     if let Some(answer) = limit.uncounted(cost).or(limit.error(cost).map(Err)) {
         return Outcome { next: None, answer };
@@ -278,7 +278,7 @@ fn step(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outco
     Outcome { next: Some(put(word, Seen { used, ..seen })), answer }
 }
 
-/// Gives `cost` back. Of a window that is over nothing comes back.
+/// Gives `cost` back, unless the window is over.
 fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Outcome<LaneState> {
     let before = seen(era, word, at);
     let used = before.used.saturating_sub(cost);
@@ -287,14 +287,14 @@ fn refund(era: Era, word: LaneWord, at: At, limit: CountLimit, cost: u64) -> Out
     Outcome { next: (after != before).then_some(next), answer: status_of(era, after, at, limit) }
 }
 
-/// How much may be given back, of what is used and not `reserved` of its window.
+/// How much may be given back: what is used and not `reserved` in its window.
 fn refundable(era: Era, word: LaneWord, at: At, reserved: impl Fn(u64) -> u64) -> u64 {
     let Seen { index, used, .. } = seen(era, word, at);
     used.saturating_sub(reserved(index))
 }
 
-/// The number of the window in which something is used, and how much, unless
-/// that window is over in this one.
+/// The number of the window in which something is used, and how much; `None` if
+/// that window is over in window `now`.
 #[cfg(feature = "persist")]
 pub(crate) fn used(word: LaneWord, now: u64) -> Option<(u64, u64)> {
     let Seen { index, used, .. } = parts(word);
@@ -302,7 +302,7 @@ pub(crate) fn used(word: LaneWord, now: u64) -> Option<(u64, u64)> {
 }
 
 /// A window's number and what is used of it as one number, which is 0 only if
-/// nothing is.
+/// nothing is used.
 #[cfg(feature = "persist")]
 pub(crate) fn packed(window: u64, used: u64) -> u64 {
     if used == 0 { 0 } else { window << USED_BITS | used }
@@ -314,7 +314,7 @@ pub(crate) fn unpacked(word: u64) -> (u64, u64) {
     (word >> USED_BITS, word & USED_MASK)
 }
 
-/// Adds what was used of a window before a restart, unless another has begun since.
+/// Adds what was used of a window before a restart, unless the next has begun.
 #[cfg(feature = "persist")]
 pub(crate) fn restore(word: LaneWord, window: u64, used: u64) -> Outcome<()> {
     let stored = parts(word);
@@ -328,13 +328,13 @@ pub(crate) fn restore(word: LaneWord, window: u64, used: u64) -> Outcome<()> {
     Outcome { next, answer: () }
 }
 
-/// The number of the window that a charge made this word of.
+/// The number of the window in which the charge that wrote this word was made.
 fn receipt(word: LaneWord) -> u64 {
     parts(word).index
 }
 
-/// Takes back a charge that was made in the window of this number. Of one that
-/// is over, nothing comes back.
+/// Takes back a charge that was made in the window of this number, unless that is
+/// over.
 fn undo(era: Era, word: LaneWord, at: At, window: u64, cost: u64) -> Outcome<()> {
     let before = parts(word);
     if before.index != window || before.used == 0 {
@@ -345,14 +345,14 @@ fn undo(era: Era, word: LaneWord, at: At, window: u64, cost: u64) -> Outcome<()>
     Outcome { next: Some(next), answer: () }
 }
 
-/// Charges `cost` whatever the limit says, up to what the word can count.
+/// Charges `cost` whatever the limit, up to what the word can count.
 fn force(era: Era, word: LaneWord, at: At, cost: u64) -> Outcome<()> {
     let seen = seen(era, word, at);
     let next = put(word, Seen { used: seen.used.saturating_add(cost), ..seen });
     Outcome { next: (next != word).then_some(next), answer: () }
 }
 
-/// The budget as it stands.
+/// The budget's state.
 fn status(era: Era, word: LaneWord, at: At, limit: CountLimit) -> LaneState {
     status_of(era, seen(era, word, at), at, limit)
 }

@@ -25,7 +25,7 @@ impl Calendar {
     }
 }
 
-/// A calendar in a zone: what numbers the windows of a budget.
+/// A calendar in a zone: it numbers the windows of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Era {
     pub(crate) calendar: Calendar,
@@ -33,7 +33,7 @@ pub(crate) struct Era {
     pub(crate) zone_minutes: i16,
 }
 
-/// Bits of a window's number: hours until 2089, and everything else for longer.
+/// Bits of a window's number: enough for hours until 2089, and for longer in the other calendars.
 pub(super) const INDEX_BITS: u32 = 20;
 const INDEX_MAX: u64 = (1 << INDEX_BITS) - 1;
 
@@ -42,7 +42,7 @@ const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 
 impl Era {
-    /// The length of a window as it is reported: of a month, the longest.
+    /// The length of a window as reported; for months, that of the longest.
     pub(crate) const fn length_ns(self) -> u64 {
         let days = match self.calendar {
             Calendar::Hour => return (HOUR * SECOND) as u64,
@@ -83,7 +83,7 @@ impl Era {
     }
 }
 
-/// Days since 1 March of the year 0, which puts leap days at the end of years.
+/// Days since 1 March of the year 0: leap days then come at the end of a year.
 const MARCH_OF_0: i64 = 719_468;
 const DAYS_OF_400_YEARS: i64 = 146_097;
 
@@ -125,7 +125,7 @@ mod tests {
         Era { calendar, zone_minutes }
     }
 
-    /// Walks 130 years of days with a calendar of its own.
+    /// Walks 130 years of days beside a second calendar.
     #[test]
     fn months_are_those_of_the_calendar() {
         let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

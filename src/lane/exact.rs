@@ -2,19 +2,19 @@
 //! for one window after its use.
 //!
 //! Each permit is a word of the record: the instant at which it has rested.
-//! That is what a bucket of one token is, so everything that holds for the
-//! words of buckets (what is idle, what is inherited, the instant to which a
-//! claim lifts them) holds for permits.
+//! That is a bucket of one token, so everything that holds for the words of
+//! buckets (when they are idle, what is inherited, the instant to which a claim
+//! lifts them) holds for permits.
 //!
 //! A charge at `now` takes a permit that has rested and sends it to rest until
 //! `now + length`. A permit passes at most once in any span that is shorter
 //! than the length, so n of them pass at most n in any window (t - length, t],
-//! whatever the interleaving: that is a property of each word alone. And it is
-//! not stricter than that: if fewer than n were let through in the window that
-//! ends now, then fewer than n permits are at rest.
+//! whatever the interleaving: that is a property of each word alone. Nor is it
+//! stricter: if fewer than n passed in the window that ends now, then fewer than
+//! n permits are at rest.
 //!
-//! A denial needs more than one word: it looks at all of them again, and holds
-//! if none has changed, so that there was a moment at which none had rested.
+//! A denial depends on all words: it looks at them again, and holds if none has
+//! changed, because then there was a moment at which none had rested.
 
 use super::count::CountLimit;
 use super::instant::InstantWord;
@@ -51,7 +51,7 @@ impl Terms for ExactTerms {
         usize::try_from(self.count).unwrap_or(usize::MAX)
     }
 
-    /// A total is charged with any cost, and a permit is one.
+    /// A total is charged any cost, and a permit is always 1.
     fn can_be_total(&self) -> bool {
         false
     }
@@ -186,7 +186,7 @@ impl Rules for Exact {
     }
 }
 
-/// As far as 160,000 changes of limits move the end of a rest.
+/// How far 160,000 changes of limits move the end of a rest.
 const DRIFT_MAX: Duration = Duration::from_micros(10);
 
 /// The permits that the limit allows: a plan may have fewer than there are words.
@@ -195,16 +195,16 @@ fn permits(words: &[LaneWord], limit: CountLimit) -> &[LaneWord] {
     &words[..count]
 }
 
-/// For how long a permit is still to rest.
+/// How long a permit still has to rest.
 fn rest(word: LaneWord, now: Tick) -> u64 {
     InstantWord::of(word).wait(now)
 }
 
 /// How many may be taken at `now`, and how long until all have rested.
 ///
-/// After a change to fewer permits, those beyond them that are still at rest
-/// count as well. They are no longer taken, so callers that race just then may
-/// take as many more.
+/// After a change to fewer permits, the surplus ones that are still at rest
+/// count as well. Nobody takes them any more, so callers that race just then may
+/// together take that many too many.
 fn seen(words: &[LaneWord], now: Tick, limit: CountLimit) -> (u64, u64) {
     let resting = |words: &[LaneWord]| words.iter().filter(|word| rest(**word, now) > 0).count() as u64;
     let permits = permits(words, limit);
@@ -212,7 +212,7 @@ fn seen(words: &[LaneWord], now: Tick, limit: CountLimit) -> (u64, u64) {
     (left, words.iter().map(|word| rest(*word, now)).max().unwrap_or(0))
 }
 
-/// How long until `cost` permits may be taken, if none is meanwhile.
+/// How long until `cost` permits may be taken, if no other is taken meanwhile.
 fn wait(words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> u64 {
     // How long until all but `most` of these have rested.
     let until = |words: &[LaneWord], most: u64| {
@@ -227,7 +227,7 @@ fn wait(words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> u64 {
     of_permits.max(until(words, limit.count().saturating_sub(cost)))
 }
 
-/// What taking `cost` permits comes to, at least one.
+/// The verdict on taking `cost` permits, at least one.
 fn answer(length: u64, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Result<Verdict, Error> {
     if let Some(error) = limit.error(cost) {
         return Err(error);
@@ -276,14 +276,14 @@ fn refund(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> Choi
     Choice::at(cell, Outcome { next: Some(rested), answer: status(&after[..words.len()], now, length, limit) })
 }
 
-/// Takes back a charge that was to be made only together with others: its
-/// permit has rested since then. Unless it was reset, nobody else can have taken
-/// it meanwhile; if a refund ended its rest, the charge that was refunded stays,
-/// which is stricter.
+/// Takes back a charge that was meant to be made only together with others: its
+/// permit counts as rested since the charge. Unless it was reset, nobody else can
+/// have taken it meanwhile; if a refund ended its rest, the charge that was
+/// refunded stays, which is stricter.
 ///
 /// Every sixteenth change of limits moves the end of its rest by a nanosecond
-/// ([`InstantWord::renewed`]), and a caller that stalls may
-/// meet many: up to [`DRIFT_MAX`] it is the same rest.
+/// ([`InstantWord::renewed`]), and there may be many of them while a caller
+/// stalls: up to [`DRIFT_MAX`] it is the same rest.
 fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
     let until = InstantWord::of(charge.word).time();
     let ends = until..=until.saturating_add(DRIFT_MAX);
@@ -292,7 +292,7 @@ fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
     Choice::at(charge.cell, Outcome { next, answer: () })
 }
 
-/// The permits as they stand.
+/// The lane's state.
 fn status(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> LaneState {
     let (left, last) = seen(words, now, limit);
     LaneState::counted(limit.count(), left, wait(words, now, limit, left.saturating_add(1)), last, length)

@@ -7,8 +7,8 @@
 //! └────────────────────────────┴─────────────┴──────────┘
 //! ```
 //!
-//! Time plays no part in it. The salt means nothing; it moves on when the
-//! generations start over, so that words do not return.
+//! Time plays no part. The salt has no meaning; it moves on when the generations
+//! start over, so that words do not return.
 
 use super::count::CountLimit;
 use super::kind::Kind;
@@ -38,7 +38,7 @@ impl Terms for HeldTerms {
         self.slots
     }
 
-    /// A slot is no request.
+    /// A total counts requests, and a slot is not a request.
     fn can_be_total(&self) -> bool {
         false
     }
@@ -80,14 +80,14 @@ impl HeldWord {
         self.0.payload() & HELD_MASK
     }
 
-    /// The same tenancy and salt with as many held.
+    /// The same tenancy and salt with this many held.
     fn put(self, held: u64) -> LaneWord {
         self.0.with_payload(self.0.payload() & !HELD_MASK | held.min(HELD_MASK))
     }
 
     /// The word with its salt moved on.
     fn salted(self) -> LaneWord {
-        // The salt is at the top of the payload, so it wraps by itself.
+        // The salt is at the top of the payload, so it wraps.
         self.0.with_payload(self.0.payload().wrapping_add(1 << HELD_BITS) & ((1 << TICK_BITS) - 1))
     }
 }
@@ -116,7 +116,7 @@ impl Rules for Held {
         HeldWord(word).put(0)
     }
 
-    /// Whoever holds a slot is still there, and the tenant stays for it.
+    /// The holder of a slot is still there, so the tenant stays.
     fn forgotten(&self, word: LaneWord, _present: Tick, _floor: At) -> LaneWord {
         word
     }
@@ -142,8 +142,8 @@ impl Rules for Held {
         Choice::of(step(first(words), CountLimit::from_words(limit), cost)).map(Charged::Counted)
     }
 
-    /// Gives slots back, under whatever limit. Those that are not held are an
-    /// error, but an exempt agent holds none to begin with.
+    /// Gives slots back, under any limit. Giving back more than are held is an
+    /// error, except for an exempt agent, which never took any.
     fn refund(
         &self,
         words: &[LaneWord],
@@ -170,8 +170,8 @@ impl Rules for Held {
     }
 }
 
-/// Takes `cost` slots, if that many are free. Nobody knows how long a denied
-/// caller has to wait.
+/// Takes `cost` slots if that many are free. A denial has no wait: nobody knows
+/// when a slot will be released.
 fn step(word: LaneWord, limit: CountLimit, cost: u64) -> Outcome<Result<Verdict, Error>> {
     if let Some(answer) = limit.uncounted(cost).or(limit.error(cost).map(Err)) {
         return Outcome { next: None, answer };
@@ -186,7 +186,7 @@ fn step(word: LaneWord, limit: CountLimit, cost: u64) -> Outcome<Result<Verdict,
     Outcome { next: Some(next), answer: verdict(limit.decision(left - cost), left - cost, 0) }
 }
 
-/// Gives `cost` slots back. Those that are not held are an error.
+/// Gives `cost` slots back. More than are held is an error.
 pub(crate) fn release(word: LaneWord, cost: u64) -> Outcome<Result<(), Error>> {
     let held = HeldWord(word).held();
     match held.checked_sub(cost) {
@@ -196,7 +196,7 @@ pub(crate) fn release(word: LaneWord, cost: u64) -> Outcome<Result<(), Error>> {
     }
 }
 
-/// The slots as they stand.
+/// The lane's state.
 fn status(word: LaneWord, limit: CountLimit) -> LaneState {
     let left = limit.count().saturating_sub(HeldWord(word).held());
     limit.uncounted_status().unwrap_or(LaneState::counted(limit.count(), left, RETRY_NEVER, 0, 0))
@@ -209,7 +209,7 @@ mod tests {
 
     const LIMIT: CountLimit = CountLimit::new(10, 20);
 
-    /// With a salt, in a generation of its own.
+    /// With salt, and a generation that is not 0.
     fn word(held: u64) -> LaneWord {
         LaneWord::default().next_generation().with_payload(77 << HELD_BITS | held)
     }

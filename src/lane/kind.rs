@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Bucket,
     /// A token bucket that takes a cost above its capacity on credit.
     Debt,
-    /// An exact window: permits that are in use for a while.
+    /// An exact window: permits that rest for a window after each use.
     Exact(Exact),
     /// A window of counts.
     Window(Window),

@@ -113,7 +113,7 @@ impl fmt::Display for LimitError {
             }
             LimitError::ZeroPeriod => write!(f, "a period of 0; give at least 1 nanosecond"),
             LimitError::Capacity { capacity } => {
-                write!(f, "capacity {capacity}; allowed are 1 to {CAPACITY_MAX}")
+                write!(f, "capacity {capacity}; allowed: 1 to {CAPACITY_MAX}")
             }
             LimitError::TooFast { tokens, per } => {
                 write!(f, "{tokens} tokens per {per:?}; at most {TOKENS_PER_SECOND_MAX} per second are allowed")
@@ -124,11 +124,7 @@ impl fmt::Display for LimitError {
                 REFILL_MAX.as_secs()
             ),
             LimitError::WindowLength { length } => {
-                write!(
-                    f,
-                    "a window of {length:?}; allowed are {WINDOW_MIN:?} to {} days",
-                    WINDOW_MAX.as_secs() / 86_400
-                )
+                write!(f, "a window of {length:?}; allowed: {WINDOW_MIN:?} to {} days", WINDOW_MAX.as_secs() / 86_400)
             }
             LimitError::WindowCount { count, length, most } => write!(
                 f,
@@ -136,19 +132,16 @@ impl fmt::Display for LimitError {
             ),
             LimitError::ExactCount { count } => write!(
                 f,
-                "an exact window of {count}; allowed are 1 to {EXACT_MAX}; take a window for more, which is stricter"
+                "an exact window of {count}; allowed: 1 to {EXACT_MAX}; take a window for more, which is stricter"
             ),
             LimitError::ExactRoom { count, room } => write!(
                 f,
                 "an exact window of {count}; the records of this limiter have room for {room}; name the larger limit in a plan when the limiter is built"
             ),
             LimitError::Zone { minutes } => {
-                write!(
-                    f,
-                    "a zone {minutes} minutes ahead of UTC; allowed are -{ZONE_MINUTES_MAX} to {ZONE_MINUTES_MAX}"
-                )
+                write!(f, "a zone {minutes} minutes ahead of UTC; allowed: -{ZONE_MINUTES_MAX} to {ZONE_MINUTES_MAX}")
             }
-            LimitError::Held { slots } => write!(f, "{slots} slots; allowed are 1 to {HELD_MAX}"),
+            LimitError::Held { slots } => write!(f, "{slots} slots; allowed: 1 to {HELD_MAX}"),
             LimitError::OtherKind { limit, known } => write!(
                 f,
                 "{limit:?} is of another kind than {known:?}; a lane keeps its kind and its period in every plan, and changes its numbers or is \"deny\""

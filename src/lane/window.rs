@@ -1,6 +1,6 @@
-//! Never more than the limit in any trailing window, at two words whatever the
+//! Never more than the limit in any trailing window, for two words whatever the
 //! count. In return a charge counts for up to a third of the window longer.
-//! What the words say is in `window/counts.rs`.
+//! `window/counts.rs` reads and writes the words.
 //!
 //! Time is cut into parts, three to a window. What was charged in a part
 //! counts, all of it, until the part's last instant is a whole window old:
@@ -14,12 +14,12 @@
 //!
 //! # What passes, and what that costs
 //!
-//! A charge in part *i* counts until the end of part *i* + 3: for longer than
-//! three parts, which is no less than the window, and for at most four.
+//! A charge in part *i* counts until the end of part *i* + 3: for more than
+//! three parts, which are no shorter than the window, and for at most four.
 //!
 //! - **No trailing window holds more than the limit.** Take the last charge of
 //!   a trailing window. When it passed, all others of that window still counted.
-//! - **Nobody waits for longer than four thirds of the window.** A client that
+//! - **No client waits longer than four thirds of the window.** A client that
 //!   spends the whole limit at once waits for one window and up to a third of
 //!   it; one that asks evenly, and never stops, gets three quarters of the rate.
 //!
@@ -30,10 +30,10 @@
 //! | `exact 100/min` | 100 | 60 s | 100 |
 //! | `100/min`, a bucket | 199 | - | 100 |
 //!
-//! To count only a share of the oldest part, as the usual counter of two
-//! windows does, is kinder and breaks the promise, however many parts there
-//! are: for a client that spends the whole limit in the last instant of a part,
-//! most of it would be over before any of it is, and up to twice the limit passes.
+//! The usual counter of two windows counts only a share of the oldest part. That
+//! is kinder, but breaks the promise, however many parts there are: if a client
+//! spends the whole limit in the last instant of a part, most of it stops
+//! counting before any of it is a window old, and up to twice the limit passes.
 //!
 //! # Two words
 //!
@@ -44,33 +44,35 @@
 //! └────────────────────────┴────────┴─────────┴──────────┘
 //! ```
 //!
-//! Both are packed alike: the number of a part, how much was charged in it and
-//! in the one before. The first word has the two latest parts, and every charge
+//! Both have the same layout: the number of a part, and how much was charged in it
+//! and in the one before. The first word has the two latest parts, and every charge
 //! is an exchange of it. The second has the two parts before those.
 //!
 //! When a charge finds that its part, *w*, is later than the first word's, *h*,
 //! the counts that fall off there have to go to the second word first:
 //!
 //! 1. **record**: exchange the second word for the counts of the parts *w* - 2
-//!    and *w* - 3, each the larger of what the two words say of it;
+//!    and *w* - 3, each the larger of its counts in the two words;
 //! 2. **move on**: exchange the first word, from the very value whose counts
 //!    are recorded, for one of part *w*, with the charge in it.
 //!
 //! A caller whose second exchange fails looks again, and records again if more
-//! was charged meanwhile. Whoever finds the second word ahead (its part later
-//! than *h* - 2, so that somebody has recorded and not moved on) takes *w* for
-//! the present and moves the first word on itself. So nobody waits for anybody.
+//! was charged meanwhile. A caller that finds the second word ahead (its part
+//! later than *h* - 2: another caller has recorded but not moved on) takes *w*
+//! for the present and moves the first word on itself. So no caller waits for
+//! another.
 //!
 //! *Claim*: a charge that passes has counted everything that counts at *w*.
 //! The first word is loaded before the second and is the same when it is
 //! exchanged. Its part never goes back, so it was the same all the time, and
-//! nobody moved it on after the load. Whoever moved it to *h* had seen the
-//! counts that fell off in the second word, and the load of the first word
+//! nobody moved it on after the load. The caller that moved it to *h* had seen
+//! in the second word the counts that fell off, and the load of the first word
 //! (Acquire) lets the load of the second see them, or what came after. After
 //! that the counts of a part that the first word no longer has only shrink, by
 //! what is given back; and the second word drops a part only when it is
-//! recorded for a *w* that the part does not count at. A caller that sees that
-//! takes this *w* for the present; for one that does not, more counts, not less.
+//! recorded for a *w* at which the part no longer counts. A caller that sees
+//! that takes this *w* for the present; a caller that does not counts more, not
+//! less.
 //!
 //! *Claim*: what was recorded is never less than what was charged. A record
 //! only raises the counts that its caller saw in the second word. It succeeds
@@ -87,14 +89,13 @@
 //!
 //! # Older instants, and words without counts
 //!
-//! An older `now`, of a part before the latest that the words know of, is
-//! taken for the start of that part.
+//! A `now` in a part before the latest in the words is taken for the start of
+//! that latest part.
 //!
-//! A word of which the previous count is all ones says that nothing was
-//! charged; its current count is then salt, so that words do not return when
-//! the generations start over. If the first word says so for a part that lies
-//! ahead of an older `now`, nobody knows what was charged before, and the answer
-//! is a denial until that part begins.
+//! If a word's previous count is all ones, nothing was charged, and its current
+//! count is salt, so that words do not return when the generations start over.
+//! If that is the first word, for a part after an older `now`, it is unknown
+//! what was charged before, and the answer is a denial until that part begins.
 
 mod counts;
 
@@ -170,7 +171,7 @@ const SECOND: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Window {
     frame: Frame,
-    /// Whether it is the second, which has the two parts before those of the first.
+    /// Whether it is the second, with the two parts before those of the first.
     is_second: bool,
 }
 
@@ -261,7 +262,7 @@ impl Rules for Window {
     }
 }
 
-/// Charges `cost`, if there is room for it.
+/// Charges `cost` if there is room for it.
 fn step(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Choice<Result<Verdict, Error>> {
     if let Some(answer) = limit.uncounted(cost).or(limit.error(cost).map(Err)) {
         return Choice::of(look(answer));
@@ -283,7 +284,7 @@ fn step(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u6
 }
 
 /// Takes `cost` off what was charged last and still counts: off the first word
-/// if it has any of that, else off the second.
+/// if it has any of that, otherwise off the second.
 fn refund(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: u64) -> Choice<Refunded> {
     let [first, second] = both(words);
     let index = frame.seen(words, now).index;
@@ -303,9 +304,9 @@ fn refund(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: 
     Choice::at(SECOND, Outcome { next: is_changed.then_some(next), answer: refunded(&[first, after], 0) })
 }
 
-/// How much may be given back, of what still counts and is not `reserved` of
-/// its part. A refund takes what was charged last: where something of that is
-/// reserved, it does not go on to the parts before.
+/// How much may be given back: what still counts and is not `reserved` in its
+/// part. A refund takes what was charged last. If some of that is reserved, the
+/// refund does not go on to the parts before.
 fn refundable(frame: Frame, words: &[LaneWord], now: Tick, reserved: impl Fn(u64) -> u64) -> u64 {
     let Seen { index, counts, .. } = frame.seen(words, now);
     let (mut sum, mut part) = (0, index);
@@ -329,17 +330,17 @@ fn undo(frame: Frame, words: &[LaneWord], part: u64, cost: u64) -> Choice<()> {
     Choice::at(cell, Outcome { next: (after != before).then(|| frame.put(words[cell], after)), answer: () })
 }
 
-/// Charges `cost` whatever the limit says, up to what the word can count.
+/// Charges `cost` whatever the limit, up to what the word can count.
 fn force(frame: Frame, words: &[LaneWord], now: Tick, cost: u64) -> Choice<()> {
     let seen = frame.seen(words, now);
     frame.change(words, &seen, seen.with(cost).counts[0].min(frame.count_max()), ())
 }
 
-/// The window as it stands.
+/// The window's state.
 fn status(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> LaneState {
     let seen = frame.seen(words, now);
     let remaining = limit.count().saturating_sub(seen.charged(limit));
-    // One more than now is the room for a cost of that many.
+    // One more than now is left when a cost of that many fits.
     let next_in = if remaining < limit.count() { seen.wait(frame, limit.count(), remaining + 1) } else { 0 };
     LaneState::counted(limit.count(), remaining, next_in, seen.empty_in(frame), frame.length)
 }

@@ -1,11 +1,11 @@
-//! The table of limits: rows of plain words, a limit for every lane in each.
+//! The table of limits: rows of plain words, with a limit for every lane in each.
 //!
 //! A check finds the row's number in the tag word of its agent's record. A
-//! row that some tag names is never written: a change of limits writes a row
-//! that nobody names, puts its number into the tag, and then moves the lanes
+//! row that a tag names is never written: a change of limits writes a row
+//! that no tag names, puts its number into the tag, and then moves the lanes
 //! on ([`Record::change_row`](crate::record::Record::change_row)). Only then
 //! is the old row free for others, and a caller that still reads it finds out:
-//! see "Rows" in [`record`](crate::record). `row.rs` numbers them.
+//! see "Rows" in [`record`](crate::record). `row.rs` numbers the rows.
 
 mod row;
 
@@ -21,8 +21,8 @@ use crate::policy::{Cells, LaneId, PlanId, Policy};
 use crate::sync::{Fault, Ordering, QuietU64, Setting, broken};
 use row::ROWS;
 
-/// Rows without a number, behind the others: they keep equal rows of different
-/// lanes out of each other's place in the cache.
+/// Padding rows after the numbered ones, so that the same row of two lanes does
+/// not map to the same cache set.
 const SPARE_ROWS: usize = if cfg!(loom) { 0 } else { 8 };
 
 /// A lane's limits, one in each row.
@@ -31,30 +31,30 @@ type LaneRows = [[QuietU64; LimitWords::COUNT]; ROWS + SPARE_ROWS];
 /// Limits ready to compute with, found by lane and row; and the numbers of conduct.
 pub(crate) struct LimitTable {
     lanes: Words<LaneRows>,
-    /// What each lane's word means, under every policy to come.
+    /// What each lane's word means, under this policy and all later ones.
     kinds: Box<[Kind]>,
     /// The words of each lane.
     cells: Box<[Cells]>,
     /// How many lanes are buckets before the first that is not; none if there is a total.
     fast_lanes: usize,
-    /// How many of these are checked without asking what they are: all or none.
+    /// How many of these are checked without a look at their kind: all or none.
     fast: Setting,
-    /// The lane that is charged with others,
+    /// The lane that is charged along with others.
     total: Option<LaneId>,
-    /// and with which, as bits.
+    /// The lanes that it is charged with, as bits.
     in_total: QuietU64,
     /// The numbers of conduct, for each parity of the epoch.
     conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
-    /// How many policies came before the one in force. Its parity tells which
-    /// rows of the plans are in use.
+    /// How many policies came before the one in force. Its parity selects the
+    /// rows of the plans that are in use.
     epoch: QuietU64,
     /// How many plans the policy in force has.
     plans: QuietU64,
 }
 
 impl LimitTable {
-    /// A table in which the policy is in force. On refusal, says how many
-    /// bytes were asked for.
+    /// A table in which the policy is in force. If the system refuses the memory,
+    /// the error is how many bytes were needed.
     ///
     /// Not inlined: with loom's atomics it is large, and loom's stacks are small.
     #[inline(never)]
@@ -93,22 +93,22 @@ impl LimitTable {
         (0..).map(LaneId::new).zip(&*self.lanes).map(|(id, rows)| LaneLimits { id, rows })
     }
 
-    /// The lane of this number, if there is one that is a bucket, before the
-    /// first that is not, and nobody watches it.
+    /// The lane of this number if it is a bucket, comes before the first lane
+    /// that is not, and is not watched.
     #[inline]
     pub(crate) fn unwatched_lane(&self, id: LaneId) -> Option<LaneLimits<'_>> {
         self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
     }
 
-    /// From now on all lanes are watched, or none; and if all are checked by
-    /// the general road, none is [fast](Self::is_fast).
+    /// Watches all lanes or none. With `is_general` no lane is
+    /// [fast](Self::is_fast), and all take the general path.
     pub(crate) fn watch(&self, is_watched: bool, is_general: bool) {
         self.fast.store(if is_general { 0 } else { self.fast_lanes }, Ordering::Relaxed);
         self.lanes.show(if is_watched || is_general { 0 } else { self.fast_lanes });
     }
 
-    /// Whether the lane is a bucket, before the first that is not, in a policy
-    /// without a total: it is checked without asking what it is.
+    /// Whether the lane is a bucket and comes before the first that is not, in a
+    /// policy without a total: it is checked without a look at its kind.
     #[inline]
     pub(crate) fn is_fast(&self, lane: LaneId) -> bool {
         lane.index() < self.fast.load(Ordering::Relaxed)
@@ -116,8 +116,8 @@ impl LimitTable {
 
     /// The total that is charged with this lane, if there is one.
     ///
-    /// Relaxed: a policy that comes into force meanwhile may put a lane inside
-    /// or outside, and a call goes by the old one or by the new one.
+    /// Relaxed: if a policy that comes into force meanwhile moves the lane in or
+    /// out of the total, a call follows the old policy or the new one.
     pub(crate) fn total_with(&self, lane: LaneId) -> Option<LaneLimits<'_>> {
         let total = self.total?;
         let is_in_total = self.in_total.load(Ordering::Relaxed) >> lane.index() & 1 == 1;
@@ -134,7 +134,7 @@ impl LimitTable {
         self.total == Some(lane)
     }
 
-    /// The lane of this number, if there is one that is charged by itself.
+    /// The lane of this number, if it exists and can be charged alone.
     pub(crate) fn chargeable(&self, lane: LaneId) -> Result<LaneLimits<'_>, Error> {
         if self.is_total(lane) { Err(Error::WrongKind { lane: lane.number() }) } else { self.lane(lane) }
     }
@@ -171,13 +171,13 @@ impl LimitTable {
     /// Refuses a plan that the policy does not have.
     #[inline]
     pub(crate) fn check_plan(&self, plan: PlanId) -> Result<(), Error> {
-        // Plans only ever become more, and their rows are written first.
+        // Plans are only ever added, and their rows are written first.
         let plans = self.plans.load(Ordering::Acquire) as u16;
         if plan.number() < plans { Ok(()) } else { Err(Error::UnknownPlan { plan: plan.number(), plans }) }
     }
 
     /// The epoch of the policy in force. Acquire, paired with
-    /// [`enter`](Self::enter): its rows are there.
+    /// [`enter`](Self::enter): its rows are visible.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -187,8 +187,8 @@ impl LimitTable {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// Every record has been moved on to the rows of the policy in force:
-    /// those of plans that are new in it may be used.
+    /// Lets requests name the plans that are new in the policy in force. Every
+    /// record has been moved on to its rows.
     pub(crate) fn admit_plans(&self, plans: usize) {
         self.plans.store(plans as u64, Ordering::Release);
     }
@@ -209,7 +209,7 @@ impl LimitTable {
 
     /// Writes a row, each lane's limit as its kind reads it.
     ///
-    /// Release: whoever reads one of these words knows that the row's last
+    /// Release: a thread that reads one of these words sees that the row's last
     /// users have been moved on.
     pub(crate) fn write_numbers(&self, row: Row, warn_below_percent: u8, numbers: impl Iterator<Item = Numbers>) {
         for ((lane, kind), numbers) in self.lanes.iter().zip(&self.kinds).zip(numbers) {
@@ -229,11 +229,11 @@ impl LimitTable {
         &self.conduct[(epoch & 1) as usize]
     }
 
-    /// Reads something of the policy in force, entirely of one policy.
+    /// Reads from the policy in force, and never a mixture of two policies.
     ///
     /// The loop ends: each further round is a policy that came into force
-    /// meanwhile. Rows of an epoch are written over only after the next epoch
-    /// has begun, so a reader that sees such a word also sees that.
+    /// meanwhile. Rows of an epoch are overwritten only after the next epoch
+    /// has begun, so a reader that sees such a word also sees the new epoch.
     pub(crate) fn of_epoch<T>(&self, read: impl Fn(u64) -> T) -> T {
         loop {
             let epoch = self.epoch();
@@ -253,7 +253,7 @@ impl LimitTable {
     }
 }
 
-/// A lane that the policy has, with its limits at hand.
+/// A lane of the policy, with its limits at hand.
 #[derive(Clone, Copy)]
 pub(crate) struct LaneLimits<'a> {
     id: LaneId,
@@ -274,12 +274,12 @@ impl LaneLimits<'_> {
     #[inline]
     fn words(&self, row: Row) -> LimitWords {
         let order = if broken(Fault::RelaxedRow) { Ordering::Relaxed } else { Ordering::Acquire };
-        // One by one: no loop where the library is built to be small.
+        // One by one: a build for size would make it a loop.
         let [a, b, c, d] = &self.rows[row.index()];
         LimitWords([a.load(order), b.load(order), c.load(order), d.load(order)])
     }
 
-    /// The same of a lane that is known to be a bucket.
+    /// The same for a lane that is known to be a bucket.
     #[inline]
     pub(crate) fn limit(&self, row: Row) -> BucketLimit {
         BucketLimit::from_words(self.words(row))

@@ -10,9 +10,9 @@ pub(crate) const ROW_BITS: u32 = 16;
 ///
 /// Each plan has a pair of rows, one for each parity of the policy's epoch:
 /// the policy in force uses one, and the policy that replaces it is written
-/// to the other. The first pair is of agents without an assignment.
+/// to the other. The first pair is for agents without an assignment.
 ///
-/// Wider than it need be: what a look at the tag leaves of it is then taken as it is.
+/// Wider than its 16 bits, so that what a look at the tag leaves needs no conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row(u32);
 
@@ -61,7 +61,7 @@ impl Row {
         self.0 < 2
     }
 
-    /// Whether it is a row of a plan, or of those without one.
+    /// Whether it is the row of a plan, or of agents without one.
     pub(crate) const fn is_of_plan(self) -> bool {
         self.0 < Self::EXEMPT.0
     }
@@ -72,8 +72,8 @@ impl Row {
         Self(self.0 & !1 | (epoch & 1) as u32)
     }
 
-    /// The row of the same policy for another plan. This one is of a plan, or
-    /// of those without one.
+    /// The row of the same policy for another plan. This one must be the row of
+    /// a plan, or of agents without one.
     #[inline]
     pub(crate) const fn for_plan(self, plan: PlanId) -> Self {
         Self::of_plan(plan, self.0 as u64)
@@ -97,7 +97,7 @@ mod tests {
             assert_ne!(last.in_epoch(epoch + 1), last);
             assert_eq!(last.in_epoch(epoch + 1).in_epoch(epoch), last);
         }
-        // One more than agents may have overrides: a change writes the new row before it frees the old.
+        // One more than there can be overrides: a change writes the new row before it frees the old.
         assert!(Row::of_overrides().count() > crate::bounds::OVERRIDES_MAX);
         assert!(Row::of_overrides().all(|row| !row.is_of_plan() && row != Row::EXEMPT));
     }

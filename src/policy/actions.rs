@@ -8,13 +8,13 @@ use crate::bounds::ACTIONS_MAX;
 /// The tier that takes unknown actions unless the policy names another.
 const UNKNOWN_TIER: &str = "normal";
 
-/// Where an action belongs.
+/// The lane that an action is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Classified {
     /// The policy names the action for this lane.
     Known(LaneId),
-    /// The policy does not name the action: the lane of its channel that
-    /// takes such actions.
+    /// The policy does not name the action, so its channel's lane for unknown
+    /// actions takes it.
     Unknown(LaneId),
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_that_make_no_sense_are_refused() {
+    fn invalid_actions_are_refused() {
         let error = |policy: PolicyBuilder| policy.build().expect_err("must be refused").to_string();
         assert_eq!(
             error(hub().actions("ws", "lihgt", ["x"])),
@@ -217,13 +217,13 @@ mod tests {
         for name in [String::new(), "a b".into(), "a\n".into(), "x".repeat(65)] {
             let error = error(hub().actions("ws", "light", [name.clone()]));
             assert!(
-                error.starts_with(&format!("channel \"ws\": action name {name:?}; allowed are 1 to 64 bytes")),
+                error.starts_with(&format!("channel \"ws\": action name {name:?}; allowed: 1 to 64 bytes")),
                 "{error}"
             );
         }
         assert_eq!(
             error(hub().actions("bare", "x", ["a"])),
-            "channel \"bare\": unknown actions go to \"bare/normal\", which is no lane; add it, or let them go to another tier"
+            "channel \"bare\": unknown actions go to \"bare/normal\", which is not a lane; add it, or name another tier"
         );
         assert!(error(hub().unknown_actions_to("low")).contains("\"ws/low\""));
         assert_eq!(
@@ -232,6 +232,6 @@ mod tests {
         );
         let many = |count: usize| hub().actions("ws", "light", (0..count).map(|i| format!("a{i}")));
         assert!(many(ACTIONS_MAX - 4).build().is_ok());
-        assert_eq!(error(many(ACTIONS_MAX - 3)), "a policy of 4097 actions; allowed are up to 4096");
+        assert_eq!(error(many(ACTIONS_MAX - 3)), "a policy of 4097 actions; allowed: up to 4096");
     }
 }

@@ -53,17 +53,17 @@ impl PolicyBuilder {
     /// Gives agents one limit over all their lanes: a check charges its lane and
     /// the total, both or neither. The same as a lane named `total`.
     ///
-    /// A plan changes it, or has one where others have none, as it changes a
-    /// lane: `.plan("free", [("total", "20/min")])`. A plan that goes without is
+    /// A plan sets it like the limit of a lane:
+    /// `.plan("free", [("total", "20/min")])`. In a plan without a total it is
     /// `"unlimited"`, which is also the default. A total is a bucket, a window
-    /// or a budget, and stands last among the lanes: its
+    /// or a budget, and comes last among the lanes: its
     /// [state](crate::Limiter::peek), overrides and resets are those of a
-    /// lane, but nobody charges it alone.
+    /// lane, but it cannot be charged alone.
     ///
-    /// A request that costs 3 takes 3 of its lane and 3 of the total. A slot
-    /// that is [held](Limit::held) is no request and takes nothing of the total;
-    /// nor do lanes that count something else and are
-    /// [outside of it](PolicyBuilder::outside_total).
+    /// A request that costs 3 takes 3 from its lane and 3 from the total. A
+    /// [held](Limit::held) slot is not a request and takes nothing from the
+    /// total; nor do lanes that count something else and are
+    /// [outside it](PolicyBuilder::outside_total).
     ///
     /// ```
     /// use tollgate::{Limiter, ManualClock, Policy, Request};
@@ -91,7 +91,7 @@ impl PolicyBuilder {
         self.lane(TOTAL, limit)
     }
 
-    /// Leaves these lanes out of the total: those whose costs are no requests,
+    /// Leaves these lanes out of the total: those whose costs are not requests,
     /// such as the tokens of a language model.
     pub fn outside_total<N: Into<String>>(mut self, lanes: impl IntoIterator<Item = N>) -> Self {
         self.outside_total.extend(lanes.into_iter().map(Into::into));
@@ -109,7 +109,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// Says which actions of a channel are charged to its lane of this tier:
+    /// Charges these actions of a channel to its lane of this tier:
     /// `.actions("ws", "light", ["ping"])` sends `ping` to `ws/light`.
     pub fn actions<N: Into<String>>(
         mut self,
@@ -122,8 +122,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// Sends actions that are not named to this tier of their channel;
-    /// `normal` by default. Every channel with actions must have such a lane.
+    /// Sends unknown actions to this tier of their channel. Default: `normal`.
+    /// Every channel with actions must have such a lane.
     pub fn unknown_actions_to(mut self, tier: impl Into<String>) -> Self {
         self.actions.unknown_tier = Some(tier.into());
         self
@@ -135,14 +135,14 @@ impl PolicyBuilder {
         self
     }
 
-    /// Sets what becomes of an agent's debt when its limits change.
+    /// Sets what happens to an agent's debt when its limits change.
     pub fn on_change(mut self, on_change: OnChange) -> Self {
         self.on_change = on_change;
         self
     }
 
-    /// Warns when less than this share of the capacity is left; 20 by
-    /// default, 0 for never.
+    /// Warns when less than this share of the capacity is left. Default: 20; 0
+    /// never warns.
     pub fn warn_below_percent(mut self, percent: u8) -> Self {
         self.warn_below_percent = percent;
         self
@@ -150,16 +150,15 @@ impl PolicyBuilder {
 
     /// Warns an agent once per lane, and again only after at least this share
     /// of the capacity was left in between. By default every verdict below the
-    /// threshold warns, and an agent near it gets a warning with every other
-    /// answer.
+    /// threshold warns, so an agent near it is warned again and again.
     ///
     /// A share from [`warn_below_percent`](Self::warn_below_percent) to 100.
     /// With the two equal, an agent is warned once per crossing; a larger share
     /// also quiets one that lingers at the threshold.
     ///
-    /// The last 65,536 warnings are remembered, so a limiter near whose
-    /// thresholds more agents linger repeats some. All checks then take the
-    /// road of those that are [watched](crate::LimiterBuilder::observe).
+    /// The last 65,536 warnings are remembered. If more agents than that linger
+    /// near their thresholds, some are warned again. Every check then takes as
+    /// long as with [`observe`](crate::LimiterBuilder::observe).
     ///
     /// ```
     /// use std::time::Duration;
@@ -174,7 +173,7 @@ impl PolicyBuilder {
     /// clock.advance(Duration::from_millis(100));
     /// assert_eq!(limiter.check("agent-7", http)?.decision(), Decision::Allow); // 1 of 10 left, but warned.
     /// clock.advance(Duration::from_millis(400));
-    /// // There were 5 of 10.
+    /// // 5 of 10 were left.
     /// assert_eq!(limiter.check_request(Request::new("agent-7", http).cost(4))?.decision(), Decision::Warn);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -183,7 +182,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// Never limits these agents, whatever is decided about them at run time.
+    /// Never limits these agents, whatever is assigned to them at run time.
     ///
     /// ```
     /// use tollgate::{Decision, Limiter, Policy};
@@ -280,7 +279,7 @@ impl PolicyBuilder {
         }
     }
 
-    /// The lane `total` is there if anything names it, behind all others.
+    /// Adds the lane `total` if a plan names it, and puts it after all others.
     fn put_total_last(&mut self) {
         let is_of_plan = |(_, limits): &(String, Vec<NamedLimit>)| limits.iter().any(|(lane, _)| lane == TOTAL);
         if !self.lanes.iter().any(|(name, _)| name == TOTAL) && self.plans.iter().any(is_of_plan) {

@@ -1,7 +1,7 @@
-//! Which words of a record are a lane's.
+//! The words of a record that belong to a lane.
 
-/// Which words of a record are a lane's: one of its own, and those that follow
-/// the lanes, for the further permits of an exact window or the past of a window.
+/// The words of a record that belong to a lane: its own word, and further ones
+/// after all lanes' own, for the permits of an exact window or the past of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cells {
     pub(crate) own: usize,

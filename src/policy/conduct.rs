@@ -7,10 +7,10 @@ use std::time::Duration;
 /// What a violation is and what follows from it: how long the agent has to wait,
 /// when it is forgiven, and when its conduct is sustained abuse.
 ///
-/// A denial says how long to wait for the tokens. An agent violates the limit if
-/// it comes back earlier and is denied again. Parallel requests of
-/// one moment count once; up to 15 that may have been under way do not count.
-/// With a curve, violations make the wait longer.
+/// A denial comes with the wait for the tokens. An agent violates the limit if it
+/// comes back earlier and is denied again. Parallel requests within one moment
+/// count once; up to 15 that may have been under way do not count. With a curve,
+/// violations make the wait longer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,15 +50,15 @@ impl Default for ConductRules {
 
 impl ConductRules {
     /// The wait after the first, second, ... violation in a row; the last one
-    /// stands for all that follow. No reported wait is shorter than the first.
+    /// applies to all that follow. No reported wait is shorter than the first.
     /// Without a curve, the default, waits are those of the lanes.
     pub fn with_curve(mut self, steps: impl IntoIterator<Item = Duration>) -> Self {
         self.curve = steps.into_iter().collect();
         self
     }
 
-    /// After this long without a violation, the next one is the first again,
-    /// and a wait that is longer is over.
+    /// After this long without a violation, the agent is forgiven: the next
+    /// violation is the first again, and even a longer wait is over.
     pub fn with_quiet_period(mut self, quiet: Duration) -> Self {
         self.quiet = quiet;
         self
@@ -78,8 +78,8 @@ impl ConductRules {
         self
     }
 
-    /// Whether the wait of a violation is a block: until it is over, requests
-    /// that are [counted](crate::Request::counted) are denied on every lane. Off
+    /// Whether the wait after a violation is a block: until it is over,
+    /// [counted](crate::Request::counted) requests are denied on every lane. Off
     /// by default: the wait is advice, and a request that its bucket can pay for
     /// passes.
     pub fn with_enforced_wait(mut self, enforce: bool) -> Self {
@@ -110,7 +110,7 @@ impl ConductRules {
         self.every_denial
     }
 
-    /// Whether the wait of a violation is a block.
+    /// Whether the wait after a violation is a block.
     #[must_use]
     pub fn enforces_wait(&self) -> bool {
         self.enforce
@@ -155,12 +155,12 @@ pub enum ConductError {
         /// The period as given.
         quiet: Duration,
     },
-    /// The number of violations that make abuse is out of range.
+    /// The threshold of violations for sustained abuse is out of range.
     Violations {
         /// The number as given.
         violations: u32,
     },
-    /// The window in which violations make abuse is out of range.
+    /// The window for sustained abuse is out of range.
     Window {
         /// The window as given.
         window: Duration,
@@ -171,19 +171,19 @@ impl fmt::Display for ConductError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConductError::Steps { steps } => {
-                write!(f, "a curve of {steps} waits; allowed are up to {CURVE_STEPS_MAX}")
+                write!(f, "a curve of {steps} waits; allowed: up to {CURVE_STEPS_MAX}")
             }
             ConductError::Step { step } => {
-                write!(f, "a wait of {step:?} in the curve; allowed is more than 0, up to {QUIET_MAX:?}")
+                write!(f, "a wait of {step:?} in the curve; allowed: more than 0, up to {QUIET_MAX:?}")
             }
             ConductError::Quiet { quiet } => {
-                write!(f, "a quiet period of {quiet:?}; allowed is more than 0, up to {QUIET_MAX:?}")
+                write!(f, "a quiet period of {quiet:?}; allowed: more than 0, up to {QUIET_MAX:?}")
             }
             ConductError::Violations { violations } => {
-                write!(f, "abuse from {violations} violations on; allowed are 1 to {ABUSE_VIOLATIONS_MAX}")
+                write!(f, "abuse from {violations} violations on; allowed: 1 to {ABUSE_VIOLATIONS_MAX}")
             }
             ConductError::Window { window } => {
-                write!(f, "an abuse window of {window:?}; allowed is more than 0, up to {ABUSE_WINDOW_MAX:?}")
+                write!(f, "an abuse window of {window:?}; allowed: more than 0, up to {ABUSE_WINDOW_MAX:?}")
             }
         }
     }

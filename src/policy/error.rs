@@ -16,8 +16,8 @@ pub enum PolicyError {
     },
     /// A record has room for [`LANE_WORDS_MAX`] words of lanes.
     Words {
-        /// How many were asked for: one for each lane, two for a window, and of
-        /// an exact window one for each permit.
+        /// How many the lanes need: one each, two for a window, and one for each
+        /// permit of an exact window.
         words: usize,
     },
     /// A lane's name is empty, too long, or has white space in it.
@@ -25,7 +25,7 @@ pub enum PolicyError {
         /// The name as given.
         lane: String,
     },
-    /// Two lanes have one name.
+    /// Two lanes have the same name.
     LaneTwice {
         /// The name.
         lane: String,
@@ -47,12 +47,12 @@ pub enum PolicyError {
         /// The name as given.
         plan: String,
     },
-    /// Two plans have one name.
+    /// Two plans have the same name.
     PlanTwice {
         /// The name.
         plan: String,
     },
-    /// A plan names a lane that is not there.
+    /// A plan names a lane that does not exist.
     PlanLane {
         /// The plan.
         plan: String,
@@ -75,7 +75,7 @@ pub enum PolicyError {
         /// What is wrong with its limit.
         problem: LimitError,
     },
-    /// A lane that is to be outside the total is not there.
+    /// A lane that should be outside the total does not exist.
     OutsideTotal {
         /// The lane as given.
         lane: String,
@@ -85,7 +85,7 @@ pub enum PolicyError {
         /// How many were named.
         actions: usize,
     },
-    /// Actions are named for a lane that is not there.
+    /// Actions are named for a lane that does not exist.
     ActionLane {
         /// The channel as given.
         channel: String,
@@ -113,9 +113,9 @@ pub enum PolicyError {
         /// The tier.
         tier: String,
     },
-    /// The rules of conduct make no sense.
+    /// The rules of conduct are invalid.
     Conduct(ConductError),
-    /// An agent that is exempt by policy has no valid id.
+    /// The id of an agent that the policy exempts is invalid.
     Exempt {
         /// The id as given.
         agent: String,
@@ -125,8 +125,8 @@ pub enum PolicyError {
         /// The value as given.
         percent: u8,
     },
-    /// An agent is warned again when a share is left that is no smaller than
-    /// the warning threshold, and no larger than everything.
+    /// The share after which an agent is warned again must be at least the
+    /// warning threshold and at most 100 percent.
     WarnAgainPercent {
         /// The value as given.
         percent: u8,
@@ -139,50 +139,50 @@ impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PolicyError::Lanes { lanes } => {
-                write!(f, "a policy of {lanes} lanes; allowed are 1 to {LANES_MAX}")
+                write!(f, "a policy of {lanes} lanes; allowed: 1 to {LANES_MAX}")
             }
             PolicyError::Words { words } => write!(
                 f,
-                "the lanes take {words} words, one each, two for a window, and as many as it allows for an exact window; allowed are up to {LANE_WORDS_MAX}"
+                "the lanes take {words} words, one each, two for a window, and as many as it allows for an exact window; allowed: up to {LANE_WORDS_MAX}"
             ),
             PolicyError::LaneName { lane } => write!(
                 f,
-                "lane name {lane:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
+                "lane name {lane:?}; allowed: 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
             ),
             PolicyError::LaneTwice { lane } => write!(f, "lane {lane:?} is named twice; names must differ"),
             PolicyError::Limit { lane, problem } => write!(f, "lane {lane:?}: {problem}"),
-            PolicyError::Plans { plans } => write!(f, "a policy of {plans} plans; allowed are 1 to {PLANS_MAX}"),
+            PolicyError::Plans { plans } => write!(f, "a policy of {plans} plans; allowed: 1 to {PLANS_MAX}"),
             PolicyError::PlanName { plan } => write!(
                 f,
-                "plan name {plan:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters, other than \"default\" (the lanes' own limits) and \"exempt\""
+                "plan name {plan:?}; allowed: 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters, other than \"default\" (the lanes' own limits) and \"exempt\""
             ),
             PolicyError::PlanTwice { plan } => write!(f, "plan {plan:?} is named twice; names must differ"),
             PolicyError::PlanLane { plan, lane } => {
-                write!(f, "plan {plan:?}: there is no lane {lane:?}; name it with a limit of its own first")
+                write!(f, "plan {plan:?}: there is no lane {lane:?}; name it with a limit first")
             }
             PolicyError::PlanLaneTwice { plan, lane } => {
                 write!(f, "plan {plan:?}: lane {lane:?} is named twice; name it once")
             }
             PolicyError::PlanLimit { plan, lane, problem } => write!(f, "plan {plan:?}, lane {lane:?}: {problem}"),
             PolicyError::OutsideTotal { lane } => {
-                write!(f, "outside_total: there is no lane {lane:?}; name lanes that a total would count otherwise")
+                write!(f, "outside_total: there is no lane {lane:?}; name lanes that the total would count")
             }
             PolicyError::Actions { actions } => {
-                write!(f, "a policy of {actions} actions; allowed are up to {ACTIONS_MAX}")
+                write!(f, "a policy of {actions} actions; allowed: up to {ACTIONS_MAX}")
             }
             PolicyError::ActionLane { channel, tier } => {
                 write!(f, "actions of \"{channel}/{tier}\": there is no such lane; name it with a limit first")
             }
             PolicyError::ActionName { channel, action } => write!(
                 f,
-                "channel {channel:?}: action name {action:?}; allowed are 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
+                "channel {channel:?}: action name {action:?}; allowed: 1 to {LANE_NAME_BYTES_MAX} bytes without white space or control characters"
             ),
             PolicyError::ActionTwice { channel, action } => {
                 write!(f, "channel {channel:?}: action {action:?} is named twice; name it once")
             }
             PolicyError::UnknownTier { channel: Some(channel), tier } => write!(
                 f,
-                "channel {channel:?}: unknown actions go to \"{channel}/{tier}\", which is no lane; add it, or let them go to another tier"
+                "channel {channel:?}: unknown actions go to \"{channel}/{tier}\", which is not a lane; add it, or name another tier"
             ),
             PolicyError::UnknownTier { channel: None, tier } => write!(
                 f,
@@ -190,14 +190,14 @@ impl fmt::Display for PolicyError {
             ),
             PolicyError::Conduct(problem) => write!(f, "conduct: {problem}"),
             PolicyError::Exempt { agent } => {
-                write!(f, "exempt: an id of {} bytes; allowed are 1 to {ID_BYTES_MAX}", agent.len())
+                write!(f, "exempt: an id of {} bytes; allowed: 1 to {ID_BYTES_MAX}", agent.len())
             }
             PolicyError::WarnPercent { percent } => {
-                write!(f, "a warning below {percent} percent; allowed are 0 to 100")
+                write!(f, "a warning below {percent} percent; allowed: 0 to 100")
             }
             PolicyError::WarnAgainPercent { percent, below } => write!(
                 f,
-                "a warning below {below} percent, and again after {percent} percent were left; allowed are {below} to 100"
+                "a warning below {below} percent, and again after {percent} percent were left; allowed: {below} to 100"
             ),
         }
     }

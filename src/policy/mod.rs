@@ -2,8 +2,8 @@
 //!
 //! | what | file |
 //! |---|---|
-//! | a policy that was checked | `policy.rs` |
-//! | how one is collected and checked | `builder.rs`, `error.rs` |
+//! | a checked policy | `policy.rs` |
+//! | how it is collected and checked | `builder.rs`, `error.rs` |
 //! | its lanes' numbers, and the words of each lane | `lane_id.rs`, `cells.rs` |
 //! | its plans | `plan.rs` |
 //! | which lane an action is charged to; names that it does not have | `actions.rs`, `unknown.rs`, `nearest.rs` |
@@ -11,7 +11,7 @@
 //! | ready-made policies | `preset.rs` |
 //! | policies as TOML | `file/` |
 //!
-//! What a limit says, and of which kind it is, is below, in [`lane`](crate::lane).
+//! Limits and their kinds are a level below, in [`lane`](crate::lane).
 
 mod actions;
 mod builder;

@@ -1,6 +1,6 @@
-//! Did you mean: the name that somebody probably wanted to write.
+//! "Did you mean": the name that was probably meant.
 
-/// Longer texts than this are nobody's slip, and not worth comparing.
+/// A longer text is not a slip of the pen, and not worth comparing.
 const CHARS_MAX: usize = 128;
 
 /// The name most like `seen`, if one is near enough to have been meant: at
@@ -15,13 +15,13 @@ pub(super) fn nearest<'a>(seen: &str, names: impl IntoIterator<Item = &'a str>) 
     near.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// The end of a sentence that names the nearest name; empty if there is none.
+/// The end of a sentence that suggests the nearest name; empty if no name is near.
 pub(super) fn did_you_mean<'a>(seen: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     nearest(seen, names).map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
 }
 
 /// How many letters have to be added, dropped, replaced or swapped with their
-/// neighbour, in either case of the letters, to make one text the other.
+/// neighbour to turn one text into the other. Ignores case.
 pub(super) fn distance(one: &str, other: &str) -> usize {
     let [one, other] = [one, other].map(|text| text.to_lowercase().chars().collect::<Vec<_>>());
     // Row i, column j: the distance from the first i letters to the first j.

@@ -8,7 +8,7 @@ use crate::lane::{Limit, Numbers};
 pub struct PlanId(u16);
 
 impl PlanId {
-    /// The plan of every agent that has no other.
+    /// The plan of every agent without an assigned plan.
     pub const DEFAULT: Self = Self(0);
 
     /// The plan with this number. A number the policy does not have is
@@ -32,20 +32,20 @@ impl PlanId {
 /// The name of the plan that every policy has first: the lanes' own limits.
 pub(super) const DEFAULT: &str = "default";
 
-/// The name that means "never limited", and so is no plan's.
+/// The name that means "never limited", so no plan can have it.
 pub(super) const EXEMPT: &str = "exempt";
 
-/// What becomes of an agent's debt when its limits change.
+/// What happens to an agent's debt when its limits change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnChange {
-    /// The time until a lane is full again stays as it is, but no longer than
-    /// the new limit takes to refill a whole bucket. While the agent is exempt
-    /// or its lane denies everything, it just runs on.
+    /// The time until a lane is full again stays, but is cut to the time that the
+    /// new limit takes to refill a whole bucket. While the agent is exempt or its
+    /// lane denies everything, it keeps running down.
     ///
     /// What is cut off does not come back. So a client that may change its own
     /// plan to one that refills a whole bucket sooner, and back again, gains the
-    /// difference; going through an exemption gains nothing.
+    /// difference; a detour through an exemption gains nothing.
     #[default]
     KeepDebt,
     /// Every lane of the agent is filled.

@@ -1,4 +1,4 @@
-//! A policy that was checked.
+//! A checked policy.
 
 use super::actions::{Actions, Classified};
 use super::builder::PolicyBuilder;
@@ -70,7 +70,7 @@ impl Policy {
         self.lanes.iter().enumerate().map(|(index, lane)| (LaneId::new(index as u32), lane.as_str()))
     }
 
-    /// The lane of this name, or all lanes of this tier: `heavy` stands for
+    /// The lane of this name, or all lanes of this tier: `heavy` means
     /// `ws/heavy` and `http/heavy`. Empty if there is neither.
     #[must_use]
     pub fn lanes_of(&self, lane_or_tier: &str) -> Vec<LaneId> {
@@ -81,11 +81,11 @@ impl Policy {
         }
     }
 
-    /// The lane whose limit is over all others: that named `total`. `None` if no
-    /// plan has one; see [`PolicyBuilder::total`].
+    /// The lane `total`, whose limit is over all others. `None` if no plan has
+    /// one; see [`PolicyBuilder::total`].
     #[must_use]
     pub fn total(&self) -> Option<LaneId> {
-        // It stands last, so that no other lane's number depends on it.
+        // It comes last, so that no other lane's number depends on it.
         self.lanes().next_back().filter(|(_, name)| *name == TOTAL).map(|(lane, _)| lane)
     }
 
@@ -98,8 +98,8 @@ impl Policy {
         self.outside_total >> lane.index() & 1 == 1
     }
 
-    /// Whether the total is charged with the lane: with all but itself, those
-    /// that are held and those outside it.
+    /// Whether a charge of the lane charges the total too. The total itself, held
+    /// lanes and lanes outside the total do not.
     #[must_use]
     pub fn is_in_total(&self, lane: LaneId) -> bool {
         let is_held = || self.limits_of(lane).any(|limit| limit.lane_kind() == Some(Kind::Held));
@@ -132,8 +132,8 @@ impl Policy {
     }
 
     /// The lane that an action of a channel is charged to. An action that the
-    /// policy does not name goes to the channel's `normal` lane, or to the one
-    /// that [`unknown_actions_to`](PolicyBuilder::unknown_actions_to) says.
+    /// policy does not name goes to the channel's `normal` lane, or to the tier set
+    /// with [`unknown_actions_to`](PolicyBuilder::unknown_actions_to).
     ///
     /// `None` if the channel has no such lane, or the policy names no actions.
     ///
@@ -172,7 +172,7 @@ impl Policy {
         &self.conduct
     }
 
-    /// What becomes of an agent's debt when its limits change.
+    /// What happens to an agent's debt when its limits change.
     #[must_use]
     pub fn on_change(&self) -> OnChange {
         self.on_change
@@ -191,7 +191,7 @@ impl Policy {
         self.warn_again_percent
     }
 
-    /// Agents that are never limited, whatever is decided about them; sorted.
+    /// Agents that are never limited, whatever their assignments; sorted.
     pub fn exempt(&self) -> impl ExactSizeIterator<Item = &str> {
         self.exempt.iter().map(String::as_str)
     }
@@ -210,14 +210,14 @@ impl Policy {
     }
 
     /// What the lanes' words mean in a limiter that starts with this policy.
-    /// Where every plan denies everything, it is a bucket.
+    /// A lane that every plan denies is a bucket.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kind = |lane| self.limits_of(lane).find_map(|limit| limit.lane_kind());
         self.lanes().map(move |(lane, _)| kind(lane).unwrap_or(Kind::Bucket))
     }
 
     /// The words of each lane, in order: an exact window has as many as its
-    /// largest limit, a window two.
+    /// largest limit, a window two, every other kind one.
     pub(crate) fn cells(&self) -> impl Iterator<Item = Cells> {
         let mut more = self.lanes.len();
         self.lanes().map(move |(lane, _)| {

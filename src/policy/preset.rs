@@ -1,6 +1,6 @@
 //! Ready-made policies, and where each of their numbers comes from.
 //!
-//! [`Policy::preset`] makes one by name. A policy file can start from one and
+//! [`Policy::preset`] builds one by name. A policy file can start from one and
 //! change what differs.
 //!
 //! ```
@@ -12,12 +12,11 @@
 //! # Ok::<(), tollgate::preset::UnknownPreset>(())
 //! ```
 //!
-//! Each is a policy file too, `presets/<name>.toml`, with the reasons beside the
+//! Each is also a policy file, `presets/<name>.toml`, with the reasons beside the
 //! numbers; the test `a_preset_is_its_file` compares the two. Here they are
-//! written in Rust, since the default build has no parser for TOML. Where a file
-//! is silent, the default holds: the rules of conduct are those of
-//! [`ConductRules`], a wait is the lane's own, and a changed limit keeps an
-//! agent's debt.
+//! written in Rust, since the default build has no TOML parser. What a file leaves
+//! out has its default: the rules of conduct are those of [`ConductRules`], waits
+//! are the lanes' own, and a changed limit keeps an agent's debt.
 //!
 //! # `hub`
 //!
@@ -59,8 +58,8 @@ impl Policy {
     /// The names of the presets.
     pub const PRESETS: [&'static str; 5] = ["adr", "citizen", "hub", "platform", "standard"];
 
-    /// The ready-made policy of this name. [`preset`](crate::preset) says what
-    /// is in each and where its numbers come from.
+    /// The ready-made policy of this name. [`preset`](crate::preset) describes
+    /// each and where its numbers come from.
     ///
     /// ```
     /// use tollgate::Policy;
@@ -210,7 +209,7 @@ fn standard() -> PolicyBuilder {
         .unknown_actions_to("write")
 }
 
-/// There is no preset of this name. The message lists those there are.
+/// There is no preset of this name. The message lists the presets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPreset {
     name: String,

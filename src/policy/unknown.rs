@@ -1,5 +1,5 @@
-//! Actions that arrived and that no policy names: counted, and reported once per
-//! name, so that somebody classifies them.
+//! Actions that arrived although the policy does not name them: counted, and
+//! reported once per name, so that an operator adds them to the policy.
 
 use crate::bounds::{LANE_NAME_BYTES_MAX, UNKNOWN_ACTIONS_MAX};
 use crate::sync::{Counter, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 
 /// Counts unknown actions and keeps the first names, however many arrive.
 ///
-/// A name that is known by now takes the lock for reading; so does every call
+/// A name that is listed already takes the lock for reading; so does every call
 /// once the list is full. A new name takes it for writing, 256 times at most.
 #[derive(Debug, Default)]
 pub(crate) struct UnknownActions {
@@ -18,8 +18,8 @@ pub(crate) struct UnknownActions {
 }
 
 impl UnknownActions {
-    /// Counts one, and says whether its name is new. A name that no longer
-    /// fits into the list is not.
+    /// Counts one, and returns whether its name is new. A name that no longer
+    /// fits into the list is not new.
     pub(crate) fn record(&self, channel: &str, action: &str) -> bool {
         let (channel, action) = (cut(channel), cut(action));
         {
@@ -33,7 +33,7 @@ impl UnknownActions {
         self.list(channel, action)
     }
 
-    /// Adds a name that was not there, unless another thread has been here
+    /// Lists a name that was not there, unless another thread has listed it
     /// since.
     fn list(&self, channel: &str, action: &str) -> bool {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl UnknownActions {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub(crate) fn snapshot(&self) -> UnknownActionsSnapshot {
         // For writing, so that nobody is counting meanwhile.
         let names = self.names.write().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ fn find(names: &[(String, String)], channel: &str, action: &str) -> Result<usize
     names.binary_search_by(|(c, a)| (c.as_str(), a.as_str()).cmp(&(channel, action)))
 }
 
-/// The longest start of a name that is kept. Ends between two characters.
+/// The part of a name that is kept. Ends between two characters.
 pub(crate) fn cut(name: &str) -> &str {
     // `floor_char_boundary` by hand: at most three steps, since a character
     // has at most four bytes.
@@ -89,7 +89,7 @@ pub(crate) fn cut(name: &str) -> &str {
     &name[..end]
 }
 
-/// The actions that arrived and that the policy does not name.
+/// The actions that arrived although the policy does not name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownActionsSnapshot {
@@ -98,8 +98,8 @@ pub struct UnknownActionsSnapshot {
     /// Channel and name of the first 256 different ones, sorted. A name longer
     /// than 64 bytes is cut.
     pub names: Vec<(String, String)>,
-    /// How many of `total` have a name that is not among `names`, since the
-    /// list was full.
+    /// How many of `total` have a name that is not in `names`, because the list
+    /// was full.
     pub not_listed: u64,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_threads_one_is_told_that_a_name_is_new() {
+    fn a_name_is_new_to_one_of_many_threads() {
         const THREADS: usize = 4;
         let (unknown, start) = (UnknownActions::default(), Barrier::new(THREADS));
         let first = thread::scope(|scope| {

@@ -124,7 +124,7 @@ impl Record<'_> {
             }
             let longest = Duration::from_nanos(match on_change {
                 OnChange::KeepDebt if kind.is_bucket() => debt_max(LaneId::new(index as u32)),
-                // A permit is in use for the same time under every limit of its lane.
+                // A permit rests for the same time under every limit of its lane.
                 OnChange::KeepDebt => u64::MAX,
                 OnChange::Reset => 0,
             });

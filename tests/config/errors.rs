@@ -32,11 +32,11 @@ fn a_count_out_of_range_names_the_range() {
     let refused = |file: &str| Policy::from_toml(file).expect_err(file).to_string();
     let lanes: String = (0..63).map(|i| format!("l{i} = '1/s'\n")).collect();
     let error = refused(&format!("[lanes]\n{lanes}"));
-    assert!(error.starts_with("line 1, column 2: a policy of 63 lanes; allowed are 1 to 62"), "{error}");
+    assert!(error.starts_with("line 1, column 2: a policy of 63 lanes; allowed: 1 to 62"), "{error}");
     let plans: String = (0..256).map(|i| format!("[plans.p{i}]\n")).collect();
     let error = refused(&format!("{plans}[lanes]\na = '1/s'"));
-    assert!(error.starts_with("line 1, column 2: a policy of 257 plans; allowed are 1 to 256"), "{error}");
+    assert!(error.starts_with("line 1, column 2: a policy of 257 plans; allowed: 1 to 256"), "{error}");
     let actions: Vec<_> = (0..4_097).map(|i| format!("'a{i}'")).collect();
     let error = refused(&format!("lanes = {{ 'a/normal' = '1/s' }}\n[actions.a]\nnormal = [{}]", actions.join(",")));
-    assert!(error.starts_with("line 2, column 2: a policy of 4097 actions; allowed are up to 4096"), "{error}");
+    assert!(error.starts_with("line 2, column 2: a policy of 4097 actions; allowed: up to 4096"), "{error}");
 }

@@ -398,5 +398,5 @@ fn a_policy_exempts_agents_whatever_is_assigned() {
     assert_eq!(exempt(), [false, true, false]);
     assert_eq!(limiter.check("c", LaneId::new(0)).unwrap().capacity(), 2);
     let error = Policy::builder().lane("lane", "2/min").exempt([""]).build().unwrap_err();
-    assert_eq!(error.to_string(), "exempt: an id of 0 bytes; allowed are 1 to 256");
+    assert_eq!(error.to_string(), "exempt: an id of 0 bytes; allowed: 1 to 256");
 }

@@ -153,7 +153,7 @@ impl Settings {
             let name = key.get_ref().as_ref();
             if !KEYS.contains(&name) {
                 let seen: String = name.chars().take(40).collect();
-                let message = format!("server has no key {seen:?}; allowed are {}", KEYS.join(", "));
+                let message = format!("server has no key {seen:?}; allowed: {}", KEYS.join(", "));
                 return Err(ConfigError::new(text, key.span(), message));
             }
             settings.set(&Entry { text, name, value, directory })?;
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn mistakes_are_reported_with_their_location() {
         for (line, problem) in [
-            ("listn = 1", "line 2, column 1: server has no key \"listn\"; allowed are listen, hosts,"),
+            ("listn = 1", "line 2, column 1: server has no key \"listn\"; allowed: listen, hosts,"),
             (
                 "listen = \"here\"",
                 "line 2, column 10: server.listen: \"here\" is not an address; give an address and a port",
@@ -320,7 +320,7 @@ mod tests {
             ("trusted_proxies = [\"proxy\"]", "server.trusted_proxies: \"proxy\" is not a network; write 10.0.0.0/8"),
             ("trusted_proxies = [\"0.0.0.0/0\"]", "to trust 0.0.0.0/0 lets every client choose its address"),
             ("trusted_proxies = [10]", "each is a text; give a list of networks"),
-            ("on_full = \"drop\"", "allowed are \"evict\" and \"deny\""),
+            ("on_full = \"drop\"", "allowed: \"evict\" and \"deny\""),
             ("webhook = \"https://a\"", "use a proxy on this machine"),
             ("metrics_agents = [\"\"]", "1 to 256 bytes"),
             ("grace = \"0s\"", "from \"1s\" to \"1h\""),

@@ -335,9 +335,9 @@ impl fmt::Display for KeysError {
                 write!(f, "no key identifies the agent of a request; add a key, such as Key::header(\"x-agent-id\")")
             }
             Self::HeaderName { name } => write!(f, "{name:?} is not a header name; write one such as \"x-agent-id\""),
-            Self::Ipv6Prefix { bits } => write!(f, "IPv6 addresses grouped by {bits} bits; allowed are 1 to 128"),
+            Self::Ipv6Prefix { bits } => write!(f, "IPv6 addresses grouped by {bits} bits; allowed: 1 to 128"),
             Self::SharedId { bytes } => {
-                write!(f, "a shared agent id of {bytes} bytes; allowed are 1 to {ID_BYTES_MAX}")
+                write!(f, "a shared agent id of {bytes} bytes; allowed: 1 to {ID_BYTES_MAX}")
             }
         }
     }
@@ -434,8 +434,8 @@ mod tests {
             "\"agent id\" is not a header name; write one such as \"x-agent-id\""
         );
         for bits in [0, 129] {
-            assert!(refused(vec![Key::address().ipv6_prefix(bits)]).ends_with("allowed are 1 to 128"));
+            assert!(refused(vec![Key::address().ipv6_prefix(bits)]).ends_with("allowed: 1 to 128"));
         }
-        assert!(refused(vec![Key::shared("")]).ends_with("allowed are 1 to 256"));
+        assert!(refused(vec![Key::shared("")]).ends_with("allowed: 1 to 256"));
     }
 }

@@ -46,8 +46,8 @@ fn whoever_is_forgiven_has_neither_violations_nor_abuse() {
 fn abuse_is_told_again_a_whole_window_after_the_last_violation() {
     let rules = ConductRules::default().with_quiet_period(Duration::from_secs(600));
     let rules = numbers(rules.with_abuse_threshold(1, Duration::from_secs(300)));
-    assert_eq!(told_at([1, 300], &rules), [1]);
-    assert_eq!(told_at([1, 301], &rules), [1, 301]);
+    assert_eq!(reported_at([1, 300], &rules), [1]);
+    assert_eq!(reported_at([1, 301], &rules), [1, 301]);
 }
 
 #[test]

@@ -119,7 +119,7 @@ mod tests {
             (r#"{"agent": "a", "overrides": []}"#, "3:29: a: invalid type: sequence, expected an object"),
             (
                 r#"{"exempt": true, "plans": "pro", "agent": "a"}"#,
-                "3:27: a: unknown key \"plans\"; allowed are agent, plan, overrides, exempt",
+                "3:27: a: unknown key \"plans\"; allowed: agent, plan, overrides, exempt",
             ),
             (
                 r#"{"agent": "a", "overrides": {"ws/heavy": "10/fortnight"}}"#,
@@ -137,12 +137,12 @@ mod tests {
             (r#"{"agent": "a", "plan": "b", "plan": "c"}"#, "3:37: the key \"plan\" is given twice; keep one"),
             (r#"{"agent": "first"}"#, "3:1: first: it is given twice; make one entry of the two"),
             (r#"{"agent": {"base64": "Zmlyc3Q="}}"#, "3:1: first: it is given twice; make one entry of the two"),
-            (r#"{"agent": ""}"#, "3:11: an id of 0 bytes; allowed are 1 to 256"),
-            (&format!(r#"{{"agent": "{}"}}"#, "x".repeat(257)), "3:11: an id of 257 bytes; allowed are 1 to 256"),
+            (r#"{"agent": ""}"#, "3:11: an id of 0 bytes; allowed: 1 to 256"),
+            (&format!(r#"{{"agent": "{}"}}"#, "x".repeat(257)), "3:11: an id of 257 bytes; allowed: 1 to 256"),
             (r#"{"agent": 7}"#, "3:11: invalid type: integer `7`, expected a string"),
             (r#"{"agent": {"base64": "Zg"}}"#, "3:22: an id that is not base64; write it as in \"/w==\""),
             (r#"{"agent": {"base64": "Zh=="}}"#, "3:22: an id that is not base64; write it as in \"/w==\""),
-            (r#"{"agent": {"hex": "66"}}"#, "3:19: unknown key \"hex\"; allowed are base64"),
+            (r#"{"agent": {"hex": "66"}}"#, "3:19: unknown key \"hex\"; allowed: base64"),
             (r#"{"agent": {}}"#, "3:11: the key \"base64\" is missing"),
             (r#"{"plan": "pro"}"#, "3:1: the key \"agent\" is missing"),
             (r#"["a", "pro"]"#, "3:1: invalid type: sequence, expected an object"),
@@ -171,7 +171,7 @@ mod tests {
             ("{\"version\": \"1\", \"agents\": []}", "1:13: version \"1\"; this build reads version 1"),
             (
                 "{\"version\": 1, \"agents\": [], \"comment\": \"x\"}",
-                "1:41: unknown key \"comment\"; allowed are version, agents",
+                "1:41: unknown key \"comment\"; allowed: version, agents",
             ),
             ("{\"version\": 1, \"agents\": [], \"agents\": []}", "1:40: the key \"agents\" is given twice; keep one"),
             ("{\"version\": 1, \"agents\": []}\n{}", "2:1: the key \"agents\" is missing"),

@@ -103,8 +103,8 @@ mod tests {
     fn what_could_not_be_read_back_is_not_written() {
         let exempt = assignment(None, &[], true);
         let refused = |agents: &[(Vec<u8>, Assignment)]| written(agents).unwrap_err();
-        assert_eq!(refused(&[(vec![], exempt.clone())]).1, "an id of 0 bytes; allowed are 1 to 256");
-        assert_eq!(refused(&[(vec![7; 257], exempt.clone())]).1, "an id of 257 bytes; allowed are 1 to 256");
+        assert_eq!(refused(&[(vec![], exempt.clone())]).1, "an id of 0 bytes; allowed: 1 to 256");
+        assert_eq!(refused(&[(vec![7; 257], exempt.clone())]).1, "an id of 257 bytes; allowed: 1 to 256");
         assert!(written(&[(vec![7; 256], exempt.clone())]).is_ok());
         let twice = [(b"a".to_vec(), exempt.clone()), (b"b".to_vec(), exempt.clone()), (b"a".to_vec(), exempt)];
         assert_eq!(refused(&twice), (b"a".to_vec(), "it is given twice".to_owned()));

@@ -1,10 +1,10 @@
-//! A charge of a token bucket: the arithmetic that most checks are.
+//! A charge of a token bucket: the arithmetic behind most checks.
 //!
 //! A charge computes in *parts*, sixteenths of a nanosecond, which is what a
 //! lane word counts if it is read as one number: the generation, in its low
 //! four bits, is a fraction of a nanosecond. Prices are whole nanoseconds, so
-//! adding one keeps the generation; and as the depth has its own four bits
-//! set, a comparison with it comes out as if there were no generation.
+//! adding one keeps the generation. The depth has its low four bits set, so a
+//! comparison with it has the same result as without a generation.
 
 use super::super::left::LeftWord;
 use super::super::limit::Numbers;
@@ -30,18 +30,17 @@ const fn parts(nanos: u64) -> u64 {
 
 /// A bucket's limit, ready to compute with. Times are in parts.
 ///
-/// As read from the table it may be torn, made of two limits; then what is
-/// computed from it is thrown away. So nothing here relies on its numbers
-/// fitting together: sums and products wrap, and a division
-/// by one of them asks whether it is 0.
+/// As read from the table it may be torn, made of two limits; then the result
+/// is thrown away. So nothing here relies on its numbers fitting together: sums
+/// and products wrap, and a division checks for 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketLimit {
     /// The price of one token.
     pub(super) token: u64,
     /// Invariant: `capacity * token`, with the bits of the generation set;
-    /// less than [`REFILL_MAX`]. 0 for those that are never limited: their
-    /// charges fail, as do those of lanes that deny everything, and why is
-    /// found out where time is plenty.
+    /// less than [`REFILL_MAX`]. 0 for agents that are never limited: their
+    /// charges fail, like those of lanes that deny everything, and the slow
+    /// path finds out why.
     pub(super) depth: u64,
     /// 0 if everything is denied, `u64::MAX` if nothing.
     pub(super) capacity: u64,
@@ -50,7 +49,7 @@ pub(crate) struct BucketLimit {
 }
 
 impl BucketLimit {
-    /// The limit of those that are never limited.
+    /// The limit of agents that are never limited.
     pub(super) const EXEMPT: Self = Self { token: parts(1), depth: 0, capacity: u64::MAX, warn_below: 0 };
 
     /// The limit of a lane that denies everything.
@@ -93,32 +92,32 @@ impl BucketLimit {
         self.capacity
     }
 
-    /// What a token takes to refill, in nanoseconds. 0 only of a torn limit.
+    /// How long a token takes to refill, in nanoseconds. 0 only in a torn limit.
     pub(super) const fn token_ns(&self) -> u64 {
         nanos(self.token)
     }
 
-    /// Whether a request warns that leaves nothing.
+    /// Whether a request that leaves nothing warns.
     pub(super) const fn warns(&self) -> bool {
         self.warn_below > 0
     }
 
-    /// The longest debt that a lane keeps when this limit begins to apply to
-    /// it, in nanoseconds: what its bucket takes to refill. Without a bucket
-    /// there is nothing to measure by, so all of it stays, for the limit that
-    /// comes next.
+    /// The longest debt that a lane keeps when this limit comes into force, in
+    /// nanoseconds: the time its bucket takes to refill. A limit without a
+    /// bucket gives no measure, so all debt stays, for the limit that comes
+    /// next.
     pub(super) const fn debt_max(&self) -> u64 {
         if self.capacity == 0 || self.is_exempt() { u64::MAX } else { nanos(self.depth) }
     }
 
-    /// What `cost` tokens take: more than the depth if there can never be that many.
+    /// The price of `cost` tokens: more than the depth if there can never be that many.
     #[inline]
     pub(super) const fn price(&self, cost: u64) -> u64 {
         cost.saturating_mul(self.token)
     }
 
     /// Why a cost is an error; `None` if the bucket can hold it, denies
-    /// everything, or nothing.
+    /// everything or is unlimited.
     pub(super) const fn error(&self, cost: u64) -> Option<Error> {
         match (cost, self.capacity) {
             (0, _) => Some(Error::ZeroCost),
@@ -128,7 +127,7 @@ impl BucketLimit {
         }
     }
 
-    /// How full of debt a bucket is: 0 for none, `u32::MAX` and above for all of it.
+    /// Debt as a share of the depth: 0 for none, `u32::MAX` for all of it, and more beyond.
     pub(super) fn debt_ratio(&self, word: LaneWord, now: Tick) -> u64 {
         let debt = InstantWord::of(word).wait(now);
         if debt == 0 {
@@ -139,7 +138,7 @@ impl BucketLimit {
     }
 }
 
-/// What a charge comes to.
+/// The answer to a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
     limit: BucketLimit,
@@ -149,7 +148,7 @@ pub(crate) struct Charge {
     allowed: bool,
 }
 
-/// Takes `cost` tokens from the bucket at `now`, if the bucket has them.
+/// Takes `cost` tokens from the bucket at `now` if the bucket has them.
 #[inline]
 pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Charge> {
     let (now, word, price) = (parts(now.as_nanos()), word.bits(), limit.price(cost));
@@ -163,12 +162,12 @@ pub(crate) fn step(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> 
     Outcome { next, answer: Charge { limit, cost, debt, allowed } }
 }
 
-/// What a charge came to.
+/// The verdict of a charge.
 pub(in super::super) fn verdict(charge: Charge) -> Result<Verdict, Error> {
     usual_verdict(charge).map_or_else(|| odd_verdict(charge), Ok)
 }
 
-/// What a charge came to, if it was allowed, or short of tokens.
+/// The verdict of a charge that was allowed, or denied for lack of tokens.
 #[inline(always)]
 pub(crate) fn usual_verdict(charge: Charge) -> Option<Verdict> {
     let Charge { limit, cost, debt, allowed } = charge;
@@ -185,17 +184,17 @@ pub(crate) fn usual_verdict(charge: Charge) -> Option<Verdict> {
     Some(Verdict { finding, capacity: limit.capacity, left, retry_after_ns, full_in_ns })
 }
 
-/// What a charge that is neither came to; nothing was charged.
+/// The verdict of any other charge; nothing was charged.
 ///
-/// In line, since the limit in memory would be written there by every check.
+/// Inline: otherwise every check would write the limit to memory for it.
 #[inline(always)]
 pub(crate) fn odd_verdict(charge: Charge) -> Result<Verdict, Error> {
     let Charge { limit, cost, debt, .. } = charge;
     odd_verdict_of(limit.capacity, limit.token, cost, debt)
 }
 
-/// What a charge that was not made comes to, for an agent that has to
-/// wait `block` nanoseconds whatever its bucket holds.
+/// The verdict of a charge that was not made, for an agent that has to wait
+/// `block` nanoseconds whatever its bucket holds.
 pub(in super::super) fn blocked(charge: Charge, block: u64) -> Result<Verdict, Error> {
     let verdict = verdict(charge)?;
     if charge.limit.is_exempt() {
@@ -210,8 +209,8 @@ pub(in super::super) fn blocked(charge: Charge, block: u64) -> Result<Verdict, E
     })
 }
 
-/// What is neither allowed nor short of tokens: an error, an exemption, a lane
-/// that denies everything, an instant past the range of the clock.
+/// Neither allowed nor short of tokens: an error, an exemption, a lane that
+/// denies everything, an instant past the range of the clock.
 #[cold]
 #[inline(never)]
 fn odd_verdict_of(capacity: u64, token: u64, cost: u64, debt: u64) -> Result<Verdict, Error> {

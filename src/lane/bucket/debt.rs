@@ -1,8 +1,8 @@
 //! A bucket that takes a cost above its capacity on credit.
 //!
-//! What fits into the bucket is charged as in any other. A cost above the
-//! capacity never would be; here it passes when the bucket is full, and leaves
-//! it in debt for the rest:
+//! A cost that fits into the bucket is charged as in any other. A cost above the
+//! capacity could never pass there; here it passes when the bucket is full, and
+//! leaves it in debt for the rest:
 //!
 //! ```text
 //! allowed    <=> full_at <= now
@@ -11,18 +11,18 @@
 //! ```
 //!
 //! The word is that of a bucket, and debt is the same time whether it is less
-//! than the depth or more. So whatever gives back, moves on or forgets a
-//! bucket's word needs to know nothing of this.
+//! than the depth or more. So the code that gives back to a bucket, moves it on
+//! or forgets it does not need to know about this.
 //!
 //! # What passes
 //!
-//! After a charge of `c` at `t`, `full_at` is at most `t` and the larger of the
+//! After a charge of `c` at `t`, `full_at` is at most `t` plus the larger of the
 //! bucket's depth and the price of `c`. Each charge moves `full_at` on by its
-//! price, and to `now` at least; so all prices between two instants come to at
-//! most the time between them and that. Within any span,
+//! price, and to `now` at least; so all prices between two instants add up to at
+//! most the time between them plus that larger one. Within any span,
 //!
 //! ```text
-//! admitted <= capacity + rate * span + (largest cost - capacity, if that is more than nothing)
+//! admitted <= capacity + rate * span + max(largest cost - capacity, 0)
 //! ```
 //!
 //! the excess of *one* request, however many there were: the next has to wait
@@ -36,14 +36,14 @@ use crate::bounds::{OVERSPEND_MAX, REFILL_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 
-/// What a charge above the capacity comes to. The verdict is made when the limit
-/// is known to be whole.
+/// The answer to a charge above the capacity. The verdict is computed once the
+/// limit is known to be whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Oversize {
     limit: BucketLimit,
     /// The debt before it, in nanoseconds.
     debt: u64,
-    /// What it costs, in nanoseconds; or why it never passes.
+    /// Its price in nanoseconds; or why it can never pass.
     price: Result<u64, Error>,
     allowed: bool,
 }
@@ -53,7 +53,7 @@ pub(super) const fn is_oversize(limit: BucketLimit, cost: u64) -> bool {
     limit.capacity() > 0 && cost > limit.capacity()
 }
 
-/// What a cost above the capacity takes to pay for, in nanoseconds.
+/// How long a cost above the capacity takes to pay for, in nanoseconds.
 fn price(limit: BucketLimit, cost: u64) -> Result<u64, Error> {
     let token = limit.token_ns().max(1);
     let payable = (REFILL_MAX.as_nanos() as u64 - 1) / token;
@@ -86,8 +86,8 @@ impl Oversize {
         Ok(Verdict { finding, capacity: limit.capacity(), left, retry_after_ns, full_in_ns })
     }
 
-    /// The same for an agent that has to wait `block` nanoseconds whatever its
-    /// bucket holds: it is not made.
+    /// The verdict if the charge is not made, because the agent has to wait
+    /// `block` nanoseconds whatever its bucket holds.
     pub(in super::super) fn blocked(self, block: u64) -> Result<Verdict, Error> {
         let verdict = self.verdict()?;
         let retry_after_ns = verdict.retry_after_ns.max(block);

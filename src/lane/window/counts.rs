@@ -1,5 +1,5 @@
-//! What the two words of a window say: counts of parts, and what counts of them
-//! at an instant.
+//! The two words of a window: counts of parts, and which of them count at an
+//! instant.
 
 use super::super::{Choice, LaneWord, Outcome};
 use super::{CountLimit, FIRST, SECOND};
@@ -9,7 +9,7 @@ use crate::sync::{Fault, broken};
 /// How many parts a window has.
 pub(super) const PARTS: u64 = 3;
 
-/// The length of a lane's window, in nanoseconds, and how its words are packed.
+/// The length of a lane's window, in nanoseconds, and the layout of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
     pub(super) length: u64,
@@ -28,7 +28,7 @@ impl Frame {
         Self { length, part, bits: (TICK_BITS - index_bits) / 2 }
     }
 
-    /// All ones says that there is no count.
+    /// All ones: there is no count.
     pub(super) const fn ones(self) -> u64 {
         (1 << self.bits) - 1
     }
@@ -39,10 +39,10 @@ impl Frame {
     }
 }
 
-/// The latest parts that count: the present one, and as many as a window has.
+/// How many parts count: the present one, and a window's worth before it.
 const COUNTED: usize = PARTS as usize + 1;
 
-/// What a word says.
+/// The contents of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) index: u64,
@@ -68,7 +68,7 @@ impl Counts {
         self.previous == 0 && self.current == 0
     }
 
-    /// What of these counts at a part, or one before it.
+    /// How much of this counts at a part, or at one before it.
     pub(super) fn counting_at(self, index: u64) -> Self {
         let counts = |of: u64| of.saturating_add(PARTS) >= index;
         let current = if counts(self.index) { self.current } else { 0 };
@@ -76,7 +76,7 @@ impl Counts {
         Self { index: self.index, previous, current }
     }
 
-    /// Less `cost`, off the later part first; and how much of it there was.
+    /// The same less `cost`, off the later part first; and how much came off.
     pub(super) fn less(self, cost: u64) -> (Self, u64) {
         let of_current = cost.min(self.current);
         let of_previous = (cost - of_current).min(self.previous);
@@ -85,7 +85,7 @@ impl Counts {
         (left, of_current + of_previous)
     }
 
-    /// Less `cost`, off a part that it has.
+    /// The same less `cost`, off a part that it has.
     pub(super) fn less_of(self, index: u64, cost: u64) -> Self {
         match self.index.checked_sub(index) {
             Some(0) => Self { current: self.current.saturating_sub(cost), ..self },
@@ -95,7 +95,7 @@ impl Counts {
     }
 }
 
-/// What two words say at an instant.
+/// What the two words mean at an instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     now: u64,
@@ -103,9 +103,9 @@ pub(super) struct Seen {
     pub(super) index: u64,
     /// What was charged in it, and in those before it.
     pub(super) counts: [u64; COUNTED],
-    /// What the second word has to say before the first moves on to this part.
+    /// What the second word has to hold before the first moves on to this part.
     record: Option<Counts>,
-    /// The instant from which on it is known what counts, or 0.
+    /// The instant from which it is known what counts, or 0.
     known_from: u64,
 }
 
@@ -114,7 +114,7 @@ impl Seen {
         self.now < self.known_from
     }
 
-    /// What counts as charged: all of the limit, if it is not known.
+    /// What counts as charged: the whole limit if it is unknown.
     pub(super) fn charged(&self, limit: CountLimit) -> u64 {
         if self.is_unknown() { limit.count() } else { self.counts.iter().sum() }
     }
@@ -124,12 +124,12 @@ impl Seen {
         self
     }
 
-    /// The instant at which the counts of this age count no more.
+    /// The instant at which counts of this age stop counting.
     fn over_at(&self, frame: Frame, age: usize) -> u64 {
         (self.index + COUNTED as u64 - age as u64).saturating_mul(frame.part)
     }
 
-    /// How long until `cost` passes, if nothing more is charged. It is at most the limit.
+    /// How long until `cost`, at most the limit, passes if nothing more is charged.
     pub(super) fn wait(&self, frame: Frame, limit: u64, cost: u64) -> u64 {
         let (mut sum, mut until) = (self.counts.iter().sum::<u64>(), self.known_from);
         for (age, count) in self.counts.iter().enumerate().rev().filter(|(_, count)| **count > 0) {
@@ -161,7 +161,7 @@ impl Frame {
         Counts { index, previous, current }
     }
 
-    /// The same tenancy with other counts. Counts of a torn limit may be too
+    /// The same tenancy with other counts. Under a torn limit they may be too
     /// large; such a word is thrown away.
     pub(super) fn put(self, word: LaneWord, counts: Counts) -> LaneWord {
         let Counts { index, previous, current } = counts;
@@ -170,8 +170,8 @@ impl Frame {
     }
 
     /// The same tenancy with nothing charged, in the part of `time` or later.
-    /// The salt stays, if there is one. Of what was charged before, nothing is
-    /// known any more: an older `now` is denied until that part begins.
+    /// The salt stays, if there is one. What was charged before is no longer
+    /// known, so an older `now` is denied until that part begins.
     pub(super) fn emptied(self, word: LaneWord, time: Tick) -> LaneWord {
         let payload = word.payload();
         let salt = if self.is_emptied(word) { payload & self.ones() } else { 0 };
@@ -195,9 +195,10 @@ impl Frame {
         self.put(word, Counts { current: counts.current + 1, ..counts })
     }
 
-    /// The first word as it is at `floor`, if that is later: no charge to come
-    /// is made as of an earlier instant. What falls off counts as charged just
-    /// before that, which is stricter: the second word is another's to change.
+    /// The first word moved on to `floor` if that is later, so that no later
+    /// charge counts from an earlier instant. What falls off counts as charged
+    /// just before that, which is stricter: this step cannot change the second
+    /// word.
     pub(super) fn lifted(self, word: LaneWord, floor: Tick) -> LaneWord {
         let index = floor.as_nanos() / self.part;
         let counts = self.counts(word).counting_at(index);
@@ -208,13 +209,13 @@ impl Frame {
         }
     }
 
-    /// The second word as it is at `floor`.
+    /// The second word moved on to `floor`.
     pub(super) fn past_lifted(self, word: LaneWord, floor: Tick) -> LaneWord {
         let counts = self.counts(word).counting_at(floor.as_nanos() / self.part);
         if counts.is_zero() { self.emptied(word, floor) } else { word }
     }
 
-    /// Whether nothing that this word says counts at `now`.
+    /// Whether nothing in this word counts at `now`.
     pub(super) fn is_idle(self, word: LaneWord, now: Tick) -> bool {
         let (counts, index) = (self.counts(word), now.as_nanos() / self.part);
         let is_unknown = self.is_emptied(word) && counts.index > index;
@@ -225,21 +226,21 @@ impl Frame {
         let [first, second] = both(words);
         let (hot, cold, now) = (self.counts(first), self.counts(second), now.as_nanos());
         let present = now / self.part;
-        // Recorded for a part that the first word is still to move on to.
+        // Recorded for a part that the first word has yet to move on to.
         let recorded = if cold.is_zero() || broken(Fault::RecordIgnored) { 0 } else { cold.index + 2 };
         let index = present.max(hot.index).max(recorded);
         let of = |age: usize| index.checked_sub(age as u64).map_or(0, |part| hot.of(part).max(cold.of(part)));
         let counts: [u64; COUNTED] = std::array::from_fn(of);
         let falls_off = |age: u64| index.checked_sub(age).is_some_and(|part| hot.of(part) > cold.of(part));
         let is_due = index > hot.index && (falls_off(2) || falls_off(3)) && !broken(Fault::MovedOnUnrecorded);
-        // A count that falls off is of a part that there was.
+        // Only a count of a part that existed falls off.
         let record = Counts { index: index.saturating_sub(2), previous: counts[3], current: counts[2] };
         let is_unknown = self.is_emptied(first) && hot.index > present;
         let known_from = if is_unknown { hot.index.saturating_mul(self.part) } else { 0 };
         Seen { now, index, counts, record: is_due.then_some(record), known_from }
     }
 
-    /// Puts the counts into the first word, or first what falls off there into the second.
+    /// Puts the counts into the first word, once what falls off there is in the second.
     pub(super) fn change<A>(self, words: &[LaneWord], seen: &Seen, current: u64, answer: A) -> Choice<A> {
         let [first, second] = both(words);
         if let Some(record) = seen.record {
@@ -251,7 +252,7 @@ impl Frame {
     }
 }
 
-/// The two words of a lane; nothing was charged to those that are not there.
+/// The two words of a lane; a missing one has nothing charged.
 pub(super) fn both(words: &[LaneWord]) -> [LaneWord; 2] {
     [FIRST, SECOND].map(|word| words.get(word).copied().unwrap_or_default())
 }

@@ -11,9 +11,9 @@ fn error_of(builder: PolicyBuilder) -> String {
 fn a_policy_has_between_one_and_sixty_two_lanes() {
     let many =
         |count: usize| (0..count).fold(Policy::builder(), |b, i| b.lane(format!("lane/{i}"), Limit::per_second(1)));
-    assert_eq!(error_of(many(0)), "a policy of 0 lanes; allowed are 1 to 62");
+    assert_eq!(error_of(many(0)), "a policy of 0 lanes; allowed: 1 to 62");
     assert!(many(62).build().is_ok());
-    assert_eq!(error_of(many(63)), "a policy of 63 lanes; allowed are 1 to 62");
+    assert_eq!(error_of(many(63)), "a policy of 63 lanes; allowed: 1 to 62");
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn errors_name_the_lane_the_value_and_the_range() {
     );
     assert_eq!(
         error_of(lane("http/read", Limit::per_second(1).burst(1 << 50))),
-        "lane \"http/read\": capacity 1125899906842624; allowed are 1 to 1000000000000"
+        "lane \"http/read\": capacity 1125899906842624; allowed: 1 to 1000000000000"
     );
     assert_eq!(
         error_of(lane("a", Limit::per_second(1)).lane("a", Limit::per_second(2))),
@@ -36,7 +36,7 @@ fn errors_name_the_lane_the_value_and_the_range() {
     assert!(error_of(lane("a", Limit::per_second(1)).warn_below_percent(101)).contains("101 percent"));
     for percent in [19, 101] {
         let error = error_of(lane("a", Limit::per_second(1)).warn_again_percent(percent));
-        assert!(error.ends_with(&format!("again after {percent} percent were left; allowed are 20 to 100")), "{error}");
+        assert!(error.ends_with(&format!("again after {percent} percent were left; allowed: 20 to 100")), "{error}");
     }
 }
 
@@ -82,7 +82,7 @@ fn an_invalid_plan_is_refused() {
     assert!(error_of(plan("p", &[("a", "1/s"), ("a", "2/s")])).contains("lane \"a\" is named twice"));
     assert!(error_of(plan("p", &[("a", "0/s")])).starts_with("plan \"p\", lane \"a\": a rate or burst of 0"));
     let many = (0..256).fold(plan("p", &[]), |policy, i| policy.plan(format!("p{i}"), [("a", "1/s")]));
-    assert_eq!(error_of(many), "a policy of 258 plans; allowed are 1 to 256");
+    assert_eq!(error_of(many), "a policy of 258 plans; allowed: 1 to 256");
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn invalid_rules_of_conduct_are_refused() {
     let second = std::time::Duration::from_secs(1);
     let error = |rules| error_of(Policy::builder().lane("a", "1/s").conduct(rules));
     let rules = ConductRules::default;
-    assert_eq!(error(rules().with_curve([second; 16])), "conduct: a curve of 16 waits; allowed are up to 15");
+    assert_eq!(error(rules().with_curve([second; 16])), "conduct: a curve of 16 waits; allowed: up to 15");
     assert!(error(rules().with_curve([std::time::Duration::ZERO])).contains("a wait of 0ns"));
     assert!(error(rules().with_quiet_period(std::time::Duration::ZERO)).contains("a quiet period of 0ns"));
     assert!(error(rules().with_quiet_period(second * 90_000)).contains("90000s"));
     assert!(error(rules().with_abuse_threshold(0, second)).contains("abuse from 0 violations"));
-    assert!(error(rules().with_abuse_threshold(64, second)).contains("allowed are 1 to 63"));
+    assert!(error(rules().with_abuse_threshold(64, second)).contains("allowed: 1 to 63"));
     assert!(error(rules().with_abuse_threshold(1, second * 5_000)).contains("up to 4095s"));
 }

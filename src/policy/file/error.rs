@@ -3,29 +3,29 @@
 use std::fmt;
 use std::ops::Range;
 
-/// How many characters of a long line are shown: before the place, and in all.
+/// How many characters of a long line are shown: before the location, and in all.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN: usize = 120;
 
-/// Why a policy file cannot be used: the first thing that is wrong in it.
+/// Why a policy file cannot be used: the first mistake in it.
 ///
-/// Printed, it is one sentence after the place, the line of the file, and a
-/// mark under what is wrong.
+/// It prints as the location and one sentence, the line of the file, and a mark
+/// under the mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     line: usize,
     column: usize,
     message: String,
-    /// The line, or the part of a long one around the place.
+    /// The line, or the part of a long one around the location.
     shown: String,
     /// Which characters of `shown` are marked.
     marked: Range<usize>,
 }
 
 impl ConfigError {
-    /// An error at these bytes of the text, for whoever reads more of a policy
-    /// file than [`Policy::from_toml`](crate::Policy::from_toml) does. A place
-    /// past the end is the end.
+    /// An error at these bytes of the text, for a program that reads more of a
+    /// policy file than [`Policy::from_toml`](crate::Policy::from_toml) does. A
+    /// location past the end is the end.
     #[must_use]
     pub fn new(text: &str, at: Range<usize>, message: String) -> Self {
         let start = (0..=at.start.min(text.len())).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(0);
@@ -57,7 +57,7 @@ impl ConfigError {
         self.column
     }
 
-    /// What is wrong, without the place.
+    /// What is wrong, without the location.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stands_under_the_place() {
+    fn the_mark_is_under_the_mistake() {
         assert_eq!(shown("ab\ncd ef\n", 6..8), "line 2, column 4: wrong\n  |\n2 | cd ef\n  |    ^^");
         assert_eq!(shown("é\tü = 1\r\n", 3..5), "line 1, column 3: wrong\n  |\n1 | é ü = 1\n  |   ^");
     }

@@ -1,4 +1,4 @@
-//! Where in a file a mistake is that the builder found, and what was meant.
+//! Where in the file is the mistake that the builder found, and what was meant.
 
 use super::read::{File, Key, Value, in_order};
 use crate::lane::text;
@@ -59,7 +59,7 @@ impl<'t> File<'t> {
         actions.map(Spanned::span).collect()
     }
 
-    /// Where a list names this.
+    /// Where a list has this name.
     fn place_in(&self, path: &[&str], name: &str) -> Option<Range<usize>> {
         let list = self.find(path)?.1.get_ref().as_array()?;
         list.iter().find(|value| value.get_ref().as_str() == Some(name)).map(Spanned::span)

@@ -1,7 +1,7 @@
 //! A policy as a TOML file: [`Policy::from_toml`] and [`Policy::to_toml`].
 //!
-//! `read.rs` and `write.rs` are the two directions, `error.rs` says what is wrong
-//! with a file, `location.rs` where.
+//! `read.rs` and `write.rs` are the two directions, `error.rs` is what is wrong
+//! with a file, and `location.rs` where.
 
 mod error;
 mod location;
@@ -41,8 +41,8 @@ impl Policy {
     ///     curve = ["1s", "2s", "5s", "10s", "30s"]
     ///     quiet = "60s"
     ///     abuse = { violations = 10, within = "5min" }
-    ///     every_denial = true        # else those that come before a wait is over
-    ///     enforce_wait = false       # the wait of a violation is a block
+    ///     every_denial = true        # otherwise only those before a wait is over
+    ///     enforce_wait = false       # whether the wait after a violation is a block
     /// "#)?;
     /// let light = policy.lane("ws/light").expect("a lane of the preset");
     /// let pro = policy.plan("pro").expect("named in the file");
@@ -51,19 +51,18 @@ impl Policy {
     /// # Ok::<(), tollgate::ConfigError>(())
     /// ```
     ///
-    /// Every key may be left out; what is left out is as in the preset, or as
-    /// [`builder`](Policy::builder) has it. A file changes and adds to its
-    /// preset, and takes nothing away: a lane or plan that the preset has gets
-    /// the limits that the file names, another one is added after those of the
-    /// preset, and an action moves to the lane that the file names. A new name
-    /// that is one letter off one of the preset's is taken for a slip and
-    /// refused. A table `server` is for the server that reads the same file, and
-    /// ignored here.
+    /// Every key is optional. Its default is the preset's value, or that of
+    /// [`builder`](Policy::builder). A file changes its preset and adds to it,
+    /// but removes nothing: a lane or plan of the preset gets the limits in the
+    /// file, a new one comes after those of the preset, and an action moves to
+    /// the lane that the file names. A new name that differs from one of the
+    /// preset's by one letter is refused as a typo. The table `server` is for
+    /// the server, which reads the same file, and is ignored here.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong: where it is, the value, what is allowed,
-    /// and the name that was probably meant.
+    /// The first mistake: where it is, the value, what is allowed, and the name
+    /// that was probably meant.
     ///
     /// ```
     /// # use tollgate::Policy;

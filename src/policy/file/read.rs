@@ -1,9 +1,9 @@
 //! From TOML text to a policy.
 //!
-//! The walk looks at the shape alone: keys, types, lengths of time. What the
-//! values mean is checked by [`PolicyBuilder::build`]; its error is then looked
-//! up in the file. So there is one check and one sentence for each mistake,
-//! whichever way a policy is made.
+//! The reader checks only the shape: keys, types, lengths of time.
+//! [`PolicyBuilder::build`] checks what the values mean, and its error is then
+//! located in the file. So there is one check and one sentence for each mistake,
+//! whether a policy is built or read.
 
 use super::error::ConfigError;
 use super::location::hint;
@@ -21,7 +21,7 @@ use toml::de::{DeString, DeTable, DeValue};
 pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
-/// The last one is for the server that reads the same file, and not looked at here.
+/// The last one is for the server, which reads the same file, and is ignored here.
 const KEYS: [&str; 12] = [
     "preset",
     "warn_below_percent",
@@ -38,7 +38,7 @@ const KEYS: [&str; 12] = [
 ];
 const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "every_denial", "enforce_wait"];
 /// What to do about `ws/light = ...` and `ws.light = ...`.
-const QUOTED: &str = "a name like \"ws/light\" stands in quotes";
+const QUOTED: &str = "put a name like \"ws/light\" in quotes";
 const ABUSE_KEYS: [&str; 2] = ["violations", "within"];
 
 pub(super) fn policy(text: &str) -> Result<Policy, ConfigError> {
@@ -62,7 +62,7 @@ pub(super) fn policy(text: &str) -> Result<Policy, ConfigError> {
     })
 }
 
-/// The text of a file, and what it says.
+/// The text of a file, and its parsed table.
 pub(super) struct File<'t> {
     text: &'t str,
     pub(super) table: DeTable<'t>,
@@ -182,7 +182,7 @@ impl<'t> File<'t> {
                 });
             }
         }
-        // What the file names moves away from where the preset has it.
+        // An action that the file names moves away from its lane in the preset.
         for old in &mut builder.actions.tiers {
             let moved =
                 |action: &String| tiers.iter().any(|new| new.channel == old.channel && new.actions.contains(action));
@@ -231,7 +231,7 @@ impl<'t> File<'t> {
             other => {
                 let meant = did_you_mean(other, ["keep", "reset"]);
                 let seen = shortened(other);
-                Err(self.error(value.span(), format!("on_change: {seen:?}; allowed are \"keep\" and \"reset\"{meant}")))
+                Err(self.error(value.span(), format!("on_change: {seen:?}; allowed: \"keep\" and \"reset\"{meant}")))
             }
         }
     }
@@ -245,7 +245,7 @@ impl<'t> File<'t> {
                 let meant = did_you_mean(seen, known.clone());
                 let known = known.collect::<Vec<_>>().join(", ");
                 let seen = shortened(seen);
-                Err(self.error(key.span(), format!("{what} has no key {seen:?}; allowed are {known}{meant}")))
+                Err(self.error(key.span(), format!("{what} has no key {seen:?}; allowed: {known}{meant}")))
             }
         }
     }
@@ -265,7 +265,7 @@ impl<'t> File<'t> {
 
     fn limit(&self, what: &str, key: &Key<'t>, value: &Value<'t>) -> Result<NamedLimit, ConfigError> {
         if value.get_ref().is_table() {
-            return Err(self.error(key.span(), format!("{what} is a table, as a dot in a key makes one; {QUOTED}")));
+            return Err(self.error(key.span(), format!("{what} is a table, because its key has a dot; {QUOTED}")));
         }
         let text = self.string(what, value, "a limit in quotes, such as \"60/min\" or \"10/s burst 20\"")?;
         Ok((key.get_ref().to_string(), text.parse()))
@@ -275,7 +275,8 @@ impl<'t> File<'t> {
         let text = self.string(what, value, "a length of time in quotes, such as \"60s\"")?;
         text::length(text).ok_or_else(|| {
             let (seen, most) = (shortened(text), QUIET_MAX.as_secs() / 3_600);
-            let message = format!("{what}: {seen:?} is no length of time; write \"60s\", \"5min\", up to \"{most}h\"");
+            let message =
+                format!("{what}: {seen:?} is not a length of time; write \"60s\", \"5min\", up to \"{most}h\"");
             self.error(value.span(), message)
         })
     }
@@ -288,7 +289,7 @@ impl<'t> File<'t> {
         let number = u32::from_str_radix(integer.as_str(), integer.radix()).ok();
         number.filter(|number| allowed.contains(number)).ok_or_else(|| {
             let seen = shortened(&integer.to_string());
-            self.error(value.span(), format!("{what}: {seen}; allowed are {range}"))
+            self.error(value.span(), format!("{what}: {seen}; allowed: {range}"))
         })
     }
 
@@ -327,7 +328,7 @@ fn names<T>(named: &[(String, T)]) -> Vec<String> {
     named.iter().map(|(name, _)| name.clone()).collect()
 }
 
-/// The entries of a table as the file has them: a lane's number is its place.
+/// The entries of a table in the order of the file, which numbers the lanes.
 pub(super) fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v Key<'t>, &'v Value<'t>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| key.span().start);

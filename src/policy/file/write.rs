@@ -61,7 +61,7 @@ fn write_limits(
 fn write_actions(f: &mut fmt::Formatter<'_>, policy: &Policy) -> fmt::Result {
     let mut actions: Vec<_> = policy.actions().map(|(channel, action, lane)| (lane, channel, action)).collect();
     actions.sort_unstable();
-    // Lanes of one channel need not stand together in the policy.
+    // Lanes of one channel need not be adjacent in the policy.
     let mut channels: Vec<&str> = Vec::new();
     for (_, channel, _) in &actions {
         if !channels.contains(channel) {
@@ -105,7 +105,7 @@ fn key(name: &str) -> String {
     if !name.is_empty() && name.chars().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// What is written is free of control characters, since names are.
+/// There are no control characters to escape, since names have none.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -91,7 +91,7 @@ mod tests {
     /// The keys that the policy parser allows where `wrong` is, from its error message.
     fn allowed(wrong: &str) -> Vec<String> {
         let message = Policy::from_toml(wrong).unwrap_err().message().to_owned();
-        let keys = message.split("allowed are ").nth(1).unwrap_or_else(|| panic!("{message}"));
+        let keys = message.split("allowed: ").nth(1).unwrap_or_else(|| panic!("{message}"));
         keys.split(';').next().unwrap().split(", ").map(str::to_owned).collect()
     }
 

@@ -78,7 +78,7 @@ impl Entry<'_, '_> {
         match self.string("\"evict\" or \"deny\"")? {
             "evict" => Ok(OnFull::Evict),
             "deny" => Ok(OnFull::Deny),
-            other => Err(self.error(format!("{other:?}; allowed are \"evict\" and \"deny\""))),
+            other => Err(self.error(format!("{other:?}; allowed: \"evict\" and \"deny\""))),
         }
     }
 

@@ -119,7 +119,7 @@ fn an_error_names_its_location_and_its_agent() {
         (budget(r#""window": "day", "used": 1"#), "2:35: a: the key \"until\" is missing"),
         (
             budget(r#""window": "day", "until": 86400, "used": 1, "left": 2"#),
-            "2:88: a: unknown key \"left\"; allowed are window, until, used",
+            "2:88: a: unknown key \"left\"; allowed: window, until, used",
         ),
         (
             "{\"version\": 1, \"calendar\": 0, \"agents\": [{\"agent\": \"a\"}]}".into(),
