@@ -5,11 +5,14 @@ use super::Status;
 use super::guard::guard;
 use super::pointers::{agent, borrow, hand_over, instant, out, put_text, take_back, tell};
 use crate as tollgate;
+use crate::clock::Tick;
+use crate::machine::process::unforked;
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Turns denials into few lines of a log. Any number of threads may use it at once.
+// It has two locks. No fork happens while a thread holds one: see `unforked`.
 pub struct LogThrottle {
     log: tollgate::observe::LogThrottle,
     /// Lines that are due and were not taken yet.
@@ -19,6 +22,16 @@ pub struct LogThrottle {
 impl LogThrottle {
     fn lines(&self) -> MutexGuard<'_, VecDeque<String>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a line is due for this denial. It is kept.
+    fn denied(&self, id: &[u8], now: Tick) -> bool {
+        let line = self.log.denied(id, now);
+        let is_due = line.is_some();
+        if is_due {
+            self.keep(line);
+        }
+        is_due
     }
 
     /// Keeps lines until they are taken. If nobody takes them, the last ones stay.
@@ -83,12 +96,8 @@ pub unsafe extern "C" fn tollgate_log_throttle_denied(
         if id.is_empty() {
             return Err(Status::EmptyId);
         }
-        let line = log.log.denied(id, instant(now_ns).ok_or(Status::InvalidOption)?);
-        let is_due = line.is_some();
-        if is_due {
-            log.keep(line);
-        }
-        Ok(is_due)
+        let now = instant(now_ns).ok_or(Status::InvalidOption)?;
+        Ok(unforked(|| log.denied(id, now)))
     };
     // SAFETY: as this function's contract has it.
     unsafe { tell(log.cast_const(), line_out, denied) }
@@ -120,14 +129,17 @@ pub unsafe extern "C" fn tollgate_log_throttle_line(
         out(line_len_out)?;
         // SAFETY: NULL, or alive and shared, by this function's contract.
         let log = unsafe { borrow(log) }?;
-        log.keep(log.log.due(instant(now_ns).ok_or(Status::InvalidOption)?));
-        let mut lines = log.lines();
-        let line = lines.front().map_or("", String::as_str);
-        // SAFETY: the buffer and the length are as this function's contract has them.
-        unsafe { put_text(line, line_out, line_size, line_len_out) }?;
-        if !line_out.is_null() {
-            lines.pop_front();
-        }
-        Ok(())
+        let now = instant(now_ns).ok_or(Status::InvalidOption)?;
+        unforked(|| {
+            log.keep(log.log.due(now));
+            let mut lines = log.lines();
+            let line = lines.front().map_or("", String::as_str);
+            // SAFETY: the buffer and the length are as this function's contract has them.
+            unsafe { put_text(line, line_out, line_size, line_len_out) }?;
+            if !line_out.is_null() {
+                lines.pop_front();
+            }
+            Ok(())
+        })
     })
 }

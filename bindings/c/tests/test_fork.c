@@ -1,7 +1,7 @@
 /*
- * A forked child goes on with its own copy of a limiter, whatever the other
- * threads of its parent were doing at that moment: here two of them claim and
- * evict records all the time.
+ * A forked child goes on with its own copy of a limiter and a log throttle,
+ * whatever the other threads of its parent were doing at that moment: here two
+ * of them claim and evict records and report denials all the time.
  */
 #define _POSIX_C_SOURCE 200809L /* fork and alarm, also with -std=c11. */
 #include "expect.h"
@@ -26,6 +26,7 @@ typedef struct worker {
     pthread_t thread;
     tollgate_limiter *limiter;
     tollgate_clock *clock;
+    tollgate_log_throttle *log;
     uint32_t first;
 } worker;
 
@@ -34,26 +35,33 @@ static void *claim_and_evict(void *argument)
 {
     const worker *self = argument;
     tollgate_verdict verdict;
-    bool forgotten;
+    bool forgotten, line;
     for (uint32_t call = 0; !atomic_load_explicit(&done, memory_order_relaxed); call++) {
         uint32_t agent = self->first + call % CROWD;
         tollgate_check(self->limiter, REQUEST(&agent, sizeof agent, FAST, 1), TOLLGATE_NOW, 0, &verdict);
         if (call % 3 == 0)
             tollgate_forget(self->limiter, &agent, sizeof agent, TOLLGATE_NOW, &forgotten);
         tollgate_clock_advance(self->clock, MILLISECOND);
+        tollgate_log_throttle_denied(self->log, &agent, sizeof agent, call * MILLISECOND, &line);
         atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
     }
     return NULL;
 }
 
 /* Returns the exit status of a child. Time stands still for it: its clock is a copy too. */
-static int child(tollgate_limiter *limiter)
+static int child(tollgate_limiter *limiter, tollgate_log_throttle *log)
 {
     const tollgate_request *steady = REQUEST("steady", 6, SLOW, 1);
     tollgate_lane_state state = SIZED(tollgate_lane_state);
     tollgate_limiter_view snapshot = SIZED(tollgate_limiter_view);
     tollgate_verdict verdict;
     uint64_t swept;
+    size_t len;
+    bool line;
+    /* No thread of the parent has taken a lock along. */
+    if (tollgate_log_throttle_denied(log, "child", 5, 0, &line) != TOLLGATE_STATUS_OK
+        || tollgate_log_throttle_line(log, 0, NULL, 0, &len) != TOLLGATE_STATUS_OK)
+        return 12;
     /* Known since before the threads began, and in debt for longer than they run. */
     if (tollgate_peek(limiter, steady, TOLLGATE_NOW, &state) != TOLLGATE_STATUS_OK)
         return 1;
@@ -103,10 +111,14 @@ int main(void)
     tollgate_verdict verdict;
     REQUIRE_OK(tollgate_check(limiter, REQUEST("steady", 6, SLOW, 1), TOLLGATE_NOW, 0, &verdict));
 
+    tollgate_log_throttle *log = NULL;
+    REQUIRE_OK(tollgate_log_throttle_new(&log));
+
     worker workers[WORKERS];
     for (uint32_t i = 0; i < WORKERS; i++) {
         workers[i].limiter = limiter;
         workers[i].clock = clock;
+        workers[i].log = log;
         workers[i].first = i * CROWD;
         EXPECT_EQ(pthread_create(&workers[i].thread, NULL, claim_and_evict, &workers[i]), 0);
     }
@@ -114,7 +126,7 @@ int main(void)
         pid_t pid = fork();
         if (pid == 0) {
             alarm(CHILD_SECONDS);
-            _exit(child(limiter));
+            _exit(child(limiter, log));
         }
         int status = 0;
         if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
@@ -133,6 +145,7 @@ int main(void)
     EXPECT_EQ(bad, 0);
     EXPECT(snapshot.claims > forks && snapshot.idle_evictions > forks);
     tollgate_limiter_free(limiter);
+    tollgate_log_throttle_free(log);
     tollgate_clock_free(clock);
     return expectations_end("test_fork");
 }
