@@ -365,11 +365,13 @@ typedef struct tollgate_policy tollgate_policy;
 
 /**
  * Makes the policy of a preset, by name. Free it with tollgate_policy_free.
+ * The error of an unknown name lists the presets.
  *
- * Status: UNKNOWN_PRESET, NOT_UTF8, TEXT_TOO_LONG.
+ * Status: UNKNOWN_PRESET, NOT_UTF8, TEXT_TOO_LONG, STRUCT_SIZE.
  */
 tollgate_status tollgate_policy_preset(const char *name,
                                        size_t name_len,
+                                       tollgate_error *error_out,
                                        tollgate_policy **policy_out);
 
 /** The name of a preset, counted from 0; NULL past the last. Static: never free it. */

@@ -113,7 +113,7 @@ fn declared(header: &str) -> usize {
 fn hub() -> *mut Limiter {
     let (mut policy, mut limiter) = (null_mut(), null_mut());
     // SAFETY: a name of three bytes, and a place for the handle.
-    let status = unsafe { tollgate_policy_preset(c"hub".as_ptr(), 3, &mut policy) };
+    let status = unsafe { tollgate_policy_preset(c"hub".as_ptr(), 3, std::ptr::null_mut(), &mut policy) };
     assert_eq!(status, Status::Ok);
     // SAFETY: a policy that is not freed, and a place for the handle.
     let status = unsafe { tollgate_limiter_new(policy, null(), null_mut(), &mut limiter) };

@@ -213,7 +213,8 @@ class policy {
 public:
     static policy preset(std::string_view name)
     {
-        return policy(detail::take<tollgate_policy>(tollgate_policy_preset, name));
+        auto *made = detail::explained<tollgate_policy *>(tollgate_policy_preset, name);
+        return policy(detail::owner<tollgate_policy>(made));
     }
 
     /// Reads a policy file. The error has its line and column.

@@ -1,6 +1,6 @@
 //! Assignments: what was decided about agents, as data.
 
-use super::control::control;
+use super::control::{control, no_plan};
 use super::error::Failure;
 use super::guard::guard;
 use super::pointers::{ListOut, Tagged, agent, borrow, bytes, list, out, plan_id, tagged_out, text_array};
@@ -50,6 +50,16 @@ impl Override {
     fn limit(&self) -> Result<Limit, Failure> {
         let text: Vec<u8> = self.limit.iter().map_while(|byte| (*byte != 0).then_some(*byte as u8)).collect();
         Ok(std::str::from_utf8(&text).map_err(|_| Status::NotUtf8)?.parse::<Limit>()?)
+    }
+
+    /// The name of its lane, and its limit.
+    fn named<'a>(&self, policy: &'a tollgate::Policy) -> Result<(&'a str, Limit), Failure> {
+        let (lane, lanes) = (self.lane, policy.lanes().len());
+        let Some((_, name)) = policy.lanes().nth(lane as usize) else {
+            let problem = format_args!("there is no lane {lane}; this policy has {lanes}, numbered from 0");
+            return Err(Failure::new(Status::UnknownLane, &problem));
+        };
+        Ok((name, self.limit().map_err(|failure| failure.about(&format_args!("lane {name:?}")))?))
     }
 }
 
@@ -189,31 +199,53 @@ pub unsafe extern "C" fn tollgate_assigned(
 ///
 /// # Safety
 ///
-/// Its id and its overrides are NULL or readable, as many as stated.
-unsafe fn decided<'a>(
-    policy: &tollgate::Policy,
-    entry: &AssignmentEntry,
-) -> Result<(&'a [u8], tollgate::Assignment), Failure> {
-    // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
-    let id = unsafe { agent(entry.id, entry.id_len) }?;
-    if entry.exempt > 1 {
-        return Err(Status::InvalidOption.into());
+/// Its overrides are NULL or readable, as many as stated.
+unsafe fn decided(policy: &tollgate::Policy, entry: &AssignmentEntry) -> Result<tollgate::Assignment, Failure> {
+    let (exempt, count) = (entry.exempt, entry.override_count);
+    if exempt > 1 {
+        return Err(Failure::new(Status::InvalidOption, &format_args!("exempt is {exempt}; allowed: 0 and 1")));
     }
-    if entry.override_count > TOLLGATE_LANES_MAX {
-        return Err(Status::BatchSize.into());
+    if count > TOLLGATE_LANES_MAX {
+        let problem = format_args!("override_count is {count}; allowed: up to {TOLLGATE_LANES_MAX}");
+        return Err(Failure::new(Status::BatchSize, &problem));
     }
     let mut assignment = tollgate::Assignment::default();
-    assignment.set_exempt(entry.exempt == 1);
+    assignment.set_exempt(exempt == 1);
     if let Some(plan) = plan_id(entry.plan) {
-        let name = policy.plans().find(|(known, _)| *known == plan).ok_or(Status::UnknownPlan)?.1;
+        let known = policy.plans().find(|(known, _)| *known == plan);
+        let (_, name) = known.ok_or_else(|| no_plan(entry.plan, policy))?;
         assignment.set_plan(Some(name.to_owned()));
     }
     // SAFETY: NULL, or readable for as many overrides, as the caller guarantees.
-    for own in unsafe { list(entry.overrides, entry.override_count) }? {
-        let name = policy.lanes().nth(own.lane as usize).ok_or(Status::UnknownLane)?.1;
-        assignment.set_override(name, own.limit()?);
+    for own in unsafe { list(entry.overrides, count) }? {
+        let (lane, limit) = own.named(policy)?;
+        assignment.set_override(lane, limit);
     }
-    Ok((id, assignment))
+    Ok(assignment)
+}
+
+/// The agent of an entry, and what the entry decides. A failure names the
+/// agent, or the entry if that has none.
+///
+/// # Safety
+///
+/// Its id and its overrides are NULL or readable, as many as stated.
+unsafe fn read_entry<'a>(
+    policy: &tollgate::Policy,
+    index: usize,
+    entry: &AssignmentEntry,
+) -> Result<(&'a [u8], tollgate::Assignment), Failure> {
+    // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
+    let id = match unsafe { agent(entry.id, entry.id_len) } {
+        Ok([]) => Err(Status::EmptyId),
+        id => id,
+    };
+    let id = id.map_err(|status| Failure::from(status).about(&format_args!("entries[{index}]")))?;
+    // SAFETY: as the caller guarantees.
+    let decided = unsafe { decided(policy, entry) };
+    // As the limiter's own errors name an agent.
+    let shown = || String::from_utf8_lossy(id).chars().take(80).flat_map(char::escape_debug).collect::<String>();
+    Ok((id, decided.map_err(|failure| failure.about(&format_args!("agent \"{}\"", shown())))?))
 }
 
 /// Decides about many agents at once, all or none. Each entry replaces what was
@@ -243,8 +275,8 @@ pub unsafe extern "C" fn tollgate_set_assignments(
         // SAFETY: NULL, or readable for `count` entries, by this function's contract.
         let entries = unsafe { list(entries, count) }?;
         // SAFETY: what it points to is NULL or readable, by this function's contract.
-        let decided = entries.iter().map(|entry| unsafe { decided(&policy, entry) }).collect::<Result<Vec<_>, _>>()?;
-        Ok(limiter.set_assignments(decided)?)
+        let read = |(index, entry)| unsafe { read_entry(&policy, index, entry) };
+        Ok(limiter.set_assignments(entries.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?)?)
     };
     // SAFETY: as this function's contract has it.
     unsafe { control(limiter, error_out, &set) }

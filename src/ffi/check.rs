@@ -4,12 +4,11 @@
 //! agent is new.
 
 use super::guard::guard;
-use super::pointers::{agent, borrow, has_flag, instant, list, out, plan_id};
+use super::pointers::{agent, borrow, has_flag, instant, list, out, places, plan_id};
 use super::request::asked;
 use super::{Limiter, Request, Status, TOLLGATE_COUNTED, TOLLGATE_NONE, TOLLGATE_NOW, Verdict};
 use crate as tollgate;
 use crate::engine::BatchItem;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use tollgate::{LaneId, Tick};
 
@@ -145,15 +144,13 @@ pub unsafe extern "C" fn tollgate_check_many(
     verdicts_out: *mut Verdict,
 ) -> Status {
     guard(|| {
-        let verdicts_out = out(verdicts_out)?.as_ptr().cast::<MaybeUninit<Verdict>>();
+        // SAFETY: NULL, or writable for `count` verdicts and no part of the requests, by this function's contract.
+        let places = unsafe { places(verdicts_out, count) }?;
         // SAFETY: NULL, or alive and shared, by this function's contract.
         let limiter = &unsafe { borrow(limiter) }?.0;
-        let requests = out(requests.cast_mut())?.as_ptr();
-        // SAFETY: readable for `count` requests, by this function's contract.
+        // SAFETY: NULL, or readable for `count` requests, by this function's contract.
         let requests = unsafe { list(requests, count) }?;
         let is_counted = has_flag(flags, TOLLGATE_COUNTED)?;
-        // SAFETY: not NULL, so writable for `count` verdicts by this function's contract, and no part of the requests.
-        let places = unsafe { std::slice::from_raw_parts_mut(verdicts_out, count) };
         // The ids are NULL or readable, by this function's contract.
         let asked = requests.iter().map(|request| Asking { request, is_counted });
         limiter.check_batch(asked, requests.iter().zip(places), instant(now_ns), |(request, place), answer| {

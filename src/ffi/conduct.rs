@@ -6,12 +6,11 @@
 //! how many violations are sustained abuse.
 
 use super::guard::guard;
-use super::pointers::{Tagged, agent, agent_at, borrow, instant, list, out, tagged_out, tell};
+use super::pointers::{Tagged, agent, agent_at, borrow, instant, list, places, tagged_out, tell};
 use super::{Limiter, Status, TOLLGATE_NEVER};
 use crate as tollgate;
 use crate::clock::nanos_saturating;
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
 use std::time::Duration;
 use tollgate::{Agent, Tick};
 
@@ -202,14 +201,12 @@ pub unsafe extern "C" fn tollgate_assignable(
     assignable_out: *mut bool,
 ) -> Status {
     guard(|| {
-        let answers_out = out(assignable_out)?.as_ptr().cast::<MaybeUninit<bool>>();
+        // SAFETY: NULL, or writable for `count` answers and no part of the ids, by this function's contract.
+        let answers = unsafe { places(assignable_out, count) }?;
         // SAFETY: NULL, or alive and shared, by this function's contract.
         let limiter = &unsafe { borrow(limiter) }?.0;
-        let ids = out(ids.cast_mut())?.as_ptr();
-        // SAFETY: not NULL, so readable for `count` ids by this function's contract.
+        // SAFETY: NULL, or readable for `count` ids, by this function's contract.
         let ids = unsafe { list(ids, count) }?;
-        // SAFETY: not NULL, so writable for `count` answers by this function's contract, and no part of the ids.
-        let answers = unsafe { std::slice::from_raw_parts_mut(answers_out, count) };
         let now = instant(now_ns).unwrap_or_else(|| limiter.now());
         for (id, answer) in ids.iter().zip(answers) {
             // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.

@@ -56,6 +56,13 @@ unsafe fn decide(
     unsafe { control(limiter, error_out, &call) }
 }
 
+/// The policy has no plan of this number, which may be too large for any policy.
+pub(super) fn no_plan(plan: u32, policy: &tollgate::Policy) -> Failure {
+    let plans = policy.plans().len();
+    let problem = format_args!("there is no plan {plan}; this policy has {plans}, numbered from 0");
+    Failure::new(Status::UnknownPlan, &problem)
+}
+
 /// Assigns the agent to a plan. TOLLGATE_NONE takes its plan away.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, SAME_HASH, FORKED, FILE, STRUCT_SIZE.
@@ -74,7 +81,10 @@ pub unsafe extern "C" fn tollgate_assign(
     error_out: *mut Error,
 ) -> Status {
     let assign = |limiter: &tollgate::Limiter, id: &[u8]| match plan_id(plan) {
-        Some(plan) => Ok(limiter.assign(id, plan)?),
+        Some(id_of_plan) => limiter.assign(id, id_of_plan).map_err(|error| match Status::from(&error) {
+            Status::UnknownPlan => no_plan(plan, &limiter.policy()),
+            _ => error.into(),
+        }),
         None => Ok(limiter.unassign(id)?),
     };
     // SAFETY: as this function's contract has it.

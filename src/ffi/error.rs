@@ -5,6 +5,7 @@ use super::guard::guard;
 use super::pointers::{Tagged, tagged_out, text_array};
 use crate as tollgate;
 use std::ffi::c_char;
+use std::fmt::Display;
 use std::ptr::NonNull;
 
 /// Room for the message of a tollgate_error, its NUL included.
@@ -46,8 +47,14 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    fn new(status: Status, problem: &dyn std::fmt::Display) -> Self {
+    pub(super) fn new(status: Status, problem: &dyn Display) -> Self {
         Self { status, line: 0, column: 0, message: problem.to_string() }
+    }
+
+    /// The same, about one of many.
+    pub(super) fn about(mut self, one: &dyn Display) -> Self {
+        self.message = format!("{one}: {}", self.message);
+        self
     }
 }
 
@@ -103,25 +110,37 @@ impl Failure {
     }
 }
 
-/// Runs a call like [`guard`], and writes its failure to `error_out` if that is not NULL.
+/// Runs a call like [`guard`], and explains its failure in `error_out` if that is not NULL.
 ///
 /// # Safety
 ///
 /// `error_out` is NULL, or valid for reads and writes of as many bytes as its tag says.
 pub(super) unsafe fn guard_error(error_out: *mut Error, call: impl FnOnce() -> Result<(), Failure>) -> Status {
+    let place = match error_out.is_null() {
+        true => None,
+        // SAFETY: valid, as the caller guarantees.
+        false => match unsafe { tagged_out(error_out) } {
+            Ok(place) => Some(place),
+            Err(status) => return status,
+        },
+    };
+    let mut failure = None;
+    let status = guard(|| call().map_err(|failed| failure.insert(failed).status));
+    if let (Some((place, struct_size)), true) = (place, status != Status::Ok) {
+        // SAFETY: not NULL and large enough, so writable as the caller guarantees.
+        unsafe { explain(place, struct_size, failure.unwrap_or_else(|| status.into())) };
+    }
+    status
+}
+
+/// # Safety
+///
+/// `place` is writable.
+#[inline(never)]
+unsafe fn explain(place: NonNull<Error>, struct_size: u32, failure: Failure) {
     guard(|| {
-        let place: Option<(NonNull<Error>, u32)> = if error_out.is_null() {
-            None
-        } else {
-            // SAFETY: valid, as the caller guarantees.
-            Some(unsafe { tagged_out(error_out) }?)
-        };
-        call().map_err(|failure| {
-            if let Some((place, struct_size)) = place {
-                // SAFETY: not NULL and large enough, so writable as the caller guarantees.
-                unsafe { place.write(failure.error(struct_size)) };
-            }
-            failure.status
-        })
-    })
+        // SAFETY: as the caller guarantees.
+        unsafe { place.write(failure.error(struct_size)) };
+        Ok(())
+    });
 }

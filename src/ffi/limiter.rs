@@ -96,29 +96,33 @@ unsafe impl Tagged for LimiterOptions {
 }
 
 impl LimiterOptions {
-    fn apply(&self, builder: tollgate::LimiterBuilder) -> Result<tollgate::LimiterBuilder, Status> {
+    fn apply(&self, builder: tollgate::LimiterBuilder) -> Result<tollgate::LimiterBuilder, Failure> {
         let on_full = match self.on_full {
             on_full if on_full == OnFull::Evict as i32 => tollgate::OnFull::Evict,
             on_full if on_full == OnFull::Deny as i32 => tollgate::OnFull::Deny,
-            _ => return Err(Status::InvalidOption),
+            other => return Err(unknown("on_full", other.into())),
         };
         let hash = match self.id_hash {
             hash if hash == IdHash::Multilinear as i32 => tollgate::IdHash::Multilinear,
             hash if hash == IdHash::Siphash13 as i32 => tollgate::IdHash::SipHash13,
-            _ => return Err(Status::InvalidOption),
+            other => return Err(unknown("id_hash", other.into())),
         };
         let is_observed = match self.observe {
             observe if observe == Observe::Off as i32 => false,
             observe if observe == Observe::On as i32 => true,
-            _ => return Err(Status::InvalidOption),
+            other => return Err(unknown("observe", other.into())),
         };
         let prefault = match self.prefault {
             0 => false,
             1 => true,
-            _ => return Err(Status::InvalidOption),
+            other => return Err(unknown("prefault", other.into())),
         };
-        if self.reserved != 0 || (!is_observed && (self.sample_every, self.roster) != (0, 0)) {
-            return Err(Status::InvalidOption);
+        if self.reserved != 0 {
+            return Err(unknown("reserved", self.reserved.into()));
+        }
+        if !is_observed && (self.sample_every, self.roster) != (0, 0) {
+            let problem = &"roster and sample_every need observe = TOLLGATE_OBSERVE_ON";
+            return Err(Failure::new(Status::InvalidOption, problem));
         }
         let agents = if self.agents == 0 { TOLLGATE_AGENTS_DEFAULT } else { self.agents };
         let reservations = if self.reservations == 0 { TOLLGATE_RESERVATIONS_DEFAULT } else { self.reservations };
@@ -138,6 +142,13 @@ impl LimiterOptions {
             None => builder,
         })
     }
+}
+
+/// What is wrong with an option whose value means nothing.
+fn unknown(option: &str, value: i64) -> Failure {
+    let problem =
+        format_args!("{option} is {value}, which means nothing in this version; clear the struct, then fill it");
+    Failure::new(Status::InvalidOption, &problem)
 }
 
 /// Builds a limiter, and reserves all its memory. options may be NULL. Policy

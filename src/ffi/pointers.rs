@@ -140,6 +140,25 @@ pub(super) unsafe fn list<'a, T>(array: *const T, count: usize) -> Result<&'a [T
     Ok(unsafe { std::slice::from_raw_parts(array, count) })
 }
 
+/// An array to write to, an element for each of those that were read. NULL will do for none.
+///
+/// # Safety
+///
+/// `array` is NULL, or writable for `count` elements for as long as the result
+/// is used, and no part of what is read meanwhile.
+pub(super) unsafe fn places<'a, T>(array: *mut T, count: usize) -> Result<&'a mut [MaybeUninit<T>], Status> {
+    if array.is_null() && count == 0 {
+        return Ok(&mut []);
+    }
+    let start = out(array)?.cast::<MaybeUninit<T>>();
+    if count > BATCH_MAX {
+        return Err(Status::BatchSize);
+    }
+    // SAFETY: not NULL, writable for this length and used by nobody else, as
+    // the caller guarantees, and a length that is allowed for a slice.
+    Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) })
+}
+
 /// An array to write to: its first elements, as many as there are and fit.
 pub(super) struct ListOut<T> {
     /// Invariant: writable for `size` elements.
@@ -228,7 +247,7 @@ pub(super) unsafe fn put_text(
 }
 
 /// A text in an array that a struct has for it, cut between two characters if
-/// it is too long. A NUL ends it.
+/// it is too long. A NUL ends it, so one inside it is a question mark.
 pub(super) fn text_array<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
     let mut end = text.len().min(N - 1);
@@ -237,7 +256,7 @@ pub(super) fn text_array<const N: usize>(text: &str) -> [c_char; N] {
         end -= 1;
     }
     for (to, from) in array.iter_mut().zip(text[..end].bytes()) {
-        *to = from as c_char;
+        *to = if from == 0 { b'?' } else { from } as c_char;
     }
     array
 }
@@ -264,13 +283,14 @@ pub(super) unsafe fn tagged_out<T: Tagged>(pointer: *mut T) -> Result<(NonNull<T
     let place = out(pointer)?;
     // SAFETY: not NULL, and it begins with its size by the trait's contract.
     let size = unsafe { place.cast::<u32>().read() };
-    if size < T::SIZE_MIN {
+    if !(T::SIZE_MIN..=TAG_MAX).contains(&size) {
         return Err(Status::StructSize);
     }
     Ok((place, size))
 }
 
-/// The largest size that a caller from the future may state.
+/// The largest size that a caller from the future may state. More is a struct
+/// that nobody has filled in.
 pub(super) const TAG_MAX: u32 = 4096;
 
 /// A tagged struct to read. Zero always means: as it was before. So one from

@@ -63,22 +63,26 @@ unsafe fn make(
 }
 
 /// Makes the policy of a preset, by name. Free it with tollgate_policy_free.
+/// The error of an unknown name lists the presets.
 ///
-/// Status: UNKNOWN_PRESET, NOT_UTF8, TEXT_TOO_LONG.
+/// Status: UNKNOWN_PRESET, NOT_UTF8, TEXT_TOO_LONG, STRUCT_SIZE.
 ///
 /// # Safety
 ///
-/// `name` is NULL or readable for `name_len` bytes; `policy_out` is NULL or writable.
+/// `name` is NULL or readable for `name_len` bytes; `error_out` is NULL, or
+/// readable and writable for as many bytes as its struct_size says;
+/// `policy_out` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tollgate_policy_preset(
     name: *const c_char,
     name_len: usize,
+    error_out: *mut Error,
     policy_out: *mut *mut Policy,
 ) -> Status {
     // SAFETY: NULL, or readable for `name_len` bytes, by this function's contract.
     let preset = || Ok(tollgate::Policy::preset(unsafe { text(name, name_len) }?)?);
     // SAFETY: as this function's contract has it.
-    unsafe { make(std::ptr::null_mut(), policy_out, preset) }
+    unsafe { make(error_out, policy_out, preset) }
 }
 
 /// The name of a preset, counted from 0; NULL past the last. Static: never free it.

@@ -12,7 +12,7 @@ int main(void)
     tollgate_policy *policy = NULL;
     tollgate_limiter *limiter = NULL;
     uint32_t heavy = 0;
-    if (tollgate_policy_preset(TOLLGATE_LITERAL("hub"), &policy) != TOLLGATE_STATUS_OK
+    if (tollgate_policy_preset(TOLLGATE_LITERAL("hub"), NULL, &policy) != TOLLGATE_STATUS_OK
         || tollgate_limiter_new(policy, NULL, NULL, &limiter) != TOLLGATE_STATUS_OK
         || tollgate_limiter_lane(limiter, TOLLGATE_LITERAL("http/heavy"), &heavy) != TOLLGATE_STATUS_OK)
         return 1;

@@ -140,7 +140,7 @@ static inline rig rig_new(uint64_t agents, int32_t on_full)
 static inline tollgate_policy *preset(const char *name)
 {
     tollgate_policy *policy = NULL;
-    REQUIRE_OK(tollgate_policy_preset(name, strlen(name), &policy));
+    REQUIRE_OK(tollgate_policy_preset(name, strlen(name), NULL, &policy));
     return policy;
 }
 

@@ -101,6 +101,7 @@ static void a_refused_batch_charges_nothing(void)
         EXPECT_EQ(tollgate_check_many(made.limiter, &request, SIZE_MAX, now, 0, &verdict), TOLLGATE_STATUS_BATCH_SIZE);
     }
     EXPECT_OK(tollgate_check_many(made.limiter, &request, 0, TOLLGATE_NOW, 0, &verdict));
+    EXPECT_OK(tollgate_check_many(made.limiter, NULL, 0, TOLLGATE_NOW, 0, NULL));
     EXPECT_EQ(verdict.status, 0x5a5a5a5a);
     EXPECT_EQ(tokens_left(made.limiter, "a", 1, HEAVY), HEAVY_CAPACITY);
     rig_free(&made);

@@ -124,6 +124,7 @@ static void a_scheduler_learns_which_agents_may_have_new_work(void)
     EXPECT_EQ(assignable[1], true);
 
     EXPECT_OK(tollgate_assignable(made.limiter, ids, 0, TOLLGATE_NOW, assignable));
+    EXPECT_OK(tollgate_assignable(made.limiter, NULL, 0, TOLLGATE_NOW, NULL));
     memset(assignable, true, sizeof assignable);
     EXPECT_EQ(tollgate_assignable(made.limiter, ids, TOLLGATE_BATCH_MAX + 1, TOLLGATE_NOW, assignable),
               TOLLGATE_STATUS_BATCH_SIZE);

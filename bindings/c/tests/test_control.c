@@ -66,7 +66,8 @@ static void a_plan_applies_to_the_next_check_until_it_is_taken_away(void)
     EXPECT_EQ(tollgate_assign(made.limiter, ID, ID_LEN, 3, &error), TOLLGATE_STATUS_UNKNOWN_PLAN);
     EXPECT_EQ(error.status, TOLLGATE_STATUS_UNKNOWN_PLAN);
     EXPECT(strstr(error.message, "there is no plan 3; this policy has 3, numbered from 0") != NULL);
-    EXPECT_EQ(tollgate_assign(made.limiter, ID, ID_LEN, 65536, NULL), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT_EQ(tollgate_assign(made.limiter, ID, ID_LEN, 65536, &error), TOLLGATE_STATUS_UNKNOWN_PLAN);
+    EXPECT(strstr(error.message, "plan 65536") != NULL);
     rig_free(&made);
 }
 
@@ -331,14 +332,16 @@ static void many_agents_are_decided_about_at_once_or_not_at_all(void)
         tollgate_assignment_entry entry;
         const char *words;
     } wrong[] = {
-        { TOLLGATE_STATUS_UNKNOWN_PLAN, { 0, "" }, { "c", 1, NULL, 0, 3, 0 }, "plan" },
-        { TOLLGATE_STATUS_UNKNOWN_LANE, { 3, "1/s" }, { "c", 1, NULL, 1, 0, 0 }, "" },
-        { TOLLGATE_STATUS_INVALID_LIMIT, { 0, "1/" }, { "c", 1, NULL, 1, 0, 0 }, "is not a limit" },
-        { TOLLGATE_STATUS_NOT_UTF8, { 0, "\xff" }, { "c", 1, NULL, 1, 0, 0 }, "" },
-        { TOLLGATE_STATUS_INVALID_OPTION, { 0, "" }, { "c", 1, NULL, 0, 0, 2 }, "" },
-        { TOLLGATE_STATUS_EMPTY_ID, { 0, "" }, { "c", 0, NULL, 0, 0, 0 }, "" },
-        { TOLLGATE_STATUS_ID_TOO_LONG, { 0, "" }, { "c", 257, NULL, 0, 0, 0 }, "" },
-        { TOLLGATE_STATUS_NULL_POINTER, { 0, "" }, { NULL, 1, NULL, 0, 0, 0 }, "" },
+        { TOLLGATE_STATUS_UNKNOWN_PLAN, { 0, "" }, { "c", 1, NULL, 0, 3, 0 }, "agent \"c\": there is no plan 3" },
+        { TOLLGATE_STATUS_UNKNOWN_PLAN, { 0, "" }, { "c", 1, NULL, 0, 70000, 0 }, "no plan 70000; this policy has 3" },
+        { TOLLGATE_STATUS_UNKNOWN_LANE, { 3, "1/s" }, { "c", 1, NULL, 1, 0, 0 }, "agent \"c\": there is no lane 3" },
+        { TOLLGATE_STATUS_INVALID_LIMIT, { 0, "1/" }, { "c", 1, NULL, 1, 0, 0 }, "\": \"1/\" is not a limit" },
+        { TOLLGATE_STATUS_NOT_UTF8, { 0, "\xff" }, { "c", 1, NULL, 1, 0, 0 }, "agent \"c\": lane \"" },
+        { TOLLGATE_STATUS_INVALID_OPTION, { 0, "" }, { "c", 1, NULL, 0, 0, 2 }, "agent \"c\": exempt is 2" },
+        { TOLLGATE_STATUS_BATCH_SIZE, { 0, "1/s" }, { "\xff", 1, NULL, 63, 0, 0 }, "override_count is 63" },
+        { TOLLGATE_STATUS_EMPTY_ID, { 0, "" }, { "c", 0, NULL, 0, 0, 0 }, "entries[1]: " },
+        { TOLLGATE_STATUS_ID_TOO_LONG, { 0, "" }, { "c", 257, NULL, 0, 0, 0 }, "entries[1]: " },
+        { TOLLGATE_STATUS_NULL_POINTER, { 0, "" }, { NULL, 1, NULL, 0, 0, 0 }, "entries[1]: " },
     };
     entries[0] = (tollgate_assignment_entry){ ID, ID_LEN, NULL, 0, PRO, 0 };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -49,6 +49,9 @@ static void what_is_decided_outlives_the_limiter(void)
     EXPECT_EQ(tollgate_reload_assignments(other.limiter, &error), TOLLGATE_STATUS_FILE);
     EXPECT_EQ(error.line, 2);
     EXPECT(error.column > 0 && strstr(error.message, path) != NULL);
+    /* A NUL in the path does not cut the message short. */
+    EXPECT_EQ(tollgate_write_report(other.limiter, "/tmp/a\0b", 8, &error), TOLLGATE_STATUS_FILE);
+    EXPECT(strstr(error.message, "/tmp/a?b") != NULL);
     write_file("{\"version\": 1, \"agents\": [{\"agent\": \"agent-8\", \"plan\": \"gold\"}]}");
     EXPECT_EQ(tollgate_reload_assignments(other.limiter, NULL), TOLLGATE_STATUS_UNKNOWN_PLAN);
     rig_free(&other);

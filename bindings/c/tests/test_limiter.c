@@ -100,6 +100,13 @@ static void bad_options_are_refused(void)
     options.reserved = 0;
     options.prefault = 2;
     EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
+    tollgate_error error = SIZED(tollgate_error);
+    EXPECT_EQ(tollgate_limiter_new(policy, &options, &error, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
+    EXPECT(strstr(error.message, "prefault is 2") != NULL);
+    options.prefault = 0;
+    options.roster = 1;
+    EXPECT_EQ(tollgate_limiter_new(policy, &options, &error, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
+    EXPECT(strstr(error.message, "TOLLGATE_OBSERVE_ON") != NULL);
     options = rig_options(UINT64_C(1) << 31, 0, NULL);
     EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE);
     EXPECT_EQ(tollgate_limiter_new(NULL, NULL, NULL, &limiter), TOLLGATE_STATUS_NULL_POINTER);
@@ -107,11 +114,12 @@ static void bad_options_are_refused(void)
     EXPECT(limiter == NULL);
 
     /* The error says why. */
-    tollgate_error error = SIZED(tollgate_error);
     EXPECT_EQ(tollgate_limiter_new(policy, &options, &error, &limiter), TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE);
     EXPECT_EQ(error.status, TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE);
     EXPECT(error.message[0] != 0);
     error.struct_size--;
+    EXPECT_EQ(tollgate_limiter_new(policy, NULL, &error, &limiter), TOLLGATE_STATUS_STRUCT_SIZE);
+    error.struct_size = 4097;
     EXPECT_EQ(tollgate_limiter_new(policy, NULL, &error, &limiter), TOLLGATE_STATUS_STRUCT_SIZE);
     EXPECT(limiter == NULL);
     tollgate_policy_free(policy);

@@ -107,11 +107,17 @@ static void every_preset_has_a_name(void)
     EXPECT_EQ(presets, 5);
     EXPECT(tollgate_preset_name(SIZE_MAX) == NULL);
     tollgate_policy *policy = NULL;
-    EXPECT_EQ(tollgate_policy_preset(TOLLGATE_LITERAL("hubs"), &policy), TOLLGATE_STATUS_UNKNOWN_PRESET);
-    EXPECT_EQ(tollgate_policy_preset(NULL, 1, &policy), TOLLGATE_STATUS_NULL_POINTER);
-    EXPECT_EQ(tollgate_policy_preset("hub", 3, NULL), TOLLGATE_STATUS_NULL_POINTER);
-    EXPECT_EQ(tollgate_policy_preset("\xff", 1, &policy), TOLLGATE_STATUS_NOT_UTF8);
-    EXPECT_EQ(tollgate_policy_preset("hub", SIZE_MAX, &policy), TOLLGATE_STATUS_TEXT_TOO_LONG);
+    tollgate_error error = SIZED(tollgate_error);
+    EXPECT_EQ(tollgate_policy_preset(TOLLGATE_LITERAL("hubs"), &error, &policy), TOLLGATE_STATUS_UNKNOWN_PRESET);
+    EXPECT_EQ(error.status, TOLLGATE_STATUS_UNKNOWN_PRESET);
+    EXPECT(strstr(error.message, "did you mean \"hub\"?") != NULL);
+    EXPECT_EQ(tollgate_policy_preset(TOLLGATE_LITERAL("hubs"), NULL, &policy), TOLLGATE_STATUS_UNKNOWN_PRESET);
+    EXPECT_EQ(tollgate_policy_preset(NULL, 1, &error, &policy), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_preset("hub", 3, &error, NULL), TOLLGATE_STATUS_NULL_POINTER);
+    EXPECT_EQ(tollgate_policy_preset("\xff", 1, &error, &policy), TOLLGATE_STATUS_NOT_UTF8);
+    EXPECT_EQ(tollgate_policy_preset("hub", SIZE_MAX, &error, &policy), TOLLGATE_STATUS_TEXT_TOO_LONG);
+    error.struct_size--;
+    EXPECT_EQ(tollgate_policy_preset("hub", 3, &error, &policy), TOLLGATE_STATUS_STRUCT_SIZE);
     EXPECT(policy == NULL);
 }
 

@@ -86,7 +86,7 @@ static tollgate_status make_policy(json_t *object, tollgate_policy **policy)
     size_t index;
     if ((value = optional(&from, "preset")) != NULL) {
         all_used(&from);
-        return tollgate_policy_preset(TEXT(value), policy);
+        return tollgate_policy_preset(TEXT(value), NULL, policy);
     }
     if ((value = optional(&from, "toml")) != NULL) {
         all_used(&from);

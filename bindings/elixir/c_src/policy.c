@@ -28,7 +28,7 @@ bool read_policy(ErlNifEnv *env, term given, tollgate_policy **policy)
         return false;
     }
     if (part[0] == atom_preset) {
-        status = tollgate_policy_preset((const char *)text.data, text.size, policy);
+        status = tollgate_policy_preset((const char *)text.data, text.size, NULL, policy);
     } else if (part[0] == atom_toml) {
         status = tollgate_policy_from_toml((const char *)text.data, text.size, &error, policy);
     } else {

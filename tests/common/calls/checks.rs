@@ -170,12 +170,12 @@ impl World<'_> {
             .collect();
         let requests: Vec<Request> = asked.iter().map(|(_, request, _)| *request).collect();
         let mut verdicts = vec![Raw::<72>::blank(); count];
-        let requests_in = self.handle(requests.as_ptr().cast_mut(), &mut faults);
-        let verdicts_out = self.handle(verdicts.as_mut_ptr().cast::<Verdict>(), &mut faults);
         if self.bytes.once_in(24) {
             count = TOLLGATE_BATCH_MAX + 1 + self.bytes.number() as usize % (usize::MAX / 2);
             faults.push(Status::BatchSize);
         }
+        let requests_in = self.array(requests.as_ptr().cast_mut(), count, &mut faults);
+        let verdicts_out = self.array(verdicts.as_mut_ptr().cast::<Verdict>(), count, &mut faults);
         let ((at, now), flags) = (self.instant(), self.flags(TOLLGATE_COUNTED, &mut faults));
         let status = call!(self, tollgate_check_many(limiter, requests_in, count, at, flags, verdicts_out));
         if !self.judge(status, &faults) {

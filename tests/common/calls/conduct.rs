@@ -62,13 +62,13 @@ impl World<'_> {
         let agents: Vec<Agent> = (0..self.bytes.below(5)).map(|_| Agent::draw(&mut self.bytes)).collect();
         let ids: Vec<Id> = agents.iter().map(|agent| Id { id: agent.id(), id_len: agent.len }).collect();
         let mut answers = vec![UNTOUCHED; ids.len()];
-        let given = self.handle(ids.as_ptr().cast_mut(), &mut faults);
-        let place = self.handle(answers.as_mut_ptr(), &mut faults);
         let mut count = ids.len();
         if self.bytes.once_in(16) {
             count = TOLLGATE_BATCH_MAX + 1 + self.bytes.number() as usize % (usize::MAX / 2);
             faults.push(Status::BatchSize);
         }
+        let given = self.array(ids.as_ptr().cast_mut(), count, &mut faults);
+        let place = self.array(answers.as_mut_ptr(), count, &mut faults);
         let status = call!(self, tollgate_assignable(to, given, count, at, place.cast()));
         let answered = self.judge(status, &faults);
         for (agent, answer) in agents.iter().zip(&answers) {

@@ -122,6 +122,14 @@ impl<'a> World<'a> {
         handle
     }
 
+    /// The start of an array, or NULL now and then, which is no fault of an empty one.
+    fn array<T>(&mut self, start: *mut T, count: usize, faults: &mut Vec<Status>) -> *mut T {
+        let mut found = Vec::new();
+        let start = self.handle(start, &mut found);
+        faults.extend(found.into_iter().filter(|_| count > 0));
+        start
+    }
+
     /// A place for a number, or NULL now and then; asks, and judges the answer.
     fn ask<T: Copy + PartialEq>(
         &mut self,

@@ -111,11 +111,12 @@ impl World<'_> {
         let name = self.text(&["hub", "adr", "citizen", "hubs"]);
         let mut faults: Vec<Status> = name.faults().collect();
         let place = self.handle(&raw mut policy, &mut faults);
-        let status = call!(self, tollgate_policy_preset(name.start(), name.len, place));
-        if faults.is_empty() && status == Status::UnknownPreset {
-            faults.push(status);
-        }
-        assert_eq!(self.judge(status, &faults), !policy.is_null());
+        let mut raw = Raw::<512>::new(512);
+        let error = self.error(&mut raw, &mut faults);
+        let status = call!(self, tollgate_policy_preset(name.start(), name.len, error, place));
+        let found = if faults.is_empty() { &[Status::UnknownPreset][..] } else { &[] };
+        let made = self.judge_error(status, &faults, found, &raw, !error.is_null());
+        assert_eq!(made, !policy.is_null());
         if !policy.is_null() {
             self.show_policy(policy, None);
         }
