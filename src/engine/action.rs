@@ -1,4 +1,4 @@
-//! From what an agent does to the lane that pays for it.
+//! From an action to the lane that pays for it.
 
 use super::Engine;
 use crate::machine::process::unforked;
@@ -27,7 +27,7 @@ impl ActionLane {
     }
 
     /// Whether this unknown action was seen for the first time. Log it, so that
-    /// an operator classifies it.
+    /// an operator adds it to the policy.
     #[must_use]
     pub const fn is_first_seen(&self) -> bool {
         self.first

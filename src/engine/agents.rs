@@ -1,4 +1,4 @@
-//! How agents stand, and lists of them.
+//! The state of agents, and lists of them.
 
 use super::request::Target;
 use super::{Agent, Engine};
@@ -11,13 +11,13 @@ use crate::slab::hash::AgentHash;
 use std::cmp::Reverse;
 
 impl Engine {
-    /// How the agent stands: each lane, its plan, its conduct.
+    /// The agent's state: each lane, its plan, its conduct.
     pub(crate) fn agent(&self, agent: Agent<'_>) -> Result<AgentView, Error> {
         let Agent { id, at } = agent;
         self.view(id, at, at.unwrap_or_else(|| self.clock.now()))
     }
 
-    /// How the agent stands at `now`, which is `given` or the clock's.
+    /// The agent's state at `now`, which is `given` or the clock's.
     fn view(&self, agent: &[u8], given: Option<Tick>, now: Tick) -> Result<AgentView, Error> {
         let (assignment, hash) = (self.assignment(agent)?, self.hash(agent)?);
         let floor = self.floor_of(hash, given);
@@ -40,7 +40,7 @@ impl Engine {
         })
     }
 
-    /// A page of the agents that hold a record, and of those that are exempt, each as it stands at a `now` of its own.
+    /// A page of the agents that have a record, and of the exempt ones. Calls `now` for each.
     pub(crate) fn list(&self, query: &AgentQuery, now: impl Fn() -> Tick) -> AgentPage {
         let (mut listed, mut found) = (0, Vec::new());
         let mut list = |hash, id: Vec<u8>| {
@@ -84,7 +84,7 @@ impl Engine {
         let usage = |lane| {
             let status = self.state(&Target::new(hash, lane, None, now));
             let used = u128::from(status.capacity().saturating_sub(status.remaining()));
-            // At most 2^32, since not more is used than there is.
+            // At most 2^32, since no more is used than the capacity.
             ((used << 32) / u128::from(status.capacity().max(1))) as u64
         };
         self.limits.lanes().map(usage).max().unwrap_or(0)

@@ -1,9 +1,9 @@
 //! Several charges, all or none.
 //!
-//! A call peeks first: what would each part come to, with parts of one lane
-//! added up? If one would be denied, or can never pass, that is the answer.
-//! Nothing was charged, nobody lost a record, and there is nothing to take back.
-//! If all others pass, the first part is charged without a peek.
+//! A call peeks first: would each part pass, with parts of one lane added up? If
+//! one would be denied, or can never pass, that is the answer. Nothing was
+//! charged, no agent lost a record, and there is nothing to take back. If all
+//! others pass, the first part is charged without a peek.
 //!
 //! If all pass, the parts are charged one after the other, in an order that is
 //! the same for every caller, and then the [totals](super::total), each once
@@ -13,23 +13,23 @@
 //!
 //! | kind | what is taken back |
 //! |---|---|
-//! | bucket | what of its price time has not paid since: `roll_back` in `lane/bucket.rs` has the argument |
+//! | bucket | the part of its price that time has not paid since: `roll_back` in `lane/bucket.rs` has the argument |
 //! | window, budget | its count, off the window that it was made in |
 //! | exact window | the rest of its own permit, which nobody else can have taken meanwhile |
 //! | held | its slots |
 //!
 //! So a denied call lets no other request pass that would not have passed
-//! without it. It may leave a bucket with less than it had, if that was not full:
-//! by the time between charge and rollback, about a microsecond. It keeps its
-//! charge of a bucket if the limits of the agent change during the call, and what
-//! may have been forgiven meanwhile: [`slab::forgiven`](crate::slab::forgiven).
+//! without it. It may leave a bucket that was not full with less than it had: by
+//! the time between charge and rollback, about a microsecond. A charge of a
+//! bucket stays if the agent's limits change during the call, or if it may have
+//! been forgiven meanwhile: [`slab::forgiven`](crate::slab::forgiven).
 //!
 //! Agents that seem to have no record come first, so that [`Error::Full`] finds
 //! nothing charged that time would not bring back: a fresh bucket is full.
 //!
 //! A caller that is alone meets only its own charges, and is denied only if a
-//! part is. Of callers that cross, each may meet what the other is about to
-//! take back: both may be denied once.
+//! part is. If two callers cross, each may meet a charge that the other is about
+//! to take back, and both may be denied once.
 //!
 //! `all/parts.rs` puts the parts in order, `all/verdict.rs` is the answer.
 
@@ -80,7 +80,7 @@ impl Engine {
             let resolved = self.resolve_from(*request, start)?;
             let total = self.limits.total_with(request.lane).map(|lane| Share { lane, sum: 0, is_last: true });
             let part = Part { request: resolved, is_counted: request.is_counted, index, sum: 0, total };
-            // They are few: by insertion, each behind those that come before it.
+            // They are few: insertion sort, and equal ones keep their order.
             let rank = (part.hash(), part.request.lane());
             let place = parts.iter().take_while(|other| (other.hash(), other.request.lane()) <= rank).count();
             parts.0.copy_within(place..index, place + 1);
@@ -98,7 +98,7 @@ impl Engine {
         let mut last = AgentHash::NOBODY;
         for part in parts.iter() {
             let answer = &mut verdict.verdicts[part.index];
-            // An agent's parts stand together.
+            // An agent's parts are adjacent.
             if part.is_counted && !answer.is_allowed() && part.hash() != last {
                 last = part.hash();
                 *answer = self.judged(*answer, &part.request);
@@ -106,8 +106,7 @@ impl Engine {
         }
     }
 
-    /// Counts the parts that can never pass, by themselves or with others of
-    /// their lane.
+    /// Counts the parts that can never pass, alone or with others of their lane.
     fn note_impossible(&self, parts: &OrderedParts<'_>) {
         for part in parts.iter().filter(|_| self.watch.is_some()) {
             let answer = self.peek_part(part);
@@ -132,7 +131,7 @@ impl Engine {
         Ok(is_blocked.then_some(verdict))
     }
 
-    /// Charges every part, if a peek at each finds room for it.
+    /// Charges every part if a peek at each finds room for it.
     fn peek_and_charge(&self, parts: &OrderedParts<'_>) -> Result<AllVerdict, Error> {
         let mut verdict = AllVerdict::new(parts.iter().count());
         let newcomers = self.peek_all(parts, &mut verdict)?;
@@ -148,7 +147,7 @@ impl Engine {
         Ok(verdict)
     }
 
-    /// Counts every part that was charged, or those that stand in the way.
+    /// Counts every part that was charged, or those that are blocking.
     fn note_all(&self, parts: &OrderedParts<'_>, verdict: &AllVerdict) {
         for Part { request, index, .. } in parts.iter().filter(|_| self.watch.is_some()) {
             let of_part = verdict.verdicts[*index];
@@ -158,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Finds what each part would come to; the first only if another is denied
+    /// Finds whether each part would pass; the first only if another is denied
     /// or a newcomer's. Returns the parts of agents that seem to have no record,
     /// as bits.
     fn peek_all(&self, parts: &OrderedParts<'_>, verdict: &mut AllVerdict) -> Result<u32, Error> {
@@ -210,7 +209,7 @@ impl Engine {
         for part in parts.iter() {
             let Some(share) = part.total.filter(|share| share.is_last) else { continue };
             let theirs = || parts.iter().filter(|other| other.hash() == part.hash() && other.total.is_some());
-            // A newcomer's words may stand later than its instant: its lanes were charged there.
+            // A newcomer's words may be later than its instant: its lanes were charged there.
             let charged = theirs().filter_map(|part| receipts[part.index]).map(|receipt: Receipt| receipt.at);
             let latest = charged.fold(part.request.target.now, Tick::max);
             let request = ResolvedRequest { cost: share.sum, ..part.request.with_lane(share.lane).at(latest) };
@@ -232,8 +231,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes back a charge that was made as one of several. `forgiven` is how
-    /// many charges had been forgiven before it.
+    /// Takes back one of several charges. `forgiven` is how many charges had
+    /// been forgiven before it.
     pub(super) fn roll_back(&self, target: &Target<'_>, cost: u64, receipt: Receipt, forgiven: u64) {
         let (kind, at) = (self.kind(target.lane.id()), self.at(receipt.at));
         self.update_charged(target.hash, target.lane.id(), receipt.position, |words| {
@@ -246,12 +245,12 @@ impl Engine {
         });
     }
 
-    /// What a part would come to, with those of the same lane before it.
+    /// The answer that a part would get, with those of the same lane before it.
     fn peek_part(&self, part: &Part<'_>) -> Answer {
         self.with_total(part, self.would(&part.request, part.sum))
     }
 
-    /// What a part would come to if this is what its lane says.
+    /// The answer that a part would get, given its lane's answer.
     fn with_total(&self, part: &Part<'_>, lane: Answer) -> Answer {
         match part.total {
             Some(share) => both(lane, self.would(&part.request.with_lane(share.lane), share.sum)),
@@ -259,7 +258,7 @@ impl Engine {
         }
     }
 
-    /// What a part would come to without its total; `None` if its agent has no record.
+    /// The answer that a part would get without its total; `None` if its agent has no record.
     fn peek_record(&self, part: &Part<'_>) -> Option<Charged> {
         let (cost, sum) = (part.request.cost, part.sum);
         let would = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.would(words, at, cost, sum)));

@@ -1,4 +1,4 @@
-//! What is decided about an agent, and which limits follow.
+//! An agent's assignment, and the limits that follow from it.
 
 use super::registry::Entry;
 use super::{Assignment, Assignments, Engine};
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::policy::{LaneId, Limit, PlanId, Policy};
 
 impl Engine {
-    /// What was decided about the agent.
+    /// The agent's assignment.
     pub(crate) fn assignment(&self, agent: &[u8]) -> Result<Assignment, Error> {
         Ok(named(&self.entry(agent)?, &self.policy()))
     }
@@ -16,7 +16,7 @@ impl Engine {
         Ok(self.entry(agent)?.is_exempt())
     }
 
-    /// Every agent that something was decided about, in the order of the ids.
+    /// Every agent that has an assignment, sorted by id.
     pub(crate) fn assignments(&self) -> Assignments {
         let policy = self.policy();
         let all = self.registry.list().into_iter();
@@ -42,7 +42,7 @@ pub(crate) fn effective_limit(entry: &Entry, policy: &Policy, lane: LaneId) -> O
     entry.overrides.get(&lane).copied().or_else(of_plan)
 }
 
-/// An entry in the names of the policy.
+/// An entry as an assignment, with the names of the policy.
 pub(crate) fn named(entry: &Entry, policy: &Policy) -> Assignment {
     let mut assignment = Assignment::default();
     let plan_name = |id| policy.plans().find(|(plan, _)| *plan == id).map(|(_, name)| name.to_owned());

@@ -1,4 +1,4 @@
-//! What an operator has assigned to single agents: plain data.
+//! What an operator has assigned to single agents, as plain data.
 //! `keep/assignments.rs` is the file that keeps it across restarts.
 
 use crate::policy::Limit;
@@ -6,8 +6,8 @@ use crate::policy::Limit;
 /// Agents' ids, sorted, and what each is assigned.
 pub type Assignments = Vec<(Vec<u8>, Assignment)>;
 
-/// What an operator has assigned to one agent: a plan, limits of its own for
-/// some lanes, an exemption.
+/// What an operator has assigned to one agent: a plan, overrides for some lanes,
+/// an exemption.
 ///
 /// Plans and lanes are named, so that an assignment outlives the policy it was
 /// made under. They are not checked against a policy here.
@@ -62,7 +62,7 @@ impl Assignment {
         self.exempt = exempt;
     }
 
-    /// The lanes for which it has a limit of its own, sorted by name.
+    /// Its own limits by lane, sorted by name.
     pub fn overrides(&self) -> impl ExactSizeIterator<Item = (&str, Limit)> {
         self.overrides.iter().map(|(lane, limit)| (lane.as_str(), *limit))
     }

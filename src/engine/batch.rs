@@ -1,5 +1,5 @@
-//! Many checks at once: while one is charged, the memory of the next ones is on
-//! its way.
+//! Many checks at once: while one is charged, the memory for the next ones is
+//! already being fetched.
 
 use super::charge::Answer;
 use super::request::ResolvedRequest;
@@ -12,23 +12,23 @@ use crate::policy::LaneId;
 use crate::record::Record;
 use crate::slab::hash::AgentHash;
 
-/// How many requests ahead of the one that is charged an agent's fingerprints
-/// are asked for,
+/// How many requests before its charge an agent's fingerprints are prefetched.
 const HASHED_AHEAD: usize = 32;
 
-/// and its record: what comes in the meantime takes longer than the memory does.
+/// How many requests before its charge an agent's record is prefetched: the work
+/// in between takes longer than the memory does.
 const FOUND_AHEAD: usize = HASHED_AHEAD / 2;
 
-/// A request of a batch in whatever form: another language's too. Each part is
-/// read when it is wanted.
+/// A request of a batch in any layout, such as another language's. Each field is
+/// read when it is needed.
 pub(crate) trait BatchItem: Copy {
     fn agent(&self) -> &[u8];
     fn lane(&self) -> LaneId;
     fn cost(&self) -> u64;
     fn at(&self) -> Option<Tick>;
-    /// Whether it has neither a plan nor counts violations, as most do.
+    /// Whether it has no plan and is not counted, like most.
     fn is_plain(&self) -> bool;
-    /// All of it.
+    /// The whole request.
     fn request(&self) -> Request<'_>;
 }
 
@@ -63,10 +63,10 @@ impl BatchItem for &Request<'_> {
     }
 }
 
-/// What is known of a request that is still to be charged.
+/// A request that is not charged yet.
 #[derive(Clone, Copy)]
 struct Upcoming<'a> {
-    /// [`AgentHash::NOBODY`] if its id has none.
+    /// [`AgentHash::NOBODY`] if its id is invalid.
     hash: AgentHash,
     /// The agent's record, if it was found at once.
     record: Option<Record<'a>>,
@@ -86,12 +86,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks requests in order, each in three steps that come at different
-    /// times: its hash, its record, its charge. Each step asks for the cache
-    /// line that the next one needs, so misses overlap with each other and with
-    /// the work on other requests.
+    /// Checks requests in order, each in three steps at different times: its
+    /// hash, its record, its charge. Each step prefetches the cache line that
+    /// the next one needs, so misses overlap with each other and with the work
+    /// on other requests.
     ///
-    /// Requests are read and answers written where the caller has them.
+    /// Reads requests and writes answers where the caller keeps them.
     #[inline(always)]
     pub(crate) fn check_batch<R: BatchItem, P>(
         &self,
@@ -185,7 +185,7 @@ mod tests {
         (builder.over(slab).unwrap(), clock)
     }
 
-    /// Ids of every length that is read in a way of its own, some that are none, and plenty.
+    /// Ids of every length that takes a different path, some invalid ones, and plenty more.
     fn id(number: usize) -> Vec<u8> {
         const LENGTHS: [usize; 8] = [0, 257, 256, 1, 7, 8, 16, 17];
         LENGTHS.get(number).map_or_else(|| format!("agent-{number}").into_bytes(), |length| vec![7; *length])
@@ -197,7 +197,7 @@ mod tests {
         (lanes.collect(), snapshot.errors, snapshot.full)
     }
 
-    /// Around how far a batch looks ahead, and beyond.
+    /// Around the distance that a batch looks ahead, and beyond.
     const LENGTHS: [usize; 12] = [0, 1, 15, 16, 17, 31, 32, 33, 47, 64, 65, 300];
 
     proptest! {
@@ -233,7 +233,7 @@ mod tests {
                 let requests: Vec<Request<'_>> = asks
                     .iter()
                     .zip(&agents)
-                    // Most of the first lane; two numbers are no lane's.
+                    // Mostly the first lane; two numbers are not lanes.
                     .map(|((_, lane, cost, option), agent)| {
                         let request = Request::new(agent, LaneId::new(if *lane < 10 { *lane } else { 0 }));
                         let request = request.cost(*cost).at(now);

@@ -2,15 +2,15 @@
 //!
 //! A step is a pure function on the words of a lane: a charge, a refund, a
 //! reset, a look. [`with_record`](Engine::with_record) finds the agent's
-//! record and tries the step on it until it holds; everything else here says
-//! which step, and what happens if the agent has no record:
+//! record and tries the step on it until it holds. The other functions choose
+//! the step, and what happens if the agent has no record:
 //!
 //! | | without a record |
 //! |---|---|
 //! | [`charge_lane`](Engine::charge_lane) | the agent claims one |
 //! | [`update`](Engine::update) | `None` |
 //! | [`apply`](Engine::apply) | the step is made on fresh words, and forgotten |
-//! | [`impose`](Engine::impose) | a vacant or idle one is charged, if there is any |
+//! | [`impose`](Engine::impose) | the agent claims a vacant or idle one, if there is any |
 
 use super::request::{ResolvedRequest, Target};
 use super::{Engine, stand_in_row};
@@ -26,7 +26,7 @@ use crate::slab::hash::AgentHash;
 /// The answer to a check.
 pub(crate) type Answer = Result<Verdict, Error>;
 
-/// What came of charging one lane.
+/// The result of charging one lane.
 pub(super) struct LaneCharge {
     pub(super) answer: Answer,
     /// `None` if nothing was charged.
@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// Applies a step to the agent's lane. An agent without a record has fresh
-    /// lanes that stand at the target's floor, and nothing to change.
+    /// lanes at the target's floor, and nothing to change.
     pub(super) fn apply<A>(&self, target: &Target<'_>, step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>) -> A {
         let at = self.instant(target);
         let of_record = self.with_record(target.hash, |found| self.update_found(found, target, at, &step));
@@ -115,8 +115,8 @@ impl Engine {
         })
     }
 
-    /// Applies a step that must not be lost: the agent is given a record for
-    /// it. `None` if there is none to give.
+    /// Applies a step that must not be lost: an agent without a record gets one
+    /// for it. `None` if no record is free.
     pub(super) fn impose<A>(
         &self,
         target: &Target<'_>,
@@ -128,7 +128,7 @@ impl Engine {
         })
     }
 
-    /// The target's instant, with its date if the lane goes by the calendar.
+    /// The target's instant, with its date if the lane uses the calendar.
     fn instant(&self, target: &Target<'_>) -> At {
         match self.kind(target.lane.id()).uses_calendar() {
             true => self.at(target.now),
@@ -140,7 +140,7 @@ impl Engine {
         self.limits.kinds()[lane.index()]
     }
 
-    /// Charges a lane of whichever kind, and the total that goes with it.
+    /// Charges a lane of any kind, and its total.
     #[inline(always)]
     pub(super) fn charge(&self, request: &ResolvedRequest<'_>) -> Answer {
         let ResolvedRequest { agent, target: Target { hash, lane, plan, now, .. }, cost, is_given } = *request;
@@ -152,9 +152,9 @@ impl Engine {
         }
     }
 
-    /// Charges a lane of whichever kind, and the total that goes with it: finds
-    /// the agent's record wherever it is, or claims one. See
-    /// [`fast`](super::fast) for why it takes pieces.
+    /// Charges a lane of any kind, and its total: finds the agent's record
+    /// wherever it is, or claims one. See [`fast`](super::fast) for why it takes
+    /// its arguments one by one.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "see the module `fast`")]
     pub(super) fn find_and_charge(

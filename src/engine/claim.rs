@@ -22,8 +22,8 @@ use std::cell::Cell;
 impl Engine {
     /// Charges an agent that had no record a moment ago.
     ///
-    /// The loop ends with its first round: a claim keeps the record the agent's
-    /// until it is charged.
+    /// The loop ends with its first round: a claim keeps the record for the
+    /// agent until it is charged.
     pub(super) fn charge_newcomer(&self, request: &ResolvedRequest<'_>) -> LaneCharge {
         let ResolvedRequest { agent, target, cost, is_given } = *request;
         let at = self.at(target.now);
@@ -34,8 +34,8 @@ impl Engine {
             // Denied even when full, or exempt: not worth a record.
             return LaneCharge::none(fresh.answer.verdict());
         }
-        // The answer is made with the question: once the locks are released,
-        // the record may have been filled, and the row be another agent's.
+        // The answer is kept from the test: once the locks are released, the
+        // record may have been filled, and the row be another agent's.
         let inherited = Cell::new(fresh.answer);
         let lane_passes = |lane, row, record: Record<'_>| {
             let limit = self.limits.lane_limit(lane, row);
@@ -79,8 +79,8 @@ impl Engine {
             match self.slab.claim(&newcomer) {
                 Ok(claimed) => {
                     self.note_claim(agent, &claimed);
-                    // The lanes stand at the floor. An instant that the caller
-                    // gave meets them as it is, and is answered more strictly.
+                    // The lanes are at the floor. An instant that the caller
+                    // gave stays as it is, and is answered more strictly.
                     let is_late = at.now < claimed.floor && !is_given && !broken(Fault::ClockNotReadAgain);
                     let at = if is_late { at.with(self.clock.now().max(at.now)) } else { at };
                     if let Some(charge) = self.charge_found(claimed.found, request, at) {
@@ -99,8 +99,8 @@ impl Engine {
     }
 
     /// Applies `attempt` to the agent's record, or to a vacant or idle one that
-    /// it is given. `None` if there is none to give. `attempt` learns
-    /// the earliest instant at which the lanes can stand.
+    /// the agent claims. `None` if there is none. `attempt` also gets the
+    /// earliest time that the lanes can have.
     pub(super) fn with_record_or_claim<A>(
         &self,
         hash: AgentHash,
@@ -109,14 +109,14 @@ impl Engine {
         attempt: impl Fn(Found<'_>, Tick) -> Option<A>,
     ) -> Option<A> {
         self.with_record(hash, |found| attempt(found, Tick::ZERO)).or_else(|| {
-            // The claim keeps the record the agent's, and its row.
+            // The claim keeps the record and its row for the agent.
             let claimed = self.claim_free(hash, agent, now)?;
             attempt(claimed.found, claimed.floor)
         })
     }
 
-    /// The agent's record, or one that is vacant or idle: nobody loses theirs
-    /// for this. An agent whose id is not at hand is not listed.
+    /// The agent's record, or one that is vacant or idle: no agent loses its
+    /// record to this. Without the agent's id, the roster does not list it.
     pub(crate) fn claim_free(&self, hash: AgentHash, agent: Option<&[u8]>, now: Tick) -> Option<Claimed<'_>> {
         let row = || Some(self.row_for_claim(hash));
         let claimed = self.slab.claim(&self.newcomer(hash, self.at(now), &row)).ok()?;
@@ -142,15 +142,15 @@ impl Engine {
         }
     }
 
-    /// The limit of an agent without a record: that of its assignment, or else
-    /// of the plan that stands in for one.
+    /// The limit of an agent without a record: its assignment's, or else that of
+    /// the plan that stands in for one.
     pub(super) fn limit_without_record(&self, target: &Target<'_>) -> LaneLimit {
         let limit = |row| self.limits.lane_limit(target.lane, stand_in_row(row, target.plan));
         self.limits.of_epoch(|epoch| self.registry.with_row(target.hash, epoch, limit))
     }
 
-    /// The row of an agent that is about to get a record, under the locks of
-    /// its neighbourhood: they keep it in force.
+    /// The row of an agent that is about to get a record. The caller holds the
+    /// locks of its neighbourhood, which keep the row in force.
     fn row_for_claim(&self, hash: AgentHash) -> Row {
         self.registry.with_row(hash, self.limits.epoch(), |row| row)
     }

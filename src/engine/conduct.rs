@@ -44,13 +44,13 @@ impl Engine {
         verdict.judged(in_a_row, violation.is_some_and(|violation| violation.sustained_abuse()), wait)
     }
 
-    /// Judges a denial: records a violation, if it is one, and says how long
+    /// Judges a denial: records a violation, if it is one, and returns how long
     /// the agent has to wait for its conduct.
     fn judge(&self, request: &ResolvedRequest<'_>, retry_after: Option<Duration>) -> (Option<Violation>, Duration) {
         let ResolvedRequest { agent, target: Target { hash, now, .. }, .. } = *request;
         let rules = self.limits.conduct();
         if !rules.counts_every_denial() {
-            // Where no wait helps none is announced, and nobody can come back too early.
+            // If no wait helps, none is announced, and the agent cannot come back too early.
             let Some(retry_after) = retry_after else {
                 return (None, Duration::ZERO);
             };
@@ -77,7 +77,7 @@ impl Engine {
         Ok(violation)
     }
 
-    /// The agent's conduct as it stands.
+    /// The agent's conduct.
     pub(crate) fn violations(&self, agent: Agent<'_>) -> Result<Conduct, Error> {
         let Agent { id, at } = agent;
         Ok(self.conduct_of(self.hash(id)?, at.unwrap_or_else(|| self.clock.now())))
@@ -92,7 +92,7 @@ impl Engine {
         Ok(self.violations(agent)?.is_rate_limited() && !self.is_exempt(agent.id)?)
     }
 
-    /// Those of the agents that are not rate limited.
+    /// The agents that are not rate limited.
     pub(crate) fn assignable<A: AsRef<[u8]>>(&self, agents: impl IntoIterator<Item = A>) -> Vec<A> {
         let now = self.clock.now();
         agents.into_iter().filter(|agent| self.rate_limited(Agent::new(agent).at(now)) == Ok(false)).collect()
@@ -106,7 +106,7 @@ impl Engine {
         Ok(self.with_record(hash, |found| self.update_conduct(found, forgive)).unwrap_or(false))
     }
 
-    /// Conduct before this instant matters no more at `now`.
+    /// Conduct before this instant no longer matters at `now`.
     pub(super) fn quiet_since(&self, now: Tick) -> Tick {
         now.checked_sub(self.limits.conduct().keep()).unwrap_or(Tick::ZERO)
     }
@@ -116,8 +116,8 @@ impl Engine {
         self.with_record(hash, |found| self.update_conduct(found, assess)).unwrap_or_default()
     }
 
-    /// Records a violation. `None` if the agent has no record, and there is
-    /// neither a vacant nor an idle one for it: nobody loses a record to a violator.
+    /// Records a violation. `None` if the agent has no record, and no vacant or
+    /// idle one is free: no agent loses its record to a violator.
     fn violate(&self, agent: &[u8], hash: AgentHash, now: Tick, rules: &ConductNumbers) -> Option<Violation> {
         let violate = |word| conduct::violate(word, now, rules);
         self.with_record_or_claim(hash, Some(agent), now, |found, _| self.update_conduct(found, violate))
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(denied.full_in(), allowed.full_in(), "a denial charges nothing");
     }
 
-    /// Such a call was once denied in place of being refused, and so made the
-    /// agent's conduct worse.
+    /// Such a call was once denied instead of refused, and so made the agent's
+    /// conduct worse.
     #[test]
     fn a_bad_request_of_a_blocked_agent_is_an_error_and_no_violation() {
         let clock = ManualClock::new();

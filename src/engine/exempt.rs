@@ -1,23 +1,23 @@
 //! Exempt agents, found without a lock: a table of their hashes.
 //!
 //! An exempt agent needs no record, since nothing is ever charged to it. But a
-//! check that finds no record asks the registry, and that takes a lock. This
+//! check that finds no record looks in the registry, which takes a lock. This
 //! table answers first, for a hot agent such as a dashboard.
 //!
 //! # The protocol
 //!
-//! A hash is one word, in one of the eight places of its line: 64 bytes, as a
-//! line of the cache. Places never move, so a reader of the line finds the
-//! hash as long as it stays there. The registry puts a hash in and takes it out
-//! with one store, when it changes the agent's entry: under the lock of the
-//! agent's neighbourhood in the slab, that of its shard, and that of control
-//! calls, of which the last makes it the only writer.
+//! A hash is one word, in one of the eight places of its line: 64 bytes, like a
+//! cache line. Hashes never move, so a reader of the line finds a hash as long as
+//! it is in there. The registry puts a hash in and takes it out with one store,
+//! when it changes the agent's entry. It then holds the lock of the agent's
+//! neighbourhood in the slab, that of its shard, and that of control calls; the
+//! last makes it the only writer.
 //!
 //! - *Found* is an answer: the agent was exempt at some moment during the
 //!   look. Every store is whole, so no reader sees half a change.
-//! - *Not found* is not an answer: a line may be full. Then the registry is
-//!   asked, under its lock, and says the same, later and slower. So the table
-//!   can have a fixed size, and there can never be too many exemptions for it.
+//! - *Not found* is not an answer: a line may be full. Then the registry
+//!   answers under its lock: the same, but slower. So the table can have a fixed
+//!   size, and there can never be too many exemptions for it.
 //!
 //! *Claim*: a check that starts after `exempt` or `unexempt` has returned
 //! answers accordingly. If the agent has a record, its tag names the row, as in
@@ -25,16 +25,16 @@
 //! returned, and the store happens before the check's loads: by coherence they
 //! read it or a later one, so Relaxed is enough; nothing else is read through
 //! the word, because the row of exempt agents is never written again. If the
-//! record is being claimed meanwhile, the claim asks under the locks under
-//! which the table was changed: it comes before the change, which then finds
-//! the record, or it learns that the agent is exempt and takes no record.
+//! record is being claimed meanwhile, the claim looks under the locks under
+//! which the table is changed: it comes before the change, which then finds the
+//! record, or it sees that the agent is exempt and takes no record.
 //!
 //! # An agent that has a record
 //!
-//! It keeps its record when it becomes exempt, with another row. Were it taken
-//! at once, debt, violations, held slots and reservations would go with it, and
-//! an exemption that ends after a second would have been a reset. Nothing is
-//! charged any more, so its lanes fill up, and then its record goes as that of
+//! It keeps its record when it becomes exempt, with another row. Without the
+//! record, debt, violations, held slots and reservations would be lost, and an
+//! exemption that ends after a second would have been a reset. Nothing is
+//! charged any more, so its lanes fill up, and then its record goes like that of
 //! any idle agent: to a newcomer, or at the next sweep. It does not come back.
 
 use crate::bounds::EXEMPT_KEPT;
@@ -45,11 +45,11 @@ use crate::sync::{AtomicU64, Fault, Ordering, broken};
 /// Places in a line.
 const LINE: usize = if cfg!(loom) { 1 } else { 8 };
 
-/// Hashes of agents that are exempt, as many as there is room for.
+/// Hashes of exempt agents, as many as there is room for.
 pub(super) struct ExemptTable(Words<[AtomicU64; LINE]>);
 
 impl ExemptTable {
-    /// On refusal, says how many bytes were asked for.
+    /// If the system refuses the memory, the error is how many bytes were needed.
     pub(super) fn new() -> Result<Self, u64> {
         Words::reserve(EXEMPT_KEPT / LINE).map(Self).ok_or(8 * EXEMPT_KEPT as u64)
     }
@@ -58,19 +58,19 @@ impl ExemptTable {
         size_of_val(&*self.0) as u64
     }
 
-    /// Takes its memory from the system now. On refusal, says how many bytes were asked for.
+    /// Touches its pages now. If the system refuses, the error is how many bytes were needed.
     pub(super) fn prefault(&self) -> Result<(), u64> {
         if self.0.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
 
     fn line(&self, hash: AgentHash) -> &[AtomicU64; LINE] {
-        // Of other bits than the home, so that neighbours in the slab are none here.
+        // Other bits than for the home, so that neighbours in the slab are not neighbours here.
         &self.0[(hash.bits() >> 8) as usize % self.0.len()]
     }
 
-    /// Whether the agent is known here to be exempt. `false` says nothing.
+    /// Whether the agent is known here to be exempt. `false` is not an answer.
     pub(super) fn has(&self, hash: AgentHash) -> bool {
-        // Nobody's hash is an empty place.
+        // The hash of nobody marks an empty place.
         hash != AgentHash::NOBODY && self.line(hash).iter().any(|word| word.load(Ordering::Relaxed) == hash.bits())
     }
 
@@ -99,11 +99,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Hashes that crowd into two lines: whoever is found was put in and not
-        /// taken out, and whoever was taken out is not found. A line that is
-        /// not full forgets nobody.
+        /// Hashes that crowd into two lines: an agent that is found was put in and
+        /// not taken out, and one that was taken out is not found. A line that is
+        /// not full loses no agent.
         #[test]
-        fn the_table_finds_none_that_is_not_in_it(edits in prop::collection::vec((0..24_u64, any::<bool>()), 0..200)) {
+        fn the_table_finds_only_what_is_in_it(edits in prop::collection::vec((0..24_u64, any::<bool>()), 0..200)) {
             let table = ExemptTable::new().unwrap();
             let hash = |agent: u64| AgentHash::from_bits((agent << 32) | ((agent % 2) << 8) | 7);
             let mut exempt = BTreeSet::new();
@@ -132,7 +132,7 @@ mod tests {
         assert!(!table.has(AgentHash::NOBODY));
     }
 
-    /// As many as half of the places: few go to the lock.
+    /// With half of the places in use, few agents need the lock.
     #[test]
     fn there_is_room_for_thousands() {
         let (table, key) = (ExemptTable::new().unwrap(), crate::slab::hash::fixed_key(5));

@@ -7,8 +7,8 @@
 //! [`find_and_charge`](Engine::find_and_charge) answers, as it does for every
 //! other kind of lane.
 //!
-//! Whatever leaves this path takes its arguments in pieces: a struct that is
-//! passed by reference would be written to memory by every check.
+//! Functions that leave this path take their arguments one by one: every check
+//! would have to write a struct to memory to pass it by reference.
 
 use super::charge::Answer;
 use super::{Engine, Request, stand_in_row};
@@ -21,9 +21,9 @@ use crate::record::{Attempt, Record};
 use crate::slab::hash::AgentHash;
 
 impl Engine {
-    /// Answers a request, and passes the answer to `give`. There it may still
-    /// be in registers, so that a caller that wants it elsewhere need not
-    /// fetch it from memory.
+    /// Answers a request, and passes the answer to `give` while it may still be
+    /// in registers, so that a caller that wants it elsewhere need not fetch it
+    /// from memory.
     ///
     /// One comparison shows whether the lane exists, whether it is a bucket and
     /// whether anybody observes it, so most checks pay for nothing else.
@@ -41,12 +41,12 @@ impl Engine {
 
     /// Charges a lane that is a bucket.
     ///
-    /// A processor may let a reading of its counter wait for all that comes
-    /// before it, and what follows for the reading. So the record is prefetched
-    /// before: in a favourite slot as soon as the hash is known, elsewhere once
-    /// it is found. Its memory then comes while the check before this one, and
-    /// the reading, are still under way. And no other thread has time to take
-    /// the cache line away between the look at the tag and the exchange.
+    /// To read its counter, a processor may wait for all that comes before, and
+    /// what follows may wait for the reading. So the record is prefetched first:
+    /// in a favourite slot as soon as the hash is known, elsewhere once it is
+    /// found. Its memory then arrives while the previous check and the reading
+    /// are still under way. And no other thread has time to take the cache line
+    /// away between the look at the tag and the exchange.
     #[inline(always)]
     pub(super) fn charge_bucket<R>(
         &self,
@@ -84,15 +84,15 @@ impl Engine {
         Ok(hash)
     }
 
-    /// The clock's time, where it is not worth being in line.
+    /// The clock's time, for a path that is not worth inlining it.
     #[cold]
     #[inline(never)]
     fn now_out_of_line(&self) -> Tick {
         self.clock.now()
     }
 
-    /// Charges a bucket in the record that is likely the agent's: the one look
-    /// that the charge takes at its tag decides. After a miss, `elsewhere` answers.
+    /// Charges a bucket in the record that is likely the agent's: the charge's
+    /// one look at its tag decides. After a miss, `elsewhere` answers.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "see the module")]
     pub(super) fn charge_likely<R>(

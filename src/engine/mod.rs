@@ -1,4 +1,4 @@
-//! A request's way to its answer: find the agent's record, read the clock, charge the lane.
+//! From a request to its answer: find the agent's record, read the clock, charge the lane.
 //!
 //! - `request.rs`: the question that every verb takes
 //! - `fast.rs`: the hundred instructions that answer most checks. After a miss,
@@ -8,11 +8,11 @@
 //! - `all.rs`: several charges, all or none
 //! - `total.rs`: one limit over all lanes of a plan
 //! - `peek.rs`: peek, refund, reset, forget, sweep, release
-//! - `reserve.rs`: charges that are settled later; `reservations/` is the table of those that are open
+//! - `reserve.rs`: charges that are settled later; `reservations/` is the table of open ones
 //! - `conduct.rs`: violations and what follows from them, and `announced.rs` the waits that agents were given
 //! - `warnings.rs`: warnings that are not repeated
 //! - `observed.rs`: checks that are observed, and what the engine notes
-//! - `agents.rs`: how agents stand, and lists of them; `snapshot.rs`: counts and the report
+//! - `agents.rs`: the state of agents, and lists of them; `snapshot.rs`: counts and the report
 //! - `action.rs`: which lane pays for an action?
 //! - `registry.rs`: which agents have an assignment, and `exempt.rs` which are exempt, without a lock;
 //!   `assignment.rs`: an assignment as plain data, and `assigned.rs` how it applies
@@ -69,12 +69,12 @@ use reservations::Reservations;
 use std::sync::{Arc, PoisonError, RwLock};
 use warnings::Warnings;
 
-/// All that a request meets on its way.
+/// Everything that a request may need.
 pub(crate) struct Engine {
     pub(crate) slab: Slab,
     pub(crate) limits: LimitTable,
     pub(crate) clock: Clock,
-    /// `None` if no lane goes by the calendar.
+    /// `None` if no lane uses the calendar.
     pub(crate) dates: Option<DateClock>,
     pub(crate) on_full: OnFull,
     pub(crate) reservations: Reservations,
@@ -86,7 +86,7 @@ pub(crate) struct Engine {
     unknown_actions: UnknownActions,
     /// In a box, so that a limiter that is not observed is no larger for it.
     watch: Option<Box<Watch>>,
-    /// The ids of agents that hold records, once used budgets are kept.
+    /// The ids of agents that have records, once used budgets are kept.
     #[cfg(feature = "persist")]
     ids: std::sync::OnceLock<Box<Roster>>,
 }
@@ -105,8 +105,8 @@ pub(crate) struct Setup {
 }
 
 impl Engine {
-    /// An engine over a slab that has as many lanes as the policy. On refusal,
-    /// says how many bytes were asked for.
+    /// An engine over a slab that has as many lanes as the policy. If the system
+    /// refuses the memory, the error is how many bytes were needed.
     pub(crate) fn new(setup: Setup, slab: Slab) -> Result<Self, u64> {
         let Setup { policy, clock, wall_clock, on_full, .. } = setup;
         let limits = LimitTable::new(&policy)?;
@@ -151,7 +151,7 @@ impl Engine {
         unforked(|| Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Shows a policy whose limits are in force.
+    /// Publishes a policy whose limits are in force.
     pub(crate) fn set_policy(&self, policy: &Arc<Policy>) {
         self.warnings.set(policy);
         self.limits.watch(self.watch.is_some(), self.warnings.is_used());
@@ -204,14 +204,14 @@ impl Engine {
         }
     }
 
-    /// An instant, and its date if any lane goes by the calendar.
+    /// An instant, and its date if any lane uses the calendar.
     pub(crate) fn at(&self, now: Tick) -> At {
         At { now, offset: self.dates.as_ref().map_or(Offset::default(), |dates| dates.offset(&self.clock)) }
     }
 }
 
-/// The row that applies: that of an assignment, or else of the plan that
-/// stands in for one.
+/// The row that applies: the assignment's, or else that of the plan that stands
+/// in for one.
 #[inline]
 fn stand_in_row(row: Row, stand_in: Option<PlanId>) -> Row {
     match stand_in {

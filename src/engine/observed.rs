@@ -15,7 +15,8 @@ use std::convert::identity;
 
 impl Engine {
     /// Checks a request of a limiter that observes, or of a lane that is not a
-    /// bucket or does not exist. It takes pieces: see [`fast`](super::fast).
+    /// bucket or does not exist. Takes its arguments one by one: see
+    /// [`fast`](super::fast).
     #[cold]
     #[inline(never)]
     pub(super) fn check_observed(
@@ -34,7 +35,7 @@ impl Engine {
         answer
     }
 
-    /// Checks a request of whichever lane.
+    /// Checks a request of any lane.
     #[cold]
     #[inline(never)]
     fn check_any(&self, agent: &[u8], lane: LaneId, cost: u64, plan: Option<PlanId>, at: Option<Tick>) -> Answer {
@@ -58,8 +59,8 @@ impl Engine {
         answer
     }
 
-    /// Counts the answer to a check, if the limiter observes. In line: the answer
-    /// would be written to memory for it.
+    /// Counts the answer to a check, if the limiter observes. Inline: a call
+    /// would write the answer to memory.
     #[inline(always)]
     pub(super) fn note_answer(&self, agent: &[u8], lane: LaneId, answer: &Result<Verdict, Error>) {
         if let Some(watch) = &self.watch {
@@ -78,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Makes an event of something that happens now.
+    /// Records an event at the present instant.
     pub(crate) fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
         if let Some(watch) = &self.watch {
             watch.events.push(self.clock.now(), note());
@@ -88,12 +89,12 @@ impl Engine {
     /// Counts a violation, and makes sustained abuse an event.
     pub(super) fn note_violation(&self, agent: &[u8], violation: &Violation, now: Tick) {
         if let Some(watch) = &self.watch {
-            // A caller's instant may lie ahead of the clock, and would stay the last hour's for ever.
+            // A caller's instant may be ahead of the clock, and would then stay in the last hour for ever.
             watch.violated(agent, violation, now.min(self.clock.now()));
         }
     }
 
-    /// Writes down who has a record now, while the claim keeps it so.
+    /// Writes down which agent has the record, while the claim keeps it.
     pub(super) fn note_claim(&self, agent: &[u8], claimed: &Claimed<'_>) {
         #[cfg(feature = "persist")]
         if let (Some(ids), true) = (self.ids.get(), claimed.is_new) {
@@ -104,15 +105,15 @@ impl Engine {
         }
     }
 
-    /// A new agent is refused.
+    /// Counts a new agent that is refused.
     pub(super) fn note_refusal(&self) {
         if let Some(watch) = &self.watch {
             watch.refused(self.clock.now());
         }
     }
 
-    /// The roster of the agents that hold records, from now on if there was none. On refusal, says how
-    /// many bytes were asked for.
+    /// Starts a roster of the agents that have records, unless there is one. If the system refuses the
+    /// memory, the error is how many bytes were needed.
     #[cfg(feature = "persist")]
     pub(crate) fn keep_ids(&self) -> Result<(), u64> {
         if self.ids().is_none() {

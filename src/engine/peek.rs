@@ -22,12 +22,12 @@ impl Engine {
     }
 
     /// The [floor](Target::floor) of an agent's lanes for a look at this
-    /// instant, or at that of the clock.
+    /// instant, or at the clock's.
     pub(super) fn floor_of(&self, hash: AgentHash, at: Option<Tick>) -> Tick {
         at.map_or(Tick::ZERO, |_| self.slab.floor(hash))
     }
 
-    /// The lane by itself.
+    /// The lane's state without its total.
     pub(super) fn state(&self, target: &Target<'_>) -> LaneState {
         self.apply(target, |limit, words, at| Choice::of(look(limit.status(words, at))))
     }
@@ -42,7 +42,7 @@ impl Engine {
     pub(super) fn refund_lane(&self, target: &Target<'_>, cost: u64) -> Result<LaneState, Error> {
         let hash = target.hash;
         if self.reservations.may_have(hash.low_bits()) {
-            // An expired reservation gives nothing back any more: its charge stays, like any other.
+            // An expired reservation gives nothing back: its charge stays, like any other.
             self.reservations.close_expired_of(hash, self.clock.now());
         }
         let mut cost = cost;
@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Gives back to one word of the lane, and says how much is left for another.
+    /// Gives back to one word of the lane, and returns how much is left for another.
     fn refund_word(&self, target: &Target<'_>, cost: u64) -> Result<Refunded, Error> {
         let reserved = |window| self.reservations.reserved_in(target.hash, target.lane.id(), window);
         self.apply(target, |limit, words, at| {
@@ -94,7 +94,7 @@ impl Engine {
         Choice { outcome: Outcome { next, ..choice.outcome }, ..choice }
     }
 
-    /// Fills one lane of the agent. What is reserved of it is worth nothing from then on.
+    /// Fills one lane of the agent. Its reservations then have nothing to give back.
     pub(crate) fn reset_lane(&self, agent: Agent<'_>, lane: LaneId) -> Result<(), Error> {
         let Agent { id, at } = agent;
         let (lane, hash) = (self.limits.lane(lane)?, self.hash(id)?);
@@ -105,8 +105,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Fills a lane; one of several words, word by word. No more often than
-    /// there are words: a charge that is made meanwhile comes after the reset.
+    /// Fills a lane, word by word. Takes at most as many rounds as there are
+    /// words: a charge that is made meanwhile comes after the reset.
     fn fill(&self, hash: AgentHash, lane: LaneLimits<'_>, now: Tick) {
         let mut rounds = 0..self.limits.cells(lane.id()).count;
         let target = Target::new(hash, lane, None, now);
@@ -132,7 +132,7 @@ impl Engine {
         Ok(was_known)
     }
 
-    /// Vacates the records of agents that have been idle for `idle_for`, and says how many. Closes
+    /// Vacates the records of agents that have been idle for `idle_for`, and returns how many. Closes
     /// reservations that have expired.
     pub(crate) fn sweep(&self, idle_for: Duration, now: Tick) -> u64 {
         self.reservations.close_expired(now.min(self.clock.now()));
@@ -140,7 +140,8 @@ impl Engine {
         let sweep = |since| self.slab.sweep(self.at(since), self.quiet_since(since), self.clock.now());
         now.checked_sub(idle_for).map_or(0, sweep)
     }
-    /// Whether what the lane limits is held until it is released.
+
+    /// Whether the lane is a held one.
     pub(crate) fn is_held(&self, lane: LaneId) -> Result<bool, Error> {
         Ok(self.kind(self.limits.lane(lane)?.id()) == Kind::Held)
     }
@@ -150,7 +151,7 @@ impl Engine {
     }
 
     /// Releases slots of an agent that may have been forgotten or reset since it took them: then there
-    /// is nothing to release. It does not depend on the limit, since what is held does not either.
+    /// is nothing to release. The limit plays no part, since held slots do not depend on it.
     pub(crate) fn drop_slots(&self, hash: AgentHash, lane: LaneId, slots: u64) {
         let Ok(lane) = self.limits.lane(lane) else { return };
         if slots > 0 {

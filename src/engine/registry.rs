@@ -18,29 +18,29 @@ use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, peek};
 use std::collections::BTreeMap;
 
-/// Enough that claims seldom wait for each other.
+/// Enough shards that claims seldom wait for each other.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// What an operator decided about one agent.
+/// One agent's assignment, in the numbers of the policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) plan: Option<PlanId>,
     /// In the order of the lanes.
     pub(crate) overrides: BTreeMap<LaneId, Limit>,
     pub(crate) exempt: bool,
-    /// Exempt whatever is decided. Invariant: the policy in force says so.
+    /// Exempt by the policy in force, whatever the assignment.
     pub(crate) by_policy: bool,
-    /// Invariant: there is one if there are overrides, and no other agent has it.
+    /// Invariant: present if there are overrides, and no other agent has the row.
     pub(crate) override_row: Option<Row>,
 }
 
 impl Entry {
-    /// Whether the two decide the same; the row is no decision.
+    /// Whether the two assign the same; the row does not matter.
     pub(crate) fn decides_as(&self, other: &Self) -> bool {
         (self.plan, self.exempt, &self.overrides) == (other.plan, other.exempt, &other.overrides)
     }
 
-    /// Whether nothing was decided.
+    /// Whether nothing is assigned.
     fn is_undecided(&self) -> bool {
         self.decides_as(&Self::default())
     }
@@ -60,17 +60,17 @@ impl Entry {
     }
 }
 
-/// An agent's id and what was decided about it.
+/// An agent's id and its entry.
 #[derive(Clone, Debug)]
 pub(crate) struct RegisteredAgent {
     pub(crate) id: Box<[u8]>,
     pub(crate) entry: Entry,
 }
 
-/// How many agents have what.
+/// How many agents have an entry of each sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// An assignment.
+    /// Any assignment.
     pub(crate) assigned: u64,
     pub(crate) overridden: u64,
     pub(crate) exempt: u64,
@@ -81,14 +81,14 @@ type Shard = BTreeMap<AgentHash, RegisteredAgent>;
 /// Every agent with an assignment.
 pub(crate) struct Registry {
     shards: [Mutex<Shard>; SHARDS],
-    /// How many entries there are. While there are none, nobody takes a lock.
+    /// How many entries there are. While it is 0, no reader takes a lock.
     entries: AtomicU64,
-    /// Those of them that are exempt. Written under the lock of the shard.
+    /// The exempt ones. Written under the lock of the shard.
     exempt: ExemptTable,
 }
 
 impl Registry {
-    /// On refusal, says how many bytes were asked for.
+    /// If the system refuses the memory, the error is how many bytes were needed.
     pub(crate) fn new() -> Result<Self, u64> {
         let shards = std::array::from_fn(|_| Mutex::new(Shard::new()));
         Ok(Self { shards, entries: AtomicU64::new(0), exempt: ExemptTable::new()? })
@@ -98,13 +98,13 @@ impl Registry {
         self.exempt.reserved_bytes()
     }
 
-    /// Takes the memory of its table from the system now. On refusal, says how
-    /// many bytes were asked for.
+    /// Touches the pages of its table now. If the system refuses, the error is how
+    /// many bytes were needed.
     pub(crate) fn prefault(&self) -> Result<(), u64> {
         self.exempt.prefault()
     }
 
-    /// Reads with the agent's row, which stays in force meanwhile.
+    /// Passes the agent's row to `read`; the row stays in force meanwhile.
     pub(crate) fn with_row<T>(&self, hash: AgentHash, epoch: u64, read: impl FnOnce(Row) -> T) -> T {
         // A hint is enough: a caller that must see the first entry holds the
         // neighbourhood's lock, under which it was made.
@@ -112,20 +112,20 @@ impl Registry {
             return read(Row::unassigned(epoch));
         }
         if self.exempt.has(hash) {
-            return read(Row::EXEMPT); // Which nobody ever writes.
+            return read(Row::EXEMPT); // This row is never written.
         }
         self.with_shard(hash, |shard| {
             read(shard.get(&hash).map_or(Row::unassigned(epoch), |registered| registered.entry.row(epoch)))
         })
     }
 
-    /// A child that is forked meanwhile finds no shard locked or half changed.
+    /// Runs `act` under the lock of the agent's shard. A child that is forked
+    /// meanwhile finds no shard locked or half changed.
     fn with_shard<T>(&self, hash: AgentHash, act: impl FnOnce(&mut Shard) -> T) -> T {
         unforked(|| act(&mut lock(&self.shards[hash.shard(SHARDS)])))
     }
 
-    /// The entry of an agent; `None` in place of the entry of another agent
-    /// with the same hash.
+    /// The entry of an agent; `None` if another agent with the same hash has one.
     pub(crate) fn get(&self, hash: AgentHash, id: &[u8]) -> Option<Entry> {
         self.with_shard(hash, |shard| match shard.get(&hash) {
             Some(registered) if *registered.id != *id => None,
@@ -133,7 +133,7 @@ impl Registry {
         })
     }
 
-    /// Puts an agent's entry in force; an empty one is no entry. The caller
+    /// Puts an agent's entry in force, or removes it if it is empty. The caller
     /// holds the lock of the agent's neighbourhood.
     pub(crate) fn set(&self, hash: AgentHash, id: &[u8], entry: Entry, epoch: u64) -> Row {
         let row = entry.row(epoch);
@@ -152,7 +152,7 @@ impl Registry {
         row
     }
 
-    /// How many agents have what. Reads every entry, and copies none.
+    /// Counts the agents. Reads every entry, and copies none.
     pub(crate) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         if peek(&self.entries) == 0 {
@@ -170,7 +170,7 @@ impl Registry {
         tally
     }
 
-    /// Every agent that is exempt.
+    /// Every exempt agent.
     pub(crate) fn exempt(&self) -> Vec<(AgentHash, Box<[u8]>)> {
         if peek(&self.entries) == 0 {
             return Vec::new();
@@ -182,7 +182,7 @@ impl Registry {
         self.shards.iter().flat_map(|shard| unforked(|| of(&lock(shard)))).collect()
     }
 
-    /// Every agent with an entry, in the order of the ids.
+    /// Every agent with an entry, sorted by id.
     pub(crate) fn list(&self) -> Vec<(AgentHash, RegisteredAgent)> {
         let mut all: Vec<_> = self
             .shards

@@ -51,11 +51,10 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// The plan that applies if the agent has no assignment of its own: for
-    /// what is known only with the request, such as how the caller has
-    /// authenticated. The limiter does not remember it; the agent's lanes are
-    /// the same under every plan. Default, and `None`: the policy's default
-    /// plan.
+    /// The plan that applies if the agent has no assignment: for what only the
+    /// request shows, such as how the caller has authenticated. The limiter does
+    /// not remember it; the agent's lanes are the same under every plan.
+    /// Default, and `None`: the policy's default plan.
     #[inline(always)]
     pub fn plan(mut self, plan: impl Into<Option<PlanId>>) -> Self {
         self.plan = plan.into();
@@ -67,8 +66,8 @@ impl<'a> Request<'a> {
     /// at hand, and for tests. Default: the limiter reads its clock.
     ///
     /// An older instant than another caller's only makes the answer stricter.
-    /// One that lies ahead of the clock lets the agent borrow from its future,
-    /// and makes others look idle.
+    /// An instant ahead of the clock lets the agent borrow from its future, and
+    /// makes others look idle.
     #[inline(always)]
     pub const fn at(mut self, now: Tick) -> Self {
         self.at = Some(now);
@@ -76,9 +75,9 @@ impl<'a> Request<'a> {
     }
 
     /// A denial counts against the agent's conduct: it is a violation if the
-    /// agent comes back before the wait it was given is over, or, if the
-    /// policy counts every denial, in any case. A policy that enforces waits
-    /// denies a violator until its wait is over. See
+    /// agent came back before its last wait was over, or if the policy counts
+    /// every denial. A policy that enforces waits denies a violator until its
+    /// wait is over. See
     /// [`ConductRules`](crate::ConductRules). Default: a denial has no
     /// consequences.
     #[inline(always)]
@@ -90,8 +89,8 @@ impl<'a> Request<'a> {
 
 /// An agent, for the verbs that concern all of its lanes.
 ///
-/// They take whatever can be turned into one, so an id will do; an `Agent`
-/// says when as well.
+/// They take anything that converts to one, so an id is enough; an `Agent` can
+/// also have an instant.
 ///
 /// ```
 /// use tollgate::{Agent, Limiter, Policy};
@@ -136,8 +135,8 @@ pub(super) struct Target<'a> {
     /// The plan that applies if the agent has no assignment.
     pub(super) plan: Option<PlanId>,
     pub(super) now: Tick,
-    /// Where the lanes stand if the agent has no record: those of the record
-    /// that a check at the caller's own instant would claim. Zero if the
+    /// The time of the lanes if the agent has no record: a check at the caller's
+    /// instant would claim a record whose lanes are at this floor. Zero if the
     /// instant is the clock's, which a check would read again.
     pub(super) floor: Tick,
 }
@@ -159,13 +158,13 @@ pub(super) struct ResolvedRequest<'a> {
     pub(super) agent: &'a [u8],
     pub(super) target: Target<'a>,
     pub(super) cost: u64,
-    /// Whether the caller gave the instant. Otherwise the clock was read
-    /// during the call, and may be read again.
+    /// Whether the caller gave the instant. If not, the clock was read during
+    /// the call, and may be read again.
     pub(super) is_given: bool,
 }
 
 impl<'a> ResolvedRequest<'a> {
-    /// The same request of another lane.
+    /// The same request for another lane.
     pub(super) fn with_lane(self, lane: LaneLimits<'a>) -> Self {
         Self { target: self.target.with_lane(lane), ..self }
     }
@@ -181,13 +180,13 @@ impl<'a> ResolvedRequest<'a> {
 }
 
 impl Engine {
-    /// Finds the lane, which must be one that is charged by itself, and the
-    /// agent; reads the clock if the request brings no instant.
+    /// Finds the lane, which must not be the total, and the agent; reads the
+    /// clock if the request has no instant.
     pub(super) fn resolve<'a>(&'a self, request: Request<'a>) -> Result<ResolvedRequest<'a>, Error> {
         self.resolve_from(request, None)
     }
 
-    /// The same, at `now` if the request brings no instant.
+    /// The same, at `now` if the request has no instant.
     pub(super) fn resolve_from<'a>(
         &'a self,
         request: Request<'a>,

@@ -37,9 +37,10 @@ impl ReservationId {
     }
 }
 
-/// The answer to [`reserve`](crate::Limiter::reserve).
+/// The answer to [`reserve`](crate::Limiter::reserve): a verdict, and the id of
+/// the reservation if it was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it says whether the request may go on, and how to settle it"]
+#[must_use = "the verdict decides whether the request may go on, and the id settles it"]
 pub struct Reserved {
     verdict: Verdict,
     id: Option<ReservationId>,
@@ -51,19 +52,19 @@ impl Reserved {
         self.verdict
     }
 
-    /// The reservation; `None` if it was denied.
+    /// The id of the reservation; `None` if it was denied.
     #[must_use]
     pub const fn id(&self) -> Option<ReservationId> {
         self.id
     }
 }
 
-/// What a reservation came to, for [`settle`](crate::Limiter::settle).
+/// What was really used, for [`settle`](crate::Limiter::settle).
 ///
 /// ```
-/// use tollgate::{Settle};
+/// use tollgate::Settle;
 ///
-/// Settle::used(700); // The work is done, and came to 700.
+/// Settle::used(700); // The work is done, and used 700.
 /// Settle::used_so_far(500); // 500 more are used, and the rest stays reserved: for answers that stream.
 /// Settle::cancelled(); // Nothing more is used.
 /// ```
@@ -76,7 +77,7 @@ pub struct Settle {
 }
 
 impl Settle {
-    /// The work is done and came to this, beyond what was [used so
+    /// The work is done and used this much, beyond what was [used so
     /// far](Self::used_so_far). The rest is given back.
     pub const fn used(used: u64) -> Self {
         Self { used, keeps_rest: false, at: None }
@@ -100,11 +101,11 @@ impl Settle {
     }
 }
 
-/// What a settlement came to.
+/// The answer to [`settle`](crate::Limiter::settle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// Charged and not needed: given back, to the window that was charged if
-    /// that is not over.
+    /// Charged but not used: given back, unless the window that was charged is
+    /// over.
     pub unused: u64,
     /// Used beyond what was reserved: charged to the present window, into debt
     /// if need be.
@@ -209,7 +210,7 @@ impl Engine {
         Ok(Settlement { unused: left, overspent, left: 0 })
     }
 
-    /// Gives a reservation `ttl` from `now`, if that is later than it had.
+    /// Lets a reservation expire `ttl` from `now`, if that is later than before.
     pub(crate) fn extend(&self, id: ReservationId, ttl: Duration, now: Tick) -> Result<(), Error> {
         let (slot, entry) = self.reservation(id, now.max(self.clock.now()))?;
         slot.keep(Entry { expires: entry.expires.max(now.saturating_add(ttl)), ..entry });
@@ -240,7 +241,7 @@ impl Engine {
             if !kind.is_bucket() {
                 return kind.undo(words, at, entry.place, worth);
             }
-            // Read after the word, too: others may have lowered it.
+            // Also read after the word: others may have lowered it.
             let back = Entry { worth, place: slot.place(entry.lane), ..*entry }.worth_at(at.now);
             let outcome = bucket::give_back(word, at.now, back);
             if let Some(next) = outcome.next {
@@ -284,7 +285,7 @@ impl Engine {
 
     fn overspend_max(&self, entry: &Entry, lane: LaneLimits<'_>, now: Tick) -> u64 {
         match self.state(&Target::new(entry.hash, lane, entry.plan, now)).capacity() {
-            // It denies everything, or nothing: no number of its own.
+            // It denies everything or is unlimited: it has no number.
             0 | u64::MAX => CAPACITY_MAX,
             capacity => capacity.saturating_mul(OVERSPEND_MAX).min(CAPACITY_MAX),
         }

@@ -1,4 +1,4 @@
-//! Counts, offenders, events, and the report that is made of them.
+//! Counts, offenders, events, and the report.
 
 use super::Engine;
 use crate::clock::Tick;

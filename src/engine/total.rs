@@ -1,35 +1,35 @@
 //! A plan's total: one limit over all its lanes.
 //!
-//! The total is a lane of its own, with a word in every record, that is charged
-//! together with whichever lane is asked for; see
-//! [`PolicyBuilder::total`](crate::PolicyBuilder::total). A policy without a
-//! total never comes here: its buckets are checked before anybody asks
-//! ([`LimitTable::is_fast`](crate::limits::LimitTable::is_fast)), and no
-//! bucket of a policy with one is.
+//! The total is a lane, with a word in every record, that is charged together
+//! with the lane of the request; see
+//! [`PolicyBuilder::total`](crate::PolicyBuilder::total). Buckets of a policy
+//! without a total never come here: they take the
+//! [fast](crate::limits::LimitTable::is_fast) path, which no bucket of a policy
+//! with a total does.
 //!
 //! # Both or neither
 //!
 //! 1. **Peek** at the total. If it has no room, that is the answer: nothing is
-//!    exchanged, no record is claimed, and nobody is evicted. Where a plan has
-//!    no total, the charge of the lane is all there is.
-//! 2. **Charge the lane.** A newcomer that would inherit a record in debt is
-//!    asked about both words, under the locks of its claim.
+//!    exchanged, no record is claimed, and nobody is evicted. If the plan has
+//!    no total, only the lane is charged.
+//! 2. **Charge the lane.** A newcomer that would inherit a record in debt must
+//!    pass on both words, under the locks of its claim.
 //! 3. **Charge the total**, at the instant at which the lane was charged. If
 //!    another caller has taken its last tokens since the peek, **take back** the
 //!    lane's charge by its receipt, as a call of
 //!    [`check_all`](Engine::check_all) does.
 //!
-//! No more passes the total than it has, since each call that passes has
-//! exchanged its word, and no more passes a lane. And a call that is denied
-//! mints nothing: step 3 gives back at most what of its price time has not paid
-//! (`roll_back` in `lane/bucket.rs` has the argument). Between steps 2 and 3
-//! another caller of the same lane may meet a charge that is about to be taken
-//! back, and be denied once though its own cost would have fitted; that takes
-//! a total that was just used up.
+//! No more passes than the total has, since each call that passes has exchanged
+//! its word; the same holds for the lane. And a denied call mints nothing: step 3
+//! gives back at most the part of its price that time has not paid (`roll_back`
+//! in `lane/bucket.rs` has the argument). Between steps 2 and 3 another caller
+//! of the same lane may meet a charge that is about to be taken back, and be
+//! denied once though its own cost would have fitted; that takes a total that was
+//! just used up.
 //!
-//! The total comes last, also in `check_all`, so callers on different lanes
-//! meet in one word, and of two that race for its last token exactly one
-//! passes. `check_all` charges an agent's total once, with the sum of its parts.
+//! The total comes last, in `check_all` too, so callers on different lanes meet
+//! in one word, and of two that race for its last token exactly one passes.
+//! `check_all` charges an agent's total once, with the sum of its parts.
 //!
 //! # What is reported
 //!
@@ -49,11 +49,11 @@ use crate::lane::{Choice, Decision, LaneState, Verdict};
 use crate::sync::{Fault, broken};
 use std::time::Duration;
 
-/// What came of charging a lane and its total.
+/// The result of charging a lane and its total.
 pub(super) struct BothCharges {
-    /// Of the lane, or what was in the way.
+    /// The charge of the lane, or the denial.
     pub(super) lane: LaneCharge,
-    /// Of the total, if it was charged.
+    /// The charge of the total, if it was made.
     pub(super) total: Option<LaneCharge>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn both(lane: Answer, total: Answer) -> Answer {
     }
 }
 
-/// Of two that pass, the one that leaves less.
+/// The one of two verdicts that leaves less.
 fn tighter(lane: Verdict, total: Verdict) -> Verdict {
     let warns = [lane, total].iter().any(|verdict| verdict.decision() == Decision::Warn);
     let tighter = if total.remaining() < lane.remaining() { total } else { lane };
@@ -89,7 +89,7 @@ fn tighter(lane: Verdict, total: Verdict) -> Verdict {
 }
 
 impl Engine {
-    /// Charges a lane and the total that goes with it, both or neither.
+    /// Charges a lane and its total, both or neither.
     pub(super) fn charge_both(&self, request: &ResolvedRequest<'_>) -> BothCharges {
         let Some(total) = self.limits.total_with(request.lane()) else {
             return BothCharges::only(self.charge_lane(request));
@@ -110,7 +110,7 @@ impl Engine {
         let Some(receipt) = lane.receipt else {
             return BothCharges::only(lane); // Denied, or the agent has become exempt meanwhile.
         };
-        // A newcomer's words may stand later than its instant: the lane was charged there.
+        // A newcomer's words may be later than its instant: the lane was charged there.
         let now = request.target.now.max(receipt.at);
         let total = self.charge_lane(&of_total.at(now));
         if total.answer.is_ok_and(|verdict| verdict.is_allowed()) {
@@ -122,14 +122,14 @@ impl Engine {
         BothCharges::only(LaneCharge::none(total.answer))
     }
 
-    /// What a charge would come to after others of the same call; `sum` is what
-    /// they and it come to.
+    /// The answer to a charge after others of the same call; `sum` is all of
+    /// them together.
     pub(super) fn would(&self, request: &ResolvedRequest<'_>, sum: u64) -> Answer {
         let would = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.would(words, at, request.cost, sum)));
         self.apply(&request.target, would).verdict()
     }
 
-    /// What a charge comes to that is not made because the agent has to wait
+    /// The answer to a charge that is not made, because the agent has to wait
     /// `block` for its conduct.
     pub(super) fn denied_for(&self, request: &ResolvedRequest<'_>, block: Duration) -> Answer {
         let blocked = |limit: LaneLimit, words: &[_], at| Choice::of(look(limit.blocked(words, at, request.cost)));
@@ -138,13 +138,12 @@ impl Engine {
         self.limits.total_with(request.lane()).map_or(lane, |total| both(lane, of(total)))
     }
 
-    /// What can be charged of a lane now: what it has left, or its total if
-    /// that has less.
+    /// The state of a lane, or of its total if that has less left.
     pub(super) fn state_with_total(&self, target: &Target<'_>) -> LaneState {
         self.tighter_state(target, self.state(target), |total| self.state(total))
     }
 
-    /// Gives back to a lane and to its total. What the total cannot hold at all
+    /// Gives back to a lane and to its total. A cost above the total's capacity
     /// fills it.
     pub(super) fn refund_both(&self, target: &Target<'_>, cost: u64) -> Result<LaneState, Error> {
         let state = self.refund_lane(target, cost)?;
@@ -172,8 +171,8 @@ mod tests {
     use crate::{LaneId, Limiter, ManualClock, Policy, Request};
 
     /// A newcomer reads the clock, and before it has claimed its record others
-    /// are evicted: its words stand later than its instant. The lane reads the
-    /// clock again, and the total must not be asked as of before.
+    /// are evicted: its words are later than its instant. The lane reads the
+    /// clock again, and the total must not be charged at the older instant.
     #[test]
     fn a_newcomer_after_an_eviction_finds_its_total_full() {
         let clock = ManualClock::new();

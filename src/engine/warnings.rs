@@ -1,25 +1,25 @@
-//! Warnings that are not repeated: once an agent was warned on a lane, it is
-//! warned again only after a larger share of the lane was left.
+//! Warnings that are not repeated: after a warning on a lane, an agent is warned
+//! again only once a larger share of the lane was left.
 //!
 //! # Where a warning is remembered
 //!
 //! - Not in the lane's word. A bucket's word is 60 bits of time and 4 of
 //!   generation, and every operation on it would have to carry the bit on.
-//! - Somewhere, though. Without memory, only the charge that crosses the threshold
-//!   could warn. An agent that is charged as fast as its bucket refills crosses
-//!   it with every charge.
+//! - But somewhere. Without memory, only the charge that crosses the threshold
+//!   could warn, and an agent that is charged as fast as its bucket refills
+//!   crosses it with every charge.
 //! - Not in the record: no limit depends on a warning, so it need not survive as
 //!   long as a debt does.
 //!
-//! So it stands in a table beside the records, as announced waits do: a word for an
+//! So it is in a table beside the records, like announced waits: a word for an
 //! agent and a lane, found by their hash. Another agent may overwrite it; then
-//! the first one is warned once more. A word says all there is
-//! to say, so every access is relaxed. Of several threads whose charges leave
-//! one agent below the threshold, the one that puts the word there warns.
+//! the first one is warned once more. The word guards no other memory, so every
+//! access is relaxed. If the charges of several threads leave one agent below
+//! the threshold, the thread that writes the word warns.
 //!
 //! A policy without this rule pays nothing: its lanes are checked as before.
-//! Otherwise the table of limits shows no lane as unwatched, and all checks
-//! come by here.
+//! Otherwise the table of limits marks all lanes as watched, and all checks come
+//! by here.
 
 use super::Engine;
 use super::charge::Answer;
@@ -35,8 +35,8 @@ pub(super) struct Warnings {
     /// The share after which an agent is warned again, in percent; [`EVERY`] if
     /// all warnings are given.
     again_percent: Setting,
-    /// For each place, whose warning stands there; 0 for nobody's. Allocated by
-    /// the first policy that needs it.
+    /// Which agent and lane each place is for; 0 for none. Allocated by the
+    /// first policy that needs it.
     warned: OnceLock<Box<[Counter]>>,
 }
 
@@ -74,7 +74,7 @@ impl Warnings {
         let (Some(warned), Decision::Allow | Decision::Warn) = (self.warned.get(), verdict.decision()) else {
             return verdict;
         };
-        // The product scatters what the lane changes; its high bits are the best.
+        // The product scatters the bits that the lane changes; its high bits are the best.
         let key = hash.bits() ^ u64::from(lane.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let key = key.wrapping_mul(0xd6e8_feb8_6659_fd93).max(1);
         let place = &warned[(key >> 32) as usize % warned.len()];

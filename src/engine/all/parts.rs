@@ -15,7 +15,7 @@ pub(super) struct Part<'a> {
     pub(super) is_counted: bool,
     /// Its index among the requests as they were given.
     pub(super) index: usize,
-    /// What it and the parts of the same lane before it come to.
+    /// Its cost plus that of the parts of the same lane before it.
     pub(super) sum: u64,
     /// The total that is charged with it.
     pub(super) total: Option<Share<'a>>,
@@ -27,19 +27,19 @@ impl Part<'_> {
     }
 }
 
-/// What parts of one agent take of its total.
+/// What the parts of one agent take from its total.
 #[derive(Clone, Copy)]
 pub(super) struct Share<'a> {
     pub(super) lane: LaneLimits<'a>,
-    /// What this part and those given before it come to.
+    /// The cost of this part plus those given before it.
     pub(super) sum: u64,
-    /// Whether no other part comes after it: its sum is that of all.
+    /// Whether no other part comes after it, so that its sum covers all.
     pub(super) is_last: bool,
 }
 
 /// The parts in the order in which they are charged: by agent, by lane, and as
-/// they were given. It is the same for everybody, so that callers meet at the
-/// first part they share, and not each with what the other still needs.
+/// they were given. It is the same for every caller, so that two callers meet at
+/// the first part they share, before either has charged what the other needs.
 pub(super) struct OrderedParts<'a>(pub(super) [Option<Part<'a>>; PARTS_MAX]);
 
 impl<'a> OrderedParts<'a> {
@@ -52,7 +52,7 @@ impl<'a> OrderedParts<'a> {
         let mut before = None;
         for part in self.0.iter_mut().map_while(Option::as_mut) {
             let lane = (part.hash(), part.request.lane());
-            // Those of one lane stand together.
+            // Parts of one lane are adjacent.
             let sum = before.filter(|(other, _)| *other == lane).map_or(0, |(_, sum)| sum);
             part.sum = part.request.cost.saturating_add(sum);
             before = Some((lane, part.sum));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// The answer to several charges at once: all were made, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it says whether the request may go on"]
+#[must_use = "the verdict decides whether the request may go on"]
 pub struct AllVerdict {
     pub(super) verdicts: [Verdict; PARTS_MAX],
     parts: usize,
@@ -19,9 +19,9 @@ impl AllVerdict {
         self.verdicts().iter().all(Verdict::is_allowed)
     }
 
-    /// The decision on the whole: `Deny` if a part is denied, else `Warn` if an
-    /// agent is near its limit, `Exempt` if none of them is ever limited,
-    /// `Allow` otherwise.
+    /// The decision on the whole: `Deny` if a part is denied, `Warn` if an agent
+    /// is near its limit, `Exempt` if every part's agent is exempt, otherwise
+    /// `Allow`.
     #[must_use]
     pub fn decision(&self) -> Decision {
         let is_any = |decision| self.verdicts().iter().any(|verdict| verdict.decision() == decision);
@@ -30,18 +30,18 @@ impl AllVerdict {
     }
 
     /// The verdict on each part, in the order in which they were given. If any
-    /// is a denial, nothing was charged, and the others say what would have been.
+    /// is a denial, nothing was charged, and the others are what would have been.
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts[..self.parts]
     }
 
-    /// The indexes of the parts that stand in the way; empty if it was allowed.
+    /// The indexes of the parts that were denied; empty if all were allowed.
     pub fn blocking(&self) -> impl Iterator<Item = usize> + '_ {
         self.verdicts().iter().enumerate().filter(|(_, verdict)| !verdict.is_allowed()).map(|(part, _)| part)
     }
 
-    /// The longest wait of the parts that stand in the way. `None` if it was
-    /// allowed, or no wait helps.
+    /// The longest wait of the denied parts. `None` if all were allowed, or if
+    /// no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let mut waits = self.blocking().map(|part| self.verdicts[part].retry_after());
@@ -49,7 +49,7 @@ impl AllVerdict {
         waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
     }
 
-    /// All parts exempt, until more is known.
+    /// All parts exempt, until each is decided.
     pub(super) const fn new(parts: usize) -> Self {
         Self { verdicts: [Verdict::EXEMPT; PARTS_MAX], parts }
     }

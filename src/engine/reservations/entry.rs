@@ -1,11 +1,11 @@
-//! What is reserved.
+//! What a reservation holds.
 
 use crate::clock::Tick;
 use crate::policy::{Kind, LaneId, PlanId};
 use crate::record::Move;
 use crate::slab::hash::AgentHash;
 
-/// What is reserved.
+/// What a reservation holds of one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) hash: AgentHash,
@@ -14,19 +14,20 @@ pub(crate) struct Entry {
     pub(crate) plan: Option<PlanId>,
     /// Tokens that are charged and not yet accounted for.
     pub(crate) left: u64,
-    /// What one of them was charged with: nanoseconds of a bucket's time, or 1.
+    /// The price of one token: nanoseconds of a bucket's time, or 1.
     pub(crate) token: u64,
-    /// The most that may be given back, in the same measure.
+    /// The most that may be given back, in the same unit.
     pub(crate) worth: u64,
-    /// In which window it was charged (see `Kind::receipt`); of a bucket, no
-    /// later than it has ever been going to be full since the charge.
+    /// The window in which it was charged (see `Kind::receipt`). For a bucket, an
+    /// instant no later than any at which the bucket was due to be full since
+    /// the charge.
     pub(crate) place: u64,
     /// The record that was charged.
     pub(crate) position: usize,
-    /// The generation of the lane's word then.
+    /// The generation of the lane's word at the charge.
     pub(crate) generation: u64,
     pub(crate) expires: Tick,
-    /// Not for an agent that is exempt.
+    /// `false` for an exempt agent.
     pub(crate) is_charged: bool,
 }
 
@@ -50,7 +51,7 @@ impl Entry {
             return self.worthless();
         }
         let (worth, place) = if moved.kinds[self.lane.index()].is_bucket() {
-            // All of what was cut may have been this charge's.
+            // All that was cut may have been part of this charge.
             let cut = before.payload().saturating_sub(after.payload());
             (self.worth_at(moved.now).saturating_sub(cut), self.place.min(after.payload()))
         } else {

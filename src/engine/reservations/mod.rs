@@ -15,14 +15,14 @@
 //! closed, and never again. Generations start at random, so that a made-up id
 //! hardly ever matches.
 //!
-//! When a reservation expires, its charge stays, and nothing else: it counts
-//! neither against its agent nor as a reason to keep a record. The first caller
-//! to notice frees its slot.
+//! When a reservation expires, only its charge stays: it no longer counts against
+//! its agent, nor is it a reason to keep a record. The first caller to notice
+//! frees its slot.
 //!
-//! - `slot.rs`: a slot as it lies in memory
+//! - `slot.rs`: a slot in memory
 //! - `taken.rs`: a slot that one caller has to itself
 //! - `entry.rs`: what is reserved
-//! - `pieces.rs`: what of a lane is reserved, and how that moves
+//! - `pieces.rs`: how much of a lane is reserved, and how that moves
 //!
 //! # A reservation belongs to the charge that it made
 //!
@@ -31,9 +31,9 @@
 //! that it charged, and the generation of the lane's word. Forget, reset and
 //! changes of limits all move the generation on, and the step that gives back
 //! compares it with that of the very word it exchanges. So nothing is given back
-//! after such a change, whenever the two meet, unless the change itself says
-//! otherwise: once it has moved the words on, it walks the open reservations of
-//! the agent. Forget closes them. A reset leaves them worth nothing. A change of
+//! after such a change, whenever the two meet, unless the change itself allows
+//! it: once it has moved the words on, it walks the open reservations of the
+//! agent. Forget closes them. A reset leaves them worth nothing. A change of
 //! limits leaves them what is left of their charge, with the new generation.
 //!
 //! That walk takes only open slots. A slot that is busy, because its charge or
@@ -47,8 +47,8 @@
 //! # What a bucket gives back
 //!
 //! A reservation remembers its worth as time, since debt is time: so the worth of
-//! a charge does not depend on the limits of the day. And it gives back only
-//! what others cannot have spent.
+//! a charge does not depend on later limits. And it gives back only what others
+//! cannot have spent.
 //!
 //! Think of a bucket's debt as a bar from now until the bucket is full. A
 //! reservation is a piece of that bar. It ends at `place`, where the bar ended
@@ -64,26 +64,26 @@
 //! for no longer than the plain part. So a reservation may be given back at any
 //! time, with all that is left of its piece.
 //!
-//! - A charge makes the bar longer by a plain part; a reservation by a piece.
+//! - A charge lengthens the bar by a plain part; a reservation by a piece.
 //! - Time takes plain parts and pieces; without the pieces it would have taken
 //!   at least as much of the plain part.
 //! - A settlement takes out what is left of its piece. All other pieces then
 //!   have to end within the shorter bar, one below the other ([`lower`]): those
-//!   that do not are moved down, as far as need be.
+//!   that do not are moved down as far as needed.
 //! - A refund, or the rollback of several charges, takes out no more than the
 //!   plain part: only its reservation gives back what is reserved. Pieces move
 //!   as before.
 //! - Other limits may cut the bar. Each piece loses as much as was cut.
-//! - Moving or shortening a piece makes the plain part longer: that is stricter.
+//! - Moving or shortening a piece lengthens the plain part, which is stricter.
 //!   So it does no harm if an attempt fails after pieces were moved.
 //!
-//! None slips through. A slot is marked with its agent, its lane and its worth
+//! No piece is missed. A slot is marked with its agent, its lane and its worth
 //! before its charge is made, and it ends above all others until the charge has
 //! a place. A caller that gives back has loaded a word (Acquire), and so finds
 //! the slot of every charge that is in it. It moves pieces before it exchanges
 //! that word (Release), so a caller that settles on a lowered word finds its own
 //! piece moved. A piece that is being charged or settled meanwhile is counted as
-//! if it were there: that is stricter.
+//! if it were there, which is stricter.
 //!
 //! [`lower`]: Reservations::lower
 //!
@@ -92,19 +92,19 @@
 //! These count, so there are no places to keep: the count of a window is at
 //! least what open reservations have charged to it. A settlement takes out its
 //! own, a refund no more than is above their sum ([`reserved_in`]). The loads
-//! and marks are those of a bucket's pieces, and so is the argument that none
-//! slips through.
+//! and marks are those of a bucket's pieces, and so is the argument that no
+//! piece is missed.
 //!
 //! [`reserved_in`]: Reservations::reserved_in
 //!
 //! # The total
 //!
-//! Where a plan has a [total](crate::PolicyBuilder::total), a reservation charges
-//! that too, and so is a piece of two bars. The second piece lies beside the
-//! slot, in memory that only a limiter with a total has, and all of the above
-//! holds for it by itself. One state guards both.
+//! If a plan has a [total](crate::PolicyBuilder::total), a reservation charges
+//! that too, and so is a piece of two bars. The second piece is beside the slot,
+//! in memory that only a limiter with a total has, and all of the above holds for
+//! it separately. One state guards both.
 //!
-//! # Where slots lie
+//! # Where slots are
 //!
 //! An agent's slots follow one another from the home of its *shade*, a part of
 //! its hash, as far as others leave room. Each shade knows how far its slots ever
@@ -114,7 +114,7 @@
 //!
 //! A slot is marked with its agent, and the shade counts it, before anything is
 //! charged. If the shade had fewer than an agent may have, so had the agent.
-//! Otherwise the slots are counted, those under way among them: of two callers
+//! Otherwise the slots are counted, including those under way: of two callers
 //! the later one in the order of the shade's counter has acquired the mark of
 //! the earlier. So there are never too many. Callers that cross may both be refused.
 
@@ -141,11 +141,11 @@ const ROUNDS_MAX: u32 = 100_000;
 /// How many shades agents have: a part of their hash.
 const SHADES: usize = if cfg!(loom) { 1 } else { 4_096 };
 
-/// What is known of the agents that share a part of their hash.
+/// The agents that share a part of their hash.
 struct Shade {
     /// Their open reservations.
     open: QuietU64,
-    /// How many slots from its home on may be theirs.
+    /// How many slots from their home on may be theirs.
     reach: QuietU64,
 }
 
@@ -205,13 +205,13 @@ impl Reservations {
 
     /// Whether an agent with these low bits of its hash may have a reservation.
     ///
-    /// Relaxed: who must not miss one has read a word that the reservation's
-    /// charge released, and it was announced before that.
+    /// Relaxed: a caller that must not miss one has read a word that the
+    /// reservation's charge released, and it was announced before that.
     pub(crate) fn may_have(&self, low_bits: u64) -> bool {
         self.shade(low_bits).open.load(Ordering::Relaxed) > 0
     }
 
-    /// The slot that lies so far from the home of the agent's shade.
+    /// The slot at this distance from the home of the agent's shade.
     fn index(&self, hash: AgentHash, offset: usize) -> usize {
         let shades = self.shades.len();
         let home = hash.low_bits() as usize % shades * self.slots.len() / shades;
@@ -220,13 +220,13 @@ impl Reservations {
 
     /// The slots that may be the agent's.
     fn likely(&self, hash: AgentHash) -> impl Iterator<Item = usize> + '_ {
-        // Relaxed, as for `may_have`. In an empty table nobody has reached anything.
+        // Relaxed, as for `may_have`. In an empty table the reach is 0.
         let reach = self.shade(hash.low_bits()).reach.load(Ordering::Relaxed) as usize;
         let slots = if self.may_have(hash.low_bits()) { reach } else { 0 };
         (0..slots).map(move |offset| self.index(hash, offset))
     }
 
-    /// How many are open at `now`, have expired unsettled, and were refused. Walks the table.
+    /// Counts those that are open at `now`, that expired, and that were refused. Walks the table.
     pub(crate) fn counts(&self, now: Tick) -> Counts {
         let is_open = |slot: &&Slot| {
             let state = slot.state.load(Ordering::Acquire);
@@ -239,12 +239,12 @@ impl Reservations {
         }
     }
 
-    /// Counts a reservation that was refused for want of a slot.
+    /// Counts a reservation that was refused for lack of a slot.
     pub(crate) fn count_refusal(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes a slot that is free, or whose time has passed at `now`. `None` if there is none.
+    /// Takes a slot that is free or has expired at `now`. `None` if there is none.
     pub(crate) fn take(&self, hash: AgentHash, now: Tick) -> Option<TakenSlot<'_>> {
         let (reach, held) = (0..self.slots.len()).find_map(|offset| {
             let index = self.index(hash, offset);
@@ -265,7 +265,7 @@ impl Reservations {
         Some(held)
     }
 
-    /// Closes what has expired at `now`.
+    /// Closes the reservations that have expired at `now`.
     pub(crate) fn close_expired(&self, now: Tick) {
         (0..self.slots.len()).for_each(|index| self.close_if_expired(index, now));
     }
@@ -280,18 +280,18 @@ impl Reservations {
         }
     }
 
-    /// Closes those of the agent that have expired at `now`.
+    /// Closes the agent's reservations that have expired at `now`.
     pub(crate) fn close_expired_of(&self, hash: AgentHash, now: Tick) {
         self.likely(hash).for_each(|index| self.close_if_expired(index, now));
     }
 
-    /// Gives every open reservation of the agent to `revise`, which says what
-    /// becomes of it; `None` closes it.
+    /// Replaces every open reservation of the agent by what `revise` returns;
+    /// `None` closes it.
     pub(crate) fn revise(&self, hash: AgentHash, revise: impl Fn(Entry) -> Option<Entry>) {
         self.likely(hash).for_each(|index| self.revise_slot(index, Some(hash), &revise));
     }
 
-    /// The same with one slot, of this agent or of whichever.
+    /// The same with one slot, of this agent or of any.
     pub(crate) fn revise_slot(&self, index: usize, hash: Option<AgentHash>, revise: &impl Fn(Entry) -> Option<Entry>) {
         let slot = &self.slots[index];
         let state = slot.state.load(Ordering::Acquire);
@@ -333,7 +333,7 @@ impl Reservations {
     /// Takes the slot of an id that is open at `now`.
     ///
     /// The wait ends: the caller that has the slot charges a lane and stores
-    /// another phase. And it is bounded, should that caller be lost in a fork.
+    /// another phase. It is also bounded, in case that caller was lost in a fork.
     pub(crate) fn find(&self, id: u64, now: Tick) -> Option<TakenSlot<'_>> {
         let index = (id & SLOT_MASK) as usize;
         let slot = self.slots.get(index)?;

@@ -1,4 +1,4 @@
-//! What of a lane is reserved, and how pieces move when its word is lowered.
+//! How much of a lane is reserved, and how pieces move when its word is lowered.
 
 use super::entry::left_at;
 use super::slot::{NOT_CHARGED, Piece};
@@ -10,9 +10,9 @@ use crate::slab::hash::AgentHash;
 use crate::sync::{Fault, Ordering, broken};
 
 impl Reservations {
-    /// The agent's reservations of a lane, but for one: where each ends, and
-    /// its worth. Relaxed: of one whose charge is in a word that the caller has
-    /// loaded, all of it was stored before that.
+    /// The agent's reservations of a lane, except one: where each ends, and its
+    /// worth. Relaxed: if a charge is in a word that the caller has loaded, its
+    /// reservation was stored before that.
     fn pieces(&self, hash: AgentHash, lane: LaneId, but: Option<usize>) -> impl Iterator<Item = (&Piece, u64, u64)> {
         self.likely(hash).filter(move |index| but != Some(*index)).filter_map(move |index| {
             let is_theirs = self.slots[index].hash.load(Ordering::Relaxed) == hash.bits();
@@ -33,8 +33,8 @@ impl Reservations {
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// How much of what was charged to a window or a calendar window is
-    /// reserved. What is being charged counts for every window.
+    /// How much of what was charged to a window, or to a calendar window, is
+    /// reserved. What is being charged counts in every window.
     pub(crate) fn reserved_in(&self, hash: AgentHash, lane: LaneId, window: u64) -> u64 {
         if broken(Fault::ReservedRefunded) {
             return 0;
@@ -46,24 +46,25 @@ impl Reservations {
         of_window.map(|(_, _, worth)| worth).fold(0, u64::saturating_add)
     }
 
-    /// A bucket is about to be full at `next`, sooner than it was: all pieces
-    /// but that of `but` are moved down to fit. Before the exchange.
+    /// Moves all pieces except that of `but` down to fit a bucket that is about
+    /// to be full at `next`, sooner than before. Call it before the exchange.
     ///
-    /// Slots lie in any order, and a piece that was moved may no longer lie
-    /// above one that was not yet. So it is done until all fit. A round leaves the
-    /// highest piece that did not fit before it where it stays, so there is a
-    /// round for each at most, and one more; others only move pieces down too.
-    /// Each round takes the square of how many the agent has open on this lane.
+    /// Slots are in no particular order, and a piece that was moved may no longer
+    /// be above one that was not moved yet. So rounds repeat until all fit. Each
+    /// round puts the highest piece that did not fit where it stays, so there is
+    /// at most a round for each, and one more; other callers only move pieces
+    /// down too. A round takes the square of how many the agent has open on this
+    /// lane.
     pub(crate) fn lower(&self, hash: AgentHash, lane: LaneId, next: LaneWord, but: Option<&TakenSlot<'_>>) {
         let but = but.map(|held| held.index);
         while !broken(Fault::NotLowered) && self.lower_once(hash, lane, next, but) {}
     }
 
-    /// One round of it. Says whether a piece was moved.
+    /// One round of it. Returns whether a piece was moved.
     fn lower_once(&self, hash: AgentHash, lane: LaneId, next: LaneWord, but: Option<usize>) -> bool {
         let mut is_moved = false;
         for (piece, place, _) in self.pieces(hash, lane, but) {
-            // Of those that end at the same place, one lies above the other: that is stricter.
+            // If two end at the same place, one counts as above the other: that is stricter.
             let is_above = |(other, end, _): &(&Piece, u64, u64)| {
                 (*end, std::ptr::from_ref::<Piece>(other)) > (place, std::ptr::from_ref(piece))
             };

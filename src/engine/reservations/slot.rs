@@ -11,18 +11,18 @@ pub(super) const FREE: u64 = 0;
 pub(super) const BUSY: u64 = 1;
 pub(super) const OPEN: u64 = 2;
 
-/// Bits of an id that number the slot; the others are of its generation.
+/// Bits of an id that number the slot; the others are its generation.
 pub(super) const SLOT_BITS: u32 = 24;
 pub(super) const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 pub(super) const ID_GENERATION_MASK: u64 = u64::MAX >> SLOT_BITS;
 
-/// A slot of the table. The caller that has it reads and writes its fields. But
-/// others read the hash, the lane, the worth and the time, and lower `place`.
+/// A slot of the table. The caller that has it reads and writes its fields.
+/// Others read the hash, the lane, the worth and the time, and lower `place`.
 pub(super) struct Slot {
     pub(super) state: AtomicU64,
-    /// 0 if nobody has it.
+    /// 0 if no agent has it.
     pub(super) hash: QuietU64,
-    /// Of the lane.
+    /// What it charged to the lane.
     pub(super) piece: Piece,
     pub(super) left: Counter,
     pub(super) expires: Counter,
@@ -48,7 +48,7 @@ impl Piece {
         self.charged.load(Ordering::Relaxed) & LANE_MASK == u64::from(lane.number())
     }
 
-    /// It is about to be charged, and ends above all others until that is done.
+    /// Marks it before its charge. It ends above all others until that is made.
     pub(super) fn announce(&self, lane: u64, worth: u64) {
         self.charged.store(lane, Ordering::Relaxed);
         self.worth.store(worth, Ordering::Relaxed);

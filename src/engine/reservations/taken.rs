@@ -30,7 +30,7 @@ impl<'a> TakenSlot<'a> {
         self.entry_of(&self.slot().piece)
     }
 
-    /// The same of the total; `None` if nothing of one is reserved.
+    /// The same for the total; `None` if nothing of a total is reserved.
     pub(crate) fn total(&self) -> Option<Entry> {
         let piece = self.table.totals.get(self.index)?;
         let is_any = piece.charged.load(Ordering::Relaxed) & LANE_MASK != NO_LANE;
@@ -57,14 +57,14 @@ impl<'a> TakenSlot<'a> {
         }
     }
 
-    /// `place` of the lane or of the total as it is now: others may have lowered
-    /// it since the entry was read.
+    /// The present `place` in the lane or the total: others may have lowered it
+    /// since the entry was read.
     pub(crate) fn place(&self, lane: LaneId) -> u64 {
         self.table.piece(self.index, lane).map_or(0, |piece| piece.place.load(Ordering::Relaxed))
     }
 
-    /// Says what the reservation is about to take of a total, if anything, before
-    /// the agent is [announced](Self::announce).
+    /// Marks what the reservation is about to take from a total, if anything,
+    /// before the agent is [announced](Self::announce).
     pub(crate) fn announce_total(&self, total: Option<(LaneId, u64)>) {
         if let Some(piece) = self.table.totals.get(self.index) {
             let (lane, worth) = total.map_or((NO_LANE, 0), |(lane, worth)| (lane.number().into(), worth));
@@ -72,9 +72,9 @@ impl<'a> TakenSlot<'a> {
         }
     }
 
-    /// Says that the agent is about to have a reservation of this lane and
-    /// worth, before anything is charged. `false` if it has as many as it may;
-    /// then the slot has to be closed.
+    /// Marks the slot as a reservation of this agent, lane and worth, before
+    /// anything is charged. `false` if the agent has too many; then the slot has
+    /// to be closed.
     #[must_use]
     pub(crate) fn announce(&self, hash: AgentHash, lane: LaneId, worth: u64, now: Tick) -> bool {
         let slot = self.slot();
@@ -85,8 +85,8 @@ impl<'a> TakenSlot<'a> {
         before < most || self.others_of(hash, now) < most
     }
 
-    /// How many other slots are the agent's, open or under way. Closes those
-    /// that have expired at `now`.
+    /// How many other slots the agent has, open or under way. Closes those that
+    /// have expired at `now`.
     fn others_of(&self, hash: AgentHash, now: Tick) -> usize {
         self.table.close_expired_of(hash, now);
         let is_theirs = |index: &usize| {
@@ -110,7 +110,7 @@ impl<'a> TakenSlot<'a> {
         Some(TakenSlot { generation: self.generation.wrapping_add(1), ..self })
     }
 
-    /// Puts in what was reserved of a total, before [`keep`](Self::keep) opens the slot.
+    /// Stores what was reserved of a total, before [`keep`](Self::keep) opens the slot.
     pub(crate) fn keep_total(&self, total: Option<Entry>) {
         match (self.table.totals.get(self.index), total) {
             (Some(piece), Some(entry)) => piece.put(&entry),
@@ -119,7 +119,7 @@ impl<'a> TakenSlot<'a> {
         }
     }
 
-    /// Opens the slot, or leaves it open, with this in it.
+    /// Stores the entry, and opens the slot or leaves it open.
     pub(crate) fn keep(self, entry: Entry) {
         let slot = self.slot();
         slot.hash.store(entry.hash.bits(), Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl<'a> TakenSlot<'a> {
         slot.state.store(self.generation << PHASE_BITS | OPEN, Ordering::Release);
     }
 
-    /// Frees the slot: its id works no more.
+    /// Frees the slot: its id no longer works.
     pub(crate) fn close(self, hash: AgentHash) {
         self.table.shade(hash.low_bits()).open.fetch_sub(1, Ordering::Relaxed);
         let generation = self.generation.wrapping_add(1);
