@@ -170,7 +170,7 @@ fn verdict(verdict: Verdict) -> Value {
     });
     if !verdict.is_allowed() {
         fields["retry_after_ns"] = json!(verdict.retry_after().map(nanos));
-        fields["retry_after_ms"] = json!(wait_ms(verdict.retry_after(), 1_000, 60_000));
+        fields["whole_seconds_ms"] = json!(wait_ms(verdict.retry_after(), 1_000, 60_000));
     }
     fields
 }

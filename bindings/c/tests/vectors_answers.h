@@ -32,7 +32,7 @@ static void set_verdict(json_t *answer, const tollgate_verdict *verdict)
     set(answer, "full_in_ns", integer(verdict->full_in_ns));
     if (verdict->decision == TOLLGATE_DECISION_DENY) {
         set(answer, "retry_after_ns", unless_never(verdict->retry_after_ns));
-        set(answer, "retry_after_ms", integer(tollgate_wait_ms(verdict->retry_after_ns, 1000, 60000)));
+        set(answer, "whole_seconds_ms", integer(tollgate_wait_ms(verdict->retry_after_ns, 1000, 60000)));
     }
 }
 

@@ -263,7 +263,7 @@ defmodule Tollgate.VectorsTest do
     wait = verdict.retry_after_ns
 
     if verdict.decision == :deny,
-      do: Map.merge(fields, %{"retry_after_ns" => span(wait), "retry_after_ms" => hub(wait)}),
+      do: Map.merge(fields, %{"retry_after_ns" => span(wait), "whole_seconds_ms" => hub(wait)}),
       else: fields
   end
 

@@ -36,7 +36,9 @@ gets the first 429 and a token for the admin API.
 
 POST /v1/check/many decides many requests at once; /v1/check/all charges several, all or none. \
 POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold takes a slot that \
-/v1/release gives back. GET /v1/agents/AGENT reads the state of an agent, and charges nothing.
+/v1/release gives back; /v1/extend gives either more time. GET /v1/agents/AGENT reads the state \
+of an agent, and charges nothing. /api/admin changes limits, /metrics is for Prometheus, /healthz \
+and /readyz for probes, / is the dashboard.
 
 Tokens are not arguments, because others could see them. They are in the policy file \
 (admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN. \

@@ -177,7 +177,7 @@ fn records(app: &App, page: &mut Page) {
     page.one(Kind::Gauge, "tollgate_leases", "Leased slots.", leases);
     page.one(Kind::Gauge, "tollgate_leases_limit", "How many slots can be leased at once.", max);
     let help = "Leases that expired, so that their slots were released.";
-    page.one(Kind::Counter, "tollgate_leases_run_out_total", help, expired);
+    page.one(Kind::Counter, "tollgate_leases_expired_total", help, expired);
     let help = "Refused leases: the agent, or all agents together, had too many.";
     page.one(Kind::Counter, "tollgate_leases_refused_total", help, refused);
     let help = "Checks whose action is not in the policy.";

@@ -195,7 +195,7 @@ async fn a_slot_whose_lease_has_expired_is_released() {
     assert_eq!(server.post("/v1/release", json!({"lease": next})).await.status, 200);
     let metrics = server.send("GET", "/metrics", &[], "").await;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
-    for line in ["tollgate_leases 0", "tollgate_leases_limit 65536", "tollgate_leases_run_out_total 1"] {
+    for line in ["tollgate_leases 0", "tollgate_leases_limit 65536", "tollgate_leases_expired_total 1"] {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
 }
