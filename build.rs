@@ -89,7 +89,7 @@ mod header {
              #define TOLLGATE_VERSION_PATCH {patch}\n\
              #define TOLLGATE_VERSION_NUMBER \\\n  \
              (TOLLGATE_VERSION_MAJOR * 65536 + TOLLGATE_VERSION_MINOR * 256 + TOLLGATE_VERSION_PATCH)\n\n\
-             /** The address and the length of a string literal, as two arguments. */\n\
+             /** The address and the length of a string literal or a char array, as two arguments. */\n\
              #define TOLLGATE_LITERAL(text) (text), (sizeof(text) - 1)\n"
         )
     }

@@ -2,9 +2,9 @@
  * tollgate: an exact, lock-free rate limiter.
  *
  * Every request asks one question: may agent A do this, on lane L, for cost C,
- * now? A policy names the lanes and their limits. A limiter answers, exactly
- * under any number of threads, and keeps track of a fixed number of agents in
- * memory that never grows.
+ * now? A policy names the lanes and their limits. A limiter answers exactly, from
+ * any number of threads, and tracks a fixed number of agents in memory that never
+ * grows.
  *
  *     #include <stdio.h>
  *     #include <tollgate.h>
@@ -32,39 +32,52 @@
  *       return 0;
  *     }
  *
- * Words. An agent is whoever is limited: a user, a client, an address. A lane is
- * one limited resource of an agent, such as "http/read". A plan is a set of
- * limits. A token is the unit of cost.
+ * Words. An agent is anything that is limited: a user, a client, an address. Its
+ * id names it. A lane is one limited resource of an agent, such as "http/read".
+ * A plan is a set of limits. A token is the unit of cost.
  *
  * Rules that hold for every function:
  *
- * - Status. A function that can fail returns a tollgate_status. If it is not
- *   TOLLGATE_STATUS_OK, no output was written, except error_out, and nothing was
- *   charged. A denial is not a failure: it is a verdict.
- * - Zero. Clear a verdict before the call: a verdict of zeros denies, so a check
- *   that failed and was not looked at lets nothing through.
- * - Pointers. NULL is answered with TOLLGATE_STATUS_NULL_POINTER, unless the
- *   comment allows it. Any other pointer has to be valid, for as many bytes or
- *   elements as its length says; structs that the library reads or writes must
- *   be aligned. No library can detect a dangling pointer.
- * - Ownership. A handle that a function gives out belongs to the caller, who
- *   frees it once. The library keeps nothing that is passed in.
- * - Texts and ids come with a length, and need no NUL at the end. Texts are
- *   UTF-8; ids are any bytes. Texts that come out end in a NUL, which their
- *   length does not count.
- * - Arrays. An array that a function fills has a maximum, and a count beside it
- *   says how many elements there are. Fewer are written if the maximum is less.
- * - Sizes. A struct that begins with struct_size can grow. Set all of it to zero
- *   and struct_size to its sizeof: then programs and libraries of different
- *   versions understand each other.
- * - Time is in nanoseconds: a span, or an instant of the limiter's clock. Where
- *   a limiter takes a now_ns, TOLLGATE_NOW makes it read its clock.
- * - Threads. Any number of threads may use a handle at once. No thread may use
- *   it while or after it is freed.
- * - Panics. A bug inside becomes TOLLGATE_STATUS_PANIC; no panic leaves the
- *   library.
- * - Forks. A child process may use what was made before the fork, as its own
- *   copy. From then on each process limits on its own.
+ * - Status. A function that can fail returns a tollgate_status. Unless that is
+ *   TOLLGATE_STATUS_OK, it has charged nothing, changed nothing, and written no
+ *   output except error_out; PANIC and FILE have exceptions, which they name. A
+ *   denial is not a failure: it is a verdict.
+ * - Zero. Clear a verdict before the call. A verdict of zeros denies, so a caller
+ *   that ignores the status of a failed check lets nothing through.
+ * - Pointers. NULL returns TOLLGATE_STATUS_NULL_POINTER, unless the function's
+ *   comment allows it; an array of no elements may always be NULL. Any other
+ *   pointer must be valid and aligned, for as many bytes or elements as its
+ *   length says. Outputs must not overlap inputs or each other. The library
+ *   cannot detect a dangling pointer.
+ * - Ownership. The caller owns every handle that a function returns, and frees it
+ *   once. The library keeps no pointer that it is given: the memory behind it may
+ *   be reused as soon as the call returns.
+ * - Ids and texts come with a length in bytes, and need no NUL. Ids are any
+ *   bytes. Texts are UTF-8, of up to TOLLGATE_TEXT_BYTES_MAX bytes.
+ * - Buffers. A text that a function writes ends in a NUL, which its length does
+ *   not count but the size of the buffer does. A NULL buffer of size 0 asks for
+ *   the length alone.
+ * - Arrays. A function writes at most as many elements as the array has room for,
+ *   and reports how many there are, which may be more.
+ * - Sizes. A struct that begins with struct_size can grow in later versions. Set
+ *   all of it to zero and struct_size to its sizeof. The library never reads or
+ *   writes beyond struct_size, so programs and libraries of different versions
+ *   understand each other. Members named reserved are 0.
+ * - Time is in nanoseconds: a span, or an instant of the limiter's clock, which
+ *   counts from an origin of its own and is not the time of day. TOLLGATE_NOW as
+ *   now_ns makes the limiter read its clock. A clock ends after 36 years; later
+ *   instants count as that one.
+ * - Threads. Any number of threads may use a handle at once. No thread may use it
+ *   while or after it is freed. The library starts no threads, installs no signal
+ *   handlers and calls nothing back. Do not call it from a signal handler.
+ * - Memory. A limiter reserves what it needs when it is built, and a check
+ *   allocates nothing. Other functions may allocate; like most programs in Rust,
+ *   the library aborts the process if the system refuses a small allocation.
+ * - Panics. A bug inside the library becomes TOLLGATE_STATUS_PANIC, with a
+ *   message on stderr; nothing unwinds into C.
+ * - Forks. A child process may use every handle that was made before the fork,
+ *   as its own copy. From then on each process limits on its own, and only the
+ *   process that named a file should go on changing it.
  *
  * Generated from src/ffi: change the sources and run `make header`.
  */
@@ -88,21 +101,21 @@ extern "C" {
 #define TOLLGATE_VERSION_NUMBER \
   (TOLLGATE_VERSION_MAJOR * 65536 + TOLLGATE_VERSION_MINOR * 256 + TOLLGATE_VERSION_PATCH)
 
-/** The address and the length of a string literal, as two arguments. */
+/** The address and the length of a string literal or a char array, as two arguments. */
 #define TOLLGATE_LITERAL(text) (text), (sizeof(text) - 1)
 
 /* -------------------------------------------------------------------------------------------------
- * Status: what became of a call.
+ * Status: how a call ended.
  */
 
 /**
- * What became of a call. Functions list the statuses they return; any of them
- * may also return NULL_POINTER and PANIC. A later version may add numbers, and
- * never gives one another meaning.
+ * How a call ended. Each function lists the statuses that it returns; all of them
+ * may also return NULL_POINTER and PANIC. A later version may add statuses, and
+ * never changes the meaning of a number.
  */
 typedef int32_t tollgate_status;
 enum {
-  /** The call did its work. A denied request is OK too: the verdict says so. */
+  /** The call succeeded. So does a check that denies: see the verdict. */
   TOLLGATE_STATUS_OK = 0,
   /** A pointer is NULL where NULL is not allowed. */
   TOLLGATE_STATUS_NULL_POINTER = 1,
@@ -110,7 +123,7 @@ enum {
   TOLLGATE_STATUS_STRUCT_SIZE = 2,
   /**
    * A flag, an enum value or an option that this version does not know, or
-   * an option that contradicts another. Clear the struct before you fill it.
+   * two options that contradict each other. Clear a struct before you fill it.
    */
   TOLLGATE_STATUS_INVALID_OPTION = 3,
   /** The buffer has no room for the text and its NUL. Ask for the length with NULL and 0. */
@@ -119,15 +132,18 @@ enum {
   TOLLGATE_STATUS_NOT_UTF8 = 5,
   /** A text has more than TOLLGATE_TEXT_BYTES_MAX bytes. */
   TOLLGATE_STATUS_TEXT_TOO_LONG = 6,
-  /** An array has more than TOLLGATE_BATCH_MAX elements. Split it. */
+  /**
+   * An array has more than TOLLGATE_BATCH_MAX elements, or the overrides of an
+   * agent are more than TOLLGATE_LANES_MAX. Split it.
+   */
   TOLLGATE_STATUS_BATCH_SIZE = 7,
   /** tollgate_check_all takes 1 to TOLLGATE_PARTS_MAX requests. */
   TOLLGATE_STATUS_PARTS = 8,
   /** The library was built without this feature; see tollgate_features. */
   TOLLGATE_STATUS_NOT_BUILT_IN = 9,
   /**
-   * A bug in tollgate: please report it. The call was abandoned midway; the
-   * limiter stays usable.
+   * A bug in tollgate: please report it. The call stopped midway and may have
+   * charged something; the limiter stays usable.
    */
   TOLLGATE_STATUS_PANIC = 10,
   /** The agent id has no bytes. */
@@ -147,19 +163,19 @@ enum {
   /** The agent holds fewer slots than were to be released. */
   TOLLGATE_STATUS_NOT_HELD = 18,
   /**
-   * The agent is new, and there is no record for it. Build the limiter for
+   * The agent is new, and no record is free for it. Build the limiter for
    * more agents, or with TOLLGATE_ON_FULL_EVICT.
    */
   TOLLGATE_STATUS_FULL = 19,
-  /** As many reservations are open as the limiter was built for. */
+  /** All reservations that the limiter was built for are open. */
   TOLLGATE_STATUS_RESERVATIONS_FULL = 20,
-  /** The agent has as many reservations open as one agent may. Settle some first. */
+  /** The agent has as many open reservations as one agent may have. Settle some first. */
   TOLLGATE_STATUS_TOO_MANY_RESERVATIONS = 21,
   /** The reservation was settled, or expired, or never existed. */
   TOLLGATE_STATUS_UNKNOWN_RESERVATION = 22,
   /**
    * The settlement overspends by more than TOLLGATE_OVERSPEND_MAX times the
-   * lane's capacity, which is taken for a mistake.
+   * lane's capacity, which is most likely a mistake of units.
    */
   TOLLGATE_STATUS_USED_TOO_LARGE = 23,
   /** The policy is invalid; the error says why, and where. */
@@ -170,7 +186,7 @@ enum {
   TOLLGATE_STATUS_UNKNOWN_PRESET = 26,
   /** A limiter holds 1 to TOLLGATE_AGENTS_MAX agents. */
   TOLLGATE_STATUS_AGENTS_OUT_OF_RANGE = 27,
-  /** The system refuses the memory. Build for fewer agents or lanes. */
+  /** The system refused the memory. Build for fewer agents or lanes. */
   TOLLGATE_STATUS_OUT_OF_MEMORY = 28,
   /** Only a manual clock can be moved. */
   TOLLGATE_STATUS_NOT_MANUAL = 29,
@@ -189,7 +205,7 @@ enum {
    * the policy. Checks still work; for more changes, build a limiter in the child.
    */
   TOLLGATE_STATUS_FORKED = 32,
-  /** The new policy has other lanes than the one in force. */
+  /** The new policy has other lanes than the one in force, or another order of them. */
   TOLLGATE_STATUS_OTHER_LANES = 33,
   /**
    * The new policy lacks a plan of the one in force. Keep the plan: callers
@@ -202,13 +218,13 @@ enum {
    * the file: repeat the call to make it safe.
    */
   TOLLGATE_STATUS_FILE = 35,
-  /** No file was named to keep this in. */
+  /** No file was named: see tollgate_keep_assignments_in and tollgate_keep_budgets_in. */
   TOLLGATE_STATUS_NO_FILE = 36,
 };
 
 /**
- * A sentence about a status, for a log. Static: never free it. A number that
- * is not a status has a sentence too.
+ * A sentence about a status, for a log: a static string, never NULL, even for a
+ * number that is not a status.
  */
 const char *tollgate_status_text(int32_t status);
 
@@ -223,19 +239,20 @@ const char *tollgate_status_text(int32_t status);
 /**
  * Why a call failed, for people: what is wrong, where, and what is allowed.
  *
- * The struct is the caller's. Functions with an error_out write it if they
- * fail, and only then; each of them accepts NULL.
+ * A function with an error_out writes it if it fails, and only then. NULL is
+ * always allowed. With a wrong struct_size in it the call returns STRUCT_SIZE
+ * and does nothing.
  */
 typedef struct tollgate_error {
   /** Set it to sizeof(tollgate_error) before the call. */
   uint32_t struct_size;
   /** The status that the call returned. */
   tollgate_status status;
-  /** The line of the mistake in a policy or a file, from 1; 0 if there is none. */
+  /** The line of the mistake in a policy or a file, from 1; 0 for other mistakes. */
   uint32_t line;
-  /** The column of the mistake, from 1; 0 if there is none. */
+  /** The column of the mistake in characters, from 1; 0 for other mistakes. */
   uint32_t column;
-  /** A sentence, NUL-terminated UTF-8, cut if it is too long. */
+  /** A sentence in NUL-terminated UTF-8, truncated if it is too long. */
   char message[TOLLGATE_ERROR_MESSAGE_BYTES];
 } tollgate_error;
 
@@ -247,14 +264,14 @@ typedef struct tollgate_error {
 /** A bit of tollgate_features: policies as TOML text, tollgate_policy_from_toml. */
 #define TOLLGATE_FEATURE_CONFIG 1
 /**
- * A bit of tollgate_features: files that survive a restart,
- * tollgate_keep_assignments_in, tollgate_keep_budgets_in, tollgate_write_report.
+ * A bit of tollgate_features: files, as in tollgate_keep_assignments_in,
+ * tollgate_keep_budgets_in and tollgate_write_report.
  */
 #define TOLLGATE_FEATURE_PERSIST 2
-/** The longest text that a function takes, in bytes: 1 MiB. */
+/** The longest text or path that a function takes, in bytes: 1 MiB. */
 #define TOLLGATE_TEXT_BYTES_MAX 1048576
 
-/** The version of the library that runs, such as "1.2.3". Static: never free it. */
+/** The version of the library that runs, such as "1.2.3": a static string. */
 const char *tollgate_version(void);
 
 /**
@@ -265,8 +282,8 @@ uint32_t tollgate_version_number(void);
 
 /**
  * What is built into the library: a sum of TOLLGATE_FEATURE_CONFIG and
- * TOLLGATE_FEATURE_PERSIST. Every function is there in any case; one whose
- * feature is missing returns TOLLGATE_STATUS_NOT_BUILT_IN.
+ * TOLLGATE_FEATURE_PERSIST. Without a feature, its functions exist and return
+ * TOLLGATE_STATUS_NOT_BUILT_IN.
  */
 uint32_t tollgate_features(void);
 
@@ -276,28 +293,28 @@ uint32_t tollgate_features(void);
  *
  * A limiter has a clock of its own unless tollgate_limiter_options names one.
  * Name one to share it between limiters, to choose its source, or to move
- * time by hand in a test. tollgate_snapshot says what a limiter's clock reads,
- * and whether it had to fall back.
+ * time by hand in a test. tollgate_snapshot reports the source of a limiter's
+ * clock, and whether it had to fall back.
  */
 
 /** A source of time. Any number of limiters and threads may share one. */
 typedef struct tollgate_clock tollgate_clock;
 
-/** What a clock reads. */
+/** Where a clock takes its time from. */
 typedef int32_t tollgate_clock_source;
 enum {
-  /** For tollgate_clock_new: the processor's counter if it can be trusted, else OS. */
+  /** For tollgate_clock_new: the processor's counter if it is reliable, else OS. */
   TOLLGATE_CLOCK_SOURCE_AUTO = 0,
   /**
-   * In a snapshot: the processor's time stamp counter, checked against the
-   * OS clock. AUTO chooses it.
+   * In a snapshot only: the processor's time stamp counter, checked against
+   * the OS clock. AUTO chooses it.
    */
   TOLLGATE_CLOCK_SOURCE_TSC = 1,
   /** The system's monotonic clock. It stands still while the machine is suspended. */
   TOLLGATE_CLOCK_SOURCE_OS = 2,
-  /** The system's monotonic clock as of its last tick: the cheapest, 1 to 10 ms late. */
+  /** The system's monotonic clock as of its last tick: the cheapest, up to 10 ms late. */
   TOLLGATE_CLOCK_SOURCE_COARSE = 3,
-  /** The system's clock that goes on while the machine is suspended. */
+  /** The system's monotonic clock that also runs while the machine is suspended. */
   TOLLGATE_CLOCK_SOURCE_BOOTTIME = 4,
   /** A clock that tollgate_clock_advance and tollgate_clock_set move. It starts at 0. */
   TOLLGATE_CLOCK_SOURCE_MANUAL = 5,
@@ -305,27 +322,30 @@ enum {
 
 /**
  * Makes a clock from a tollgate_clock_source. Free it with tollgate_clock_free.
- * The first AUTO of a process takes about 10 ms to judge the counter.
+ * The first AUTO of a process takes about 10 ms to test the counter.
  *
  * Status: INVALID_OPTION for any other number, TOLLGATE_CLOCK_SOURCE_TSC included.
  */
 tollgate_status tollgate_clock_new(int32_t source, tollgate_clock **clock_out);
 
-/** Frees a clock. Limiters that use it keep it alive. NULL is allowed. */
+/**
+ * Frees a clock. Limiters that use it keep it alive, but a manual clock can no
+ * longer be moved. NULL is allowed.
+ */
 void tollgate_clock_free(tollgate_clock *clock);
 
 /** Reads a clock, in nanoseconds since its origin. */
 tollgate_status tollgate_clock_now(const tollgate_clock *clock, uint64_t *now_ns_out);
 
 /**
- * Moves a manual clock ahead. It stops after 36 years; then everything is denied.
+ * Moves a manual clock ahead. It stops after 36 years.
  *
  * Status: NOT_MANUAL.
  */
 tollgate_status tollgate_clock_advance(tollgate_clock *clock, uint64_t by_ns);
 
 /**
- * Sets a manual clock. A step back makes answers stricter, never more generous.
+ * Sets a manual clock. A step back only makes answers stricter.
  *
  * Status: NOT_MANUAL.
  */
@@ -335,9 +355,8 @@ tollgate_status tollgate_clock_set(tollgate_clock *clock, uint64_t now_ns);
 /* -------------------------------------------------------------------------------------------------
  * Policies: what is limited, and to what.
  *
- * A policy names lanes and their limits, plans, actions and the rules of
- * conduct. It is TOML text or a preset, it is checked as a whole when it is
- * made, and it never changes:
+ * A policy has lanes and their limits, plans, actions and rules of conduct. It
+ * is made from TOML text or a preset, validated as a whole, and never changes:
  *
  *     [lanes]                     # every lane and its limit
  *     "http/read" = "10/second burst 20"
@@ -345,22 +364,22 @@ tollgate_status tollgate_clock_set(tollgate_clock *clock, uint64_t now_ns);
  *     [plans.pro]                 # the limits that differ in this plan
  *     "http/read" = "50/second burst 100"
  *
- * Lanes and plans have numbers, from 0 in the order of the text; a lane "total"
- * comes last, and the plan "default" is 0. To list them, count up until
- * tollgate_policy_lane_name returns UNKNOWN_LANE, or tollgate_policy_plan_name
- * UNKNOWN_PLAN.
+ * Lanes are numbered from 0 in the order of the text, and the lane "total" comes
+ * last. Plans are numbered in the order of the text from 1; 0 is the plan
+ * "default". To list them, count up until tollgate_policy_lane_name returns
+ * UNKNOWN_LANE, or tollgate_policy_plan_name UNKNOWN_PLAN.
  */
 
-/** The most lanes of a policy. */
+/** The most lanes that a policy can have. */
 #define TOLLGATE_LANES_MAX 62
 /** The longest name of a lane or a plan, in bytes. */
 #define TOLLGATE_NAME_BYTES_MAX 64
-/** The most plans of a policy. */
+/** The most plans that a policy can have, "default" included. */
 #define TOLLGATE_PLANS_MAX 256
 /** Room for the text of any limit, its NUL included. */
 #define TOLLGATE_LIMIT_BYTES 92
 
-/** What is limited, and to what. */
+/** Lanes, limits, plans, actions and rules of conduct. It never changes. */
 typedef struct tollgate_policy tollgate_policy;
 
 /**
@@ -374,11 +393,11 @@ tollgate_status tollgate_policy_preset(const char *name,
                                        tollgate_error *error_out,
                                        tollgate_policy **policy_out);
 
-/** The name of a preset, counted from 0; NULL past the last. Static: never free it. */
+/** The name of a preset, counted from 0: a static string, or NULL past the last. */
 const char *tollgate_preset_name(size_t index);
 
 /**
- * Reads a policy from TOML text. Needs TOLLGATE_FEATURE_CONFIG. Free it with
+ * Makes a policy from TOML text. Needs TOLLGATE_FEATURE_CONFIG. Free it with
  * tollgate_policy_free. The error has the line and the column of the mistake.
  *
  * Status: INVALID_POLICY, NOT_UTF8, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
@@ -390,8 +409,7 @@ tollgate_status tollgate_policy_from_toml(const char *toml,
 
 /**
  * Writes a policy as TOML, from which tollgate_policy_from_toml makes the same
- * policy. Needs TOLLGATE_FEATURE_CONFIG. A NULL buffer of size 0 asks for the
- * length alone.
+ * policy. Needs TOLLGATE_FEATURE_CONFIG.
  *
  * Status: BUFFER_TOO_SMALL, NOT_BUILT_IN.
  */
@@ -400,7 +418,7 @@ tollgate_status tollgate_policy_to_toml(const tollgate_policy *policy,
                                         size_t toml_size,
                                         size_t *toml_len_out);
 
-/** Frees a policy. Limiters have copies of their own. NULL is allowed. */
+/** Frees a policy. Limiters keep copies of their own. NULL is allowed. */
 void tollgate_policy_free(tollgate_policy *policy);
 
 /**
@@ -415,7 +433,7 @@ tollgate_status tollgate_policy_lane(const tollgate_policy *policy,
 
 /**
  * The name of a lane, by number. TOLLGATE_NAME_BYTES_MAX + 1 bytes are always
- * enough; a NULL buffer of size 0 asks for the length alone.
+ * enough.
  *
  * Status: UNKNOWN_LANE, BUFFER_TOO_SMALL.
  */
@@ -437,7 +455,7 @@ tollgate_status tollgate_policy_plan(const tollgate_policy *policy,
 
 /**
  * The name of a plan, by number. TOLLGATE_NAME_BYTES_MAX + 1 bytes are always
- * enough; a NULL buffer of size 0 asks for the length alone.
+ * enough.
  *
  * Status: UNKNOWN_PLAN, BUFFER_TOO_SMALL.
  */
@@ -448,9 +466,8 @@ tollgate_status tollgate_policy_plan_name(const tollgate_policy *policy,
                                           size_t *name_len_out);
 
 /**
- * The limit of a lane in a plan, as text: "10/second burst 20", say. The plan
- * TOLLGATE_NONE is the default plan. TOLLGATE_LIMIT_BYTES are always enough; a
- * NULL buffer of size 0 asks for the length alone.
+ * The limit of a lane in a plan, as text, for example "10/second burst 20". The
+ * plan TOLLGATE_NONE is the default plan. TOLLGATE_LIMIT_BYTES are always enough.
  *
  * Status: UNKNOWN_PLAN, UNKNOWN_LANE, BUFFER_TOO_SMALL.
  */
@@ -483,14 +500,14 @@ enum {
   /**
    * It takes the record with the least debt, and inherits that debt. The
    * agent that lost the record may come back with full lanes: see
-   * lossy_evictions in tollgate_snapshot.
+   * lossy_evictions in tollgate_limiter_view.
    */
   TOLLGATE_ON_FULL_EVICT = 0,
-  /** It is refused with TOLLGATE_STATUS_FULL. Exact for every agent. */
+  /** It is refused with TOLLGATE_STATUS_FULL. Limits are exact for every agent. */
   TOLLGATE_ON_FULL_DENY = 1,
 };
 
-/** How agent ids are hashed. Both are keyed. */
+/** How agent ids are hashed, with a random key of the limiter's own. */
 typedef int32_t tollgate_id_hash;
 enum {
   /** Multilinear: the fastest. */
@@ -502,12 +519,12 @@ enum {
   TOLLGATE_ID_HASH_SIPHASH13 = 1,
 };
 
-/** What a limiter remembers of what it does. */
+/** What a limiter records of its work. */
 typedef int32_t tollgate_observe;
 enum {
-  /** Nothing. Checks do not even ask. */
+  /** Nothing. This costs a check nothing. */
   TOLLGATE_OBSERVE_OFF = 0,
-  /** Verdicts by lane, the worst offenders and the last events: about 700 kB. */
+  /** Verdicts by lane, the worst offenders and the last events, in about 700 kB. */
   TOLLGATE_OBSERVE_ON = 1,
 };
 
@@ -517,7 +534,7 @@ typedef struct tollgate_limiter_options {
   uint32_t struct_size;
   /** A tollgate_on_full. */
   int32_t on_full;
-  /** How many agents it must hold at the same time. 0: TOLLGATE_AGENTS_DEFAULT. */
+  /** How many agents it tracks at the same time. 0: TOLLGATE_AGENTS_DEFAULT. */
   uint64_t agents;
   /** Where its time comes from. NULL: a clock of its own. */
   const tollgate_clock *clock;
@@ -526,19 +543,21 @@ typedef struct tollgate_limiter_options {
   /** A tollgate_observe. */
   int32_t observe;
   /**
-   * With TOLLGATE_OBSERVE_ON: samples one check in this many of a thread as
-   * an event. 0 samples none.
+   * With TOLLGATE_OBSERVE_ON: each thread makes an event of one check in this
+   * many. 0 samples none.
    */
   uint32_t sample_every;
   /**
-   * 1 takes the memory of all records, and of the roster, from the system at
-   * once, so that no check waits for a page; without enough memory the
-   * limiter is not built. 0 takes each page when an agent first needs it.
+   * 1 touches the memory of all records and of the roster at once, so that no
+   * check waits for a page, and fails if there is too little. 0 leaves each
+   * page to the agent that first needs it.
    */
   uint32_t prefault;
   /**
-   * With TOLLGATE_OBSERVE_ON: keeps the ids of this many agents, so that
-   * tollgate_agents can list them; 272 bytes each. 0 keeps none.
+   * With TOLLGATE_OBSERVE_ON: room for the ids of this many agents, up to
+   * 1,048,576, so that tollgate_agents can list them; 272 bytes each. Agents
+   * that find no room are not listed. More room than records is never taken,
+   * so UINT64_MAX asks for as much as possible. 0 lists no agent.
    */
   uint64_t roster;
   /**
@@ -546,15 +565,18 @@ typedef struct tollgate_limiter_options {
    * TOLLGATE_RESERVATIONS_MAX; 64 bytes each. 0: TOLLGATE_RESERVATIONS_DEFAULT.
    */
   uint64_t reservations;
-  /** How many of them one agent may have open. 0: one in 64, but at least 16. */
+  /**
+   * How many reservations one agent may have open. 0: one in 64 of them, but
+   * at least 16.
+   */
   uint32_t reservations_per_agent;
   /** Must be 0. */
   uint32_t reserved;
 } tollgate_limiter_options;
 
 /**
- * Builds a limiter, and reserves all its memory. options may be NULL. Policy
- * and clock may be freed as soon as this returns. Free the limiter with
+ * Builds a limiter, and reserves all its memory. options may be NULL. The policy
+ * and the clock may be freed as soon as this returns. Free the limiter with
  * tollgate_limiter_free.
  *
  * Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE.
@@ -593,16 +615,16 @@ tollgate_status tollgate_limiter_plan(const tollgate_limiter *limiter,
                                       size_t name_len,
                                       uint32_t *plan_out);
 
-/** The present instant of the limiter's clock: what every now_ns means. */
+/** The present instant of the limiter's clock, for any now_ns. */
 tollgate_status tollgate_limiter_now(const tollgate_limiter *limiter, uint64_t *now_ns_out);
 
 /**
- * Gives up the records of agents that have been idle, with every lane full,
- * for idle_for_ns, and says how many.
+ * Frees the records of agents that have been idle, with every lane full, for
+ * idle_for_ns. swept_out gets how many.
  *
- * Limits do not need it: a new agent takes an idle record by itself. It makes
- * agents in tollgate_snapshot the recent ones. It walks all records, so call
- * it from a timer, every few minutes.
+ * Limits do not need it: a new agent takes over an idle record by itself. After
+ * a sweep, tollgate_snapshot and tollgate_agents show recent agents only. It
+ * walks all records, so call it from a timer, every few minutes.
  */
 tollgate_status tollgate_limiter_sweep(tollgate_limiter *limiter,
                                        uint64_t idle_for_ns,
@@ -611,113 +633,114 @@ tollgate_status tollgate_limiter_sweep(tollgate_limiter *limiter,
 
 
 /* -------------------------------------------------------------------------------------------------
- * Requests: who asks, for what, at what cost.
+ * Requests: which agent asks, for what, at what cost.
  */
 
-/** As an instant: the limiter reads its clock. */
+/** As an instant: the present one. The limiter reads its clock. */
 #define TOLLGATE_NOW UINT64_MAX
 /** As a span: no wait helps. */
 #define TOLLGATE_NEVER UINT64_MAX
-/** As a plan: the agent's own, or the default plan. As a lane: all, or none. */
+/** In place of a plan or a lane: no particular one. Each function says what that means. */
 #define TOLLGATE_NONE UINT32_MAX
 /**
- * A flag of tollgate_check and the like: a denial counts against the agent's
- * conduct, and a policy that enforces waits denies a violator until its wait
- * is over.
+ * A flag of every function that returns a verdict: a denial counts against the
+ * agent's conduct, and a policy that enforces waits denies a violator until its
+ * wait is over. See tollgate_conduct.
  */
 #define TOLLGATE_COUNTED 1
 /** The longest agent id, in bytes. */
 #define TOLLGATE_ID_BYTES_MAX 256
-/** The most elements of an array. */
+/** The most elements of an array that a function reads. */
 #define TOLLGATE_BATCH_MAX 1048576
 
 /**
- * The question. It never grows, so it can be filled in one initializer:
- * {id, id_len, cost, lane, TOLLGATE_NONE}.
+ * The question: may this agent do this? It never grows, so one initializer fills
+ * it: {id, id_len, cost, lane, TOLLGATE_NONE}.
  */
 typedef struct tollgate_request {
-  /** Who asks: any bytes. */
+  /** The agent that asks: any bytes. */
   const void *id;
   /** How many bytes: 1 to TOLLGATE_ID_BYTES_MAX. */
   size_t id_len;
-  /** How many tokens, at least 1. All of them are charged, or none. */
+  /** How many tokens it costs, at least 1. All of them are charged, or none. */
   uint64_t cost;
   /** The lane: see tollgate_limiter_lane. */
   uint32_t lane;
   /**
-   * The plan of an agent without an assignment, for what is known only with
-   * the request, such as how it was authenticated: see tollgate_limiter_plan.
-   * TOLLGATE_NONE for the default plan. The limiter does not remember it.
+   * The plan that applies if the agent is not assigned to one: for what is
+   * known only with the request, such as how it was authenticated. See
+   * tollgate_limiter_plan. TOLLGATE_NONE is the default plan. The limiter
+   * does not remember it.
    */
   uint32_t plan;
 } tollgate_request;
 
 
 /* -------------------------------------------------------------------------------------------------
- * Verdicts: whether a request may go on, and how long a denied caller has to
+ * Verdicts: whether a request may proceed, and how long a denied caller has to
  * wait. A denial charges nothing.
  */
 
-/** Whether a request may go on. A verdict that was set to zero denies. */
+/** Whether a request may proceed. Zero denies. */
 typedef int32_t tollgate_decision;
 enum {
   /** It may not, and nothing was charged. */
   TOLLGATE_DECISION_DENY = 0,
   /** It may. */
   TOLLGATE_DECISION_ALLOW = 1,
-  /** It may, and the agent is near its limit. */
+  /** It may, but the agent is near its limit: see warn_below_percent of the policy. */
   TOLLGATE_DECISION_WARN = 2,
-  /** It may: the agent is exempt, and nothing was charged. */
+  /** It may, since the agent is exempt; nothing was charged. */
   TOLLGATE_DECISION_EXEMPT = 3,
 };
 
 /** The answer. It never grows: it is an element of arrays. */
 typedef struct tollgate_verdict {
   /**
-   * TOLLGATE_STATUS_OK. In an array, also why a request could not be
-   * answered; then all other members are zero.
+   * TOLLGATE_STATUS_OK. In the array of tollgate_check_many, also why a
+   * request could not be answered; then all other members are zero.
    */
   tollgate_status status;
-  /** Whether the request may go on. */
+  /** Whether the request may proceed. */
   tollgate_decision decision;
   /** What the lane holds when it is full, in tokens. UINT64_MAX if the agent is exempt. */
   uint64_t capacity;
   /**
    * How long a denied caller has to wait: the longer of the next two. 0 if
-   * it was allowed, TOLLGATE_NEVER if no wait helps.
+   * the request was allowed, TOLLGATE_NEVER if no wait helps.
    */
   uint64_t retry_after_ns;
   /**
-   * How long until the lane would let the same request pass, exact to the
-   * nanosecond. 0 if it was allowed, TOLLGATE_NEVER if it never would.
+   * How long until the lane would allow the same request, exact to the
+   * nanosecond. 0 if it was allowed, TOLLGATE_NEVER if the lane never would.
    */
   uint64_t lane_wait_ns;
-  /** How long a denied agent has to wait for its conduct. 0 without TOLLGATE_COUNTED. */
+  /** How long a denied agent has to wait because of its conduct. 0 without TOLLGATE_COUNTED. */
   uint64_t conduct_wait_ns;
   /** How long until the lane is full again, if nothing more is charged. */
   uint64_t full_in_ns;
   /**
-   * How long one token of a bucket takes to come back. 0 in a lane that
-   * counts: window, exact, budget and held.
+   * How long a bucket takes to refill one token. 0 for lanes that count:
+   * window, exact, budget and held.
    */
   uint64_t token_ns;
   /**
-   * What is left in a lane that counts. 0 in a bucket. Use
+   * Tokens left in a lane that counts; 0 for a bucket. Use
    * tollgate_verdict_remaining, which works for both.
    */
   uint64_t count_left;
-  /** If this denial is a violation: how many in a row, up to 15. Else 0. */
+  /** If this denial is a violation: how many in a row it makes, up to 15. Else 0. */
   uint32_t violations_in_a_row;
-  /** 1 if with this denial the agent's conduct became sustained abuse, else 0. */
+  /** 1 if this denial made the agent's conduct sustained abuse, else 0. */
   uint32_t sustained_abuse;
 } tollgate_verdict;
 
 /**
- * Whole tokens that are left in the lane after the request, whatever its kind.
+ * Whole tokens left in the lane after the request, for a lane of any kind.
  * UINT64_MAX if the agent is exempt; 0 for NULL and for a verdict of zeros.
  *
- * For a bucket this takes a division, so a check leaves it to callers that
- * want to know.
+ * For a bucket this takes a division, so a check leaves it to callers that need
+ * it.
  */
 uint64_t tollgate_verdict_remaining(const tollgate_verdict *verdict);
 
@@ -725,22 +748,21 @@ uint64_t tollgate_verdict_remaining(const tollgate_verdict *verdict);
 /* -------------------------------------------------------------------------------------------------
  * Asking: may this agent do this?
  *
- * The answer takes some tens of nanoseconds, no lock and no memory, unless the
- * agent is new.
+ * A check takes some tens of nanoseconds, no lock and no allocation; the first
+ * one of an agent takes longer.
  */
 
 /**
  * May the agent do this? Charges the cost, or nothing.
  *
  * flags is 0 or TOLLGATE_COUNTED. now_ns is TOLLGATE_NOW, or an instant of
- * tollgate_limiter_now that the caller has at hand: an older one than another
- * caller's only makes the answer stricter; one ahead of the clock lets the
- * agent borrow from its future.
+ * tollgate_limiter_now that the caller already has. An instant that is older
+ * than another caller's only makes the answer stricter; one ahead of the clock
+ * lets the agent borrow from its future.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
- * COST_ABOVE_CAPACITY, FULL, INVALID_OPTION for other flags, WRONG_KIND for
- * the lane "total", which is charged with others only. Each of them charges
- * nothing.
+ * COST_ABOVE_CAPACITY, FULL; INVALID_OPTION for other flags; WRONG_KIND for the
+ * lane "total", which is only charged along with other lanes.
  */
 tollgate_status tollgate_check(tollgate_limiter *limiter,
                                const tollgate_request *request,
@@ -750,14 +772,14 @@ tollgate_status tollgate_check(tollgate_limiter *limiter,
 
 /**
  * Answers many requests as if they were checked one by one, in order, at one
- * instant. Faster than single checks if the agents are many.
+ * instant. Faster than single checks of many agents. flags is 0 or
+ * TOLLGATE_COUNTED, for all requests.
  *
- * verdicts_out gets a verdict for each request, in the same place. A request
- * that cannot be answered gets its own status there, and the others proceed.
- * The arrays must not overlap.
+ * verdicts_out has room for count verdicts, and gets one at the index of each
+ * request. A request that cannot be answered gets its own status there, and the
+ * others proceed.
  *
- * Status: BATCH_SIZE, INVALID_OPTION for other flags than TOLLGATE_COUNTED.
- * Both charge nothing.
+ * Status: BATCH_SIZE; INVALID_OPTION for other flags.
  */
 tollgate_status tollgate_check_many(tollgate_limiter *limiter,
                                     const tollgate_request *requests,
@@ -779,16 +801,16 @@ typedef struct tollgate_all_verdict {
   /** Set it to sizeof(tollgate_all_verdict) before the call. */
   uint32_t struct_size;
   /**
-   * DENY if one of the requests stands in the way; else WARN if an agent is
-   * near its limit, EXEMPT if all agents are exempt, ALLOW otherwise.
+   * DENY if a request was denied; else WARN if an agent is near its limit,
+   * EXEMPT if all agents are exempt, ALLOW otherwise.
    */
   tollgate_decision decision;
   /**
-   * The longest wait of the requests that stand in the way. 0 if all were
-   * allowed, TOLLGATE_NEVER if no wait helps.
+   * The longest wait of the requests that were denied. 0 if all were allowed,
+   * TOLLGATE_NEVER if no wait helps.
    */
   uint64_t retry_after_ns;
-  /** Which requests stand in the way: bit 0 for the first, and so on. */
+  /** Which requests were denied: bit 0 is the first, and so on. */
   uint32_t blocking;
   /** 0. */
   uint32_t reserved;
@@ -798,16 +820,16 @@ typedef struct tollgate_all_verdict {
  * May all of this be done? Charges every request or none: several lanes of an
  * agent, or several agents, such as a user, a team and an organisation.
  *
- * verdicts_out gets a verdict for each request, in the same place; it may be
- * NULL. If one stands in the way, nothing was charged, and the verdicts on the
- * others say what would have been. The arrays must not overlap.
+ * verdicts_out gets a verdict at the index of each request; it may be NULL. If a
+ * request is denied, nothing is charged, and the verdicts on the others show what
+ * would have happened. flags is 0 or TOLLGATE_COUNTED, for all requests.
  *
- * When two calls cross, each may see what the other takes back a moment later,
+ * Two calls at the same moment may each see a charge that the other takes back,
  * and both may be denied.
  *
- * Status: PARTS; what tollgate_check returns, for the first request that
- * cannot be answered; COST_ABOVE_CAPACITY also if the requests of one lane add
- * up to more than it holds; STRUCT_SIZE. Each of them charges nothing.
+ * Status: PARTS; those of tollgate_check, for the first request that cannot be
+ * answered; COST_ABOVE_CAPACITY also if the requests of one lane add up to more
+ * than it holds; STRUCT_SIZE.
  */
 tollgate_status tollgate_check_all(tollgate_limiter *limiter,
                                    const tollgate_request *requests,
@@ -822,7 +844,7 @@ tollgate_status tollgate_check_all(tollgate_limiter *limiter,
  * Lanes of an agent: look, give back, hold, start over.
  */
 
-/** A lane of an agent as it stands. */
+/** The state of a lane of an agent. */
 typedef struct tollgate_lane_state {
   /** Set it to sizeof(tollgate_lane_state) before the call. */
   uint32_t struct_size;
@@ -845,8 +867,8 @@ typedef struct tollgate_lane_state {
 } tollgate_lane_state;
 
 /**
- * Looks at a lane of an agent. Charges nothing, and does not make the agent
- * known. The cost of the request is not looked at.
+ * Looks at a lane of an agent. Charges nothing, and gives a new agent no record.
+ * The cost of the request does not matter.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, STRUCT_SIZE.
  */
@@ -856,13 +878,14 @@ tollgate_status tollgate_peek(const tollgate_limiter *limiter,
                               tollgate_lane_state *state_out);
 
 /**
- * Gives the cost of a request back, never beyond full. Use the plan that the
- * request was charged under: a token is worth what it costs under that plan.
- * The instant is now_ns, or the clock's time if that is later. state_out may
- * be NULL.
+ * Gives the cost of a request back, but never fills a lane beyond its capacity.
+ * Use the plan that the request was charged under: a token is worth what it
+ * costs under that plan. The instant is now_ns, or the clock's time if that is
+ * later. state_out may be NULL.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
- * COST_ABOVE_CAPACITY, NOT_HELD, WRONG_KIND, STRUCT_SIZE.
+ * COST_ABOVE_CAPACITY, STRUCT_SIZE; NOT_HELD in a held lane, as
+ * tollgate_release; WRONG_KIND for the lane "total".
  */
 tollgate_status tollgate_refund(tollgate_limiter *limiter,
                                 const tollgate_request *request,
@@ -870,12 +893,12 @@ tollgate_status tollgate_refund(tollgate_limiter *limiter,
                                 tollgate_lane_state *state_out);
 
 /**
- * Takes as many slots as the request costs, in a lane whose limit is "held 3"
- * or the like: for connections and jobs. They stay taken until
- * tollgate_release, and the agent keeps its record. No wait helps a denied
- * caller: somebody has to release a slot. flags is 0 or TOLLGATE_COUNTED.
+ * Takes as many slots as the request costs, in a lane with a limit such as
+ * "held 3": for connections and jobs. The slots stay taken until
+ * tollgate_release, and the agent keeps its record as long. A denial has no
+ * wait, since only a release helps. flags is 0 or TOLLGATE_COUNTED.
  *
- * Status: as tollgate_check, and WRONG_KIND if the lane is not a held one.
+ * Status: as tollgate_check, and WRONG_KIND unless the lane is a held one.
  */
 tollgate_status tollgate_hold(tollgate_limiter *limiter,
                               const tollgate_request *request,
@@ -884,12 +907,12 @@ tollgate_status tollgate_hold(tollgate_limiter *limiter,
                               tollgate_verdict *verdict_out);
 
 /**
- * Gives as many slots back as the request costs. state_out may be NULL. An
- * exempt agent takes no slots, and may release them all the same.
+ * Gives as many slots back as the request costs. state_out may be NULL. An exempt
+ * agent takes no slots, so its release never returns NOT_HELD.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
- * COST_ABOVE_CAPACITY; WRONG_KIND if the lane is not a held one; NOT_HELD if
- * the agent holds fewer, and then nothing changes; STRUCT_SIZE.
+ * COST_ABOVE_CAPACITY, STRUCT_SIZE; WRONG_KIND unless the lane is a held one;
+ * NOT_HELD if the agent holds fewer slots.
  */
 tollgate_status tollgate_release(tollgate_limiter *limiter,
                                  const tollgate_request *request,
@@ -897,8 +920,8 @@ tollgate_status tollgate_release(tollgate_limiter *limiter,
                                  tollgate_lane_state *state_out);
 
 /**
- * Fills a lane of the agent, or with TOLLGATE_NONE all of them, one after the
- * other. Open reservations have nothing to give back any more. Held slots stay
+ * Fills a lane of the agent; TOLLGATE_NONE fills all of them, one after the
+ * other. Open reservations then have nothing left to give back. Held slots stay
  * held.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE.
@@ -910,9 +933,9 @@ tollgate_status tollgate_reset(tollgate_limiter *limiter,
                                uint64_t now_ns);
 
 /**
- * Forgets the agent: its record is vacant, its reservations are closed, and
- * its next request is its first. Its assignment stays. forgotten_out says
- * whether the agent was known.
+ * Forgets the agent: frees its record and closes its reservations, so that its
+ * next request is like its first. Its assignment stays. forgotten_out gets
+ * whether the agent had a record.
  *
  * An agent that holds a slot keeps its record, with all other lanes filled; so
  * may one that is checked at the same moment.
@@ -929,33 +952,32 @@ tollgate_status tollgate_forget(tollgate_limiter *limiter,
 /* -------------------------------------------------------------------------------------------------
  * Reservations: charge an estimate now, settle the real cost later.
  *
- * For LLM calls, downloads, and whatever else has a cost that is known only at
- * the end.
+ * For LLM calls, downloads and other work whose cost is known only at the end.
  */
 
 /** The most reservations that a limiter can be built for. */
 #define TOLLGATE_RESERVATIONS_MAX 16777216
 /** How many reservations a limiter is built for by default. */
 #define TOLLGATE_RESERVATIONS_DEFAULT 16384
-/** A settlement may overspend by this many times the lane's capacity. */
+/** The most that a settlement may overspend, in multiples of the lane's capacity. */
 #define TOLLGATE_OVERSPEND_MAX 100
-/** A flag of tollgate_settle: this much is used so far, and the reservation stays open. */
+/** A flag of tollgate_settle: this much was used so far, and the reservation stays open. */
 #define TOLLGATE_SETTLE_SO_FAR 2
 
-/** What a settlement came to. */
+/** The result of a settlement. */
 typedef struct tollgate_settlement {
   /** Set it to sizeof(tollgate_settlement) before the call. */
   uint32_t struct_size;
   /** 0. */
   uint32_t reserved;
   /**
-   * What was reserved and not used. It was given back, to the window it was
-   * charged in, if that is not over.
+   * What was reserved and not used. It went back to the window it was charged
+   * in, if that is not over.
    */
   uint64_t unused;
   /**
    * What was used beyond the estimate. It was charged to the present window,
-   * into debt if need be.
+   * into debt if necessary.
    */
   uint64_t overspent;
   /** What is still reserved. 0 once the reservation is closed. */
@@ -963,20 +985,19 @@ typedef struct tollgate_settlement {
 } tollgate_settlement;
 
 /**
- * Charges an estimate, the cost of the request, until tollgate_settle names
- * the real cost. Without a settlement within ttl_ns the estimate stays
- * charged: disconnecting is not free. flags is 0 or TOLLGATE_COUNTED.
+ * Charges the cost of the request as an estimate, until tollgate_settle reports
+ * the real cost. Without a settlement within ttl_ns the whole estimate stays
+ * charged. flags is 0 or TOLLGATE_COUNTED.
  *
- * reservation_out gets the number to settle with, or 0 if the request was
- * denied. For buckets, windows and budgets; a policy's total is reserved with
- * the lane.
+ * reservation_out gets the number to settle with, or 0 if the request was denied.
+ * Works with buckets, windows and budgets. If the policy has a lane "total", that
+ * is reserved as well.
  *
- * A reservation belongs to its charge. tollgate_reset forgives the charge, and
- * leaves nothing to give back; a change of limits leaves it its worth;
- * tollgate_forget closes the reservation.
+ * After tollgate_reset a reservation has nothing left to give back; after a
+ * change of limits it is worth as much as before; tollgate_forget closes it.
  *
  * Status: as tollgate_check; WRONG_KIND for a held lane and an exact window;
- * TOO_MANY_RESERVATIONS, RESERVATIONS_FULL. Each of them charges nothing.
+ * TOO_MANY_RESERVATIONS, RESERVATIONS_FULL.
  */
 tollgate_status tollgate_reserve(tollgate_limiter *limiter,
                                  const tollgate_request *request,
@@ -987,20 +1008,19 @@ tollgate_status tollgate_reserve(tollgate_limiter *limiter,
                                  uint64_t *reservation_out);
 
 /**
- * Settles a reservation: used is the real cost, beyond what was settled so
- * far. The rest is given back; what was used beyond the estimate is charged,
- * into debt if need be. To cancel, settle with 0.
+ * Settles a reservation. used is the real cost, without what earlier settlements
+ * of it reported. The rest is given back; what was used beyond the estimate is
+ * charged, into debt if necessary. To cancel, settle with 0.
  *
- * With TOLLGATE_SETTLE_SO_FAR in flags the rest stays reserved, for answers
- * that stream. Without it the number never works again. The instant is now_ns,
- * or the clock's time if that is later.
+ * flags is 0, which closes the reservation, or TOLLGATE_SETTLE_SO_FAR, which
+ * leaves the rest reserved: for answers that stream. The instant is now_ns, or
+ * the clock's time if that is later.
  *
- * A bucket gets back only what time has not paid back already: others may have
- * spent that.
+ * A bucket gets back only what it has not refilled since.
  *
  * Status: UNKNOWN_RESERVATION, USED_TOO_LARGE, INVALID_OPTION for other flags,
- * STRUCT_SIZE; FULL if something is overspent and there is no record to charge
- * it to: settle again later. Each of them leaves the reservation as it was.
+ * STRUCT_SIZE; FULL if something was overspent and no record is free to charge
+ * it to: settle again later. After a failure the reservation is as it was.
  */
 tollgate_status tollgate_settle(tollgate_limiter *limiter,
                                 uint64_t reservation,
@@ -1010,7 +1030,7 @@ tollgate_status tollgate_settle(tollgate_limiter *limiter,
                                 tollgate_settlement *settlement_out);
 
 /**
- * Gives a reservation ttl_ns from now_ns on, if that is later than it had.
+ * Lets a reservation live until ttl_ns after now_ns, unless it lives longer already.
  *
  * Status: UNKNOWN_RESERVATION.
  */
@@ -1023,10 +1043,10 @@ tollgate_status tollgate_extend(tollgate_limiter *limiter,
 /* -------------------------------------------------------------------------------------------------
  * Conduct: violations, and the waits that follow from them.
  *
- * A denial of a request with TOLLGATE_COUNTED is a violation if the agent came
- * back before its wait was over, or in any case if the policy counts every
- * denial. The policy says which waits follow, whether they are enforced, and
- * how many violations are sustained abuse.
+ * With TOLLGATE_COUNTED a denial is a violation if the agent came back before its
+ * wait was over; if the policy counts every denial, it always is. The policy
+ * decides which waits follow, whether they are enforced, and how many violations
+ * are sustained abuse. An agent is forgiven after a quiet period.
  */
 
 /** A violation as it was recorded. */
@@ -1036,34 +1056,34 @@ typedef struct tollgate_violation {
   /** How many violations in a row this makes, up to 15. */
   uint32_t violations_in_a_row;
   /**
-   * How long the agent has to wait: the step, or until its block is over if
-   * the policy enforces waits.
+   * How long the agent has to wait: step_ns, or longer if the policy enforces
+   * waits and an earlier one is not over.
    */
   uint64_t wait_ns;
-  /** The step of the policy's curve. */
+  /** The wait that the policy's curve has for this violation. */
   uint64_t step_ns;
-  /** 1 if with it the agent's conduct became sustained abuse, else 0. */
+  /** 1 if it made the agent's conduct sustained abuse, else 0. */
   uint32_t sustained_abuse;
   /** 0. */
   uint32_t reserved;
 } tollgate_violation;
 
-/** An agent's conduct as it stands. */
+/** The state of an agent's conduct. */
 typedef struct tollgate_conduct_state {
   /** Set it to sizeof(tollgate_conduct_state) before the call. */
   uint32_t struct_size;
   /**
-   * 1 if the agent has violated a limit and has not been quiet since, else
-   * 0: a scheduler gives it no new work. An exempt agent never is.
+   * 1 if the agent has violated a limit and its quiet period is not over, so
+   * that a scheduler gives it no new work. Else, and if it is exempt, 0.
    */
   uint32_t rate_limited;
   /** Violations in the present window of the abuse threshold, up to 63. */
   uint32_t violations_in_window;
   /** Violations without a quiet period between them, up to 15. */
   uint32_t violations_in_a_row;
-  /** When the present window began. TOLLGATE_NEVER without one. */
+  /** The instant at which the present window began. TOLLGATE_NEVER without one. */
   uint64_t window_start_ns;
-  /** When the last violation was. TOLLGATE_NEVER if none matters any more. */
+  /** The instant of the last violation. TOLLGATE_NEVER if all are forgiven. */
   uint64_t last_violation_ns;
   /** What is left of the wait that followed the last violation. */
   uint64_t wait_ns;
@@ -1078,7 +1098,7 @@ typedef struct tollgate_id {
 } tollgate_id;
 
 /**
- * Records a violation that the caller has found, and says what follows.
+ * Records a violation that the caller has found, and reports the wait for it.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE; FULL if the agent is new and
  * every record near its place is in use.
@@ -1090,7 +1110,7 @@ tollgate_status tollgate_record_violation(tollgate_limiter *limiter,
                                           tollgate_violation *violation_out);
 
 /**
- * The agent's conduct as it stands. Looking changes nothing.
+ * The agent's conduct. Changes nothing.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
  */
@@ -1101,8 +1121,8 @@ tollgate_status tollgate_conduct(const tollgate_limiter *limiter,
                                  tollgate_conduct_state *conduct_out);
 
 /**
- * Forgives the agent its violations. had_out says whether there were any that
- * still mattered.
+ * Forgives the agent's violations. had_out gets whether there were any that time
+ * had not forgiven already.
  *
  * Status: EMPTY_ID, ID_TOO_LONG.
  */
@@ -1112,9 +1132,9 @@ tollgate_status tollgate_reset_violations(tollgate_limiter *limiter,
                                           bool *had_out);
 
 /**
- * Which of these agents may be given new work: those that are not rate
- * limited, at one instant. assignable_out gets an answer for each id, in the
- * same place; false for an id that is not valid. The arrays must not overlap.
+ * Which of these agents may be given new work: those that are not rate_limited,
+ * see tollgate_conduct_state. assignable_out has room for count answers, and gets
+ * one at the index of each id; false for an invalid id.
  *
  * Status: BATCH_SIZE.
  */
@@ -1125,9 +1145,9 @@ tollgate_status tollgate_assignable(const tollgate_limiter *limiter,
                                     bool *assignable_out);
 
 /**
- * A wait in milliseconds, for a protocol that counts in whole steps of
- * step_ms: 1000 for whole seconds. Rounded up, so that nobody comes back too
- * early, and at least one step. never_ms stands for TOLLGATE_NEVER.
+ * A wait in milliseconds, in whole steps of step_ms, such as 1000 for a protocol
+ * that counts seconds. Rounded up, so that no caller comes back too early, and at
+ * least one step; a step of 0 counts as 1. Returns never_ms for TOLLGATE_NEVER.
  */
 uint64_t tollgate_wait_ms(uint64_t wait_ns, uint64_t step_ms, uint64_t never_ms);
 
@@ -1135,17 +1155,17 @@ uint64_t tollgate_wait_ms(uint64_t wait_ns, uint64_t step_ms, uint64_t never_ms)
 /* -------------------------------------------------------------------------------------------------
  * Control: what an operator decides at run time.
  *
- * An agent may have a plan, limits of its own, and an exemption. They outlive
- * its record. When a call returns, its change holds for the next check in every
- * thread. Control calls take turns under a lock that no check takes. A call
- * that fails changes nothing.
+ * An agent may have a plan, limits of its own (overrides), and an exemption:
+ * together, its assignment. It outlives the agent's record. When a call returns,
+ * its change applies to the next check in every thread. Control calls take turns
+ * under a lock that checks never take.
  */
 
 /** The most agents that may have overrides at once. */
 #define TOLLGATE_OVERRIDES_MAX 65000
 
 /**
- * Assigns the agent to a plan. TOLLGATE_NONE takes its plan away.
+ * Assigns the agent to a plan. TOLLGATE_NONE removes it from its plan.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, SAME_HASH, FORKED, FILE, STRUCT_SIZE.
  */
@@ -1156,12 +1176,12 @@ tollgate_status tollgate_assign(tollgate_limiter *limiter,
                                 tollgate_error *error_out);
 
 /**
- * Gives the agent a limit of its own for a lane, or for a tier in every
- * channel: "heavy" stands for "ws/heavy" and "http/heavy". The limit is text,
- * such as "10/second burst 20" or "deny".
+ * Gives the agent a limit of its own for a lane, or for a tier in every channel:
+ * the tier "heavy" is "ws/heavy", "http/heavy" and so on. The limit is text, such
+ * as "10/second burst 20" or "deny".
  *
- * If limit is NULL, the agent's own limit for that lane or tier is removed; if
- * lane_or_tier is NULL as well, all of them are.
+ * A NULL limit removes the agent's own limit for that lane or tier; if
+ * lane_or_tier is NULL as well, all of them.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, NOT_UTF8, TEXT_TOO_LONG, UNKNOWN_LANE,
  * INVALID_LIMIT, TOO_MANY_OVERRIDES, SAME_HASH, FORKED, FILE, STRUCT_SIZE.
@@ -1189,8 +1209,7 @@ tollgate_status tollgate_set_exempt(tollgate_limiter *limiter,
 
 /**
  * The agent's limit for a lane, as text: its own, or else that of its plan.
- * Empty if the agent is exempt. TOLLGATE_LIMIT_BYTES are always enough; a NULL
- * buffer of size 0 asks for the length alone.
+ * Empty if the agent is exempt. TOLLGATE_LIMIT_BYTES are always enough.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, BUFFER_TOO_SMALL.
  */
@@ -1204,14 +1223,14 @@ tollgate_status tollgate_limit_of(const tollgate_limiter *limiter,
 
 /**
  * Puts another policy in force: other limits for the same lanes, in the same
- * order, and perhaps more plans. Assignments stay. The limiter has a copy of
- * its own.
+ * order, and the same plans or more. Assignments stay. The limiter keeps a copy
+ * of its own.
  *
- * It walks all records while checks go on; when it returns, every check uses
- * the new limits. The new policy says what becomes of debt.
+ * It walks all records while checks continue; when it returns, every check uses
+ * the new limits. on_change of the new policy decides what happens to debt.
  *
  * Status: OTHER_LANES, PLAN_MISSING, FORKED, STRUCT_SIZE; INVALID_LIMIT if a
- * lane changes its kind, or its window another zone.
+ * lane changes its kind, or the time zone of its window.
  */
 tollgate_status tollgate_replace_policy(tollgate_limiter *limiter,
                                         const tollgate_policy *policy,
@@ -1219,14 +1238,14 @@ tollgate_status tollgate_replace_policy(tollgate_limiter *limiter,
 
 
 /* -------------------------------------------------------------------------------------------------
- * Assignments: what was decided about agents, as data.
+ * Assignments as data: the plan, the overrides and the exemption of agents.
  */
 
-/** An agent id as an answer. It never grows. */
+/** An agent id as an output. It never grows. */
 typedef struct tollgate_agent_id {
   /** How many bytes it has. */
   uint32_t len;
-  /** The bytes. Those behind them are 0. */
+  /** The bytes, and zeros after them. */
   uint8_t bytes[TOLLGATE_ID_BYTES_MAX];
 } tollgate_agent_id;
 
@@ -1234,11 +1253,11 @@ typedef struct tollgate_agent_id {
 typedef struct tollgate_override {
   /** The lane. */
   uint32_t lane;
-  /** The limit as text, NUL-terminated. */
+  /** The limit as text. It ends at the first NUL, or fills the array. */
   char limit[TOLLGATE_LIMIT_BYTES];
 } tollgate_override;
 
-/** What was decided about an agent. */
+/** The assignment of an agent. */
 typedef struct tollgate_assignment_state {
   /** Set it to sizeof(tollgate_assignment_state) before the call. */
   uint32_t struct_size;
@@ -1246,30 +1265,30 @@ typedef struct tollgate_assignment_state {
   uint32_t plan;
   /** 1 if it is exempt, else 0. */
   uint32_t exempt;
-  /** How many limits of its own it has. */
+  /** How many overrides it has. */
   uint32_t override_count;
 } tollgate_assignment_state;
 
-/** A decision about one agent, for tollgate_set_assignments. It never grows. */
+/** The assignment of one agent, for tollgate_set_assignments. It never grows. */
 typedef struct tollgate_assignment_entry {
   /** The agent: any bytes. */
   const void *id;
   /** How many bytes: 1 to TOLLGATE_ID_BYTES_MAX. */
   size_t id_len;
-  /** Limits of its own. NULL if override_count is 0. Of two for one lane the last counts. */
+  /** Its overrides. Of two for one lane the last one counts. */
   const tollgate_override *overrides;
   /** How many, up to TOLLGATE_LANES_MAX. */
   size_t override_count;
-  /** Its plan. TOLLGATE_NONE for none. */
+  /** Its plan. TOLLGATE_NONE for no plan. */
   uint32_t plan;
   /** 1 to exempt it, else 0. */
   uint32_t exempt;
 } tollgate_assignment_entry;
 
 /**
- * What was decided about an agent. overrides_out gets its own limits in the
- * order of their lanes' names, at most overrides_max of them;
- * TOLLGATE_LANES_MAX are always enough. It may be NULL if overrides_max is 0.
+ * The assignment of an agent. overrides_out gets its overrides in the order of
+ * the lanes' names, at most overrides_max of them; TOLLGATE_LANES_MAX are always
+ * enough.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
  */
@@ -1281,12 +1300,11 @@ tollgate_status tollgate_assignment(const tollgate_limiter *limiter,
                                     size_t overrides_max);
 
 /**
- * The agents about which something was decided, in the order of their ids:
- * those behind after_id, or from the first if that is NULL. count_out gets how
- * many there are; ids_out the first of them, at most ids_max. To page through
- * all, go on behind the last id. ids_out may be NULL if ids_max is 0.
+ * Lists the agents that have an assignment, in the order of their ids: those
+ * after after_id, or all if that is NULL. ids_out gets the first of them, at most
+ * ids_max; count_out gets how many there are. For the next page, pass the last id.
  *
- * Each call copies all assignments: use large pages.
+ * Each call copies all assignments, so use large pages.
  *
  * Status: ID_TOO_LONG.
  */
@@ -1298,9 +1316,10 @@ tollgate_status tollgate_assigned(const tollgate_limiter *limiter,
                                   size_t *count_out);
 
 /**
- * Decides about many agents at once, all or none. Each entry replaces what was
- * decided about its agent; all other agents stay as they are. An entry without
- * a plan, overrides and exemption makes an agent like any other.
+ * Replaces the assignments of many agents at once, all or none; other agents keep
+ * theirs. An entry without plan, overrides and exemption removes the assignment.
+ * Of two entries for one agent the last one counts. The error names the entry or
+ * the agent.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, UNKNOWN_LANE, INVALID_LIMIT,
  * NOT_UTF8, INVALID_OPTION, BATCH_SIZE, TOO_MANY_OVERRIDES, SAME_HASH, FORKED,
@@ -1312,16 +1331,16 @@ tollgate_status tollgate_set_assignments(tollgate_limiter *limiter,
                                          tollgate_error *error_out);
 
 /**
- * Keeps assignments in a file from now on, and puts in force what the file
- * holds. Call it before the first check, so that no agent is met without its
- * limits. What was decided before about other agents is added to the file.
- * Needs TOLLGATE_FEATURE_PERSIST.
+ * Keeps assignments in a file from now on, and applies those that the file has
+ * already. Call it before the first check, so that no agent is checked without
+ * its limits. Assignments of other agents are added to the file. Needs
+ * TOLLGATE_FEATURE_PERSIST.
  *
- * The path is any bytes without a NUL. From then on a control call returns
- * when its change is in the file and in force. The error has the line and the
- * column of a mistake in the file.
+ * The path is any bytes without a NUL. From then on a control call returns when
+ * its change is in the file and in force. The error has the line and the column
+ * of a mistake in the file.
  *
- * Status: FILE if it is invalid, in use, or cannot be read or written;
+ * Status: FILE if the file is invalid, in use, or cannot be read or written;
  * UNKNOWN_PLAN, UNKNOWN_LANE, INVALID_LIMIT, TOO_MANY_OVERRIDES, SAME_HASH,
  * FORKED, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
  */
@@ -1331,12 +1350,11 @@ tollgate_status tollgate_keep_assignments_in(tollgate_limiter *limiter,
                                              tollgate_error *error_out);
 
 /**
- * Reads the file of assignments again after somebody has edited it, and puts
- * it in force. Agents that the file does not name lose their assignments.
- * Needs TOLLGATE_FEATURE_PERSIST.
+ * Reads the file of assignments again after an edit, and applies it. Agents that
+ * the file does not name lose their assignments. Needs TOLLGATE_FEATURE_PERSIST.
  *
- * If it fails, control calls fail too until the file is corrected and
- * reloaded, so that none of them overwrites the edits.
+ * If it fails, control calls fail too until the file is corrected and reloaded,
+ * so that none of them overwrites the edit.
  *
  * Status: as tollgate_keep_assignments_in, and NO_FILE.
  */
@@ -1347,35 +1365,35 @@ tollgate_status tollgate_reload_assignments(tollgate_limiter *limiter,
 /* -------------------------------------------------------------------------------------------------
  * Budgets across restarts.
  *
- * Buckets and windows start full after a restart; a budget for a day or a
- * month should not. Name a file before the first check, save every few
- * seconds, and once more before the process ends. A process that is killed
- * loses what was charged since the last save.
+ * Buckets and windows start full after a restart; a budget for a day or a month
+ * should not. Name a file before the first check, save every few seconds, and
+ * once more before the process ends. If the process is killed, what was charged
+ * since the last save is forgotten.
  */
 
-/** What a file of used budgets held. */
+/** What was read from a file of used budgets. */
 typedef struct tollgate_budgets_loaded {
   /** Set it to sizeof(tollgate_budgets_loaded) before the call. */
   uint32_t struct_size;
   /** 0. */
   uint32_t reserved;
-  /** Budgets that are as used as they were. */
+  /** Budgets that are in use again, as much as before. */
   uint64_t loaded;
-  /** Budgets whose window is over: they start full. */
+  /** Budgets whose window is over. They start full. */
   uint64_t ended;
   /**
-   * Budgets of lanes that the policy no longer has, or whose window has
-   * changed. They are dropped.
+   * Budgets that were dropped, because the policy no longer has the lane or
+   * its window has changed.
    */
   uint64_t unknown;
   /**
-   * Budgets of agents for which there was no record: the limiter is too
-   * small. They are dropped.
+   * Budgets that were dropped, because no record was free for the agent: the
+   * limiter is too small.
    */
   uint64_t full;
   /**
-   * How far the calendar runs ahead of the wall clock, which was set back
-   * since the file was written. Windows end that much later.
+   * How far the limiter's calendar is ahead of the wall clock, if that was set
+   * back since the file was written. Windows end that much later. Else 0.
    */
   uint64_t ahead_ns;
 } tollgate_budgets_loaded;
@@ -1389,23 +1407,23 @@ typedef struct tollgate_budgets_saved {
   /** Budgets in the file. */
   uint64_t saved;
   /**
-   * Used budgets of agents whose id is not known, because they had a record
-   * before the file was named. A restart forgets them.
+   * Used budgets that are not in the file, because their agents had a record
+   * before the file was named and their ids are not known.
    */
   uint64_t unsaved;
 } tollgate_budgets_saved;
 
 /**
- * Keeps used budgets in a file, and charges what it says was used of windows
- * that are not over. Call it once, before the first check and after
+ * Keeps used budgets in a file, and charges what the file has for windows that
+ * are not over. Call it once, before the first check and after
  * tollgate_keep_assignments_in. Needs TOLLGATE_FEATURE_PERSIST.
  *
- * The path is any bytes without a NUL. The error has the line and the column
- * of a mistake in the file. Remembering ids takes 272 bytes for each agent
- * with a record, unless a roster of all agents keeps them already.
+ * The path is any bytes without a NUL. The error has the line and the column of
+ * a mistake in the file. The ids of agents take 272 bytes for each record, unless
+ * a roster with room for all has them already.
  *
- * Status: FILE if it is invalid, in use, or cannot be read or written, and
- * then nothing was charged; TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
+ * Status: FILE if the file is invalid, in use, or cannot be read or written;
+ * TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
  */
 tollgate_status tollgate_keep_budgets_in(tollgate_limiter *limiter,
                                          const char *path,
@@ -1414,13 +1432,13 @@ tollgate_status tollgate_keep_budgets_in(tollgate_limiter *limiter,
                                          tollgate_budgets_loaded *loaded_out);
 
 /**
- * Saves what was used of budgets since the last save. When it returns, it is on
- * the disk. Checks go on meanwhile; a million agents take about 40 ms. Needs
+ * Saves what was used of budgets. When it returns, the file is on the disk.
+ * Checks continue meanwhile; a million agents take about 40 ms. Needs
  * TOLLGATE_FEATURE_PERSIST.
  *
  * Status: NO_FILE without tollgate_keep_budgets_in, and in a process that was
- * forked since; FILE if the system refuses, or if something else wrote to the
- * file; NOT_BUILT_IN, STRUCT_SIZE.
+ * forked since; FILE if the file cannot be written, or if something else wrote to
+ * it; NOT_BUILT_IN, STRUCT_SIZE.
  */
 tollgate_status tollgate_save_budgets(tollgate_limiter *limiter,
                                       tollgate_error *error_out,
@@ -1428,12 +1446,12 @@ tollgate_status tollgate_save_budgets(tollgate_limiter *limiter,
 
 
 /* -------------------------------------------------------------------------------------------------
- * Actions: from what an agent does to the lane that pays for it.
+ * Actions: which lane pays for what an agent does.
  */
 
 /** How many names of unknown actions a limiter keeps. */
 #define TOLLGATE_UNKNOWN_ACTIONS_MAX 256
-/** Room for a channel or the name of an action, its NUL included. */
+/** Room for a channel or the name of an action: 64 bytes and a NUL, rounded up. */
 #define TOLLGATE_ACTION_BYTES 72
 
 /** The lane of an action. */
@@ -1442,41 +1460,45 @@ typedef struct tollgate_action_lane {
   uint32_t struct_size;
   /** The lane that pays for the action. */
   uint32_t lane;
-  /** 1 if the policy names the action; 0 if the lane is the one for unknown actions. */
+  /**
+   * 1 if the policy names the action; 0 if the lane is the channel's lane for
+   * unknown actions.
+   */
   uint32_t known;
   /**
-   * 1 if the limiter meets this unknown action for the first time: worth a
-   * line in the log. Else 0.
+   * 1 if this unknown action arrived for the first time, which is worth a line
+   * in the log. Else 0.
    */
   uint32_t first_seen;
 } tollgate_action_lane;
 
 /** An action that the policy does not name. It never grows. */
 typedef struct tollgate_unknown_action {
-  /** Its channel, NUL-terminated, cut to 64 bytes. */
+  /** Its channel, NUL-terminated, truncated to 64 bytes. */
   char channel[TOLLGATE_ACTION_BYTES];
-  /** Its name, NUL-terminated, cut to 64 bytes. */
+  /** Its name, NUL-terminated, truncated to 64 bytes. */
   char name[TOLLGATE_ACTION_BYTES];
 } tollgate_unknown_action;
 
-/** How many unknown actions a limiter has met. */
+/** How many unknown actions have arrived. */
 typedef struct tollgate_unknown_action_totals {
   /** Set it to sizeof(tollgate_unknown_action_totals) before the call. */
   uint32_t struct_size;
-  /** How many names were kept, up to TOLLGATE_UNKNOWN_ACTIONS_MAX. */
+  /** How many names the limiter has kept, up to TOLLGATE_UNKNOWN_ACTIONS_MAX. */
   uint32_t count;
-  /** How many unknown actions arrived. */
+  /** How often an unknown action arrived. */
   uint64_t total;
-  /** How many of them have a name that was not kept. */
+  /** How often one arrived whose name was not kept. */
   uint64_t not_listed;
 } tollgate_unknown_action_totals;
 
 /**
- * The lane that pays for an action of a channel, by the policy in force: for
- * ("ws", "search") it may be "ws/heavy". An action that the policy does not
- * name goes to the channel's lane for unknown actions, and is counted.
+ * The lane that pays for an action of a channel under the policy in force:
+ * "ws/heavy", for example, for "search" of the channel "ws". An action that the
+ * policy does not name gets the channel's lane for unknown actions, and is
+ * counted.
  *
- * Status: UNKNOWN_LANE if the channel has no lane for it; NOT_UTF8,
+ * Status: UNKNOWN_LANE if the channel has no lane for unknown actions either; NOT_UTF8,
  * TEXT_TOO_LONG, STRUCT_SIZE.
  */
 tollgate_status tollgate_lane_for(tollgate_limiter *limiter,
@@ -1487,9 +1509,9 @@ tollgate_status tollgate_lane_for(tollgate_limiter *limiter,
                                   tollgate_action_lane *lane_out);
 
 /**
- * The unknown actions that the limiter has met so far, sorted by channel and
- * name: add them to the policy. actions_out gets at most actions_max of them,
- * and may be NULL if that is 0; totals_out says how many there are.
+ * The unknown actions that have arrived so far, sorted by channel and name, so
+ * that you can add them to the policy. actions_out gets at most actions_max of
+ * them; totals_out has how many there are.
  *
  * Status: STRUCT_SIZE.
  */
@@ -1503,14 +1525,17 @@ tollgate_status tollgate_unknown_actions(const tollgate_limiter *limiter,
  * Observing: what a limiter holds and has done.
  *
  * Most of it needs TOLLGATE_OBSERVE_ON in tollgate_limiter_options. Looking
- * charges nobody and holds up nobody.
+ * charges nothing and does not delay checks.
  */
 
-/** What a limiter holds and has done, all at one time. */
+/** What a limiter holds and has done. Counts are since it was built. */
 typedef struct tollgate_limiter_view {
   /** Set it to sizeof(tollgate_limiter_view) before the call. */
   uint32_t struct_size;
-  /** 1 with TOLLGATE_OBSERVE_ON. Else 0, and the next nine are 0 as well. */
+  /**
+   * 1 with TOLLGATE_OBSERVE_ON. Else 0, and so are the members from allowed to
+   * sustained_abuse.
+   */
   uint32_t observed;
   /** Requests that were allowed, in all lanes. */
   uint64_t allowed;
@@ -1520,9 +1545,9 @@ typedef struct tollgate_limiter_view {
   uint64_t denied;
   /** Requests of exempt agents. */
   uint64_t exempt;
-  /** Calls that could not be answered, for other reasons than TOLLGATE_STATUS_FULL. */
+  /** Requests that failed, with another status than TOLLGATE_STATUS_FULL. */
   uint64_t errors;
-  /** New agents that were refused: TOLLGATE_STATUS_FULL. */
+  /** Requests that failed with TOLLGATE_STATUS_FULL. */
   uint64_t full;
   /** Violations. */
   uint64_t violations;
@@ -1530,36 +1555,36 @@ typedef struct tollgate_limiter_view {
   uint64_t violations_last_hour;
   /** How often an agent's conduct became sustained abuse. */
   uint64_t sustained_abuse;
-  /** When this was seen. */
+  /** The instant of this snapshot. */
   uint64_t at_ns;
   /**
-   * Agents that have a record. Idle ones keep theirs until another agent
-   * needs it, or a sweep.
+   * Agents that have a record. An idle one keeps it until a new agent needs it
+   * or a sweep frees it.
    */
   uint64_t agents;
-  /** Records in all. */
+  /** Records, taken or free. */
   uint64_t records;
-  /** Records that were given to agents. */
+  /** How often a record was given to a new agent. */
   uint64_t claims;
-  /** Idle records that were taken for new agents or swept. Nothing was lost. */
+  /** Idle records that were given to new agents or swept, without any loss. */
   uint64_t idle_evictions;
   /**
-   * Records in debt that were taken for new agents. If this grows, build the
+   * Records in debt that were given to new agents. If this grows, build the
    * limiter for more agents.
    */
   uint64_t lossy_evictions;
-  /** Exchanges that were lost to another thread and tried again. */
+  /** Atomic exchanges that were lost to another thread and tried again. */
   uint64_t retries;
   /** Reservations that are open. */
   uint64_t reservations;
   /**
-   * Reservations that expired before they were settled, counted when their
-   * places are reused.
+   * Reservations that expired before they were settled. Each is counted when
+   * its place is used again.
    */
   uint64_t reservations_expired;
-  /** Reservations that were refused, because the agent had too many or there was no room. */
+  /** Reservations that were refused: TOO_MANY_RESERVATIONS or RESERVATIONS_FULL. */
   uint64_t reservations_refused;
-  /** Agents about which something was decided. */
+  /** Agents that have an assignment. */
   uint64_t agents_assigned;
   /** Agents with overrides. */
   uint64_t agents_overridden;
@@ -1570,13 +1595,13 @@ typedef struct tollgate_limiter_view {
   /** Events that were dropped because they were not polled in time. */
   uint64_t events_dropped;
   /**
-   * Bytes of address space that the limiter has reserved. No stream of ids
-   * makes it more; assignments take memory beside it.
+   * Bytes of address space that the limiter has reserved. New agents do not
+   * add to it; assignments take memory besides.
    */
   uint64_t memory;
-  /** How often the clock gave the processor's counter up: 0 or 1, since that is for good. */
+  /** 1 if the clock gave up the processor's counter and reads the OS clock since, else 0. */
   uint64_t clock_fallbacks;
-  /** What the clock reads. */
+  /** Where the clock takes its time from. */
   tollgate_clock_source clock_source;
   /** How many lanes there are. */
   uint32_t lane_count;
@@ -1595,9 +1620,9 @@ typedef struct tollgate_lane_counts {
 } tollgate_lane_counts;
 
 /**
- * What the limiter holds and has done. lanes_out gets the verdicts lane by
- * lane, at most lanes_max of them; TOLLGATE_LANES_MAX are always enough. It
- * may be NULL if lanes_max is 0. Takes microseconds.
+ * What the limiter holds and has done. lanes_out gets the counts of each lane by
+ * its number, at most lanes_max of them; TOLLGATE_LANES_MAX are always enough.
+ * Takes microseconds.
  *
  * Status: STRUCT_SIZE.
  */
@@ -1611,10 +1636,10 @@ tollgate_status tollgate_snapshot(const tollgate_limiter *limiter,
  * Agents as an operator sees them: one, or a list.
  */
 
-/** The most agents on a page. */
+/** The most agents that one call lists. */
 #define TOLLGATE_PAGE_MAX 200
 
-/** An agent as it stands. */
+/** The state of an agent. */
 typedef struct tollgate_agent_view {
   /** Set it to sizeof(tollgate_agent_view) before the call. */
   uint32_t struct_size;
@@ -1625,19 +1650,19 @@ typedef struct tollgate_agent_view {
   /** The plan it is assigned to. TOLLGATE_NONE without one. */
   uint32_t plan;
   /**
-   * The lane that is nearest to its limit. TOLLGATE_NONE if the agent is
-   * exempt, or all lanes deny everything.
+   * The lane that is nearest to its limit. TOLLGATE_NONE if the agent is exempt
+   * or all lanes deny everything.
    */
   uint32_t dominant_lane;
-  /** See tollgate_conduct_state, for this and the next two. */
+  /** As in tollgate_conduct_state. */
   uint32_t rate_limited;
   /** Violations in the present window of the abuse threshold, up to 63. */
   uint32_t violations_in_window;
   /** Violations without a quiet period between them, up to 15. */
   uint32_t violations_in_a_row;
-  /** When this was seen. */
+  /** The instant of this state. */
   uint64_t at_ns;
-  /** When the last violation was. TOLLGATE_NEVER if none matters any more. */
+  /** The instant of the last violation. TOLLGATE_NEVER if all are forgiven. */
   uint64_t last_violation_ns;
   /** What is left of the wait that followed the last violation. */
   uint64_t wait_ns;
@@ -1658,7 +1683,7 @@ enum {
   TOLLGATE_USAGE_LEVEL_RED = 2,
 };
 
-/** A lane of an agent as it stands. It never grows. */
+/** The state of a lane of an agent, in a list of lanes. It never grows. */
 typedef struct tollgate_lane_view {
   /** Whole tokens that could be charged. UINT64_MAX if the agent is exempt. */
   uint64_t remaining;
@@ -1680,9 +1705,9 @@ typedef struct tollgate_lane_view {
 } tollgate_lane_view;
 
 /**
- * The agent as it stands: its plan, its conduct, and each lane. Charges
- * nothing, and does not make the agent known. lanes_out gets at most lanes_max
- * lanes; TOLLGATE_LANES_MAX are always enough. It may be NULL if lanes_max is 0.
+ * The state of an agent: its plan, its conduct and its lanes. Charges nothing,
+ * and gives a new agent no record. lanes_out gets each lane by its number, at
+ * most lanes_max of them; TOLLGATE_LANES_MAX are always enough.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
  */
@@ -1694,7 +1719,7 @@ tollgate_status tollgate_agent(const tollgate_limiter *limiter,
                                tollgate_lane_view *lanes_out,
                                size_t lanes_max);
 
-/** In which order agents are listed. Equal ones come by id. */
+/** In which order agents are listed. Ties are in the order of ids. */
 typedef int32_t tollgate_agent_sort;
 enum {
   /** By id, byte by byte. */
@@ -1716,17 +1741,17 @@ typedef struct tollgate_agent_query {
   int32_t sort;
   /** Only agents whose id begins with these bytes. NULL: any. */
   const void *prefix;
-  /** How many bytes. */
+  /** How many bytes, up to TOLLGATE_ID_BYTES_MAX. */
   size_t prefix_len;
   /** Only agents whose id contains these bytes. NULL: any. */
   const void *part;
-  /** How many bytes. */
+  /** How many bytes, up to TOLLGATE_ID_BYTES_MAX. */
   size_t part_len;
-  /** Which page of rows_max agents, from 0. */
+  /** Which page, from 0. A page has rows_max agents, but at most TOLLGATE_PAGE_MAX. */
   uint64_t page;
 } tollgate_agent_query;
 
-/** An agent of a list; tollgate_agent has its lanes. It never grows. */
+/** An agent in a list. tollgate_agent reports its lanes too. It never grows. */
 typedef struct tollgate_agent_row {
   /** The agent. */
   tollgate_agent_id id;
@@ -1752,7 +1777,7 @@ typedef struct tollgate_agent_row {
   double used_percent;
 } tollgate_agent_row;
 
-/** What a page is part of. */
+/** A page of a list of agents, and the whole list. */
 typedef struct tollgate_agent_page {
   /** Set it to sizeof(tollgate_agent_page) before the call. */
   uint32_t struct_size;
@@ -1761,20 +1786,21 @@ typedef struct tollgate_agent_page {
   /** How many agents match, on all pages. */
   uint64_t matched;
   /**
-   * How many agents have a record and cannot be listed: there is no roster,
-   * or it is too small.
+   * How many agents have a record but cannot be listed, because there is no
+   * roster or it is too small.
    */
   uint64_t not_listed;
 } tollgate_agent_page;
 
 /**
  * Lists agents that have a record: a page of rows_max agents, at most
- * TOLLGATE_PAGE_MAX. query may be NULL; rows_out may be NULL if rows_max is 0.
+ * TOLLGATE_PAGE_MAX. A NULL query lists all of them by id.
  *
- * Only agents on the roster can be listed: see tollgate_limiter_options. It
- * reads the whole roster: call it for people, not for requests.
+ * Only agents on the roster can be listed: see tollgate_limiter_options. Each call
+ * reads the whole roster, so make it for a page that people read, not for every
+ * request.
  *
- * Status: INVALID_OPTION, ID_TOO_LONG for a prefix or a part, STRUCT_SIZE.
+ * Status: INVALID_OPTION, STRUCT_SIZE; ID_TOO_LONG for a prefix or a part.
  */
 tollgate_status tollgate_agents(const tollgate_limiter *limiter,
                                 const tollgate_agent_query *query,
@@ -1787,10 +1813,10 @@ tollgate_status tollgate_agents(const tollgate_limiter *limiter,
  * Offenders: the agents that violate limits the most.
  */
 
-/** How many offenders a limiter keeps. */
+/** The most offenders that a limiter tracks. */
 #define TOLLGATE_OFFENDERS_MAX 128
 
-/** An agent that violates limits. It never grows. */
+/** An agent that violated limits. It never grows. */
 typedef struct tollgate_offender {
   /** The agent. */
   tollgate_agent_id id;
@@ -1798,7 +1824,7 @@ typedef struct tollgate_offender {
   uint32_t reserved;
   /** Its violations in the last hour, in steps of ten minutes. */
   uint64_t violations;
-  /** At most this many of them may be other agents'. */
+  /** At most this many of them may belong to other agents. */
   uint64_t error;
 } tollgate_offender;
 
@@ -1810,16 +1836,19 @@ typedef struct tollgate_offender_totals {
   uint32_t count;
   /** Violations of all agents in the last hour, exact. */
   uint64_t violations;
-  /** No error of an offender is larger. */
+  /** The largest possible error of an offender. */
   uint64_t error_max;
-  /** Violations that are in no agent's count, because another thread was counting. */
+  /**
+   * Violations that are not in any offender's count, because another thread was
+   * counting.
+   */
   uint64_t missed;
 } tollgate_offender_totals;
 
 /**
  * The agents with the most violations in the last hour, worst first.
- * offenders_out gets at most offenders_max of them, and may be NULL if that is
- * 0; totals_out says how many there are. None without TOLLGATE_OBSERVE_ON.
+ * offenders_out gets at most offenders_max of them; totals_out has how many there
+ * are. Without TOLLGATE_OBSERVE_ON there are 0.
  *
  * Status: STRUCT_SIZE.
  */
@@ -1830,7 +1859,7 @@ tollgate_status tollgate_top_offenders(const tollgate_limiter *limiter,
 
 
 /* -------------------------------------------------------------------------------------------------
- * Events: what an operator should hear of.
+ * Events: what an operator should know about.
  */
 
 /** How many events a limiter keeps until they are polled. */
@@ -1838,7 +1867,7 @@ tollgate_status tollgate_top_offenders(const tollgate_limiter *limiter,
 
 /**
  * What an event is about, and which members of tollgate_event it sets. Later
- * versions may have more: ignore what you do not know.
+ * versions may add types: ignore those that you do not know.
  */
 typedef int32_t tollgate_event_type;
 enum {
@@ -1846,11 +1875,11 @@ enum {
   TOLLGATE_EVENT_TYPE_NONE = 0,
   /** An agent's violations reached the policy's threshold: agent, violations_in_a_row. */
   TOLLGATE_EVENT_TYPE_SUSTAINED_ABUSE = 1,
-  /** An action that the policy does not name came for the first time: channel, action. */
+  /** An action that the policy does not name arrived for the first time: channel, action. */
   TOLLGATE_EVENT_TYPE_UNKNOWN_ACTION = 2,
   /**
-   * A new agent took the record of an agent in debt, or found none; reported
-   * at most once a minute: lossy_evictions, refused.
+   * A new agent took the record of an agent in debt, or was refused; at most
+   * once a minute: lossy_evictions, refused.
    */
   TOLLGATE_EVENT_TYPE_SATURATED = 3,
   /** Another policy is in force. */
@@ -1859,7 +1888,7 @@ enum {
   TOLLGATE_EVENT_TYPE_ASSIGNMENT_CHANGED = 5,
   /** The assignments of several agents have changed in one call: agents. */
   TOLLGATE_EVENT_TYPE_ASSIGNMENTS_CHANGED = 6,
-  /** The clock gave the processor's counter up. */
+  /** The clock gave up the processor's counter and reads the OS clock since. */
   TOLLGATE_EVENT_TYPE_CLOCK_FELL_BACK = 7,
   /**
    * A sampled check, see sample_every in tollgate_limiter_options: agent,
@@ -1874,11 +1903,11 @@ typedef struct tollgate_event {
   uint32_t struct_size;
   /** A tollgate_event_type, or one of a later version. */
   int32_t kind;
-  /** Counts events from 0. A gap says how many were dropped. */
+  /** Events are numbered from 0. A gap shows how many were dropped. */
   uint64_t number;
-  /** When it happened. */
+  /** The instant at which it happened. */
   uint64_t at_ns;
-  /** Records in debt that were taken so far. */
+  /** Records in debt that were given to new agents so far. */
   uint64_t lossy_evictions;
   /** New agents that were refused so far. */
   uint64_t refused;
@@ -1894,16 +1923,16 @@ typedef struct tollgate_event {
   tollgate_decision decision;
   /** The agent. */
   tollgate_agent_id agent;
-  /** The action's channel, NUL-terminated, cut to 64 bytes. */
+  /** The action's channel, NUL-terminated, truncated to 64 bytes. */
   char channel[TOLLGATE_ACTION_BYTES];
-  /** The action's name, NUL-terminated, cut to 64 bytes. */
+  /** The action's name, NUL-terminated, truncated to 64 bytes. */
   char action[TOLLGATE_ACTION_BYTES];
 } tollgate_event;
 
 /**
- * Takes the oldest event; its kind is TOLLGATE_EVENT_TYPE_NONE if there is
- * none. Any number of threads may poll; each event is given out once. There
- * are none without TOLLGATE_OBSERVE_ON.
+ * Takes the oldest event. If there is no event, as always without
+ * TOLLGATE_OBSERVE_ON, the kind is TOLLGATE_EVENT_TYPE_NONE. Any number of threads
+ * may poll; each event goes to one of them.
  *
  * Status: STRUCT_SIZE.
  */
@@ -1912,14 +1941,14 @@ tollgate_status tollgate_poll_event(tollgate_limiter *limiter,
 
 
 /* -------------------------------------------------------------------------------------------------
- * The report: what an operator wants to know, as JSON. And ids as they are
- * safely shown.
+ * The report: what an operator wants to know, as JSON. And ids in a form that is
+ * safe to show.
  */
 
 /**
- * Counts, the worst offenders and the busiest agents, as JSON. A NULL buffer
- * of size 0 asks for the length alone; leave some room, since the report may
- * grow between two calls.
+ * Counts, the worst offenders and the busiest agents, as JSON. Make the buffer
+ * larger than the length that a first call reports, since the report may grow
+ * between two calls.
  *
  * Status: BUFFER_TOO_SMALL.
  */
@@ -1929,9 +1958,9 @@ tollgate_status tollgate_report(const tollgate_limiter *limiter,
                                 size_t *json_len_out);
 
 /**
- * Writes the report to a file. A reader finds the old report or the new one,
- * whole. Call it from a timer. The path is any bytes without a NUL. Needs
- * TOLLGATE_FEATURE_PERSIST.
+ * Writes the report to a file, which it replaces in one step: a reader sees the
+ * old report or the new one. Call it from a timer. The path is any bytes without
+ * a NUL. Needs TOLLGATE_FEATURE_PERSIST.
  *
  * Status: FILE, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
  */
@@ -1956,8 +1985,8 @@ enum {
 };
 
 /**
- * An id as it is safely shown somewhere; where is a tollgate_shown. A NULL
- * buffer of size 0 asks for the length alone.
+ * An id in a form that is safe to show; where is a tollgate_shown. 7 bytes for
+ * each byte of the id, and 24 more, are always enough.
  *
  * Status: INVALID_OPTION, ID_TOO_LONG, BUFFER_TOO_SMALL.
  */
@@ -1970,11 +1999,11 @@ tollgate_status tollgate_id_shown(const void *id,
 
 
 /* -------------------------------------------------------------------------------------------------
- * Log lines about denials, rate-limited: the first denial of an agent, then a
- * count each minute, and a summary every five minutes.
+ * Rate-limited log lines about denials: a line for the first denial of an agent,
+ * then a count each minute, and a summary every five minutes.
  */
 
-/** Turns denials into few lines of a log. Any number of threads may use it at once. */
+/** Turns many denials into a few log lines. */
 typedef struct tollgate_log_throttle tollgate_log_throttle;
 
 /** Makes a log throttle. Free it with tollgate_log_throttle_free. */
@@ -1984,8 +2013,8 @@ tollgate_status tollgate_log_throttle_new(tollgate_log_throttle **log_out);
 void tollgate_log_throttle_free(tollgate_log_throttle *log);
 
 /**
- * Reports a denial. line_out says whether a line is due for it, which
- * tollgate_log_throttle_line then takes. now_ns is an instant, such as
+ * Reports a denial. line_out gets whether that makes a line due, which
+ * tollgate_log_throttle_line then takes. now_ns is an instant, for example of
  * tollgate_limiter_now: a log throttle has no clock.
  *
  * Status: EMPTY_ID, ID_TOO_LONG, INVALID_OPTION for TOLLGATE_NOW.
@@ -1997,13 +2026,13 @@ tollgate_status tollgate_log_throttle_denied(tollgate_log_throttle *log,
                                              bool *line_out);
 
 /**
- * Takes the oldest line that is due at this instant, without a newline; it
- * begins with "INFO: ", "THROTTLE: " or "SUMMARY: ". The length is 0 if there
- * is none. Call it until then, after a denial with a line and every few
- * seconds.
+ * Takes the oldest line that is due at this instant, without a newline. It begins
+ * with "INFO: ", "THROTTLE: " or "SUMMARY: ". If no line is due, the length is 0.
+ * Call it until then: after a denial that made a line due, and every few seconds.
+ * Of lines that are not taken the last 1,024 stay.
  *
- * A NULL buffer of size 0 asks for the length alone, and the line stays; it
- * also stays if the buffer is too small.
+ * A call that asks for the length alone, or whose buffer is too small, takes no
+ * line.
  *
  * Status: BUFFER_TOO_SMALL, INVALID_OPTION for TOLLGATE_NOW.
  */

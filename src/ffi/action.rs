@@ -1,4 +1,4 @@
-//! Actions: from what an agent does to the lane that pays for it.
+//! Actions: which lane pays for what an agent does.
 
 use super::guard::guard;
 use super::pointers::{ListOut, Tagged, borrow, tagged_out, text, text_array};
@@ -8,7 +8,7 @@ use std::ffi::c_char;
 
 /// How many names of unknown actions a limiter keeps.
 pub const TOLLGATE_UNKNOWN_ACTIONS_MAX: usize = 256;
-/// Room for a channel or the name of an action, its NUL included.
+/// Room for a channel or the name of an action: 64 bytes and a NUL, rounded up.
 pub const TOLLGATE_ACTION_BYTES: usize = 72;
 
 const _: () = assert!(TOLLGATE_UNKNOWN_ACTIONS_MAX == tollgate::bounds::UNKNOWN_ACTIONS_MAX);
@@ -22,10 +22,11 @@ pub struct ActionLane {
     pub struct_size: u32,
     /// The lane that pays for the action.
     pub lane: u32,
-    /// 1 if the policy names the action; 0 if the lane is the one for unknown actions.
+    /// 1 if the policy names the action; 0 if the lane is the channel's lane for
+    /// unknown actions.
     pub known: u32,
-    /// 1 if the limiter meets this unknown action for the first time: worth a
-    /// line in the log. Else 0.
+    /// 1 if this unknown action arrived for the first time, which is worth a line
+    /// in the log. Else 0.
     pub first_seen: u32,
 }
 
@@ -40,23 +41,23 @@ unsafe impl Tagged for ActionLane {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct UnknownAction {
-    /// Its channel, NUL-terminated, cut to 64 bytes.
+    /// Its channel, NUL-terminated, truncated to 64 bytes.
     pub channel: [c_char; TOLLGATE_ACTION_BYTES],
-    /// Its name, NUL-terminated, cut to 64 bytes.
+    /// Its name, NUL-terminated, truncated to 64 bytes.
     pub name: [c_char; TOLLGATE_ACTION_BYTES],
 }
 
-/// How many unknown actions a limiter has met.
+/// How many unknown actions have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct UnknownActionTotals {
     /// Set it to sizeof(tollgate_unknown_action_totals) before the call.
     pub struct_size: u32,
-    /// How many names were kept, up to TOLLGATE_UNKNOWN_ACTIONS_MAX.
+    /// How many names the limiter has kept, up to TOLLGATE_UNKNOWN_ACTIONS_MAX.
     pub count: u32,
-    /// How many unknown actions arrived.
+    /// How often an unknown action arrived.
     pub total: u64,
-    /// How many of them have a name that was not kept.
+    /// How often one arrived whose name was not kept.
     pub not_listed: u64,
 }
 
@@ -67,11 +68,12 @@ unsafe impl Tagged for UnknownActionTotals {
     const SIZE_MIN: u32 = 24;
 }
 
-/// The lane that pays for an action of a channel, by the policy in force: for
-/// ("ws", "search") it may be "ws/heavy". An action that the policy does not
-/// name goes to the channel's lane for unknown actions, and is counted.
+/// The lane that pays for an action of a channel under the policy in force:
+/// "ws/heavy", for example, for "search" of the channel "ws". An action that the
+/// policy does not name gets the channel's lane for unknown actions, and is
+/// counted.
 ///
-/// Status: UNKNOWN_LANE if the channel has no lane for it; NOT_UTF8,
+/// Status: UNKNOWN_LANE if the channel has no lane for unknown actions either; NOT_UTF8,
 /// TEXT_TOO_LONG, STRUCT_SIZE.
 ///
 /// # Safety
@@ -110,9 +112,9 @@ pub unsafe extern "C" fn tollgate_lane_for(
     })
 }
 
-/// The unknown actions that the limiter has met so far, sorted by channel and
-/// name: add them to the policy. actions_out gets at most actions_max of them,
-/// and may be NULL if that is 0; totals_out says how many there are.
+/// The unknown actions that have arrived so far, sorted by channel and name, so
+/// that you can add them to the policy. actions_out gets at most actions_max of
+/// them; totals_out has how many there are.
 ///
 /// Status: STRUCT_SIZE.
 ///

@@ -8,12 +8,12 @@ use crate::clock::nanos_saturating;
 use std::ffi::c_void;
 use tollgate::Tick;
 
-/// The most agents on a page.
+/// The most agents that one call lists.
 pub const TOLLGATE_PAGE_MAX: usize = 200;
 
 const _: () = assert!(TOLLGATE_PAGE_MAX == tollgate::bounds::PAGE_MAX);
 
-/// An agent as it stands.
+/// The state of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct AgentView {
@@ -25,18 +25,18 @@ pub struct AgentView {
     pub exempt: u32,
     /// The plan it is assigned to. TOLLGATE_NONE without one.
     pub plan: u32,
-    /// The lane that is nearest to its limit. TOLLGATE_NONE if the agent is
-    /// exempt, or all lanes deny everything.
+    /// The lane that is nearest to its limit. TOLLGATE_NONE if the agent is exempt
+    /// or all lanes deny everything.
     pub dominant_lane: u32,
-    /// See tollgate_conduct_state, for this and the next two.
+    /// As in tollgate_conduct_state.
     pub rate_limited: u32,
     /// Violations in the present window of the abuse threshold, up to 63.
     pub violations_in_window: u32,
     /// Violations without a quiet period between them, up to 15.
     pub violations_in_a_row: u32,
-    /// When this was seen.
+    /// The instant of this state.
     pub at_ns: u64,
-    /// When the last violation was. TOLLGATE_NEVER if none matters any more.
+    /// The instant of the last violation. TOLLGATE_NEVER if all are forgiven.
     pub last_violation_ns: u64,
     /// What is left of the wait that followed the last violation.
     pub wait_ns: u64,
@@ -86,7 +86,7 @@ pub enum UsageLevel {
     Red = 2,
 }
 
-/// A lane of an agent as it stands. It never grows.
+/// The state of a lane of an agent, in a list of lanes. It never grows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct LaneView {
@@ -127,9 +127,9 @@ impl From<&tollgate::observe::LaneView> for LaneView {
     }
 }
 
-/// The agent as it stands: its plan, its conduct, and each lane. Charges
-/// nothing, and does not make the agent known. lanes_out gets at most lanes_max
-/// lanes; TOLLGATE_LANES_MAX are always enough. It may be NULL if lanes_max is 0.
+/// The state of an agent: its plan, its conduct and its lanes. Charges nothing,
+/// and gives a new agent no record. lanes_out gets each lane by its number, at
+/// most lanes_max of them; TOLLGATE_LANES_MAX are always enough.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
 ///
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn tollgate_agent(
     })
 }
 
-/// In which order agents are listed. Equal ones come by id.
+/// In which order agents are listed. Ties are in the order of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum AgentSort {
@@ -188,13 +188,13 @@ pub struct AgentQuery {
     pub sort: i32,
     /// Only agents whose id begins with these bytes. NULL: any.
     pub prefix: *const c_void,
-    /// How many bytes.
+    /// How many bytes, up to TOLLGATE_ID_BYTES_MAX.
     pub prefix_len: usize,
     /// Only agents whose id contains these bytes. NULL: any.
     pub part: *const c_void,
-    /// How many bytes.
+    /// How many bytes, up to TOLLGATE_ID_BYTES_MAX.
     pub part_len: usize,
-    /// Which page of rows_max agents, from 0.
+    /// Which page, from 0. A page has rows_max agents, but at most TOLLGATE_PAGE_MAX.
     pub page: u64,
 }
 
@@ -227,7 +227,7 @@ impl AgentQuery {
     }
 }
 
-/// An agent of a list; tollgate_agent has its lanes. It never grows.
+/// An agent in a list. tollgate_agent reports its lanes too. It never grows.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct AgentRow {
@@ -276,7 +276,7 @@ impl AgentRow {
     }
 }
 
-/// What a page is part of.
+/// A page of a list of agents, and the whole list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct AgentPage {
@@ -286,8 +286,8 @@ pub struct AgentPage {
     pub count: u32,
     /// How many agents match, on all pages.
     pub matched: u64,
-    /// How many agents have a record and cannot be listed: there is no roster,
-    /// or it is too small.
+    /// How many agents have a record but cannot be listed, because there is no
+    /// roster or it is too small.
     pub not_listed: u64,
 }
 
@@ -299,12 +299,13 @@ unsafe impl Tagged for AgentPage {
 }
 
 /// Lists agents that have a record: a page of rows_max agents, at most
-/// TOLLGATE_PAGE_MAX. query may be NULL; rows_out may be NULL if rows_max is 0.
+/// TOLLGATE_PAGE_MAX. A NULL query lists all of them by id.
 ///
-/// Only agents on the roster can be listed: see tollgate_limiter_options. It
-/// reads the whole roster: call it for people, not for requests.
+/// Only agents on the roster can be listed: see tollgate_limiter_options. Each call
+/// reads the whole roster, so make it for a page that people read, not for every
+/// request.
 ///
-/// Status: INVALID_OPTION, ID_TOO_LONG for a prefix or a part, STRUCT_SIZE.
+/// Status: INVALID_OPTION, STRUCT_SIZE; ID_TOO_LONG for a prefix or a part.
 ///
 /// # Safety
 ///

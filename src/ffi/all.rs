@@ -1,7 +1,7 @@
 //! All or none: one request against several lanes, or several agents.
 
 use super::guard::guard;
-use super::pointers::{ListOut, Tagged, borrow, has_flag, list, out, tagged_out};
+use super::pointers::{ListOut, Tagged, borrow, has_flag, list, tagged_out};
 use super::request::asked;
 use super::{Decision, Limiter, Request, Status, TOLLGATE_COUNTED, TOLLGATE_NEVER, Verdict};
 use crate as tollgate;
@@ -20,13 +20,13 @@ const _: () = assert!(TOLLGATE_PARTS_MAX <= u32::BITS as usize);
 pub struct AllVerdict {
     /// Set it to sizeof(tollgate_all_verdict) before the call.
     pub struct_size: u32,
-    /// DENY if one of the requests stands in the way; else WARN if an agent is
-    /// near its limit, EXEMPT if all agents are exempt, ALLOW otherwise.
+    /// DENY if a request was denied; else WARN if an agent is near its limit,
+    /// EXEMPT if all agents are exempt, ALLOW otherwise.
     pub decision: Decision,
-    /// The longest wait of the requests that stand in the way. 0 if all were
-    /// allowed, TOLLGATE_NEVER if no wait helps.
+    /// The longest wait of the requests that were denied. 0 if all were allowed,
+    /// TOLLGATE_NEVER if no wait helps.
     pub retry_after_ns: u64,
-    /// Which requests stand in the way: bit 0 for the first, and so on.
+    /// Which requests were denied: bit 0 is the first, and so on.
     pub blocking: u32,
     /// 0.
     pub reserved: u32,
@@ -58,16 +58,16 @@ impl AllVerdict {
 /// May all of this be done? Charges every request or none: several lanes of an
 /// agent, or several agents, such as a user, a team and an organisation.
 ///
-/// verdicts_out gets a verdict for each request, in the same place; it may be
-/// NULL. If one stands in the way, nothing was charged, and the verdicts on the
-/// others say what would have been. The arrays must not overlap.
+/// verdicts_out gets a verdict at the index of each request; it may be NULL. If a
+/// request is denied, nothing is charged, and the verdicts on the others show what
+/// would have happened. flags is 0 or TOLLGATE_COUNTED, for all requests.
 ///
-/// When two calls cross, each may see what the other takes back a moment later,
+/// Two calls at the same moment may each see a charge that the other takes back,
 /// and both may be denied.
 ///
-/// Status: PARTS; what tollgate_check returns, for the first request that
-/// cannot be answered; COST_ABOVE_CAPACITY also if the requests of one lane add
-/// up to more than it holds; STRUCT_SIZE. Each of them charges nothing.
+/// Status: PARTS; those of tollgate_check, for the first request that cannot be
+/// answered; COST_ABOVE_CAPACITY also if the requests of one lane add up to more
+/// than it holds; STRUCT_SIZE.
 ///
 /// # Safety
 ///
@@ -91,12 +91,11 @@ pub unsafe extern "C" fn tollgate_check_all(
         let (all_out, struct_size) = unsafe { tagged_out(all_out) }?;
         // SAFETY: NULL, or alive and shared, by this function's contract.
         let limiter = &unsafe { borrow(limiter) }?.0;
-        let requests = out(requests.cast_mut())?.as_ptr();
         let is_counted = has_flag(flags, TOLLGATE_COUNTED)?;
         if !(1..=TOLLGATE_PARTS_MAX).contains(&count) {
             return Err(Status::Parts);
         }
-        // SAFETY: not NULL, so readable for `count` requests by this function's contract.
+        // SAFETY: NULL, or readable for `count` requests, by this function's contract.
         let requests = unsafe { list(requests, count) }?;
         let size = if verdicts_out.is_null() { 0 } else { count };
         // SAFETY: NULL, or writable for `count` verdicts, by this function's contract.

@@ -1,4 +1,4 @@
-//! Assignments: what was decided about agents, as data.
+//! Assignments as data: the plan, the overrides and the exemption of agents.
 
 use super::control::{control, no_plan};
 use super::error::Failure;
@@ -12,13 +12,13 @@ use crate as tollgate;
 use std::ffi::{c_char, c_void};
 use tollgate::Limit;
 
-/// An agent id as an answer. It never grows.
+/// An agent id as an output. It never grows.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct AgentId {
     /// How many bytes it has.
     pub len: u32,
-    /// The bytes. Those behind them are 0.
+    /// The bytes, and zeros after them.
     pub bytes: [u8; TOLLGATE_ID_BYTES_MAX],
 }
 
@@ -40,7 +40,7 @@ impl AgentId {
 pub struct Override {
     /// The lane.
     pub lane: u32,
-    /// The limit as text, NUL-terminated.
+    /// The limit as text. It ends at the first NUL, or fills the array.
     pub limit: [c_char; TOLLGATE_LIMIT_BYTES],
 }
 
@@ -63,7 +63,7 @@ impl Override {
     }
 }
 
-/// What was decided about an agent.
+/// The assignment of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct AssignmentState {
@@ -73,7 +73,7 @@ pub struct AssignmentState {
     pub plan: u32,
     /// 1 if it is exempt, else 0.
     pub exempt: u32,
-    /// How many limits of its own it has.
+    /// How many overrides it has.
     pub override_count: u32,
 }
 
@@ -84,7 +84,7 @@ unsafe impl Tagged for AssignmentState {
     const SIZE_MIN: u32 = 16;
 }
 
-/// A decision about one agent, for tollgate_set_assignments. It never grows.
+/// The assignment of one agent, for tollgate_set_assignments. It never grows.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct AssignmentEntry {
@@ -92,11 +92,11 @@ pub struct AssignmentEntry {
     pub id: *const c_void,
     /// How many bytes: 1 to TOLLGATE_ID_BYTES_MAX.
     pub id_len: usize,
-    /// Limits of its own. NULL if override_count is 0. Of two for one lane the last counts.
+    /// Its overrides. Of two for one lane the last one counts.
     pub overrides: *const Override,
     /// How many, up to TOLLGATE_LANES_MAX.
     pub override_count: usize,
-    /// Its plan. TOLLGATE_NONE for none.
+    /// Its plan. TOLLGATE_NONE for no plan.
     pub plan: u32,
     /// 1 to exempt it, else 0.
     pub exempt: u32,
@@ -104,9 +104,9 @@ pub struct AssignmentEntry {
 
 const _: () = assert!(size_of::<AssignmentEntry>() == 40);
 
-/// What was decided about an agent. overrides_out gets its own limits in the
-/// order of their lanes' names, at most overrides_max of them;
-/// TOLLGATE_LANES_MAX are always enough. It may be NULL if overrides_max is 0.
+/// The assignment of an agent. overrides_out gets its overrides in the order of
+/// the lanes' names, at most overrides_max of them; TOLLGATE_LANES_MAX are always
+/// enough.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
 ///
@@ -152,12 +152,11 @@ pub unsafe extern "C" fn tollgate_assignment(
     })
 }
 
-/// The agents about which something was decided, in the order of their ids:
-/// those behind after_id, or from the first if that is NULL. count_out gets how
-/// many there are; ids_out the first of them, at most ids_max. To page through
-/// all, go on behind the last id. ids_out may be NULL if ids_max is 0.
+/// Lists the agents that have an assignment, in the order of their ids: those
+/// after after_id, or all if that is NULL. ids_out gets the first of them, at most
+/// ids_max; count_out gets how many there are. For the next page, pass the last id.
 ///
-/// Each call copies all assignments: use large pages.
+/// Each call copies all assignments, so use large pages.
 ///
 /// Status: ID_TOO_LONG.
 ///
@@ -248,9 +247,10 @@ unsafe fn read_entry<'a>(
     Ok((id, decided.map_err(|failure| failure.about(&format_args!("agent \"{}\"", shown())))?))
 }
 
-/// Decides about many agents at once, all or none. Each entry replaces what was
-/// decided about its agent; all other agents stay as they are. An entry without
-/// a plan, overrides and exemption makes an agent like any other.
+/// Replaces the assignments of many agents at once, all or none; other agents keep
+/// theirs. An entry without plan, overrides and exemption removes the assignment.
+/// Of two entries for one agent the last one counts. The error names the entry or
+/// the agent.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, UNKNOWN_LANE, INVALID_LIMIT,
 /// NOT_UTF8, INVALID_OPTION, BATCH_SIZE, TOO_MANY_OVERRIDES, SAME_HASH, FORKED,
@@ -282,16 +282,16 @@ pub unsafe extern "C" fn tollgate_set_assignments(
     unsafe { control(limiter, error_out, &set) }
 }
 
-/// Keeps assignments in a file from now on, and puts in force what the file
-/// holds. Call it before the first check, so that no agent is met without its
-/// limits. What was decided before about other agents is added to the file.
-/// Needs TOLLGATE_FEATURE_PERSIST.
+/// Keeps assignments in a file from now on, and applies those that the file has
+/// already. Call it before the first check, so that no agent is checked without
+/// its limits. Assignments of other agents are added to the file. Needs
+/// TOLLGATE_FEATURE_PERSIST.
 ///
-/// The path is any bytes without a NUL. From then on a control call returns
-/// when its change is in the file and in force. The error has the line and the
-/// column of a mistake in the file.
+/// The path is any bytes without a NUL. From then on a control call returns when
+/// its change is in the file and in force. The error has the line and the column
+/// of a mistake in the file.
 ///
-/// Status: FILE if it is invalid, in use, or cannot be read or written;
+/// Status: FILE if the file is invalid, in use, or cannot be read or written;
 /// UNKNOWN_PLAN, UNKNOWN_LANE, INVALID_LIMIT, TOO_MANY_OVERRIDES, SAME_HASH,
 /// FORKED, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
 ///
@@ -326,12 +326,11 @@ fn keep_in(_: &tollgate::Limiter, _: &[u8]) -> Result<(), Failure> {
     Err(Status::NotBuiltIn.into())
 }
 
-/// Reads the file of assignments again after somebody has edited it, and puts
-/// it in force. Agents that the file does not name lose their assignments.
-/// Needs TOLLGATE_FEATURE_PERSIST.
+/// Reads the file of assignments again after an edit, and applies it. Agents that
+/// the file does not name lose their assignments. Needs TOLLGATE_FEATURE_PERSIST.
 ///
-/// If it fails, control calls fail too until the file is corrected and
-/// reloaded, so that none of them overwrites the edits.
+/// If it fails, control calls fail too until the file is corrected and reloaded,
+/// so that none of them overwrites the edit.
 ///
 /// Status: as tollgate_keep_assignments_in, and NO_FILE.
 ///

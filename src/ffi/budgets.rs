@@ -1,16 +1,16 @@
 //! Budgets across restarts.
 //!
-//! Buckets and windows start full after a restart; a budget for a day or a
-//! month should not. Name a file before the first check, save every few
-//! seconds, and once more before the process ends. A process that is killed
-//! loses what was charged since the last save.
+//! Buckets and windows start full after a restart; a budget for a day or a month
+//! should not. Name a file before the first check, save every few seconds, and
+//! once more before the process ends. If the process is killed, what was charged
+//! since the last save is forgotten.
 
 use super::error::guard_error;
 use super::pointers::{Tagged, borrow, bytes, tagged_out};
 use super::{Error, Limiter, Status};
 use std::ffi::c_char;
 
-/// What a file of used budgets held.
+/// What was read from a file of used budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct BudgetsLoaded {
@@ -18,18 +18,18 @@ pub struct BudgetsLoaded {
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// Budgets that are as used as they were.
+    /// Budgets that are in use again, as much as before.
     pub loaded: u64,
-    /// Budgets whose window is over: they start full.
+    /// Budgets whose window is over. They start full.
     pub ended: u64,
-    /// Budgets of lanes that the policy no longer has, or whose window has
-    /// changed. They are dropped.
+    /// Budgets that were dropped, because the policy no longer has the lane or
+    /// its window has changed.
     pub unknown: u64,
-    /// Budgets of agents for which there was no record: the limiter is too
-    /// small. They are dropped.
+    /// Budgets that were dropped, because no record was free for the agent: the
+    /// limiter is too small.
     pub full: u64,
-    /// How far the calendar runs ahead of the wall clock, which was set back
-    /// since the file was written. Windows end that much later.
+    /// How far the limiter's calendar is ahead of the wall clock, if that was set
+    /// back since the file was written. Windows end that much later. Else 0.
     pub ahead_ns: u64,
 }
 
@@ -50,8 +50,8 @@ pub struct BudgetsSaved {
     pub reserved: u32,
     /// Budgets in the file.
     pub saved: u64,
-    /// Used budgets of agents whose id is not known, because they had a record
-    /// before the file was named. A restart forgets them.
+    /// Used budgets that are not in the file, because their agents had a record
+    /// before the file was named and their ids are not known.
     pub unsaved: u64,
 }
 
@@ -106,16 +106,16 @@ mod kept {
     }
 }
 
-/// Keeps used budgets in a file, and charges what it says was used of windows
-/// that are not over. Call it once, before the first check and after
+/// Keeps used budgets in a file, and charges what the file has for windows that
+/// are not over. Call it once, before the first check and after
 /// tollgate_keep_assignments_in. Needs TOLLGATE_FEATURE_PERSIST.
 ///
-/// The path is any bytes without a NUL. The error has the line and the column
-/// of a mistake in the file. Remembering ids takes 272 bytes for each agent
-/// with a record, unless a roster of all agents keeps them already.
+/// The path is any bytes without a NUL. The error has the line and the column of
+/// a mistake in the file. The ids of agents take 272 bytes for each record, unless
+/// a roster with room for all has them already.
 ///
-/// Status: FILE if it is invalid, in use, or cannot be read or written, and
-/// then nothing was charged; TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
+/// Status: FILE if the file is invalid, in use, or cannot be read or written;
+/// TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
 ///
 /// # Safety
 ///
@@ -145,13 +145,13 @@ pub unsafe extern "C" fn tollgate_keep_budgets_in(
     unsafe { guard_error(error_out, keep) }
 }
 
-/// Saves what was used of budgets since the last save. When it returns, it is on
-/// the disk. Checks go on meanwhile; a million agents take about 40 ms. Needs
+/// Saves what was used of budgets. When it returns, the file is on the disk.
+/// Checks continue meanwhile; a million agents take about 40 ms. Needs
 /// TOLLGATE_FEATURE_PERSIST.
 ///
 /// Status: NO_FILE without tollgate_keep_budgets_in, and in a process that was
-/// forked since; FILE if the system refuses, or if something else wrote to the
-/// file; NOT_BUILT_IN, STRUCT_SIZE.
+/// forked since; FILE if the file cannot be written, or if something else wrote to
+/// it; NOT_BUILT_IN, STRUCT_SIZE.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 //! Asking: may this agent do this?
 //!
-//! The answer takes some tens of nanoseconds, no lock and no memory, unless the
-//! agent is new.
+//! A check takes some tens of nanoseconds, no lock and no allocation; the first
+//! one of an agent takes longer.
 
 use super::guard::guard;
 use super::pointers::{agent, borrow, has_flag, instant, list, out, places, plan_id};
@@ -15,14 +15,13 @@ use tollgate::{LaneId, Tick};
 /// May the agent do this? Charges the cost, or nothing.
 ///
 /// flags is 0 or TOLLGATE_COUNTED. now_ns is TOLLGATE_NOW, or an instant of
-/// tollgate_limiter_now that the caller has at hand: an older one than another
-/// caller's only makes the answer stricter; one ahead of the clock lets the
-/// agent borrow from its future.
+/// tollgate_limiter_now that the caller already has. An instant that is older
+/// than another caller's only makes the answer stricter; one ahead of the clock
+/// lets the agent borrow from its future.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
-/// COST_ABOVE_CAPACITY, FULL, INVALID_OPTION for other flags, WRONG_KIND for
-/// the lane "total", which is charged with others only. Each of them charges
-/// nothing.
+/// COST_ABOVE_CAPACITY, FULL; INVALID_OPTION for other flags; WRONG_KIND for the
+/// lane "total", which is only charged along with other lanes.
 ///
 /// # Safety
 ///
@@ -120,14 +119,14 @@ impl BatchItem for Asking<'_> {
 }
 
 /// Answers many requests as if they were checked one by one, in order, at one
-/// instant. Faster than single checks if the agents are many.
+/// instant. Faster than single checks of many agents. flags is 0 or
+/// TOLLGATE_COUNTED, for all requests.
 ///
-/// verdicts_out gets a verdict for each request, in the same place. A request
-/// that cannot be answered gets its own status there, and the others proceed.
-/// The arrays must not overlap.
+/// verdicts_out has room for count verdicts, and gets one at the index of each
+/// request. A request that cannot be answered gets its own status there, and the
+/// others proceed.
 ///
-/// Status: BATCH_SIZE, INVALID_OPTION for other flags than TOLLGATE_COUNTED.
-/// Both charge nothing.
+/// Status: BATCH_SIZE; INVALID_OPTION for other flags.
 ///
 /// # Safety
 ///

@@ -2,8 +2,8 @@
 //!
 //! A limiter has a clock of its own unless tollgate_limiter_options names one.
 //! Name one to share it between limiters, to choose its source, or to move
-//! time by hand in a test. tollgate_snapshot says what a limiter's clock reads,
-//! and whether it had to fall back.
+//! time by hand in a test. tollgate_snapshot reports the source of a limiter's
+//! clock, and whether it had to fall back.
 
 use super::Status;
 use super::guard::guard;
@@ -23,20 +23,20 @@ impl Clock {
     }
 }
 
-/// What a clock reads.
+/// Where a clock takes its time from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ClockSource {
-    /// For tollgate_clock_new: the processor's counter if it can be trusted, else OS.
+    /// For tollgate_clock_new: the processor's counter if it is reliable, else OS.
     Auto = 0,
-    /// In a snapshot: the processor's time stamp counter, checked against the
-    /// OS clock. AUTO chooses it.
+    /// In a snapshot only: the processor's time stamp counter, checked against
+    /// the OS clock. AUTO chooses it.
     Tsc = 1,
     /// The system's monotonic clock. It stands still while the machine is suspended.
     Os = 2,
-    /// The system's monotonic clock as of its last tick: the cheapest, 1 to 10 ms late.
+    /// The system's monotonic clock as of its last tick: the cheapest, up to 10 ms late.
     Coarse = 3,
-    /// The system's clock that goes on while the machine is suspended.
+    /// The system's monotonic clock that also runs while the machine is suspended.
     Boottime = 4,
     /// A clock that tollgate_clock_advance and tollgate_clock_set move. It starts at 0.
     Manual = 5,
@@ -55,7 +55,7 @@ impl From<tollgate::clock::ClockSource> for ClockSource {
 }
 
 /// Makes a clock from a tollgate_clock_source. Free it with tollgate_clock_free.
-/// The first AUTO of a process takes about 10 ms to judge the counter.
+/// The first AUTO of a process takes about 10 ms to test the counter.
 ///
 /// Status: INVALID_OPTION for any other number, TOLLGATE_CLOCK_SOURCE_TSC included.
 ///
@@ -81,7 +81,8 @@ pub unsafe extern "C" fn tollgate_clock_new(source: i32, clock_out: *mut *mut Cl
     })
 }
 
-/// Frees a clock. Limiters that use it keep it alive. NULL is allowed.
+/// Frees a clock. Limiters that use it keep it alive, but a manual clock can no
+/// longer be moved. NULL is allowed.
 ///
 /// # Safety
 ///
@@ -104,7 +105,7 @@ pub unsafe extern "C" fn tollgate_clock_now(clock: *const Clock, now_ns_out: *mu
     unsafe { tell(clock, now_ns_out, |clock| Ok(clock.clock.now().as_nanos())) }
 }
 
-/// Moves a manual clock ahead. It stops after 36 years; then everything is denied.
+/// Moves a manual clock ahead. It stops after 36 years.
 ///
 /// Status: NOT_MANUAL.
 ///
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn tollgate_clock_advance(clock: *mut Clock, by_ns: u64) -
     })
 }
 
-/// Sets a manual clock. A step back makes answers stricter, never more generous.
+/// Sets a manual clock. A step back only makes answers stricter.
 ///
 /// Status: NOT_MANUAL.
 ///

@@ -1,9 +1,9 @@
 //! Conduct: violations, and the waits that follow from them.
 //!
-//! A denial of a request with TOLLGATE_COUNTED is a violation if the agent came
-//! back before its wait was over, or in any case if the policy counts every
-//! denial. The policy says which waits follow, whether they are enforced, and
-//! how many violations are sustained abuse.
+//! With TOLLGATE_COUNTED a denial is a violation if the agent came back before its
+//! wait was over; if the policy counts every denial, it always is. The policy
+//! decides which waits follow, whether they are enforced, and how many violations
+//! are sustained abuse. An agent is forgiven after a quiet period.
 
 use super::guard::guard;
 use super::pointers::{Tagged, agent, agent_at, borrow, instant, list, places, tagged_out, tell};
@@ -22,12 +22,12 @@ pub struct Violation {
     pub struct_size: u32,
     /// How many violations in a row this makes, up to 15.
     pub violations_in_a_row: u32,
-    /// How long the agent has to wait: the step, or until its block is over if
-    /// the policy enforces waits.
+    /// How long the agent has to wait: step_ns, or longer if the policy enforces
+    /// waits and an earlier one is not over.
     pub wait_ns: u64,
-    /// The step of the policy's curve.
+    /// The wait that the policy's curve has for this violation.
     pub step_ns: u64,
-    /// 1 if with it the agent's conduct became sustained abuse, else 0.
+    /// 1 if it made the agent's conduct sustained abuse, else 0.
     pub sustained_abuse: u32,
     /// 0.
     pub reserved: u32,
@@ -40,22 +40,22 @@ unsafe impl Tagged for Violation {
     const SIZE_MIN: u32 = 32;
 }
 
-/// An agent's conduct as it stands.
+/// The state of an agent's conduct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ConductState {
     /// Set it to sizeof(tollgate_conduct_state) before the call.
     pub struct_size: u32,
-    /// 1 if the agent has violated a limit and has not been quiet since, else
-    /// 0: a scheduler gives it no new work. An exempt agent never is.
+    /// 1 if the agent has violated a limit and its quiet period is not over, so
+    /// that a scheduler gives it no new work. Else, and if it is exempt, 0.
     pub rate_limited: u32,
     /// Violations in the present window of the abuse threshold, up to 63.
     pub violations_in_window: u32,
     /// Violations without a quiet period between them, up to 15.
     pub violations_in_a_row: u32,
-    /// When the present window began. TOLLGATE_NEVER without one.
+    /// The instant at which the present window began. TOLLGATE_NEVER without one.
     pub window_start_ns: u64,
-    /// When the last violation was. TOLLGATE_NEVER if none matters any more.
+    /// The instant of the last violation. TOLLGATE_NEVER if all are forgiven.
     pub last_violation_ns: u64,
     /// What is left of the wait that followed the last violation.
     pub wait_ns: u64,
@@ -80,7 +80,7 @@ pub struct Id {
 
 const _: () = assert!(size_of::<Id>() == 16);
 
-/// Records a violation that the caller has found, and says what follows.
+/// Records a violation that the caller has found, and reports the wait for it.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE; FULL if the agent is new and
 /// every record near its place is in use.
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn tollgate_record_violation(
     })
 }
 
-/// The agent's conduct as it stands. Looking changes nothing.
+/// The agent's conduct. Changes nothing.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, STRUCT_SIZE.
 ///
@@ -159,8 +159,8 @@ pub unsafe extern "C" fn tollgate_conduct(
     })
 }
 
-/// Forgives the agent its violations. had_out says whether there were any that
-/// still mattered.
+/// Forgives the agent's violations. had_out gets whether there were any that time
+/// had not forgiven already.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG.
 ///
@@ -181,9 +181,9 @@ pub unsafe extern "C" fn tollgate_reset_violations(
     unsafe { tell(limiter, had_out, forgive) }
 }
 
-/// Which of these agents may be given new work: those that are not rate
-/// limited, at one instant. assignable_out gets an answer for each id, in the
-/// same place; false for an id that is not valid. The arrays must not overlap.
+/// Which of these agents may be given new work: those that are not rate_limited,
+/// see tollgate_conduct_state. assignable_out has room for count answers, and gets
+/// one at the index of each id; false for an invalid id.
 ///
 /// Status: BATCH_SIZE.
 ///
@@ -217,9 +217,9 @@ pub unsafe extern "C" fn tollgate_assignable(
     })
 }
 
-/// A wait in milliseconds, for a protocol that counts in whole steps of
-/// step_ms: 1000 for whole seconds. Rounded up, so that nobody comes back too
-/// early, and at least one step. never_ms stands for TOLLGATE_NEVER.
+/// A wait in milliseconds, in whole steps of step_ms, such as 1000 for a protocol
+/// that counts seconds. Rounded up, so that no caller comes back too early, and at
+/// least one step; a step of 0 counts as 1. Returns never_ms for TOLLGATE_NEVER.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_wait_ms(wait_ns: u64, step_ms: u64, never_ms: u64) -> u64 {
     let wait = (wait_ns != TOLLGATE_NEVER).then_some(Duration::from_nanos(wait_ns));

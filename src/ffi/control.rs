@@ -1,9 +1,9 @@
 //! Control: what an operator decides at run time.
 //!
-//! An agent may have a plan, limits of its own, and an exemption. They outlive
-//! its record. When a call returns, its change holds for the next check in every
-//! thread. Control calls take turns under a lock that no check takes. A call
-//! that fails changes nothing.
+//! An agent may have a plan, limits of its own (overrides), and an exemption:
+//! together, its assignment. It outlives the agent's record. When a call returns,
+//! its change applies to the next check in every thread. Control calls take turns
+//! under a lock that checks never take.
 
 use super::error::{Failure, guard_error};
 use super::guard::guard;
@@ -63,7 +63,7 @@ pub(super) fn no_plan(plan: u32, policy: &tollgate::Policy) -> Failure {
     Failure::new(Status::UnknownPlan, &problem)
 }
 
-/// Assigns the agent to a plan. TOLLGATE_NONE takes its plan away.
+/// Assigns the agent to a plan. TOLLGATE_NONE removes it from its plan.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_PLAN, SAME_HASH, FORKED, FILE, STRUCT_SIZE.
 ///
@@ -91,12 +91,12 @@ pub unsafe extern "C" fn tollgate_assign(
     unsafe { decide(limiter, id, id_len, error_out, &assign) }
 }
 
-/// Gives the agent a limit of its own for a lane, or for a tier in every
-/// channel: "heavy" stands for "ws/heavy" and "http/heavy". The limit is text,
-/// such as "10/second burst 20" or "deny".
+/// Gives the agent a limit of its own for a lane, or for a tier in every channel:
+/// the tier "heavy" is "ws/heavy", "http/heavy" and so on. The limit is text, such
+/// as "10/second burst 20" or "deny".
 ///
-/// If limit is NULL, the agent's own limit for that lane or tier is removed; if
-/// lane_or_tier is NULL as well, all of them are.
+/// A NULL limit removes the agent's own limit for that lane or tier; if
+/// lane_or_tier is NULL as well, all of them.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, NOT_UTF8, TEXT_TOO_LONG, UNKNOWN_LANE,
 /// INVALID_LIMIT, TOO_MANY_OVERRIDES, SAME_HASH, FORKED, FILE, STRUCT_SIZE.
@@ -157,8 +157,7 @@ pub unsafe extern "C" fn tollgate_set_exempt(
 }
 
 /// The agent's limit for a lane, as text: its own, or else that of its plan.
-/// Empty if the agent is exempt. TOLLGATE_LIMIT_BYTES are always enough; a NULL
-/// buffer of size 0 asks for the length alone.
+/// Empty if the agent is exempt. TOLLGATE_LIMIT_BYTES are always enough.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, BUFFER_TOO_SMALL.
 ///
@@ -189,14 +188,14 @@ pub unsafe extern "C" fn tollgate_limit_of(
 }
 
 /// Puts another policy in force: other limits for the same lanes, in the same
-/// order, and perhaps more plans. Assignments stay. The limiter has a copy of
-/// its own.
+/// order, and the same plans or more. Assignments stay. The limiter keeps a copy
+/// of its own.
 ///
-/// It walks all records while checks go on; when it returns, every check uses
-/// the new limits. The new policy says what becomes of debt.
+/// It walks all records while checks continue; when it returns, every check uses
+/// the new limits. on_change of the new policy decides what happens to debt.
 ///
 /// Status: OTHER_LANES, PLAN_MISSING, FORKED, STRUCT_SIZE; INVALID_LIMIT if a
-/// lane changes its kind, or its window another zone.
+/// lane changes its kind, or the time zone of its window.
 ///
 /// # Safety
 ///

@@ -13,8 +13,9 @@ pub const TOLLGATE_ERROR_MESSAGE_BYTES: usize = 496;
 
 /// Why a call failed, for people: what is wrong, where, and what is allowed.
 ///
-/// The struct is the caller's. Functions with an error_out write it if they
-/// fail, and only then; each of them accepts NULL.
+/// A function with an error_out writes it if it fails, and only then. NULL is
+/// always allowed. With a wrong struct_size in it the call returns STRUCT_SIZE
+/// and does nothing.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Error {
@@ -22,11 +23,11 @@ pub struct Error {
     pub struct_size: u32,
     /// The status that the call returned.
     pub status: Status,
-    /// The line of the mistake in a policy or a file, from 1; 0 if there is none.
+    /// The line of the mistake in a policy or a file, from 1; 0 for other mistakes.
     pub line: u32,
-    /// The column of the mistake, from 1; 0 if there is none.
+    /// The column of the mistake in characters, from 1; 0 for other mistakes.
     pub column: u32,
-    /// A sentence, NUL-terminated UTF-8, cut if it is too long.
+    /// A sentence in NUL-terminated UTF-8, truncated if it is too long.
     pub message: [c_char; TOLLGATE_ERROR_MESSAGE_BYTES],
 }
 

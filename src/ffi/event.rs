@@ -1,4 +1,4 @@
-//! Events: what an operator should hear of.
+//! Events: what an operator should know about.
 
 use super::guard::guard;
 use super::pointers::{Tagged, borrow, tagged_out, text_array};
@@ -13,7 +13,7 @@ pub const TOLLGATE_EVENTS_KEPT: usize = 1_024;
 const _: () = assert!(TOLLGATE_EVENTS_KEPT == tollgate::bounds::EVENTS_KEPT || cfg!(loom));
 
 /// What an event is about, and which members of tollgate_event it sets. Later
-/// versions may have more: ignore what you do not know.
+/// versions may add types: ignore those that you do not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum EventType {
@@ -21,10 +21,10 @@ pub enum EventType {
     None = 0,
     /// An agent's violations reached the policy's threshold: agent, violations_in_a_row.
     SustainedAbuse = 1,
-    /// An action that the policy does not name came for the first time: channel, action.
+    /// An action that the policy does not name arrived for the first time: channel, action.
     UnknownAction = 2,
-    /// A new agent took the record of an agent in debt, or found none; reported
-    /// at most once a minute: lossy_evictions, refused.
+    /// A new agent took the record of an agent in debt, or was refused; at most
+    /// once a minute: lossy_evictions, refused.
     Saturated = 3,
     /// Another policy is in force.
     PolicyReplaced = 4,
@@ -32,7 +32,7 @@ pub enum EventType {
     AssignmentChanged = 5,
     /// The assignments of several agents have changed in one call: agents.
     AssignmentsChanged = 6,
-    /// The clock gave the processor's counter up.
+    /// The clock gave up the processor's counter and reads the OS clock since.
     ClockFellBack = 7,
     /// A sampled check, see sample_every in tollgate_limiter_options: agent,
     /// lane, decision, remaining.
@@ -47,11 +47,11 @@ pub struct Event {
     pub struct_size: u32,
     /// A tollgate_event_type, or one of a later version.
     pub kind: i32,
-    /// Counts events from 0. A gap says how many were dropped.
+    /// Events are numbered from 0. A gap shows how many were dropped.
     pub number: u64,
-    /// When it happened.
+    /// The instant at which it happened.
     pub at_ns: u64,
-    /// Records in debt that were taken so far.
+    /// Records in debt that were given to new agents so far.
     pub lossy_evictions: u64,
     /// New agents that were refused so far.
     pub refused: u64,
@@ -67,9 +67,9 @@ pub struct Event {
     pub decision: Decision,
     /// The agent.
     pub agent: AgentId,
-    /// The action's channel, NUL-terminated, cut to 64 bytes.
+    /// The action's channel, NUL-terminated, truncated to 64 bytes.
     pub channel: [c_char; TOLLGATE_ACTION_BYTES],
-    /// The action's name, NUL-terminated, cut to 64 bytes.
+    /// The action's name, NUL-terminated, truncated to 64 bytes.
     pub action: [c_char; TOLLGATE_ACTION_BYTES],
 }
 
@@ -129,9 +129,9 @@ impl Event {
     }
 }
 
-/// Takes the oldest event; its kind is TOLLGATE_EVENT_TYPE_NONE if there is
-/// none. Any number of threads may poll; each event is given out once. There
-/// are none without TOLLGATE_OBSERVE_ON.
+/// Takes the oldest event. If there is no event, as always without
+/// TOLLGATE_OBSERVE_ON, the kind is TOLLGATE_EVENT_TYPE_NONE. Any number of threads
+/// may poll; each event goes to one of them.
 ///
 /// Status: STRUCT_SIZE.
 ///

@@ -9,7 +9,7 @@ use crate::clock::nanos_saturating;
 use std::ffi::c_void;
 use tollgate::LaneId;
 
-/// A lane of an agent as it stands.
+/// The state of a lane of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct LaneState {
@@ -77,8 +77,8 @@ unsafe fn lane_state(
     })
 }
 
-/// Looks at a lane of an agent. Charges nothing, and does not make the agent
-/// known. The cost of the request is not looked at.
+/// Looks at a lane of an agent. Charges nothing, and gives a new agent no record.
+/// The cost of the request does not matter.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, STRUCT_SIZE.
 ///
@@ -98,13 +98,14 @@ pub unsafe extern "C" fn tollgate_peek(
     unsafe { lane_state(limiter, request, now_ns, state_out, true, |limiter, request| limiter.peek(request)) }
 }
 
-/// Gives the cost of a request back, never beyond full. Use the plan that the
-/// request was charged under: a token is worth what it costs under that plan.
-/// The instant is now_ns, or the clock's time if that is later. state_out may
-/// be NULL.
+/// Gives the cost of a request back, but never fills a lane beyond its capacity.
+/// Use the plan that the request was charged under: a token is worth what it
+/// costs under that plan. The instant is now_ns, or the clock's time if that is
+/// later. state_out may be NULL.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
-/// COST_ABOVE_CAPACITY, NOT_HELD, WRONG_KIND, STRUCT_SIZE.
+/// COST_ABOVE_CAPACITY, STRUCT_SIZE; NOT_HELD in a held lane, as
+/// tollgate_release; WRONG_KIND for the lane "total".
 ///
 /// # Safety
 ///
@@ -121,12 +122,12 @@ pub unsafe extern "C" fn tollgate_refund(
     unsafe { lane_state(limiter, request, now_ns, state_out, is_wanted, |limiter, request| limiter.refund(request)) }
 }
 
-/// Takes as many slots as the request costs, in a lane whose limit is "held 3"
-/// or the like: for connections and jobs. They stay taken until
-/// tollgate_release, and the agent keeps its record. No wait helps a denied
-/// caller: somebody has to release a slot. flags is 0 or TOLLGATE_COUNTED.
+/// Takes as many slots as the request costs, in a lane with a limit such as
+/// "held 3": for connections and jobs. The slots stay taken until
+/// tollgate_release, and the agent keeps its record as long. A denial has no
+/// wait, since only a release helps. flags is 0 or TOLLGATE_COUNTED.
 ///
-/// Status: as tollgate_check, and WRONG_KIND if the lane is not a held one.
+/// Status: as tollgate_check, and WRONG_KIND unless the lane is a held one.
 ///
 /// # Safety
 ///
@@ -150,12 +151,12 @@ pub unsafe extern "C" fn tollgate_hold(
     })
 }
 
-/// Gives as many slots back as the request costs. state_out may be NULL. An
-/// exempt agent takes no slots, and may release them all the same.
+/// Gives as many slots back as the request costs. state_out may be NULL. An exempt
+/// agent takes no slots, so its release never returns NOT_HELD.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
-/// COST_ABOVE_CAPACITY; WRONG_KIND if the lane is not a held one; NOT_HELD if
-/// the agent holds fewer, and then nothing changes; STRUCT_SIZE.
+/// COST_ABOVE_CAPACITY, STRUCT_SIZE; WRONG_KIND unless the lane is a held one;
+/// NOT_HELD if the agent holds fewer slots.
 ///
 /// # Safety
 ///
@@ -172,8 +173,8 @@ pub unsafe extern "C" fn tollgate_release(
     unsafe { lane_state(limiter, request, now_ns, state_out, is_wanted, |limiter, request| limiter.release(request)) }
 }
 
-/// Fills a lane of the agent, or with TOLLGATE_NONE all of them, one after the
-/// other. Open reservations have nothing to give back any more. Held slots stay
+/// Fills a lane of the agent; TOLLGATE_NONE fills all of them, one after the
+/// other. Open reservations then have nothing left to give back. Held slots stay
 /// held.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE.
@@ -203,9 +204,9 @@ pub unsafe extern "C" fn tollgate_reset(
     })
 }
 
-/// Forgets the agent: its record is vacant, its reservations are closed, and
-/// its next request is its first. Its assignment stays. forgotten_out says
-/// whether the agent was known.
+/// Forgets the agent: frees its record and closes its reservations, so that its
+/// next request is like its first. Its assignment stays. forgotten_out gets
+/// whether the agent had a record.
 ///
 /// An agent that holds a slot keeps its record, with all other lanes filled; so
 /// may one that is checked at the same moment.

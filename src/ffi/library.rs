@@ -4,13 +4,13 @@ use std::ffi::c_char;
 
 /// A bit of tollgate_features: policies as TOML text, tollgate_policy_from_toml.
 pub const TOLLGATE_FEATURE_CONFIG: u32 = 1;
-/// A bit of tollgate_features: files that survive a restart,
-/// tollgate_keep_assignments_in, tollgate_keep_budgets_in, tollgate_write_report.
+/// A bit of tollgate_features: files, as in tollgate_keep_assignments_in,
+/// tollgate_keep_budgets_in and tollgate_write_report.
 pub const TOLLGATE_FEATURE_PERSIST: u32 = 2;
-/// The longest text that a function takes, in bytes: 1 MiB.
+/// The longest text or path that a function takes, in bytes: 1 MiB.
 pub const TOLLGATE_TEXT_BYTES_MAX: usize = 1_048_576;
 
-/// The version of the library that runs, such as "1.2.3". Static: never free it.
+/// The version of the library that runs, such as "1.2.3": a static string.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -36,8 +36,8 @@ const fn part(text: &str) -> u32 {
 }
 
 /// What is built into the library: a sum of TOLLGATE_FEATURE_CONFIG and
-/// TOLLGATE_FEATURE_PERSIST. Every function is there in any case; one whose
-/// feature is missing returns TOLLGATE_STATUS_NOT_BUILT_IN.
+/// TOLLGATE_FEATURE_PERSIST. Without a feature, its functions exist and return
+/// TOLLGATE_STATUS_NOT_BUILT_IN.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_features() -> u32 {
     let config = if cfg!(feature = "config") { TOLLGATE_FEATURE_CONFIG } else { 0 };

@@ -26,13 +26,13 @@ pub struct Limiter(pub(super) tollgate::Limiter);
 pub enum OnFull {
     /// It takes the record with the least debt, and inherits that debt. The
     /// agent that lost the record may come back with full lanes: see
-    /// lossy_evictions in tollgate_snapshot.
+    /// lossy_evictions in tollgate_limiter_view.
     Evict = 0,
-    /// It is refused with TOLLGATE_STATUS_FULL. Exact for every agent.
+    /// It is refused with TOLLGATE_STATUS_FULL. Limits are exact for every agent.
     Deny = 1,
 }
 
-/// How agent ids are hashed. Both are keyed.
+/// How agent ids are hashed, with a random key of the limiter's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum IdHash {
@@ -43,13 +43,13 @@ pub enum IdHash {
     Siphash13 = 1,
 }
 
-/// What a limiter remembers of what it does.
+/// What a limiter records of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Observe {
-    /// Nothing. Checks do not even ask.
+    /// Nothing. This costs a check nothing.
     Off = 0,
-    /// Verdicts by lane, the worst offenders and the last events: about 700 kB.
+    /// Verdicts by lane, the worst offenders and the last events, in about 700 kB.
     On = 1,
 }
 
@@ -61,7 +61,7 @@ pub struct LimiterOptions {
     pub struct_size: u32,
     /// A tollgate_on_full.
     pub on_full: i32,
-    /// How many agents it must hold at the same time. 0: TOLLGATE_AGENTS_DEFAULT.
+    /// How many agents it tracks at the same time. 0: TOLLGATE_AGENTS_DEFAULT.
     pub agents: u64,
     /// Where its time comes from. NULL: a clock of its own.
     pub clock: *const Clock,
@@ -69,20 +69,23 @@ pub struct LimiterOptions {
     pub id_hash: i32,
     /// A tollgate_observe.
     pub observe: i32,
-    /// With TOLLGATE_OBSERVE_ON: samples one check in this many of a thread as
-    /// an event. 0 samples none.
+    /// With TOLLGATE_OBSERVE_ON: each thread makes an event of one check in this
+    /// many. 0 samples none.
     pub sample_every: u32,
-    /// 1 takes the memory of all records, and of the roster, from the system at
-    /// once, so that no check waits for a page; without enough memory the
-    /// limiter is not built. 0 takes each page when an agent first needs it.
+    /// 1 touches the memory of all records and of the roster at once, so that no
+    /// check waits for a page, and fails if there is too little. 0 leaves each
+    /// page to the agent that first needs it.
     pub prefault: u32,
-    /// With TOLLGATE_OBSERVE_ON: keeps the ids of this many agents, so that
-    /// tollgate_agents can list them; 272 bytes each. 0 keeps none.
+    /// With TOLLGATE_OBSERVE_ON: room for the ids of this many agents, up to
+    /// 1,048,576, so that tollgate_agents can list them; 272 bytes each. Agents
+    /// that find no room are not listed. More room than records is never taken,
+    /// so UINT64_MAX asks for as much as possible. 0 lists no agent.
     pub roster: u64,
     /// How many reservations may be open at once, up to
     /// TOLLGATE_RESERVATIONS_MAX; 64 bytes each. 0: TOLLGATE_RESERVATIONS_DEFAULT.
     pub reservations: u64,
-    /// How many of them one agent may have open. 0: one in 64, but at least 16.
+    /// How many reservations one agent may have open. 0: one in 64 of them, but
+    /// at least 16.
     pub reservations_per_agent: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -151,8 +154,8 @@ fn unknown(option: &str, value: i64) -> Failure {
     Failure::new(Status::InvalidOption, &problem)
 }
 
-/// Builds a limiter, and reserves all its memory. options may be NULL. Policy
-/// and clock may be freed as soon as this returns. Free the limiter with
+/// Builds a limiter, and reserves all its memory. options may be NULL. The policy
+/// and the clock may be freed as soon as this returns. Free the limiter with
 /// tollgate_limiter_free.
 ///
 /// Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE.
@@ -267,7 +270,7 @@ pub unsafe extern "C" fn tollgate_limiter_plan(
     unsafe { tell(limiter, plan_out, number) }
 }
 
-/// The present instant of the limiter's clock: what every now_ns means.
+/// The present instant of the limiter's clock, for any now_ns.
 ///
 /// # Safety
 ///
@@ -278,12 +281,12 @@ pub unsafe extern "C" fn tollgate_limiter_now(limiter: *const Limiter, now_ns_ou
     unsafe { tell(limiter, now_ns_out, |limiter| Ok(limiter.0.now().as_nanos())) }
 }
 
-/// Gives up the records of agents that have been idle, with every lane full,
-/// for idle_for_ns, and says how many.
+/// Frees the records of agents that have been idle, with every lane full, for
+/// idle_for_ns. swept_out gets how many.
 ///
-/// Limits do not need it: a new agent takes an idle record by itself. It makes
-/// agents in tollgate_snapshot the recent ones. It walks all records, so call
-/// it from a timer, every few minutes.
+/// Limits do not need it: a new agent takes over an idle record by itself. After
+/// a sweep, tollgate_snapshot and tollgate_agents show recent agents only. It
+/// walks all records, so call it from a timer, every few minutes.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! Log lines about denials, rate-limited: the first denial of an agent, then a
-//! count each minute, and a summary every five minutes.
+//! Rate-limited log lines about denials: a line for the first denial of an agent,
+//! then a count each minute, and a summary every five minutes.
 
 use super::Status;
 use super::guard::guard;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Turns denials into few lines of a log. Any number of threads may use it at once.
+/// Turns many denials into a few log lines.
 // It has two locks. No fork happens while a thread holds one: see `unforked`.
 pub struct LogThrottle {
     log: tollgate::observe::LogThrottle,
@@ -72,8 +72,8 @@ pub unsafe extern "C" fn tollgate_log_throttle_free(log: *mut LogThrottle) {
     unsafe { take_back(log) }
 }
 
-/// Reports a denial. line_out says whether a line is due for it, which
-/// tollgate_log_throttle_line then takes. now_ns is an instant, such as
+/// Reports a denial. line_out gets whether that makes a line due, which
+/// tollgate_log_throttle_line then takes. now_ns is an instant, for example of
 /// tollgate_limiter_now: a log throttle has no clock.
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, INVALID_OPTION for TOLLGATE_NOW.
@@ -103,13 +103,13 @@ pub unsafe extern "C" fn tollgate_log_throttle_denied(
     unsafe { tell(log.cast_const(), line_out, denied) }
 }
 
-/// Takes the oldest line that is due at this instant, without a newline; it
-/// begins with "INFO: ", "THROTTLE: " or "SUMMARY: ". The length is 0 if there
-/// is none. Call it until then, after a denial with a line and every few
-/// seconds.
+/// Takes the oldest line that is due at this instant, without a newline. It begins
+/// with "INFO: ", "THROTTLE: " or "SUMMARY: ". If no line is due, the length is 0.
+/// Call it until then: after a denial that made a line due, and every few seconds.
+/// Of lines that are not taken the last 1,024 stay.
 ///
-/// A NULL buffer of size 0 asks for the length alone, and the line stays; it
-/// also stays if the buffer is too small.
+/// A call that asks for the length alone, or whose buffer is too small, takes no
+/// line.
 ///
 /// Status: BUFFER_TOO_SMALL, INVALID_OPTION for TOLLGATE_NOW.
 ///

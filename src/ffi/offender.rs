@@ -5,12 +5,12 @@ use super::pointers::{ListOut, Tagged, borrow, tagged_out};
 use super::{AgentId, Limiter, Status};
 use crate as tollgate;
 
-/// How many offenders a limiter keeps.
+/// The most offenders that a limiter tracks.
 pub const TOLLGATE_OFFENDERS_MAX: usize = 128;
 
 const _: () = assert!(TOLLGATE_OFFENDERS_MAX == tollgate::bounds::OFFENDERS_KEPT);
 
-/// An agent that violates limits. It never grows.
+/// An agent that violated limits. It never grows.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Offender {
@@ -20,7 +20,7 @@ pub struct Offender {
     pub reserved: u32,
     /// Its violations in the last hour, in steps of ten minutes.
     pub violations: u64,
-    /// At most this many of them may be other agents'.
+    /// At most this many of them may belong to other agents.
     pub error: u64,
 }
 
@@ -36,9 +36,10 @@ pub struct OffenderTotals {
     pub count: u32,
     /// Violations of all agents in the last hour, exact.
     pub violations: u64,
-    /// No error of an offender is larger.
+    /// The largest possible error of an offender.
     pub error_max: u64,
-    /// Violations that are in no agent's count, because another thread was counting.
+    /// Violations that are not in any offender's count, because another thread was
+    /// counting.
     pub missed: u64,
 }
 
@@ -50,8 +51,8 @@ unsafe impl Tagged for OffenderTotals {
 }
 
 /// The agents with the most violations in the last hour, worst first.
-/// offenders_out gets at most offenders_max of them, and may be NULL if that is
-/// 0; totals_out says how many there are. None without TOLLGATE_OBSERVE_ON.
+/// offenders_out gets at most offenders_max of them; totals_out has how many there
+/// are. Without TOLLGATE_OBSERVE_ON there are 0.
 ///
 /// Status: STRUCT_SIZE.
 ///

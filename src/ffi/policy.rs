@@ -1,8 +1,7 @@
 //! Policies: what is limited, and to what.
 //!
-//! A policy names lanes and their limits, plans, actions and the rules of
-//! conduct. It is TOML text or a preset, it is checked as a whole when it is
-//! made, and it never changes:
+//! A policy has lanes and their limits, plans, actions and rules of conduct. It
+//! is made from TOML text or a preset, validated as a whole, and never changes:
 //!
 //! ```text
 //!     [lanes]                     # every lane and its limit
@@ -12,10 +11,10 @@
 //!     "http/read" = "50/second burst 100"
 //! ```
 //!
-//! Lanes and plans have numbers, from 0 in the order of the text; a lane "total"
-//! comes last, and the plan "default" is 0. To list them, count up until
-//! tollgate_policy_lane_name returns UNKNOWN_LANE, or tollgate_policy_plan_name
-//! UNKNOWN_PLAN.
+//! Lanes are numbered from 0 in the order of the text, and the lane "total" comes
+//! last. Plans are numbered in the order of the text from 1; 0 is the plan
+//! "default". To list them, count up until tollgate_policy_lane_name returns
+//! UNKNOWN_LANE, or tollgate_policy_plan_name UNKNOWN_PLAN.
 
 use super::error::{Failure, guard_error};
 use super::guard::guard;
@@ -25,11 +24,11 @@ use crate as tollgate;
 use std::ffi::c_char;
 use tollgate::{LaneId, PlanId};
 
-/// The most lanes of a policy.
+/// The most lanes that a policy can have.
 pub const TOLLGATE_LANES_MAX: usize = 62;
 /// The longest name of a lane or a plan, in bytes.
 pub const TOLLGATE_NAME_BYTES_MAX: usize = 64;
-/// The most plans of a policy.
+/// The most plans that a policy can have, "default" included.
 pub const TOLLGATE_PLANS_MAX: usize = 256;
 /// Room for the text of any limit, its NUL included.
 pub const TOLLGATE_LIMIT_BYTES: usize = 92;
@@ -38,7 +37,7 @@ const _: () = assert!(TOLLGATE_LANES_MAX == tollgate::bounds::LANES_MAX);
 const _: () = assert!(TOLLGATE_NAME_BYTES_MAX == tollgate::bounds::LANE_NAME_BYTES_MAX);
 const _: () = assert!(TOLLGATE_PLANS_MAX == tollgate::bounds::PLANS_MAX);
 
-/// What is limited, and to what.
+/// Lanes, limits, plans, actions and rules of conduct. It never changes.
 pub struct Policy(pub(super) tollgate::Policy);
 
 /// A whole call that makes a policy.
@@ -85,7 +84,7 @@ pub unsafe extern "C" fn tollgate_policy_preset(
     unsafe { make(error_out, policy_out, preset) }
 }
 
-/// The name of a preset, counted from 0; NULL past the last. Static: never free it.
+/// The name of a preset, counted from 0: a static string, or NULL past the last.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_preset_name(index: usize) -> *const c_char {
     PRESETS.get(index).map_or(std::ptr::null(), |name| name.as_ptr())
@@ -94,7 +93,7 @@ pub extern "C" fn tollgate_preset_name(index: usize) -> *const c_char {
 const PRESETS: [&std::ffi::CStr; 5] = [c"adr", c"citizen", c"hub", c"platform", c"standard"];
 const _: () = assert!(PRESETS.len() == tollgate::Policy::PRESETS.len());
 
-/// Reads a policy from TOML text. Needs TOLLGATE_FEATURE_CONFIG. Free it with
+/// Makes a policy from TOML text. Needs TOLLGATE_FEATURE_CONFIG. Free it with
 /// tollgate_policy_free. The error has the line and the column of the mistake.
 ///
 /// Status: INVALID_POLICY, NOT_UTF8, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
@@ -128,8 +127,7 @@ fn from_toml(_: &str) -> Result<tollgate::Policy, Failure> {
 }
 
 /// Writes a policy as TOML, from which tollgate_policy_from_toml makes the same
-/// policy. Needs TOLLGATE_FEATURE_CONFIG. A NULL buffer of size 0 asks for the
-/// length alone.
+/// policy. Needs TOLLGATE_FEATURE_CONFIG.
 ///
 /// Status: BUFFER_TOO_SMALL, NOT_BUILT_IN.
 ///
@@ -162,7 +160,7 @@ fn to_toml(_: &Policy) -> Result<String, Status> {
     Err(Status::NotBuiltIn)
 }
 
-/// Frees a policy. Limiters have copies of their own. NULL is allowed.
+/// Frees a policy. Limiters keep copies of their own. NULL is allowed.
 ///
 /// # Safety
 ///
@@ -199,7 +197,7 @@ pub unsafe extern "C" fn tollgate_policy_lane(
 }
 
 /// The name of a lane, by number. TOLLGATE_NAME_BYTES_MAX + 1 bytes are always
-/// enough; a NULL buffer of size 0 asks for the length alone.
+/// enough.
 ///
 /// Status: UNKNOWN_LANE, BUFFER_TOO_SMALL.
 ///
@@ -249,7 +247,7 @@ pub unsafe extern "C" fn tollgate_policy_plan(
 }
 
 /// The name of a plan, by number. TOLLGATE_NAME_BYTES_MAX + 1 bytes are always
-/// enough; a NULL buffer of size 0 asks for the length alone.
+/// enough.
 ///
 /// Status: UNKNOWN_PLAN, BUFFER_TOO_SMALL.
 ///
@@ -274,9 +272,8 @@ pub unsafe extern "C" fn tollgate_policy_plan_name(
     })
 }
 
-/// The limit of a lane in a plan, as text: "10/second burst 20", say. The plan
-/// TOLLGATE_NONE is the default plan. TOLLGATE_LIMIT_BYTES are always enough; a
-/// NULL buffer of size 0 asks for the length alone.
+/// The limit of a lane in a plan, as text, for example "10/second burst 20". The
+/// plan TOLLGATE_NONE is the default plan. TOLLGATE_LIMIT_BYTES are always enough.
 ///
 /// Status: UNKNOWN_PLAN, UNKNOWN_LANE, BUFFER_TOO_SMALL.
 ///

@@ -1,5 +1,5 @@
-//! The report: what an operator wants to know, as JSON. And ids as they are
-//! safely shown.
+//! The report: what an operator wants to know, as JSON. And ids in a form that is
+//! safe to show.
 
 use super::error::{Failure, guard_error};
 use super::guard::guard;
@@ -10,9 +10,9 @@ use std::ffi::{c_char, c_void};
 use std::fmt::Display;
 use tollgate::observe::ShownId;
 
-/// Counts, the worst offenders and the busiest agents, as JSON. A NULL buffer
-/// of size 0 asks for the length alone; leave some room, since the report may
-/// grow between two calls.
+/// Counts, the worst offenders and the busiest agents, as JSON. Make the buffer
+/// larger than the length that a first call reports, since the report may grow
+/// between two calls.
 ///
 /// Status: BUFFER_TOO_SMALL.
 ///
@@ -35,9 +35,9 @@ pub unsafe extern "C" fn tollgate_report(
     })
 }
 
-/// Writes the report to a file. A reader finds the old report or the new one,
-/// whole. Call it from a timer. The path is any bytes without a NUL. Needs
-/// TOLLGATE_FEATURE_PERSIST.
+/// Writes the report to a file, which it replaces in one step: a reader sees the
+/// old report or the new one. Call it from a timer. The path is any bytes without
+/// a NUL. Needs TOLLGATE_FEATURE_PERSIST.
 ///
 /// Status: FILE, TEXT_TOO_LONG, NOT_BUILT_IN, STRUCT_SIZE.
 ///
@@ -90,8 +90,8 @@ pub enum Shown {
     Json = 4,
 }
 
-/// An id as it is safely shown somewhere; where is a tollgate_shown. A NULL
-/// buffer of size 0 asks for the length alone.
+/// An id in a form that is safe to show; where is a tollgate_shown. 7 bytes for
+/// each byte of the id, and 24 more, are always enough.
 ///
 /// Status: INVALID_OPTION, ID_TOO_LONG, BUFFER_TOO_SMALL.
 ///

@@ -1,4 +1,4 @@
-//! Requests: who asks, for what, at what cost.
+//! Requests: which agent asks, for what, at what cost.
 
 use super::Status;
 use super::pointers::{agent, borrow, instant, plan_id};
@@ -6,40 +6,41 @@ use crate as tollgate;
 use std::ffi::c_void;
 use tollgate::LaneId;
 
-/// As an instant: the limiter reads its clock.
+/// As an instant: the present one. The limiter reads its clock.
 pub const TOLLGATE_NOW: u64 = u64::MAX;
 /// As a span: no wait helps.
 pub const TOLLGATE_NEVER: u64 = u64::MAX;
-/// As a plan: the agent's own, or the default plan. As a lane: all, or none.
+/// In place of a plan or a lane: no particular one. Each function says what that means.
 pub const TOLLGATE_NONE: u32 = u32::MAX;
-/// A flag of tollgate_check and the like: a denial counts against the agent's
-/// conduct, and a policy that enforces waits denies a violator until its wait
-/// is over.
+/// A flag of every function that returns a verdict: a denial counts against the
+/// agent's conduct, and a policy that enforces waits denies a violator until its
+/// wait is over. See tollgate_conduct.
 pub const TOLLGATE_COUNTED: u32 = 1;
 /// The longest agent id, in bytes.
 pub const TOLLGATE_ID_BYTES_MAX: usize = 256;
-/// The most elements of an array.
+/// The most elements of an array that a function reads.
 pub const TOLLGATE_BATCH_MAX: usize = 1_048_576;
 
 const _: () = assert!(TOLLGATE_ID_BYTES_MAX == tollgate::bounds::ID_BYTES_MAX);
 const _: () = assert!(TOLLGATE_BATCH_MAX == tollgate::bounds::BATCH_MAX);
 
-/// The question. It never grows, so it can be filled in one initializer:
-/// {id, id_len, cost, lane, TOLLGATE_NONE}.
+/// The question: may this agent do this? It never grows, so one initializer fills
+/// it: {id, id_len, cost, lane, TOLLGATE_NONE}.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Request {
-    /// Who asks: any bytes.
+    /// The agent that asks: any bytes.
     pub id: *const c_void,
     /// How many bytes: 1 to TOLLGATE_ID_BYTES_MAX.
     pub id_len: usize,
-    /// How many tokens, at least 1. All of them are charged, or none.
+    /// How many tokens it costs, at least 1. All of them are charged, or none.
     pub cost: u64,
     /// The lane: see tollgate_limiter_lane.
     pub lane: u32,
-    /// The plan of an agent without an assignment, for what is known only with
-    /// the request, such as how it was authenticated: see tollgate_limiter_plan.
-    /// TOLLGATE_NONE for the default plan. The limiter does not remember it.
+    /// The plan that applies if the agent is not assigned to one: for what is
+    /// known only with the request, such as how it was authenticated. See
+    /// tollgate_limiter_plan. TOLLGATE_NONE is the default plan. The limiter
+    /// does not remember it.
     pub plan: u32,
 }
 

@@ -1,7 +1,6 @@
 //! Reservations: charge an estimate now, settle the real cost later.
 //!
-//! For LLM calls, downloads, and whatever else has a cost that is known only at
-//! the end.
+//! For LLM calls, downloads and other work whose cost is known only at the end.
 
 use super::guard::guard;
 use super::pointers::{Tagged, borrow, has_flag, instant, out, tagged_out};
@@ -15,16 +14,16 @@ use tollgate::{ReservationId, Settle};
 pub const TOLLGATE_RESERVATIONS_MAX: u64 = 16_777_216;
 /// How many reservations a limiter is built for by default.
 pub const TOLLGATE_RESERVATIONS_DEFAULT: u64 = 16_384;
-/// A settlement may overspend by this many times the lane's capacity.
+/// The most that a settlement may overspend, in multiples of the lane's capacity.
 pub const TOLLGATE_OVERSPEND_MAX: u64 = 100;
-/// A flag of tollgate_settle: this much is used so far, and the reservation stays open.
+/// A flag of tollgate_settle: this much was used so far, and the reservation stays open.
 pub const TOLLGATE_SETTLE_SO_FAR: u32 = 2;
 
 const _: () = assert!(TOLLGATE_OVERSPEND_MAX == tollgate::bounds::OVERSPEND_MAX);
 const _: () = assert!(TOLLGATE_RESERVATIONS_MAX == tollgate::bounds::RESERVATIONS_MAX as u64);
 const _: () = assert!(cfg!(loom) || TOLLGATE_RESERVATIONS_DEFAULT == tollgate::bounds::RESERVATIONS_DEFAULT as u64);
 
-/// What a settlement came to.
+/// The result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Settlement {
@@ -32,11 +31,11 @@ pub struct Settlement {
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// What was reserved and not used. It was given back, to the window it was
-    /// charged in, if that is not over.
+    /// What was reserved and not used. It went back to the window it was charged
+    /// in, if that is not over.
     pub unused: u64,
     /// What was used beyond the estimate. It was charged to the present window,
-    /// into debt if need be.
+    /// into debt if necessary.
     pub overspent: u64,
     /// What is still reserved. 0 once the reservation is closed.
     pub left: u64,
@@ -49,20 +48,19 @@ unsafe impl Tagged for Settlement {
     const SIZE_MIN: u32 = 32;
 }
 
-/// Charges an estimate, the cost of the request, until tollgate_settle names
-/// the real cost. Without a settlement within ttl_ns the estimate stays
-/// charged: disconnecting is not free. flags is 0 or TOLLGATE_COUNTED.
+/// Charges the cost of the request as an estimate, until tollgate_settle reports
+/// the real cost. Without a settlement within ttl_ns the whole estimate stays
+/// charged. flags is 0 or TOLLGATE_COUNTED.
 ///
-/// reservation_out gets the number to settle with, or 0 if the request was
-/// denied. For buckets, windows and budgets; a policy's total is reserved with
-/// the lane.
+/// reservation_out gets the number to settle with, or 0 if the request was denied.
+/// Works with buckets, windows and budgets. If the policy has a lane "total", that
+/// is reserved as well.
 ///
-/// A reservation belongs to its charge. tollgate_reset forgives the charge, and
-/// leaves nothing to give back; a change of limits leaves it its worth;
-/// tollgate_forget closes the reservation.
+/// After tollgate_reset a reservation has nothing left to give back; after a
+/// change of limits it is worth as much as before; tollgate_forget closes it.
 ///
 /// Status: as tollgate_check; WRONG_KIND for a held lane and an exact window;
-/// TOO_MANY_RESERVATIONS, RESERVATIONS_FULL. Each of them charges nothing.
+/// TOO_MANY_RESERVATIONS, RESERVATIONS_FULL.
 ///
 /// # Safety
 ///
@@ -91,20 +89,19 @@ pub unsafe extern "C" fn tollgate_reserve(
     })
 }
 
-/// Settles a reservation: used is the real cost, beyond what was settled so
-/// far. The rest is given back; what was used beyond the estimate is charged,
-/// into debt if need be. To cancel, settle with 0.
+/// Settles a reservation. used is the real cost, without what earlier settlements
+/// of it reported. The rest is given back; what was used beyond the estimate is
+/// charged, into debt if necessary. To cancel, settle with 0.
 ///
-/// With TOLLGATE_SETTLE_SO_FAR in flags the rest stays reserved, for answers
-/// that stream. Without it the number never works again. The instant is now_ns,
-/// or the clock's time if that is later.
+/// flags is 0, which closes the reservation, or TOLLGATE_SETTLE_SO_FAR, which
+/// leaves the rest reserved: for answers that stream. The instant is now_ns, or
+/// the clock's time if that is later.
 ///
-/// A bucket gets back only what time has not paid back already: others may have
-/// spent that.
+/// A bucket gets back only what it has not refilled since.
 ///
 /// Status: UNKNOWN_RESERVATION, USED_TOO_LARGE, INVALID_OPTION for other flags,
-/// STRUCT_SIZE; FULL if something is overspent and there is no record to charge
-/// it to: settle again later. Each of them leaves the reservation as it was.
+/// STRUCT_SIZE; FULL if something was overspent and no record is free to charge
+/// it to: settle again later. After a failure the reservation is as it was.
 ///
 /// # Safety
 ///
@@ -137,7 +134,7 @@ pub unsafe extern "C" fn tollgate_settle(
     })
 }
 
-/// Gives a reservation ttl_ns from now_ns on, if that is later than it had.
+/// Lets a reservation live until ttl_ns after now_ns, unless it lives longer already.
 ///
 /// Status: UNKNOWN_RESERVATION.
 ///

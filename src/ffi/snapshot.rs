@@ -1,19 +1,20 @@
 //! Observing: what a limiter holds and has done.
 //!
 //! Most of it needs TOLLGATE_OBSERVE_ON in tollgate_limiter_options. Looking
-//! charges nobody and holds up nobody.
+//! charges nothing and does not delay checks.
 
 use super::guard::guard;
 use super::pointers::{ListOut, Tagged, borrow, tagged_out};
 use super::{ClockSource, Limiter, Status};
 
-/// What a limiter holds and has done, all at one time.
+/// What a limiter holds and has done. Counts are since it was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct LimiterView {
     /// Set it to sizeof(tollgate_limiter_view) before the call.
     pub struct_size: u32,
-    /// 1 with TOLLGATE_OBSERVE_ON. Else 0, and the next nine are 0 as well.
+    /// 1 with TOLLGATE_OBSERVE_ON. Else 0, and so are the members from allowed to
+    /// sustained_abuse.
     pub observed: u32,
     /// Requests that were allowed, in all lanes.
     pub allowed: u64,
@@ -23,9 +24,9 @@ pub struct LimiterView {
     pub denied: u64,
     /// Requests of exempt agents.
     pub exempt: u64,
-    /// Calls that could not be answered, for other reasons than TOLLGATE_STATUS_FULL.
+    /// Requests that failed, with another status than TOLLGATE_STATUS_FULL.
     pub errors: u64,
-    /// New agents that were refused: TOLLGATE_STATUS_FULL.
+    /// Requests that failed with TOLLGATE_STATUS_FULL.
     pub full: u64,
     /// Violations.
     pub violations: u64,
@@ -33,30 +34,30 @@ pub struct LimiterView {
     pub violations_last_hour: u64,
     /// How often an agent's conduct became sustained abuse.
     pub sustained_abuse: u64,
-    /// When this was seen.
+    /// The instant of this snapshot.
     pub at_ns: u64,
-    /// Agents that have a record. Idle ones keep theirs until another agent
-    /// needs it, or a sweep.
+    /// Agents that have a record. An idle one keeps it until a new agent needs it
+    /// or a sweep frees it.
     pub agents: u64,
-    /// Records in all.
+    /// Records, taken or free.
     pub records: u64,
-    /// Records that were given to agents.
+    /// How often a record was given to a new agent.
     pub claims: u64,
-    /// Idle records that were taken for new agents or swept. Nothing was lost.
+    /// Idle records that were given to new agents or swept, without any loss.
     pub idle_evictions: u64,
-    /// Records in debt that were taken for new agents. If this grows, build the
+    /// Records in debt that were given to new agents. If this grows, build the
     /// limiter for more agents.
     pub lossy_evictions: u64,
-    /// Exchanges that were lost to another thread and tried again.
+    /// Atomic exchanges that were lost to another thread and tried again.
     pub retries: u64,
     /// Reservations that are open.
     pub reservations: u64,
-    /// Reservations that expired before they were settled, counted when their
-    /// places are reused.
+    /// Reservations that expired before they were settled. Each is counted when
+    /// its place is used again.
     pub reservations_expired: u64,
-    /// Reservations that were refused, because the agent had too many or there was no room.
+    /// Reservations that were refused: TOO_MANY_RESERVATIONS or RESERVATIONS_FULL.
     pub reservations_refused: u64,
-    /// Agents about which something was decided.
+    /// Agents that have an assignment.
     pub agents_assigned: u64,
     /// Agents with overrides.
     pub agents_overridden: u64,
@@ -66,12 +67,12 @@ pub struct LimiterView {
     pub unknown_actions: u64,
     /// Events that were dropped because they were not polled in time.
     pub events_dropped: u64,
-    /// Bytes of address space that the limiter has reserved. No stream of ids
-    /// makes it more; assignments take memory beside it.
+    /// Bytes of address space that the limiter has reserved. New agents do not
+    /// add to it; assignments take memory besides.
     pub memory: u64,
-    /// How often the clock gave the processor's counter up: 0 or 1, since that is for good.
+    /// 1 if the clock gave up the processor's counter and reads the OS clock since, else 0.
     pub clock_fallbacks: u64,
-    /// What the clock reads.
+    /// Where the clock takes its time from.
     pub clock_source: ClockSource,
     /// How many lanes there are.
     pub lane_count: u32,
@@ -98,9 +99,9 @@ pub struct LaneCounts {
     pub exempt: u64,
 }
 
-/// What the limiter holds and has done. lanes_out gets the verdicts lane by
-/// lane, at most lanes_max of them; TOLLGATE_LANES_MAX are always enough. It
-/// may be NULL if lanes_max is 0. Takes microseconds.
+/// What the limiter holds and has done. lanes_out gets the counts of each lane by
+/// its number, at most lanes_max of them; TOLLGATE_LANES_MAX are always enough.
+/// Takes microseconds.
 ///
 /// Status: STRUCT_SIZE.
 ///

@@ -1,15 +1,15 @@
-//! Status: what became of a call.
+//! Status: how a call ended.
 
 use crate as tollgate;
 use std::ffi::{CStr, c_char};
 
-/// What became of a call. Functions list the statuses they return; any of them
-/// may also return NULL_POINTER and PANIC. A later version may add numbers, and
-/// never gives one another meaning.
+/// How a call ended. Each function lists the statuses that it returns; all of them
+/// may also return NULL_POINTER and PANIC. A later version may add statuses, and
+/// never changes the meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Status {
-    /// The call did its work. A denied request is OK too: the verdict says so.
+    /// The call succeeded. So does a check that denies: see the verdict.
     Ok = 0,
 
     /// A pointer is NULL where NULL is not allowed.
@@ -17,7 +17,7 @@ pub enum Status {
     /// A struct_size is smaller than the struct ever was, or above 4,096. Set it to sizeof.
     StructSize = 2,
     /// A flag, an enum value or an option that this version does not know, or
-    /// an option that contradicts another. Clear the struct before you fill it.
+    /// two options that contradict each other. Clear a struct before you fill it.
     InvalidOption = 3,
     /// The buffer has no room for the text and its NUL. Ask for the length with NULL and 0.
     BufferTooSmall = 4,
@@ -25,14 +25,15 @@ pub enum Status {
     NotUtf8 = 5,
     /// A text has more than TOLLGATE_TEXT_BYTES_MAX bytes.
     TextTooLong = 6,
-    /// An array has more than TOLLGATE_BATCH_MAX elements. Split it.
+    /// An array has more than TOLLGATE_BATCH_MAX elements, or the overrides of an
+    /// agent are more than TOLLGATE_LANES_MAX. Split it.
     BatchSize = 7,
     /// tollgate_check_all takes 1 to TOLLGATE_PARTS_MAX requests.
     Parts = 8,
     /// The library was built without this feature; see tollgate_features.
     NotBuiltIn = 9,
-    /// A bug in tollgate: please report it. The call was abandoned midway; the
-    /// limiter stays usable.
+    /// A bug in tollgate: please report it. The call stopped midway and may have
+    /// charged something; the limiter stays usable.
     Panic = 10,
 
     /// The agent id has no bytes.
@@ -51,18 +52,18 @@ pub enum Status {
     WrongKind = 17,
     /// The agent holds fewer slots than were to be released.
     NotHeld = 18,
-    /// The agent is new, and there is no record for it. Build the limiter for
+    /// The agent is new, and no record is free for it. Build the limiter for
     /// more agents, or with TOLLGATE_ON_FULL_EVICT.
     Full = 19,
 
-    /// As many reservations are open as the limiter was built for.
+    /// All reservations that the limiter was built for are open.
     ReservationsFull = 20,
-    /// The agent has as many reservations open as one agent may. Settle some first.
+    /// The agent has as many open reservations as one agent may have. Settle some first.
     TooManyReservations = 21,
     /// The reservation was settled, or expired, or never existed.
     UnknownReservation = 22,
     /// The settlement overspends by more than TOLLGATE_OVERSPEND_MAX times the
-    /// lane's capacity, which is taken for a mistake.
+    /// lane's capacity, which is most likely a mistake of units.
     UsedTooLarge = 23,
 
     /// The policy is invalid; the error says why, and where.
@@ -73,7 +74,7 @@ pub enum Status {
     UnknownPreset = 26,
     /// A limiter holds 1 to TOLLGATE_AGENTS_MAX agents.
     AgentsOutOfRange = 27,
-    /// The system refuses the memory. Build for fewer agents or lanes.
+    /// The system refused the memory. Build for fewer agents or lanes.
     OutOfMemory = 28,
     /// Only a manual clock can be moved.
     NotManual = 29,
@@ -87,7 +88,7 @@ pub enum Status {
     /// This process was forked while another thread was changing assignments or
     /// the policy. Checks still work; for more changes, build a limiter in the child.
     Forked = 32,
-    /// The new policy has other lanes than the one in force.
+    /// The new policy has other lanes than the one in force, or another order of them.
     OtherLanes = 33,
     /// The new policy lacks a plan of the one in force. Keep the plan: callers
     /// may use its number.
@@ -96,7 +97,7 @@ pub enum Status {
     /// the change may not survive a power failure, the change is in force and in
     /// the file: repeat the call to make it safe.
     File = 35,
-    /// No file was named to keep this in.
+    /// No file was named: see tollgate_keep_assignments_in and tollgate_keep_budgets_in.
     NoFile = 36,
 }
 
@@ -150,10 +151,10 @@ impl Status {
             Self::BufferTooSmall => c"the buffer has no room for the text and its NUL; ask for the length first",
             Self::NotUtf8 => c"a text is not UTF-8",
             Self::TextTooLong => c"a text has more than 1048576 bytes",
-            Self::BatchSize => c"an array has more than 1048576 elements; split it",
+            Self::BatchSize => c"an array has too many elements, above 1048576 in most calls; split it",
             Self::Parts => c"all or none takes 1 to 16 requests",
             Self::NotBuiltIn => c"the library was built without this feature",
-            Self::Panic => c"a bug in tollgate; the call was abandoned midway",
+            Self::Panic => c"a bug in tollgate; the call stopped midway",
             Self::EmptyId => c"the agent id is empty; give 1 to 256 bytes",
             Self::IdTooLong => c"the agent id has more than 256 bytes; hash it first",
             Self::UnknownLane => c"the policy has no such lane",
@@ -165,7 +166,7 @@ impl Status {
             Self::Full => c"there is no record for this new agent; build for more agents, or with eviction",
             Self::ReservationsFull => c"no more reservations can be open at once; build the limiter for more",
             Self::TooManyReservations => {
-                c"the agent has as many reservations open as one agent may; settle some, or allow more"
+                c"the agent has as many open reservations as one agent may have; settle some, or allow more"
             }
             Self::UnknownReservation => c"the reservation was settled, or expired, or never existed",
             Self::UsedTooLarge => c"the settlement overspends by more than 100 times the lane's capacity",
@@ -173,7 +174,7 @@ impl Status {
             Self::InvalidLimit => c"the limit is invalid; the error says why",
             Self::UnknownPreset => c"there is no preset of this name",
             Self::AgentsOutOfRange => c"a limiter holds 1 to 1073741824 agents",
-            Self::OutOfMemory => c"the system refuses the memory; build for fewer agents or lanes",
+            Self::OutOfMemory => c"the system refused the memory; build for fewer agents or lanes",
             Self::NotManual => c"only a manual clock can be moved",
             Self::TooManyOverrides => {
                 c"65000 agents have overrides already; put agents with the same limits into a plan"
@@ -245,8 +246,8 @@ impl From<&tollgate::ControlError> for Status {
     }
 }
 
-/// A sentence about a status, for a log. Static: never free it. A number that
-/// is not a status has a sentence too.
+/// A sentence about a status, for a log: a static string, never NULL, even for a
+/// number that is not a status.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_status_text(status: i32) -> *const c_char {
     let known = Status::ALL.into_iter().find(|known| *known as i32 == status);

@@ -1,11 +1,11 @@
-//! Verdicts: whether a request may go on, and how long a denied caller has to
+//! Verdicts: whether a request may proceed, and how long a denied caller has to
 //! wait. A denial charges nothing.
 
 use super::{Status, TOLLGATE_NEVER};
 use crate as tollgate;
 use std::ptr::NonNull;
 
-/// Whether a request may go on. A verdict that was set to zero denies.
+/// Whether a request may proceed. Zero denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Decision {
@@ -13,9 +13,9 @@ pub enum Decision {
     Deny = 0,
     /// It may.
     Allow = 1,
-    /// It may, and the agent is near its limit.
+    /// It may, but the agent is near its limit: see warn_below_percent of the policy.
     Warn = 2,
-    /// It may: the agent is exempt, and nothing was charged.
+    /// It may, since the agent is exempt; nothing was charged.
     Exempt = 3,
 }
 
@@ -35,32 +35,32 @@ impl From<tollgate::Decision> for Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Verdict {
-    /// TOLLGATE_STATUS_OK. In an array, also why a request could not be
-    /// answered; then all other members are zero.
+    /// TOLLGATE_STATUS_OK. In the array of tollgate_check_many, also why a
+    /// request could not be answered; then all other members are zero.
     pub status: Status,
-    /// Whether the request may go on.
+    /// Whether the request may proceed.
     pub decision: Decision,
     /// What the lane holds when it is full, in tokens. UINT64_MAX if the agent is exempt.
     pub capacity: u64,
     /// How long a denied caller has to wait: the longer of the next two. 0 if
-    /// it was allowed, TOLLGATE_NEVER if no wait helps.
+    /// the request was allowed, TOLLGATE_NEVER if no wait helps.
     pub retry_after_ns: u64,
-    /// How long until the lane would let the same request pass, exact to the
-    /// nanosecond. 0 if it was allowed, TOLLGATE_NEVER if it never would.
+    /// How long until the lane would allow the same request, exact to the
+    /// nanosecond. 0 if it was allowed, TOLLGATE_NEVER if the lane never would.
     pub lane_wait_ns: u64,
-    /// How long a denied agent has to wait for its conduct. 0 without TOLLGATE_COUNTED.
+    /// How long a denied agent has to wait because of its conduct. 0 without TOLLGATE_COUNTED.
     pub conduct_wait_ns: u64,
     /// How long until the lane is full again, if nothing more is charged.
     pub full_in_ns: u64,
-    /// How long one token of a bucket takes to come back. 0 in a lane that
-    /// counts: window, exact, budget and held.
+    /// How long a bucket takes to refill one token. 0 for lanes that count:
+    /// window, exact, budget and held.
     pub token_ns: u64,
-    /// What is left in a lane that counts. 0 in a bucket. Use
+    /// Tokens left in a lane that counts; 0 for a bucket. Use
     /// tollgate_verdict_remaining, which works for both.
     pub count_left: u64,
-    /// If this denial is a violation: how many in a row, up to 15. Else 0.
+    /// If this denial is a violation: how many in a row it makes, up to 15. Else 0.
     pub violations_in_a_row: u32,
-    /// 1 if with this denial the agent's conduct became sustained abuse, else 0.
+    /// 1 if this denial made the agent's conduct sustained abuse, else 0.
     pub sustained_abuse: u32,
 }
 
@@ -192,11 +192,11 @@ fn status_of(error: tollgate::Error) -> Status {
     error.into()
 }
 
-/// Whole tokens that are left in the lane after the request, whatever its kind.
+/// Whole tokens left in the lane after the request, for a lane of any kind.
 /// UINT64_MAX if the agent is exempt; 0 for NULL and for a verdict of zeros.
 ///
-/// For a bucket this takes a division, so a check leaves it to callers that
-/// want to know.
+/// For a bucket this takes a division, so a check leaves it to callers that need
+/// it.
 ///
 /// # Safety
 ///
