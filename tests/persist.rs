@@ -91,7 +91,7 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
     }
     let (directory, path) = place();
     let (file, _) = AssignmentFile::open(&path).unwrap();
-    let refusal = "DIR/assignments.json.lock is held by another process, or twice by this one; \
+    let refusal = "DIR/assignments.json.lock is locked by another process, or twice by this one; \
                    end the other, or use another file";
     assert_eq!(message(AssignmentFile::open(&path).unwrap_err(), &directory), refusal);
     let other = child::command("a_second_writer_is_refused_until_the_first_is_gone", &path).output().unwrap();
@@ -131,7 +131,7 @@ fn an_edit_by_hand_is_not_overwritten() {
 
     // Broken while the limiter runs: neither saving nor reloading touches it.
     fs::write(&path, &text[..text.len() / 2]).unwrap();
-    let changed = "DIR/assignments.json was changed by somebody else after it was read, and is left as it is; \
+    let changed = "DIR/assignments.json was changed by another writer after it was read, and is left as it is; \
                    reload it, then save again";
     assert_eq!(message(save(&mut file, &agents("free")).unwrap_err(), &directory), changed);
     assert!(matches!(file.reload(), Err(PersistError::Content { .. })));

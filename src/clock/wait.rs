@@ -10,7 +10,7 @@ use std::time::Duration;
 /// is there; and a wait of 0 would call for an immediate retry. A step of 0 is
 /// taken for 1.
 ///
-/// Takes what [`Verdict::retry_after`](crate::Verdict::retry_after) says of a denial.
+/// Takes the [`Verdict::retry_after`](crate::Verdict::retry_after) of a denial.
 ///
 /// ```
 /// use std::time::Duration;

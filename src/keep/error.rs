@@ -79,7 +79,7 @@ impl fmt::Display for PersistError {
             }
             PersistError::InUse { lock } => write!(
                 f,
-                "{} is held by another process, or twice by this one; end the other, or use another file",
+                "{} is locked by another process, or twice by this one; end the other, or use another file",
                 lock.display()
             ),
             PersistError::NotAFile { path } => {
@@ -91,7 +91,7 @@ impl fmt::Display for PersistError {
             }
             PersistError::Changed { path } => write!(
                 f,
-                "{} was changed by somebody else after it was read, and is left as it is; reload it, then save again",
+                "{} was changed by another writer after it was read, and is left as it is; reload it, then save again",
                 path.display()
             ),
             PersistError::Assignment { agent, problem } => {
@@ -102,7 +102,7 @@ impl fmt::Display for PersistError {
                 write!(f, "cannot {doing} {}: {source}; {}", path.display(), advice(source.kind()))
             }
             PersistError::NotSynced { path, source } => {
-                write!(f, "{} was written, but may not outlive a power failure: {source}; save again", path.display())
+                write!(f, "{} was written, but may not survive a power failure: {source}; save again", path.display())
             }
         }
     }

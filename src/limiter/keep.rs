@@ -68,7 +68,7 @@ impl Limiter {
     /// # Errors
     ///
     /// [`PersistError::NotKept`] without [`keep_budgets_in`](Limiter::keep_budgets_in), or in a
-    /// forked child; [`PersistError::Changed`] if somebody else wrote to the file; otherwise what
+    /// forked child; [`PersistError::Changed`] if another writer changed the file; otherwise what
     /// the system refused. Except after [`PersistError::NotSynced`], the file is as it was.
     pub fn save_budgets(&self) -> Result<BudgetsSaved, PersistError> {
         self.budgets.save(&self.engine)

@@ -14,8 +14,8 @@ fn limiter(agents: u64, on_full: OnFull) -> Limiter {
     Limiter::builder(policy.build().unwrap()).agents(agents).clock(clock).on_full(on_full).build().unwrap()
 }
 
-/// What makes most checks fast: of agents at the assumed load, which are
-/// found at the first look, and which have been asked for before it.
+/// What makes most checks fast: how many agents at the assumed load are found at
+/// the first look, and how many of those are prefetched before it.
 #[test]
 fn most_agents_are_where_they_are_looked_for_first() {
     const AGENTS: u64 = 60_000;
@@ -53,7 +53,7 @@ fn a_sweep_in_the_future_harms_no_newcomer() {
 }
 
 /// A price past every range, added to a full bucket of a record's second
-/// tenancy, came to no debt at all, and an absurd cost was let through.
+/// tenancy, wrapped to no debt at all, and an absurd cost passed.
 #[test]
 fn an_absurd_cost_is_refused_in_every_tenancy() {
     let limiter = limiter(100, OnFull::Deny);
@@ -83,7 +83,7 @@ fn a_denial_leaves_every_word_of_the_slab_unchanged() {
 
 /// An exempt agent took a record, so that its checks would take no lock.
 /// It needs none: a hundred thousand calls leave the slab as it was, and
-/// nobody loses a record for it.
+/// no agent loses a record for it.
 #[test]
 fn exempt_agents_take_no_record() {
     let limiter = limiter(1, OnFull::Evict);
@@ -123,7 +123,7 @@ fn an_exemption_holds_from_the_next_check_on_and_ends_with_it() {
         assert_eq!((decision("stranger"), limiter.stats().agents), (crate::Decision::Allow, 1), "{round}");
         limiter.forget("stranger").unwrap();
     }
-    // One that has a record keeps it with its debt: an exemption is no reset.
+    // One that has a record keeps it with its debt: an exemption is not a reset.
     assert!(limiter.check_request(Request::new("known", heavy).cost(2)).unwrap().is_allowed());
     limiter.exempt("known").unwrap();
     assert_eq!((decision("known"), limiter.stats().agents), (crate::Decision::Exempt, 1));

@@ -51,12 +51,12 @@ pub enum EventKind {
     },
     /// Another policy was put in force.
     PolicyReplaced,
-    /// What was decided about one agent has changed: plan, override or exemption.
+    /// One agent's assignment has changed: plan, override or exemption.
     AssignmentChanged {
         /// The agent.
         agent: Vec<u8>,
     },
-    /// What was decided about several agents has changed in one call.
+    /// The assignments of several agents have changed in one call.
     AssignmentsChanged {
         /// How many.
         agents: u64,

@@ -12,10 +12,9 @@
 //! | `roster.rs`, `list.rs` | ids of agents that have records | when an agent is given a record |
 //! | `agent.rs` | one agent's state | - |
 //!
-//! A limiter without [`Observe`] has none of it: its checks don't even ask, and
-//! the instructions of a check are the same as if there were no such module.
-//! With it a check takes another way, on which everything is counted once the
-//! answer is known. `engine/observed.rs` calls it.
+//! A limiter without [`Observe`] has none of this, and its checks have the same
+//! instructions as if there were no such module. With it a check takes another
+//! path, in `engine/observed.rs`, which counts the answer.
 
 mod agent;
 pub(crate) mod counters;

@@ -56,8 +56,8 @@ impl Roster {
         (size_of_val(&*self.places) + size_of_val(&*self.used)) as u64
     }
 
-    /// Takes all of its memory from the system now. On refusal, says how many
-    /// bytes were asked for.
+    /// Touches all of its pages now. If the system refuses, the error is how many
+    /// bytes were needed.
     pub(crate) fn prefault(&self) -> Result<(), u64> {
         if self.places.prefault() && self.used.prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }

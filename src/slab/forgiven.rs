@@ -1,7 +1,7 @@
 //! Charges that are forgiven during a call.
 //!
 //! An all-or-none call takes back what it has charged if one of its charges is
-//! denied; see [`limiter::all`](crate::limiter). In between, a reset, a forget,
+//! denied; see [`engine`](crate::engine). In between, a reset, a forget,
 //! or a change of limits that starts afresh may forgive those charges, and
 //! other calls may spend what became free. Taking the charges back then would
 //! let it be spent twice. So a charge is taken back

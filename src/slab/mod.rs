@@ -8,7 +8,7 @@
 //! └─────────┴──────────────┴──────────────────────────────┘
 //! ```
 //!
-//! Records stand in groups of eight. An agent's hash names its home group. Its
+//! Records are in groups of eight. An agent's hash names its home group. Its
 //! record is somewhere in the *neighbourhood*, the [`Geometry::window`] groups
 //! from there on, if possible in a favourite slot of the home group. A lookup
 //! compares the sixteen fingerprints of two groups at once and reads the tag of
@@ -182,7 +182,7 @@ impl Slab {
         })
     }
 
-    /// Takes all of it from the system now. On refusal, says how many bytes were asked for.
+    /// Touches all pages now. If the system refuses, the error is how many bytes were needed.
     pub(crate) fn prefault(&self) -> Result<(), u64> {
         if self.memory.words().prefault() { Ok(()) } else { Err(self.reserved_bytes()) }
     }
@@ -231,9 +231,9 @@ impl Slab {
         position / (GROUP * REGION_GROUPS)
     }
 
-    /// If the agent claimed a record now, its lanes would stand no earlier than
-    /// this: no idle record of its neighbourhood was evicted later. A hint,
-    /// without the locks.
+    /// The earliest time of the agent's lanes if it claimed a record now: no
+    /// idle record of its neighbourhood was evicted later. A hint, without the
+    /// locks.
     pub(crate) fn floor(&self, hash: AgentHash) -> Tick {
         let groups = self.neighbourhood(hash);
         let [first, last] = [groups.start, groups.end - 1].map(|group| self.region_of(group * GROUP));
@@ -371,7 +371,7 @@ impl Slab {
         self.neighbourhood(hash).start * GROUP + self.memory.home(hash.bits()).favourite_number()
     }
 
-    /// Every word as it stands.
+    /// Every word.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn snapshot(&self) -> Vec<u64> {
         self.memory.words().iter().map(|word| word.load(Ordering::Relaxed)).collect()

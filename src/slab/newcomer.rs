@@ -27,25 +27,26 @@ pub enum OnFull {
 #[derive(Clone, Copy)]
 pub(crate) struct Newcomer<'a> {
     pub(crate) hash: AgentHash,
-    /// The row of limits that applies to it, asked for under the locks; `None`
-    /// if it wants no record.
+    /// The row of limits that applies to it, called under the locks; `None` if it
+    /// needs no record.
     pub(crate) row: &'a dyn Fn() -> Option<Row>,
     pub(crate) now: Tick,
     /// Conduct is quiet if there was no violation after this.
     pub(crate) quiet_since: Tick,
     /// The clock's own time: no later instant is remembered for an eviction.
     pub(crate) clock: Tick,
-    /// What the calendar is to the clock.
+    /// How far the calendar is ahead of the clock.
     pub(crate) offset: Offset,
     pub(crate) on_full: OnFull,
     /// How much a record would lose if it were given up: its largest share of
     /// debt over all lanes. `None` if it may not be.
     pub(crate) ranking: &'a dyn Fn(TagWord, Record<'_>) -> Option<u64>,
-    /// Whether the tenant of a record that is to be given up has a reservation.
-    /// Asked once its lanes have moved on, whatever the ranking has seen.
+    /// Whether the tenant of a record that is about to be given up has a
+    /// reservation. Called once its lanes have moved on, whatever the ranking
+    /// has seen.
     pub(crate) reserved: &'a dyn Fn(TagWord) -> bool,
     /// Whether the request would pass if the newcomer, with its row, inherited
-    /// this record. Asked under the locks, which keep the row.
+    /// this record. Called under the locks, which keep the row.
     pub(crate) passes: &'a dyn Fn(Row, Record<'_>) -> bool,
 }
 
@@ -55,7 +56,7 @@ impl Newcomer<'_> {
     }
 }
 
-/// A change of the limits of agents that hold records.
+/// A change of the limits of agents that have records.
 pub(crate) struct RowChange<'a> {
     pub(crate) on_change: OnChange,
     /// Reads the clock.
@@ -77,11 +78,11 @@ impl RowChange<'_> {
 
 /// Why a newcomer gets no record.
 pub(crate) enum Refusal {
-    /// None may be given up.
+    /// No record may be given up.
     Full,
-    /// The one that would be given up has so much debt that the request would
-    /// be denied all the same, as `passes` found last; so its tenant keeps it.
+    /// The record to give up has so much debt that the request would be denied
+    /// anyway, as `passes` found last; so its tenant keeps it.
     Denied,
-    /// It wants none.
+    /// It needs no record.
     Unwanted,
 }

@@ -35,15 +35,15 @@
 //! *Claim*: whatever the instants, an agent that lost an idle record passes no
 //! more often than one that kept it. A lane that was evicted as idle at `e` was
 //! full from `e` on, and the floor is not before that. So a bucket or a permit
-//! is lifted to where it stood, or beyond: its word never goes back, and every
+//! is lifted to where it was, or beyond: its word never goes back, and every
 //! charge is the step of its own instant, as if there had been no eviction.
 //! Windows and budgets have a number where buckets have an instant. A lifted
 //! one records that the earlier windows are unknown, and denies an older
 //! instant until its own window begins. Held slots have no time.
 //!
 //! So a claim at an instant before the floor is charged at its own instant, on
-//! lanes that stand at the floor, and most likely denied, with the wait until
-//! the floor. If the call itself read the clock, it reads it again instead:
+//! lanes that are at the floor, and most likely denied, with the wait until the
+//! floor. If the call itself read the clock, it reads it again instead:
 //! under the lock the clock is not before the floor, and a call that stalled or
 //! waited for the lock finds a full lane.
 //!
@@ -85,7 +85,7 @@ struct Locks<'a> {
 }
 
 impl<'a> Locks<'a> {
-    /// The guard of the region in which the record stands.
+    /// The guard of the record's region.
     fn of(&self, region: usize) -> &RegionGuard<'a> {
         match &self.next {
             Some(next) if region != self.home_region => next,
@@ -105,7 +105,7 @@ impl<'a> Locks<'a> {
 /// A record that the agent now has, and the locks that keep it so.
 pub(crate) struct Claimed<'a> {
     pub(crate) found: Found<'a>,
-    /// If it is new, its lanes stand no earlier than this.
+    /// If it is new, its lanes are no earlier than this.
     pub(crate) floor: Tick,
     /// Whether it was given the record in this call.
     pub(crate) is_new: bool,

@@ -34,7 +34,7 @@ fn a_word_is_idle_if_nothing_is_known_or_all_of_it_is_old() {
 }
 
 #[test]
-fn whoever_is_forgiven_has_neither_violations_nor_abuse() {
+fn a_forgiven_agent_has_neither_violations_nor_abuse() {
     let abuser = word(ConductFields { count: 12, in_a_row: 3, raised: true, ..NOTHING });
     let forgiven = forgive(abuser, at(40 * UNIT_NANOS), &defaults());
     assert_eq!((forgiven.next, forgiven.answer), (Some(word(NOTHING)), true));
@@ -67,7 +67,7 @@ fn during_a_block_everybody_is_told_what_is_left_of_it() {
     assert_eq!(waits(&enforced, 9, 3), [9, 9, 10 * SECOND]);
 }
 
-/// As read while others write them, rules may be made of two.
+/// Rules that are read while others write them may be made of two.
 #[test]
 fn torn_rules_have_a_step_for_any_number() {
     let torn = ConductNumbers::from_words([u64::MAX; ConductNumbers::WORDS]);

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// An instant of which only this is known.
+/// An instant that is only known to within these.
 #[derive(Clone, Copy, Debug)]
 struct Between {
     /// When it truly was.
@@ -29,7 +29,7 @@ impl Between {
     }
 }
 
-/// What the word stands for: exact instants, counts without a bound.
+/// What the word represents: exact instants, counts without a bound.
 #[derive(Clone, Copy, Debug)]
 struct Exact {
     last: Between,
@@ -45,7 +45,7 @@ fn step_of(rules: &ConductRules, in_a_row: u64) -> Duration {
 }
 
 impl Exact {
-    /// Compares what is seen in the word with what is so.
+    /// Compares what the word shows with the exact values.
     fn check(known: Option<Self>, word: ConductWord, rules: &ConductRules, now: u64) -> Conduct {
         let seen = assess(word, at(now), &ConductNumbers::new(rules));
         let Some(exact) = known else {
@@ -73,8 +73,8 @@ impl Exact {
         seen
     }
 
-    /// What is so after a violation; `seen` is what the word showed before
-    /// it and `next` the word after it, where both may be right.
+    /// The exact values after a violation; `seen` is what the word showed before
+    /// it and `next` the word after it, for cases where both may be right.
     fn violate(known: Option<Self>, rules: &ConductRules, now: u64, seen: &Conduct, next: ConductWord) -> Self {
         let count = if seen.count == 0 { 0 } else { known.map_or(0, |exact| exact.count) } + 1;
         let in_a_row = if seen.in_a_row == 0 { 0 } else { known.map_or(0, |exact| exact.in_a_row) } + 1;
@@ -97,7 +97,7 @@ impl Exact {
 }
 
 fn any_rules() -> impl Strategy<Value = ConductRules> {
-    // From instants that the word cannot tell apart to the longest allowed.
+    // From instants that the word cannot distinguish to the longest allowed.
     let span = |max: u64| {
         prop_oneof![1..SECOND, (1_u64..100).prop_map(|eighths| eighths * SECOND / 8), SECOND..600 * SECOND, 1..=max]
             .prop_map(move |nanos| Duration::from_nanos(nanos.min(max)))
@@ -187,8 +187,8 @@ proptest! {
     }
 
     /// Any violations under any rules, which may change in between: the
-    /// word tells what exact instants and counts do, but for the stated
-    /// rounding, which is always the later.
+    /// word agrees with exact instants and counts, except for the stated
+    /// rounding, which is always to the later.
     #[test]
     fn agrees_with_exact_instants_and_counts(
         rules in prop::collection::vec(any_rules(), 2),
@@ -223,7 +223,7 @@ proptest! {
                 word = next.unwrap_or(word);
                 let exact = Exact::violate(known, policy, now, &seen, word);
                 prop_assert_eq!(word.fields().raised, exact.raised);
-                // Told when it is reached, and not again as long as it stands.
+                // Reported when it is reached, and not again while it lasts.
                 if answer.sustained_abuse {
                     let (threshold, window) = policy.abuse_threshold();
                     prop_assert!(exact.count >= u64::from(threshold));

@@ -9,7 +9,7 @@ const LANE: LaneId = LaneId::new(0);
 const TOKEN: u64 = 1_000_000;
 const NEWCOMERS: [&str; 2] = ["newcomer-1", "newcomer-2"];
 
-/// One record is vacant, or two; the others are held by agents that are never idle.
+/// One record is vacant, or two; the others are occupied by agents that are never idle.
 fn nearly_full(limit: &str, on_change: OnChange, vacant: u64) -> (Arc<Limiter>, ManualClock) {
     let clock = ManualClock::new();
     let policy = Policy::builder().lane("lane", limit).lane("slots", "held 1").plan("same", [("lane", limit)]);
@@ -26,10 +26,10 @@ fn nearly_full(limit: &str, on_change: OnChange, vacant: u64) -> (Arc<Limiter>, 
     (Arc::new(limiter), clock)
 }
 
-/// Two newcomers, of whom the second finds no record: the first is charged, and
-/// its charge is taken back. At whichever reading of the clock somebody else
-/// charges it as well, and time goes on by then, it is full no sooner than
-/// after that charge alone.
+/// Two newcomers, of which the second finds no record: the first is charged, and
+/// its charge is taken back. At whichever reading of the clock another caller
+/// charges it too, and time passes, it is full no sooner than after that charge
+/// alone.
 #[test]
 fn a_charge_is_taken_back_as_of_an_instant_after_every_charge_seen() {
     let parts = NEWCOMERS.map(|agent| Request::new(agent, LANE).cost(2).at(Tick::ZERO));
@@ -69,9 +69,9 @@ fn spend(limiter: &Limiter, agent: &str) {
     while limiter.check_request(Request::new(agent, LANE).at(Tick::ZERO)).unwrap().is_allowed() {}
 }
 
-/// Two newcomers, of whom the second finds no record. At whichever reading of
-/// the clock something happens to the charge of the first, and then all that the
-/// agent has is spent: so much is left after the charge was taken back.
+/// Two newcomers, of which the second finds no record. At every reading of the
+/// clock in turn, `happens` acts on the agent that was charged, and then all it
+/// has is spent: `left_after` is left once the charge was taken back.
 fn meanwhile(limit: &str, on_change: OnChange, vacant: u64, happens: fn(&Limiter, &'static str), left_after: u64) {
     let parts = NEWCOMERS.map(|agent| Request::new(agent, LANE).at(Tick::ZERO));
     let mut happened = 0;
@@ -102,7 +102,7 @@ fn meanwhile(limit: &str, on_change: OnChange, vacant: u64, happens: fn(&Limiter
 
 const LIMITS: [&str; 4] = ["1/ms burst 4", "window 4/ms", "exact 4/ms", "budget 4/day"];
 
-/// Other limits come into force, which say the same.
+/// Other limits with the same numbers come into force.
 fn assign(limiter: &Limiter, agent: &'static str) {
     limiter.assign(agent, limiter.plan("same").unwrap()).unwrap();
 }
@@ -130,8 +130,8 @@ fn what_other_limits_have_left_is_taken_back() {
     }
 }
 
-/// The agent is forgotten, somebody else has its record, and it has another in
-/// which nothing but the position tells its words from those that were charged.
+/// The agent is forgotten, another agent has its record, and it has another in
+/// which only the position distinguishes its words from those that were charged.
 #[test]
 fn what_was_charged_to_one_record_is_not_taken_back_from_another() {
     // Strangers do not take the record that was charged in every round.

@@ -1,4 +1,4 @@
-//! The table by itself: which slots it gives to whom, and what it finds in them.
+//! The table alone: which slots each agent gets, and what it finds in them.
 
 use super::slot::*;
 use super::*;
@@ -33,7 +33,7 @@ fn entry(hash: AgentHash, lane: LaneId) -> Entry {
     }
 }
 
-/// Opens a slot at instant 0 with this in it, and says its id.
+/// Opens a slot at instant 0 with this entry, and returns its id.
 fn open(table: &Reservations, entry: Entry) -> u64 {
     let held = table.take(entry.hash, Tick::ZERO).expect("a free slot");
     assert!(held.announce(entry.hash, entry.lane, entry.worth, Tick::ZERO));
@@ -90,7 +90,7 @@ fn what_was_kept_is_found_as_it_was() {
     let plain = entry(hash(0, 1), LANE);
     let ids = [open(&table, wide), open(&table, plain)];
     assert_eq!(ids.map(|id| found(&table, id)), [Some(wide), Some(plain)]);
-    // The time at which it expires is no longer its own.
+    // At the instant of its expiry it is no longer open.
     assert!(table.find(ids[1], at(9)).is_some_and(|held| {
         held.keep(plain);
         true
@@ -108,7 +108,7 @@ fn a_slot_that_somebody_has_is_given_to_nobody_else() {
     assert!(held.announce(agent, LANE, 1, at(5)));
     let id = held.id();
     held.close(agent);
-    // Its id is none from then on, whoever has the slot.
+    // Its id no longer works, whatever is in the slot.
     assert!(table.find(id, Tick::ZERO).is_none());
     let next = open(&table, entry(agent, LANE));
     assert!(table.find(id, Tick::ZERO).is_none() && table.take(agent, at(9)).is_none());
@@ -129,8 +129,8 @@ fn an_id_names_its_slot_and_no_other() {
     }
 }
 
-/// The slot of an expired reservation is another agent's, who finds it although
-/// its own slots never reached that far.
+/// The slot of an expired reservation goes to another agent, which finds it
+/// although its own slots never reached that far.
 #[test]
 fn an_expired_slot_is_taken_and_counts_for_its_new_agent() {
     let table = Reservations::new(1, 1, false);
@@ -169,7 +169,7 @@ fn a_reservation_is_open_until_it_expires_and_is_counted_as_expired_once() {
     assert_eq!(table.counts(Tick::ZERO).refused, 1);
 }
 
-/// Of one shade, and so behind each other: agents, and lanes of one of them.
+/// Agents of one shade, and so behind each other, and lanes of one of them.
 #[test]
 fn an_agent_has_reserved_what_is_its_own_on_the_lane_and_not_yet_paid() {
     let table = Reservations::new(8, 3, false);
@@ -289,7 +289,7 @@ fn a_change_of_limits_leaves_a_charge_what_was_not_cut() {
     let charge = Entry { worth: 50, place: 60, ..entry(hash(0, 1), LANE) };
     let next = |worth, place| Entry { worth, place, generation: 10, ..charge };
     let bucket = |payload| moved(charge, Kind::Bucket, before, after(payload), false);
-    // At 20 it is worth 40; the cut may have been all of its own.
+    // At 20 it is worth 40; all that was cut may have been part of it.
     assert_eq!([110, 100, 75, 55].map(bucket), [next(40, 60), next(30, 60), next(5, 60), next(0, 55)]);
     assert_eq!(moved(charge, Kind::Held, before, after(3), false), next(50, 60));
     assert_eq!(moved(charge, Kind::Bucket, before, after(110), true), charge.worthless());

@@ -9,7 +9,7 @@ use crate::lane::{Choice, LaneWord, budget};
 use crate::slab::hash::AgentHash;
 use std::cmp::Reverse;
 
-/// Charges what a file says was used of windows that are not over, and remembers what it says.
+/// Charges what the file records for windows that are not over, and remembers the file's entries.
 pub(super) fn load(engine: &Engine, used: &UsedBudgets, saved: &mut SavedRows) -> BudgetsLoaded {
     let mut loaded = BudgetsLoaded::default();
     if let Some(dates) = &engine.dates {
@@ -25,18 +25,18 @@ pub(super) fn load(engine: &Engine, used: &UsedBudgets, saved: &mut SavedRows) -
     loaded
 }
 
-/// The last entry of each agent, by its number, in the order of their
-/// homes: neighbours share memory.
+/// The number of each agent's last entry, in the order of the agents' homes:
+/// neighbours share memory.
 fn last_entries(engine: &Engine, used: &UsedBudgets) -> Vec<(AgentHash, usize)> {
     let hashed = |number| Some((engine.hash(used.entry(number).id).ok()?, number));
     let mut all: Vec<_> = (0..used.len()).filter_map(hashed).collect();
-    // Of one agent the last comes first, and stays.
+    // An agent's last entry comes first, and stays.
     all.sort_unstable_by_key(|(hash, number)| (*hash, Reverse(*number)));
     all.dedup_by(|(hash, number), (known, last)| hash == known && used.entry(*number).id == used.entry(*last).id);
     all
 }
 
-/// Charges what an agent has used, counts it, and makes the row of what the file says.
+/// Charges what an agent has used, counts it, and fills its row of saved words.
 fn load_entry(
     engine: &Engine,
     hash: AgentHash,
@@ -60,7 +60,7 @@ fn load_entry(
     if loading == 0 {
         return row.clear();
     }
-    // The claim keeps the record the agent's, and its row.
+    // The claim keeps the record and its row for the agent.
     let Some(claimed) = engine.claim_free(hash, Some(entry.id), now) else {
         counts.full += loading;
         return row.clear();

@@ -5,40 +5,40 @@
 //! The slab knows agents by a hash under a key that is new in every process,
 //! and no key is saved: a reader of the file could otherwise choose ids that
 //! collide. So budgets are saved by id. From
-//! [`keep_budgets_in`](crate::Limiter::keep_budgets_in) on, an agent that is
-//! given a record is written down beside it, in a roster with a place for every record; a
-//! check of an agent that has a record does nothing for it. An agent that has
-//! used a budget keeps its record until the window ends, so a walk over the
-//! records meets every used budget, and its id stands beside it.
+//! [`keep_budgets_in`](crate::Limiter::keep_budgets_in) on, the id of an agent
+//! that is given a record is stored in a roster with a place for every record; a
+//! check of an agent that has a record does nothing extra. An agent that has used
+//! a budget keeps its record until the window ends, so a walk over the records
+//! meets every used budget, with its agent's id.
 //!
-//! What has no id there was given its record before the file was named, or by
-//! a reservation that was settled after the record was gone. It is counted:
+//! An agent without an id there was given its record before the file was named,
+//! or by a reservation that was settled after the record was gone. It is counted:
 //! [`BudgetsSaved::unsaved`].
 //!
 //! # What is written
 //!
-//! A save walks the records and compares what each says with what the file
-//! says, which is remembered beside it: whose it is, of which window how much,
-//! and where in the file. What differs goes into one line at the end of the
-//! file. A budget whose window is over needs none. An agent that was forgotten
-//! or given everything back may have lost its record to another since, and its
-//! id with it: then its id is read back from the file.
+//! A save walks the records and compares each with its entry in the file, which
+//! is remembered in memory: the agent, how much of which window, and the offset
+//! in the file. The differences go into one line at the end of the file. A budget
+//! whose window is over needs no entry. An agent that was forgotten or given
+//! everything back may have lost its record to another since, and its id with it:
+//! then its id is read back from the file.
 //!
 //! # What can be lost
 //!
-//! What was charged since the last save that returned, when the process is
-//! killed or the machine stops; nothing when it saves as its last act. What was
-//! refunded since then counts as used.
+//! If the process is killed or the machine stops: what was charged since the
+//! last save that returned. Nothing if the process saves as its last act. What
+//! was refunded since then counts as used.
 //!
 //! # Time
 //!
-//! The file says what the calendar showed. The calendar of the limiter that
-//! loads it does not go back behind that, so a wall clock that was put back
-//! between the two opens no window again.
+//! The file records the calendar's time. The calendar of the limiter that loads
+//! it does not go back before that, so a wall clock that was set back meanwhile
+//! reopens no window.
 //!
 //! - `load.rs`: from the file to the records
 //! - `walk.rs`: from the records to the file
-//! - `rows.rs`: what the file says, by record
+//! - `rows.rs`: the entries of the file, by record
 //! - `text.rs`: the text of the file, and `quick.rs` a reader for what this build has written
 
 mod load;
@@ -58,7 +58,7 @@ use std::time::Duration;
 use text::BudgetLane;
 use walk::Walk;
 
-/// What a file of used budgets came to.
+/// The result of loading a file of used budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetsLoaded {
@@ -77,14 +77,14 @@ pub struct BudgetsLoaded {
     pub ahead: Duration,
 }
 
-/// What a save of used budgets came to.
+/// The result of saving used budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetsSaved {
     /// Budgets in the file.
     pub saved: u64,
-    /// Budgets of agents whose id is not known, because they had a record
-    /// before the file was named. A restart loses what they used.
+    /// Budgets of agents whose id is unknown, because they had a record before
+    /// the file was named. A restart loses what they used.
     pub unsaved: u64,
 }
 
@@ -93,10 +93,10 @@ pub struct BudgetsSaved {
 pub(crate) struct BudgetKeeper(OnceLock<Box<KeptBudgets>>);
 
 struct KeptBudgets {
-    /// The process that keeps the file. One that was forked from it does not,
-    /// and may find the lock held by nobody.
+    /// The process that keeps the file. A child that was forked from it does not,
+    /// and may find the lock taken by a thread that it does not have.
     process: u64,
-    /// What it takes to remember what the file says.
+    /// The memory for the entries of the file.
     saved_bytes: u64,
     file: Mutex<BudgetFile>,
 }
@@ -104,9 +104,9 @@ struct KeptBudgets {
 #[derive(Default)]
 struct BudgetFile {
     file: Option<KeptFile>,
-    /// What the file says.
+    /// The entries of the file.
     saved: SavedRows,
-    /// Whether the file has to be replaced: it says what is not to be loaded again.
+    /// Whether the file has to be replaced, because it has entries that must not be loaded again.
     is_outdated: bool,
 }
 
@@ -133,7 +133,7 @@ impl BudgetKeeper {
         self.0.get().map_or(0, |kept| kept.saved_bytes)
     }
 
-    /// Keeps used budgets in a file, and charges what it says was used of windows that are not over.
+    /// Keeps used budgets in a file, and charges what it records for windows that are not over.
     pub(crate) fn keep_in(&self, engine: &Engine, path: &Path) -> Result<BudgetsLoaded, PersistError> {
         let mut file = KeptFile::open(path)?;
         let (used, seen) = file.read(text::read)?;
@@ -150,7 +150,7 @@ impl BudgetKeeper {
         Ok(loaded)
     }
 
-    /// From now on the engine writes down who holds a record.
+    /// Makes the engine store the ids of agents that get records.
     fn kept(&self, engine: &Engine, lanes: usize, path: &Path) -> Result<&KeptBudgets, PersistError> {
         engine.keep_ids().map_err(|_| out_of_memory(path))?;
         let (process, saved_bytes) = (process::mark(), SavedRows::bytes(engine.slab.records(), lanes));
@@ -168,7 +168,7 @@ impl BudgetKeeper {
         if file.is_as_seen()? && !*is_outdated {
             let mut walk = Walk::new(engine, ids, &lanes, false);
             walk.compare(saved);
-            if walk.say_gone(file) {
+            if walk.write_gone(file) {
                 if walk.text.is_empty() && walk.rows.is_empty() {
                     return Ok(walk.counts);
                 }

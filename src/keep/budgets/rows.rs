@@ -1,10 +1,10 @@
-//! What a file of used budgets says, by the records of its agents.
+//! The contents of the file of used budgets, by the records of its agents.
 
-/// Words of a row before those of the lanes: the record's holder, by its tag,
+/// Words of a row before those of the lanes: the record's tenant, by its tag,
 /// and the offset of its entry in the file.
 const HEAD: usize = 2;
 
-/// A row for every record: 8 bytes each for holder, place and every budget.
+/// A row for every record: 8 bytes each for tenant, offset and every budget.
 #[derive(Default)]
 pub(super) struct SavedRows {
     rows: Vec<u64>,
@@ -12,7 +12,7 @@ pub(super) struct SavedRows {
 }
 
 impl SavedRows {
-    /// `None` if there is not enough memory. What is not written to takes none.
+    /// `None` if there is not enough memory. Rows that are never written take none.
     pub(super) fn new(records: u64, lanes: usize) -> Option<Self> {
         let width = HEAD + lanes;
         let words = usize::try_from(records).ok()?.checked_mul(width)?;
@@ -21,7 +21,7 @@ impl SavedRows {
         Some(Self { rows: vec![0; words], width })
     }
 
-    /// What it takes at most.
+    /// The most memory it takes.
     pub(super) fn bytes(records: u64, lanes: usize) -> u64 {
         8 * (HEAD + lanes) as u64 * records
     }
@@ -35,8 +35,8 @@ impl SavedRows {
         row.filter(|row| !row.is_empty()).unwrap_or(&[0; HEAD])
     }
 
-    /// 0 if the file says nothing of the record.
-    pub(super) fn holder(&self, position: usize) -> u64 {
+    /// 0 if the file has no entry for the record.
+    pub(super) fn tenant(&self, position: usize) -> u64 {
         self.row(position)[0]
     }
 
@@ -49,17 +49,17 @@ impl SavedRows {
         &self.row(position)[HEAD..]
     }
 
-    /// Whether the file says this of the record's holder, or nothing, and there
-    /// is nothing to say. What is over was not used.
-    pub(super) fn is(&self, position: usize, holder: u64, words: &[u64], is_over: impl Fn(u64, usize) -> bool) -> bool {
-        if self.holder(position) != holder {
-            return self.holder(position) == 0 && words.iter().all(|word| *word == 0);
+    /// Whether the file has these words for the record's tenant, or has no entry
+    /// and needs none. A window that is over counts as unused.
+    pub(super) fn is(&self, position: usize, tenant: u64, words: &[u64], is_over: impl Fn(u64, usize) -> bool) -> bool {
+        if self.tenant(position) != tenant {
+            return self.tenant(position) == 0 && words.iter().all(|word| *word == 0);
         }
-        let said = self.words(position).iter().enumerate();
-        said.map(|(lane, word)| if is_over(*word, lane) { 0 } else { *word }).eq(words.iter().copied())
+        let saved = self.words(position).iter().enumerate();
+        saved.map(|(lane, word)| if is_over(*word, lane) { 0 } else { *word }).eq(words.iter().copied())
     }
 
-    /// Takes a row over: position, holder, offset, words.
+    /// Stores a row: position, tenant, offset, words.
     pub(super) fn set(&mut self, row: &[u64]) {
         let [position, row @ ..] = row else { return };
         let start = *position as usize * self.width;
@@ -68,7 +68,7 @@ impl SavedRows {
         }
     }
 
-    /// Takes rows over whose offsets count from `start`.
+    /// Stores rows whose offsets count from `start`.
     pub(super) fn set_all(&mut self, rows: &[u64], start: u64) {
         for row in rows.chunks_exact(1 + self.width) {
             self.set(row);

@@ -1,4 +1,4 @@
-//! From the records to the file: says what has changed since the last save.
+//! From the records to the file: writes what has changed since the last save.
 
 use super::rows::SavedRows;
 use super::text::{Text, id_at};
@@ -13,14 +13,14 @@ use crate::slab::Found;
 /// How often a record that changes hands meanwhile is looked at.
 const ATTEMPTS_MAX: usize = 8;
 
-/// A look at all records.
+/// A walk over all records.
 pub(super) struct Walk<'a> {
     engine: &'a Engine,
     ids: &'a Roster,
     lanes: &'a [BudgetedLane],
     pub(super) text: Text,
     pub(super) counts: BudgetsSaved,
-    /// What the file will say: position, holder, place in the text, words.
+    /// The new rows of the file: position, tenant, offset in the text, words.
     pub(super) rows: Vec<u64>,
     /// Offsets of outdated entries.
     gone: Vec<u64>,
@@ -32,21 +32,21 @@ impl<'a> Walk<'a> {
         Self { engine, ids, lanes, text, counts: BudgetsSaved::default(), rows: Vec::new(), gone: Vec::new() }
     }
 
-    /// Says what differs from what was saved.
+    /// Writes what differs from what was saved.
     pub(super) fn compare(&mut self, saved: &SavedRows) {
         let (mut words, mut next) = (Vec::new(), 0);
         for found in self.engine.slab.occupied() {
             let position = found.position;
             (next..position).for_each(|vacant| self.lose(saved, vacant));
             next = position + 1;
-            let holder = found.tag.tenant_bits();
+            let tenant = found.tag.tenant_bits();
             self.used_words(&found, &mut words);
             let budgets = words.iter().filter(|word| **word != 0).count() as u64;
-            if saved.is(position, holder, &words, |word, lane| self.is_over(word, lane)) {
+            if saved.is(position, tenant, &words, |word, lane| self.is_over(word, lane)) {
                 self.counts.saved += budgets;
                 continue;
             }
-            if saved.holder(position) != holder || budgets == 0 {
+            if saved.tenant(position) != tenant || budgets == 0 {
                 self.lose(saved, position);
             }
             if budgets == 0 {
@@ -57,8 +57,8 @@ impl<'a> Walk<'a> {
             match id {
                 Some(id) => {
                     self.counts.saved += budgets;
-                    let offset = self.say(&id, &words);
-                    self.rows.extend([position as u64, holder, offset]);
+                    let offset = self.write(&id, &words);
+                    self.rows.extend([position as u64, tenant, offset]);
                     self.rows.extend(&words);
                 }
                 None => self.counts.unsaved += budgets,
@@ -67,9 +67,9 @@ impl<'a> Walk<'a> {
         (next..saved.positions()).for_each(|vacant| self.lose(saved, vacant));
     }
 
-    /// The entry of a record's holder is outdated.
+    /// Marks the entry of a record's tenant as outdated.
     fn lose(&mut self, saved: &SavedRows, position: usize) {
-        if saved.holder(position) == 0 {
+        if saved.tenant(position) == 0 {
             return;
         }
         let mut words = saved.words(position).iter().enumerate();
@@ -80,9 +80,9 @@ impl<'a> Walk<'a> {
         self.rows.extend(self.lanes.iter().map(|_| 0));
     }
 
-    /// Says how the agents stand whose entries in the file are outdated. `false`
-    /// if their ids cannot be found.
-    pub(super) fn say_gone(&mut self, file: &KeptFile) -> bool {
+    /// Writes new entries for the agents whose entries in the file are outdated.
+    /// `false` if their ids cannot be found.
+    pub(super) fn write_gone(&mut self, file: &KeptFile) -> bool {
         // An id, each byte escaped, and what is before it.
         let mut text = vec![0; 6 * ID_BYTES_MAX + 64];
         let (mut words, gone) = (Vec::new(), std::mem::take(&mut self.gone));
@@ -93,12 +93,12 @@ impl<'a> Walk<'a> {
             words.clear();
             // The agent may be back, with another record.
             let is_back = found.is_some_and(|found| self.used_by(found, &mut words).is_some());
-            self.say(&id, if is_back { &words } else { &[] });
+            self.write(&id, if is_back { &words } else { &[] });
             true
         })
     }
 
-    fn say(&mut self, id: &[u8], words: &[u64]) -> u64 {
+    fn write(&mut self, id: &[u8], words: &[u64]) -> u64 {
         let used = self.lanes.iter().zip(words).filter(|(_, word)| **word != 0);
         self.text.push(
             id,
@@ -123,7 +123,7 @@ impl<'a> Walk<'a> {
         }));
     }
 
-    /// What the holder of a record has used, and its id if that is known.
+    /// What the tenant of a record has used, and its id if that is known.
     fn used_by(&self, mut found: Found<'_>, words: &mut Vec<u64>) -> Option<Vec<u8>> {
         for _ in 0..ATTEMPTS_MAX {
             self.used_words(&found, words);
@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
             let id = self.ids.read(found.position);
             let tag = found.record.tag();
             let is_own = |id: &Vec<u8>| self.engine.hash(id).is_ok_and(|hash| tag.belongs_to(hash.tag()));
-            // The same holder before and after: what was read between is its own.
+            // The same tenant before and after, so what was read between is its own.
             // The id may still be missing: an agent that was forgotten and came
             // back has the same tag, and a claim that has not yet written its id
             // down. Its new record has used nothing, as the next look finds.

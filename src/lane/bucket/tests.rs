@@ -65,7 +65,7 @@ proptest! {
     }
 }
 
-/// What a bucket was filled with meanwhile does not come back once more.
+/// What a bucket was filled with meanwhile is not given back again.
 #[test]
 fn a_charge_that_was_forgiven_is_not_taken_back() {
     let (limit, now) = (limit("1/10ns burst 20"), Tick::from_nanos(1_000));
@@ -100,8 +100,8 @@ fn a_warning_begins_below_the_share_and_denials_beyond_the_depth_in_every_genera
     }
 }
 
-/// The debt would fit the bucket and not the clock, in the generation with which
-/// it is just as deep as the bucket too.
+/// The debt would fit the bucket but not the clock, and with this generation it
+/// is exactly as deep as the bucket.
 #[test]
 fn past_the_range_no_wait_helps_in_any_generation() {
     let limit = limit("1/10ns burst 10");

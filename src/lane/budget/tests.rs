@@ -1,4 +1,4 @@
-//! A budget's word by itself: its salt, windows ahead, and what is counted at the edges.
+//! A budget's word alone: its salt, windows ahead, and what is counted at the edges.
 
 use super::*;
 use crate::clock::Offset;
@@ -17,7 +17,7 @@ fn index(day: u64) -> u64 {
     DAY.index(at(day, 0).unix_ns())
 }
 
-/// So much used on this day, in the last of the generations but one.
+/// This much used on this day, in the last generation but one.
 fn word(day: u64, used: u64) -> LaneWord {
     let word = (0..14).fold(LaneWord::default(), |word, _| word.next_generation());
     put(word, Seen { index: index(day), used, is_unknown: false })
@@ -67,7 +67,7 @@ fn a_charge_is_told_what_is_left_and_when_there_is_more() {
         let wait = if decision == Decision::Deny { 4 * HOUR_NS } else { 0 };
         assert_eq!((verdict.retry_after_ns, verdict.full_in_ns), (wait, 4 * HOUR_NS));
     }
-    // Of the window before nothing counts.
+    // Nothing of the window before counts.
     assert_eq!(step(DAY, word(5, 9), at(6, 0), LIMIT, 10).next, Some(word(6, 10)));
     let end = At { now: Tick::MAX, offset: Offset::default() };
     let Outcome { next, answer } = step(DAY, LaneWord::default(), end, LIMIT, 1);

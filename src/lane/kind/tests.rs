@@ -17,8 +17,8 @@ fn kinds() -> Vec<Kind> {
         .collect()
 }
 
-/// Limits of which a torn one can be made. A row holds limits of one kind, but
-/// nothing may rely on that to compute something.
+/// Limits that a torn one can be made of. A row holds limits of one kind, but no
+/// computation may rely on that.
 fn rows() -> Vec<LimitWords> {
     let texts = ["deny", "1/s", "3/min burst 7", "1000000/s", "1/day burst 300"];
     let buckets = texts.map(|text| text.parse::<Limit>().unwrap().compile().unwrap());
@@ -33,10 +33,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     /// A row that was read while it was written may be made of several
-    /// limits. What is computed from it is thrown away, but to get there
-    /// nothing may panic: a status once divided by the price of a token
-    /// that was a count, and the slot of a guard that was being dropped
-    /// was never released.
+    /// limits. The result is thrown away, but computing it must not panic: a
+    /// peek once divided by the price of a token that was a count, and the
+    /// slot of a guard that was being dropped was never released.
     #[test]
     fn a_torn_limit_computes_something(
         kind in prop::sample::select(kinds()),

@@ -23,7 +23,7 @@ fn the_edges_of_the_range_are_allowed_and_one_past_them_is_not() {
     assert!(Limit::new(1, REFILL_MAX).validate().is_err());
     assert_eq!(Limit::new(1, REFILL_MAX - Duration::from_nanos(1)).validate(), Ok(()));
     assert!(Limit::new(1, Duration::MAX).burst(CAPACITY_MAX).validate().is_err());
-    // A thousand years: 32 seconds a token, but no text could say it.
+    // A thousand years: 32 seconds a token, but no text can express it.
     assert!(Limit::new(CAPACITY_MAX, Duration::from_secs(31_536_000_000)).burst(1).validate().is_err());
 }
 

@@ -77,15 +77,15 @@ impl Model {
         Self::at(records, policy, on_full, 1_000)
     }
 
-    /// With a clock that stands ahead of every instant that the model uses.
+    /// With a clock that is ahead of every instant that the model uses.
     fn at(records: usize, policy: Policy, on_full: OnFull, clock_ns: u64) -> Self {
         let clock = ManualClock::new();
         clock.set(Tick::from_nanos(clock_ns));
         Self::on_clock(records, policy, on_full, clock)
     }
 
-    /// Built by a thread of its own: a limiter that is about to be moved to its
-    /// place takes more than the 32 KB of stack that loom gives the first.
+    /// Built by a separate thread: a limiter that is about to be moved to its
+    /// place takes more than the 32 KB of stack that loom gives the first one.
     fn on_clock(records: usize, policy: Policy, on_full: OnFull, clock: ManualClock) -> Self {
         let build = move || {
             let kinds = policy.cell_kinds();

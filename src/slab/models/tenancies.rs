@@ -205,7 +205,7 @@ model! {
 }
 
 model! {
-    /// A returns while two newcomers look for a record: whoever is let in has
+    /// A returns while two newcomers look for a record: each that is let in has
     /// exactly its own charge. Two preemptions: with three, the two that wait
     /// for the lock give way to each other until loom's branches run out.
     check_against_two_claims, Some(2), breaks with [NoLookAfterLoad, NoClose], || {
