@@ -103,7 +103,7 @@ fn names() -> Vec<(PathBuf, BTreeSet<String>)> {
     for file in files("bindings/elixir/lib", ".ex").into_iter().filter(|file| !file.ends_with("hub.ex")) {
         found.push((file.clone(), declared(&read(&file), &["def ", "defdelegate ", "defmacro "])));
     }
-    for file in [root().join("include/tollgate.h"), root().join("bindings/c/tollgate.hpp")] {
+    for file in files("include", ".h").into_iter().chain(files("bindings/c/tollgate", ".hpp")) {
         found.push((file.clone(), identifiers(&read(&file))));
     }
     let policy = root().join("bindings/server/src/commands/full.toml");
