@@ -2,8 +2,8 @@
 
 use super::Engine;
 use crate::machine::process::unforked;
-use crate::observe::Note;
-use crate::policy::{Classified, LaneId, UnknownActionsSnapshot};
+use crate::observe::{Note, UnknownActionsSnapshot};
+use crate::policy::{Classified, LaneId};
 
 /// The lane of an action, and whether the policy names the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

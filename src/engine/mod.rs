@@ -58,8 +58,8 @@ use crate::machine::process::unforked;
 #[cfg(feature = "persist")]
 use crate::observe::roster::Roster;
 use crate::observe::stats::Stats;
+use crate::observe::unknown::UnknownActions;
 use crate::observe::{Observe, Watch};
-use crate::policy::unknown::UnknownActions;
 use crate::policy::{PlanId, Policy};
 use crate::slab::hash::AgentHash;
 use crate::slab::{OnFull, Slab};

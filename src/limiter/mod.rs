@@ -28,8 +28,9 @@ use crate::control::ControlLock;
 use crate::engine::{ActionLane, Engine};
 #[cfg(feature = "persist")]
 use crate::keep::BudgetKeeper;
+use crate::observe::UnknownActionsSnapshot;
 use crate::observe::stats::Stats;
-use crate::policy::{LaneId, PlanId, Policy, UnknownActionsSnapshot};
+use crate::policy::{LaneId, PlanId, Policy};
 use std::fmt;
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@
 //! the oldest event and counts it.
 
 use super::ring::Ring;
+use super::unknown::cut;
 use crate::Decision;
 use crate::bounds::{EVENTS_KEPT, ID_BYTES_MAX, LANE_NAME_BYTES_MAX};
 use crate::clock::Tick;
@@ -164,11 +165,6 @@ impl Events {
     pub(crate) fn dropped(&self) -> u64 {
         self.0.dropped()
     }
-}
-
-/// The longest prefix of a name that fits. Ends between two characters.
-fn cut(name: &str) -> &str {
-    crate::policy::unknown::cut(name)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -11,6 +11,7 @@
 //! | `shown.rs` | ids as they are shown | - |
 //! | `roster.rs`, `list.rs` | ids of agents that have records | when an agent is given a record |
 //! | `agent.rs` | one agent's state | - |
+//! | `unknown.rs` | actions that the policy does not name | when one arrives |
 //!
 //! A limiter without [`Observe`] has none of this, and its checks have the same
 //! instructions as if there were no such module. With it a check takes another
@@ -28,8 +29,8 @@ pub(crate) mod roster;
 mod shown;
 mod snapshot;
 pub(crate) mod stats;
+pub(crate) mod unknown;
 
-pub use crate::policy::UnknownActionsSnapshot;
 pub use agent::{AgentView, LaneView, UsageLevel};
 pub(crate) use events::Note;
 pub use events::{Event, EventKind};
@@ -39,6 +40,7 @@ pub use offenders::{Offender, Offenders};
 pub use report::REPORT_FILE;
 pub use shown::ShownId;
 pub use snapshot::{LaneCounts, Snapshot};
+pub use unknown::UnknownActionsSnapshot;
 
 use crate::bounds::ROSTER_MAX;
 use crate::clock::Tick;

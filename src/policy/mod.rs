@@ -6,7 +6,7 @@
 //! | how it is collected and checked | `builder.rs`, `error.rs` |
 //! | its lanes' numbers, and the words of each lane | `lane_id.rs`, `cells.rs` |
 //! | its plans | `plan.rs` |
-//! | which lane an action is charged to; names that it does not have | `actions.rs`, `unknown.rs`, `nearest.rs` |
+//! | which lane an action is charged to; the name that was probably meant | `actions.rs`, `nearest.rs` |
 //! | what follows from violations | `conduct.rs` |
 //! | ready-made policies | `preset.rs` |
 //! | policies as TOML | `file/` |
@@ -26,7 +26,6 @@ mod plan;
 #[expect(clippy::module_inception, reason = "the noun of this folder")]
 mod policy;
 pub mod preset;
-pub(crate) mod unknown;
 
 #[cfg(feature = "persist")]
 pub(crate) use crate::lane::Era;
@@ -44,4 +43,3 @@ pub use file::ConfigError;
 pub use lane_id::LaneId;
 pub use plan::{OnChange, PlanId};
 pub use policy::Policy;
-pub use unknown::UnknownActionsSnapshot;
