@@ -95,7 +95,7 @@ pub use clock::{Clock, ManualClock, Tick};
 pub use conduct::{Conduct, Violation};
 pub use control::ControlError;
 pub use engine::{
-    ActionLane, Agent, AllVerdict, Assignment, Assignments, Request, ReservationId, Reserved, Settle, Settlement,
+    ActionLane, Agent, AllVerdict, Assignment, Assignments, Request, Reservation, ReservationId, Settle, Settlement,
 };
 pub use error::{BuildError, Error};
 pub use lane::{Decision, LaneState, Verdict};

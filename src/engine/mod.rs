@@ -46,7 +46,7 @@ pub(crate) use assigned::effective_limit;
 pub(crate) use assigned::named;
 pub use assignment::{Assignment, Assignments};
 pub use request::{Agent, Request};
-pub use reserve::{ReservationId, Reserved, Settle, Settlement};
+pub use reserve::{Reservation, ReservationId, Settle, Settlement};
 #[cfg(feature = "capi")]
 pub(crate) use {batch::BatchItem, charge::Answer};
 

@@ -41,12 +41,12 @@ impl ReservationId {
 /// the reservation if it was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the verdict decides whether the request may go on, and the id settles it"]
-pub struct Reserved {
+pub struct Reservation {
     verdict: Verdict,
     id: Option<ReservationId>,
 }
 
-impl Reserved {
+impl Reservation {
     /// Whether the estimate was charged.
     pub const fn verdict(&self) -> Verdict {
         self.verdict
@@ -116,7 +116,7 @@ pub struct Settlement {
 
 impl Engine {
     /// Charges an estimate, and opens a reservation for it.
-    pub(crate) fn reserve(&self, request: Request<'_>, ttl: Duration) -> Result<Reserved, Error> {
+    pub(crate) fn reserve(&self, request: Request<'_>, ttl: Duration) -> Result<Reservation, Error> {
         let now = request.at.unwrap_or_else(|| self.clock.now());
         let is_counted = request.is_counted;
         let request = self.resolve(request.at(now))?;
@@ -129,7 +129,7 @@ impl Engine {
         if let Some(verdict) = blocked.filter(|verdict| !verdict.is_allowed()) {
             let verdict = self.judged(verdict, &request);
             self.note_answer(agent, lane, &Ok(verdict));
-            return Ok(Reserved { verdict, id: None });
+            return Ok(Reservation { verdict, id: None });
         }
         let Some(slot) = self.reservations.take(hash, now) else {
             self.reservations.count_refusal();
@@ -173,12 +173,12 @@ impl Engine {
                 let id = ReservationId(slot.id());
                 slot.keep_total(charges.total.zip(total).map(|(charge, (lane, worth))| entry(&charge, lane, worth)));
                 slot.keep(entry(&charges.lane, lane, worth));
-                Ok(Reserved { verdict, id: Some(id) })
+                Ok(Reservation { verdict, id: Some(id) })
             }
             answer => {
                 slot.close(hash);
                 let judged = |verdict| if is_counted { self.judged(verdict, &request) } else { verdict };
-                answer.map(|verdict| Reserved { verdict: judged(verdict), id: None })
+                answer.map(|verdict| Reservation { verdict: judged(verdict), id: None })
             }
         }
     }

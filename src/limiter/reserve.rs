@@ -2,7 +2,7 @@
 
 use super::Limiter;
 use crate::clock::Tick;
-use crate::engine::{Request, ReservationId, Reserved, Settle, Settlement};
+use crate::engine::{Request, Reservation, ReservationId, Settle, Settlement};
 use crate::error::Error;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Limiter {
     /// assert!(limiter.settle(id, Settle::used(700)).is_err()); // An id works once.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reserve(&self, request: Request<'_>, ttl: Duration) -> Result<Reserved, Error> {
+    pub fn reserve(&self, request: Request<'_>, ttl: Duration) -> Result<Reservation, Error> {
         self.engine.reserve(request, ttl)
     }
 
