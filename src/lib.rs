@@ -104,7 +104,7 @@ pub use observe::stats::Stats;
 #[cfg(feature = "config")]
 pub use policy::ConfigError;
 pub use policy::{
-    Calendar, Classified, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy,
+    Calendar, Classification, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy,
     PolicyBuilder, PolicyError, preset,
 };
 pub use slab::{IdHash, OnFull};

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::machine::process::unforked;
 use crate::observe::{Note, UnknownActionsSnapshot};
-use crate::policy::{Classified, LaneId};
+use crate::policy::{Classification, LaneId};
 
 /// The lane of an action, and whether the policy names the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl Engine {
     /// The lane that pays for an action, by the policy in force. Counts and notes an unknown action.
     pub(crate) fn lane_for(&self, channel: &str, action: &str) -> Option<ActionLane> {
         Some(match self.policy().lane_for(channel, action)? {
-            Classified::Known(lane) => ActionLane { lane, known: true, first: false },
-            Classified::Unknown(lane) => {
+            Classification::Known(lane) => ActionLane { lane, known: true, first: false },
+            Classification::Unknown(lane) => {
                 let first = unforked(|| self.unknown_actions.record(channel, action));
                 if first {
                     self.note(|| Note::UnknownAction { channel, action });

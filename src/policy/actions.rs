@@ -10,7 +10,7 @@ const UNKNOWN_TIER: &str = "normal";
 
 /// The lane that an action is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Classified {
+pub enum Classification {
     /// The policy names the action for this lane.
     Known(LaneId),
     /// The policy does not name the action, so its channel's lane for unknown
@@ -18,12 +18,12 @@ pub enum Classified {
     Unknown(LaneId),
 }
 
-impl Classified {
+impl Classification {
     /// The lane to charge, in either case.
     #[must_use]
     pub const fn lane(self) -> LaneId {
         match self {
-            Classified::Known(lane) | Classified::Unknown(lane) => lane,
+            Classification::Known(lane) | Classification::Unknown(lane) => lane,
         }
     }
 }
@@ -66,11 +66,11 @@ fn rank(action: &str) -> (usize, &str) {
 }
 
 impl Actions {
-    pub(super) fn lane_for(&self, channel: &str, action: &str) -> Option<Classified> {
+    pub(super) fn lane_for(&self, channel: &str, action: &str) -> Option<Classification> {
         let channel = self.channels.iter().find(|known| known.name == channel)?;
         match channel.known.binary_search_by(|(known, _)| rank(known).cmp(&rank(action))) {
-            Ok(index) => Some(Classified::Known(channel.known[index].1)),
-            Err(_) => channel.unknown.map(Classified::Unknown),
+            Ok(index) => Some(Classification::Known(channel.known[index].1)),
+            Err(_) => channel.unknown.map(Classification::Unknown),
         }
     }
 
@@ -153,13 +153,13 @@ mod tests {
         let policy = hub().build().unwrap();
         let lane = |name| policy.lane(name).unwrap();
         for (channel, action, expected) in [
-            ("ws", "ping", Some(Classified::Known(lane("ws/light")))),
-            ("ws", "status", Some(Classified::Known(lane("ws/light")))),
-            ("ws", "message", Some(Classified::Known(lane("ws/normal")))),
-            ("http", "ping", Some(Classified::Known(lane("http/heavy")))),
-            ("http", "status", Some(Classified::Unknown(lane("http/normal")))),
-            ("ws", "", Some(Classified::Unknown(lane("ws/normal")))),
-            ("ws", "PING", Some(Classified::Unknown(lane("ws/normal")))),
+            ("ws", "ping", Some(Classification::Known(lane("ws/light")))),
+            ("ws", "status", Some(Classification::Known(lane("ws/light")))),
+            ("ws", "message", Some(Classification::Known(lane("ws/normal")))),
+            ("http", "ping", Some(Classification::Known(lane("http/heavy")))),
+            ("http", "status", Some(Classification::Unknown(lane("http/normal")))),
+            ("ws", "", Some(Classification::Unknown(lane("ws/normal")))),
+            ("ws", "PING", Some(Classification::Unknown(lane("ws/normal")))),
             ("bare", "ping", None),
             ("alone", "ping", None),
             ("grpc", "ping", None),
@@ -167,8 +167,8 @@ mod tests {
         ] {
             assert_eq!(policy.lane_for(channel, action), expected, "{channel} {action}");
         }
-        assert_eq!(Classified::Known(lane("ws/light")).lane(), lane("ws/light"));
-        assert_eq!(Classified::Unknown(lane("ws/light")).lane(), lane("ws/light"));
+        assert_eq!(Classification::Known(lane("ws/light")).lane(), lane("ws/light"));
+        assert_eq!(Classification::Unknown(lane("ws/light")).lane(), lane("ws/light"));
         assert_eq!(policy.unknown_actions_tier(), Some("normal"));
         assert_eq!(policy.actions().count(), 4);
         assert!(policy.actions().any(|action| action == ("http", "ping", lane("http/heavy"))));
@@ -180,9 +180,9 @@ mod tests {
         let policy = Policy::builder().lane("a/x", "1/s").lane("a/y", "1/s").unknown_actions_to("y");
         let policy = policy.actions("a", "x", &names).build().unwrap();
         for name in &names {
-            assert_eq!(policy.lane_for("a", name), Some(Classified::Known(LaneId::new(0))), "{name}");
+            assert_eq!(policy.lane_for("a", name), Some(Classification::Known(LaneId::new(0))), "{name}");
             let longer = format!("{name}-");
-            assert_eq!(policy.lane_for("a", &longer), Some(Classified::Unknown(LaneId::new(1))), "{longer}");
+            assert_eq!(policy.lane_for("a", &longer), Some(Classification::Unknown(LaneId::new(1))), "{longer}");
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(policy.lane_for("ws", "ping"), None);
         assert_eq!(policy.unknown_actions_tier(), None);
         let policy = Policy::builder().lane("ws/low", "1/s").unknown_actions_to("low").build().unwrap();
-        assert_eq!(policy.lane_for("ws", "ping"), Some(Classified::Unknown(LaneId::new(0))));
+        assert_eq!(policy.lane_for("ws", "ping"), Some(Classification::Unknown(LaneId::new(0))));
     }
 
     #[test]

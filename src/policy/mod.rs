@@ -31,7 +31,7 @@ pub mod preset;
 pub(crate) use crate::lane::Era;
 pub(crate) use crate::lane::Kind;
 pub use crate::lane::{Calendar, Limit, LimitError};
-pub use actions::Classified;
+pub use actions::Classification;
 #[cfg(feature = "config")]
 use builder::NamedLimit;
 pub use builder::PolicyBuilder;

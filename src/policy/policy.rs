@@ -1,6 +1,6 @@
 //! A checked policy.
 
-use super::actions::{Actions, Classified};
+use super::actions::{Actions, Classification};
 use super::builder::PolicyBuilder;
 use super::cells::Cells;
 use super::conduct::ConductRules;
@@ -138,7 +138,7 @@ impl Policy {
     /// `None` if the channel has no such lane, or the policy names no actions.
     ///
     /// ```
-    /// use tollgate::{Classified, Policy};
+    /// use tollgate::{Classification, Policy};
     ///
     /// let policy = Policy::builder()
     ///     .lane("ws/light", "120/min")
@@ -146,13 +146,13 @@ impl Policy {
     ///     .actions("ws", "light", ["ping", "status"])
     ///     .build()?;
     /// let lane = |name| policy.lane(name).expect("named above");
-    /// assert_eq!(policy.lane_for("ws", "ping"), Some(Classified::Known(lane("ws/light"))));
-    /// assert_eq!(policy.lane_for("ws", "dance"), Some(Classified::Unknown(lane("ws/normal"))));
+    /// assert_eq!(policy.lane_for("ws", "ping"), Some(Classification::Known(lane("ws/light"))));
+    /// assert_eq!(policy.lane_for("ws", "dance"), Some(Classification::Unknown(lane("ws/normal"))));
     /// assert_eq!(policy.lane_for("http", "ping"), None);
     /// # Ok::<(), tollgate::PolicyError>(())
     /// ```
     #[must_use]
-    pub fn lane_for(&self, channel: &str, action: &str) -> Option<Classified> {
+    pub fn lane_for(&self, channel: &str, action: &str) -> Option<Classification> {
         self.actions.lane_for(channel, action)
     }
 

@@ -1,7 +1,7 @@
 //! Files that are accepted.
 
 use std::time::Duration;
-use tollgate::{Classified, ConductRules, LaneId, Limit, OnChange, PlanId, Policy};
+use tollgate::{Classification, ConductRules, LaneId, Limit, OnChange, PlanId, Policy};
 
 fn limit(policy: &Policy, plan: PlanId, lane: &str) -> String {
     let lane = policy.lane(lane).expect("a lane of the policy");
@@ -89,7 +89,7 @@ fn the_example_file_is_read() {
     assert_eq!(limit(&policy, unauthenticated, "http/heavy"), "5/minute");
     assert_eq!(limit(&policy, unauthenticated, "ws/light"), "600/minute burst 120");
 
-    let known = |lane| Some(Classified::Known(policy.lane(lane).unwrap()));
+    let known = |lane| Some(Classification::Known(policy.lane(lane).unwrap()));
     assert_eq!(policy.lane_for("http", "get_export"), known("http/export"));
     assert_eq!(policy.lane_for("http", "get_metrics"), known("http/heavy"), "moved");
     assert_eq!(hub.lane_for("http", "get_metrics"), known("http/light"));
@@ -111,7 +111,7 @@ fn the_files_in_the_documentation_are_read() {
     let pro = policy.plan("pro").unwrap();
     assert_eq!(limit(policy, pro, "ws/light"), "1200/minute");
     assert_eq!(limit(policy, PlanId::DEFAULT, "ws/light"), "600/minute burst 120");
-    assert!(matches!(policy.lane_for("ws", "whoami"), Some(Classified::Known(_))));
+    assert!(matches!(policy.lane_for("ws", "whoami"), Some(Classification::Known(_))));
     assert_eq!(policy.conduct().quiet_period(), Duration::from_secs(120));
 }
 

@@ -2,7 +2,7 @@
 
 use super::hub_actions::{HTTP, WS};
 use std::collections::BTreeMap;
-use tollgate::{Classified, ConductRules, OnChange, Policy};
+use tollgate::{Classification, ConductRules, OnChange, Policy};
 
 /// Lanes and their limits in a plan, as text.
 fn row(policy: &Policy, plan: &str) -> BTreeMap<String, String> {
@@ -28,7 +28,7 @@ fn assert_actions(policy: &Policy, channel: &str, expected: &[(&str, &[&str])]) 
     for (tier, actions) in expected {
         let lane = policy.lane(&format!("{channel}/{tier}")).unwrap();
         for action in *actions {
-            assert_eq!(policy.lane_for(channel, action), Some(Classified::Known(lane)), "{action}");
+            assert_eq!(policy.lane_for(channel, action), Some(Classification::Known(lane)), "{action}");
         }
     }
     let count = policy.actions().filter(|(known, ..)| *known == channel).count();
@@ -104,7 +104,7 @@ fn hub_classifies_every_action_of_the_hub() {
     assert_actions(&hub, "http", &HTTP);
     for channel in ["ws", "http"] {
         let normal = hub.lane(&format!("{channel}/normal")).unwrap();
-        assert_eq!(hub.lane_for(channel, "unheard_of"), Some(Classified::Unknown(normal)));
+        assert_eq!(hub.lane_for(channel, "unheard_of"), Some(Classification::Unknown(normal)));
     }
 }
 
@@ -178,7 +178,7 @@ fn platform_has_the_numbers_of_the_platform() {
         ],
     );
     let default = platform.lane("http/default").unwrap();
-    assert_eq!(platform.lane_for("http", "get_weather"), Some(Classified::Unknown(default)));
+    assert_eq!(platform.lane_for("http", "get_weather"), Some(Classification::Unknown(default)));
 }
 
 #[test]
