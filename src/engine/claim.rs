@@ -15,7 +15,7 @@ use crate::limits::Row;
 use crate::record::tag::TagWord;
 use crate::record::{Record, with_words};
 use crate::slab::hash::AgentHash;
-use crate::slab::{Claimed, Found, Newcomer, OnFull, Refusal};
+use crate::slab::{Claim, Found, Newcomer, OnFull, Refusal};
 use crate::sync::{Fault, broken};
 use std::cell::Cell;
 
@@ -117,7 +117,7 @@ impl Engine {
 
     /// The agent's record, or one that is vacant or idle: no agent loses its
     /// record to this. Without the agent's id, the roster does not list it.
-    pub(crate) fn claim_free(&self, hash: AgentHash, agent: Option<&[u8]>, now: Tick) -> Option<Claimed<'_>> {
+    pub(crate) fn claim_free(&self, hash: AgentHash, agent: Option<&[u8]>, now: Tick) -> Option<Claim<'_>> {
         let row = || Some(self.row_for_claim(hash));
         let claimed = self.slab.claim(&self.newcomer(hash, self.at(now), &row)).ok()?;
         if let Some(agent) = agent {

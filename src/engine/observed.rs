@@ -10,7 +10,7 @@ use crate::observe::Note;
 #[cfg(feature = "persist")]
 use crate::observe::roster::Roster;
 use crate::policy::{LaneId, PlanId};
-use crate::slab::Claimed;
+use crate::slab::Claim;
 use std::convert::identity;
 
 impl Engine {
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// Writes down which agent has the record, while the claim keeps it.
-    pub(super) fn note_claim(&self, agent: &[u8], claimed: &Claimed<'_>) {
+    pub(super) fn note_claim(&self, agent: &[u8], claimed: &Claim<'_>) {
         #[cfg(feature = "persist")]
         if let (Some(ids), true) = (self.ids.get(), claimed.is_new) {
             ids.write(claimed.found.position, agent);

@@ -37,7 +37,7 @@ mod tenancy;
 pub use hash::IdHash;
 pub use newcomer::OnFull;
 pub(crate) use newcomer::{Newcomer, Refusal, RowChange};
-pub(crate) use tenancy::Claimed;
+pub(crate) use tenancy::Claim;
 
 use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::clock::Tick;

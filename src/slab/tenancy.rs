@@ -103,7 +103,7 @@ impl<'a> Locks<'a> {
 }
 
 /// A record that the agent now has, and the locks that keep it so.
-pub(crate) struct Claimed<'a> {
+pub(crate) struct Claim<'a> {
     pub(crate) found: Found<'a>,
     /// If it is new, its lanes are no earlier than this.
     pub(crate) floor: Tick,
@@ -147,11 +147,11 @@ impl Slab {
 
     /// Finds the agent or gives it a record, which no other thread can take
     /// away until the result is dropped.
-    pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claimed<'_>, Refusal> {
+    pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claim<'_>, Refusal> {
         let stale_row = broken(Fault::StaleAssignment).then(|| (newcomer.row)());
         let locks = self.lock(newcomer.hash);
         if let Some(found) = self.find(newcomer.hash) {
-            return Ok(Claimed { found, floor: Tick::ZERO, is_new: false, is_lossy: false, _locks: locks });
+            return Ok(Claim { found, floor: Tick::ZERO, is_new: false, is_lossy: false, _locks: locks });
         }
         let row = stale_row.unwrap_or_else(|| (newcomer.row)()).ok_or(Refusal::Unwanted)?;
         let tag = TagWord::new(newcomer.hash.tag(), row);
@@ -163,7 +163,7 @@ impl Slab {
             None if newcomer.on_full == OnFull::Deny => return Err(Refusal::Full),
             None => self.take_least_in_debt(&locks, newcomer, tag)?,
         };
-        Ok(Claimed { found, floor, is_new: true, is_lossy, _locks: locks })
+        Ok(Claim { found, floor, is_new: true, is_lossy, _locks: locks })
     }
 
     fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
