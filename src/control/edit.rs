@@ -8,7 +8,7 @@ use crate::engine::registry::Entry;
 use crate::engine::{Assignment, effective_limit};
 use crate::observe::Note;
 use crate::policy::{LaneId, Limit, LimitError, Policy};
-use crate::slab::Found;
+use crate::slab::FoundRecord;
 use crate::slab::hash::AgentHash;
 use std::collections::BTreeSet;
 
@@ -119,7 +119,7 @@ impl Control<'_> {
             self.limits.write_numbers(row, policy.warn_below_percent(), numbers);
         }
         let epoch = self.limits.epoch();
-        let moved = |found: Found<'_>, moves: &[_]| {
+        let moved = |found: FoundRecord<'_>, moves: &[_]| {
             let moved = self.moved(found, moves, control.policy.on_change());
             self.reservations.revise(hash, |entry| Some(entry.moved(&moved)));
         };

@@ -10,7 +10,7 @@ use crate::limits::Row;
 use crate::observe::Note;
 use crate::policy::{Limit, OnChange, PlanId, Policy};
 use crate::record::Move;
-use crate::slab::{Found, REGION_RECORDS, RowChange};
+use crate::slab::{FoundRecord, REGION_RECORDS, RowChange};
 use crate::sync::{Fault, broken};
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Control<'_> {
             let part = start..regions.min(start + self.reservations.len() / REGION_RECORDS + 1);
             start = part.end;
             let open = self.reservations.open_in(&self.slab.positions_in(&part));
-            let moved = |found: Found<'_>, moves: &[_]| {
+            let moved = |found: FoundRecord<'_>, moves: &[_]| {
                 let first = open.partition_point(|(position, _)| *position < found.position);
                 let moved = self.moved(found, moves, on_change);
                 let theirs = open[first..].iter().take_while(|(position, _)| *position == found.position);
@@ -86,7 +86,12 @@ impl Control<'_> {
         }
     }
 
-    pub(super) fn moved<'a>(&'a self, found: Found<'_>, moves: &'a [Move], on_change: OnChange) -> MovedRecord<'a> {
+    pub(super) fn moved<'a>(
+        &'a self,
+        found: FoundRecord<'_>,
+        moves: &'a [Move],
+        on_change: OnChange,
+    ) -> MovedRecord<'a> {
         let is_reset = on_change == OnChange::Reset;
         MovedRecord { position: found.position, moves, kinds: self.limits.kinds(), is_reset, now: self.clock.now() }
     }
@@ -94,7 +99,7 @@ impl Control<'_> {
     pub(super) fn with_change(
         &self,
         on_change: OnChange,
-        moved: &dyn Fn(Found<'_>, &[Move]),
+        moved: &dyn Fn(FoundRecord<'_>, &[Move]),
         apply: impl FnOnce(&RowChange<'_>),
     ) {
         let debt_max = |row, lane| self.limits.debt_max(row, lane);

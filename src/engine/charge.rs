@@ -20,8 +20,9 @@ use crate::lane::kind::{Charged, LaneLimit, Receipt};
 use crate::lane::{Choice, LaneWord, Outcome, Verdict, bucket};
 use crate::policy::{Cells, Kind, LaneId, PlanId};
 use crate::record::with_words;
-use crate::slab::Found;
+use crate::slab::FoundRecord;
 use crate::slab::hash::AgentHash;
+use std::cell::Cell;
 
 /// The answer to a check.
 pub(crate) type Answer = Result<Verdict, Error>;
@@ -49,7 +50,7 @@ impl Engine {
     /// row that was completed meanwhile, and one round in which the agent keeps
     /// its record is the last.
     #[inline]
-    pub(super) fn with_record<A>(&self, hash: AgentHash, attempt: impl Fn(Found<'_>) -> Option<A>) -> Option<A> {
+    pub(super) fn with_record<A>(&self, hash: AgentHash, attempt: impl Fn(FoundRecord<'_>) -> Option<A>) -> Option<A> {
         while let Some(found) = self.slab.find(hash) {
             if let Some(answer) = attempt(found) {
                 return Some(answer);
@@ -62,7 +63,7 @@ impl Engine {
     /// `None` if the tag has changed.
     fn update_found<A>(
         &self,
-        found: Found<'_>,
+        found: FoundRecord<'_>,
         target: &Target<'_>,
         at: At,
         step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
@@ -180,34 +181,44 @@ impl Engine {
 
     /// Charges a lane of a record. `None` if its tag has changed.
     #[inline(always)]
-    pub(super) fn charge_found(&self, found: Found<'_>, request: &ResolvedRequest<'_>, at: At) -> Option<LaneCharge> {
-        let Found { record, tag, position } = found;
+    pub(super) fn charge_found(
+        &self,
+        found: FoundRecord<'_>,
+        request: &ResolvedRequest<'_>,
+        at: At,
+    ) -> Option<LaneCharge> {
+        let FoundRecord { record, tag, position } = found;
         let ResolvedRequest { target: Target { lane, plan, .. }, cost, .. } = *request;
         let (kind, row) = (self.kind(lane.id()), stand_in_row(tag.row(), plan));
         let retried = || self.slab.count_retry();
         let limit = || self.limits.lane_limit(lane, row);
+        // What the step saw and wants there, for the receipt: passed beside the
+        // outcome, which is large and would be copied.
+        let change = Cell::new(None);
         // Most lanes have one word, and most of those are buckets.
-        let (charged, change) = match (kind, self.limits.cells(lane.id())) {
+        let charged = match (kind, self.limits.cells(lane.id())) {
             (Kind::Bucket, _) => record.update_word(tag, lane.id(), retried, |word| {
                 let Outcome { next, answer } = bucket::step(word, at.now, lane.limit(row), cost);
-                Outcome { next, answer: (Charged::Bucket(answer), next.map(|next| (0, word, next))) }
+                change.set(next.map(|next| (0, word, next)));
+                Outcome { next, answer: Charged::Bucket(answer) }
             }),
             (_, Cells { count: 1, .. }) => record.update_word(tag, lane.id(), retried, |word| {
-                let Outcome { next, answer } = limit().step(&[word], at, cost).outcome;
-                Outcome { next, answer: (answer, next.map(|next| (0, word, next))) }
+                let outcome = limit().step(&[word], at, cost).outcome;
+                change.set(outcome.next.map(|next| (0, word, next)));
+                outcome
             }),
             (_, cells) => record.update_lane(
                 tag,
                 cells,
                 |words: &[LaneWord]| {
                     let choice = limit().step(words, at, cost);
-                    let (cell, next) = (choice.cell, choice.outcome.next);
-                    choice.map(|charged| (charged, next.map(|next| (cell, words[cell], next))))
+                    change.set(choice.outcome.next.map(|next| (choice.cell, words[choice.cell], next)));
+                    choice
                 },
                 retried,
             ),
         }?;
-        let receipt = change.map(|(cell, before, next)| kind.receipt(position, cell, before, next, at.now));
+        let receipt = change.get().map(|(cell, before, next)| kind.receipt(position, cell, before, next, at.now));
         Some(LaneCharge { answer: charged.verdict(), receipt })
     }
 }

@@ -15,7 +15,7 @@ use crate::limits::Row;
 use crate::record::tag::TagWord;
 use crate::record::{Record, with_words};
 use crate::slab::hash::AgentHash;
-use crate::slab::{Claim, Found, Newcomer, OnFull, Refusal};
+use crate::slab::{Claim, FoundRecord, Newcomer, OnFull, Refusal};
 use crate::sync::{Fault, broken};
 use std::cell::Cell;
 
@@ -106,7 +106,7 @@ impl Engine {
         hash: AgentHash,
         agent: Option<&[u8]>,
         now: Tick,
-        attempt: impl Fn(Found<'_>, Tick) -> Option<A>,
+        attempt: impl Fn(FoundRecord<'_>, Tick) -> Option<A>,
     ) -> Option<A> {
         self.with_record(hash, |found| attempt(found, Tick::ZERO)).or_else(|| {
             // The claim keeps the record and its row for the agent.

@@ -8,7 +8,7 @@ use crate::conduct::announced::Judgement;
 use crate::conduct::{self, Conduct, ConductNumbers, ConductWord, Violation};
 use crate::error::Error;
 use crate::lane::{Outcome, Verdict};
-use crate::slab::Found;
+use crate::slab::FoundRecord;
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
 
@@ -124,7 +124,11 @@ impl Engine {
     }
 
     /// Applies a step to the conduct word of a record. `None` if its tag has changed.
-    fn update_conduct<A>(&self, found: Found<'_>, step: impl Fn(ConductWord) -> Outcome<A, ConductWord>) -> Option<A> {
+    fn update_conduct<A>(
+        &self,
+        found: FoundRecord<'_>,
+        step: impl Fn(ConductWord) -> Outcome<A, ConductWord>,
+    ) -> Option<A> {
         found.record.update_conduct(found.tag, step, || self.slab.count_retry())
     }
 }

@@ -140,7 +140,7 @@ pub(crate) struct Slab {
 
 /// A record that an agent occupies, with the open tag that shows it.
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundRecord<'a> {
     pub(crate) record: Record<'a>,
     pub(crate) tag: TagWord,
     pub(crate) position: Position,
@@ -291,7 +291,7 @@ impl Slab {
     /// Without the lock of the region, `None` means that the agent had no
     /// record at some moment during the call.
     #[inline]
-    pub(crate) fn find(&self, hash: AgentHash) -> Option<Found<'_>> {
+    pub(crate) fn find(&self, hash: AgentHash) -> Option<FoundRecord<'_>> {
         self.likely(hash).find_map(|position| self.found_at(hash, position))
     }
 
@@ -300,7 +300,7 @@ impl Slab {
     /// The loop ends: a failed reopening means that the record was published to
     /// another agent, or opened by another caller of the same agent.
     #[inline(always)]
-    fn found_at(&self, hash: AgentHash, position: Position) -> Option<Found<'_>> {
+    fn found_at(&self, hash: AgentHash, position: Position) -> Option<FoundRecord<'_>> {
         let record = self.record(position);
         loop {
             let tag = record.tag();
@@ -308,14 +308,14 @@ impl Slab {
                 return None;
             }
             if !tag.is_closed() {
-                return Some(Found { record, tag, position });
+                return Some(FoundRecord { record, tag, position });
             }
             if broken(Fault::StayClosed) {
                 return None;
             }
             // The tenant is back: see `record`.
             if let Some(tag) = record.reopen(tag) {
-                return Some(Found { record, tag, position });
+                return Some(FoundRecord { record, tag, position });
             }
         }
     }
@@ -328,7 +328,7 @@ impl Slab {
     /// Every occupied record. Without a lock: one that changes tenants
     /// meanwhile is returned with its old tenant, its new one, or not at all.
     #[cfg(feature = "persist")]
-    pub(crate) fn occupied(&self) -> impl Iterator<Item = Found<'_>> {
+    pub(crate) fn occupied(&self) -> impl Iterator<Item = FoundRecord<'_>> {
         (0..self.geometry.records).filter_map(|position| {
             // The fingerprint first: records that never had a tenant are not touched.
             let shown = fingerprints::Group::load(self.group_word(position / GROUP));
@@ -337,7 +337,7 @@ impl Slab {
             }
             let record = self.record(position);
             let tag = record.tag();
-            tag.tenant().map(|_| Found { record, tag, position })
+            tag.tenant().map(|_| FoundRecord { record, tag, position })
         })
     }
 

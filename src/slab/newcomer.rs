@@ -1,6 +1,6 @@
 //! What a newcomer brings along to a claim, and what a change of limits brings along to a walk.
 
-use super::Found;
+use super::FoundRecord;
 use super::hash::AgentHash;
 use crate::clock::{At, Offset, Tick};
 use crate::limits::Row;
@@ -65,11 +65,11 @@ pub(crate) struct RowChange<'a> {
     pub(crate) debt_max: &'a dyn Fn(Row, LaneId) -> u64,
     /// Called for each record that was changed, with the words of its lanes before
     /// and after, under the lock of its region.
-    pub(crate) moved: &'a dyn Fn(Found<'_>, &[Move]),
+    pub(crate) moved: &'a dyn Fn(FoundRecord<'_>, &[Move]),
 }
 
 impl RowChange<'_> {
-    pub(super) fn apply(&self, kinds: &[Kind], found: Found<'_>, row: Row) {
+    pub(super) fn apply(&self, kinds: &[Kind], found: FoundRecord<'_>, row: Row) {
         let debt_max = |lane| (self.debt_max)(row, lane);
         let moves = found.record.change_row(found.tag, row, kinds, self.on_change, self.clock, debt_max);
         (self.moved)(found, &moves[..kinds.len().min(moves.len())]);

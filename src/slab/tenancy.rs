@@ -67,7 +67,7 @@ use super::fingerprints::{self, Fingerprint, GROUP, Group};
 use super::hash::AgentHash;
 use super::newcomer::{Newcomer, OnFull, Refusal, RowChange};
 use super::region::RegionGuard;
-use super::{Found, Position, REGION_RECORDS, Slab};
+use super::{FoundRecord, Position, REGION_RECORDS, Slab};
 use crate::bounds::LOSSY_TRIES_MAX;
 use crate::clock::{At, Tick};
 use crate::limits::Row;
@@ -102,9 +102,9 @@ impl<'a> Locks<'a> {
     }
 }
 
-/// A record that the agent now has, and the locks that keep it so.
+/// A record that the agent now has, and the locks that keep it.
 pub(crate) struct Claim<'a> {
-    pub(crate) found: Found<'a>,
+    pub(crate) found: FoundRecord<'a>,
     /// If it is new, its lanes are no earlier than this.
     pub(crate) floor: Tick,
     /// Whether it was given the record in this call.
@@ -166,7 +166,7 @@ impl Slab {
         Ok(Claim { found, floor, is_new: true, is_lossy, _locks: locks })
     }
 
-    fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
+    fn take_vacant(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<FoundRecord<'_>> {
         let favourite = self.memory.home(newcomer.hash.bits()).favourite_number();
         let position = self.neighbourhood(newcomer.hash).find_map(|group| {
             let shown = Group::load(self.group_word(group));
@@ -187,7 +187,7 @@ impl Slab {
         found
     }
 
-    fn take_idle(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<Found<'_>> {
+    fn take_idle(&self, locks: &Locks<'_>, newcomer: &Newcomer<'_>, tag: TagWord) -> Option<FoundRecord<'_>> {
         self.positions(newcomer.hash).find_map(|position| {
             let record = self.record(position);
             let seen = record.tag();
@@ -214,7 +214,7 @@ impl Slab {
         locks: &Locks<'_>,
         newcomer: &Newcomer<'_>,
         tag: TagWord,
-    ) -> Result<Found<'_>, Refusal> {
+    ) -> Result<FoundRecord<'_>, Refusal> {
         let mut tried = [Position::MAX; LOSSY_TRIES_MAX];
         for round in 0..LOSSY_TRIES_MAX {
             let (position, seen) = self
@@ -249,11 +249,11 @@ impl Slab {
         seen: TagWord,
         succession: Succession,
         stays: &dyn Fn() -> bool,
-    ) -> Option<Found<'_>> {
+    ) -> Option<FoundRecord<'_>> {
         let record = self.record(position);
         record.replace_tenant(seen, tag, succession, moment, stays).then(|| {
             self.show(position, Fingerprint::of_word(tag));
-            Found { record, tag, position }
+            FoundRecord { record, tag, position }
         })
     }
 
@@ -281,7 +281,7 @@ impl Slab {
                         !seen.is_closed(),
                         "a thread that closes a tag holds this lock until it is open again"
                     );
-                    change.apply(&self.kinds, Found { record, tag: seen, position }, row);
+                    change.apply(&self.kinds, FoundRecord { record, tag: seen, position }, row);
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::keep::KeptFile;
 use crate::lane::budget;
 use crate::observe::roster::Roster;
-use crate::slab::Found;
+use crate::slab::FoundRecord;
 
 /// How often a record that changes hands meanwhile is looked at.
 const ATTEMPTS_MAX: usize = 8;
@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What is used of each lane of a record.
-    fn used_words(&self, found: &Found<'_>, words: &mut Vec<u64>) {
+    fn used_words(&self, found: &FoundRecord<'_>, words: &mut Vec<u64>) {
         words.clear();
         words.extend(self.lanes.iter().map(|lane| {
             let used = |words: &[_]| budget::used(words[0], lane.now);
@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What the tenant of a record has used, and its id if that is known.
-    fn used_by(&self, mut found: Found<'_>, words: &mut Vec<u64>) -> Option<Vec<u8>> {
+    fn used_by(&self, mut found: FoundRecord<'_>, words: &mut Vec<u64>) -> Option<Vec<u8>> {
         for _ in 0..ATTEMPTS_MAX {
             self.used_words(&found, words);
             if words.iter().all(|word| *word == 0) {
