@@ -4,17 +4,17 @@
 //! count and the time of the last refill.
 //!
 //! ```text
-//! token       = ceil(period / tokens)          time per token, rounded up once
-//! depth       = capacity * token               the whole bucket, as time
-//! price       = cost * token
+//! token_ns    = ceil(period / tokens)          time per token, rounded up once
+//! depth       = capacity * token_ns            the whole bucket, as time
+//! price       = cost * token_ns
 //! debt        = max(full_at - now, 0)          time needed to refill completely
 //! allowed    <=> debt + price <= depth
 //! full_at'    = now + debt + price
-//! remaining   = floor((depth - debt - price) / token)
+//! remaining   = floor((depth - debt - price) / token_ns)
 //! retry_after = debt + price - depth           when denied
 //! ```
 //!
-//! The same rounded `token` prices a request and measures the bucket, so a
+//! The same rounded `token_ns` prices a request and measures the bucket, so a
 //! capacity of C admits exactly C once the bucket is full, and the rate never
 //! exceeds what was configured; it falls short by less than rate / 10^9.
 //! Every charge moves `full_at`, so no two charges can be mistaken for one.

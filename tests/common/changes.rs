@@ -83,7 +83,7 @@ fn limit(lane: usize, number: usize) -> Limit {
     if number == DENY { Limit::deny_all() } else { Limit::new(capacity, Duration::from_secs(seconds)) }
 }
 
-fn ticks_per_token(lane: usize, number: usize) -> u64 {
+fn token_ns(lane: usize, number: usize) -> u64 {
     let (capacity, seconds) = LIMITS[lane][number];
     seconds * 1_000_000_000 / capacity
 }
@@ -366,7 +366,7 @@ fn whole(lane: usize, number: usize, cost: u64, verdict: &Verdict) -> u64 {
         return 0;
     }
     let (capacity, seconds) = LIMITS[lane][number];
-    let (depth, ticks) = (seconds * 1_000_000_000, ticks_per_token(lane, number));
+    let (depth, ticks) = (seconds * 1_000_000_000, token_ns(lane, number));
     let (debt, price) = (verdict.full_in().as_nanos() as u64, cost * ticks);
     let who = (lane, number, cost);
     assert_eq!(verdict.remaining(), capacity.saturating_sub(debt.div_ceil(ticks)), "{who:?}: {verdict:?}");

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! allowed    <=> full_at <= now
-//! full_at'    = now + cost * token
+//! full_at'    = now + cost * token_ns
 //! retry_after = full_at - now              when denied
 //! ```
 //!
