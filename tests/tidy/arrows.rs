@@ -10,9 +10,6 @@ const LEVELS: [&str; 17] = [
     "engine", "keep", "control", "limiter", "ffi",
 ];
 
-/// Imports against the arrows, and why each is still there.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
-
 /// What `lib.rs` names at the root, and the module that each name is from.
 fn root_names() -> BTreeMap<String, String> {
     let text = text("src/lib.rs");
@@ -105,8 +102,7 @@ fn imports_point_one_way() {
             let target = names.get(&name).unwrap_or(&name);
             let Some(other) = level(target) else { continue };
             edges += 1;
-            let is_allowed = EXCEPTIONS.iter().any(|(from, to, _why)| *from == module && to == target);
-            if other > own && !is_allowed {
+            if other > own {
                 wrong.insert(format!("{} imports {target}, which stands above {module}", shown(file)));
             }
         }

@@ -22,9 +22,10 @@
 //! - `leases.rs`: slots that are held until they are released or their lease expires
 //! - `meter.rs`: counters; `log.rs`: the log; `webhook.rs`: notifications of abuse
 //! - `address.rs`: listen addresses; `settings.rs`: the table `[server]`; `source.rs`: the policy file
-//! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries; `client.rs`: what its commands ask a server with
-//! - `app.rs`: all of it together; `problem.rs`: answers that are errors; `error.rs`: why it does not start; `id.rs`: ids
-//!   in JSON and in paths; `random.rs`: tokens that it generates
+//! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries; `client.rs`: how its
+//!   commands ask a server
+//! - `app.rs`: all of it together; `problem.rs`: answers that are errors; `error.rs`: why it does not
+//!   start; `id.rs`: ids in JSON and in paths; `random.rs`: tokens that it generates
 
 #![forbid(unsafe_code)]
 // Tests may unwrap: a panic there names the line that failed.
