@@ -27,6 +27,9 @@ use std::cell::Cell;
 /// The answer to a check.
 pub(crate) type Answer = Result<Verdict, Error>;
 
+/// Which of a lane's words was replaced, and by what.
+type Change = (usize, LaneWord, LaneWord);
+
 /// The result of charging one lane.
 pub(super) struct LaneCharge {
     pub(super) answer: Answer,
@@ -169,7 +172,19 @@ impl Engine {
         is_given: bool,
     ) -> Answer {
         let target = Target::new(hash, self.limits.lane(lane)?, plan, now);
-        self.charge_both(&ResolvedRequest { agent, target, cost, is_given }).answer()
+        let request = ResolvedRequest { agent, target, cost, is_given };
+        match self.limits.total_with(lane) {
+            Some(_) => self.charge_both(&request).answer(),
+            None => self.charge_alone(&request),
+        }
+    }
+
+    /// Charges a lane that no total goes with, without a receipt.
+    fn charge_alone(&self, request: &ResolvedRequest<'_>) -> Answer {
+        let at = self.instant(&request.target);
+        let answer =
+            self.with_record(request.target.hash, |found| self.answer_found(found, request, at, &Cell::new(None)));
+        answer.unwrap_or_else(|| self.charge_newcomer(request).answer)
     }
 
     /// Charges a lane without its total, with a receipt.
@@ -179,46 +194,65 @@ impl Engine {
         charged.unwrap_or_else(|| self.charge_newcomer(request))
     }
 
-    /// Charges a lane of a record. `None` if its tag has changed.
-    #[inline(always)]
+    /// Charges a lane of a record, with a receipt. `None` if its tag has changed.
     pub(super) fn charge_found(
         &self,
         found: FoundRecord<'_>,
         request: &ResolvedRequest<'_>,
         at: At,
     ) -> Option<LaneCharge> {
-        let FoundRecord { record, tag, position } = found;
+        let (kind, change) = (self.kind(request.lane()), Cell::new(None));
+        let answer = self.answer_found(found, request, at, &change)?;
+        let receipt = |(cell, before, next)| kind.receipt(found.position, cell, before, next, at.now);
+        Some(LaneCharge { answer, receipt: change.get().map(receipt) })
+    }
+
+    /// Charges a lane of a record, and notes which word was replaced by which.
+    /// `None` if its tag has changed.
+    ///
+    /// Answers and changes go straight to where they are read: each copy of
+    /// what was just written costs a check some nanoseconds.
+    #[inline(always)]
+    fn answer_found(
+        &self,
+        found: FoundRecord<'_>,
+        request: &ResolvedRequest<'_>,
+        at: At,
+        change: &Cell<Option<Change>>,
+    ) -> Option<Answer> {
+        let FoundRecord { record, tag, .. } = found;
         let ResolvedRequest { target: Target { lane, plan, .. }, cost, .. } = *request;
         let (kind, row) = (self.kind(lane.id()), stand_in_row(tag.row(), plan));
         let retried = || self.slab.count_retry();
         let limit = || self.limits.lane_limit(lane, row);
-        // What the step saw and wants there, for the receipt: passed beside the
-        // outcome, which is large and would be copied.
-        let change = Cell::new(None);
         // Most lanes have one word, and most of those are buckets.
-        let charged = match (kind, self.limits.cells(lane.id())) {
-            (Kind::Bucket, _) => record.update_word(tag, lane.id(), retried, |word| {
-                let Outcome { next, answer } = bucket::step(word, at.now, lane.limit(row), cost);
-                change.set(next.map(|next| (0, word, next)));
-                Outcome { next, answer: Charged::Bucket(answer) }
-            }),
-            (_, Cells { count: 1, .. }) => record.update_word(tag, lane.id(), retried, |word| {
-                let outcome = limit().step(&[word], at, cost).outcome;
-                change.set(outcome.next.map(|next| (0, word, next)));
-                outcome
-            }),
-            (_, cells) => record.update_lane(
-                tag,
-                cells,
-                |words: &[LaneWord]| {
+        match (kind, self.limits.cells(lane.id())) {
+            (Kind::Bucket, _) => {
+                let charge = record.update_word(tag, lane.id(), retried, |word| {
+                    let outcome = bucket::step(word, at.now, lane.limit(row), cost);
+                    change.set(outcome.next.map(|next| (0, word, next)));
+                    outcome
+                })?;
+                Some(Charged::Bucket(charge).verdict())
+            }
+            (_, Cells { count: 1, .. }) => {
+                let charged = Cell::new(None);
+                record.update_word(tag, lane.id(), retried, |word| {
+                    let Outcome { next, answer } = limit().step(&[word], at, cost).outcome;
+                    change.set(next.map(|next| (0, word, next)));
+                    charged.set(Some(answer));
+                    Outcome { next, answer: () }
+                })?;
+                charged.into_inner().map(Charged::verdict)
+            }
+            (_, cells) => {
+                let step = |words: &[LaneWord]| {
                     let choice = limit().step(words, at, cost);
                     change.set(choice.outcome.next.map(|next| (choice.cell, words[choice.cell], next)));
                     choice
-                },
-                retried,
-            ),
-        }?;
-        let receipt = change.get().map(|(cell, before, next)| kind.receipt(position, cell, before, next, at.now));
-        Some(LaneCharge { answer: charged.verdict(), receipt })
+                };
+                record.update_lane(tag, cells, step, retried).map(Charged::verdict)
+            }
+        }
     }
 }

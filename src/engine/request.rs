@@ -182,11 +182,13 @@ impl<'a> ResolvedRequest<'a> {
 impl Engine {
     /// Finds the lane, which must not be the total, and the agent; reads the
     /// clock if the request has no instant.
+    #[inline(always)]
     pub(super) fn resolve<'a>(&'a self, request: Request<'a>) -> Result<ResolvedRequest<'a>, Error> {
         self.resolve_from(request, None)
     }
 
     /// The same, at `now` if the request has no instant.
+    #[inline(always)]
     pub(super) fn resolve_from<'a>(
         &'a self,
         request: Request<'a>,

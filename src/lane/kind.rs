@@ -5,11 +5,10 @@
 //! The lanes before the first that is not a bucket are checked as buckets
 //! without a dispatch; all others come here.
 
-use super::bucket::{self, Bucket};
+use super::bucket;
 use super::calendar::Era;
 use super::exact::Exact;
 use super::finding::{Decision, Finding};
-use super::held::Held;
 use super::limit::Numbers;
 use super::rules::Rules;
 pub(crate) use super::rules::{Charged, LimitWords, Receipt, Refunded, look};
@@ -36,19 +35,28 @@ pub(crate) enum Kind {
     Held,
 }
 
-impl Kind {
-    /// The one dispatch.
-    pub(super) fn rules(&self) -> &dyn Rules {
-        match self {
-            Kind::Bucket => &Bucket { takes_oversize: false },
-            Kind::Debt => &Bucket { takes_oversize: true },
-            Kind::Exact(exact) => exact,
-            Kind::Window(window) => window,
-            Kind::Budget(era) => era,
-            Kind::Held => &Held,
+/// The one dispatch: the answer of the rules of a kind. A match and not a trait
+/// object, so that each step is compiled into its caller: through a table, a
+/// check of a budget took half as long again.
+macro_rules! of_rules {
+    ($kind:expr, $rules:ident => $answer:expr) => {
+        match &$kind {
+            Kind::Bucket => of_rules!(@ &$crate::lane::bucket::Bucket { takes_oversize: false }, $rules, $answer),
+            Kind::Debt => of_rules!(@ &$crate::lane::bucket::Bucket { takes_oversize: true }, $rules, $answer),
+            Kind::Exact(exact) => of_rules!(@ exact, $rules, $answer),
+            Kind::Window(window) => of_rules!(@ window, $rules, $answer),
+            Kind::Budget(era) => of_rules!(@ era, $rules, $answer),
+            Kind::Held => of_rules!(@ &$crate::lane::held::Held, $rules, $answer),
         }
-    }
+    };
+    (@ $kind:expr, $rules:ident, $answer:expr) => {{
+        let $rules = $kind;
+        $answer
+    }};
+}
+pub(super) use of_rules;
 
+impl Kind {
     /// Whether the word is that of a token bucket.
     pub(crate) const fn is_bucket(self) -> bool {
         matches!(self, Kind::Bucket | Kind::Debt)
@@ -64,53 +72,53 @@ impl Kind {
 
     /// See [`Rules::is_reservable`].
     pub(crate) fn is_reservable(self) -> bool {
-        self.rules().is_reservable()
+        of_rules!(self, rules => rules.is_reservable())
     }
 
     /// See [`Rules::uses_calendar`].
     pub(crate) fn uses_calendar(self) -> bool {
-        self.rules().uses_calendar()
+        of_rules!(self, rules => rules.uses_calendar())
     }
 
     /// See [`Rules::is_idle`].
     pub(crate) fn is_idle(self, word: LaneWord, at: At) -> bool {
-        self.rules().is_idle(word, at)
+        of_rules!(self, rules => rules.is_idle(word, at))
     }
 
     /// See [`Rules::is_kept`].
     pub(crate) fn is_kept(self, word: LaneWord, at: At) -> bool {
-        self.rules().is_kept(word, at)
+        of_rules!(self, rules => rules.is_kept(word, at))
     }
 
     /// See [`Rules::is_held`].
     pub(crate) fn is_held(self, word: LaneWord) -> bool {
-        self.rules().is_held(word)
+        of_rules!(self, rules => rules.is_held(word))
     }
 
     /// See [`Rules::is_cut`].
     pub(crate) fn is_cut(self, word: LaneWord, now: Tick, debt_max: Duration) -> bool {
-        self.rules().is_cut(word, now, debt_max)
+        of_rules!(self, rules => rules.is_cut(word, now, debt_max))
     }
 
     /// See [`Rules::emptied`].
     pub(crate) fn emptied(self, word: LaneWord, floor: At) -> LaneWord {
-        self.rules().emptied(word, floor)
+        of_rules!(self, rules => rules.emptied(word, floor))
     }
 
     /// See [`Rules::undo`].
     pub(crate) fn undo(self, words: &[LaneWord], at: At, place: u64, cost: u64) -> Choice<()> {
-        self.rules().undo(words, at, place, cost)
+        of_rules!(self, rules => rules.undo(words, at, place, cost))
     }
 
     /// See [`Rules::row`].
     pub(crate) fn row(self, numbers: Numbers, warn_below_percent: u8) -> LimitWords {
-        self.rules().row(numbers, warn_below_percent)
+        of_rules!(self, rules => rules.row(numbers, warn_below_percent))
     }
 
     /// The receipt of the charge that replaced `before` by `next`.
     pub(crate) fn receipt(self, position: usize, cell: usize, before: LaneWord, next: LaneWord, at: Tick) -> Receipt {
-        let rules = self.rules();
-        Receipt { at, position, place: rules.place(next), word: next, cell, price: rules.price(before, next, at) }
+        let (place, price) = of_rules!(self, rules => (rules.place(next), rules.price(before, next, at)));
+        Receipt { at, position, place, word: next, cell, price }
     }
 
     /// Takes back one of several charges, if that is still possible: see
@@ -124,8 +132,8 @@ impl Kind {
         is_forgiven: bool,
     ) -> Choice<()> {
         let is_same = words.get(receipt.cell).map(|word| word.generation()) == Some(receipt.word.generation());
-        if is_same || self.rules().outlives_its_generation(is_forgiven) {
-            self.rules().roll_back(words, latest, receipt, cost)
+        if is_same || of_rules!(self, rules => rules.outlives_its_generation(is_forgiven)) {
+            of_rules!(self, rules => rules.roll_back(words, latest, receipt, cost))
         } else {
             Choice::of(look(()))
         }
@@ -145,22 +153,22 @@ impl LaneLimit {
     }
 
     pub(crate) fn is_exempt(&self) -> bool {
-        self.kind.rules().is_exempt(self.limit)
+        of_rules!(self.kind, rules => rules.is_exempt(self.limit))
     }
 
     /// See [`Rules::debt_max`].
     pub(crate) fn debt_max(&self) -> u64 {
-        self.kind.rules().debt_max(self.limit)
+        of_rules!(self.kind, rules => rules.debt_max(self.limit))
     }
 
     /// See [`Rules::step`].
     pub(crate) fn step(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<Charged> {
-        self.kind.rules().step(words, at, self.limit, cost)
+        of_rules!(self.kind, rules => rules.step(words, at, self.limit, cost))
     }
 
     /// See [`Rules::would`].
     pub(crate) fn would(&self, words: &[LaneWord], at: At, cost: u64, sum: u64) -> Charged {
-        self.kind.rules().would(words, at, self.limit, cost, sum)
+        of_rules!(self.kind, rules => rules.would(words, at, self.limit, cost, sum))
     }
 
     /// See [`Rules::refund`].
@@ -171,18 +179,22 @@ impl LaneLimit {
         cost: u64,
         reserved: impl Fn(u64) -> u64,
     ) -> Choice<Result<Refunded, Error>> {
-        self.kind.rules().refund(words, at, self.limit, cost, &reserved)
+        of_rules!(self.kind, rules => rules.refund(words, at, self.limit, cost, &reserved))
     }
 
     /// Charges `cost` whatever is left, unless the agent is exempt.
     pub(crate) fn force(&self, words: &[LaneWord], at: At, cost: u64) -> Choice<()> {
-        if self.is_exempt() { Choice::of(look(())) } else { self.kind.rules().force(words, at, self.limit, cost) }
+        if self.is_exempt() {
+            Choice::of(look(()))
+        } else {
+            of_rules!(self.kind, rules => rules.force(words, at, self.limit, cost))
+        }
     }
 
     /// Fills the lane, or one of several words, and answers whether there may
     /// be more to do. `round` counts the calls from 0. Held slots stay held.
     pub(crate) fn reset(&self, words: &[LaneWord], at: At, round: usize) -> Choice<bool> {
-        let Some((cell, more)) = self.kind.rules().next_to_reset(words, at.now, round) else {
+        let Some((cell, more)) = of_rules!(self.kind, rules => rules.next_to_reset(words, at.now, round)) else {
             return Choice::of(look(false));
         };
         let kind = if cell == 0 { self.kind } else { self.kind.further() };
@@ -194,7 +206,7 @@ impl LaneLimit {
 
     /// See [`Rules::status`].
     pub(crate) fn status(&self, words: &[LaneWord], at: At) -> LaneState {
-        self.kind.rules().status(words, at, self.limit)
+        of_rules!(self.kind, rules => rules.status(words, at, self.limit))
     }
 
     /// The answer to a charge that is not made, because the agent has to wait
@@ -206,7 +218,7 @@ impl LaneLimit {
 
     /// See [`Rules::load`].
     pub(crate) fn load(&self, words: &[LaneWord], now: Tick) -> u64 {
-        self.kind.rules().load(words, now, self.limit)
+        of_rules!(self.kind, rules => rules.load(words, now, self.limit))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What becomes of a tenant's words under the next tenant, and under other limits.
 
-use super::kind::Kind;
+use super::kind::{Kind, of_rules};
+use super::rules::Rules;
 use super::{LaneWord, Word};
 use crate::clock::{At, Tick};
 use crate::sync::{Fault, broken};
@@ -36,21 +37,20 @@ impl Kind {
     /// and is not, or must not be given up.
     pub(crate) fn succeeded_by(self, word: LaneWord, passing: Passing) -> Option<LaneWord> {
         let Passing { succession, now, present, floor } = passing;
-        let rules = self.rules();
         let must_stay = match succession {
-            Succession::Idle => !rules.is_idle(word, now) && !broken(Fault::IdleUnchecked),
-            Succession::Inherit => rules.is_kept(word, now) && !broken(Fault::KeptUnchecked),
+            Succession::Idle => !self.is_idle(word, now) && !broken(Fault::IdleUnchecked),
+            Succession::Inherit => self.is_kept(word, now) && !broken(Fault::KeptUnchecked),
             Succession::Forget => false,
         };
         if must_stay {
             return None;
         }
-        let left = match succession {
+        let left = of_rules!(self, rules => match succession {
             Succession::Idle => rules.vacated(word, present, floor),
             Succession::Forget => rules.forgotten(word, present, floor),
             Succession::Inherit if broken(Fault::NothingInherited) => rules.emptied(word, floor),
             Succession::Inherit => rules.inherited(word, floor),
-        };
+        });
         Some(self.moved_on(left, present, true))
     }
 
@@ -58,7 +58,7 @@ impl Kind {
     /// at most `debt_max` of debt on a bucket. Held slots stay held even if
     /// lanes are filled, because their holders are still there.
     pub(crate) fn under_other_row(self, word: LaneWord, at: At, is_reset: bool, debt_max: Duration) -> LaneWord {
-        let left = self.rules().under_other_limit(word, at, is_reset, debt_max);
+        let left = of_rules!(self, rules => rules.under_other_limit(word, at, is_reset, debt_max));
         // Counts are exact, so they stay as they are, and the word may return
         // if sixteen changes of the agent's row happen during one stall of a
         // call of the same agent.
@@ -67,13 +67,17 @@ impl Kind {
 
     /// The next generation.
     fn moved_on(self, word: LaneWord, present: Tick, is_other_tenant: bool) -> LaneWord {
-        let word = if word.is_last_generation() { self.rules().renewed(word, present, is_other_tenant) } else { word };
+        let word = if word.is_last_generation() {
+            of_rules!(self, rules => rules.renewed(word, present, is_other_tenant))
+        } else {
+            word
+        };
         if broken(Fault::SameGeneration) { word } else { word.next_generation() }
     }
 
     /// The word of a vacant record that is about to be claimed, if it must change.
     pub(crate) fn settled(self, word: LaneWord, floor: At) -> Option<LaneWord> {
-        let lifted = self.rules().settled(word, floor);
+        let lifted = of_rules!(self, rules => rules.settled(word, floor));
         (lifted.bits() != word.bits()).then_some(lifted)
     }
 }
@@ -83,6 +87,7 @@ mod tests {
     use super::*;
     use crate::clock::Offset;
     use crate::lane::exact::Exact;
+    use crate::lane::kind::LaneLimit;
     use crate::lane::window::Window;
     use crate::lane::{Calendar, Era, Numbers};
 
@@ -174,7 +179,8 @@ mod tests {
         assert_eq!(each(Kind::Held, held, 100, 40), [None, None, then(held)]);
 
         // Three used on the first day; evicted on that day, and on the next.
-        let used = DAY.rules().force(&[LaneWord::default()], at(0), DAY.row(Numbers::Count(9), 20), 3);
+        let limit = LaneLimit::new(DAY, DAY.row(Numbers::Count(9), 20));
+        let used = limit.force(&[LaneWord::default()], at(0), 3);
         let used = used.outcome.next.unwrap();
         let emptied = |floor| then(DAY.emptied(used, at(floor)));
         assert_eq!(each(DAY, used, 100, 40), [None, None, emptied(40)]);
