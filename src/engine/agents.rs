@@ -82,10 +82,10 @@ impl Engine {
     /// How much of its dominant lane an agent uses, in parts of 2^32.
     fn usage(&self, hash: AgentHash, now: Tick) -> u64 {
         let usage = |lane| {
-            let status = self.state(&Target::new(hash, lane, None, now));
-            let used = u128::from(status.capacity().saturating_sub(status.remaining()));
+            let state = self.state(&Target::new(hash, lane, None, now));
+            let used = u128::from(state.capacity().saturating_sub(state.remaining()));
             // At most 2^32, since no more is used than the capacity.
-            ((used << 32) / u128::from(status.capacity().max(1))) as u64
+            ((used << 32) / u128::from(state.capacity().max(1))) as u64
         };
         self.limits.lanes().map(usage).max().unwrap_or(0)
     }

@@ -29,7 +29,7 @@ impl Engine {
 
     /// The lane's state without its total.
     pub(super) fn state(&self, target: &Target<'_>) -> LaneState {
-        self.apply(target, |limit, words, at| Choice::of(look(limit.status(words, at))))
+        self.apply(target, |limit, words, at| Choice::of(look(limit.state(words, at))))
     }
 
     /// Gives back what the request costs, to the lane and to its total.
@@ -47,9 +47,9 @@ impl Engine {
         }
         let mut cost = cost;
         loop {
-            let Refunded { status, rest } = self.refund_word(target, cost)?;
+            let Refunded { state, rest } = self.refund_word(target, cost)?;
             if rest == 0 {
-                return Ok(status);
+                return Ok(state);
             }
             // Ends: the rest of a rest is less, since a window has two words.
             cost = rest;
@@ -68,7 +68,7 @@ impl Engine {
                 return kept;
             }
             let left = kept.outcome.next.unwrap_or(words[0]);
-            kept.map(|answer| answer.map(|_| Refunded { status: limit.status(&[left], at), rest: 0 }))
+            kept.map(|answer| answer.map(|_| Refunded { state: limit.state(&[left], at), rest: 0 }))
         })
     }
 

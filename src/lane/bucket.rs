@@ -234,15 +234,15 @@ impl Rules for Bucket {
             true => debt::refund(word, at.now, limit, cost),
             false => refund(word, at.now, limit, cost),
         };
-        Choice::of(refund).map(|status| status.map(Refunded::all))
+        Choice::of(refund).map(|state| state.map(Refunded::all))
     }
 
     fn force(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<()> {
         Choice::of(force(first(words), at.now, BucketLimit::from_words(limit), cost))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
-        status(first(words), at.now, BucketLimit::from_words(limit))
+    fn state(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
+        state(first(words), at.now, BucketLimit::from_words(limit))
     }
 
     fn load(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> u64 {
@@ -256,10 +256,10 @@ fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<R
         return Outcome { next: None, answer: Err(error) };
     }
     if limit.is_exempt() || limit.capacity == 0 {
-        return Outcome { next: None, answer: Ok(status(word, now, limit)) };
+        return Outcome { next: None, answer: Ok(state(word, now, limit)) };
     }
     let next = give_back(word, now, nanos(limit.price(cost))).next;
-    Outcome { next, answer: Ok(status(next.unwrap_or(word), now, limit)) }
+    Outcome { next, answer: Ok(state(next.unwrap_or(word), now, limit)) }
 }
 
 /// Takes back a charge that was meant to be made only together with others. Gives
@@ -340,7 +340,7 @@ fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()
 }
 
 /// The bucket's state.
-fn status(word: LaneWord, now: Tick, limit: BucketLimit) -> LaneState {
+fn state(word: LaneWord, now: Tick, limit: BucketLimit) -> LaneState {
     if limit.is_exempt() {
         return LaneState::EXEMPT;
     }

@@ -152,16 +152,16 @@ impl Rules for Era {
             return Choice::of(look(Err(error)));
         }
         let cost = cost.min(refundable(*self, word, at, reserved));
-        Choice::of(refund(*self, word, at, limit, cost)).map(|status| Ok(Refunded::all(status)))
+        Choice::of(refund(*self, word, at, limit, cost)).map(|state| Ok(Refunded::all(state)))
     }
 
     fn force(&self, words: &[LaneWord], at: At, _limit: LimitWords, cost: u64) -> Choice<()> {
         Choice::of(force(*self, first(words), at, cost))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
+    fn state(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         let limit = CountLimit::from_words(limit);
-        limit.uncounted_status().unwrap_or_else(|| status(*self, first(words), at, limit))
+        limit.uncounted_state().unwrap_or_else(|| state(*self, first(words), at, limit))
     }
 }
 
@@ -353,7 +353,7 @@ fn force(era: Era, word: LaneWord, at: At, cost: u64) -> Outcome<()> {
 }
 
 /// The budget's state.
-fn status(era: Era, word: LaneWord, at: At, limit: CountLimit) -> LaneState {
+fn state(era: Era, word: LaneWord, at: At, limit: CountLimit) -> LaneState {
     status_of(era, seen(era, word, at), at, limit)
 }
 

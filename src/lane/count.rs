@@ -61,7 +61,7 @@ impl CountLimit {
     }
 
     /// The same for a peek.
-    pub(super) const fn uncounted_status(self) -> Option<LaneState> {
+    pub(super) const fn uncounted_state(self) -> Option<LaneState> {
         match self.count {
             0 => Some(LaneState::counted(0, 0, 0, 0, 0)),
             u64::MAX => Some(LaneState::EXEMPT),
@@ -71,7 +71,7 @@ impl CountLimit {
 
     /// The same for a refund.
     pub(super) fn uncounted_refund(self, cost: u64) -> Option<Result<LaneState, Error>> {
-        self.uncounted_status().map(|status| if cost == 0 { Err(Error::ZeroCost) } else { Ok(status) })
+        self.uncounted_state().map(|state| if cost == 0 { Err(Error::ZeroCost) } else { Ok(state) })
     }
 
     pub(crate) const fn error(self, cost: u64) -> Option<Error> {
@@ -122,16 +122,16 @@ mod tests {
         let [count, deny, unlimited] = [Numbers::Count(11), Numbers::Deny, Numbers::Unlimited].map(of);
         assert_eq!([count, deny, unlimited].map(|limit| limit.is_exempt()), [false, false, true]);
         assert_eq!([count.uncounted(0), count.uncounted(3)], [None, None]);
-        assert_eq!((count.uncounted_status(), count.uncounted_refund(0)), (None, None));
+        assert_eq!((count.uncounted_state(), count.uncounted_refund(0)), (None, None));
         let denied = deny.uncounted(3).unwrap().unwrap();
         assert_eq!((denied.is_allowed(), denied.retry_after(), denied.remaining()), (false, None, 0));
         assert_eq!(unlimited.uncounted(3), Some(Ok(Verdict::EXEMPT)));
         for limit in [deny, unlimited] {
             assert_eq!(limit.uncounted(0), Some(Err(Error::ZeroCost)));
             assert_eq!(limit.uncounted_refund(0), Some(Err(Error::ZeroCost)));
-            assert_eq!(limit.uncounted_refund(3).map(|refund| refund.ok()), Some(limit.uncounted_status()));
+            assert_eq!(limit.uncounted_refund(3).map(|refund| refund.ok()), Some(limit.uncounted_state()));
         }
-        assert_eq!(unlimited.uncounted_status(), Some(LaneState::EXEMPT));
-        assert_eq!(deny.uncounted_status().map(|status| (status.capacity, status.next_in())), Some((0, None)));
+        assert_eq!(unlimited.uncounted_state(), Some(LaneState::EXEMPT));
+        assert_eq!(deny.uncounted_state().map(|state| (state.capacity, state.next_in())), Some((0, None)));
     }
 }

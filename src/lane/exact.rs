@@ -161,7 +161,7 @@ impl Rules for Exact {
         }
         match cost {
             0 => Choice::of(look(Err(Error::ZeroCost))),
-            1 => refund(words, at.now, self.length, limit).map(|status| Ok(Refunded::all(status))),
+            1 => refund(words, at.now, self.length, limit).map(|state| Ok(Refunded::all(state))),
             _ => Choice::of(look(Err(Error::CostAboveCapacity { cost, capacity: 1 }))),
         }
     }
@@ -171,15 +171,15 @@ impl Rules for Exact {
         words.iter().position(|word| rest(*word, now) > 0).map(|cell| (cell, true))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
+    fn state(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         let limit = CountLimit::from_words(limit);
-        limit.uncounted_status().unwrap_or_else(|| status(words, at.now, self.length, limit))
+        limit.uncounted_state().unwrap_or_else(|| state(words, at.now, self.length, limit))
     }
 
     /// How many permits are at rest, as a share: `u32::MAX` for all of them.
     fn load(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> u64 {
         let limit = CountLimit::from_words(limit);
-        if limit.uncounted_status().is_some() {
+        if limit.uncounted_state().is_some() {
             return 0;
         }
         limit.share(limit.count().saturating_sub(seen(words, now, limit).0))
@@ -267,13 +267,13 @@ fn refund(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> Choi
     let permits = words.iter().map(|word| InstantWord::of(*word)).enumerate();
     let resting = permits.filter(|(_, word)| !word.is_idle(now));
     let Some((cell, word)) = resting.max_by_key(|(_, word)| word.time()) else {
-        return Choice::of(Outcome { next: None, answer: status(words, now, length, limit) });
+        return Choice::of(Outcome { next: None, answer: state(words, now, length, limit) });
     };
     let rested = word.at(now);
     let mut after = [LaneWord::default(); EXACT_MAX as usize];
     after[..words.len()].copy_from_slice(words);
     after[cell] = rested;
-    Choice::at(cell, Outcome { next: Some(rested), answer: status(&after[..words.len()], now, length, limit) })
+    Choice::at(cell, Outcome { next: Some(rested), answer: state(&after[..words.len()], now, length, limit) })
 }
 
 /// Takes back a charge that was meant to be made only together with others: its
@@ -293,7 +293,7 @@ fn roll_back(words: &[LaneWord], charge: Receipt) -> Choice<()> {
 }
 
 /// The lane's state.
-fn status(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> LaneState {
+fn state(words: &[LaneWord], now: Tick, length: u64, limit: CountLimit) -> LaneState {
     let (left, last) = seen(words, now, limit);
     LaneState::counted(limit.count(), left, wait(words, now, limit, left.saturating_add(1)), last, length)
 }

@@ -156,7 +156,7 @@ impl Rules for Held {
         let answer = match answer {
             Err(Error::NotHeld { .. }) if self.is_exempt(limit) => Ok(LaneState::EXEMPT),
             Err(error) => Err(error),
-            Ok(()) => Ok(self.status(&[next.unwrap_or_default()], at, limit)),
+            Ok(()) => Ok(self.state(&[next.unwrap_or_default()], at, limit)),
         };
         Choice::of(Outcome { next, answer: answer.map(Refunded::all) })
     }
@@ -165,8 +165,8 @@ impl Rules for Held {
         None
     }
 
-    fn status(&self, words: &[LaneWord], _at: At, limit: LimitWords) -> LaneState {
-        status(first(words), CountLimit::from_words(limit))
+    fn state(&self, words: &[LaneWord], _at: At, limit: LimitWords) -> LaneState {
+        state(first(words), CountLimit::from_words(limit))
     }
 }
 
@@ -197,9 +197,9 @@ pub(crate) fn release(word: LaneWord, cost: u64) -> Outcome<Result<(), Error>> {
 }
 
 /// The lane's state.
-fn status(word: LaneWord, limit: CountLimit) -> LaneState {
+fn state(word: LaneWord, limit: CountLimit) -> LaneState {
     let left = limit.count().saturating_sub(HeldWord(word).held());
-    limit.uncounted_status().unwrap_or(LaneState::counted(limit.count(), left, RETRY_NEVER, 0, 0))
+    limit.uncounted_state().unwrap_or(LaneState::counted(limit.count(), left, RETRY_NEVER, 0, 0))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -230,7 +230,7 @@ mod tests {
         }
         assert_eq!(step(word(3), LIMIT, 0).answer, Err(Error::ZeroCost));
         assert_eq!((HeldWord(word(3)).held(), HeldWord(word(3)).put(0)), (3, word(0)));
-        let seen = status(word(3), LIMIT);
+        let seen = state(word(3), LIMIT);
         assert_eq!((seen.remaining, seen.next_in_ns, seen.full_in_ns), (7, RETRY_NEVER, 0));
         assert_eq!(HeldWord(word(3)).put(u64::MAX), word(HELD_MASK));
     }

@@ -204,16 +204,16 @@ impl LaneLimit {
         Choice::at(cell, Outcome { next: Some(next), answer: more })
     }
 
-    /// See [`Rules::status`].
-    pub(crate) fn status(&self, words: &[LaneWord], at: At) -> LaneState {
-        of_rules!(self.kind, rules => rules.status(words, at, self.limit))
+    /// See [`Rules::state`].
+    pub(crate) fn state(&self, words: &[LaneWord], at: At) -> LaneState {
+        of_rules!(self.kind, rules => rules.state(words, at, self.limit))
     }
 
     /// The answer to a charge that is not made, because the agent has to wait
     /// whatever the lane holds.
     pub(crate) fn blocked(&self, words: &[LaneWord], at: At, cost: u64) -> Blocked {
         let charged = self.step(words, at, cost).outcome.answer;
-        Blocked { charged, status: (!self.kind.is_bucket()).then(|| self.status(words, at)) }
+        Blocked { charged, state: (!self.kind.is_bucket()).then(|| self.state(words, at)) }
     }
 
     /// See [`Rules::load`].
@@ -227,24 +227,24 @@ impl LaneLimit {
 pub(crate) struct Blocked {
     charged: Charged,
     /// The lane's state, unless it is a bucket.
-    status: Option<LaneState>,
+    state: Option<LaneState>,
 }
 
 impl Blocked {
     /// The verdict, for an agent that has to wait `block` nanoseconds.
     pub(crate) fn verdict(self, block: u64) -> Result<Verdict, Error> {
-        let (charged, status) = match (self.charged, self.status) {
+        let (charged, state) = match (self.charged, self.state) {
             (Charged::Bucket(charge), _) => return bucket::blocked(charge, block),
             (Charged::Oversize(charge), _) => return charge.blocked(block),
             (Charged::Counted(verdict), None) => return verdict,
-            (Charged::Counted(verdict), Some(status)) => (verdict?, status),
+            (Charged::Counted(verdict), Some(state)) => (verdict?, state),
         };
         if charged.decision() == Decision::Exempt {
             return Ok(charged);
         }
-        let (remaining, window_ns) = (status.remaining(), charged.window().as_nanos() as u64);
+        let (remaining, window_ns) = (state.remaining(), charged.window().as_nanos() as u64);
         let wait = charged.retry_after_ns.max(block);
-        Ok(Verdict::counted(Finding::DENY, charged.capacity, remaining, wait, status.full_in_ns, window_ns))
+        Ok(Verdict::counted(Finding::DENY, charged.capacity, remaining, wait, state.full_in_ns, window_ns))
     }
 }
 

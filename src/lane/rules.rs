@@ -175,7 +175,7 @@ pub(crate) trait Rules {
     }
 
     /// The lane's state.
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState;
+    fn state(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState;
 
     /// How much would be lost if the lane were given up: from 0 for nothing to
     /// `u32::MAX` for the whole limit, and more in debt.
@@ -202,14 +202,14 @@ pub(crate) struct Receipt {
 /// The answer to a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refunded {
-    pub(crate) status: LaneState,
+    pub(crate) state: LaneState,
     /// What has to come off another word of the lane.
     pub(crate) rest: u64,
 }
 
 impl Refunded {
-    pub(super) fn all(status: LaneState) -> Self {
-        Self { status, rest: 0 }
+    pub(super) fn all(state: LaneState) -> Self {
+        Self { state, rest: 0 }
     }
 }
 

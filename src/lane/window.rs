@@ -250,15 +250,15 @@ impl Rules for Window {
         Some((cell, cell + 1 < words.len()))
     }
 
-    fn status(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
+    fn state(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         let limit = CountLimit::from_words(limit);
-        limit.uncounted_status().unwrap_or_else(|| status(self.frame, words, at.now, limit))
+        limit.uncounted_state().unwrap_or_else(|| state(self.frame, words, at.now, limit))
     }
 
     /// How full of charges the window is.
     fn load(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> u64 {
         let limit = CountLimit::from_words(limit);
-        if limit.uncounted_status().is_some() { 0 } else { limit.share(self.frame.seen(words, now).charged(limit)) }
+        if limit.uncounted_state().is_some() { 0 } else { limit.share(self.frame.seen(words, now).charged(limit)) }
     }
 }
 
@@ -289,7 +289,7 @@ fn refund(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit, cost: 
     let [first, second] = both(words);
     let index = frame.seen(words, now).index;
     let [hot, cold] = [first, second].map(|word| frame.counts(word).counting_at(index));
-    let refunded = |words, rest| Refunded { status: status(frame, words, now, limit), rest };
+    let refunded = |words, rest| Refunded { state: state(frame, words, now, limit), rest };
     let (left, taken) = hot.less(cost);
     if taken > 0 {
         let is_empty = left.is_zero() && cold.is_zero();
@@ -337,7 +337,7 @@ fn force(frame: Frame, words: &[LaneWord], now: Tick, cost: u64) -> Choice<()> {
 }
 
 /// The window's state.
-fn status(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> LaneState {
+fn state(frame: Frame, words: &[LaneWord], now: Tick, limit: CountLimit) -> LaneState {
     let seen = frame.seen(words, now);
     let remaining = limit.count().saturating_sub(seen.charged(limit));
     // One more than now is left when a cost of that many fits.

@@ -102,7 +102,7 @@ pub(super) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -
         Err(error) => return Outcome { next: None, answer: Err(error) },
     };
     let next = super::give_back(word, now, price).next;
-    Outcome { next, answer: Ok(super::status(next.unwrap_or(word), now, limit)) }
+    Outcome { next, answer: Ok(super::state(next.unwrap_or(word), now, limit)) }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -159,8 +159,8 @@ mod tests {
                 }
                 prop_assert_eq!(verdict.remaining() as i64, level.max(0) / 10);
                 prop_assert_eq!(verdict.full_in().as_nanos() as i64, 50 - level);
-                let status = limit.status(&[word], at(now));
-                prop_assert_eq!((status.remaining(), status.full_in()), (verdict.remaining(), verdict.full_in()));
+                let state = limit.state(&[word], at(now));
+                prop_assert_eq!((state.remaining(), state.full_in()), (verdict.remaining(), verdict.full_in()));
                 prop_assert_eq!(word.generation(), generation);
             }
             // The excess of one, whatever the span.
@@ -191,7 +191,7 @@ mod tests {
             let now = at(1_000 + wait);
             let refunded = limit.refund(&[charged], now, cost, |_| 0).outcome;
             prop_assert_eq!(InstantWord::of(refunded.next.unwrap_or(charged)).time().max(now.now), now.now);
-            prop_assert_eq!(refunded.answer.unwrap().status.remaining(), CAPACITY);
+            prop_assert_eq!(refunded.answer.unwrap().state.remaining(), CAPACITY);
         }
     }
 

@@ -81,7 +81,7 @@ fn a_charge_is_told_what_is_left_and_when_there_is_more() {
 #[test]
 fn a_status_tells_when_there_is_more_only_if_something_is_used() {
     let seen = |word, at| {
-        let LaneState { remaining, next_in_ns, full_in_ns, .. } = status(DAY, word, at, LIMIT);
+        let LaneState { remaining, next_in_ns, full_in_ns, .. } = state(DAY, word, at, LIMIT);
         (remaining, next_in_ns, full_in_ns)
     };
     assert_eq!(seen(word(5, 4), at(5, 20)), (6, 4 * HOUR_NS, 4 * HOUR_NS));

@@ -65,7 +65,7 @@ proptest! {
         let _ = limit.would(words, at, cost, place);
         let _ = limit.force(words, at, cost);
         let _ = limit.reset(words, at, cost as usize);
-        let _ = limit.status(words, at);
+        let _ = limit.state(words, at);
         let _ = limit.blocked(words, at, cost);
         let _ = limit.load(words, now);
         let _ = kind.undo(words, at, place, cost);
