@@ -46,7 +46,7 @@
 //!   the id names a home; the agent lives within 96 records of it, and is
 //!   nearly always found by one look at sixteen fingerprints. Tenants change
 //!   under a lock per 1,024 records that no charge ever takes.
-//! - *Time* (`clock/`): `now` is an argument everywhere below [`Limiter`].
+//! - *Time* (`clock/`): `now` is an argument everywhere below `engine/`.
 //!
 //! | promise | shown by |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Time: instants, spans, and where they come from.
 //!
-//! Nothing below [`Limiter`](crate::Limiter) reads a clock; time always comes
+//! Nothing below `engine` reads a clock; there, time always comes
 //! in as a [`Tick`]. A tick is a nanosecond since the clock's origin, on a
 //! clock that never steps back; the wall clock is used for calendar windows alone.
 //!

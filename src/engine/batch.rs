@@ -116,7 +116,7 @@ impl Engine {
             let next = &mut ring[(index + FOUND_AHEAD) % HASHED_AHEAD];
             next.record = self.record_ahead(next.hash);
             let (give, elsewhere) = (|it| answer(place, it), || self.check_one(request, now, given.is_some()));
-            match (self.limits.unwatched_lane(request.lane()), record) {
+            match (self.limits.unobserved_lane(request.lane()), record) {
                 (Some(lane), Some(record)) if request.is_plain() => {
                     let now = request.at().unwrap_or(now);
                     self.charge_likely(record, hash, lane, request.cost(), None, now, give, elsewhere);

@@ -33,7 +33,7 @@ impl Engine {
             return give(self.check_counted(&request));
         }
         let Request { agent, lane, cost, plan, at, .. } = request;
-        match self.limits.unwatched_lane(lane) {
+        match self.limits.unobserved_lane(lane) {
             Some(lane) => self.charge_bucket(agent, lane, cost, plan, at, give),
             None => give(self.check_observed(agent, lane, cost, plan, at)),
         }

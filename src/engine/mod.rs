@@ -116,7 +116,7 @@ impl Engine {
         let watch = watch.transpose()?;
         let (announced, registry) = (AnnouncedWaits::new()?, Registry::new()?);
         let warnings = Warnings::new(&policy);
-        limits.watch(watch.is_some(), warnings.is_used());
+        limits.observe(watch.is_some(), warnings.is_used());
         if setup.prefault {
             slab.prefault()?;
             announced.prefault()?;
@@ -154,7 +154,7 @@ impl Engine {
     /// Publishes a policy whose limits are in force.
     pub(crate) fn set_policy(&self, policy: &Arc<Policy>) {
         self.warnings.set(policy);
-        self.limits.watch(self.watch.is_some(), self.warnings.is_used());
+        self.limits.observe(self.watch.is_some(), self.warnings.is_used());
         unforked(|| *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(policy));
     }
 

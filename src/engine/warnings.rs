@@ -18,8 +18,7 @@
 //! the threshold, the thread that writes the word warns.
 //!
 //! A policy without this rule pays nothing: its lanes are checked as before.
-//! Otherwise the table of limits marks all lanes as watched, and all checks come
-//! by here.
+//! Otherwise no lane takes the fast path, and all checks come by here.
 
 use super::Engine;
 use super::charge::Answer;

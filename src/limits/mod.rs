@@ -94,17 +94,17 @@ impl LimitTable {
     }
 
     /// The lane of this number if it is a bucket, comes before the first lane
-    /// that is not, and is not watched.
+    /// that is not, and is not observed.
     #[inline]
-    pub(crate) fn unwatched_lane(&self, id: LaneId) -> Option<LaneLimits<'_>> {
+    pub(crate) fn unobserved_lane(&self, id: LaneId) -> Option<LaneLimits<'_>> {
         self.lanes.shown().get(id.index()).map(|rows| LaneLimits { id, rows })
     }
 
-    /// Watches all lanes or none. With `is_general` no lane is
+    /// Marks all lanes as observed, or none. With `is_general` no lane is
     /// [fast](Self::is_fast), and all take the general path.
-    pub(crate) fn watch(&self, is_watched: bool, is_general: bool) {
+    pub(crate) fn observe(&self, is_observed: bool, is_general: bool) {
         self.fast.store(if is_general { 0 } else { self.fast_lanes }, Ordering::Relaxed);
-        self.lanes.show(if is_watched || is_general { 0 } else { self.fast_lanes });
+        self.lanes.show(if is_observed || is_general { 0 } else { self.fast_lanes });
     }
 
     /// Whether the lane is a bucket and comes before the first that is not, in a

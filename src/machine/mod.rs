@@ -1,4 +1,5 @@
-//! The machine underneath. All `unsafe` code of the core is here.
+//! The machine underneath: memory, processor, process. `unsafe` code of the core is here, and where `clock/` asks for
+//! the time.
 //!
 //! - `mapping.rs`: zeroed memory from the system
 //! - `arena.rs`: that memory as homes and blocks, for the slab
