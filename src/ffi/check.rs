@@ -37,19 +37,42 @@ pub unsafe extern "C" fn tollgate_check(
     verdict_out: *mut Verdict,
 ) -> Status {
     // SAFETY: NULL or readable, by this function's contract.
-    let plain = unsafe { request.as_ref() }.filter(|request| request.plan == TOLLGATE_NONE);
-    let Some(plain) = plain.filter(|_| now_ns == TOLLGATE_NOW && flags == 0) else {
+    let plain = unsafe { request.as_ref() }.filter(|request| request.plan == TOLLGATE_NONE && flags == 0);
+    // Jumps: each is out of line, and "C" since then nothing unwinds from it that would have to be caught here.
+    match plain {
         // SAFETY: as this function's contract has it.
-        return unsafe { check_with_options(limiter, request, now_ns, flags, verdict_out) };
-    };
+        Some(plain) if now_ns == TOLLGATE_NOW => unsafe { check_plain::<true>(limiter, plain, now_ns, verdict_out) },
+        // SAFETY: as above.
+        Some(plain) => unsafe { check_plain::<false>(limiter, plain, now_ns, verdict_out) },
+        // SAFETY: as above.
+        None => unsafe { check_with_options(limiter, request, now_ns, flags, verdict_out) },
+    }
+}
+
+/// Checks a request without a plan and without flags. Compiled once for the
+/// clock's time and once for the caller's, so that the check is in line as a
+/// whole in both.
+///
+/// # Safety
+///
+/// As [`tollgate_check`].
+#[inline(never)]
+unsafe extern "C" fn check_plain<const NOW: bool>(
+    limiter: *const Limiter,
+    request: &Request,
+    now_ns: u64,
+    verdict_out: *mut Verdict,
+) -> Status {
     guard(|| {
         let verdict_out = out(verdict_out)?;
-        // SAFETY: NULL, or alive and shared, by this function's contract.
+        // SAFETY: NULL, or alive and shared, as the caller guarantees.
         let limiter = unsafe { borrow(limiter) }?;
-        // SAFETY: NULL, or readable for `id_len` bytes, by this function's contract.
-        let agent = unsafe { agent(plain.id, plain.id_len) }?;
-        let request = tollgate::Request::new(agent, LaneId::new(plain.lane)).cost(plain.cost);
-        // SAFETY: not NULL, so writable by this function's contract.
+        // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
+        let agent = unsafe { agent(request.id, request.id_len) }?;
+        let (lane, cost) = (LaneId::new(request.lane), request.cost);
+        let at = if NOW { None } else { Some(Tick::from_nanos(now_ns)) };
+        let request = tollgate::Request { agent, lane, cost, plan: None, at, is_counted: false };
+        // SAFETY: not NULL, so writable as the caller guarantees.
         limiter.0.check_with(request, |answer| unsafe { Verdict::put(verdict_out, answer) })
     })
 }
@@ -58,7 +81,7 @@ pub unsafe extern "C" fn tollgate_check(
 ///
 /// As [`tollgate_check`].
 #[inline(never)]
-unsafe fn check_with_options(
+unsafe extern "C" fn check_with_options(
     limiter: *const Limiter,
     request: *const Request,
     now_ns: u64,
