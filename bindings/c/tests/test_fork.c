@@ -126,7 +126,9 @@ int main(void)
         pid_t pid = fork();
         if (pid == 0) {
             alarm(CHILD_SECONDS);
-            _exit(child(limiter, log));
+            int ended = child(limiter, log);
+            tollgate_log_throttle_free(log); /* Its own copy. */
+            _exit(ended);
         }
         int status = 0;
         if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
