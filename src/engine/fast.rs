@@ -107,17 +107,16 @@ impl Engine {
         elsewhere: impl FnOnce() -> Answer,
     ) -> R {
         let step = |word, row| bucket::step(word, now, lane.limit(stand_in_row(row, plan)), cost);
-        let attempt = record.try_update_lane_of(hash.tag(), lane.id(), step);
-        if let Attempt::Done(charge) = attempt {
-            return match bucket::usual_verdict(charge) {
+        match record.try_update_lane_of(hash.tag(), lane.id(), step) {
+            Attempt::Done(charge) => match bucket::usual_verdict(charge) {
                 Some(verdict) => give(Ok(verdict)),
                 None => give(bucket::odd_verdict(charge)),
-            };
+            },
+            Attempt::Moved => give(elsewhere()),
+            Attempt::Lost => {
+                self.slab.count_retry();
+                give(elsewhere())
+            }
         }
-        if let Attempt::Lost = attempt {
-            self.slab.count_retry();
-        }
-        // In one place, so that it is in line: what it captures then need not be in memory.
-        give(elsewhere())
     }
 }
