@@ -86,7 +86,7 @@ defmodule Tollgate.Instance do
   defp keep_budgets(reference, path, tries) do
     case Native.keep_budgets_in(reference, path) do
       {:error, message} ->
-        if tries == 0 or not (message =~ "is held by"), do: raise(ArgumentError, message)
+        if tries == 0 or not (message =~ "is locked by"), do: raise(ArgumentError, message)
         Process.sleep(@file_wait_ms)
         keep_budgets(reference, path, tries - 1)
 

@@ -321,7 +321,7 @@ async fn changes_survive_a_restart() {
     assert_eq!(server.limit("c", "http/read").await, 44);
     assert_eq!(server.limit("b", "http/read").await, json!(null));
     let second = tollgate_server::App::new(server.app.settings().clone(), Source::Policy(Box::new(policy())), None);
-    assert!(second.err().expect("the state has one writer").to_string().contains("held by another process"));
+    assert!(second.err().expect("the state has one writer").to_string().contains("locked by another process"));
 }
 
 /// The state directory is gone: nothing can be saved, so nothing is changed.

@@ -97,7 +97,7 @@ async fn an_expired_reservation_keeps_the_estimate_and_an_extension_helps() {
     assert_eq!(server.post("/v1/settle", json!({"reservation": id, "used": 1, "so_far": true})).await.status, 200);
     server.clock.advance(SECOND);
     let late = server.post("/v1/settle", json!({"reservation": id, "used": 1})).await;
-    assert_problem(&late, 404, Some("reservation"), "its time has passed");
+    assert_problem(&late, 404, Some("reservation"), "has expired");
     assert_eq!(server.remaining("a").await, 9_900, "disconnecting is not free");
 }
 
@@ -274,7 +274,7 @@ async fn settling_has_a_maximum_over_http_too() {
     let server = TestServer::lanes(&budget("llm")).await;
     let id = server.granted("/v1/reserve", json!({"agent": "a", "estimate": 100})).await;
     let refused = server.post("/v1/settle", json!({"reservation": id, "used": u64::MAX})).await;
-    assert_problem(&refused, 400, Some("used"), "at most 1000100 can be");
+    assert_problem(&refused, 400, Some("used"), "the most is 1000100");
     let settled = server.post("/v1/settle", json!({"reservation": id, "used": 50})).await;
     assert_eq!(json(&settled), json!({"lane": "llm", "unused": 50, "overspent": 0, "left": 0}));
 }
