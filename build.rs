@@ -21,12 +21,13 @@ mod header {
     use std::path::{Path, PathBuf};
 
     /// The files of `src/ffi` that declare something for C, in the order of the header.
-    const FILES: [&str; 23] = [
+    const FILES: [&str; 24] = [
         "status",
         "error",
         "library",
         "clock",
         "policy",
+        "shared",
         "limiter",
         "request",
         "verdict",

@@ -76,8 +76,9 @@
  * - Panics. A bug inside the library becomes TOLLGATE_STATUS_PANIC, with a
  *   message on stderr; nothing unwinds into C.
  * - Forks. A child process may use every handle that was made before the fork,
- *   as its own copy. From then on each process limits on its own, and only the
- *   process that named a file should go on changing it.
+ *   as its own copy. From then on each process limits on its own, unless the
+ *   limiter is shared; and only the process that named a file should go on
+ *   changing it.
  *
  * Generated from src/ffi: change the sources and run `make header`.
  */
@@ -110,8 +111,8 @@ extern "C" {
 
 /**
  * How a call ended. Each function lists the statuses that it returns; all of them
- * may also return NULL_POINTER and PANIC. A later version may add statuses, and
- * never changes the meaning of a number.
+ * may also return NULL_POINTER and PANIC and, with a shared limiter, BUSY. A later
+ * version may add statuses, and never changes the meaning of a number.
  */
 typedef int32_t tollgate_status;
 enum {
@@ -220,6 +221,17 @@ enum {
   TOLLGATE_STATUS_FILE = 35,
   /** No file was named: see tollgate_keep_assignments_in and tollgate_keep_budgets_in. */
   TOLLGATE_STATUS_NO_FILE = 36,
+  /**
+   * Another process that shares the limiter holds a lock that the call needs,
+   * and does not go on: it is stopped, or the machine is overloaded. Try again.
+   * A check of an agent that has a record never gets this.
+   */
+  TOLLGATE_STATUS_BUSY = 37,
+  /**
+   * The shared slab cannot be made or joined, or has no room for the change;
+   * the error says why.
+   */
+  TOLLGATE_STATUS_SHARED = 38,
 };
 
 /**
@@ -268,6 +280,11 @@ typedef struct tollgate_error {
  * tollgate_keep_budgets_in and tollgate_write_report.
  */
 #define TOLLGATE_FEATURE_PERSIST 2
+/**
+ * A bit of tollgate_features: limiters that processes share, shared_by in
+ * tollgate_limiter_options.
+ */
+#define TOLLGATE_FEATURE_SHARED 4
 /** The longest text or path that a function takes, in bytes: 1 MiB. */
 #define TOLLGATE_TEXT_BYTES_MAX 1048576
 
@@ -281,9 +298,9 @@ const char *tollgate_version(void);
 uint32_t tollgate_version_number(void);
 
 /**
- * What is built into the library: a sum of TOLLGATE_FEATURE_CONFIG and
- * TOLLGATE_FEATURE_PERSIST. Without a feature, its functions exist and return
- * TOLLGATE_STATUS_NOT_BUILT_IN.
+ * What is built into the library: a sum of TOLLGATE_FEATURE_CONFIG,
+ * TOLLGATE_FEATURE_PERSIST and TOLLGATE_FEATURE_SHARED. Without a feature, its
+ * functions and options exist and return TOLLGATE_STATUS_NOT_BUILT_IN.
  */
 uint32_t tollgate_features(void);
 
@@ -480,6 +497,38 @@ tollgate_status tollgate_policy_limit(const tollgate_policy *policy,
 
 
 /* -------------------------------------------------------------------------------------------------
+ * Sharing: one limiter for all processes of a machine.
+ *
+ * Processes with a limiter each admit the limit once each. Processes that share
+ * one admit it once: records, limits, plans, overrides, exemptions, reservations,
+ * conduct, counts and the policy in force are in memory that all of them map.
+ * The first process that names a path in tollgate_limiter_options makes that
+ * memory, and the others join it. A process that ends, or is killed at any
+ * instruction, leaves nothing that blocks the others. All of them can write to
+ * all of the memory, so they have to trust each other. Linux only.
+ *
+ * Lanes and their kinds, the clock's source and on_full have to be the same in
+ * all processes, and no later one may ask for more agents or reservations than
+ * the first. The policy in force stays, unless a later one has a higher version.
+ * Lanes of held slots cannot be shared.
+ */
+
+/** How a limiter is shared with other processes. */
+typedef int32_t tollgate_shared_by;
+enum {
+  /** By shared_path. If that is NULL, the limiter is private. */
+  TOLLGATE_SHARED_BY_PATH = 0,
+  /**
+   * By memory without a path: with processes that are forked from this one, and
+   * with those that are given the descriptor. It is gone when the last one ends.
+   */
+  TOLLGATE_SHARED_BY_MEMFD = 1,
+  /** By shared_fd, which another process got from tollgate_snapshot and passed on. */
+  TOLLGATE_SHARED_BY_DESCRIPTOR = 2,
+};
+
+
+/* -------------------------------------------------------------------------------------------------
  * Limiters: made from a policy, for a fixed number of agents.
  */
 
@@ -570,8 +619,27 @@ typedef struct tollgate_limiter_options {
    * at least 16.
    */
   uint32_t reservations_per_agent;
-  /** Must be 0. */
-  uint32_t reserved;
+  /**
+   * A tollgate_shared_by. Anything but a private limiter needs
+   * TOLLGATE_FEATURE_SHARED.
+   */
+  int32_t shared_by;
+  /**
+   * With TOLLGATE_SHARED_BY_PATH: a file on a file system in memory, such as
+   * "/run/tollgate/slab", that all processes name. Any bytes without a NUL; the
+   * number of the memory's layout is appended, so that versions of this library
+   * with different layouts do not meet. NULL: a private limiter.
+   */
+  const char *shared_path;
+  /** The length of shared_path in bytes. */
+  size_t shared_path_len;
+  /** Who may use the file at shared_path, as for chmod. 0: 0600, its owner alone. */
+  uint32_t shared_mode;
+  /**
+   * With TOLLGATE_SHARED_BY_DESCRIPTOR: the descriptor. The limiter makes a copy,
+   * so close it when you like.
+   */
+  int32_t shared_fd;
 } tollgate_limiter_options;
 
 /**
@@ -579,7 +647,12 @@ typedef struct tollgate_limiter_options {
  * and the clock may be freed as soon as this returns. Free the limiter with
  * tollgate_limiter_free.
  *
- * Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE.
+ * A limiter that is shared joins the memory that another process has made, or
+ * makes it. If policy is NULL it only joins, with the policy, the clock's source,
+ * the number of agents and on_full that the memory was made with.
+ *
+ * Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE; SHARED
+ * if the limiter cannot be shared so, TEXT_TOO_LONG, NOT_BUILT_IN.
  */
 tollgate_status tollgate_limiter_new(const tollgate_policy *policy,
                                      const tollgate_limiter_options *options,
@@ -1528,7 +1601,10 @@ tollgate_status tollgate_unknown_actions(const tollgate_limiter *limiter,
  * charges nothing and does not delay checks.
  */
 
-/** What a limiter holds and has done. Counts are since it was built. */
+/**
+ * What a limiter holds and has done. Counts are since it was built; of a shared
+ * limiter they are those of all processes.
+ */
 typedef struct tollgate_limiter_view {
   /** Set it to sizeof(tollgate_limiter_view) before the call. */
   uint32_t struct_size;
@@ -1605,6 +1681,31 @@ typedef struct tollgate_limiter_view {
   tollgate_clock_source clock_source;
   /** How many lanes there are. */
   uint32_t lane_count;
+  /**
+   * The processes that share the limiter, this one included; 0 if it is private.
+   * A process that has built two limiters on the same memory counts twice.
+   */
+  uint32_t processes;
+  /**
+   * The descriptor of a shared limiter's memory, to be passed on to a process for
+   * TOLLGATE_SHARED_BY_DESCRIPTOR; -1 if it is private. It closes on exec, and the
+   * limiter owns it: do not close it.
+   */
+  int32_t shared_fd;
+  /** How often a lock was taken over from a process that died with it. */
+  uint64_t takeovers;
+  /** How often a process was answered TOLLGATE_STATUS_BUSY. */
+  uint64_t busy;
+  /**
+   * 1 if this process was built with other limits than those in force, which are
+   * the ones that were there first, else 0.
+   */
+  uint32_t policy_differs;
+  /**
+   * 1 if the file at shared_path was removed or replaced, else 0. Processes that
+   * start from now on do not share this limiter: restart the others.
+   */
+  uint32_t detached;
 } tollgate_limiter_view;
 
 /** The verdicts of one lane. It never grows. */
@@ -1622,7 +1723,7 @@ typedef struct tollgate_lane_counts {
 /**
  * What the limiter holds and has done. lanes_out gets the counts of each lane by
  * its number, at most lanes_max of them; TOLLGATE_LANES_MAX are always enough.
- * Takes microseconds.
+ * Takes microseconds, and of a shared limiter a few more for each process.
  *
  * Status: STRUCT_SIZE.
  */

@@ -107,6 +107,11 @@ pub const EXACT_MAX: u64 = 128;
 /// The most slots that an agent may hold at once: 20 bits of a word.
 pub const HELD_MAX: u64 = (1 << 20) - 1;
 
+/// The fewest and the most calls that may hold slots of a shared slab at once; otherwise as many as there are agents.
+#[cfg(feature = "shared")]
+pub(crate) const HOLDS_MIN: u64 = 1_024;
+pub(crate) const HOLDS_MAX: u64 = 1 << 22;
+
 /// The farthest that a zone is from UTC, in minutes: 14 hours, as on the Line Islands.
 pub const ZONE_MINUTES_MAX: i16 = 14 * 60;
 
@@ -143,6 +148,26 @@ pub(crate) const RESERVATIONS_PER_AGENT_MIN: usize = 16;
 /// reserved. More must be a mistake, such as a wrong unit, and would leave a
 /// bucket in debt for years.
 pub const OVERSPEND_MAX: u64 = 100;
+
+/// The most processes that may share a slab at once: each takes a cache line of it, and one that asks who is dead
+/// asks about each.
+pub const PROCESSES_MAX: usize = 1_024;
+
+/// The layout of a shared file. It is part of the file's name, so raise it with every change of the layout.
+#[cfg(feature = "shared")]
+pub(crate) const SHARED_LAYOUT: u64 = 1;
+
+/// The room for a policy's text in a shared slab: four times what the first one takes, within these bounds.
+#[cfg(feature = "shared")]
+pub(crate) const POLICY_BYTES_MIN: usize = 64 << 10;
+#[cfg(feature = "shared")]
+pub(crate) const POLICY_BYTES_MAX: usize = 16 << 20;
+
+/// How long a newcomer waits for a lock that another process holds.
+pub(crate) const CLAIM_WITHIN: Duration = Duration::from_millis(2);
+
+/// How long a control call waits for one.
+pub(crate) const CONTROL_WITHIN: Duration = Duration::from_secs(2);
 
 /// The share of records that are occupied when a limiter has the number of agents
 /// it was built for. At 3/4, with a neighbourhood of 96 records, about one

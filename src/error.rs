@@ -83,6 +83,9 @@ pub enum Error {
         /// How many answers there was room for.
         answers: usize,
     },
+    /// Another process that shares the slab holds a lock that this call needs, and does not go on: it is stopped, or
+    /// the machine is overloaded. Agents that have a record are not concerned. Try again.
+    Busy,
 }
 
 impl fmt::Display for Error {
@@ -105,6 +108,10 @@ impl fmt::Display for Error {
             Error::Full => {
                 write!(f, "no record is free for this new agent; build the limiter for more agents, or let it evict")
             }
+            Error::Busy => write!(
+                f,
+                "another process that shares the slab holds a lock and does not go on; try again, and see whether it is stopped"
+            ),
             Error::NotHeld { held, released } => {
                 write!(f, "{released} released, but the agent holds {held}; release each slot once")
             }
@@ -138,8 +145,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<crate::shared::lock::Busy> for Error {
+    fn from(_: crate::shared::lock::Busy) -> Self {
+        Error::Busy
+    }
+}
+
 /// Why a limiter could not be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A limiter holds 1 to [`AGENTS_MAX`] agents.
@@ -157,11 +170,14 @@ pub enum BuildError {
         /// How many bytes were needed.
         bytes: u64,
     },
+    /// The slab cannot be shared.
+    #[cfg(feature = "shared")]
+    Shared(crate::shared::SharedError),
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
+        match self {
             BuildError::Agents { agents } => {
                 write!(f, "a limiter for {agents} agents; allowed: 1 to {AGENTS_MAX}")
             }
@@ -173,8 +189,25 @@ impl fmt::Display for BuildError {
             BuildError::Memory { bytes } => {
                 write!(f, "the system refused to reserve {bytes} bytes; build for fewer agents or lanes")
             }
+            #[cfg(feature = "shared")]
+            BuildError::Shared(problem) => problem.fmt(f),
         }
     }
 }
 
-impl std::error::Error for BuildError {}
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            #[cfg(feature = "shared")]
+            BuildError::Shared(problem) => Some(problem),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "shared")]
+impl From<crate::shared::SharedError> for BuildError {
+    fn from(error: crate::shared::SharedError) -> Self {
+        BuildError::Shared(error)
+    }
+}

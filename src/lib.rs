@@ -88,6 +88,10 @@ mod machine;
 pub mod observe;
 mod policy;
 mod record;
+#[cfg(feature = "shared")]
+pub mod shared;
+#[cfg(not(feature = "shared"))]
+mod shared;
 mod slab;
 mod sync;
 

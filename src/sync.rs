@@ -213,6 +213,16 @@ pub(crate) enum Fault {
     ConductGivenUpEarly,
     /// An announced wait is stored over whatever is there, not exchanged.
     AnnouncedByStore,
+    /// A word is replaced before the operation that it is marked with is confirmed.
+    NotConfirmed,
+    /// A lock is taken over though its holder lives.
+    LiveLockTaken,
+    /// A lock is taken over by a store, whoever else takes it over.
+    TakenOverByStore,
+    /// What a dead process left half changed in a region is not put right.
+    NotPutRight,
+    /// What a dead control call had begun is not ended by the next.
+    NotEnded,
     /// An event is written without Release.
     RelaxedEvent,
     /// An event is written over one that is being written.

@@ -78,6 +78,7 @@ fn run(sequences: u64) {
     }
     let more = mappings().saturating_sub(maps);
     assert!(more < 50, "{more} mappings more than at first");
+    assert!(!cfg!(feature = "shared") || report.shared > sequences / 100, "{report:?}");
 
     let calls: u64 = report.calls.values().sum();
     println!("{sequences} sequences, {calls} calls: {report:?}");
@@ -93,10 +94,12 @@ fn run(sequences: u64) {
         Status::SameHash,
         Status::Forked,
         Status::PlanMissing,
+        Status::Busy,
+        if cfg!(feature = "shared") { Status::Busy } else { Status::Shared },
         if cfg!(feature = "persist") { Status::NotBuiltIn } else { Status::File },
         if cfg!(feature = "persist") { Status::NotBuiltIn } else { Status::NoFile },
     ];
-    for status in (0..=Status::NoFile as i32).filter(|status| unseen.iter().all(|unseen| *unseen as i32 != *status)) {
+    for status in (0..=Status::Shared as i32).filter(|status| unseen.iter().all(|unseen| *unseen as i32 != *status)) {
         assert!(report.statuses.contains_key(&status), "status {status} was never the answer");
     }
     assert_eq!(report.statuses.get(&(Status::Panic as i32)), None);

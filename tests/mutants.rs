@@ -93,8 +93,8 @@ fn cargo(program: &str, tree: &Path, target: &Path, arguments: &[&str]) -> Outpu
             let flags = ["--config", "build.rustflags=['--cfg','loom']", "--config", "profile.loom.incremental=true"];
             cargo.arg(target.join("loom")).args(["--lib", "--profile", "loom"]).args(flags)
         }
-        "lib" => cargo.arg(target).args(["--features", "config,persist", "--lib"]),
-        test => cargo.arg(target).args(["--features", "config,persist", "--test", test]),
+        "lib" => cargo.arg(target).args(["--features", "config,persist,shared", "--lib"]),
+        test => cargo.arg(target).args(["--features", "config,persist,shared", "--test", test]),
     };
     cargo.args(arguments).output().expect("timeout runs, which runs cargo")
 }

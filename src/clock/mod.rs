@@ -13,9 +13,12 @@
 //! | `wall.rs` | the date, for calendar windows |
 //! | `sources.rs` | the counter and the OS clock it reads, and fakes for tests |
 //! | `hook.rs` | for tests: runs code between a reading and its use |
+//! | `kind.rs` (feature `shared`) | which clocks of two processes can be compared |
 //! | `wait.rs` | waits as protocols present them |
 
 mod anchor;
+#[cfg(feature = "shared")]
+mod kind;
 mod os;
 mod sources;
 mod trust;
@@ -23,6 +26,8 @@ mod tsc;
 mod wait;
 pub(crate) mod wall;
 
+#[cfg(feature = "shared")]
+pub(crate) use self::kind::ClockKind;
 pub use self::wait::wait_ms;
 pub(crate) use self::wall::{At, DateClock, Offset};
 pub use self::wall::{ManualWallClock, WallClock};

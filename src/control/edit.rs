@@ -28,13 +28,12 @@ impl Control<'_> {
         agent: &[u8],
         edit: impl FnOnce(&Policy, &mut Entry) -> Result<(), ControlError>,
     ) -> Result<(), ControlError> {
-        let mut control = self.lock.lock()?;
+        let mut control = self.enter()?;
         let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
-        let edits = countable(&control, vec![edit])?;
+        let edits = self.countable(&control, vec![edit])?;
         #[cfg(feature = "persist")]
         self.save(&mut control, &edits)?;
-        self.put_all_in_force(&mut control, edits);
-        Ok(())
+        self.put_all_in_force(&mut control, edits)
     }
 
     /// The edits that put these assignments in force.
@@ -54,7 +53,7 @@ impl Control<'_> {
             edit((agent, assignment))
                 .map_err(|problem| ControlError::Of { agent: shown(agent), problem: problem.into() })
         });
-        countable(control, edits.collect::<Result<_, _>>()?)
+        self.countable(control, edits.collect::<Result<_, _>>()?)
     }
 
     fn prepare(
@@ -89,22 +88,31 @@ impl Control<'_> {
     }
 
     /// Puts counted edits in force.
-    pub(super) fn put_all_in_force(&self, control: &mut ControlState, edits: Vec<Edit>) {
+    pub(super) fn put_all_in_force(&self, control: &mut ControlState, edits: Vec<Edit>) -> Result<(), ControlError> {
         // Those that free a row come first: one spare row is enough for all.
         let (freeing, others): (Vec<_>, Vec<_>) = edits.into_iter().partition(|edit| edit.after.overrides.is_empty());
         let agents = freeing.len() + others.len();
         let first = freeing.first().or(others.first()).map(|edit| edit.id.clone());
-        for edit in freeing.into_iter().chain(others) {
-            self.put_in_force(control, edit);
+        let edits = freeing.into_iter().chain(others);
+        #[cfg(feature = "persist")]
+        let is_saved = control.saved == self.changes();
+        match self.registry.shared() {
+            Some(table) => self.put_all_shared(control, table, &edits.collect::<Vec<_>>())?,
+            None => edits.for_each(|edit| self.put_in_force(control, edit)),
+        }
+        #[cfg(feature = "persist")]
+        if is_saved {
+            control.saved = self.changes(); // These edits are in the file already.
         }
         match first {
             Some(agent) if agents == 1 => self.note(|| Note::AssignmentChanged { agent: &agent }),
             Some(_) => self.note(|| Note::AssignmentsChanged { agents: agents as u64 }),
             None => {}
         }
+        Ok(())
     }
 
-    /// Puts one edit in force. There is a row for its overrides: the caller
+    /// Puts one edit of a private limiter in force. There is a row for its overrides: the caller
     /// has counted.
     pub(super) fn put_in_force(&self, control: &mut ControlState, edit: Edit) {
         let Edit { hash, id, before, mut after } = edit;
@@ -123,27 +131,29 @@ impl Control<'_> {
             let moved = self.moved(found, moves, control.policy.on_change());
             self.reservations.revise(hash, |entry| Some(entry.moved(&moved)));
         };
-        self.with_change(control.policy.on_change(), &moved, |change| {
-            self.slab.change_row(hash, change, || self.registry.set(hash, &id, after, epoch));
+        let changed = self.with_change(control.policy.on_change(), &moved, |change| {
+            self.slab.change_row(hash, change, || self.registry.set(hash, &id, after, epoch))
         });
+        debug_assert!(changed.is_ok(), "in private memory every wait ends");
         // Only now is the row free for others: see "Rows" in `record`.
         if let Some(row) = before.override_row {
             control.free_rows.push(row);
             control.overridden -= 1;
         }
     }
-}
 
-/// The edits that change something, if there are rows for all of them.
-fn countable(control: &ControlState, mut edits: Vec<Edit>) -> Result<Vec<Edit>, ControlError> {
-    // Of several edits of one agent, the last one counts.
-    let mut seen = BTreeSet::new();
-    edits.reverse();
-    edits.retain(|edit| seen.insert(edit.hash));
-    edits.retain(|Edit { before, after, .. }| !before.decides_as(after));
-    let more = edits.iter().filter(|edit| !edit.after.overrides.is_empty()).count();
-    let less = edits.iter().filter(|edit| !edit.before.overrides.is_empty()).count();
-    if control.overridden + more - less > OVERRIDES_MAX { Err(ControlError::TooManyOverrides) } else { Ok(edits) }
+    /// The edits that change something, if there are rows for all of them.
+    fn countable(&self, control: &ControlState, mut edits: Vec<Edit>) -> Result<Vec<Edit>, ControlError> {
+        // Of several edits of one agent, the last one counts.
+        let mut seen = BTreeSet::new();
+        edits.reverse();
+        edits.retain(|edit| seen.insert(edit.hash));
+        edits.retain(|Edit { before, after, .. }| !before.decides_as(after));
+        let more = edits.iter().filter(|edit| !edit.after.overrides.is_empty()).count();
+        let less = edits.iter().filter(|edit| !edit.before.overrides.is_empty()).count();
+        let overridden = self.registry.shared().map_or(control.overridden, |table| table.rows_taken());
+        if overridden + more - less > OVERRIDES_MAX { Err(ControlError::TooManyOverrides) } else { Ok(edits) }
+    }
 }
 
 /// An id for a message, with escapes for what a terminal would act on.

@@ -45,6 +45,34 @@ pub enum ControlError {
     TooManyOverrides,
     /// Another assigned agent has the same hash: a chance of 1 in 2^64.
     SameHash,
+    /// As many agents have an assignment as a shared limiter has room for: a quarter of those it was
+    /// built for, but at least 4,096.
+    TooManyAssignments {
+        /// How many.
+        most: u64,
+    },
+    /// There is no memory left for another assignment of a shared limiter.
+    NoMemory,
+    /// Another process that shares the limiter holds a lock, and does not go on.
+    Busy {
+        /// The process, in its own pid namespace.
+        pid: u32,
+        /// Whether the change has begun: then the next control call, of whatever process, completes it. Otherwise
+        /// nothing has changed.
+        has_begun: bool,
+    },
+    /// A setting of a shared limiter cannot be changed while it is in use.
+    Fixed {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The policy's text is too long for a shared limiter.
+    PolicyTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
     /// The process was forked while another thread changed something.
     Forked,
     /// The new policy has other lanes than the one in force.
@@ -96,6 +124,32 @@ impl fmt::Display for ControlError {
             ControlError::SameHash => {
                 write!(f, "another assigned agent has the same hash; build a new limiter, which has another key")
             }
+            ControlError::TooManyAssignments { most } => write!(
+                f,
+                "{most} agents have an assignment already; remove some, or share a slab that was made for more agents"
+            ),
+            ControlError::NoMemory => write!(
+                f,
+                "the shared slab's file system is full, so there is no memory for another assignment; make it larger"
+            ),
+            ControlError::Busy { pid, has_begun } => {
+                write!(
+                    f,
+                    "process {pid}, which shares this limiter, has held a lock for 2 s; see whether it is stopped"
+                )?;
+                match has_begun {
+                    true => write!(f, "; the change has begun, and the next control call completes it"),
+                    false => write!(f, ", and try again; nothing has changed"),
+                }
+            }
+            ControlError::Fixed { setting } => write!(
+                f,
+                "{setting} cannot change while processes share the limiter; stop them all, and start them with the new policy"
+            ),
+            ControlError::PolicyTooLong { bytes, most } => write!(
+                f,
+                "the policy takes {bytes} bytes as text, and the shared slab has room for {most}; stop all processes that use it, and start them with the new policy"
+            ),
             ControlError::Forked => write!(
                 f,
                 "this process was forked while another thread made a change; fork earlier, or build a limiter in the child"

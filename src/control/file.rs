@@ -5,6 +5,7 @@ use super::lock::ControlState;
 use super::{Control, ControlError};
 use crate::engine::{Assignment, Assignments, named};
 use crate::keep::AssignmentFile;
+use crate::limits::LoadedFile;
 use crate::policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,20 +14,25 @@ impl Control<'_> {
     /// Keeps assignments in a file from now on, and puts in force those it holds already.
     pub(crate) fn keep_assignments_in(&self, path: &Path) -> Result<(), ControlError> {
         let (mut file, kept) = AssignmentFile::open(path)?;
-        let mut control = self.lock.lock()?;
-        let edits = self.edits(&control, kept.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        let mut control = self.enter()?;
+        // A shared slab that outlived its processes has what was changed since.
+        let is_loaded = self.limits.state().is_loaded(LoadedFile::Assignments) && self.registry.shared().is_some();
+        let kept_ones = kept.iter().filter(|_| !is_loaded);
+        let edits = self.edits(&control, kept_ones.map(|(id, assignment)| (&**id, assignment)))?;
         let all = self.assignments_after(&edits, &control.policy);
         if all != kept {
             file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?;
         }
-        self.put_all_in_force(&mut control, edits);
+        self.put_all_in_force(&mut control, edits)?;
+        self.limits.state().set_loaded(LoadedFile::Assignments);
         control.file = Some(file);
+        control.saved = self.changes();
         Ok(())
     }
 
     /// Reads the file again, after somebody has edited it, and puts it in force.
     pub(crate) fn reload_assignments(&self) -> Result<(), ControlError> {
-        let mut control = self.lock.lock()?;
+        let mut control = self.enter()?;
         let (mut assignments, stamp) = control.file.as_ref().ok_or(ControlError::NoFile)?.read()?;
         // One by one, here and below: `collect` would sort first, which is a lot of code.
         let mut named = BTreeSet::new();
@@ -34,11 +40,31 @@ impl Control<'_> {
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
         assignments.extend(gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default())));
         let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (&**id, assignment)))?;
-        self.put_all_in_force(&mut control, edits);
+        self.put_all_in_force(&mut control, edits)?;
         if let Some(file) = &mut control.file {
             file.accept(stamp);
         }
         Ok(())
+    }
+
+    /// Writes to the file what other processes have changed since, if this one keeps it.
+    pub(crate) fn save_assignments(&self) -> Result<(), ControlError> {
+        let mut control = self.enter()?;
+        let changes = self.changes();
+        if control.saved == changes || control.file.is_none() {
+            return Ok(());
+        }
+        let all = self.assignments_after(&[], &control.policy);
+        if let Some(file) = &mut control.file {
+            file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?;
+        }
+        control.saved = changes;
+        Ok(())
+    }
+
+    /// How often assignments of a shared limiter have changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.registry.shared().map_or(0, |table| table.changes())
     }
 
     /// Puts edits into the file, if there is one.

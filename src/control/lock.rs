@@ -1,9 +1,11 @@
 //! The lock under which control calls take turns, and what they share.
 
 use super::ControlError;
+use super::words::ControlWords;
 use crate::limits::Row;
 use crate::machine::process::{self, unforked};
 use crate::policy::Policy;
+use crate::shared::Memory;
 use crate::sync::{Counter, Mutex, MutexGuard, Ordering, try_lock, wait};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -18,9 +20,15 @@ pub(super) struct ControlState {
     pub(super) overridden: usize,
     #[cfg(feature = "persist")]
     pub(super) file: Option<crate::keep::AssignmentFile>,
+    /// How often assignments of a shared limiter had changed when the file was written.
+    #[cfg(feature = "persist")]
+    pub(super) saved: u64,
 }
 
 /// The lock under which control calls take turns.
+///
+/// In shared memory a second lock follows, in which processes take turns; if its
+/// holder has died, `shared.rs` ends what it had begun.
 ///
 /// If a child is forked while another thread of its parent holds the lock, the
 /// child has no thread to release it, and a change may be half made. The
@@ -30,6 +38,8 @@ pub(crate) struct ControlLock {
     control: Mutex<ControlState>,
     /// The mark of the process that holds the lock; 0 if it is free.
     holder: Counter,
+    /// The lock of all processes, and what a control call is about to do.
+    words: Option<ControlWords>,
 }
 
 /// Holds the lock until it is dropped.
@@ -37,11 +47,18 @@ pub(super) struct ControlGuard<'a> {
     /// `None` only while it is being dropped.
     control: Option<MutexGuard<'a, ControlState>>,
     holder: &'a Counter,
+    words: Option<&'a ControlWords>,
 }
 
 impl ControlLock {
-    pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self { control: Mutex::new(ControlState::new(policy)), holder: Counter::new(0) }
+    /// If there is no memory, the error is how many bytes were needed.
+    pub(crate) fn new(memory: &Memory, policy: Arc<Policy>) -> Result<Self, u64> {
+        let control = Mutex::new(ControlState::new(policy));
+        Ok(Self { control, holder: Counter::new(0), words: ControlWords::within(memory)? })
+    }
+
+    pub(super) fn words(&self) -> Option<&ControlWords> {
+        self.words.as_ref()
     }
 
     /// The wait ends: each holder does a finite amount of work.
@@ -54,7 +71,12 @@ impl ControlLock {
                 Some(control)
             });
             if taken.is_some() {
-                return Ok(ControlGuard { control: taken, holder: &self.holder });
+                let mut guard = ControlGuard { control: taken, holder: &self.holder, words: None };
+                if let Some(words) = &self.words {
+                    words.lock()?;
+                    guard.words = Some(words);
+                }
+                return Ok(guard);
             }
             if ![0, me].contains(&self.holder.load(Ordering::Relaxed)) {
                 break;
@@ -67,6 +89,9 @@ impl ControlLock {
 
 impl Drop for ControlGuard<'_> {
     fn drop(&mut self) {
+        if let Some(words) = self.words {
+            words.unlock();
+        }
         unforked(|| {
             self.holder.store(0, Ordering::Relaxed);
             self.control.take();
@@ -98,6 +123,8 @@ impl ControlState {
             overridden: 0,
             #[cfg(feature = "persist")]
             file: None,
+            #[cfg(feature = "persist")]
+            saved: 0,
         }
     }
 }

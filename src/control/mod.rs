@@ -5,7 +5,8 @@
 //! that runs meanwhile uses the old limits or the new ones, never a mixture.
 //! Why that holds is in [`record`](crate::record), under "Rows".
 //!
-//! - `lock.rs`: the lock, and what it guards
+//! - `lock.rs`: the lock, and what it guards; `words.rs`: the lock of all processes
+//! - `shared.rs`: changes that survive the death of the process that makes them
 //! - `edit.rs`: changes of single agents
 //! - `names.rs`: assignments in the numbers of the policy
 //! - `file.rs` (feature `persist`): assignments in a file
@@ -19,9 +20,13 @@ mod file;
 mod lock;
 mod names;
 mod policy;
+mod shared;
+mod words;
 
 pub use error::ControlError;
 pub(crate) use lock::ControlLock;
+#[cfg(feature = "shared")]
+pub(crate) use words::CONTROL_WORDS;
 
 use crate::engine::{Assignment, Engine};
 use crate::policy::{Limit, PlanId};
@@ -96,11 +101,10 @@ impl<'a> Control<'a> {
         &self,
         assignments: impl Iterator<Item = (&'b [u8], &'b Assignment)>,
     ) -> Result<(), ControlError> {
-        let mut control = self.lock.lock()?;
+        let mut control = self.enter()?;
         let edits = self.edits(&control, assignments)?;
         #[cfg(feature = "persist")]
         self.save(&mut control, &edits)?;
-        self.put_all_in_force(&mut control, edits);
-        Ok(())
+        self.put_all_in_force(&mut control, edits)
     }
 }

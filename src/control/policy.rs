@@ -17,7 +17,7 @@ use std::sync::Arc;
 impl Control<'_> {
     /// Puts another policy in force.
     pub(crate) fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
-        let mut control = self.lock.lock()?;
+        let mut control = self.enter()?;
         let known = Arc::clone(&control.policy);
         let policy = Arc::new(numbered_like(policy, &known)?);
         for ((lane, name), (plan, _)) in policy.lanes().flat_map(|lane| policy.plans().map(move |plan| (lane, plan))) {
@@ -29,47 +29,85 @@ impl Control<'_> {
         }
         let before = self.limits.epoch();
         let epoch = before + u64::from(!broken(Fault::RowsInPlace));
+        self.write_policy_text(&policy, &known, epoch)?;
         self.limits.write_policy(&policy, epoch);
+        self.lock.words().into_iter().for_each(|words| words.set_policy(epoch));
         self.limits.enter(epoch);
         control.policy = Arc::clone(&policy);
-        self.set_policy(&policy);
-        // Every record moves on to its plan's new row, and overrides to a row
-        // that is computed from the new numbers.
-        self.move_all_records(policy.on_change(), epoch);
-        for (hash, RegisteredAgent { id, entry }) in self.registry.list() {
-            if entry.override_row.is_some() {
-                self.put_in_force(&mut control, Edit { hash, id, after: entry.clone(), before: entry });
-            }
-        }
-        for agent in known.exempt().chain(policy.exempt()) {
-            self.exempt_by_policy(&mut control, agent.as_bytes(), policy.exempt().any(|exempt| exempt == agent));
-        }
-        self.limits.admit_plans(policy.plans().len());
+        self.set_policy(&policy, epoch);
+        self.move_on(&mut control, epoch, None)?;
+        self.lock.words().into_iter().for_each(|words| words.set_policy(0));
         self.note(|| Note::PolicyReplaced);
         Ok(())
     }
 
-    /// Sets whether the policy exempts an agent.
-    fn exempt_by_policy(&self, control: &mut ControlState, agent: &[u8], by_policy: bool) {
-        // With a chance of 1 in 2^64 another agent has the entry, and keeps it.
-        let Ok(hash) = self.hash(agent) else { return };
-        let Some(before) = self.registry.get(hash, agent).filter(|entry| entry.by_policy != by_policy) else { return };
-        let after = Entry { by_policy, ..before.clone() };
-        self.put_in_force(control, Edit { hash, id: agent.into(), before, after });
+    /// Moves everything on to the policy in force, which began with this epoch: every record to its plan's new row,
+    /// and overrides to a row that is computed from the new numbers. After a process has died at that, `again` is
+    /// where it was.
+    pub(super) fn move_on(
+        &self,
+        control: &mut ControlState,
+        epoch: u64,
+        again: Option<usize>,
+    ) -> Result<(), ControlError> {
+        let policy = Arc::clone(&control.policy);
+        self.move_all_records(policy.on_change(), epoch, again)?;
+        for (hash, RegisteredAgent { id, entry }) in self.registry.list() {
+            if entry.override_row.is_some() {
+                self.put_again(control, Edit { hash, id, after: entry.clone(), before: entry })?;
+            }
+        }
+        let known = self.registry.list().into_iter().filter(|(_, registered)| registered.entry.by_policy);
+        let known: Vec<_> = known.map(|(_, registered)| registered.id).collect();
+        for agent in known.iter().map(|id| &**id).chain(policy.exempt().map(str::as_bytes)) {
+            self.exempt_by_policy(control, agent, policy.exempt().any(|exempt| exempt.as_bytes() == agent))?;
+        }
+        self.limits.admit_plans(policy.plans().len());
+        Ok(())
     }
 
-    /// Moves every record on to the rows of this epoch.
+    /// Puts one edit in force, though it may decide nothing else than before.
+    fn put_again(&self, control: &mut ControlState, edit: Edit) -> Result<(), ControlError> {
+        match self.registry.shared() {
+            Some(table) => self.put_all_shared(control, table, &[edit]),
+            None => {
+                self.put_in_force(control, edit);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets whether the policy exempts an agent.
+    fn exempt_by_policy(&self, control: &mut ControlState, agent: &[u8], by_policy: bool) -> Result<(), ControlError> {
+        // With a chance of 1 in 2^64 another agent has the entry, and keeps it.
+        let Ok(hash) = self.hash(agent) else { return Ok(()) };
+        match self.registry.get(hash, agent).filter(|entry| entry.by_policy != by_policy) {
+            None => Ok(()),
+            Some(before) => {
+                let after = Entry { by_policy, ..before.clone() };
+                self.put_again(control, Edit { hash, id: agent.into(), before, after })
+            }
+        }
+    }
+
+    /// Moves every record on to the rows of this epoch; from the part with the region `again` on, also those that
+    /// are there already but may have been cut off halfway.
     ///
     /// Reservations are found by the records that they charged. The open ones
     /// are listed part by part, and a part has as many records as there may be
     /// reservations, so the lists take no longer than the walk. A reservation
     /// that is opened after its part was listed, on a record that moves on
     /// later, has nothing left to give back.
-    fn move_all_records(&self, on_change: OnChange, epoch: u64) {
-        let (regions, mut start) = (self.slab.regions(), 0);
+    fn move_all_records(&self, on_change: OnChange, epoch: u64, again: Option<usize>) -> Result<(), ControlError> {
+        let (regions, length) = (self.slab.regions(), self.reservations.len() / REGION_RECORDS + 1);
+        // The parts before it are done, and must not be forgotten if this is cut off too.
+        let mut start = again.unwrap_or(0) / length * length;
         while start < regions {
-            let part = start..regions.min(start + self.reservations.len() / REGION_RECORDS + 1);
+            let part = start..regions.min(start + length);
             start = part.end;
+            let words = self.lock.words();
+            words.into_iter().for_each(|words| words.set_region(part.start));
+            let is_again = again.is_some_and(|region| part.contains(&region));
             let open = self.reservations.open_in(&self.slab.positions_in(&part));
             let moved = |found: FoundRecord<'_>, moves: &[_]| {
                 let first = open.partition_point(|(position, _)| *position < found.position);
@@ -80,10 +118,12 @@ impl Control<'_> {
                 }
             };
             self.with_change(on_change, &moved, |change| {
-                let next = |row: Row| if row.is_of_plan() { row.in_epoch(epoch) } else { row };
-                self.slab.change_rows(part.clone(), change, next);
-            });
+                let next = |row: Row| row.is_of_plan().then(|| row.in_epoch(epoch));
+                self.slab.change_rows(part.clone(), change, |row| next(row).filter(|next| *next != row || is_again))
+            })
+            .map_err(|busy| words.map_or(ControlError::Forked, |words| words.busy(busy, true)))?;
         }
+        Ok(())
     }
 
     pub(super) fn moved<'a>(
@@ -96,15 +136,40 @@ impl Control<'_> {
         MovedRecord { position: found.position, moves, kinds: self.limits.kinds(), is_reset, now: self.clock.now() }
     }
 
-    pub(super) fn with_change(
+    pub(super) fn with_change<T>(
         &self,
         on_change: OnChange,
         moved: &dyn Fn(FoundRecord<'_>, &[Move]),
-        apply: impl FnOnce(&RowChange<'_>),
-    ) {
+        apply: impl FnOnce(&RowChange<'_>) -> T,
+    ) -> T {
         let debt_max = |row, lane| self.limits.debt_max(row, lane);
         let change = RowChange { on_change, clock: &|| self.at(self.clock.now()), debt_max: &debt_max, moved };
         if on_change == OnChange::Reset { self.slab.forgiven.during(|| apply(&change)) } else { apply(&change) }
+    }
+}
+
+impl Control<'_> {
+    /// Writes the policy that is about to come into force as text, for the other processes of a shared limiter.
+    #[cfg(feature = "shared")]
+    fn write_policy_text(&self, policy: &Policy, known: &Policy, epoch: u64) -> Result<(), ControlError> {
+        let Some(text) = self.policy_text() else { return Ok(()) };
+        if policy.warn_again_percent() != known.warn_again_percent() {
+            // Each process decides by it which lanes are fast, and would not learn of it in time.
+            return Err(ControlError::Fixed { setting: "warn_again_percent" });
+        }
+        let written = policy.to_toml();
+        if written.len() > text.most() {
+            return Err(ControlError::PolicyTooLong { bytes: written.len(), most: text.most() });
+        }
+        text.write(epoch, &written);
+        text.set_asked(Arc::new(policy.clone()), policy);
+        Ok(())
+    }
+
+    #[cfg(not(feature = "shared"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "there is no other process to read it")]
+    fn write_policy_text(&self, _: &Policy, _: &Policy, _: u64) -> Result<(), ControlError> {
+        Ok(())
     }
 }
 
@@ -150,7 +215,7 @@ mod tests {
             debt_max: &debt_max,
             moved: &|_, _| {},
         };
-        limiter.engine.slab.change_row(hash, &change, || Row::of_plan(twin, 0));
+        limiter.engine.slab.change_row(hash, &change, || Row::of_plan(twin, 0)).unwrap();
         assert_eq!(limiter.peek(Request::new("agent-7", api)).unwrap().remaining(), 0);
     }
 }

@@ -54,7 +54,7 @@ impl Engine {
                 found.push((Reverse(rank), id));
             }
         };
-        let roster = self.watch.as_ref().and_then(|watch| watch.roster.as_ref());
+        let roster = self.roster();
         let mut holders = 0;
         for Entry { position, id } in roster.into_iter().flat_map(|roster| roster.entries()) {
             let Ok(hash) = self.hash(&id) else { continue };

@@ -167,7 +167,7 @@ impl Engine {
             newcomers |= u32::from(known.is_none()) << part.index;
             let lane = known.map_or_else(|| self.would(&part.request, part.sum), Charged::verdict);
             verdict.verdicts[part.index] = self.with_total(part, lane)?;
-            Ok(verdict.is_allowed() && newcomers == 0)
+            Ok::<_, Error>(verdict.is_allowed() && newcomers == 0)
         };
         let mut is_simple = true;
         for part in parts.iter().skip(1) {
@@ -234,6 +234,10 @@ impl Engine {
     /// Takes back one of several charges. `forgiven` is how many charges had
     /// been forgiven before it.
     pub(super) fn roll_back(&self, target: &Target<'_>, cost: u64, receipt: Receipt, forgiven: u64) {
+        if let Some(holds) = self.holds_of(target.lane.id()) {
+            let _ = self.release(holds, target, cost); // Slots are never forgiven: it holds them.
+            return;
+        }
         let (kind, at) = (self.kind(target.lane.id()), self.at(receipt.at));
         self.update_charged(target.hash, target.lane.id(), receipt.position, |words| {
             // After the words: the caller that charged them read the clock before.

@@ -7,6 +7,7 @@ use crate::lane::Outcome;
 use crate::machine::mapping::Words;
 use crate::policy::LaneId;
 use crate::record::Word;
+use crate::shared::{Memory, Section};
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Fault, Ordering, broken};
 
@@ -33,8 +34,8 @@ pub(crate) struct AnnouncedWaits(Words<AtomicU64>);
 
 impl AnnouncedWaits {
     /// If the system refuses the memory, the error is how many bytes were needed.
-    pub(super) fn new() -> Result<Self, u64> {
-        Words::reserve(WAITS_KEPT).map(Self).ok_or(8 * WAITS_KEPT as u64)
+    pub(super) fn within(memory: &Memory) -> Result<Self, u64> {
+        memory.words(Section::Waits, WAITS_KEPT).map(Self)
     }
 
     pub(super) fn reserved_bytes(&self) -> u64 {

@@ -16,6 +16,7 @@ use super::request::{ResolvedRequest, Target};
 use super::{Engine, stand_in_row};
 use crate::clock::{At, Offset, Tick};
 use crate::error::Error;
+use crate::lane::held::{self, HoldMark};
 use crate::lane::kind::{Charged, LaneLimit, Receipt};
 use crate::lane::{Choice, LaneWord, Outcome, Verdict, bucket};
 use crate::policy::{Cells, Kind, LaneId, PlanId};
@@ -147,7 +148,7 @@ impl Engine {
     /// Charges a lane of any kind, and its total.
     #[inline(always)]
     pub(super) fn charge(&self, request: &ResolvedRequest<'_>) -> Answer {
-        let ResolvedRequest { agent, target: Target { hash, lane, plan, now, .. }, cost, is_given } = *request;
+        let ResolvedRequest { agent, target: Target { hash, lane, plan, now, .. }, cost, is_given, .. } = *request;
         let elsewhere = || self.find_and_charge(hash, agent, lane.id(), cost, plan, now, is_given);
         let likely = if self.limits.is_fast(lane.id()) { self.slab.likely_record(hash) } else { None };
         match likely {
@@ -172,7 +173,7 @@ impl Engine {
         is_given: bool,
     ) -> Answer {
         let target = Target::new(hash, self.limits.lane(lane)?, plan, now);
-        let request = ResolvedRequest { agent, target, cost, is_given };
+        let request = ResolvedRequest { agent, target, cost, is_given, mark: None };
         match self.limits.total_with(lane) {
             Some(_) => self.charge_both(&request).answer(),
             None => self.charge_alone(&request),
@@ -181,6 +182,9 @@ impl Engine {
 
     /// Charges a lane that no total goes with, without a receipt.
     fn charge_alone(&self, request: &ResolvedRequest<'_>) -> Answer {
+        if let Some(holds) = self.holds_of(request.lane()) {
+            return self.hold(holds, request).answer;
+        }
         let at = self.instant(&request.target);
         let answer =
             self.with_record(request.target.hash, |found| self.answer_found(found, request, at, &Cell::new(None)));
@@ -189,6 +193,9 @@ impl Engine {
 
     /// Charges a lane without its total, with a receipt.
     pub(super) fn charge_lane(&self, request: &ResolvedRequest<'_>) -> LaneCharge {
+        if let Some(holds) = self.holds_of(request.lane()) {
+            return self.hold(holds, request);
+        }
         let at = self.instant(&request.target);
         let charged = self.with_record(request.target.hash, |found| self.charge_found(found, request, at));
         charged.unwrap_or_else(|| self.charge_newcomer(request))
@@ -205,6 +212,16 @@ impl Engine {
         let answer = self.answer_found(found, request, at, &change)?;
         let receipt = |(cell, before, next)| kind.receipt(found.position, cell, before, next, at.now);
         Some(LaneCharge { answer, receipt: change.get().map(receipt) })
+    }
+
+    /// The next word of a lane, with its mark if it is a held one of a shared slab.
+    #[inline(always)]
+    fn marked(&self, mark: Option<HoldMark>, word: LaneWord, next: Option<LaneWord>) -> Option<LaneWord> {
+        let Some(mark) = mark else { return next };
+        next.map(|next| {
+            self.slab.holds().into_iter().for_each(|holds| holds.confirm(word));
+            held::marked(next, mark)
+        })
     }
 
     /// Charges a lane of a record, and notes which word was replaced by which.
@@ -239,6 +256,7 @@ impl Engine {
                 let charged = Cell::new(None);
                 record.update_word(tag, lane.id(), retried, |word| {
                     let Outcome { next, answer } = limit().step(&[word], at, cost).outcome;
+                    let next = self.marked(request.mark, word, next);
                     change.set(next.map(|next| (0, word, next)));
                     charged.set(Some(answer));
                     Outcome { next, answer: () }

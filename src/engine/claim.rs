@@ -25,7 +25,7 @@ impl Engine {
     /// The loop ends with its first round: a claim keeps the record for the
     /// agent until it is charged.
     pub(super) fn charge_newcomer(&self, request: &ResolvedRequest<'_>) -> LaneCharge {
-        let ResolvedRequest { agent, target, cost, is_given } = *request;
+        let ResolvedRequest { agent, target, cost, is_given, .. } = *request;
         let at = self.at(target.now);
         let limit = self.limit_without_record(&target);
         let cells = self.limits.cells(target.lane.id());
@@ -93,6 +93,7 @@ impl Engine {
                     self.note_refusal();
                     return LaneCharge::none(Err(Error::Full));
                 }
+                Err(Refusal::Busy) => return LaneCharge::none(Err(Error::Busy)),
                 Err(Refusal::Denied) => return LaneCharge::none(inherited.get().verdict()),
             }
         }

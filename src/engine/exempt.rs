@@ -39,6 +39,7 @@
 
 use crate::bounds::EXEMPT_KEPT;
 use crate::machine::mapping::Words;
+use crate::shared::{Memory, Section};
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Fault, Ordering, broken};
 
@@ -50,8 +51,8 @@ pub(super) struct ExemptTable(Words<[AtomicU64; LINE]>);
 
 impl ExemptTable {
     /// If the system refuses the memory, the error is how many bytes were needed.
-    pub(super) fn new() -> Result<Self, u64> {
-        Words::reserve(EXEMPT_KEPT / LINE).map(Self).ok_or(8 * EXEMPT_KEPT as u64)
+    pub(super) fn within(memory: &Memory) -> Result<Self, u64> {
+        memory.words(Section::Exempt, EXEMPT_KEPT / LINE).map(Self)
     }
 
     pub(super) fn reserved_bytes(&self) -> u64 {
@@ -104,7 +105,7 @@ mod tests {
         /// not full loses no agent.
         #[test]
         fn the_table_finds_only_what_is_in_it(edits in prop::collection::vec((0..24_u64, any::<bool>()), 0..200)) {
-            let table = ExemptTable::new().unwrap();
+            let table = ExemptTable::within(&Memory::Private).unwrap();
             let hash = |agent: u64| AgentHash::from_bits((agent << 32) | ((agent % 2) << 8) | 7);
             let mut exempt = BTreeSet::new();
             let mut most = [0; 2];
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn nobody_is_not_exempt() {
-        let table = ExemptTable::new().unwrap();
+        let table = ExemptTable::within(&Memory::Private).unwrap();
         assert!(!table.has(AgentHash::NOBODY));
         table.set(AgentHash::NOBODY, true);
         assert!(!table.has(AgentHash::NOBODY));
@@ -135,7 +136,7 @@ mod tests {
     /// With half of the places in use, few agents need the lock.
     #[test]
     fn there_is_room_for_thousands() {
-        let (table, key) = (ExemptTable::new().unwrap(), crate::slab::hash::fixed_key(5));
+        let (table, key) = (ExemptTable::within(&Memory::Private).unwrap(), crate::slab::hash::fixed_key(5));
         let hashes: Vec<_> = (0..4_096).map(|agent| key.hash(format!("agent-{agent}").as_bytes())).collect();
         hashes.iter().for_each(|hash| table.set(*hash, true));
         let found = hashes.iter().filter(|hash| table.has(**hash)).count();

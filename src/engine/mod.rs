@@ -8,13 +8,15 @@
 //! - `all.rs`: several charges, all or none
 //! - `total.rs`: one limit over all lanes of a plan
 //! - `peek.rs`: peek, refund, reset, forget, sweep, release
+//! - `hold.rs`: held slots of a shared slab
 //! - `reserve.rs`: charges that are settled later; `reservations/` is the table of open ones
 //! - `conduct.rs`: violations and what follows from them, and `announced.rs` the waits that agents were given
 //! - `warnings.rs`: warnings that are not repeated
 //! - `observed.rs`: checks that are observed, and what the engine notes
 //! - `agents.rs`: the state of agents, and lists of them; `snapshot.rs`: counts and the report
 //! - `action.rs`: which lane pays for an action?
-//! - `registry.rs`: which agents have an assignment, and `exempt.rs` which are exempt, without a lock;
+//! - `policy_text.rs` (feature `shared`): the policy in force, for other processes; `layout.rs`: the sections of a file
+//! - `registry/`: which agents have an assignment, and `exempt.rs` which are exempt, without a lock;
 //!   `assignment.rs`: an assignment as plain data, and `assigned.rs` how it applies
 
 mod action;
@@ -29,8 +31,13 @@ mod claim;
 mod conduct;
 mod exempt;
 mod fast;
+mod hold;
+#[cfg(all(feature = "shared", not(loom)))]
+pub(crate) mod layout;
 mod observed;
 mod peek;
+#[cfg(feature = "shared")]
+pub(crate) mod policy_text;
 pub(crate) mod registry;
 mod request;
 pub(crate) mod reservations;
@@ -55,14 +62,15 @@ use crate::clock::{At, Clock, DateClock, Offset, Tick, WallClock};
 use crate::error::Error;
 use crate::limits::{LimitTable, Row};
 use crate::machine::process::unforked;
-#[cfg(feature = "persist")]
 use crate::observe::roster::Roster;
 use crate::observe::stats::Stats;
 use crate::observe::unknown::UnknownActions;
 use crate::observe::{Observe, Watch};
 use crate::policy::{PlanId, Policy};
+use crate::shared::Memory;
 use crate::slab::hash::AgentHash;
 use crate::slab::{OnFull, Slab};
+use crate::sync::{Counter, Ordering};
 use announced::AnnouncedWaits;
 use registry::{Entry, Registry};
 use reservations::Reservations;
@@ -83,6 +91,18 @@ pub(crate) struct Engine {
     pub(crate) registry: Registry,
     /// The policy in force, for callers that must not wait for control calls.
     policy: RwLock<Arc<Policy>>,
+    /// The epoch of that policy.
+    known_epoch: Counter,
+    /// The policy in force as text, for other processes.
+    #[cfg(feature = "shared")]
+    text: Option<policy_text::PolicyText>,
+    #[cfg_attr(
+        not(all(feature = "shared", target_os = "linux", not(loom))),
+        allow(dead_code, reason = "for a shared file")
+    )]
+    pub(crate) memory: Memory,
+    /// The ids of agents that have records in a shared slab, whether this process observes or not.
+    roster: Option<Roster>,
     unknown_actions: UnknownActions,
     /// In a box, so that a limiter that is not observed is no larger for it.
     watch: Option<Box<Watch>>,
@@ -94,6 +114,8 @@ pub(crate) struct Engine {
 /// What an engine is made of.
 pub(crate) struct Setup {
     pub(crate) policy: Arc<Policy>,
+    /// The epoch in which that policy is in force.
+    pub(crate) epoch: u64,
     pub(crate) clock: Clock,
     pub(crate) wall_clock: Option<WallClock>,
     /// How many reservations may be open, and how many of one agent.
@@ -102,20 +124,31 @@ pub(crate) struct Setup {
     pub(crate) on_full: OnFull,
     pub(crate) prefault: bool,
     pub(crate) observe: Option<Observe>,
+    pub(crate) memory: Memory,
+    /// What the slab was made for.
+    pub(crate) agents: u64,
+    /// Places in the roster of a shared slab.
+    pub(crate) roster: Option<usize>,
+    /// Room for the policy's text in a shared slab.
+    #[cfg(feature = "shared")]
+    pub(crate) policy_bytes: usize,
 }
 
 impl Engine {
     /// An engine over a slab that has as many lanes as the policy. If the system
     /// refuses the memory, the error is how many bytes were needed.
     pub(crate) fn new(setup: Setup, slab: Slab) -> Result<Self, u64> {
-        let Setup { policy, clock, wall_clock, on_full, .. } = setup;
-        let limits = LimitTable::new(&policy)?;
+        let Setup { policy, clock, wall_clock, on_full, memory, .. } = setup;
+        let limits = LimitTable::within(&memory, &policy)?;
         let lanes = limits.lanes().count();
         let has_dates = limits.kinds().iter().any(|kind| kind.uses_calendar());
-        let watch = setup.observe.as_ref().map(|observe| Watch::new(observe, lanes, slab.records()).map(Box::new));
+        let observe = setup.observe.as_ref();
+        let watch = observe.map(|observe| Watch::within(&memory, observe, lanes, slab.records()).map(Box::new));
         let watch = watch.transpose()?;
-        let (announced, registry) = (AnnouncedWaits::new()?, Registry::new()?);
-        let warnings = Warnings::new(&policy);
+        let announced = AnnouncedWaits::within(&memory)?;
+        let registry = Registry::within(&memory, setup.agents, lanes)?;
+        let roster = setup.roster.map(|places| Roster::within(&memory, places)).transpose()?;
+        let warnings = Warnings::new(&memory, &policy);
         limits.observe(watch.is_some(), warnings.is_used());
         if setup.prefault {
             slab.prefault()?;
@@ -123,14 +156,24 @@ impl Engine {
             registry.prefault()?;
             watch.as_ref().map_or(Ok(()), |watch| watch.prefault())?;
         }
-        for agent in policy.exempt() {
-            let entry = Entry { by_policy: true, ..Entry::default() };
-            registry.set(slab.hash(agent.as_bytes()), agent.as_bytes(), entry, limits.epoch());
+        for agent in policy.exempt().filter(|_| memory.is_new()) {
+            let (entry, hash) = (Entry { by_policy: true, ..Entry::default() }, slab.hash(agent.as_bytes()));
+            if let Some(table) = registry.shared() {
+                table.stage(hash, agent.as_bytes(), &entry).map_err(|_| table.most())?;
+            }
+            registry.set(hash, agent.as_bytes(), entry, limits.epoch());
+            registry.shared().into_iter().for_each(|table| table.unstage(hash));
         }
+        let (slots, per_agent) = (setup.reservations, setup.reservations_per_agent);
         Ok(Self {
             slab,
             dates: has_dates.then(|| DateClock::new(wall_clock, &clock)),
-            reservations: Reservations::new(setup.reservations, setup.reservations_per_agent, limits.has_total()),
+            reservations: Reservations::within(&memory, slots, per_agent, limits.has_total())?,
+            roster,
+            #[cfg(feature = "shared")]
+            text: policy_text::PolicyText::within(&memory, setup.policy_bytes)?,
+            known_epoch: Counter::new(setup.epoch),
+            memory,
             limits,
             clock,
             on_full,
@@ -147,19 +190,27 @@ impl Engine {
 
     /// The policy in force.
     pub(crate) fn policy(&self) -> Arc<Policy> {
+        #[cfg(feature = "shared")]
+        self.adopt_policy();
         // A child that is forked meanwhile must not find the lock taken.
         unforked(|| Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Publishes a policy whose limits are in force.
-    pub(crate) fn set_policy(&self, policy: &Arc<Policy>) {
+    /// Publishes a policy whose limits are in force since this epoch.
+    pub(crate) fn set_policy(&self, policy: &Arc<Policy>, epoch: u64) {
+        self.known_epoch.store(epoch, Ordering::Relaxed);
         self.warnings.set(policy);
         self.limits.observe(self.watch.is_some(), self.warnings.is_used());
         unforked(|| *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(policy));
     }
 
+    /// The roster for lists of agents.
+    pub(crate) fn roster(&self) -> Option<&Roster> {
+        self.roster.as_ref().or(self.watch.as_ref().and_then(|watch| watch.roster.as_ref()))
+    }
+
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        let roster = self.watch.as_ref().map_or(0, |watch| watch.roster_bytes());
+        let roster = self.roster().map_or(0, Roster::reserved_bytes);
         #[cfg(feature = "persist")]
         let roster = roster + self.ids.get().map_or(0, |ids| ids.reserved_bytes());
         self.slab.reserved_bytes()

@@ -100,6 +100,9 @@ impl Engine {
         if let (Some(ids), true) = (self.ids.get(), claimed.is_new) {
             ids.write(claimed.found.position, agent);
         }
+        if let (Some(roster), true) = (&self.roster, claimed.is_new) {
+            roster.write(claimed.found.position, agent);
+        }
         if let (Some(watch), true) = (&self.watch, claimed.is_new) {
             watch.claimed(claimed.found.position, agent, claimed.is_lossy, || self.clock.now());
         }
@@ -127,8 +130,7 @@ impl Engine {
     /// The roster that has a place for every record, if there is one.
     #[cfg(feature = "persist")]
     pub(crate) fn ids(&self) -> Option<&Roster> {
-        let observed = self.watch.as_ref().and_then(|watch| watch.roster.as_ref());
-        let complete = observed.filter(|roster| roster.places() as u64 >= self.slab.records());
+        let complete = self.roster().filter(|roster| roster.places() as u64 >= self.slab.records());
         complete.or_else(|| self.ids.get().map(|ids| &**ids))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::request::{ResolvedRequest, Target};
 use super::reservations::Entry;
-use super::{Agent, Engine, Request};
+use super::{Engine, Request};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{Refunded, look};
@@ -40,6 +40,9 @@ impl Engine {
 
     /// Gives back to one lane, all but what is reserved of it.
     pub(super) fn refund_lane(&self, target: &Target<'_>, cost: u64) -> Result<LaneState, Error> {
+        if let Some(holds) = self.holds_of(target.lane.id()) {
+            return self.release(holds, target, cost);
+        }
         let hash = target.hash;
         if self.reservations.may_have(hash.low_bits()) {
             // An expired reservation gives nothing back: its charge stays, like any other.
@@ -95,10 +98,8 @@ impl Engine {
     }
 
     /// Fills one lane of the agent. Its reservations then have nothing to give back.
-    pub(crate) fn reset_lane(&self, agent: Agent<'_>, lane: LaneId) -> Result<(), Error> {
-        let Agent { id, at } = agent;
-        let (lane, hash) = (self.limits.lane(lane)?, self.hash(id)?);
-        let now = at.unwrap_or_else(|| self.clock.now());
+    pub(crate) fn reset_lane(&self, hash: AgentHash, lane: LaneId, now: Tick) -> Result<(), Error> {
+        let lane = self.limits.lane(lane)?;
         self.slab.forgiven.during(|| self.fill(hash, lane, now));
         let is_of = |entry: &Entry| entry.lane == lane.id();
         self.reservations.revise(hash, |entry| Some(if is_of(&entry) { entry.worthless() } else { entry }));
@@ -115,19 +116,14 @@ impl Engine {
     }
 
     /// Fills every lane of the agent, one after the other.
-    pub(crate) fn reset(&self, agent: Agent<'_>) -> Result<(), Error> {
-        let Agent { id, at } = agent;
-        let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
+    pub(crate) fn reset(&self, hash: AgentHash, now: Tick) {
         self.slab.forgiven.during(|| self.limits.lanes().for_each(|lane| self.fill(hash, lane, now)));
         self.reservations.revise(hash, |entry| Some(entry.worthless()));
-        Ok(())
     }
 
     /// Vacates the agent's record, and closes its reservations. `false` if it had none.
-    pub(crate) fn forget(&self, agent: Agent<'_>) -> Result<bool, Error> {
-        let Agent { id, at } = agent;
-        let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
-        let was_known = self.slab.forgiven.during(|| self.slab.forget(hash, self.at(now), self.clock.now()));
+    pub(crate) fn forget(&self, hash: AgentHash, now: Tick) -> Result<bool, Error> {
+        let was_known = self.slab.forgiven.during(|| self.slab.forget(hash, self.at(now), self.clock.now()))?;
         self.reservations.revise(hash, |_| None);
         Ok(was_known)
     }
@@ -136,6 +132,7 @@ impl Engine {
     /// reservations that have expired.
     pub(crate) fn sweep(&self, idle_for: Duration, now: Tick) -> u64 {
         self.reservations.close_expired(now.min(self.clock.now()));
+        self.bury_all();
         // Before the origin nothing can have been idle.
         let sweep = |since| self.slab.sweep(self.at(since), self.quiet_since(since), self.clock.now());
         now.checked_sub(idle_for).map_or(0, sweep)
@@ -156,6 +153,10 @@ impl Engine {
         let Ok(lane) = self.limits.lane(lane) else { return };
         if slots > 0 {
             let target = Target::new(hash, lane, None, self.clock.now());
+            if let Some(holds) = self.holds_of(lane.id()) {
+                let _ = self.release(holds, &target, slots); // It may have been released by hand.
+                return;
+            }
             self.update(&target, |_, words, _| Choice::of(held::release(words[0], slots)));
         }
     }

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::clock::Tick;
 use crate::error::Error;
+use crate::lane::held::HoldMark;
 use crate::limits::LaneLimits;
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
@@ -161,6 +162,8 @@ pub(super) struct ResolvedRequest<'a> {
     /// Whether the caller gave the instant. If not, the clock was read during
     /// the call, and may be read again.
     pub(super) is_given: bool,
+    /// What a held word of a shared slab is marked with.
+    pub(super) mark: Option<HoldMark>,
 }
 
 impl<'a> ResolvedRequest<'a> {
@@ -198,6 +201,6 @@ impl Engine {
         let (lane, hash) = (self.limits.chargeable(lane)?, self.hash_for(agent, plan)?);
         let now = at.or(now).unwrap_or_else(|| self.clock.now());
         let target = Target::new(hash, lane, plan, now);
-        Ok(ResolvedRequest { agent, target, cost, is_given: at.is_some() })
+        Ok(ResolvedRequest { agent, target, cost, is_given: at.is_some(), mark: None })
     }
 }

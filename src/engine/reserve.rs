@@ -131,6 +131,9 @@ impl Engine {
             self.note_answer(agent, lane, &Ok(verdict));
             return Ok(Reservation { verdict, id: None });
         }
+        if self.reservations.is_without_seat() {
+            return Err(Error::Busy);
+        }
         let Some(slot) = self.reservations.take(hash, now) else {
             self.reservations.count_refusal();
             return Err(Error::ReservationsFull);
@@ -218,7 +221,7 @@ impl Engine {
     }
 
     fn reservation(&self, id: ReservationId, now: Tick) -> Result<(TakenSlot<'_>, Entry), Error> {
-        let slot = self.reservations.find(id.0, now).ok_or(Error::UnknownReservation)?;
+        let slot = self.reservations.find(id.0, now)?;
         let entry = slot.entry();
         Ok((slot, entry))
     }

@@ -5,6 +5,8 @@ use crate::clock::Tick;
 use crate::observe::counters::Other;
 use crate::observe::report::{self, Report};
 use crate::observe::{AgentQuery, AgentSort, Event, LaneCounts, Offenders, Snapshot};
+#[cfg(feature = "shared")]
+use crate::{lane, limits::Row, policy::LaneId, slab::hash::AgentHash};
 use std::time::SystemTime;
 
 impl Engine {
@@ -50,6 +52,42 @@ impl Engine {
             busiest: &self.list(&busiest, || now),
         };
         report.document()
+    }
+
+    /// What is wrong with the slab and the assignments, as sentences.
+    #[cfg(feature = "shared")]
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let (epoch, table) = (self.limits.epoch(), self.registry.shared());
+        let is_row = |row: Row| match row.is_of_plan() {
+            true => row.in_epoch(epoch) == row,
+            false => row == Row::EXEMPT || table.is_none_or(|table| table.is_taken(row)),
+        };
+        let mut faults = self.slab.faults(is_row);
+        faults.extend(table.into_iter().flat_map(|table| table.faults()));
+        faults.extend(self.faults_of_holds());
+        faults
+    }
+
+    /// Where the lanes' words and the table of holds differ.
+    #[cfg(feature = "shared")]
+    fn faults_of_holds(&self) -> Vec<String> {
+        let Some(holds) = self.slab.holds() else { return Vec::new() };
+        let (held, busy) = holds.held();
+        let mut faults: Vec<_> = (busy > 0).then(|| format!("{busy} holds did not end")).into_iter().collect();
+        let lane_of = |number: u64| LaneId::new(number as u32);
+        for ((hash, lane), slots) in &held {
+            let found = self.slab.find(AgentHash::from_bits(*hash));
+            let counted = found.map_or(0, |found| lane::held::count(found.record.lane_now(lane_of(*lane))));
+            if counted != *slots {
+                faults.push(format!("{hash:#x} holds {slots} slots of lane {lane}, and its record counts {counted}"));
+            }
+        }
+        let counted = self.slab.held(self.limits.kinds());
+        let slots: u64 = held.values().sum();
+        if counted != slots {
+            faults.push(format!("records count {counted} held slots, and {slots} are known"));
+        }
+        faults
     }
 
     /// The oldest event that nobody has polled yet.

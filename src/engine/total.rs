@@ -186,8 +186,13 @@ mod tests {
         let hash = limiter.engine.hash(b"newcomer").unwrap();
         let lane = limiter.engine.limits.lane(read).unwrap();
         let target = Target::new(hash, lane, None, now);
-        let both =
-            limiter.engine.charge_both(&ResolvedRequest { agent: b"newcomer", target, cost: 3, is_given: false });
+        let both = limiter.engine.charge_both(&ResolvedRequest {
+            agent: b"newcomer",
+            target,
+            cost: 3,
+            is_given: false,
+            mark: None,
+        });
         assert_eq!(both.answer().map(|verdict| (verdict.is_allowed(), verdict.remaining())), Ok((true, 0)));
     }
 

@@ -24,7 +24,9 @@ use super::Engine;
 use super::charge::Answer;
 use crate::bounds::WARNED_KEPT;
 use crate::lane::{Decision, Verdict};
+use crate::machine::mapping::Words;
 use crate::policy::{LaneId, Policy};
+use crate::shared::{Memory, Section};
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering, Setting};
 use std::sync::OnceLock;
@@ -36,15 +38,17 @@ pub(super) struct Warnings {
     again_percent: Setting,
     /// Which agent and lane each place is for; 0 for none. Allocated by the
     /// first policy that needs it.
-    warned: OnceLock<Box<[Counter]>>,
+    warned: OnceLock<Words<Counter>>,
+    memory: Memory,
 }
 
 /// More than any share.
 const EVERY: usize = usize::MAX;
 
 impl Warnings {
-    pub(super) fn new(policy: &Policy) -> Self {
-        let warnings = Self { again_percent: Setting::new(EVERY), warned: OnceLock::new() };
+    pub(super) fn new(memory: &Memory, policy: &Policy) -> Self {
+        let (again_percent, warned) = (Setting::new(EVERY), OnceLock::new());
+        let warnings = Self { again_percent, warned, memory: memory.clone() };
         warnings.set(policy);
         warnings
     }
@@ -56,9 +60,11 @@ impl Warnings {
     /// Puts the policy's rule in force.
     pub(super) fn set(&self, policy: &Policy) {
         let percent = policy.warn_again_percent().map(usize::from);
-        if percent.is_some() {
-            self.warned.get_or_init(|| (0..WARNED_KEPT).map(|_| Counter::new(0)).collect());
+        if let (Some(_), None) = (percent, self.warned.get()) {
+            // Without memory for it, every warning is given.
+            let _ = self.memory.words(Section::Warned, WARNED_KEPT).map(|words| self.warned.set(words));
         }
+        let percent = percent.filter(|_| self.warned.get().is_some());
         self.again_percent.store(percent.unwrap_or(EVERY), Ordering::Relaxed);
     }
 

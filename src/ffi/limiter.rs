@@ -3,7 +3,7 @@
 use super::error::{Failure, guard_error};
 use super::guard::guard;
 use super::pointers::{Tagged, borrow, hand_over, instant, out, tagged_in, take_back, tell, text};
-use super::{Clock, Error, Policy, Status, TOLLGATE_RESERVATIONS_DEFAULT};
+use super::{Clock, Error, Policy, Status, shared};
 use crate as tollgate;
 use std::ffi::c_char;
 use std::time::Duration;
@@ -87,11 +87,24 @@ pub struct LimiterOptions {
     /// How many reservations one agent may have open. 0: one in 64 of them, but
     /// at least 16.
     pub reservations_per_agent: u32,
-    /// Must be 0.
-    pub reserved: u32,
+    /// A tollgate_shared_by. Anything but a private limiter needs
+    /// TOLLGATE_FEATURE_SHARED.
+    pub shared_by: i32,
+    /// With TOLLGATE_SHARED_BY_PATH: a file on a file system in memory, such as
+    /// "/run/tollgate/slab", that all processes name. Any bytes without a NUL; the
+    /// number of the memory's layout is appended, so that versions of this library
+    /// with different layouts do not meet. NULL: a private limiter.
+    pub shared_path: *const c_char,
+    /// The length of shared_path in bytes.
+    pub shared_path_len: usize,
+    /// Who may use the file at shared_path, as for chmod. 0: 0600, its owner alone.
+    pub shared_mode: u32,
+    /// With TOLLGATE_SHARED_BY_DESCRIPTOR: the descriptor. The limiter makes a copy,
+    /// so close it when you like.
+    pub shared_fd: i32,
 }
 
-const _: () = assert!(size_of::<LimiterOptions>() == 64);
+const _: () = assert!(size_of::<LimiterOptions>() == 88);
 
 // SAFETY: `repr(C)`, and `struct_size` comes first.
 unsafe impl Tagged for LimiterOptions {
@@ -120,18 +133,18 @@ impl LimiterOptions {
             1 => true,
             other => return Err(unknown("prefault", other.into())),
         };
-        if self.reserved != 0 {
-            return Err(unknown("reserved", self.reserved.into()));
-        }
         if !is_observed && (self.sample_every, self.roster) != (0, 0) {
             let problem = &"roster and sample_every need observe = TOLLGATE_OBSERVE_ON";
             return Err(Failure::new(Status::InvalidOption, problem));
         }
-        let agents = if self.agents == 0 { TOLLGATE_AGENTS_DEFAULT } else { self.agents };
-        let reservations = if self.reservations == 0 { TOLLGATE_RESERVATIONS_DEFAULT } else { self.reservations };
-        let reservations = usize::try_from(reservations).unwrap_or(usize::MAX);
-        let builder = builder.agents(agents).on_full(on_full).hash(hash).reservations(reservations);
-        let mut builder = builder.prefault(prefault);
+        let mut builder = builder.on_full(on_full).hash(hash).prefault(prefault);
+        // The builder's defaults are those of the header; or, without a policy, those of the slab that it joins.
+        if self.agents > 0 {
+            builder = builder.agents(self.agents);
+        }
+        if self.reservations > 0 {
+            builder = builder.reservations(usize::try_from(self.reservations).unwrap_or(usize::MAX));
+        }
         if self.reservations_per_agent > 0 {
             builder = builder.reservations_per_agent(self.reservations_per_agent as usize);
         }
@@ -148,7 +161,7 @@ impl LimiterOptions {
 }
 
 /// What is wrong with an option whose value means nothing.
-fn unknown(option: &str, value: i64) -> Failure {
+pub(super) fn unknown(option: &str, value: i64) -> Failure {
     let problem =
         format_args!("{option} is {value}, which means nothing in this version; clear the struct, then fill it");
     Failure::new(Status::InvalidOption, &problem)
@@ -158,13 +171,19 @@ fn unknown(option: &str, value: i64) -> Failure {
 /// and the clock may be freed as soon as this returns. Free the limiter with
 /// tollgate_limiter_free.
 ///
-/// Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE.
+/// A limiter that is shared joins the memory that another process has made, or
+/// makes it. If policy is NULL it only joins, with the policy, the clock's source,
+/// the number of agents and on_full that the memory was made with.
+///
+/// Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE; SHARED
+/// if the limiter cannot be shared so, TEXT_TOO_LONG, NOT_BUILT_IN.
 ///
 /// # Safety
 ///
 /// `policy` is NULL or a policy that is not freed; `options` is NULL or
-/// readable for as many bytes as its struct_size says, and its clock is NULL
-/// or a clock that is not freed; `error_out` is NULL, or readable and writable
+/// readable for as many bytes as its struct_size says, its clock is NULL or a
+/// clock that is not freed, and its shared_path is NULL or readable for
+/// shared_path_len bytes; `error_out` is NULL, or readable and writable
 /// for as many bytes as its struct_size says; `limiter_out` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tollgate_limiter_new(
@@ -175,12 +194,21 @@ pub unsafe extern "C" fn tollgate_limiter_new(
 ) -> Status {
     let make = || -> Result<(), Failure> {
         let limiter_out = out(limiter_out)?;
-        // SAFETY: NULL, or alive and shared, by this function's contract.
-        let policy = unsafe { borrow(policy) }?;
-        let mut builder = tollgate::Limiter::builder(policy.0.clone());
-        if !options.is_null() {
+        let options = match options.is_null() {
+            true => None,
             // SAFETY: readable for as many bytes as its tag says, by this function's contract.
-            builder = unsafe { tagged_in(options) }?.apply(builder)?;
+            false => Some(unsafe { tagged_in(options) }?),
+        };
+        let place = match &options {
+            // SAFETY: its path is NULL, or readable for as many bytes as it says, by this function's contract.
+            Some(options) => unsafe { options.place() }?,
+            None => None,
+        };
+        // SAFETY: NULL, or alive and shared, by this function's contract.
+        let policy = unsafe { policy.as_ref() }.map(|policy| policy.0.clone());
+        let mut builder = shared::builder(policy, place)?;
+        if let Some(options) = options {
+            builder = options.apply(builder)?;
         }
         let limiter = Limiter(builder.build()?);
         // SAFETY: not NULL, so writable by this function's contract.

@@ -12,6 +12,7 @@
 //! | `pointers.rs` | what a caller hands in, checked before it is used |
 //! | `status.rs`, `error.rs`, `library.rs` | what became of a call; which library this is |
 //! | `clock.rs`, `policy.rs`, `limiter.rs`, `log.rs` | one handle each |
+//! | `shared.rs` | one limiter for all processes of a machine |
 //! | `request.rs`, `verdict.rs` | the question and the answer |
 //! | `check.rs`, `all.rs` | one request, many, all or none |
 //! | `lane.rs` | one lane of an agent: peek, refund, hold, release, reset |
@@ -47,6 +48,7 @@ mod policy;
 mod report;
 mod request;
 mod reservation;
+mod shared;
 mod snapshot;
 mod status;
 mod verdict;
@@ -73,6 +75,7 @@ pub use policy::*;
 pub use report::*;
 pub use request::*;
 pub use reservation::*;
+pub use shared::SharedBy;
 pub use snapshot::*;
 pub use status::*;
 pub use verdict::*;

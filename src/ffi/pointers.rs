@@ -289,6 +289,17 @@ pub(super) unsafe fn tagged_out<T: Tagged>(pointer: *mut T) -> Result<(NonNull<T
     Ok((place, size))
 }
 
+/// Writes a tagged struct, as much of it as its caller knows of.
+///
+/// # Safety
+///
+/// `place` is valid for writes of as many bytes as its tag says, which is `struct_size`.
+pub(super) unsafe fn put_tagged<T: Tagged + Copy>(place: NonNull<T>, struct_size: u32, value: &T) {
+    let bytes = size_of::<T>().min(struct_size as usize);
+    // SAFETY: neither has fewer bytes, and one of them is ours.
+    unsafe { place.cast::<u8>().copy_from_nonoverlapping(NonNull::from(value).cast(), bytes) };
+}
+
 /// The largest size that a caller from the future may state. More is a struct
 /// that nobody has filled in.
 pub(super) const TAG_MAX: u32 = 4096;

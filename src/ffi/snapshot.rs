@@ -4,10 +4,13 @@
 //! charges nothing and does not delay checks.
 
 use super::guard::guard;
-use super::pointers::{ListOut, Tagged, borrow, tagged_out};
+use super::pointers::{ListOut, Tagged, borrow, put_tagged, tagged_out};
+use super::shared::{self, Seen};
 use super::{ClockSource, Limiter, Status};
+use std::mem::offset_of;
 
-/// What a limiter holds and has done. Counts are since it was built.
+/// What a limiter holds and has done. Counts are since it was built; of a shared
+/// limiter they are those of all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct LimiterView {
@@ -76,9 +79,26 @@ pub struct LimiterView {
     pub clock_source: ClockSource,
     /// How many lanes there are.
     pub lane_count: u32,
+    /// The processes that share the limiter, this one included; 0 if it is private.
+    /// A process that has built two limiters on the same memory counts twice.
+    pub processes: u32,
+    /// The descriptor of a shared limiter's memory, to be passed on to a process for
+    /// TOLLGATE_SHARED_BY_DESCRIPTOR; -1 if it is private. It closes on exec, and the
+    /// limiter owns it: do not close it.
+    pub shared_fd: i32,
+    /// How often a lock was taken over from a process that died with it.
+    pub takeovers: u64,
+    /// How often a process was answered TOLLGATE_STATUS_BUSY.
+    pub busy: u64,
+    /// 1 if this process was built with other limits than those in force, which are
+    /// the ones that were there first, else 0.
+    pub policy_differs: u32,
+    /// 1 if the file at shared_path was removed or replaced, else 0. Processes that
+    /// start from now on do not share this limiter: restart the others.
+    pub detached: u32,
 }
 
-const _: () = assert!(size_of::<LimiterView>() == 224);
+const _: () = assert!(size_of::<LimiterView>() == 256);
 
 // SAFETY: `repr(C)`, and `struct_size` comes first.
 unsafe impl Tagged for LimiterView {
@@ -101,7 +121,7 @@ pub struct LaneCounts {
 
 /// What the limiter holds and has done. lanes_out gets the counts of each lane by
 /// its number, at most lanes_max of them; TOLLGATE_LANES_MAX are always enough.
-/// Takes microseconds.
+/// Takes microseconds, and of a shared limiter a few more for each process.
 ///
 /// Status: STRUCT_SIZE.
 ///
@@ -125,6 +145,9 @@ pub unsafe extern "C" fn tollgate_snapshot(
         // SAFETY: NULL, or alive and shared, by this function's contract.
         let limiter = &unsafe { borrow(limiter) }?.0;
         let seen = limiter.snapshot();
+        // It asks the system about every process, which is for nothing if the caller does not know of it.
+        let is_wanted = struct_size as usize > offset_of!(LimiterView, processes);
+        let sharing = if is_wanted { shared::seen(limiter) } else { Seen::PRIVATE };
         lanes_out.write(seen.lanes.iter().map(|lane| LaneCounts {
             allowed: lane.allowed,
             warned: lane.warned,
@@ -162,9 +185,15 @@ pub unsafe extern "C" fn tollgate_snapshot(
             clock_fallbacks: seen.clock_fallbacks,
             clock_source: seen.clock.into(),
             lane_count: seen.lanes.len() as u32,
+            processes: sharing.processes,
+            shared_fd: sharing.descriptor,
+            takeovers: sharing.takeovers,
+            busy: sharing.busy,
+            policy_differs: sharing.policy_differs.into(),
+            detached: sharing.is_detached.into(),
         };
-        // SAFETY: not NULL and large enough, so writable by this function's contract.
-        unsafe { view_out.write(view) };
+        // SAFETY: not NULL, so writable for as many bytes as its tag says by this function's contract.
+        unsafe { put_tagged(view_out, struct_size, &view) };
         Ok(())
     })
 }

@@ -4,8 +4,8 @@ use crate as tollgate;
 use std::ffi::{CStr, c_char};
 
 /// How a call ended. Each function lists the statuses that it returns; all of them
-/// may also return NULL_POINTER and PANIC. A later version may add statuses, and
-/// never changes the meaning of a number.
+/// may also return NULL_POINTER and PANIC and, with a shared limiter, BUSY. A later
+/// version may add statuses, and never changes the meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Status {
@@ -99,10 +99,18 @@ pub enum Status {
     File = 35,
     /// No file was named: see tollgate_keep_assignments_in and tollgate_keep_budgets_in.
     NoFile = 36,
+
+    /// Another process that shares the limiter holds a lock that the call needs,
+    /// and does not go on: it is stopped, or the machine is overloaded. Try again.
+    /// A check of an agent that has a record never gets this.
+    Busy = 37,
+    /// The shared slab cannot be made or joined, or has no room for the change;
+    /// the error says why.
+    Shared = 38,
 }
 
 impl Status {
-    const ALL: [Self; 37] = [
+    const ALL: [Self; 39] = [
         Self::Ok,
         Self::NullPointer,
         Self::StructSize,
@@ -140,6 +148,8 @@ impl Status {
         Self::PlanMissing,
         Self::File,
         Self::NoFile,
+        Self::Busy,
+        Self::Shared,
     ];
 
     pub(super) const fn text(self) -> &'static CStr {
@@ -185,6 +195,8 @@ impl Status {
             Self::PlanMissing => c"the new policy lacks a plan of the one in force; keep it",
             Self::File => c"a file could not be read or written; the error says why",
             Self::NoFile => c"no file was named to keep this in",
+            Self::Busy => c"another process that shares the limiter holds a lock and does not go on; try again",
+            Self::Shared => c"the shared slab cannot be made or joined, or has no room; the error says why",
         }
     }
 }
@@ -200,6 +212,7 @@ impl From<tollgate::Error> for Status {
             Error::ZeroCost => Self::ZeroCost,
             Error::CostAboveCapacity { .. } => Self::CostAboveCapacity,
             Error::Full => Self::Full,
+            Error::Busy => Self::Busy,
             Error::BatchSize { .. } => Self::BatchSize,
             Error::NotHeld { .. } => Self::NotHeld,
             Error::WrongKind { .. } => Self::WrongKind,
@@ -219,6 +232,8 @@ impl From<&tollgate::BuildError> for Status {
             BuildError::Agents { .. } => Self::AgentsOutOfRange,
             BuildError::Reservations { .. } => Self::InvalidOption,
             BuildError::Memory { .. } => Self::OutOfMemory,
+            #[cfg(feature = "shared")]
+            BuildError::Shared(_) => Self::Shared,
         }
     }
 }
@@ -235,6 +250,11 @@ impl From<&tollgate::ControlError> for Status {
             ControlError::Of { problem, .. } | ControlError::OfLane { problem, .. } => Self::from(&**problem),
             ControlError::TooManyOverrides => Self::TooManyOverrides,
             ControlError::SameHash => Self::SameHash,
+            ControlError::Busy { .. } => Self::Busy,
+            ControlError::NoMemory => Self::OutOfMemory,
+            ControlError::TooManyAssignments { .. }
+            | ControlError::Fixed { .. }
+            | ControlError::PolicyTooLong { .. } => Self::Shared,
             ControlError::Forked => Self::Forked,
             ControlError::OtherLanes { .. } => Self::OtherLanes,
             ControlError::PlanMissing { .. } => Self::PlanMissing,
@@ -263,7 +283,7 @@ mod tests {
         for (number, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, number, "{status:?}");
         }
-        assert_eq!(Status::NoFile as usize + 1, Status::ALL.len());
+        assert_eq!(Status::Shared as usize + 1, Status::ALL.len());
     }
 
     #[test]

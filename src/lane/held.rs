@@ -7,8 +7,10 @@
 //! └────────────────────────────┴─────────────┴──────────┘
 //! ```
 //!
-//! Time plays no part. The salt has no meaning; it moves on when the generations
-//! start over, so that words do not return.
+//! Time plays no part. The low bits of the salt move on when the generations
+//! start over, so that words do not return soon. The others have a meaning in a
+//! shared slab alone: they are the [mark](HoldMark) of the last call that took or
+//! gave back slots; see [`holds`](crate::slab::holds).
 
 use super::count::CountLimit;
 use super::kind::Kind;
@@ -85,11 +87,55 @@ impl HeldWord {
         self.0.with_payload(self.0.payload() & !HELD_MASK | held.min(HELD_MASK))
     }
 
-    /// The word with its salt moved on.
+    /// The word with the low bits of its salt moved on.
     fn salted(self) -> LaneWord {
-        // The salt is at the top of the payload, so it wraps.
-        self.0.with_payload(self.0.payload().wrapping_add(1 << HELD_BITS) & ((1 << TICK_BITS) - 1))
+        let payload = self.0.payload();
+        let next = payload.wrapping_add(1 << HELD_BITS) & TURNS_MASK;
+        self.0.with_payload(payload & !TURNS_MASK | next)
     }
+}
+
+/// Bits of the salt that count how often the generations started over.
+const TURN_BITS: u32 = 6;
+const TURNS_MASK: u64 = ((1 << TURN_BITS) - 1) << HELD_BITS;
+const MARK_SHIFT: u32 = HELD_BITS + TURN_BITS;
+
+/// The last operation on a held word: the number of its entry, and a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HoldMark(u64);
+
+impl HoldMark {
+    pub(crate) const NUMBER_BITS: u32 = 22;
+    pub(crate) const GENERATION_BITS: u32 = TICK_BITS - MARK_SHIFT - Self::NUMBER_BITS;
+    pub(crate) const GENERATION_MASK: u64 = (1 << Self::GENERATION_BITS) - 1;
+
+    pub(crate) const fn new(number: u64, generation: u64) -> Self {
+        Self(number << Self::GENERATION_BITS | generation & Self::GENERATION_MASK)
+    }
+
+    pub(crate) const fn number(self) -> usize {
+        (self.0 >> Self::GENERATION_BITS) as usize
+    }
+
+    pub(crate) const fn generation(self) -> u64 {
+        self.0 & Self::GENERATION_MASK
+    }
+}
+
+/// The mark of a held word.
+pub(crate) fn mark(word: LaneWord) -> HoldMark {
+    HoldMark(word.payload() >> MARK_SHIFT)
+}
+
+/// The same word with another mark.
+pub(crate) fn marked(word: LaneWord, HoldMark(mark): HoldMark) -> LaneWord {
+    word.with_payload(word.payload() & HELD_MASK | mark << MARK_SHIFT)
+}
+
+/// How many slots a held word counts.
+#[cfg(feature = "shared")]
+pub(crate) fn count(word: LaneWord) -> u64 {
+    HeldWord(word).held()
 }
 
 /// Slots that are held.
@@ -244,9 +290,17 @@ mod tests {
     }
 
     #[test]
-    fn the_salt_moves_on_and_starts_over() {
+    fn the_salt_moves_on_and_the_mark_stays() {
         assert_eq!(HeldWord(word(3)).salted(), word(3).with_payload(78 << HELD_BITS | 3));
         let last = word(3).with_payload(((1 << TICK_BITS) - 1) & !HELD_MASK | 3);
-        assert_eq!(HeldWord(last).salted(), last.with_payload(3));
+        assert_eq!(HeldWord(last).salted(), last.with_payload(last.payload() & !TURNS_MASK));
+        for new in [HoldMark::new(0, 2), HoldMark::new((1 << 22) - 1, u64::MAX), HoldMark::new(12_345, 77)] {
+            let other = marked(word(3), new);
+            assert_eq!((mark(other), HeldWord(other).held()), (new, 3));
+            assert_eq!((mark(HeldWord(other).salted()), HeldWord(HeldWord(other).put(9)).held()), (new, 9));
+            assert_eq!(HoldMark::new(new.number() as u64, new.generation()), new);
+            assert_eq!(other.generation(), word(3).generation());
+        }
+        assert_eq!(mark(LaneWord::default()), HoldMark::new(0, 0));
     }
 }

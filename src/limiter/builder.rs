@@ -12,6 +12,7 @@ use crate::error::BuildError;
 use crate::keep::BudgetKeeper;
 use crate::observe::Observe;
 use crate::policy::Policy;
+use crate::shared::Memory;
 use crate::slab::hash::{HashKey, IdHash};
 use crate::slab::{Geometry, OnFull, Slab};
 use std::sync::Arc;
@@ -20,20 +21,46 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct LimiterBuilder {
-    policy: Policy,
-    agents: u64,
-    clock: Option<Clock>,
+    /// `None` if it is that of a shared slab.
+    pub(super) policy: Option<Policy>,
+    pub(super) agents: u64,
+    pub(super) clock: Option<Clock>,
     wall_clock: Option<WallClock>,
-    reservations: usize,
+    pub(super) reservations: usize,
     reservations_per_agent: Option<usize>,
-    on_full: OnFull,
-    hash: IdHash,
+    pub(super) on_full: OnFull,
+    pub(super) hash: IdHash,
     prefault: bool,
-    observe: Option<Observe>,
+    pub(super) observe: Option<Observe>,
+    #[cfg(feature = "shared")]
+    pub(super) shared: Option<crate::shared::Shared>,
+}
+
+/// What the limiter stands on.
+pub(super) struct Ground {
+    pub(super) memory: Memory,
+    pub(super) epoch: u64,
+    /// Places in the roster of a shared slab.
+    pub(super) roster: Option<usize>,
+    #[cfg(feature = "shared")]
+    pub(super) policy_bytes: usize,
+    /// How many calls may hold slots of a shared slab.
+    pub(super) holds: usize,
+}
+
+impl Ground {
+    pub(super) const PRIVATE: Self = Self {
+        memory: Memory::Private,
+        epoch: 0,
+        roster: None,
+        #[cfg(feature = "shared")]
+        policy_bytes: 0,
+        holds: 0,
+    };
 }
 
 impl LimiterBuilder {
-    pub(super) fn new(policy: Policy) -> Self {
+    pub(super) fn new(policy: Option<Policy>) -> Self {
         Self {
             policy,
             agents: AGENTS_DEFAULT,
@@ -45,7 +72,39 @@ impl LimiterBuilder {
             hash: IdHash::default(),
             prefault: false,
             observe: None,
+            #[cfg(feature = "shared")]
+            shared: None,
         }
+    }
+
+    /// Shares one limiter with all processes that name the same place: the first one makes it, the
+    /// others join it. Needs the feature `shared`. Default: a limiter of this process alone.
+    ///
+    /// Lanes, kinds, [clock](Self::clock) and [`on_full`](Self::on_full) must agree, and the numbers
+    /// of agents and reservations must not be larger than those that it was made with. The policy in
+    /// force is the slab's, unless this one has a higher [version](crate::PolicyBuilder::version):
+    /// then it replaces it for all.
+    ///
+    /// ```
+    /// use tollgate::shared::Shared;
+    /// use tollgate::{Limiter, Policy};
+    ///
+    /// let policy = Policy::builder().lane("http", "2/minute").build()?;
+    /// let first = Limiter::builder(policy.clone()).agents(1_000).shared(Shared::memfd()).build()?;
+    /// let http = first.lane("http").expect("named above");
+    /// assert!(first.check("agent-7", http)?.is_allowed());
+    ///
+    /// // Another process would be given the descriptor; a forked child needs nothing.
+    /// let descriptor = first.shared_descriptor().expect("it is shared").try_clone_to_owned()?;
+    /// let second = Limiter::builder(policy).agents(1_000).shared(Shared::descriptor(descriptor)).build()?;
+    /// assert!(second.check("agent-7", http)?.is_allowed());
+    /// assert!(!first.check("agent-7", http)?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "shared")]
+    pub fn shared(mut self, place: impl Into<crate::shared::Shared>) -> Self {
+        self.shared = Some(place.into());
+        self
     }
 
     /// How many agents it holds. Default: 1,000,000.
@@ -135,7 +194,8 @@ impl LimiterBuilder {
     /// # Errors
     ///
     /// [`BuildError::Agents`] or [`BuildError::Reservations`] if a number is out of range;
-    /// [`BuildError::Memory`] if the system refuses the memory.
+    /// [`BuildError::Memory`] if the system refuses the memory; with [`shared`](Self::shared) also
+    /// `BuildError::Shared`, which says why the slab cannot be shared.
     pub fn build(self) -> Result<Limiter, BuildError> {
         if !(1..=AGENTS_MAX).contains(&self.agents) {
             return Err(BuildError::Agents { agents: self.agents });
@@ -145,30 +205,58 @@ impl LimiterBuilder {
         }
         // Forks are detected from now on, before one can interrupt anything.
         crate::machine::process::mark();
-        let kinds = self.policy.cell_kinds();
-        let geometry = Geometry::for_agents(self.agents, kinds.len());
-        let slab =
-            Slab::new(geometry, HashKey::random(self.hash), kinds).map_err(|bytes| BuildError::Memory { bytes })?;
-        self.over(slab)
+        #[cfg(feature = "shared")]
+        if let Some(place) = self.shared.clone() {
+            return self.build_shared(&place);
+        }
+        let key = HashKey::random(self.hash);
+        self.within(Ground::PRIVATE, key)
     }
 
-    /// The limiter over a slab that has as many lanes as the policy.
+    /// The limiter on this ground.
+    pub(super) fn within(self, ground: Ground, key: HashKey) -> Result<Limiter, BuildError> {
+        let kinds = self.policy.as_ref().map(Policy::cell_kinds).unwrap_or_default();
+        let geometry = Geometry::for_agents(self.agents, kinds.len());
+        let slab = Slab::within(ground.memory.clone(), geometry, key, kinds, ground.holds);
+        self.on(ground, slab.map_err(|bytes| BuildError::Memory { bytes })?)
+    }
+
+    /// The limiter over a slab that has as many lanes as the policy, in the slab's memory.
+    #[cfg(test)]
     pub(crate) fn over(self, slab: Slab) -> Result<Limiter, BuildError> {
+        let memory = slab.sharing().clone();
+        self.on(Ground { memory, ..Ground::PRIVATE }, slab)
+    }
+
+    /// How many reservations one agent may have open.
+    pub(super) fn per_agent(&self) -> usize {
         let share = (self.reservations / RESERVATIONS_SHARE).max(RESERVATIONS_PER_AGENT_MIN);
-        let policy = Arc::new(self.policy);
+        self.reservations_per_agent.unwrap_or(share)
+    }
+
+    fn on(self, ground: Ground, slab: Slab) -> Result<Limiter, BuildError> {
+        let reservations_per_agent = self.per_agent();
+        let policy = Arc::new(self.policy.ok_or(BuildError::Memory { bytes: 0 })?);
+        let control = ControlLock::new(&ground.memory, Arc::clone(&policy));
         let setup = Setup {
-            policy: Arc::clone(&policy),
+            policy,
+            epoch: ground.epoch,
+            agents: self.agents,
+            memory: ground.memory,
+            roster: ground.roster,
+            #[cfg(feature = "shared")]
+            policy_bytes: ground.policy_bytes,
             clock: self.clock.unwrap_or_else(Clock::auto),
             wall_clock: self.wall_clock,
             reservations: self.reservations,
-            reservations_per_agent: self.reservations_per_agent.unwrap_or(share),
+            reservations_per_agent,
             on_full: self.on_full,
             prefault: self.prefault,
             observe: self.observe,
         };
         Ok(Limiter {
             engine: Engine::new(setup, slab).map_err(|bytes| BuildError::Memory { bytes })?,
-            control: ControlLock::new(policy),
+            control: control.map_err(|bytes| BuildError::Memory { bytes })?,
             #[cfg(feature = "persist")]
             budgets: BudgetKeeper::default(),
         })

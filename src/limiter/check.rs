@@ -28,7 +28,8 @@ impl Limiter {
     ///
     /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`], [`Error::UnknownPlan`],
     /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if the agent is new and
-    /// no record is free for it; [`Error::WrongKind`] if the lane is the
+    /// no record is free for it; [`Error::Busy`] if it is new in a shared limiter and another process
+    /// is stopped with a lock that it needs; [`Error::WrongKind`] if the lane is the
     /// [total](crate::PolicyBuilder::total), which is only ever charged along with others. An error
     /// charges nothing.
     ///
@@ -177,9 +178,10 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`].
+    /// [`Error::EmptyId`], [`Error::IdTooLong`] or [`Error::UnknownLane`]; in a shared limiter
+    /// [`Error::Busy`] too.
     pub fn reset_lane<'a>(&self, agent: impl Into<Agent<'a>>, lane: LaneId) -> Result<(), Error> {
-        self.engine.reset_lane(agent.into(), lane)
+        self.control().reset_lane(agent.into(), lane)
     }
 
     /// Fills every lane of the agent, one after the other, as [`reset_lane`](Limiter::reset_lane)
@@ -187,9 +189,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`]; in a shared limiter [`Error::Busy`] too.
     pub fn reset<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<(), Error> {
-        self.engine.reset(agent.into())
+        self.control().reset(agent.into())
     }
 
     /// Forgets the agent: vacates its record and closes its reservations, so that its next check is
@@ -201,13 +203,14 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyId`] or [`Error::IdTooLong`].
+    /// [`Error::EmptyId`] or [`Error::IdTooLong`]; in a shared limiter [`Error::Busy`] too.
     pub fn forget<'a>(&self, agent: impl Into<Agent<'a>>) -> Result<bool, Error> {
-        self.engine.forget(agent.into())
+        self.control().forget(agent.into())
     }
 
     /// Vacates the records of agents that have been idle, with every lane full, for `idle_for`.
-    /// Returns how many. Closes reservations that have expired.
+    /// Returns how many. Closes reservations that have expired. In a shared limiter it also gives back
+    /// the slots that dead processes hold.
     ///
     /// Correctness never needs it: an idle record is taken when a newcomer needs one. It lets
     /// [`Stats::agents`](crate::Stats::agents) count recent agents only. It walks all records, so

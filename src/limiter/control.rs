@@ -215,8 +215,26 @@ impl Limiter {
         self.control().replace_policy(policy)
     }
 
+    /// Writes to the [kept](Limiter::keep_assignments_in) file what other processes that share the limiter have
+    /// changed. Call it every few seconds; a process that keeps no file, or a limiter that is not shared, has nothing
+    /// to write. Changes of this process are in the file when their call returns.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::File`] if the file could not be written; [`ControlError::Busy`].
+    #[cfg(feature = "persist")]
+    pub fn save_assignments(&self) -> Result<(), ControlError> {
+        self.control().save_assignments()
+    }
+
+    /// As if a process had died in [`assign`](Self::assign) when the change counted and was not in force.
+    #[cfg(all(test, loom))]
+    pub(crate) fn die_assigning(&self, agent: &[u8], plan: PlanId, holder: u64) {
+        self.control().die_assigning(agent, plan, holder);
+    }
+
     /// The limiter as an operator changes it.
-    fn control(&self) -> Control<'_> {
+    pub(super) fn control(&self) -> Control<'_> {
         Control::new(&self.engine, &self.control)
     }
 }

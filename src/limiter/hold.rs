@@ -65,7 +65,8 @@ impl Limiter {
         let (hash, lane) = (limiter.engine.hash(request.agent)?, request.lane);
         // An exempt agent takes no slot, and has none to give back.
         let slots = if verdict.decision() == Decision::Exempt { 0 } else { request.cost };
-        let slot = verdict.is_allowed().then(|| HeldSlot { limiter, hash, lane, slots });
+        let holder = limiter.engine.holder();
+        let slot = verdict.is_allowed().then(|| HeldSlot { limiter, hash, lane, slots, holder });
         Ok(Hold { verdict, slot })
     }
 
@@ -112,11 +113,15 @@ pub struct HeldSlot<L: Deref<Target = Limiter>> {
     lane: LaneId,
     /// How many of the lane's slots; 0 if the agent is exempt.
     slots: u64,
+    /// The process that holds them, in a shared limiter: a child that is forked has only a copy of this.
+    holder: u64,
 }
 
 impl<L: Deref<Target = Limiter>> Drop for HeldSlot<L> {
     fn drop(&mut self) {
-        self.limiter.engine.drop_slots(self.hash, self.lane, self.slots);
+        if self.holder == self.limiter.engine.holder() {
+            self.limiter.engine.drop_slots(self.hash, self.lane, self.slots);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `conduct.rs`: violations
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `observe.rs`: counts, events, the state of agents
+//! - `shared.rs` (feature `shared`): one limiter for many processes
 //! - `keep.rs` (feature `persist`): used budgets across restarts
 
 mod builder;
@@ -19,6 +20,8 @@ mod hold;
 mod keep;
 mod observe;
 mod reserve;
+#[cfg(feature = "shared")]
+mod shared;
 
 pub use builder::LimiterBuilder;
 pub use hold::{HeldSlot, Hold};
@@ -65,7 +68,22 @@ pub struct Limiter {
 impl Limiter {
     /// Starts to build a limiter with this policy.
     pub fn builder(policy: Policy) -> LimiterBuilder {
-        LimiterBuilder::new(policy)
+        LimiterBuilder::new(Some(policy))
+    }
+
+    /// Starts to build a limiter that joins a shared slab, with the policy and the numbers that it was made with: for
+    /// tools, and for processes that leave the limits to others. Needs the feature `shared`.
+    ///
+    /// ```no_run
+    /// use tollgate::Limiter;
+    ///
+    /// let limiter = Limiter::join("/run/tollgate/slab").build()?;
+    /// println!("{} processes", limiter.sharing().map_or(0, |sharing| sharing.processes.len()));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[cfg(feature = "shared")]
+    pub fn join(place: impl Into<crate::shared::Shared>) -> LimiterBuilder {
+        LimiterBuilder::new(None).agents(1).reservations(0).shared(place)
     }
 
     /// The policy in force.

@@ -5,11 +5,18 @@
 //! that no tag names, puts its number into the tag, and then moves the lanes
 //! on ([`Record::change_row`](crate::record::Record::change_row)). Only then
 //! is the old row free for others, and a caller that still reads it finds out:
-//! see "Rows" in [`record`](crate::record). `row.rs` numbers the rows.
+//! see "Rows" in [`record`](crate::record). `row.rs` numbers the rows, and
+//! `state.rs` says which of them are in force.
 
 mod row;
+mod state;
 
-pub(crate) use row::{ROW_BITS, Row};
+pub(crate) use row::{ROW_BITS, ROWS, Row};
+#[cfg(feature = "persist")]
+pub(crate) use state::LoadedFile;
+#[cfg(feature = "shared")]
+pub(crate) use state::STATE_WORDS;
+pub(crate) use state::StateWords;
 
 use crate::conduct::ConductNumbers;
 use crate::error::Error;
@@ -18,8 +25,8 @@ use crate::lane::kind::{LaneLimit, LimitWords};
 use crate::lane::{Kind, Limit, Numbers};
 use crate::machine::mapping::Words;
 use crate::policy::{Cells, LaneId, PlanId, Policy};
+use crate::shared::{Memory, Section};
 use crate::sync::{Fault, Ordering, QuietU64, Setting, broken};
-use row::ROWS;
 
 /// Padding rows after the numbered ones, so that the same row of two lanes does
 /// not map to the same cache set.
@@ -31,6 +38,8 @@ type LaneRows = [[QuietU64; LimitWords::COUNT]; ROWS + SPARE_ROWS];
 /// Limits ready to compute with, found by lane and row; and the numbers of conduct.
 pub(crate) struct LimitTable {
     lanes: Words<LaneRows>,
+    memory: Memory,
+    state: StateWords,
     /// What each lane's word means, under this policy and all later ones.
     kinds: Box<[Kind]>,
     /// The words of each lane.
@@ -41,16 +50,12 @@ pub(crate) struct LimitTable {
     fast: Setting,
     /// The lane that is charged along with others.
     total: Option<LaneId>,
-    /// The lanes that it is charged with, as bits.
-    in_total: QuietU64,
-    /// The numbers of conduct, for each parity of the epoch.
-    conduct: [[QuietU64; ConductNumbers::WORDS]; 2],
-    /// How many policies came before the one in force. Its parity selects the
-    /// rows of the plans that are in use.
-    epoch: QuietU64,
-    /// How many plans the policy in force has.
+    /// How many plans the policy in force has, as far as this process knows.
     plans: QuietU64,
 }
+
+/// The bytes of a lane's limits.
+pub(crate) const LANE_BYTES: usize = size_of::<LaneRows>();
 
 impl LimitTable {
     /// A table in which the policy is in force. If the system refuses the memory,
@@ -58,30 +63,46 @@ impl LimitTable {
     ///
     /// Not inlined: with loom's atomics it is large, and loom's stacks are small.
     #[inline(never)]
-    pub(crate) fn new(policy: &Policy) -> Result<Self, u64> {
+    pub(crate) fn within(memory: &Memory, policy: &Policy) -> Result<Self, u64> {
         let len = policy.lanes().len();
         let kinds: Box<[Kind]> = policy.kinds().collect();
         let total = policy.total();
         let is_fast = |kind: &&Kind| **kind == Kind::Bucket && total.is_none();
         let fast_lanes = kinds.iter().take_while(is_fast).count();
-        let lanes = Words::reserve(len).ok_or((len as u64).saturating_mul(size_of::<LaneRows>() as u64))?;
-        let conduct = std::array::from_fn(|_| std::array::from_fn(|_| QuietU64::new(0)));
+        let lanes: Words<LaneRows> = memory.words(Section::Limits, len)?;
         lanes.show(fast_lanes);
         let table = Self {
             lanes,
+            memory: memory.clone(),
+            state: StateWords::within(memory)?,
             kinds,
             cells: policy.cells().collect(),
             fast_lanes,
             fast: Setting::new(fast_lanes),
             total,
-            in_total: QuietU64::new(0),
-            conduct,
-            epoch: QuietU64::new(0),
             plans: QuietU64::new(policy.plans().len() as u64),
         };
-        table.write_numbers(Row::EXEMPT, 0, policy.lanes().map(|_| Numbers::Unlimited));
-        table.write_policy(policy, 0);
+        if memory.is_new() {
+            if !(0..len).all(|lane| table.allocate(lane, Row::unassigned(0), Row::EXEMPT)) {
+                return Err(len as u64 * LANE_BYTES as u64);
+            }
+            table.write_numbers(Row::EXEMPT, 0, policy.lanes().map(|_| Numbers::Unlimited));
+            table.write_policy(policy, 0);
+            table.admit_plans(policy.plans().len());
+        }
         Ok(table)
+    }
+
+    /// Takes memory for these rows of a lane. `false` if there is none left.
+    fn allocate(&self, lane: usize, first: Row, last: Row) -> bool {
+        let row_bytes = size_of::<[QuietU64; LimitWords::COUNT]>();
+        let (start, end) = (first.index() * row_bytes, (last.index() + 1) * row_bytes);
+        self.memory.allocate(Section::Limits, lane * LANE_BYTES + start, end - start)
+    }
+
+    /// Takes memory for a row, before it is written. `false` if there is none left.
+    pub(crate) fn allocate_row(&self, row: Row) -> bool {
+        (0..self.lanes.len()).all(|lane| self.allocate(lane, row, row))
     }
 
     pub(crate) fn reserved_bytes(&self) -> u64 {
@@ -120,7 +141,7 @@ impl LimitTable {
     /// out of the total, a call follows the old policy or the new one.
     pub(crate) fn total_with(&self, lane: LaneId) -> Option<LaneLimits<'_>> {
         let total = self.total?;
-        let is_in_total = self.in_total.load(Ordering::Relaxed) >> lane.index() & 1 == 1;
+        let is_in_total = self.state.in_total(self.state.epoch()).load(Ordering::Relaxed) >> lane.index() & 1 == 1;
         if is_in_total { self.lane(total).ok() } else { None }
     }
 
@@ -176,20 +197,27 @@ impl LimitTable {
         if plan.number() < plans { Ok(()) } else { Err(Error::UnknownPlan { plan: plan.number(), plans }) }
     }
 
-    /// The epoch of the policy in force. Acquire, paired with
-    /// [`enter`](Self::enter): its rows are visible.
+    /// Lets requests of this process name the plans that another process has admitted.
+    #[cfg(feature = "shared")]
+    pub(crate) fn adopt_plans(&self) {
+        // Acquire, paired with `admit_plans`: every record has been moved on to the rows of the new plans.
+        self.plans.store(self.state.plans().load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// The epoch of the policy in force; its rows are visible.
     pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        self.state.epoch()
     }
 
     /// Puts the policy of this epoch, whose rows are written, in force.
     pub(crate) fn enter(&self, epoch: u64) {
-        self.epoch.store(epoch, Ordering::Release);
+        self.state.enter(epoch);
     }
 
     /// Lets requests name the plans that are new in the policy in force. Every
     /// record has been moved on to its rows.
     pub(crate) fn admit_plans(&self, plans: usize) {
+        self.state.plans().store(plans as u64, Ordering::Release);
         self.plans.store(plans as u64, Ordering::Release);
     }
 
@@ -201,8 +229,8 @@ impl LimitTable {
             write(Row::of_plan(plan, epoch), plan);
         }
         let in_total = policy.lanes().filter(|(lane, _)| policy.is_in_total(*lane));
-        self.in_total.store(in_total.map(|(lane, _)| 1 << lane.index()).sum(), Ordering::Relaxed);
-        for (word, value) in self.conduct_words(epoch).iter().zip(ConductNumbers::new(policy.conduct()).to_words()) {
+        self.state.in_total(epoch).store(in_total.map(|(lane, _)| 1 << lane.index()).sum(), Ordering::Relaxed);
+        for (word, value) in self.state.conduct(epoch).iter().zip(ConductNumbers::new(policy.conduct()).to_words()) {
             word.store(value, Ordering::Release);
         }
     }
@@ -225,29 +253,21 @@ impl LimitTable {
         self.lane(lane).map_or(0, |lane| self.lane_limit(lane, row).debt_max())
     }
 
-    fn conduct_words(&self, epoch: u64) -> &[QuietU64; ConductNumbers::WORDS] {
-        &self.conduct[(epoch & 1) as usize]
+    /// See [`StateWords::of_epoch`].
+    pub(crate) fn of_epoch<T>(&self, read: impl Fn(u64) -> T) -> T {
+        self.state.of_epoch(read)
     }
 
-    /// Reads from the policy in force, and never a mixture of two policies.
-    ///
-    /// The loop ends: each further round is a policy that came into force
-    /// meanwhile. Rows of an epoch are overwritten only after the next epoch
-    /// has begun, so a reader that sees such a word also sees the new epoch.
-    pub(crate) fn of_epoch<T>(&self, read: impl Fn(u64) -> T) -> T {
-        loop {
-            let epoch = self.epoch();
-            let value = read(epoch);
-            if self.epoch() == epoch {
-                return value;
-            }
-        }
+    /// The words that change with the policy.
+    #[cfg(any(feature = "shared", feature = "persist"))]
+    pub(crate) fn state(&self) -> &StateWords {
+        &self.state
     }
 
     /// The numbers of conduct in force.
     pub(crate) fn conduct(&self) -> ConductNumbers {
         self.of_epoch(|epoch| {
-            let words = self.conduct_words(epoch);
+            let words = self.state.conduct(epoch);
             ConductNumbers::from_words(std::array::from_fn(|word| words[word].load(Ordering::Acquire)))
         })
     }
@@ -283,5 +303,26 @@ impl LaneLimits<'_> {
     #[inline]
     pub(crate) fn limit(&self, row: Row) -> BucketLimit {
         BucketLimit::from_words(self.words(row))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The lanes of the total had one word for all policies. A process that was
+    /// killed after it had written the next policy, and before that was in force,
+    /// left the old policy with the lanes of the new one.
+    #[test]
+    fn a_policy_that_is_written_and_not_in_force_changes_nothing() {
+        let policy = || Policy::builder().lane("a", "100/s").lane("b", "100/s").total("5/day");
+        let (old, new) = (policy().build().unwrap(), policy().outside_total(["a"]).build().unwrap());
+        let table = LimitTable::within(&Memory::Private, &old).unwrap();
+        let in_total = || [0, 1].map(|lane| table.total_with(LaneId::new(lane)).is_some());
+        assert_eq!(in_total(), [true, true]);
+        table.write_policy(&new, 1);
+        assert_eq!(in_total(), [true, true]);
+        table.enter(1);
+        assert_eq!(in_total(), [false, true]);
     }
 }

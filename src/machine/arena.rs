@@ -39,10 +39,16 @@ type Address = std::ptr::NonNull<AtomicU64>;
 type Address = usize;
 
 impl Arena {
-    /// Reserves all of it: `homes` homes from the word `homes_at` on, and
-    /// `blocks` blocks of 2^`block_shift` words from `blocks_at` on. `None` if
-    /// the system refuses.
-    pub(crate) fn reserve(
+    /// How many words it takes: see [`over`](Self::over).
+    pub(crate) fn len(blocks_at: usize, blocks: usize, block_shift: u32) -> Option<usize> {
+        blocks.checked_mul(1_usize.checked_shl(block_shift)?)?.checked_add(blocks_at)
+    }
+
+    /// These words as `homes` homes from the word `homes_at` on, and `blocks`
+    /// blocks of 2^`block_shift` words from `blocks_at` on. `None` if they are
+    /// not as many as that takes.
+    pub(crate) fn over(
+        words: Words,
         homes_at: usize,
         homes: usize,
         blocks_at: usize,
@@ -51,7 +57,9 @@ impl Arena {
     ) -> Option<Self> {
         assert!(homes > 0, "every hash needs a home");
         let block_size = 1_usize.checked_shl(block_shift)?;
-        let words = Words::reserve(blocks.checked_mul(block_size)?.checked_add(blocks_at)?)?;
+        if words.len() != Self::len(blocks_at, blocks, block_shift)? {
+            return None;
+        }
         assert!(homes_at + homes < blocks_at, "homes, one word after them, and blocks do not overlap");
         assert!(cfg!(loom) || (homes + 1) * HOME_BLOCKS <= blocks, "every home has its blocks, and so has one more");
         let (first_home, first_block) = (words.address(homes_at), words.address(blocks_at));
@@ -196,7 +204,7 @@ mod tests {
 
     #[test]
     fn areas_do_not_overlap_and_the_words_of_a_block_wrap_around() {
-        let arena = Arena::reserve(1, 2, 4, 25, 2).expect("a page");
+        let arena = Arena::over(Words::reserve(104).expect("a page"), 1, 2, 4, 25, 2).expect("as many words");
         assert_eq!(arena.words().len(), 4 + 25 * 4);
         for (hash, value) in [(0, 7), (u64::MAX / 2, 8), (u64::MAX, 9)] {
             arena.home(hash).pair()[0].store(value, Ordering::Relaxed);
@@ -209,6 +217,7 @@ mod tests {
         assert_eq!(arena.block(4).word(4 + 3).load(Ordering::Relaxed), 43);
         assert_eq!(arena.home(u64::MAX).block(16 + 15).word(1).load(Ordering::Relaxed), 231);
         assert!(std::panic::catch_unwind(|| arena.block(25).word(0).load(Ordering::Relaxed)).is_err());
-        assert!(Arena::reserve(0, 1, 2, usize::MAX, 1).is_none());
+        assert!(Arena::len(2, usize::MAX, 1).is_none());
+        assert!(Arena::over(Words::reserve(104).expect("a page"), 0, 1, 2, 50, 1).is_none());
     }
 }

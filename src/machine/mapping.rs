@@ -24,6 +24,34 @@ unsafe impl Atomics for AtomicU64 {
     }
 }
 
+/// Declares a struct of atomics that a mapping may hold.
+macro_rules! atomics {
+    ($(#[$about:meta])* $vis:vis struct $name:ident { $($(#[$note:meta])* $of:vis $field:ident: $type:ty,)+ }) => {
+        $(#[$about])*
+        #[repr(C)]
+        $vis struct $name {
+            $($(#[$note])* $of $field: $type,)+
+        }
+
+        // SAFETY: zero is valid for each field, and each may be shared: `touch` wants them to be `Atomics`.
+        #[cfg(not(loom))]
+        unsafe impl $crate::machine::mapping::Atomics for $name {
+            fn touch(&self) {
+                $($crate::machine::mapping::Atomics::touch(&self.$field);)+
+            }
+        }
+
+        #[cfg(loom)]
+        impl $crate::machine::mapping::Zero for $name {
+            fn zero() -> Self {
+                Self { $($field: $crate::machine::mapping::Zero::zero(),)+ }
+            }
+        }
+    };
+}
+
+pub(crate) use atomics;
+
 // SAFETY: as for each element.
 #[cfg(not(loom))]
 unsafe impl<W: Atomics, const N: usize> Atomics for [W; N] {
@@ -35,18 +63,24 @@ unsafe impl<W: Atomics, const N: usize> Atomics for [W; N] {
 /// A fixed number of words, or of arrays of words, all zero at first.
 #[cfg(not(loom))]
 pub(crate) struct Words<W: Atomics = AtomicU64> {
-    /// Invariant: the start of a mapping of `len` values that only this one unmaps.
+    /// Invariant: the start of `len` values of a mapping that lives as long as this, or that only this one unmaps.
     start: std::ptr::NonNull<W>,
     len: usize,
     /// Invariant: at most `len`.
     shown: Setting,
+    /// The mapping that these words are a part of; `None` if they are one of their own.
+    #[cfg(all(feature = "shared", target_os = "linux"))]
+    part_of: Option<std::sync::Arc<super::file::FileMap>>,
 }
 
 #[cfg(not(loom))]
 impl<W: Atomics> Words<W> {
     /// Reserves `len` of them, aligned to a page. `None` if the system refuses.
     pub(crate) fn reserve(len: usize) -> Option<Self> {
-        let bytes = len.checked_mul(size_of::<W>()).filter(|bytes| *bytes > 0)?;
+        let bytes = len.checked_mul(size_of::<W>())?;
+        if bytes == 0 {
+            return Some(Self::new(std::ptr::NonNull::dangling(), 0));
+        }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // Private, so that a forked child continues with its own copy; without a reserve, so that the system provides
         // pages one by one, on first touch.
@@ -56,7 +90,28 @@ impl<W: Atomics> Words<W> {
         if start == libc::MAP_FAILED {
             return None;
         }
-        Some(Self { start: std::ptr::NonNull::new(start.cast())?, len, shown: Setting::new(len) })
+        Some(Self::new(std::ptr::NonNull::new(start.cast())?, len))
+    }
+
+    /// Words that are a mapping of their own; the caller keeps the invariant.
+    fn new(start: std::ptr::NonNull<W>, len: usize) -> Self {
+        Self {
+            start,
+            len,
+            shown: Setting::new(len),
+            #[cfg(all(feature = "shared", target_os = "linux"))]
+            part_of: None,
+        }
+    }
+
+    /// `len` of them, from this offset of a shared file on. `None` if the file has not that many, or they would not be
+    /// aligned there.
+    #[cfg(all(feature = "shared", target_os = "linux"))]
+    pub(crate) fn part_of(file: &std::sync::Arc<super::file::FileMap>, offset: usize, len: usize) -> Option<Self> {
+        let start = file.at(offset, len.checked_mul(size_of::<W>())?)?.cast();
+        let mut words = Self::new(start, len);
+        words.part_of = Some(std::sync::Arc::clone(file));
+        start.is_aligned().then_some(words)
     }
 
     /// The address of the value at `index`. Panics if there is none, as an index does.
@@ -143,8 +198,13 @@ impl<W: Atomics> Deref for Words<W> {
 #[cfg(not(loom))]
 impl<W: Atomics> Drop for Words<W> {
     fn drop(&mut self) {
+        #[cfg(all(feature = "shared", target_os = "linux"))]
+        if self.part_of.is_some() {
+            return;
+        }
         // SAFETY: the mapping is this value's own, and no reference outlives it.
-        // Unmapping a whole mapping of ours cannot fail.
+        // Unmapping a whole mapping of ours cannot fail; of an empty one there is
+        // nothing to unmap, and the system says so.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len * size_of::<W>()) };
     }
 }
@@ -196,7 +256,17 @@ pub(crate) trait Zero {
 }
 
 #[cfg(loom)]
+pub(crate) use Zero as Atomics;
+
+#[cfg(loom)]
 impl Zero for AtomicU64 {
+    fn zero() -> Self {
+        Self::new(0)
+    }
+}
+
+#[cfg(loom)]
+impl Zero for crate::sync::Counter {
     fn zero() -> Self {
         Self::new(0)
     }
@@ -263,7 +333,7 @@ mod tests {
 
     #[test]
     fn impossible_reservations_are_refused() {
-        assert!(Words::<AtomicU64>::reserve(0).is_none());
+        assert!(Words::<AtomicU64>::reserve(0).is_some_and(|none| none.is_empty() && none.prefault()));
         assert!(Words::<[AtomicU64; 4]>::reserve(usize::MAX).is_none());
         assert!(Words::<AtomicU64>::reserve(1 << 50).is_none());
     }

@@ -11,7 +11,7 @@
 use once_cell::race::OnceBox;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Once, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
 /// Forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -93,6 +93,17 @@ pub(crate) fn unforked<T>(act: impl FnOnce() -> T) -> T {
     act()
 }
 
+/// What a forked child does before any of its own code runs.
+static IN_CHILDREN: OnceLock<fn()> = OnceLock::new();
+
+/// Calls `act` in every child that is forked from now on, when it has no other thread. One function for the whole
+/// process: later ones are ignored.
+#[cfg(all(feature = "shared", target_os = "linux"))]
+pub(crate) fn in_children(act: fn()) {
+    watch_forks();
+    IN_CHILDREN.get_or_init(|| act);
+}
+
 /// Makes every fork wait for [`unforked`], and every child count its fork.
 fn watch_forks() {
     static WATCHED: Once = Once::new();
@@ -123,6 +134,9 @@ unsafe extern "C" fn after_fork() {
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     let _ = FORK.try_with(|fork| fork.borrow_mut().take());
+    if let Some(act) = IN_CHILDREN.get() {
+        act();
+    }
 }
 
 #[cfg(all(test, unix, not(loom)))]

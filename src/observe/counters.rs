@@ -13,9 +13,10 @@
 use super::DECISIONS;
 use crate::Decision;
 use crate::lane::Finding;
+use crate::machine::mapping::Words;
 use crate::policy::LaneId;
+use crate::shared::Memory;
 use crate::sync::{Counter, Ordering};
-use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 
 /// How many threads have their own shard.
@@ -47,7 +48,9 @@ pub(crate) struct Place(usize);
 
 /// Counters in shards.
 pub(crate) struct Counters {
-    lines: Box<[CachePadded<[Counter; LINE]>]>,
+    /// This process's.
+    lines: Words<[Counter; LINE]>,
+    memory: Memory,
     /// Lines of a shard.
     shard_lines: usize,
     lanes: usize,
@@ -67,10 +70,15 @@ pub(super) const fn shards() -> usize {
 }
 
 impl Counters {
-    pub(crate) fn new(lanes: usize) -> Self {
-        let shard_lines = (lanes * DECISIONS.len() + OTHERS).div_ceil(LINE);
-        let lines = (0..shards() * shard_lines).map(|_| CachePadded::default()).collect();
-        Self { lines, shard_lines, lanes }
+    /// If there is no memory, the error is how many bytes were needed.
+    pub(crate) fn within(memory: &Memory, lanes: usize) -> Result<Self, u64> {
+        let len = bytes(lanes) / size_of::<[Counter; LINE]>();
+        let lines = match memory {
+            Memory::Private => Words::reserve(len),
+            Memory::Shared(joined) => joined.counters(len),
+        };
+        let lines = lines.ok_or(bytes(lanes) as u64)?;
+        Ok(Self { lines, memory: memory.clone(), shard_lines: shard_lines(lanes), lanes })
     }
 
     /// Where a verdict is counted. The lane is in the policy, since there is a verdict.
@@ -103,16 +111,39 @@ impl Counters {
         }
     }
 
-    /// The count there, over all shards.
+    /// The count there, over all shards, of all processes there ever were.
     pub(crate) fn sum(&self, place: Place) -> u64 {
-        let shards = (0..shards()).map(|shard| self.at(shard, place).load(Ordering::Relaxed));
-        shards.fold(0, u64::wrapping_add)
+        let of = |lines: &[[Counter; LINE]]| {
+            let shards = (0..shards()).map(|shard| counter(lines, self.shard_lines, shard, place));
+            shards.map(|counter| counter.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+        };
+        match &self.memory {
+            Memory::Private => of(&self.lines),
+            Memory::Shared(joined) => {
+                joined.all_counters(self.lines.len()).map(|lines| of(&lines)).fold(0, u64::wrapping_add)
+            }
+        }
     }
 
     #[inline]
-    fn at(&self, shard: usize, Place(place): Place) -> &Counter {
-        &self.lines[shard * self.shard_lines + place / LINE][place % LINE]
+    fn at(&self, shard: usize, place: Place) -> &Counter {
+        counter(&self.lines, self.shard_lines, shard, place)
     }
+}
+
+#[inline]
+fn counter(lines: &[[Counter; LINE]], shard_lines: usize, shard: usize, Place(place): Place) -> &Counter {
+    &lines[shard * shard_lines + place / LINE][place % LINE]
+}
+
+/// Lines of a shard.
+const fn shard_lines(lanes: usize) -> usize {
+    (lanes * DECISIONS.len() + OTHERS).div_ceil(LINE)
+}
+
+/// The bytes of one process's counters.
+pub(crate) const fn bytes(lanes: usize) -> usize {
+    shards() * shard_lines(lanes) * size_of::<[Counter; LINE]>()
 }
 
 /// How many threads have a number.
@@ -171,7 +202,7 @@ mod tests {
     #[test]
     fn each_thing_is_counted_in_its_own_place() {
         for lanes in [1, 3, 4, 6, 62] {
-            let counters = Counters::new(lanes);
+            let counters = Counters::within(&Memory::Private, lanes).unwrap();
             let all = all(&counters);
             for (times, place) in all.iter().enumerate() {
                 (0..times).for_each(|_| counters.add(*place));
@@ -184,7 +215,7 @@ mod tests {
 
     #[test]
     fn threads_lose_no_count_whether_their_shard_is_owned_or_shared() {
-        let counters = Counters::new(1);
+        let counters = Counters::within(&Memory::Private, 1).unwrap();
         let place = counters.verdict(LaneId::new(0), Decision::Allow);
         // More threads than there are shards, all alive at once.
         let threads = OWNED + 3 * SHARED;
@@ -208,12 +239,12 @@ mod tests {
         assert_eq!(owned.len(), OWNED);
         assert!(shards.iter().all(|shard| shard.is_owned == (shard.index < OWNED)));
         assert!(shards.iter().all(|shard| shard.index < OWNED + SHARED));
-        assert_eq!(size_of::<CachePadded<[Counter; LINE]>>() % 128, 0);
+        assert_eq!(size_of::<[Counter; LINE]>(), 128, "and they begin on a page");
     }
 
     #[test]
     fn a_count_past_the_end_of_the_range_wraps() {
-        let counters = Counters::new(1);
+        let counters = Counters::within(&Memory::Private, 1).unwrap();
         let place = counters.other(Other::Error);
         for shard in [0, OWNED] {
             counters.at(shard, place).store(u64::MAX, Ordering::Relaxed);

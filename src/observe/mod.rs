@@ -47,6 +47,7 @@ use crate::clock::Tick;
 use crate::conduct::Violation;
 use crate::lane::Verdict;
 use crate::policy::LaneId;
+use crate::shared::Memory;
 use crate::sync::{Counter, Ordering};
 use crate::{Decision, Error};
 use counters::{Counters, Other};
@@ -89,6 +90,12 @@ impl Observe {
     /// about 700 kB.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// How many agents a roster is wanted for.
+    #[cfg(feature = "shared")]
+    pub(crate) const fn roster_wanted(&self) -> usize {
+        self.roster
     }
 
     /// Stores the ids of up to this many agents that have records, at most
@@ -135,11 +142,13 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// The error is the number of bytes that the system refused.
-    pub(crate) fn new(observe: &Observe, lanes: usize, records: u64) -> Result<Self, u64> {
+    pub(crate) fn within(memory: &Memory, observe: &Observe, lanes: usize, records: u64) -> Result<Self, u64> {
         let records = usize::try_from(records).unwrap_or(usize::MAX);
-        let roster = (observe.roster > 0).then(|| Roster::new(observe.roster, records)).transpose()?;
+        // A shared one is the engine's.
+        let is_wanted = observe.roster > 0 && memory.joined().is_none();
+        let roster = is_wanted.then(|| Roster::new(observe.roster, records)).transpose()?;
         Ok(Self {
-            counters: Counters::new(lanes),
+            counters: Counters::within(memory, lanes)?,
             events: Events::new(),
             violations: Violations::new(),
             roster,
@@ -148,10 +157,6 @@ impl Watch {
             saturated_until: Counter::new(0),
             fallbacks_reported: Counter::new(0),
         })
-    }
-
-    pub(crate) fn roster_bytes(&self) -> u64 {
-        self.roster.as_ref().map_or(0, Roster::reserved_bytes)
     }
 
     /// See [`Roster::prefault`].
@@ -245,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_fallback_of_the_clock_is_reported_once() {
-        let watch = Watch::new(&Observe::new(), 1, 96).unwrap();
+        let watch = Watch::within(&Memory::Private, &Observe::new(), 1, 96).unwrap();
         for fallbacks in [0, 0, 1, 1, 1] {
             watch.clock_fell_back(fallbacks, Tick::from_nanos(7));
         }

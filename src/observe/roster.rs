@@ -11,6 +11,7 @@
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::machine::mapping::Words;
+use crate::shared::{Memory, Section};
 use crate::sync::{Ordering, QuietU64};
 
 /// Words of a place: a sequence number that is odd during a write; the record's
@@ -18,9 +19,24 @@ use crate::sync::{Ordering, QuietU64};
 const WORDS: usize = 2 + ID_BYTES_MAX / 8;
 const LENGTH_BITS: u32 = 16;
 
+/// The bytes of a place.
+#[cfg_attr(
+    not(all(feature = "shared", target_os = "linux", not(loom))),
+    allow(dead_code, reason = "for a shared file")
+)]
+pub(crate) const PLACE_BYTES: usize = 8 * WORDS;
+
+/// The words that tell which places are used.
+pub(crate) const fn used_words(places: usize) -> usize {
+    places.div_ceil(64)
+}
+
 /// How often a read of a place that is being written is repeated before the
 /// agent is left out of the list.
 const READS_MAX: usize = 8;
+
+/// How often a write that is under way is looked at before it is taken for cut off. A write takes less.
+const STALLS_MAX: usize = 1_000;
 
 /// Ids of agents that have a record.
 pub(crate) struct Roster {
@@ -41,10 +57,13 @@ impl Roster {
     /// Room for this many agents, but no more than there are records. The error
     /// is the number of bytes that the system refused.
     pub(crate) fn new(agents: usize, records: usize) -> Result<Self, u64> {
-        let places = agents.clamp(1, records.max(1));
-        let bytes = (places as u64).saturating_mul(8 * WORDS as u64);
-        let used = Words::reserve(places.div_ceil(64)).ok_or(bytes)?;
-        Ok(Self { places: Words::reserve(places).ok_or(bytes)?, used })
+        Self::within(&Memory::Private, agents.clamp(1, records.max(1)))
+    }
+
+    /// This many places in this memory.
+    pub(crate) fn within(memory: &Memory, places: usize) -> Result<Self, u64> {
+        let used = memory.words(Section::RosterUsed, used_words(places))?;
+        Ok(Self { places: memory.words(Section::Roster, places)?, used })
     }
 
     #[cfg(feature = "persist")]
@@ -75,6 +94,7 @@ impl Roster {
         let seen = match lock(0) {
             Ok(seen) => seen,
             Err(seen) if seen & 1 == 0 && lock(seen).is_ok() => seen,
+            Err(seen) if seen & 1 == 1 && is_cut_off(sequence, seen) => seen + 1,
             Err(_) => return,
         };
         // Release, as in the ring: a reader of such a word sees that the sequence has moved on.
@@ -116,6 +136,18 @@ impl Roster {
         });
         places.filter_map(|place| read(&self.places[place]))
     }
+}
+
+/// Whether a write that a caller found under way has been cut off by the death of its process, and is now the
+/// caller's to make. A writer that only stalls is taken for dead: then both write, the id is torn and belongs to
+/// nobody, and the agent is not listed.
+fn is_cut_off(sequence: &QuietU64, seen: u64) -> bool {
+    let is_the_same = || sequence.load(Ordering::Relaxed) == seen;
+    let is_stuck = (0..STALLS_MAX).all(|_| {
+        std::hint::spin_loop();
+        is_the_same()
+    });
+    is_stuck && sequence.compare_exchange(seen, seen + 2, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 fn read([sequence, what, text @ ..]: &[QuietU64; WORDS]) -> Option<Entry> {
@@ -182,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_being_written_is_neither_written_nor_listed() {
+    fn a_place_that_is_being_written_is_not_listed_and_one_that_was_left_so_is_written_again() {
         let roster = Roster::new(1, 2).unwrap();
         roster.write(0, b"a");
         roster.places[0][0].store(3, Ordering::Relaxed);
-        roster.write(1, b"b");
         assert_eq!(roster.entries().count(), 0);
-        roster.places[0][0].store(4, Ordering::Relaxed);
-        assert!(roster.entries().eq([entry(0, b"a")]));
+        roster.write(1, b"b");
+        assert!(roster.entries().eq([entry(1, b"b")]));
+        assert_eq!(roster.places[0][0].load(Ordering::Relaxed), 6);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub struct PolicyBuilder {
     pub(super) on_change: OnChange,
     pub(super) warn_below_percent: u8,
     pub(super) warn_again_percent: Option<u8>,
+    pub(super) version: Option<u32>,
     pub(super) exempt: Vec<String>,
 }
 
@@ -37,6 +38,7 @@ impl PolicyBuilder {
             on_change: OnChange::default(),
             warn_below_percent: 20,
             warn_again_percent: None,
+            version: None,
             exempt: Vec::new(),
         }
     }
@@ -182,6 +184,21 @@ impl PolicyBuilder {
         self
     }
 
+    /// The policy's version, for processes that share a limiter: of two, the higher one is in force.
+    /// Raise it with every change of numbers. Default: none, and then the first process decides.
+    ///
+    /// ```
+    /// use tollgate::Policy;
+    ///
+    /// let policy = Policy::builder().lane("http", "10/s").version(7).build()?;
+    /// assert_eq!(policy.version(), Some(7));
+    /// # Ok::<(), tollgate::PolicyError>(())
+    /// ```
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+
     /// Never limits these agents, whatever is assigned to them at run time.
     ///
     /// ```
@@ -251,7 +268,7 @@ impl PolicyBuilder {
             }
         }
         let actions = Actions::build(self.actions, &lanes)?;
-        let Self { conduct, on_change, warn_below_percent, warn_again_percent, .. } = self;
+        let Self { conduct, on_change, warn_below_percent, warn_again_percent, version, .. } = self;
         let mut exempt = Vec::with_capacity(self.exempt.len());
         for agent in self.exempt {
             // They are few.
@@ -271,6 +288,7 @@ impl PolicyBuilder {
             on_change,
             warn_below_percent,
             warn_again_percent,
+            version,
             exempt,
         };
         match policy.cell_kinds().len() {

@@ -48,6 +48,7 @@ pub struct Policy {
     pub(super) warn_below_percent: u8,
     /// Invariant: no smaller than `warn_below_percent`, at most 100.
     pub(super) warn_again_percent: Option<u8>,
+    pub(super) version: Option<u32>,
     /// Invariant: sorted, each once.
     pub(super) exempt: Vec<String>,
 }
@@ -189,6 +190,12 @@ impl Policy {
     #[must_use]
     pub fn warn_again_percent(&self) -> Option<u8> {
         self.warn_again_percent
+    }
+
+    /// Its version, if it has one; see [`PolicyBuilder::version`].
+    #[must_use]
+    pub fn version(&self) -> Option<u32> {
+        self.version
     }
 
     /// Agents that are never limited, whatever their assignments; sorted.

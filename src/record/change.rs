@@ -4,7 +4,7 @@
 //! to another agent.
 
 use super::tag::{Row, TagWord};
-use super::{Moment, Move, Record, Succession, Word};
+use super::{Confirm, Moment, Move, Record, Succession, Word};
 use crate::bounds::LANES_MAX;
 use crate::clock::At;
 use crate::conduct::ConductWord;
@@ -37,10 +37,12 @@ impl Record<'_> {
         if !seen.is_closed() && !self.exchange_tag(seen, closed) {
             return false;
         }
-        let left = self
-            .lanes()
-            .zip(moment.kinds)
-            .all(|(lane, kind)| bump(lane, |word: LaneWord| kind.succeeded_by(word, moment.passing(succession))));
+        let left = self.lanes().zip(moment.kinds).all(|(lane, kind)| {
+            bump(lane, |word: LaneWord| {
+                confirm(moment.confirm, *kind, word);
+                kind.succeeded_by(word, moment.passing(succession))
+            })
+        });
         // `stays` is called after the lanes: a charge that was made before they
         // moved on is visible by then, with all that its caller did before it.
         let waits = succession == Succession::Inherit && !broken(Fault::ConductGivenUpEarly);
@@ -100,6 +102,7 @@ impl Record<'_> {
     ///
     /// The caller holds the lock of the record's region, so nobody else
     /// changes an open tag.
+    #[expect(clippy::too_many_arguments, reason = "all that a change of limits depends on")]
     pub(crate) fn change_row(
         &self,
         seen: TagWord,
@@ -108,6 +111,7 @@ impl Record<'_> {
         on_change: OnChange,
         clock: impl Fn() -> At,
         debt_max: impl Fn(LaneId) -> u64,
+        confirms: Option<&dyn Confirm>,
     ) -> [Move; LANES_MAX] {
         let mut moves = [(LaneWord::default(), LaneWord::default()); LANES_MAX];
         let name_row = || {
@@ -129,6 +133,7 @@ impl Record<'_> {
                 OnChange::Reset => 0,
             });
             bump(lane, |word: LaneWord| {
+                confirm(confirms, *kind, word);
                 // Debt is cut at an instant after it was made, and so after
                 // the word was read: an older instant would also cut the time
                 // between, and pay it back twice.
@@ -157,6 +162,13 @@ impl Record<'_> {
                 lane.store(lifted.bits(), order);
             }
         }
+    }
+}
+
+/// Confirms a word that is about to be replaced, if it is a held one of a shared slab.
+fn confirm(confirms: Option<&dyn Confirm>, kind: Kind, word: LaneWord) {
+    if let (Some(confirms), Kind::Held) = (confirms, kind) {
+        confirms.confirm(word);
     }
 }
 

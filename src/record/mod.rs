@@ -114,7 +114,7 @@ pub(crate) mod tag;
 
 pub(crate) use crate::lane::{Succession, Word};
 pub(crate) use cells::with_words;
-pub(crate) use moment::Moment;
+pub(crate) use moment::{Confirm, Moment};
 
 use crate::conduct::ConductWord;
 use crate::lane::{Kind, LaneWord, Outcome};
@@ -191,7 +191,7 @@ impl<'a> Record<'a> {
     }
 
     /// What a thread may have left behind.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(test)]
     pub(crate) fn set_tag(&self, tag: TagWord) {
         self.tag_word().store(tag.bits(), Ordering::Release);
     }
@@ -323,6 +323,11 @@ impl<'a> Record<'a> {
     /// Whether a slot is held. A hint unless the tag is closed and the lanes have moved on.
     pub(crate) fn holds_slots(&self, kinds: &[Kind]) -> bool {
         self.lane_words().zip(kinds).any(|(word, kind)| kind.is_held(word))
+    }
+
+    /// A lane's own word. Acquire, as in (a).
+    pub(crate) fn lane_now(&self, lane: LaneId) -> LaneWord {
+        Self::load(self.lane_word(lane))
     }
 
     /// The present words, for ranking victims. A hint.

@@ -1,10 +1,15 @@
 //! When a tenant is replaced.
 
 use crate::clock::{At, Offset, Tick};
-use crate::lane::{Kind, Passing, Succession};
+use crate::lane::{Kind, LaneWord, Passing, Succession};
+
+/// Confirms what a held word is marked with before the word is replaced: `slab/holds.rs`.
+pub(crate) trait Confirm {
+    fn confirm(&self, word: LaneWord);
+}
 
 /// The instants at which a tenant is replaced, and the kinds of its lanes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Moment<'a> {
     pub(crate) kinds: &'a [Kind],
     /// Decides which lanes are idle.
@@ -18,6 +23,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) floor: Tick,
     /// How far the calendar is ahead of the clock.
     pub(crate) offset: Offset,
+    /// For held words of a shared slab.
+    pub(crate) confirm: Option<&'a dyn Confirm>,
 }
 
 impl Moment<'_> {

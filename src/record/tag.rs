@@ -37,6 +37,12 @@ impl Tag {
         Self((hash << 1).wrapping_add(1) << TAG_SHIFT)
     }
 
+    /// The tag as a number.
+    #[cfg(feature = "shared")]
+    pub(crate) const fn number(self) -> u64 {
+        self.0 >> TAG_SHIFT
+    }
+
     /// Eight bits of the hash, from the middle: those that choose the home are
     /// the same for neighbours, and the lowest are mixed least.
     #[inline]

@@ -33,7 +33,7 @@
 //! - Each of those that were done is among those that had begun.
 //!
 //! So more had begun than were done, and nothing is taken back. A call that a
-//! fork cuts off never ends; from then on the generation alone decides, which
+//! fork cuts off, or the death of its process, never ends; from then on the generation alone decides, which
 //! is stricter.
 //!
 //! An agent may also lose its record, and get it back. An agent that takes over
@@ -47,36 +47,50 @@
 //!
 //! Slots are never forgiven, and always taken back.
 
+use crate::machine::mapping::Words;
+use crate::shared::{Memory, Section};
 use crate::sync::{Fault, Ordering, QuietU64, broken};
 
 /// How many calls that forgive have begun, and how many are done.
-#[derive(Debug, Default)]
-pub(crate) struct Forgiven {
-    begun: QuietU64,
-    done: QuietU64,
-}
+pub(crate) struct Forgiven(Words<QuietU64>);
+
+/// How many words that takes.
+pub(crate) const WORDS: usize = 2;
 
 impl Forgiven {
+    /// If there is no memory, the error is how many bytes were needed.
+    pub(super) fn new(memory: &Memory) -> Result<Self, u64> {
+        memory.words(Section::Forgiven, WORDS).map(Self)
+    }
+
+    fn begun(&self) -> &QuietU64 {
+        &self.0[0]
+    }
+
+    fn done(&self) -> &QuietU64 {
+        &self.0[1]
+    }
+
     /// Runs something that forgives charges.
     pub(crate) fn during<T>(&self, forgive: impl FnOnce() -> T) -> T {
-        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.begun().fetch_add(1, Ordering::Relaxed);
         if broken(Fault::ForgivenTooSoon) {
-            self.done.fetch_add(1, Ordering::Release);
+            self.done().fetch_add(1, Ordering::Release);
             return forgive();
         }
         let answer = forgive();
-        self.done.fetch_add(1, Ordering::Release);
+        self.done().fetch_add(1, Ordering::Release);
         answer
     }
 
     /// Read before a charge that may have to be taken back.
     pub(crate) fn so_far(&self) -> u64 {
-        self.done.load(Ordering::Acquire)
+        self.done().load(Ordering::Acquire)
     }
 
     /// Whether a charge made after `so_far` was read may have been forgiven.
     /// Read once its words are loaded.
     pub(crate) fn is_any_since(&self, so_far: u64) -> bool {
-        self.begun.load(Ordering::Relaxed) != so_far && !broken(Fault::ForgivenTakenBack)
+        self.begun().load(Ordering::Relaxed) != so_far && !broken(Fault::ForgivenTakenBack)
     }
 }

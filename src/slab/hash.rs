@@ -76,6 +76,22 @@ pub enum IdHash {
     SipHash13,
 }
 
+impl IdHash {
+    /// As it is written in a shared slab.
+    #[cfg(feature = "shared")]
+    pub(crate) const fn number(self) -> u64 {
+        match self {
+            IdHash::Multilinear => 0,
+            IdHash::SipHash13 => 1,
+        }
+    }
+
+    #[cfg(feature = "shared")]
+    pub(crate) const fn from_number(number: u64) -> Self {
+        if number == 1 { IdHash::SipHash13 } else { IdHash::Multilinear }
+    }
+}
+
 /// The secret numbers of one slab.
 #[derive(Clone)]
 pub(crate) struct HashKey {
@@ -105,7 +121,7 @@ impl HashKey {
     }
 
     /// The key's words, in the order in which [`from_words`](Self::from_words) takes them.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(any(test, feature = "shared"), not(loom)))]
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
         let characters = self.characters.iter().flat_map(|number| [(number >> 64) as u64, *number as u64]);
         characters.chain(self.starts)

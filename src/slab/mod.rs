@@ -19,100 +19,50 @@
 //! Six lanes take 64 bytes for the record and 1 for the fingerprint; at the
 //! assumed load of 3/4 that is 87 bytes per agent.
 //!
+//! - `geometry.rs`: how large everything is, and where
 //! - `hash.rs`: from an id to its home and tag
 //! - `fingerprints.rs`: a byte per record, to search by
 //! - `region.rs`: the locks under which tenants change
 //! - `tenancy.rs`: claim, evict, forget, sweep; `newcomer.rs`: what a claim is given
+//! - `audit.rs` (feature `shared`): looks for records that contradict each other
+//! - `holds.rs`: who holds slots of a shared slab
 //! - `forgiven.rs`: charges that are forgiven while a call is under way
 
+#[cfg(feature = "shared")]
+mod audit;
 pub(crate) mod fingerprints;
 pub(crate) mod forgiven;
+mod geometry;
 pub(crate) mod hash;
+pub(crate) mod holds;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 mod newcomer;
 mod region;
 mod tenancy;
 
+pub(crate) use geometry::{Geometry, REGION_RECORDS};
 pub use hash::IdHash;
 pub use newcomer::OnFull;
 pub(crate) use newcomer::{Newcomer, Refusal, RowChange};
 pub(crate) use tenancy::Claim;
 
-use crate::bounds::{LOAD_DENOMINATOR, LOAD_NUMERATOR, RECORD_WORDS_MAX, RECORD_WORDS_MIN, RECORD_WORDS_RESERVED};
 use crate::clock::Tick;
 use crate::machine::arena::{Arena, Home};
 use crate::machine::processor::prefetch;
 use crate::policy::Kind;
-use crate::record::Record;
 use crate::record::tag::TagWord;
+use crate::record::{Confirm, Record};
+use crate::shared::{Joined, Memory, Section};
 use crate::sync::{AtomicU64, Counter, Fault, Ordering, broken};
 use crossbeam_utils::CachePadded;
 use fingerprints::{GROUP, Slots, slots_of_pair};
 use hash::{AgentHash, HashKey};
 use region::{REGION_WORDS, Region};
 
-/// Groups in a region: 1,024 records. Many more than a neighbourhood, so that
-/// few claims take two locks; few enough that claims seldom meet.
-const REGION_GROUPS: usize = 128;
-
-/// Records in a region.
-pub(crate) const REGION_RECORDS: usize = fingerprints::GROUP * REGION_GROUPS;
-
-/// Groups in a neighbourhood: 96 records. Even, because lookups take them in pairs.
-pub(crate) const WINDOW: usize = 12;
-const _: () = assert!(WINDOW % 2 == 0);
-
 /// How often an exchange was lost, counted in a few places by thread, so that
 /// the count itself does not become a contended word.
 const RETRY_SHARDS: usize = 8;
-
-/// The layout of a slab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    /// Home groups.
-    pub(crate) groups: usize,
-    /// Groups in a neighbourhood; `window - 1` more groups follow the last home.
-    pub(crate) window: usize,
-    /// Records, filling all groups except perhaps the last.
-    pub(crate) records: usize,
-    pub(crate) lanes: usize,
-}
-
-impl Geometry {
-    /// The layout for this many agents at the assumed load.
-    pub(crate) fn for_agents(agents: u64, lanes: usize) -> Self {
-        let records = (agents * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
-        let groups = usize::try_from(records).unwrap_or(usize::MAX / GROUP).div_ceil(GROUP);
-        Self { groups, window: WINDOW, records: (groups + WINDOW - 1) * GROUP, lanes }
-    }
-
-    fn record_words(&self) -> usize {
-        (self.lanes + RECORD_WORDS_RESERVED).next_power_of_two().clamp(RECORD_WORDS_MIN, RECORD_WORDS_MAX)
-    }
-
-    fn all_groups(&self) -> usize {
-        self.groups + self.window - 1
-    }
-
-    fn regions(&self) -> usize {
-        self.all_groups().div_ceil(REGION_GROUPS)
-    }
-
-    fn fingerprints_start(&self) -> usize {
-        self.regions() * REGION_WORDS
-    }
-
-    /// Records start on a cache line. At least one unused word of fingerprints
-    /// comes before that line: lookups read the groups in pairs.
-    fn records_start(&self) -> usize {
-        (self.fingerprints_start() + self.all_groups() + 1).next_multiple_of(REGION_WORDS)
-    }
-
-    fn words(&self) -> usize {
-        self.records_start() + self.records * self.record_words()
-    }
-}
 
 /// A record's number.
 type Position = usize;
@@ -128,6 +78,8 @@ type KeptKey = Box<HashKey>;
 pub(crate) struct Slab {
     /// Everything; a block is a record.
     memory: Arena,
+    /// Whether other processes have it too.
+    sharing: Memory,
     key: KeptKey,
     geometry: Geometry,
     /// The kind of each lane: what its words mean.
@@ -136,6 +88,8 @@ pub(crate) struct Slab {
     fingerprints_start: usize,
     retries: [CachePadded<Counter>; RETRY_SHARDS],
     pub(crate) forgiven: forgiven::Forgiven,
+    /// Who holds slots, if processes share the slab and a lane has any.
+    holds: Option<holds::Holds>,
 }
 
 /// A record that an agent occupies, with the open tag that shows it.
@@ -157,10 +111,23 @@ pub(crate) struct Occupancy {
 }
 
 impl Slab {
-    /// Reserves a slab. The error is the number of bytes that the system refused.
+    /// Reserves a slab in private memory. The error is the number of bytes that the system refused.
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn new(geometry: Geometry, key: HashKey, kinds: Box<[Kind]>) -> Result<Self, u64> {
+        Self::within(Memory::Private, geometry, key, kinds, 0)
+    }
+
+    /// A slab in this memory. If there is none, the error is how many bytes were needed.
+    pub(crate) fn within(
+        sharing: Memory,
+        geometry: Geometry,
+        key: HashKey,
+        kinds: Box<[Kind]>,
+        holds: usize,
+    ) -> Result<Self, u64> {
         debug_assert!(kinds.len() == geometry.lanes, "a kind for each lane");
-        let memory = Arena::reserve(
+        let memory = Arena::over(
+            sharing.words(Section::Slab, geometry.words())?,
             geometry.fingerprints_start(),
             geometry.groups,
             geometry.records_start(),
@@ -178,8 +145,30 @@ impl Slab {
             kinds,
             fingerprints_start: geometry.fingerprints_start(),
             retries: Default::default(),
-            forgiven: Default::default(),
+            forgiven: forgiven::Forgiven::new(&sharing)?,
+            holds: holds::Holds::within(&sharing, holds)?,
+            sharing,
         })
+    }
+
+    /// Who holds slots, if processes share the slab and a lane has any.
+    pub(crate) fn holds(&self) -> Option<&holds::Holds> {
+        self.holds.as_ref()
+    }
+
+    fn confirm(&self) -> Option<&dyn Confirm> {
+        self.holds.as_ref().map(|holds| -> &dyn Confirm { holds })
+    }
+
+    /// Where its words are.
+    #[cfg(test)]
+    pub(crate) fn sharing(&self) -> &Memory {
+        &self.sharing
+    }
+
+    /// The file that processes share.
+    pub(crate) fn joined(&self) -> Option<&Joined> {
+        self.sharing.joined().map(|joined| &**joined)
     }
 
     /// Touches all pages now. If the system refuses, the error is how many bytes were needed.
@@ -228,7 +217,7 @@ impl Slab {
     }
 
     fn region_of(&self, position: Position) -> usize {
-        position / (GROUP * REGION_GROUPS)
+        position / REGION_RECORDS
     }
 
     /// The earliest time of the agent's lanes if it claimed a record now: no
@@ -341,6 +330,16 @@ impl Slab {
         })
     }
 
+    /// The rows of limits that records name, those of plans aside.
+    pub(crate) fn rows(&self) -> std::collections::BTreeSet<u32> {
+        let tags = (0..self.geometry.records).filter_map(|position| {
+            let shown = fingerprints::Group::load(self.group_word(position / GROUP));
+            let is_vacant = shown.shows(position % GROUP, fingerprints::Fingerprint::VACANT);
+            (!is_vacant).then(|| self.record(position).tag())
+        });
+        tags.map(|tag| tag.row()).filter(|row| !row.is_of_plan()).map(|row| row.number()).collect()
+    }
+
     /// Counts an exchange that another thread won.
     #[cold]
     #[inline(never)]
@@ -363,6 +362,12 @@ impl Slab {
             lossy_evictions: sum.lossy_evictions.wrapping_add(counts.lossy_evictions),
             retries,
         })
+    }
+
+    /// As if a process had died with the lock of a region.
+    #[cfg(all(test, loom))]
+    pub(crate) fn leave_behind(&self, region: usize, holder: u64) {
+        self.region(region).die(holder);
     }
 
     /// The agent's favourite slot.
@@ -401,7 +406,7 @@ mod tests {
     fn sizes_are_not_rounded_up_to_a_power_of_two() {
         let records = |agents| Geometry::for_agents(agents, 6).records;
         assert_eq!(records(1_000_000) - records(999_000), 1_336);
-        assert_eq!(records(1), WINDOW * GROUP);
+        assert_eq!(records(1), geometry::WINDOW * GROUP);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What a newcomer brings along to a claim, and what a change of limits brings along to a walk.
 
-use super::FoundRecord;
 use super::hash::AgentHash;
+use super::{FoundRecord, Slab};
 use crate::clock::{At, Offset, Tick};
 use crate::limits::Row;
-use crate::policy::{Kind, LaneId, OnChange};
+use crate::policy::{LaneId, OnChange};
 use crate::record::tag::TagWord;
 use crate::record::{Moment, Move, Record};
 
@@ -51,8 +51,16 @@ pub(crate) struct Newcomer<'a> {
 }
 
 impl Newcomer<'_> {
-    pub(super) fn moment<'a>(&self, kinds: &'a [Kind], floor: Tick) -> Moment<'a> {
-        Moment { kinds, offset: self.offset, now: self.now, quiet_since: self.quiet_since, clock: self.clock, floor }
+    pub(super) fn moment<'a>(&self, slab: &'a Slab, floor: Tick) -> Moment<'a> {
+        Moment {
+            kinds: &slab.kinds,
+            offset: self.offset,
+            now: self.now,
+            quiet_since: self.quiet_since,
+            clock: self.clock,
+            floor,
+            confirm: slab.confirm(),
+        }
     }
 }
 
@@ -69,9 +77,11 @@ pub(crate) struct RowChange<'a> {
 }
 
 impl RowChange<'_> {
-    pub(super) fn apply(&self, kinds: &[Kind], found: FoundRecord<'_>, row: Row) {
+    pub(super) fn apply(&self, slab: &Slab, found: FoundRecord<'_>, row: Row) {
+        let kinds = &slab.kinds;
         let debt_max = |lane| (self.debt_max)(row, lane);
-        let moves = found.record.change_row(found.tag, row, kinds, self.on_change, self.clock, debt_max);
+        let moves =
+            found.record.change_row(found.tag, row, kinds, self.on_change, self.clock, debt_max, slab.confirm());
         (self.moved)(found, &moves[..kinds.len().min(moves.len())]);
     }
 }
@@ -85,4 +95,6 @@ pub(crate) enum Refusal {
     Denied,
     /// It needs no record.
     Unwanted,
+    /// Another process holds a lock, and does not go on.
+    Busy,
 }

@@ -8,7 +8,10 @@
 //! record. See "Stale instants" in [`tenancy`](super::tenancy).
 
 use crate::clock::Tick;
+use crate::shared::Memory;
+use crate::shared::lock::{self, Busy, Taken};
 use crate::sync::{self, AtomicU64, Fault, Ordering, broken, peek};
+use std::time::Duration;
 
 /// Words of a region: one cache line, so that two regions never share one.
 pub(crate) const REGION_WORDS: usize = 8;
@@ -44,14 +47,32 @@ impl<'a> Region<'a> {
         Tick::from_nanos(peek(&self.0[EVICTED_AT]))
     }
 
-    /// Waits for the region's lock.
+    /// Waits for the region's lock; in shared memory for about this time.
+    pub(crate) fn lock(self, memory: &Memory, within: Duration) -> Result<RegionGuard<'a>, Busy> {
+        let Memory::Shared(joined) = memory else { return Ok(self.lock_private()) };
+        let taken = lock::take(&self.0[LOCK], &**joined, within);
+        let left_behind = match taken {
+            Ok(Taken::Free) => false,
+            Ok(Taken::FromDead) => {
+                joined.count_takeover();
+                true
+            }
+            Err(busy) => {
+                joined.count_busy();
+                return Err(busy);
+            }
+        };
+        Ok(RegionGuard { region: self, left_behind })
+    }
+
+    /// Waits for the lock of a region in private memory.
     ///
     /// The wait ends: a holder takes no lock but the next region's, waits for
     /// nothing else, and cannot panic or return without releasing. A holder
     /// that a fork left behind in the parent does not exist for the child's
     /// copy of the slab. The mark of its process shows that; nothing else lets
     /// another thread take over the lock.
-    pub(crate) fn lock(self) -> RegionGuard<'a> {
+    fn lock_private(self) -> RegionGuard<'a> {
         let me = process();
         let lock = &self.0[LOCK];
         let mut round = 0_u32;
@@ -82,6 +103,12 @@ impl<'a> Region<'a> {
         self.0[LOCK].store(process() + 1, Ordering::Relaxed);
     }
 
+    /// As if this process had died with the lock.
+    #[cfg(all(test, loom))]
+    pub(crate) fn die(self, holder: u64) {
+        self.0[LOCK].store(holder, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(self) -> RegionCounts {
         let read = |word: usize| peek(&self.0[word]);
         RegionCounts {
@@ -105,7 +132,7 @@ pub(crate) struct RegionGuard<'a> {
 }
 
 impl RegionGuard<'_> {
-    /// Whether a fork left the last holder behind in the middle of a change.
+    /// Whether the last holder is gone in the middle of a change: left behind by a fork, or dead.
     pub(crate) fn was_left_behind(&self) -> bool {
         self.left_behind
     }
@@ -116,8 +143,8 @@ impl RegionGuard<'_> {
     }
 
     /// Records that an idle record is about to be evicted at `now`. Called
-    /// before the eviction, so that one that a fork interrupts is remembered
-    /// too.
+    /// before the eviction, so that one that a fork or a death interrupts is
+    /// remembered too.
     pub(crate) fn raise_evicted_at(&self, now: Tick) {
         let evicted_at = self.evicted_at().max(now);
         self.region.0[EVICTED_AT].store(evicted_at.as_nanos(), Ordering::Relaxed);
@@ -188,18 +215,18 @@ mod tests {
         for other in [process() + 1, process().wrapping_sub(1 << 32)] {
             let words = words();
             words[LOCK].store(other, Ordering::Relaxed);
-            let guard = Region::new(&words).lock();
+            let guard = Region::new(&words).lock_private();
             assert!(guard.was_left_behind());
             drop(guard);
             assert_eq!(words[LOCK].load(Ordering::Relaxed), 0);
-            assert!(!Region::new(&words).lock().was_left_behind());
+            assert!(!Region::new(&words).lock_private().was_left_behind());
         }
     }
 
     #[test]
     fn the_last_eviction_never_moves_back() {
         let words = words();
-        let guard = Region::new(&words).lock();
+        let guard = Region::new(&words).lock_private();
         guard.count_claim();
         guard.count_claim();
         guard.raise_evicted_at(Tick::from_nanos(9));

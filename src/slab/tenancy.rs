@@ -62,19 +62,31 @@
 //! held at the fork has no holder in the child; the first to take it over
 //! puts right what was left half changed: tags decide, and
 //! fingerprints and the number of occupied records follow from them.
+//!
+//! # Other processes
+//!
+//! In a [shared](crate::shared) slab a lock that its holder died with is taken
+//! over, and the region put right in the same way, while other processes go on
+//! to charge its records. That is sound because a tenant may open its closed tag
+//! at any time: putting right is one more caller that opens it. Putting right can
+//! be repeated, so it does not matter if it is cut off too. Until it is done, an
+//! agent whose fingerprint is not shown is not found without the lock, and a claim
+//! waits for the lock: so nobody gets a second record.
 
 use super::fingerprints::{self, Fingerprint, GROUP, Group};
 use super::hash::AgentHash;
 use super::newcomer::{Newcomer, OnFull, Refusal, RowChange};
 use super::region::RegionGuard;
 use super::{FoundRecord, Position, REGION_RECORDS, Slab};
-use crate::bounds::LOSSY_TRIES_MAX;
+use crate::bounds::{CLAIM_WITHIN, CONTROL_WITHIN, LOSSY_TRIES_MAX};
 use crate::clock::{At, Tick};
 use crate::limits::Row;
 use crate::record::tag::TagWord;
 use crate::record::{Moment, Succession};
+use crate::shared::lock::Busy;
 use crate::sync::{Fault, broken};
 use std::ops::Range;
+use std::time::Duration;
 
 /// The locks of a neighbourhood: its home's region, and the next if it
 /// reaches there.
@@ -115,25 +127,25 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Slab {
-    fn lock(&self, hash: AgentHash) -> Locks<'_> {
+    fn lock(&self, hash: AgentHash, within: Duration) -> Result<Locks<'_>, Busy> {
         let groups = self.neighbourhood(hash);
         let home_region = self.region_of(groups.start * GROUP);
         let last_region = self.region_of((groups.end - 1) * GROUP);
         // Ascending, like every other caller: see the module `region`.
-        let home = self.lock_region(home_region);
-        let next = (last_region != home_region).then(|| self.lock_region(last_region));
-        Locks { home, next, home_region }
+        let home = self.lock_region(home_region, within)?;
+        let next = (last_region != home_region).then(|| self.lock_region(last_region, within)).transpose()?;
+        Ok(Locks { home, next, home_region })
     }
 
-    fn lock_region(&self, region: usize) -> RegionGuard<'_> {
-        let guard = self.region(region).lock();
-        if guard.was_left_behind() {
+    pub(super) fn lock_region(&self, region: usize, within: Duration) -> Result<RegionGuard<'_>, Busy> {
+        let guard = self.region(region).lock(&self.sharing, within)?;
+        if guard.was_left_behind() && !broken(Fault::NotPutRight) {
             self.put_right(region, &guard);
         }
-        guard
+        Ok(guard)
     }
 
-    /// Repairs a region whose lock was left behind by a fork.
+    /// Repairs a region whose lock was left behind, by a fork or by a dead process.
     #[cold]
     fn put_right(&self, region: usize, guard: &RegionGuard<'_>) {
         let mut occupied = 0;
@@ -149,7 +161,7 @@ impl Slab {
     /// away until the result is dropped.
     pub(crate) fn claim(&self, newcomer: &Newcomer<'_>) -> Result<Claim<'_>, Refusal> {
         let stale_row = broken(Fault::StaleAssignment).then(|| (newcomer.row)());
-        let locks = self.lock(newcomer.hash);
+        let locks = self.lock(newcomer.hash, CLAIM_WITHIN).map_err(|_| Refusal::Busy)?;
         if let Some(found) = self.find(newcomer.hash) {
             return Ok(Claim { found, floor: Tick::ZERO, is_new: false, is_lossy: false, _locks: locks });
         }
@@ -175,7 +187,7 @@ impl Slab {
             slots.find(|position| *position < self.geometry.records)
         })?;
         let found = self.hand_over(
-            newcomer.moment(&self.kinds, locks.evicted_at()),
+            newcomer.moment(self, locks.evicted_at()),
             tag,
             position,
             TagWord::VACANT,
@@ -192,7 +204,7 @@ impl Slab {
             let record = self.record(position);
             let seen = record.tag();
             // This eviction does not bind the newcomer: it is another agent's.
-            let moment = newcomer.moment(&self.kinds, locks.evicted_at());
+            let moment = newcomer.moment(self, locks.evicted_at());
             if seen.is_vacant() || !record.is_idle(moment) {
                 return None;
             }
@@ -229,7 +241,7 @@ impl Slab {
             if !(newcomer.passes)(tag.row(), self.record(position)) {
                 return Err(Refusal::Denied);
             }
-            let moment = newcomer.moment(&self.kinds, locks.evicted_at());
+            let moment = newcomer.moment(self, locks.evicted_at());
             let stays = || (newcomer.reserved)(seen) && !broken(Fault::ReservedUnchecked);
             if let Some(found) = self.hand_over(moment, tag, position, seen, Succession::Inherit, &stays) {
                 locks.of(self.region_of(position)).count_lossy_eviction();
@@ -258,43 +270,51 @@ impl Slab {
     }
 
     /// Changes the agent's row to the one that `decide` names under the locks.
-    pub(crate) fn change_row(&self, hash: AgentHash, change: &RowChange<'_>, decide: impl FnOnce() -> Row) {
-        let locks = (!broken(Fault::NoChangeLock)).then(|| self.lock(hash));
+    /// If that is Busy, nothing was decided.
+    pub(crate) fn change_row(
+        &self,
+        hash: AgentHash,
+        change: &RowChange<'_>,
+        decide: impl FnOnce() -> Row,
+    ) -> Result<(), Busy> {
+        let locks = (!broken(Fault::NoChangeLock)).then(|| self.lock(hash, CONTROL_WITHIN)).transpose()?;
         let row = decide();
         if let Some(found) = self.find(hash) {
-            change.apply(&self.kinds, found, row);
+            change.apply(self, found, row);
         }
         drop(locks);
+        Ok(())
     }
 
     /// Changes the row of every agent with a record in these regions for which
-    /// `next` names another row. Takes one region's lock at a time.
-    pub(crate) fn change_rows(&self, regions: Range<usize>, change: &RowChange<'_>, next: impl Fn(Row) -> Row) {
+    /// `next` names another row, or the same one again. Takes one region's lock at a time.
+    pub(crate) fn change_rows(
+        &self,
+        regions: Range<usize>,
+        change: &RowChange<'_>,
+        next: impl Fn(Row) -> Option<Row>,
+    ) -> Result<(), Busy> {
         for region in regions {
-            let _guard = self.lock_region(region);
+            let _guard = self.lock_region(region, CONTROL_WITHIN)?;
             for position in self.positions_of(region) {
                 let record = self.record(position);
                 let seen = record.tag();
-                let row = next(seen.row());
-                if !seen.is_vacant() && row != seen.row() {
-                    debug_assert!(
-                        !seen.is_closed(),
-                        "a thread that closes a tag holds this lock until it is open again"
-                    );
-                    change.apply(&self.kinds, FoundRecord { record, tag: seen, position }, row);
-                }
+                let Some(row) = next(seen.row()).filter(|_| !seen.is_vacant()) else { continue };
+                debug_assert!(!seen.is_closed(), "a thread that closes a tag holds this lock until it is open again");
+                change.apply(self, FoundRecord { record, tag: seen, position }, row);
             }
         }
+        Ok(())
     }
 
     /// Vacates the agent's record, whatever its lanes contain. `false` if it has none.
     ///
     /// If the agent is checked meanwhile, it may keep its record, with lanes filled
     /// one by one. One that holds a slot keeps it too, with all other lanes filled.
-    pub(crate) fn forget(&self, hash: AgentHash, at: At, clock: Tick) -> bool {
-        let locks = self.lock(hash);
+    pub(crate) fn forget(&self, hash: AgentHash, at: At, clock: Tick) -> Result<bool, Busy> {
+        let locks = self.lock(hash, CONTROL_WITHIN)?;
         let Some(found) = self.find(hash) else {
-            return false;
+            return Ok(false);
         };
         let moment = Moment {
             kinds: &self.kinds,
@@ -303,25 +323,26 @@ impl Slab {
             clock,
             floor: locks.evicted_at(),
             offset: at.offset,
+            confirm: self.confirm(),
         };
         let stays = || found.record.holds_slots(&self.kinds);
         if found.record.replace_tenant(found.tag, TagWord::VACANT, Succession::Forget, moment, &stays) {
             self.show(found.position, Fingerprint::VACANT);
             locks.of(self.region_of(found.position)).count_forgotten();
         }
-        true
+        Ok(true)
     }
 
     /// Vacates every record whose lanes have been idle since `since` and whose
     /// conduct was quiet then, with no violation after `quiet_since`. Returns
     /// how many. `clock` is the clock's own time.
     ///
-    /// Takes one region's lock at a time.
+    /// Takes one region's lock at a time, and leaves out those that are busy.
     pub(crate) fn sweep(&self, since: At, quiet_since: Tick, clock: Tick) -> u64 {
         let At { now: since, offset } = since;
         let mut swept = 0;
         for region in 0..self.geometry.regions() {
-            let guard = self.lock_region(region);
+            let Ok(guard) = self.lock_region(region, CLAIM_WITHIN) else { continue };
             for position in self.positions_of(region) {
                 let shown = Group::load(self.group_word(position / GROUP));
                 if shown.shows(position % GROUP, Fingerprint::VACANT) {
@@ -329,8 +350,8 @@ impl Slab {
                 }
                 let record = self.record(position);
                 let seen = record.tag();
-                let moment =
-                    Moment { kinds: &self.kinds, now: since, quiet_since, clock, floor: guard.evicted_at(), offset };
+                let (kinds, floor, confirm) = (&*self.kinds, guard.evicted_at(), self.confirm());
+                let moment = Moment { kinds, now: since, quiet_since, clock, floor, offset, confirm };
                 if !record.is_idle(moment) {
                     continue;
                 }
@@ -355,7 +376,7 @@ impl Slab {
     }
 
     /// Every record of a region.
-    fn positions_of(&self, region: usize) -> impl Iterator<Item = Position> + use<> {
+    pub(super) fn positions_of(&self, region: usize) -> impl Iterator<Item = Position> + use<> {
         self.positions_in(&(region..region + 1))
     }
 

@@ -48,7 +48,8 @@ fn a_save_writes_only_what_has_changed() {
     let (limiter, loaded) = start_large(&path);
     assert_eq!((loaded.loaded, loaded.ended, loaded.unknown, loaded.full), (LARGE + 1, 0, 0, 0));
     assert_eq!((used(&limiter, "a", LLM), used(&limiter, long_id(3), LaneId::new(1))), (0, 2));
-    // The file does not grow without bound.
+    // The file does not grow without bound. The system may give the number of a file that is gone to a new one.
+    let mut is_replaced = false;
     for round in 0..2_000 {
         spend(&limiter, "a", LaneId::new(1), 1);
         if round % 500 == 499 {
@@ -56,8 +57,9 @@ fn a_save_writes_only_what_has_changed() {
         }
         limiter.save_budgets().unwrap();
         assert!(look().1 <= 2 * bytes + 1_000, "{round}");
+        is_replaced |= look().0 != inode;
     }
-    assert_ne!(look().0, inode);
+    assert!(is_replaced);
 }
 
 /// If an agent is forgotten and another takes its record, its id is gone from

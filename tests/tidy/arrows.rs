@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The folders and files of `src`, each after those that it may import.
-const LEVELS: [&str; 17] = [
-    "bounds", "sync", "machine", "clock", "error", "lane", "policy", "conduct", "limits", "record", "slab", "observe",
-    "engine", "keep", "control", "limiter", "ffi",
+const LEVELS: [&str; 18] = [
+    "bounds", "sync", "machine", "clock", "shared", "error", "lane", "policy", "conduct", "limits", "record", "slab",
+    "observe", "engine", "keep", "control", "limiter", "ffi",
 ];
 
 /// What `lib.rs` names at the root, and the module that each name is from.

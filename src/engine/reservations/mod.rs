@@ -1,16 +1,17 @@
 //! Open reservations: a table that is allocated once.
 //!
-//! The state of a slot is a generation and a phase:
+//! The state of a slot is a generation and a phase, and who has it:
 //!
 //! ```text
-//!  63                                        2 1     0
-//! ┌───────────────────────────────────────────┬───────┐
-//! │               generation, 62 bits         │ phase │   free, busy, open
-//! └───────────────────────────────────────────┴───────┘
+//!  63           42 41                       2 1     0
+//! ┌───────────────┬──────────────────────────┬───────┐
+//! │ owner, 22 b.  │   generation, 40 bits    │ phase │   free, busy, open, counted
+//! └───────────────┴──────────────────────────┴───────┘
 //! ```
 //!
-//! The caller that exchanges *free* or *open* for *busy* has the slot to itself
-//! until it stores another state. Closing a slot moves its generation on, and an
+//! The caller that exchanges *free* for *busy*, or *open* for *counted*, has the
+//! slot to itself until it stores another state. The difference is whether the
+//! agent's shade counts the slot. Closing a slot moves its generation on, and an
 //! id holds the low bits of the generation: so an id works until its slot is
 //! closed, and never again. Generations start at random, so that a made-up id
 //! hardly ever matches.
@@ -23,6 +24,15 @@
 //! - `taken.rs`: a slot that one caller has to itself
 //! - `entry.rs`: what is reserved
 //! - `pieces.rs`: how much of a lane is reserved, and how that moves
+//!
+//! # A caller that dies
+//!
+//! In [shared](crate::shared) memory the owner is the process that has the slot
+//! to itself. If it dies, whoever needs the slot takes it over, as a
+//! [lock](crate::shared::lock) is taken over, and closes it. Whether the charge
+//! had been made is not known, so it stays: that is stricter. If the process dies
+//! in the instruction between counting and saying so, its shade counts one too
+//! many, which makes searches longer and keeps records, and no more.
 //!
 //! # A reservation belongs to the charge that it made
 //!
@@ -127,9 +137,12 @@ pub(crate) use entry::{Entry, MovedRecord};
 pub(crate) use taken::TakenSlot;
 
 use crate::clock::Tick;
+use crate::error::Error;
+use crate::machine::mapping::{Words, atomics};
+use crate::shared::{Memory, Section};
 use crate::slab::hash::AgentHash;
-use crate::sync::{AtomicU64, Counter, Fault, Ordering, QuietU64, broken, wait};
-use slot::{BUSY, FREE, ID_GENERATION_MASK, OPEN, PHASE_BITS, PHASE_MASK, Piece, SLOT_BITS, SLOT_MASK, Slot, position};
+use crate::sync::{Counter, Fault, Ordering, QuietU64, broken, wait};
+use slot::{BUSY, COUNTED, FREE, OPEN, Piece, SLOT_BITS, SLOT_MASK, Slot, State, position};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -138,26 +151,42 @@ use std::ops::Range;
 /// unless its caller was lost in a fork.
 const ROUNDS_MAX: u32 = 100_000;
 
+/// After so many of them, whether the process that has the slot is dead.
+const ASK_ROUNDS: u32 = 1_000;
+
 /// How many shades agents have: a part of their hash.
 const SHADES: usize = if cfg!(loom) { 1 } else { 4_096 };
 
-/// The agents that share a part of their hash.
-struct Shade {
-    /// Their open reservations.
-    open: QuietU64,
-    /// How many slots from their home on may be theirs.
-    reach: QuietU64,
+atomics! {
+    /// The agents that share a part of their hash.
+    struct Shade {
+        /// Their open reservations.
+        open: QuietU64,
+        /// How many slots from their home on may be theirs.
+        reach: QuietU64,
+    }
 }
 
 pub(crate) struct Reservations {
-    slots: Box<[Slot]>,
+    slots: Words<Slot>,
     /// What each slot charged to a total; empty if there is none.
-    totals: Box<[Piece]>,
-    shades: Box<[Shade]>,
+    totals: Words<Piece>,
+    shades: Words<Shade>,
+    memory: Memory,
     /// How many an agent may have open.
     per_agent: usize,
     expired: Counter,
     refused: Counter,
+}
+
+/// The bytes of the table's parts, for this many slots: slots, totals, shades.
+#[cfg_attr(
+    not(all(feature = "shared", target_os = "linux", not(loom))),
+    allow(dead_code, reason = "for a shared file")
+)]
+pub(crate) const fn bytes(slots: usize, has_total: bool) -> [usize; 3] {
+    let totals = if has_total { slots } else { 0 };
+    [slots * size_of::<Slot>(), totals * size_of::<Piece>(), SHADES * size_of::<Shade>()]
 }
 
 /// How many reservations there are and were.
@@ -169,24 +198,41 @@ pub(crate) struct Counts {
 }
 
 impl Reservations {
+    #[cfg(test)]
     pub(crate) fn new(slots: usize, per_agent: usize, has_total: bool) -> Self {
-        let random = RandomState::new();
-        let slot = |index: usize| Slot {
-            state: AtomicU64::new(random.hash_one(index) << PHASE_BITS | FREE),
-            hash: QuietU64::new(0),
-            piece: Piece::new(),
-            left: Counter::new(0),
-            expires: Counter::new(0),
-        };
-        let shade = |_| Shade { open: QuietU64::new(0), reach: QuietU64::new(0) };
-        Self {
-            slots: (0..slots).map(slot).collect(),
-            totals: (0..if has_total { slots } else { 0 }).map(|_| Piece::new()).collect(),
-            shades: (0..SHADES).map(shade).collect(),
+        Self::within(&Memory::Private, slots, per_agent, has_total).expect("memory for a few")
+    }
+
+    /// If there is no memory, the error is how many bytes were needed.
+    pub(crate) fn within(memory: &Memory, slots: usize, per_agent: usize, has_total: bool) -> Result<Self, u64> {
+        let table = Self {
+            slots: memory.words(Section::Reservations, slots)?,
+            totals: memory.words(Section::Totals, if has_total { slots } else { 0 })?,
+            shades: memory.words(Section::Shades, SHADES)?,
+            memory: memory.clone(),
             per_agent,
             expired: Counter::new(0),
             refused: Counter::new(0),
+        };
+        if memory.is_new() {
+            let random = RandomState::new();
+            for (index, slot) in table.slots.iter().enumerate() {
+                slot.state.store(State::new(random.hash_one(index), FREE, 0).0, Ordering::Relaxed);
+                slot.piece.clear();
+            }
+            table.totals.iter().for_each(Piece::clear);
         }
+        Ok(table)
+    }
+
+    /// Whether this process has no seat in a shared slab: it would be taken for dead.
+    pub(crate) fn is_without_seat(&self) -> bool {
+        self.memory.joined().is_some() && self.owner() == 0
+    }
+
+    /// The process that has slots to itself.
+    fn owner(&self) -> u64 {
+        self.memory.joined().map_or(0, |joined| joined.short_mark())
     }
 
     /// How many may be open at once.
@@ -228,10 +274,7 @@ impl Reservations {
 
     /// Counts those that are open at `now`, that expired, and that were refused. Walks the table.
     pub(crate) fn counts(&self, now: Tick) -> Counts {
-        let is_open = |slot: &&Slot| {
-            let state = slot.state.load(Ordering::Acquire);
-            state & PHASE_MASK == OPEN && slot.expires() > now
-        };
+        let is_open = |slot: &&Slot| slot.state().phase() == OPEN && slot.expires() > now;
         Counts {
             open: self.slots.iter().filter(is_open).count() as u64,
             expired: self.expired.load(Ordering::Relaxed),
@@ -249,9 +292,9 @@ impl Reservations {
         let (reach, held) = (0..self.slots.len()).find_map(|offset| {
             let index = self.index(hash, offset);
             let slot = &self.slots[index];
-            let state = slot.state.load(Ordering::Acquire);
-            let is_open = state & PHASE_MASK == OPEN;
-            if state & PHASE_MASK == BUSY || is_open && slot.expires() > now {
+            let state = self.unless_dead(index, slot.state());
+            let is_open = state.phase() == OPEN;
+            if state.is_busy() || is_open && slot.expires() > now {
                 return None;
             }
             let held = self.exchange(index, state)?;
@@ -270,10 +313,34 @@ impl Reservations {
         (0..self.slots.len()).for_each(|index| self.close_if_expired(index, now));
     }
 
-    fn close_if_expired(&self, index: usize, now: Tick) {
+    /// The state of a slot; if a dead process has it to itself, it is closed first.
+    fn unless_dead(&self, index: usize, state: State) -> State {
+        let Some(joined) = self.memory.joined().filter(|_| state.is_busy()) else { return state };
+        if self.owner() == 0 || !joined.is_short_dead(state.owner()) {
+            return state;
+        }
         let slot = &self.slots[index];
-        let state = slot.state.load(Ordering::Acquire);
-        if state & PHASE_MASK == OPEN && slot.expires() <= now {
+        let taken = State::new(state.generation(), state.phase(), self.owner());
+        if slot.state.compare_exchange(state.0, taken.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            joined.count_takeover();
+            let hash = AgentHash::from_bits(slot.hash.load(Ordering::Relaxed));
+            let held = TakenSlot { table: self, index, generation: state.generation() };
+            if state.phase() == COUNTED {
+                held.close(hash);
+            } else {
+                TakenSlot { generation: held.generation.wrapping_add(1), ..held }.free();
+            }
+        }
+        slot.state()
+    }
+
+    fn close_if_expired(&self, index: usize, now: Tick) {
+        if self.is_without_seat() {
+            return;
+        }
+        let slot = &self.slots[index];
+        let state = self.unless_dead(index, slot.state());
+        if state.phase() == OPEN && slot.expires() <= now {
             if let Some(held) = self.exchange(index, state).and_then(|held| held.expired_at(now)) {
                 held.free();
             }
@@ -294,9 +361,9 @@ impl Reservations {
     /// The same with one slot, of this agent or of any.
     pub(crate) fn revise_slot(&self, index: usize, hash: Option<AgentHash>, revise: &impl Fn(Entry) -> Option<Entry>) {
         let slot = &self.slots[index];
-        let state = slot.state.load(Ordering::Acquire);
+        let state = slot.state();
         let is_other = hash.is_some_and(|hash| slot.hash.load(Ordering::Relaxed) != hash.bits());
-        if state & PHASE_MASK != OPEN || is_other {
+        if state.phase() != OPEN || is_other || self.is_without_seat() {
             return;
         }
         // If another caller is faster, the slot is busy: see the module.
@@ -321,9 +388,9 @@ impl Reservations {
             .iter()
             .enumerate()
             .filter_map(|(index, slot)| {
-                let state = slot.state.load(Ordering::Acquire);
+                let state = slot.state();
                 let position = position(slot.piece.charged.load(Ordering::Relaxed));
-                (state & PHASE_MASK == OPEN && positions.contains(&position)).then_some((position, index))
+                (state.phase() == OPEN && positions.contains(&position)).then_some((position, index))
             })
             .collect();
         open.sort_unstable();
@@ -333,39 +400,47 @@ impl Reservations {
     /// Takes the slot of an id that is open at `now`.
     ///
     /// The wait ends: the caller that has the slot charges a lane and stores
-    /// another phase. It is also bounded, in case that caller was lost in a fork.
-    pub(crate) fn find(&self, id: u64, now: Tick) -> Option<TakenSlot<'_>> {
+    /// another phase. It is also bounded, in case that caller was lost in a fork,
+    /// or is stopped in another process.
+    pub(crate) fn find(&self, id: u64, now: Tick) -> Result<TakenSlot<'_>, Error> {
         let index = (id & SLOT_MASK) as usize;
-        let slot = self.slots.get(index)?;
+        let slot = self.slots.get(index).ok_or(Error::UnknownReservation)?;
+        if self.is_without_seat() {
+            return Err(Error::Busy);
+        }
         for round in 0..ROUNDS_MAX {
-            let state = slot.state.load(Ordering::Acquire);
-            if state >> PHASE_BITS & ID_GENERATION_MASK != id >> SLOT_BITS && !broken(Fault::StaleId) {
-                return None;
+            let mut state = slot.state();
+            if round % ASK_ROUNDS == ASK_ROUNDS - 1 {
+                state = self.unless_dead(index, state);
             }
-            match state & PHASE_MASK {
-                FREE => return None,
+            if state.generation() != id >> SLOT_BITS && !broken(Fault::StaleId) {
+                return Err(Error::UnknownReservation);
+            }
+            match state.phase() {
+                FREE => return Err(Error::UnknownReservation),
                 OPEN => {
                     let Some(held) = self.exchange(index, state) else {
                         continue;
                     };
                     let entry = held.entry();
                     if entry.expires > now {
-                        return Some(held);
+                        return Ok(held);
                     }
                     held.keep(entry);
-                    return None;
+                    return Err(Error::UnknownReservation);
                 }
                 _ => wait(round),
             }
         }
-        None
+        Err(if self.memory.joined().is_some() { Error::Busy } else { Error::UnknownReservation })
     }
 
     /// Acquire, paired with the Release of the caller that had the slot before.
-    fn exchange(&self, index: usize, state: u64) -> Option<TakenSlot<'_>> {
-        let (busy, slot) = (state & !PHASE_MASK | BUSY, &self.slots[index].state);
-        let taken = slot.compare_exchange(state, busy, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        taken.then_some(TakenSlot { table: self, index, generation: state >> PHASE_BITS })
+    fn exchange(&self, index: usize, state: State) -> Option<TakenSlot<'_>> {
+        let phase = if state.phase() == OPEN { COUNTED } else { BUSY };
+        let (busy, slot) = (State::new(state.generation(), phase, self.owner()), &self.slots[index].state);
+        let taken = slot.compare_exchange(state.0, busy.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        taken.then_some(TakenSlot { table: self, index, generation: state.generation() })
     }
 }
 

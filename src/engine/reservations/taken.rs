@@ -1,8 +1,8 @@
 //! A slot that one caller has to itself, from *busy* until it stores another phase.
 
 use super::slot::{
-    FREE, GENERATION_SHIFT, ID_GENERATION_MASK, LANE_MASK, NO_LANE, NOT_CHARGED, OPEN, PHASE_BITS, PHASE_MASK,
-    PLAN_SHIFT, Piece, SLOT_BITS, Slot, position,
+    BUSY, COUNTED, FREE, GENERATION_SHIFT, ID_GENERATION_MASK, LANE_MASK, NO_LANE, NOT_CHARGED, OPEN, PLAN_SHIFT,
+    Piece, SLOT_BITS, Slot, State, position,
 };
 use super::{Entry, Reservations};
 use crate::clock::Tick;
@@ -81,6 +81,10 @@ impl<'a> TakenSlot<'a> {
         slot.hash.store(hash.bits(), Ordering::Relaxed);
         slot.piece.announce(lane.number().into(), worth);
         let before = self.table.shade(hash.low_bits()).open.fetch_add(1, Ordering::AcqRel) as usize;
+        if self.table.memory.joined().is_some() {
+            // If this process dies from now on, the shade is told.
+            slot.state.store(State::new(self.generation, COUNTED, self.table.owner()).0, Ordering::Release);
+        }
         let most = self.table.per_agent;
         before < most || self.others_of(hash, now) < most
     }
@@ -91,8 +95,8 @@ impl<'a> TakenSlot<'a> {
         self.table.close_expired_of(hash, now);
         let is_theirs = |index: &usize| {
             let slot = &self.table.slots[*index];
-            let state = slot.state.load(Ordering::Acquire);
-            *index != self.index && state & PHASE_MASK != FREE && slot.hash.load(Ordering::Relaxed) == hash.bits()
+            let state = slot.state();
+            *index != self.index && state.phase() != FREE && slot.hash.load(Ordering::Relaxed) == hash.bits()
         };
         self.table.likely(hash).filter(is_theirs).count()
     }
@@ -106,7 +110,7 @@ impl<'a> TakenSlot<'a> {
             return None;
         }
         self.table.expired.fetch_add(1, Ordering::Relaxed);
-        self.table.shade(entry.hash.low_bits()).open.fetch_sub(1, Ordering::Relaxed);
+        self.uncount(entry.hash);
         Some(TakenSlot { generation: self.generation.wrapping_add(1), ..self })
     }
 
@@ -126,12 +130,22 @@ impl<'a> TakenSlot<'a> {
         slot.piece.put(&entry);
         slot.left.store(entry.left, Ordering::Relaxed);
         slot.expires.store(entry.expires.as_nanos(), Ordering::Relaxed);
-        slot.state.store(self.generation << PHASE_BITS | OPEN, Ordering::Release);
+        slot.state.store(State::new(self.generation, OPEN, 0).0, Ordering::Release);
+    }
+
+    /// The shade no longer counts the slot. If this process dies in between, it counts one too many, and never one
+    /// too few: then a reservation would be overlooked.
+    fn uncount(&self, hash: AgentHash) {
+        if self.table.memory.joined().is_some() {
+            let busy = State::new(self.generation, BUSY, self.table.owner());
+            self.slot().state.store(busy.0, Ordering::Release);
+        }
+        self.table.shade(hash.low_bits()).open.fetch_sub(1, Ordering::Release);
     }
 
     /// Frees the slot: its id no longer works.
     pub(crate) fn close(self, hash: AgentHash) {
-        self.table.shade(hash.low_bits()).open.fetch_sub(1, Ordering::Relaxed);
+        self.uncount(hash);
         let generation = self.generation.wrapping_add(1);
         TakenSlot { generation, ..self }.free();
     }
@@ -139,6 +153,6 @@ impl<'a> TakenSlot<'a> {
     /// Frees a slot that no shade counts any more.
     pub(super) fn free(self) {
         self.slot().hash.store(0, Ordering::Relaxed);
-        self.slot().state.store(self.generation << PHASE_BITS | FREE, Ordering::Release);
+        self.slot().state.store(State::new(self.generation, FREE, 0).0, Ordering::Release);
     }
 }

@@ -44,7 +44,7 @@ fn open(table: &Reservations, entry: Entry) -> u64 {
 
 /// What the slot of an id holds at instant 0, if it is open.
 fn found(table: &Reservations, id: u64) -> Option<Entry> {
-    let held = table.find(id, Tick::ZERO)?;
+    let held = table.find(id, Tick::ZERO).ok()?;
     let entry = held.entry();
     held.keep(entry);
     Some(entry)
@@ -91,11 +91,11 @@ fn what_was_kept_is_found_as_it_was() {
     let ids = [open(&table, wide), open(&table, plain)];
     assert_eq!(ids.map(|id| found(&table, id)), [Some(wide), Some(plain)]);
     // At the instant of its expiry it is no longer open.
-    assert!(table.find(ids[1], at(9)).is_some_and(|held| {
+    assert!(table.find(ids[1], at(9)).is_ok_and(|held| {
         held.keep(plain);
         true
     }));
-    assert!(table.find(ids[1], at(10)).is_none());
+    assert!(table.find(ids[1], at(10)).is_err());
     assert_eq!(found(&table, ids[1]), Some(plain));
 }
 
@@ -109,9 +109,9 @@ fn a_slot_that_somebody_has_is_given_to_nobody_else() {
     let id = held.id();
     held.close(agent);
     // Its id no longer works, whatever is in the slot.
-    assert!(table.find(id, Tick::ZERO).is_none());
+    assert!(table.find(id, Tick::ZERO).is_err());
     let next = open(&table, entry(agent, LANE));
-    assert!(table.find(id, Tick::ZERO).is_none() && table.take(agent, at(9)).is_none());
+    assert!(table.find(id, Tick::ZERO).is_err() && table.take(agent, at(9)).is_none());
     table.find(next, Tick::ZERO).expect("it is open").close(agent);
     let last = open(&table, entry(agent, LANE));
     assert!(id != next && next != last && last != id);
@@ -125,7 +125,7 @@ fn an_id_names_its_slot_and_no_other() {
     assert_eq!(ids.map(|id| id & SLOT_MASK), [0, 1, 2]);
     assert_eq!(ids.map(|id| found(&table, id).map(|entry| entry.left)), [Some(1), Some(2), Some(3)]);
     for made_up in [ids[0] + 3, ids[0] ^ 1 << SLOT_BITS, ids[0] ^ 1 << 63, ids[0] + (1 << SLOT_BITS)] {
-        assert!(table.find(made_up, Tick::ZERO).is_none(), "{made_up:#x} instead of {:#x}", ids[0]);
+        assert!(table.find(made_up, Tick::ZERO).is_err(), "{made_up:#x} instead of {:#x}", ids[0]);
     }
 }
 
@@ -148,7 +148,7 @@ fn an_expired_slot_is_taken_and_counts_for_its_new_agent() {
     assert!(held.announce(second, LANE, 15, at(10)));
     assert_ne!(held.id(), id);
     held.keep(Entry { expires: at(30), ..entry(second, LANE) });
-    assert!(!table.may_have(0) && table.may_have(1) && table.find(id, Tick::ZERO).is_none());
+    assert!(!table.may_have(0) && table.may_have(1) && table.find(id, Tick::ZERO).is_err());
     assert_eq!((table.reserved(second, LANE, at(10)), table.reserved(first, LANE, at(10))), (15, 0));
 }
 
@@ -164,7 +164,7 @@ fn a_reservation_is_open_until_it_expires_and_is_counted_as_expired_once() {
         assert_eq!((table.counts(Tick::ZERO).open, table.counts(Tick::ZERO).expired), left, "at {now}");
         assert_eq!(table.may_have(0), left.0 > 0);
     }
-    assert!(ids.into_iter().all(|id| table.find(id, Tick::ZERO).is_none()));
+    assert!(ids.into_iter().all(|id| table.find(id, Tick::ZERO).is_err()));
     table.count_refusal();
     assert_eq!(table.counts(Tick::ZERO).refused, 1);
 }

@@ -6,6 +6,7 @@ use super::{BudgetedLane, BudgetsLoaded, budget_lanes};
 use crate::clock::Tick;
 use crate::engine::Engine;
 use crate::lane::{Choice, LaneWord, budget};
+use crate::limits::LoadedFile;
 use crate::slab::hash::AgentHash;
 use std::cmp::Reverse;
 
@@ -66,8 +67,11 @@ fn load_entry(
         return row.clear();
     };
     let found = claimed.found;
+    let is_loaded = engine.slab.joined().is_some() && engine.limits.state().is_loaded(LoadedFile::Budgets);
     for (lane, word) in lanes.iter().zip(&*words).filter(|(_, word)| **word != 0) {
         let (window, used) = budget::unpacked(*word);
+        // A shared slab that outlived its processes has what was used since, too.
+        let used = if is_loaded { 0 } else { used };
         let restore = |words: &[LaneWord]| Choice::of(budget::restore(words[0], window, used));
         let cells = engine.limits.cells(lane.lane);
         let restored = found.record.update_lane(found.tag, cells, restore, || engine.slab.count_retry());

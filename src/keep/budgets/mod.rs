@@ -49,6 +49,7 @@ mod walk;
 
 use super::{KeptFile, PersistError};
 use crate::engine::Engine;
+use crate::limits::LoadedFile;
 use crate::machine::process;
 use crate::policy::{Era, Kind, LaneId};
 use rows::SavedRows;
@@ -145,6 +146,7 @@ impl BudgetKeeper {
         file.accept(seen);
         *kept = BudgetFile { file: Some(file), saved, is_outdated: false };
         let loaded = load::load(engine, &used, &mut kept.saved);
+        engine.limits.state().set_loaded(LoadedFile::Budgets);
         let is_stale = loaded.ended > 0 && loaded.ended >= loaded.loaded;
         kept.is_outdated = is_stale || loaded.unknown + loaded.full > 0;
         Ok(loaded)

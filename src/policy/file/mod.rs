@@ -56,8 +56,9 @@ impl Policy {
     /// but removes nothing: a lane or plan of the preset gets the limits in the
     /// file, a new one comes after those of the preset, and an action moves to
     /// the lane that the file names. A new name that differs from one of the
-    /// preset's by one letter is refused as a typo. The table `server` is for
-    /// the server, which reads the same file, and is ignored here.
+    /// preset's by one letter is refused as a typo. The tables `server`
+    /// and `shared` are for the server, which reads the same file, and are
+    /// ignored here.
     ///
     /// # Errors
     ///

@@ -21,9 +21,10 @@ use toml::de::{DeString, DeTable, DeValue};
 pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
-/// The last one is for the server, which reads the same file, and is ignored here.
-const KEYS: [&str; 12] = [
+/// The last two are for the server, which reads the same file, and are ignored here.
+const KEYS: [&str; 14] = [
     "preset",
+    "version",
     "warn_below_percent",
     "warn_again_percent",
     "on_change",
@@ -35,6 +36,7 @@ const KEYS: [&str; 12] = [
     "actions",
     "conduct",
     "server",
+    "shared",
 ];
 const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "every_denial", "enforce_wait"];
 /// What to do about `ws/light = ...` and `ws.light = ...`.
@@ -89,6 +91,9 @@ impl<'t> File<'t> {
         if let Some(value) = self.table.get("warn_again_percent") {
             // Lossless: at most 100.
             builder.warn_again_percent = Some(self.integer("warn_again_percent", value, 0..=100)? as u8);
+        }
+        if let Some(value) = self.table.get("version") {
+            builder.version = Some(self.integer("version", value, 0..=u32::MAX)?);
         }
         if let Some(value) = self.table.get("on_change") {
             builder.on_change = self.on_change(value)?;

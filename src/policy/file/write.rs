@@ -11,6 +11,9 @@ pub(super) struct Toml<'a>(pub(super) &'a Policy);
 impl fmt::Display for Toml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = self.0;
+        if let Some(version) = policy.version() {
+            writeln!(f, "version = {version}")?;
+        }
         writeln!(f, "warn_below_percent = {}", policy.warn_below_percent())?;
         if let Some(percent) = policy.warn_again_percent() {
             writeln!(f, "warn_again_percent = {percent}")?;

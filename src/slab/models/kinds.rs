@@ -333,7 +333,7 @@ model! {
             let entry = held.entry();
             held.keep(Entry { expires: Tick::from_nanos(100), ..entry });
         });
-        assert!(!(extended.is_some() && taken.join().unwrap()));
+        assert!(!(extended.is_ok() && taken.join().unwrap()));
     }
 }
 

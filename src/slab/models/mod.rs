@@ -15,6 +15,7 @@ use crate::clock::{ManualClock, Tick};
 use crate::engine::{Agent, Request};
 use crate::limiter::Limiter;
 use crate::policy::{LaneId, Limit, Policy};
+use crate::shared::{Joined, Memory};
 use crate::sync::{BROKEN, Fault};
 use crate::{Error, Verdict};
 use loom::thread;
@@ -84,13 +85,24 @@ impl Model {
         Self::on_clock(records, policy, on_full, clock)
     }
 
+    /// One record of a slab that processes share.
+    fn shared(policy: Policy, on_full: OnFull) -> Self {
+        let clock = ManualClock::new();
+        clock.set(Tick::from_nanos(1_000));
+        Self::built(1, policy, on_full, clock, || Memory::Shared(Arc::new(Joined)))
+    }
+
+    fn on_clock(records: usize, policy: Policy, on_full: OnFull, clock: ManualClock) -> Self {
+        Self::built(records, policy, on_full, clock, || Memory::Private)
+    }
+
     /// Built by a separate thread: a limiter that is about to be moved to its
     /// place takes more than the 32 KB of stack that loom gives the first one.
-    fn on_clock(records: usize, policy: Policy, on_full: OnFull, clock: ManualClock) -> Self {
+    fn built(records: usize, policy: Policy, on_full: OnFull, clock: ManualClock, memory: fn() -> Memory) -> Self {
         let build = move || {
             let kinds = policy.cell_kinds();
             let geometry = Geometry { groups: 1, window: 1, records, lanes: kinds.len() };
-            let slab = Slab::new(geometry, fixed_key(KEY), kinds).unwrap();
+            let slab = Slab::within(memory(), geometry, fixed_key(KEY), kinds, 2).unwrap();
             Arc::new(Limiter::builder(policy).clock(clock).on_full(on_full).over(slab).unwrap())
         };
         let builder = thread::Builder::new().stack_size(STACK_WORDS).spawn(build);
@@ -167,6 +179,7 @@ mod conduct; // After the macro that they use.
 mod first_contact;
 mod kinds;
 mod plans;
+mod processes;
 mod rollback;
 mod stale;
 mod tenancies;

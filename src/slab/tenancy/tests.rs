@@ -42,7 +42,7 @@ fn a_claim_locks_every_region_of_its_neighbourhood() {
     let slab = slab();
     let hash = on_a_border(&slab);
     let locked = || (0..3).filter(|region| slab.region(*region).is_locked()).count();
-    let locks = slab.lock(hash);
+    let locks = slab.lock(hash, CLAIM_WITHIN).unwrap();
     assert!(slab.positions(hash).all(|position| slab.region(slab.region_of(position)).is_locked()));
     assert_eq!(locked(), 2);
     drop(locks);
@@ -53,7 +53,7 @@ fn a_claim_locks_every_region_of_its_neighbourhood() {
 fn an_eviction_in_either_region_of_a_neighbourhood_raises_the_floor() {
     let slab = slab();
     let hash = on_a_border(&slab);
-    let locks = slab.lock(hash);
+    let locks = slab.lock(hash, CLAIM_WITHIN).unwrap();
     for (nanos, region) in [(5, locks.home_region), (7, locks.home_region + 1), (9, locks.home_region)] {
         locks.of(region).raise_evicted_at(Tick::from_nanos(nanos));
         assert_eq!(locks.evicted_at(), Tick::from_nanos(nanos), "region {region}");
@@ -71,7 +71,7 @@ fn a_tag_that_a_fork_left_closed_is_opened() {
     let tag = record.tag();
     record.set_tag(tag.closed());
     region.leave_behind();
-    drop(slab.lock(hash));
+    drop(slab.lock(hash, CLAIM_WITHIN).unwrap());
     assert_eq!(record.tag(), tag);
     assert_eq!(region.counts().occupied, 1);
 }
@@ -85,7 +85,7 @@ fn a_record_that_a_fork_left_between_tenants_is_vacant() {
     let (record, region) = (slab.record(position), slab.region(slab.region_of(position)));
     record.set_tag(TagWord::BETWEEN);
     region.leave_behind();
-    drop(slab.lock(hash));
+    drop(slab.lock(hash, CLAIM_WITHIN).unwrap());
     assert!(record.tag().is_vacant() && slab.find(hash).is_none());
     assert_eq!(region.counts().occupied, 0);
     assert_eq!(claim(&slab, hash), position);

@@ -140,11 +140,24 @@ impl<const N: usize> Raw<N> {
 
     /// A struct with its size as the tag, or less than that now and then.
     pub(super) fn tagged(bytes: &mut Bytes<'_>, faults: &mut Vec<Status>) -> Self {
-        if bytes.once_in(32) {
+        Self::tagged_from(N as u32, bytes, faults)
+    }
+
+    /// The same, of a struct that was this small in its first version.
+    pub(super) fn tagged_from(first: u32, bytes: &mut Bytes<'_>, faults: &mut Vec<Status>) -> Self {
+        let tag = match bytes.below(32) {
+            0 => bytes.number() as u32 % N as u32,
+            1 => first,
+            _ => N as u32,
+        };
+        if tag < first {
             faults.push(Status::StructSize);
-            return Self::new(bytes.number() as u32 % N as u32);
         }
-        Self::new(N as u32)
+        Self::new(tag)
+    }
+
+    pub(super) fn tag(&self) -> usize {
+        u32::from_le_bytes(std::array::from_fn(|at| self.0[at])) as usize
     }
 
     pub(super) fn is_untouched(&self) -> bool {

@@ -6,6 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::{null, null_mut};
 use tollgate::ffi::*;
 
+/// Whether what the options say of sharing goes together.
+fn are_allowed(options: &LimiterOptions) -> bool {
+    let has_path = !options.shared_path.is_null();
+    let [path, memfd, descriptor] = [SharedBy::Path, SharedBy::Memfd, SharedBy::Descriptor].map(|by| by as i32);
+    let is_place = match options.shared_by {
+        by if by == path => options.shared_fd == 0 && (!has_path || options.shared_path_len > 0),
+        by if by == memfd => options.shared_fd == 0 && !has_path,
+        by => by == descriptor && !has_path,
+    };
+    is_place && (options.shared_mode == 0 || has_path) && options.shared_mode <= 0o777
+}
+
 impl World<'_> {
     pub(super) fn new_limiter(&mut self) {
         let Some(known) = self.policies.last() else { return };
@@ -19,7 +31,7 @@ impl World<'_> {
         let unwanted = options.observe == 0 && (options.sample_every, options.roster) != (0, 0);
         let are_known =
             [options.on_full, options.id_hash, options.observe].iter().all(|option| (0..=1).contains(option));
-        let is_other = options.prefault > 1 || options.reserved != 0;
+        let is_other = options.prefault > 1 || !are_allowed(&options);
         if !are_known || unwanted || is_other || options.reservations > TOLLGATE_RESERVATIONS_MAX {
             faults.push(Status::InvalidOption);
         }
@@ -31,14 +43,22 @@ impl World<'_> {
         let mut raw = super::arguments::Raw::<512>::new(512);
         let error = self.error(&mut raw, &mut faults);
         let status = call!(self, tollgate_limiter_new(policy, &options, error, place));
-        if !self.judge_error(status, &faults, &[], &raw, !error.is_null()) {
+        let shared = options.shared_by == SharedBy::Memfd as i32 || !options.shared_path.is_null();
+        if !cfg!(feature = "shared") && (options.shared_by, options.shared_path) != (0, null()) {
+            faults.push(Status::NotBuiltIn);
+        }
+        // A path of a file system that is not in memory; a descriptor that is none; a lane of held slots.
+        let found = if options.shared_by != 0 || shared { &[Status::Shared][..] } else { &[] };
+        if !self.judge_error(status, &faults, found, &raw, !error.is_null()) {
             return assert!(limiter.is_null());
         }
+        self.report.shared += u64::from(shared);
         let reservations = options.reservations;
         self.limiters.push(Watched {
             limiter,
             lanes,
             warn_percent,
+            shared,
             deny_on_full: options.on_full == OnFull::Deny as i32,
             manual: !options.clock.is_null(),
             full_at: BTreeMap::new(),
@@ -71,8 +91,15 @@ impl World<'_> {
             roster: 0,
             reservations: u64::from(self.bytes.below(4)), // 0 for as many as usual.
             reservations_per_agent: u32::from(self.bytes.once_in(8)), // 0 for as many as usual.
-            reserved: 0,
+            shared_by: SharedBy::Path as i32,
+            shared_path: null(),
+            shared_path_len: 0,
+            shared_mode: 0,
+            shared_fd: 0,
         };
+        if cfg!(feature = "shared") && self.bytes.once_in(16) {
+            options.shared_by = SharedBy::Memfd as i32;
+        }
         if self.bytes.once_in(8) {
             options.observe = 1;
             options.sample_every = u32::from(self.bytes.below(4));
@@ -81,7 +108,7 @@ impl World<'_> {
         if !self.bytes.once_in(4) {
             return options;
         }
-        match self.bytes.below(11) {
+        match self.bytes.below(16) {
             0 => options.struct_size = self.bytes.number() as u32 % 64,
             1 => options.struct_size = u32::MAX - u32::from(self.bytes.byte()),
             2 => options.on_full = self.bytes.number() as i32,
@@ -90,8 +117,13 @@ impl World<'_> {
             5 => options.observe = self.bytes.number() as i32,
             6 => options.reservations = TOLLGATE_RESERVATIONS_MAX + 1 + self.bytes.number() % (1 << 40),
             7 => options.prefault = self.bytes.number() as u32,
-            8 => options.reserved = self.bytes.number() as u32,
+            8 => options.shared_by = self.bytes.number() as i32,
             9 => options.reservations_per_agent = u32::MAX, // As many as there are.
+            10 => (options.shared_by, options.shared_fd) = (SharedBy::Descriptor as i32, -1),
+            11 => options.shared_fd = self.bytes.number() as i32,
+            12 => options.shared_mode = self.bytes.number() as u32,
+            13 => (options.shared_path, options.shared_path_len) = (c"/proc/slab".as_ptr(), 10),
+            14 => options.shared_path = c"".as_ptr(),
             _ => options.clock = null(),
         }
         options

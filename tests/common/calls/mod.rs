@@ -43,6 +43,8 @@ pub(crate) struct Report {
     pub(crate) verdicts: u64,
     pub(crate) exact: u64,
     pub(crate) denied: u64,
+    /// Limiters whose memory other processes could share.
+    pub(crate) shared: u64,
 }
 
 /// Calls of a sequence, at most.
@@ -174,7 +176,7 @@ impl<'a> World<'a> {
     /// What needs no handle.
     fn others(&mut self) {
         match self.bytes.below(3) {
-            0 => assert!(!call!(self, tollgate_version()).is_null() && call!(self, tollgate_features()) < 4),
+            0 => assert!(!call!(self, tollgate_version()).is_null() && call!(self, tollgate_features()) < 8),
             1 => assert!(call!(self, tollgate_version_number()) > 0),
             _ => {
                 let status = self.bytes.number() as i32;

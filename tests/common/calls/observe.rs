@@ -1,6 +1,6 @@
 //! Calls that see what a limiter does.
 
-use super::arguments::{Agent, Raw};
+use super::arguments::{Agent, Raw, UNTOUCHED};
 use super::oracle::Watched;
 use super::{World, call};
 use std::ptr::{null, null_mut};
@@ -25,7 +25,7 @@ impl World<'_> {
     }
 
     fn snapshot(&mut self, to: *mut Limiter, watched: &Watched, mut faults: Vec<Status>) {
-        let mut raw = Raw::<224>::tagged(&mut self.bytes, &mut faults);
+        let mut raw = Raw::<256>::tagged_from(224, &mut self.bytes, &mut faults);
         let place = self.handle((&raw mut raw).cast::<LimiterView>(), &mut faults);
         let mut lanes = [Raw::<32>::blank(); 8];
         let (start, size) = self.room(&mut lanes, &mut faults);
@@ -33,7 +33,13 @@ impl World<'_> {
         if !self.judge(status, &faults) {
             return assert!(raw.is_untouched() && lanes.iter().all(Raw::is_blank));
         }
+        let known = raw.tag();
+        assert!(raw.0[known..].iter().all(|byte| *byte == UNTOUCHED), "written beyond what the caller knows of");
         let seen = raw.read::<LimiterView>();
+        if known == size_of::<LimiterView>() {
+            assert_eq!((seen.processes, seen.shared_fd >= 0), (watched.shared.into(), watched.shared), "{seen:?}");
+            assert_eq!((seen.takeovers, seen.busy, seen.policy_differs, seen.detached), (0, 0, 0, 0), "{seen:?}");
+        }
         assert_eq!(seen.lane_count as usize, watched.lanes.len());
         assert!(seen.agents <= seen.records && seen.agents <= watched.agents.len() as u64, "{seen:?}");
         assert!(seen.observed <= 1 && seen.memory >= 4096, "{seen:?}");

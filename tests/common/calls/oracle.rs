@@ -90,6 +90,8 @@ pub(super) struct Watched {
     pub(super) limiter: *mut Limiter,
     pub(super) lanes: Vec<Option<Lane>>,
     pub(super) warn_percent: u64,
+    /// Whether its memory is such that other processes could share it.
+    pub(super) shared: bool,
     pub(super) deny_on_full: bool,
     /// Whether its time is the manual clock's.
     pub(super) manual: bool,

@@ -9,17 +9,22 @@
 //!
 //! Exempt agents need no record, and their checks end here: they are found
 //! without a lock, in [`exempt`](super::exempt).
+//!
+//! - `private.rs`: the entries of a private limiter, in shards
+//! - `table.rs`: those of a shared one, in a table without locks; `decision.rs`: its words
+
+pub(crate) mod decision;
+mod private;
+pub(crate) mod table;
 
 use super::exempt::ExemptTable;
 use crate::limits::Row;
-use crate::machine::process::unforked;
 use crate::policy::{LaneId, Limit, PlanId};
+use crate::shared::Memory;
 use crate::slab::hash::AgentHash;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, peek};
+use private::Shards;
 use std::collections::BTreeMap;
-
-/// Enough shards that claims seldom wait for each other.
-const SHARDS: usize = if cfg!(loom) { 1 } else { 64 };
+use table::AssignmentTable;
 
 /// One agent's assignment, in the numbers of the policy.
 #[derive(Clone, Debug, Default)]
@@ -35,13 +40,18 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether there is nothing to remember of it.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.is_undecided() && !self.by_policy
+    }
+
     /// Whether the two assign the same; the row does not matter.
     pub(crate) fn decides_as(&self, other: &Self) -> bool {
         (self.plan, self.exempt, &self.overrides) == (other.plan, other.exempt, &other.overrides)
     }
 
     /// Whether nothing is assigned.
-    fn is_undecided(&self) -> bool {
+    pub(super) fn is_undecided(&self) -> bool {
         self.decides_as(&Self::default())
     }
 
@@ -50,7 +60,7 @@ impl Entry {
     }
 
     /// The row that applies under the policy of this epoch.
-    fn row(&self, epoch: u64) -> Row {
+    pub(super) fn row(&self, epoch: u64) -> Row {
         match (self.is_exempt(), self.override_row, self.plan) {
             (true, ..) => Row::EXEMPT,
             (false, Some(row), _) => row,
@@ -76,22 +86,42 @@ pub(crate) struct Tally {
     pub(crate) exempt: u64,
 }
 
-type Shard = BTreeMap<AgentHash, RegisteredAgent>;
+impl Tally {
+    fn add(&mut self, entry: &Entry) {
+        self.assigned += u64::from(!entry.is_undecided());
+        self.exempt += u64::from(entry.is_exempt());
+        self.overridden += u64::from(!entry.overrides.is_empty());
+    }
+}
 
 /// Every agent with an assignment.
 pub(crate) struct Registry {
-    shards: [Mutex<Shard>; SHARDS],
-    /// How many entries there are. While it is 0, no reader takes a lock.
-    entries: AtomicU64,
-    /// The exempt ones. Written under the lock of the shard.
+    entries: Entries,
+    /// The exempt ones. Written with their entries.
     exempt: ExemptTable,
 }
 
+enum Entries {
+    Private(Box<Shards>),
+    Shared(Box<AssignmentTable>),
+}
+
 impl Registry {
-    /// If the system refuses the memory, the error is how many bytes were needed.
-    pub(crate) fn new() -> Result<Self, u64> {
-        let shards = std::array::from_fn(|_| Mutex::new(Shard::new()));
-        Ok(Self { shards, entries: AtomicU64::new(0), exempt: ExemptTable::new()? })
+    /// If there is no memory, the error is how many bytes were needed.
+    pub(crate) fn within(memory: &Memory, agents: u64, lanes: usize) -> Result<Self, u64> {
+        let entries = match memory {
+            Memory::Private => Entries::Private(Box::default()),
+            Memory::Shared(_) => Entries::Shared(Box::new(AssignmentTable::within(memory, agents, lanes)?)),
+        };
+        Ok(Self { entries, exempt: ExemptTable::within(memory)? })
+    }
+
+    /// The table, if processes share it.
+    pub(crate) fn shared(&self) -> Option<&AssignmentTable> {
+        match &self.entries {
+            Entries::Private(_) => None,
+            Entries::Shared(table) => Some(table),
+        }
     }
 
     pub(crate) fn reserved_bytes(&self) -> u64 {
@@ -104,94 +134,78 @@ impl Registry {
         self.exempt.prefault()
     }
 
-    /// Passes the agent's row to `read`; the row stays in force meanwhile.
-    pub(crate) fn with_row<T>(&self, hash: AgentHash, epoch: u64, read: impl FnOnce(Row) -> T) -> T {
+    fn is_empty(&self) -> bool {
+        match &self.entries {
+            Entries::Private(shards) => shards.is_empty(),
+            Entries::Shared(table) => table.is_empty(),
+        }
+    }
+
+    /// Passes the agent's row to `read`; the row stays in force meanwhile, or `read` is called again.
+    pub(crate) fn with_row<T>(&self, hash: AgentHash, epoch: u64, read: impl Fn(Row) -> T) -> T {
         // A hint is enough: a caller that must see the first entry holds the
         // neighbourhood's lock, under which it was made.
-        if peek(&self.entries) == 0 {
+        if self.is_empty() {
             return read(Row::unassigned(epoch));
         }
         if self.exempt.has(hash) {
             return read(Row::EXEMPT); // This row is never written.
         }
-        self.with_shard(hash, |shard| {
-            read(shard.get(&hash).map_or(Row::unassigned(epoch), |registered| registered.entry.row(epoch)))
-        })
-    }
-
-    /// Runs `act` under the lock of the agent's shard. A child that is forked
-    /// meanwhile finds no shard locked or half changed.
-    fn with_shard<T>(&self, hash: AgentHash, act: impl FnOnce(&mut Shard) -> T) -> T {
-        unforked(|| act(&mut lock(&self.shards[hash.shard(SHARDS)])))
+        match &self.entries {
+            Entries::Private(shards) => shards.with_row(hash, epoch, read),
+            Entries::Shared(table) => table.with_row(hash, epoch, read),
+        }
     }
 
     /// The entry of an agent; `None` if another agent with the same hash has one.
     pub(crate) fn get(&self, hash: AgentHash, id: &[u8]) -> Option<Entry> {
-        self.with_shard(hash, |shard| match shard.get(&hash) {
-            Some(registered) if *registered.id != *id => None,
-            registered => Some(registered.map(|registered| registered.entry.clone()).unwrap_or_default()),
-        })
+        match &self.entries {
+            Entries::Private(shards) => shards.get(hash, id),
+            Entries::Shared(table) => table.get(hash, id),
+        }
     }
 
     /// Puts an agent's entry in force, or removes it if it is empty. The caller
-    /// holds the lock of the agent's neighbourhood.
+    /// holds the lock of the agent's neighbourhood. In a shared table the entry
+    /// has been [staged](AssignmentTable::stage).
     pub(crate) fn set(&self, hash: AgentHash, id: &[u8], entry: Entry, epoch: u64) -> Row {
         let row = entry.row(epoch);
-        self.with_shard(hash, |shard| {
-            self.exempt.set(hash, entry.is_exempt());
-            let before = shard.len();
-            if entry.is_undecided() && !entry.by_policy {
-                shard.remove(&hash);
-            } else {
-                shard.insert(hash, RegisteredAgent { id: id.into(), entry });
-            }
-            // Only control calls write this, and they take turns.
-            let entries = peek(&self.entries) + shard.len() as u64 - before as u64;
-            self.entries.store(entries, Ordering::Relaxed);
-        });
+        self.exempt.set(hash, entry.is_exempt());
+        match &self.entries {
+            Entries::Private(shards) => shards.set(hash, id, entry),
+            Entries::Shared(table) => table.put(hash),
+        }
         row
     }
 
     /// Counts the agents. Reads every entry, and copies none.
     pub(crate) fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
-        if peek(&self.entries) == 0 {
-            return tally;
+        if self.is_empty() {
+            return Tally::default();
         }
-        for shard in &self.shards {
-            unforked(|| {
-                for RegisteredAgent { entry, .. } in lock(shard).values() {
-                    tally.assigned += u64::from(!entry.is_undecided());
-                    tally.exempt += u64::from(entry.is_exempt());
-                    tally.overridden += u64::from(!entry.overrides.is_empty());
-                }
-            });
+        match &self.entries {
+            Entries::Private(shards) => shards.tally(),
+            Entries::Shared(table) => table.tally(),
         }
-        tally
     }
 
     /// Every exempt agent.
     pub(crate) fn exempt(&self) -> Vec<(AgentHash, Box<[u8]>)> {
-        if peek(&self.entries) == 0 {
+        if self.is_empty() {
             return Vec::new();
         }
-        let of = |shard: &Shard| {
-            let exempt = shard.iter().filter(|(_, registered)| registered.entry.is_exempt());
-            exempt.map(|(hash, registered)| (*hash, registered.id.clone())).collect::<Vec<_>>()
-        };
-        self.shards.iter().flat_map(|shard| unforked(|| of(&lock(shard)))).collect()
+        match &self.entries {
+            Entries::Private(shards) => shards.exempt(),
+            Entries::Shared(table) => table.exempt(),
+        }
     }
 
     /// Every agent with an entry, sorted by id.
     pub(crate) fn list(&self) -> Vec<(AgentHash, RegisteredAgent)> {
-        let mut all: Vec<_> = self
-            .shards
-            .iter()
-            .flat_map(|shard| {
-                let copy = |shard: &Shard| shard.iter().map(|(hash, entry)| (*hash, entry.clone())).collect::<Vec<_>>();
-                unforked(|| copy(&lock(shard)))
-            })
-            .collect();
+        let mut all = match &self.entries {
+            Entries::Private(shards) => shards.list(),
+            Entries::Shared(table) => table.list(),
+        };
         all.sort_unstable_by(|(_, a), (_, b)| a.id.cmp(&b.id));
         all
     }

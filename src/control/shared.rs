@@ -1,0 +1,193 @@
+//! Control calls of a shared limiter: staged, said to count, put in force; and what a dead process had begun is ended.
+//!
+//! Every step can be repeated. A call that finds another process stopped with a
+//! lock that it needs is answered `Busy` and leaves the rest to the next control
+//! call, of whatever process.
+
+use super::edit::Edit;
+use super::lock::{ControlGuard, ControlState};
+use super::words::{ControlWords, Forgives};
+use super::{Control, ControlError};
+use crate::clock::Tick;
+use crate::engine::registry::table::{AssignmentTable, NoRoom};
+use crate::engine::{Agent, effective_limit};
+use crate::error::Error;
+use crate::policy::LaneId;
+use crate::slab::FoundRecord;
+use crate::slab::hash::AgentHash;
+use crate::sync::{Fault, broken};
+
+impl Control<'_> {
+    /// Takes the lock of control calls. In shared memory, what an earlier call left undone is done first.
+    pub(super) fn enter(&self) -> Result<ControlGuard<'_>, ControlError> {
+        let mut control = self.lock.lock()?;
+        if let (Some(words), Some(table)) = (self.lock.words(), self.registry.shared()) {
+            control.policy = self.policy();
+            if !words.is_clear() && !broken(Fault::NotEnded) {
+                // If that cannot be ended, nothing of this call has begun.
+                self.end_what_was_begun(&mut control, words, table).map_err(|error| match error {
+                    ControlError::Busy { pid, .. } => ControlError::Busy { pid, has_begun: false },
+                    other => other,
+                })?;
+            }
+        }
+        Ok(control)
+    }
+
+    #[cold]
+    fn end_what_was_begun(
+        &self,
+        control: &mut ControlState,
+        words: &ControlWords,
+        table: &AssignmentTable,
+    ) -> Result<(), ControlError> {
+        if let Some((what, hash)) = words.forgives() {
+            self.forgive(what, hash, self.clock.now())?;
+            words.clear_forgives();
+        }
+        if words.edits_count() {
+            self.put_staged_in_force(control, words, table, &table.staged())?;
+        } else {
+            table.staged().into_iter().for_each(|hash| table.unstage(hash));
+        }
+        if let Some((epoch, region)) = words.policy() {
+            if self.limits.epoch() == epoch {
+                self.move_on(control, epoch, Some(region))?;
+            }
+            words.set_policy(0);
+        }
+        if words.was_left() {
+            let named = self.slab.rows();
+            table.recount(|row| named.contains(&row.number()));
+            words.clear_left();
+        }
+        Ok(())
+    }
+
+    /// Puts edits in force, all or none even if this process dies.
+    pub(super) fn put_all_shared(
+        &self,
+        control: &ControlState,
+        table: &AssignmentTable,
+        edits: &[Edit],
+    ) -> Result<(), ControlError> {
+        let Some(words) = self.lock.words() else { return Ok(()) };
+        let hashes: Vec<_> = edits.iter().map(|edit| edit.hash).collect();
+        for (index, edit) in edits.iter().enumerate() {
+            if let Err(error) = self.stage(control, table, edit) {
+                for staged in &edits[..=index] {
+                    if let Some((entry, _)) = table.change_of(staged.hash) {
+                        entry.override_row.into_iter().for_each(|row| table.mark_row(row, false));
+                    }
+                    table.unstage(staged.hash);
+                }
+                return Err(error);
+            }
+        }
+        words.set_edits(true);
+        self.put_staged_in_force(control, words, table, &hashes)
+    }
+
+    /// Writes an edit beside what is in force.
+    fn stage(&self, control: &ControlState, table: &AssignmentTable, edit: &Edit) -> Result<(), ControlError> {
+        let mut entry = edit.after.clone();
+        entry.override_row = None;
+        if !entry.overrides.is_empty() {
+            let row = table.take_row().ok_or(ControlError::TooManyOverrides)?;
+            if !self.limits.allocate_row(row) {
+                table.mark_row(row, false);
+                return Err(ControlError::NoMemory);
+            }
+            let policy = &control.policy;
+            let numbers = policy.lanes().filter_map(|(lane, _)| effective_limit(&entry, policy, lane)?.compile().ok());
+            self.limits.write_numbers(row, policy.warn_below_percent(), numbers);
+            entry.override_row = Some(row);
+        }
+        table.stage(edit.hash, &edit.id, &entry).map_err(|problem| {
+            entry.override_row.into_iter().for_each(|row| table.mark_row(row, false));
+            match problem {
+                NoRoom::Entries => ControlError::TooManyAssignments { most: table.most() },
+                NoRoom::Memory | NoRoom::Term => ControlError::NoMemory,
+            }
+        })
+    }
+
+    /// Puts what is staged for these agents in force: it counts.
+    fn put_staged_in_force(
+        &self,
+        control: &ControlState,
+        words: &ControlWords,
+        table: &AssignmentTable,
+        hashes: &[AgentHash],
+    ) -> Result<(), ControlError> {
+        let (on_change, epoch) = (control.policy.on_change(), self.limits.epoch());
+        for hash in hashes {
+            let Some((entry, old_row)) = table.change_of(*hash) else { continue };
+            let row = entry.override_row;
+            let moved = |found: FoundRecord<'_>, moves: &[_]| {
+                let moved = self.moved(found, moves, on_change);
+                self.reservations.revise(*hash, |entry| Some(entry.moved(&moved)));
+            };
+            self.with_change(on_change, &moved, |change| {
+                self.slab.change_row(*hash, change, || self.registry.set(*hash, b"", entry, epoch))
+            })
+            .map_err(|busy| words.busy(busy, true))?;
+            table.unstage(*hash);
+            // Only now is the row free for others: see "Rows" in `record`.
+            if let Some(old) = old_row.filter(|old| row != Some(*old)) {
+                table.mark_row(old, false);
+            }
+        }
+        words.set_edits(false);
+        Ok(())
+    }
+
+    /// As if a process had died when the change of an agent's plan counted and was not in force.
+    #[cfg(all(test, loom))]
+    pub(crate) fn die_assigning(&self, agent: &[u8], plan: crate::policy::PlanId, holder: u64) {
+        let (words, table) = (self.lock.words().unwrap(), self.registry.shared().unwrap());
+        let entry = crate::engine::registry::Entry { plan: Some(plan), ..Default::default() };
+        table.stage(self.hash(agent).unwrap(), agent, &entry).unwrap();
+        words.set_edits(true);
+        words.die(holder);
+    }
+
+    /// Fills one lane of an agent.
+    pub(crate) fn reset_lane(&self, agent: Agent<'_>, lane: LaneId) -> Result<(), Error> {
+        self.limits.lane(lane)?;
+        self.intend(Forgives::Lane(lane), agent).map(drop)
+    }
+
+    /// Fills every lane of an agent.
+    pub(crate) fn reset(&self, agent: Agent<'_>) -> Result<(), Error> {
+        self.intend(Forgives::Lanes, agent).map(drop)
+    }
+
+    /// Vacates an agent's record. `false` if it had none.
+    pub(crate) fn forget(&self, agent: Agent<'_>) -> Result<bool, Error> {
+        self.intend(Forgives::Record, agent)
+    }
+
+    /// Forgives; in shared memory even if this process dies halfway.
+    fn intend(&self, what: Forgives, agent: Agent<'_>) -> Result<bool, Error> {
+        let Agent { id, at } = agent;
+        let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
+        let Some(words) = self.lock.words() else { return self.forgive(what, hash, now) };
+        let _control = self.enter().map_err(|_| Error::Busy)?;
+        words.set_forgives(what, hash);
+        let answer = self.forgive(what, hash, now)?;
+        words.clear_forgives();
+        Ok(answer)
+    }
+
+    fn forgive(&self, what: Forgives, hash: AgentHash, now: Tick) -> Result<bool, Error> {
+        match what {
+            Forgives::Lane(lane) => self.engine.reset_lane(hash, lane, now).map(|()| true),
+            Forgives::Lanes => {
+                self.engine.reset(hash, now);
+                Ok(true)
+            }
+            Forgives::Record => self.engine.forget(hash, now),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Memory that several processes map, and the locks by which they know who lives: a file in memory, mapped whole.
+//!
+//! Locks are Linux's open file description locks, on single bytes that lie far
+//! behind the content. The kernel releases one when the last descriptor of its
+//! description is closed, so on every death, and in every pid namespace. POSIX
+//! record locks would not do: closing any descriptor of the file drops them all.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// Where the bytes begin that are locked: behind every content.
+const LOCKS_AT: i64 = 1 << 62;
+
+/// A part of a file, mapped for reading and writing. It stays mapped until this is dropped.
+pub(crate) struct FileMap {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is not bound to the thread that made it.
+unsafe impl Send for FileMap {}
+
+// SAFETY: it only lends its address, and atomics are all that is made of it.
+unsafe impl Sync for FileMap {}
+
+impl FileMap {
+    /// Maps `bytes` of the file from `offset` on, which is a multiple of the page size.
+    pub(crate) fn new(file: &File, offset: usize, bytes: usize) -> io::Result<Self> {
+        map(file, bytes, offset, None).map(|start| Self { start, bytes })
+    }
+
+    /// Maps as many bytes from another offset on, at the same address. All that was made of it goes on to be valid.
+    pub(crate) fn remap(&self, file: &File, offset: usize) -> io::Result<()> {
+        map(file, self.bytes, offset, Some(self.start)).map(drop)
+    }
+
+    /// The address at this offset, from which `len` bytes are mapped. `None` if there are not that many.
+    pub(super) fn at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.bytes)?;
+        debug_assert!(end <= self.bytes);
+        // SAFETY: within the mapping, as just checked.
+        Some(unsafe { self.start.add(offset) })
+    }
+}
+
+impl Drop for FileMap {
+    fn drop(&mut self) {
+        // SAFETY: a whole mapping of this value's own, to which no reference is left; that cannot fail.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Maps `bytes` of the file from `offset` on, which is a multiple of the page size: at `place`, where this module has
+/// mapped as many bytes before, or where the system chooses.
+fn map(file: &File, bytes: usize, offset: usize, place: Option<NonNull<u8>>) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let fixed = if place.is_some() { libc::MAP_FIXED } else { 0 };
+    let hint = place.map_or(std::ptr::null_mut(), |place| place.as_ptr().cast());
+    // Lossless: no file is that long.
+    let offset = offset as libc::off_t;
+    // SAFETY: a new mapping touches no memory in use; with a place it replaces one of this module's own, of the same
+    // length, and all that is made of either are atomics, for which any content is valid.
+    let start = unsafe { libc::mmap(hint, bytes, protection, libc::MAP_SHARED | fixed, file.as_raw_fd(), offset) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)
+}
+
+/// Opens the file at `path`, or makes an empty one. A symbolic link is refused.
+pub(crate) fn open(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
+}
+
+/// A new file that has no name and lives in memory.
+pub(crate) fn memfd() -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a string that ends with a zero.
+    let fd = unsafe { libc::memfd_create(c"tollgate".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Keeps a file that [`memfd`] made from being cut or grown, whoever has its descriptor.
+pub(crate) fn seal(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: changes a property of an open file.
+    let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The same file with a description of its own, so that locks made through one are not the other's.
+pub(crate) fn reopen(file: &File) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)
+}
+
+/// Whether the file is in memory: its pages are never written to a disk, which would stop its writers.
+pub(crate) fn is_in_memory(file: &File) -> io::Result<bool> {
+    const HUGETLBFS: u64 = 0x9584_58f6;
+    const RAMFS: u64 = 0x8584_58f6;
+    const TMPFS: u64 = 0x0102_1994;
+    // SAFETY: plain numbers, for which zero is valid.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: an open file, and a place for the answer.
+    let status = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Some systems have a signed type of 32 bits here.
+    Ok([TMPFS, RAMFS, HUGETLBFS].contains(&(about.f_type as u64 & 0xffff_ffff)))
+}
+
+/// How many bytes its file system has left.
+pub(crate) fn room(file: &File) -> u64 {
+    // SAFETY: plain numbers, for which zero is valid.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: an open file, and a place for the answer.
+    let status = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) };
+    if status == 0 { (about.f_bavail as u64).saturating_mul(about.f_bsize as u64) } else { 0 }
+}
+
+/// Takes memory for these bytes of the file now, so that no later access to them fails.
+pub(crate) fn allocate(file: &File, offset: usize, bytes: usize) -> io::Result<()> {
+    // Lossless: no file is that long.
+    let (offset, bytes) = (offset as libc::off_t, bytes as libc::off_t);
+    // SAFETY: acts on an open file.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, bytes) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// A lock on one byte, for the system to fill in or to set.
+fn byte_lock(byte: u32) -> libc::flock {
+    // SAFETY: plain numbers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = LOCKS_AT + i64::from(byte);
+    lock.l_len = 1;
+    lock
+}
+
+/// Locks a byte for this description. `false` if another one has it.
+pub(crate) fn lock_byte(file: &File, byte: u32) -> io::Result<bool> {
+    let lock = byte_lock(byte);
+    // SAFETY: an open file, and a lock that is filled in.
+    let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    if status == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// Releases a byte for this description, whoever else has a descriptor of it.
+pub(crate) fn unlock_byte(file: &File, byte: u32) {
+    let mut lock = byte_lock(byte);
+    lock.l_type = libc::F_UNLCK as libc::c_short;
+    // SAFETY: an open file, and a lock that is filled in. Releasing cannot fail.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+}
+
+/// Whether another description has locked the byte.
+pub(crate) fn is_locked_by_other(file: &File, byte: u32) -> io::Result<bool> {
+    let mut lock = byte_lock(byte);
+    // SAFETY: an open file, and a lock that the system overwrites with the one that is in the way, if any.
+    let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    if status == 0 { Ok(i32::from(lock.l_type) != libc::F_UNLCK) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether there is a process of this number, in this pid namespace. One of another user counts too, even if
+/// `/proc` hides it.
+pub(crate) fn is_process(pid: u32) -> bool {
+    // SAFETY: no signal is sent; the system only looks for the process.
+    let status = unsafe { libc::kill(pid as libc::pid_t, 0) };
+    status == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// The user whose rights this process has.
+pub(crate) fn user() -> u32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this process is in the group.
+pub(crate) fn is_in_group(group: u32) -> bool {
+    let mut groups = [0; 1_024];
+    // SAFETY: room for as many groups as is said.
+    let count = unsafe { libc::getgroups(groups.len() as libc::c_int, groups.as_mut_ptr()) };
+    // SAFETY: cannot fail.
+    let own = unsafe { libc::getegid() };
+    own == group || groups.iter().take(usize::try_from(count).unwrap_or(0)).any(|known| *known == group)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_is_locked_by_one_description_at_a_time_and_released_with_it() {
+        let file = memfd().unwrap();
+        let (first, second) = (reopen(&file).unwrap(), reopen(&file).unwrap());
+        assert!(lock_byte(&first, 3).unwrap() && lock_byte(&first, 3).unwrap());
+        assert!(!lock_byte(&second, 3).unwrap() && lock_byte(&second, 4).unwrap());
+        assert!(is_locked_by_other(&second, 3).unwrap() && !is_locked_by_other(&first, 3).unwrap());
+        // Closing another descriptor of the file releases nothing.
+        drop(reopen(&file).unwrap());
+        assert!(is_locked_by_other(&second, 3).unwrap());
+        drop(first);
+        assert!(!is_locked_by_other(&second, 3).unwrap() && lock_byte(&second, 3).unwrap());
+        unlock_byte(&second, 3);
+        assert!(!is_locked_by_other(&file, 3).unwrap() && is_locked_by_other(&file, 4).unwrap());
+    }
+
+    #[test]
+    fn a_sealed_file_is_in_memory_and_cannot_be_cut() {
+        let file = memfd().unwrap();
+        file.set_len(8_192).unwrap();
+        seal(&file).unwrap();
+        assert!(is_in_memory(&file).unwrap());
+        assert!(file.set_len(4_096).is_err() && file.set_len(16_384).is_err());
+        allocate(&file, 0, 8_192).unwrap();
+        let map = FileMap::new(&file, 0, 8_192).unwrap();
+        assert!(map.at(8_184, 8).is_some() && map.at(8_184, 9).is_none() && map.at(usize::MAX, 8).is_none());
+    }
+}

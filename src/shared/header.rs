@@ -1,0 +1,196 @@
+//! The head of a shared file: what has to agree between the processes that use it.
+
+use super::SharedError;
+use super::memory::PAGE_BYTES;
+use crate::bounds::SHARED_LAYOUT;
+use crate::clock::ClockKind;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// How many words the header has: a page.
+pub(super) const HEADER_WORDS: usize = PAGE_BYTES / 8;
+
+/// "tollgate" as bytes.
+const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
+
+const MAGIC_AT: usize = 0;
+const LAYOUT_AT: usize = 1;
+pub(super) const STATE_AT: usize = 2;
+const BYTES_AT: usize = 3;
+const BOOT_AT: usize = 4;
+const TIME_NAMESPACE_AT: usize = 6;
+const CLOCK_AT: usize = 7;
+const ON_FULL_AT: usize = 8;
+const HASH_AT: usize = 9;
+pub(super) const MADE_AT: usize = 10;
+pub(super) const TAKEOVERS_AT: usize = 11;
+pub(super) const BUSY_AT: usize = 12;
+/// One more than the highest seat that was ever taken.
+pub(super) const SEATS_USED_AT: usize = 13;
+/// Two random numbers.
+pub(super) const SECRET_AT: usize = 14;
+const SHAPE_AT: usize = 16;
+const KEY_AT: usize = 32;
+
+/// The state of a file that can be joined; 0 until everything else is written.
+pub(super) const READY: u64 = 1;
+
+/// How large everything is. The file's layout follows from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) agents: u64,
+    pub(crate) lanes: u64,
+    /// Words that the lanes take in a record.
+    pub(crate) cells: u64,
+    pub(crate) reservations: u64,
+    pub(crate) reservations_per_agent: u64,
+    pub(crate) has_total: u64,
+    /// Places in the roster; 0 if there is none.
+    pub(crate) roster: u64,
+    /// Room for the policy's text.
+    pub(crate) policy_bytes: u64,
+    /// How many calls may hold slots; 0 if no lane has any.
+    pub(crate) holds: u64,
+}
+
+const SHAPE_WORDS: usize = 9;
+const _: () = assert!(SHAPE_AT + SHAPE_WORDS <= KEY_AT);
+
+impl Shape {
+    const fn words(&self) -> [u64; SHAPE_WORDS] {
+        let Self { agents, lanes, cells, reservations, reservations_per_agent, .. } = *self;
+        let Self { has_total, roster, policy_bytes, holds, .. } = *self;
+        [agents, lanes, cells, reservations, reservations_per_agent, has_total, roster, policy_bytes, holds]
+    }
+
+    const fn from_words(words: [u64; SHAPE_WORDS]) -> Self {
+        let [agents, lanes, cells, reservations, reservations_per_agent, has_total, roster, policy_bytes, holds] =
+            words;
+        Self { agents, lanes, cells, reservations, reservations_per_agent, has_total, roster, policy_bytes, holds }
+    }
+}
+
+/// What every process that uses a file must agree on, or adopts.
+#[derive(Clone, Debug)]
+pub(crate) struct Agreed {
+    pub(crate) shape: Shape,
+    /// `None` for a process that adopts it.
+    pub(crate) clock: Option<ClockKind>,
+    pub(crate) on_full: Option<&'static str>,
+    pub(crate) hash: u64,
+    /// The words of the key.
+    pub(crate) key: Vec<u64>,
+}
+
+/// The values of `on_full`, each at its number.
+pub(crate) const ON_FULL: [&str; 2] = ["evict", "deny"];
+
+/// This start of the machine, as two numbers; the same in every container.
+pub(super) fn boot() -> io::Result<[u64; 2]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let half = |range| digits.get(range).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0);
+    Ok([half(0..16), half(16..32)])
+}
+
+/// The namespace by which this process reads monotonic clocks; 0 where there is none.
+fn time_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/time").map_or(0, |about| about.ino())
+}
+
+/// The words of the header of a new file, its state aside.
+pub(super) fn written(agreed: &Agreed, bytes: usize, made: u64, boot: [u64; 2]) -> [u64; HEADER_WORDS] {
+    let mut words = [0; HEADER_WORDS];
+    words[MAGIC_AT] = MAGIC;
+    words[LAYOUT_AT] = SHARED_LAYOUT;
+    words[BYTES_AT] = bytes as u64;
+    words[BOOT_AT..BOOT_AT + 2].copy_from_slice(&boot);
+    words[TIME_NAMESPACE_AT] = time_namespace();
+    words[CLOCK_AT] = agreed.clock.unwrap_or(ClockKind::Monotonic) as u64;
+    words[ON_FULL_AT] = ON_FULL.iter().position(|name| Some(*name) == agreed.on_full).unwrap_or(0) as u64;
+    words[HASH_AT] = agreed.hash;
+    let random = std::hash::RandomState::new();
+    words[SECRET_AT] = random.hash_one(1);
+    words[SECRET_AT + 1] = random.hash_one(2);
+    words[MADE_AT] = made;
+    words[SHAPE_AT..SHAPE_AT + SHAPE_WORDS].copy_from_slice(&agreed.shape.words());
+    words[KEY_AT..KEY_AT + agreed.key.len()].copy_from_slice(&agreed.key);
+    words
+}
+
+/// A file as it was found.
+pub(super) enum Found {
+    /// Its maker did not finish, or the machine was started since: it has to be made anew.
+    Stale,
+    /// It can be joined by whoever agrees.
+    Ready(Box<Agreed>),
+}
+
+/// Reads the header of a file that is not empty.
+pub(super) fn read(file: &File, path: &Path, key_words: usize, boot: [u64; 2]) -> Result<Found, SharedError> {
+    let bytes = file.metadata().map_or(0, |about| about.len());
+    let mut page = [0; PAGE_BYTES];
+    if file.read_exact_at(&mut page, 0).is_err() {
+        return Err(SharedError::Foreign { path: path.into() });
+    }
+    let word =
+        |at: usize| page.chunks_exact(8).nth(at).and_then(|bytes| bytes.first_chunk()).map(|b| u64::from_ne_bytes(*b));
+    let word = |at: usize| word(at).unwrap_or(0);
+    if word(MAGIC_AT) == 0 && word(STATE_AT) == 0 {
+        return Ok(Found::Stale); // Killed before it wrote anything.
+    }
+    if word(MAGIC_AT) != MAGIC || word(LAYOUT_AT) != SHARED_LAYOUT {
+        return Err(SharedError::Foreign { path: path.into() });
+    }
+    if word(STATE_AT) != READY || [word(BOOT_AT), word(BOOT_AT + 1)] != boot {
+        return Ok(Found::Stale);
+    }
+    if bytes != word(BYTES_AT) {
+        return Err(SharedError::Truncated { path: path.into(), bytes, made: word(BYTES_AT) });
+    }
+    if word(TIME_NAMESPACE_AT) != time_namespace() {
+        let shown = |number: u64| format!("time:[{number}]");
+        return Err(SharedError::Differs {
+            path: path.into(),
+            what: "time namespace",
+            has: shown(word(TIME_NAMESPACE_AT)),
+            asked: shown(time_namespace()),
+        });
+    }
+    let clock = ClockKind::from_number(word(CLOCK_AT)).ok_or(SharedError::Foreign { path: path.into() })?;
+    let on_full = ON_FULL.get(word(ON_FULL_AT) as usize).ok_or(SharedError::Foreign { path: path.into() })?;
+    Ok(Found::Ready(Box::new(Agreed {
+        shape: Shape::from_words(std::array::from_fn(|at| word(SHAPE_AT + at))),
+        clock: Some(clock),
+        on_full: Some(on_full),
+        hash: word(HASH_AT),
+        key: (0..key_words).map(|at| word(KEY_AT + at)).collect(),
+    })))
+}
+
+impl Agreed {
+    /// Why a process that asks for `asked` cannot use the file.
+    pub(super) fn refusal(&self, asked: &Agreed, path: &Path, processes: usize) -> Option<SharedError> {
+        let path = || path.to_owned();
+        let rooms = [
+            ("agents", self.shape.agents, asked.shape.agents),
+            ("reservations", self.shape.reservations, asked.shape.reservations),
+            ("agents in its roster", self.shape.roster, asked.shape.roster.min(1)),
+        ];
+        if let Some((what, has, asked)) = rooms.into_iter().find(|(_, has, asked)| has < asked) {
+            return Some(SharedError::TooSmall { path: path(), what, has, asked, processes });
+        }
+        let settings = [
+            ("clock", self.clock.map(ClockKind::name), asked.clock.map(ClockKind::name)),
+            ("on_full", self.on_full, asked.on_full),
+        ];
+        let differs = |(what, has, asked): (&'static str, Option<_>, Option<_>)| {
+            has.zip(asked).filter(|(has, asked)| has != asked).map(|(has, asked): (&str, &str)| (what, has, asked))
+        };
+        let (what, has, asked) = settings.into_iter().find_map(differs)?;
+        Some(SharedError::Differs { path: path(), what, has: has.to_owned(), asked: asked.to_owned() })
+    }
+}

@@ -1,0 +1,261 @@
+//! Makes a shared file, or joins one.
+//!
+//! ```text
+//! open, look whose it is → lock ATTACH → ┬ empty: make it, write everything, state = ready
+//!                                        ├ not ready, or of an earlier start of the machine: remove it, begin again
+//!                                        └ ready: agree or refuse, map
+//!                        → take a seat → unlock ATTACH
+//! ```
+//!
+//! A process that is killed in any of these steps loses ATTACH and its seat.
+//! The next one finds the file empty or not ready and makes it anew, or ready.
+//! So no process ever sees a file that is half made.
+//!
+//! A file that does not fit, and that nobody uses, is made anew too: processes
+//! that start with other lanes are refused only while others run.
+
+use super::header::{self, Agreed, Found};
+use super::joined::AttachLock;
+use super::joined::Joined;
+use super::memory::{Layout, Section};
+use super::place::{Place, Shared};
+use super::seats::is_used;
+use super::{Shape, SharedError};
+use crate::machine::file;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a process waits while another makes or joins the file.
+const ATTACH_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often a file is opened again that was replaced meanwhile.
+const TRIES_MAX: usize = 8;
+
+/// A file that this process has made or found, and that no other can make or join meanwhile.
+pub(crate) struct Attached {
+    pub(crate) joined: Arc<Joined>,
+    /// What the file was made with.
+    pub(crate) agreed: Agreed,
+    path: PathBuf,
+    has_path: bool,
+    /// Keeps ATTACH locked.
+    _attach: AttachLock,
+}
+
+/// Makes the file or finds it. With `makes_none` an error if there is none.
+pub(crate) fn attach(
+    shared: &Shared,
+    asked: &Agreed,
+    layout: impl Fn(&Shape) -> Layout,
+    makes_none: bool,
+) -> Result<Attached, SharedError> {
+    let path = shared.path();
+    let has_path = matches!(shared.place, Place::Path(_));
+    let refused = |what| system(&path, what);
+    let boot = header::boot().map_err(refused("read the machine's boot id"))?;
+    for _ in 0..TRIES_MAX {
+        if makes_none && has_path && !path.exists() {
+            return Err(SharedError::Missing { path });
+        }
+        let file = open(shared, &path)?;
+        let lock = wait_for_attach(&file, &path)?;
+        if has_path && !is_at(&file, &path) {
+            continue; // Removed while this process waited.
+        }
+        let is_empty = file.metadata().map_err(refused("look at it"))?.len() == 0;
+        let found = if is_empty { Found::Stale } else { header::read(&file, &path, asked.key.len(), boot)? };
+        let agreed = match found {
+            _ if is_empty && makes_none => return Err(SharedError::Missing { path }),
+            Found::Stale if is_empty => {
+                make(&file, &path, asked, &layout(&asked.shape), has_path.then_some(shared.mode), boot)?;
+                let joined =
+                    Joined::new(file, &path, has_path, layout(&asked.shape), true).map_err(refused("map it"))?;
+                return attached(joined, asked.clone(), path, has_path, lock);
+            }
+            // Those that use it would go on with a file that nobody else finds.
+            Found::Stale if has_path && is_used(&file) => return Err(SharedError::Foreign { path }),
+            Found::Stale if has_path => {
+                remove(&path)?;
+                continue;
+            }
+            Found::Stale => return Err(SharedError::Foreign { path }),
+            Found::Ready(agreed) => *agreed,
+        };
+        let layout = layout(&agreed.shape);
+        let (bytes, made) = (file.metadata().map_or(0, |about| about.len()), layout.bytes() as u64);
+        if bytes != made {
+            return Err(SharedError::Truncated { path, bytes, made });
+        }
+        let joined = Joined::new(file, &path, has_path, layout, false).map_err(refused("map it"))?;
+        if let Some(refusal) = agreed.refusal(asked, &path, joined.others()) {
+            if has_path && joined.others() == 0 && !makes_none {
+                remove(&path)?;
+                continue;
+            }
+            return Err(refusal);
+        }
+        return attached(joined, agreed, path, has_path, lock);
+    }
+    Err(SharedError::Attaching { path })
+}
+
+fn attached(
+    joined: Joined,
+    agreed: Agreed,
+    path: PathBuf,
+    has_path: bool,
+    attach: AttachLock,
+) -> Result<Attached, SharedError> {
+    Ok(Attached { joined: Arc::new(joined), agreed, path, has_path, _attach: attach })
+}
+
+impl Attached {
+    /// Removes a file that does not fit, so that the next attempt makes another. `false` if it is in use.
+    pub(crate) fn remove(self) -> Result<bool, SharedError> {
+        if !self.has_path || self.joined.others() > 0 {
+            return Ok(false);
+        }
+        remove(&self.path).map(|()| true)
+    }
+
+    /// Takes a seat.
+    pub(crate) fn sit_down(&self) -> Result<(), SharedError> {
+        match self.joined.sit_down() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SharedError::TooManyProcesses { path: self.path.clone() }),
+            Err(error) => Err(system(&self.path, "take a seat in it")(error)),
+        }
+    }
+
+    /// Lets others join.
+    pub(crate) fn publish(self) {
+        self.joined.publish();
+    }
+}
+
+fn system<'a>(path: &'a Path, what: &'static str) -> impl Fn(io::Error) -> SharedError + 'a {
+    move |error| SharedError::System { path: path.into(), what, problem: error.to_string() }
+}
+
+fn remove(path: &Path) -> Result<(), SharedError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(system(path, "remove it")(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the file, and looks whether it is safe to use.
+fn open(shared: &Shared, path: &Path) -> Result<File, SharedError> {
+    let file = match &shared.place {
+        Place::Memfd => return file::memfd().map_err(system(path, "make it")),
+        Place::Descriptor(descriptor) => {
+            File::from(descriptor.try_clone().map_err(system(path, "use its descriptor"))?)
+        }
+        Place::Path(path) => {
+            let is_link = std::fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_symlink());
+            if is_link {
+                return Err(SharedError::SymbolicLink { path: path.clone() });
+            }
+            is_in_memory(path)?;
+            file::open(path, shared.mode).map_err(system(path, "open it"))?
+        }
+    };
+    if !file::is_in_memory(&file).map_err(system(path, "look at its file system"))? {
+        return Err(SharedError::OnDisk { path: path.into() });
+    }
+    if matches!(shared.place, Place::Path(_)) {
+        is_ours(&file, path, shared.mode)?;
+    }
+    Ok(file)
+}
+
+/// Refuses a directory on a disk, before a file is made there.
+fn is_in_memory(path: &Path) -> Result<(), SharedError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = File::open(parent).map_err(system(path, "open its directory"))?;
+    match file::is_in_memory(&directory).map_err(system(path, "look at its file system"))? {
+        true => Ok(()),
+        false => Err(SharedError::OnDisk { path: path.into() }),
+    }
+}
+
+/// Refuses a file that somebody else could have prepared, or can change.
+fn is_ours(file: &File, path: &Path, asked: u32) -> Result<(), SharedError> {
+    let about = file.metadata().map_err(system(path, "look at it"))?;
+    if !about.is_file() {
+        return Err(SharedError::Foreign { path: path.into() });
+    }
+    let is_for_group = asked & 0o020 != 0 && about.mode() & 0o020 != 0 && file::is_in_group(about.gid());
+    if about.uid() != file::user() && !is_for_group {
+        return Err(SharedError::OtherOwner { path: path.into(), owner: about.uid(), user: file::user() });
+    }
+    // Lossless: twelve bits.
+    let mode = about.mode() & 0o777;
+    if mode & 0o022 & !asked != 0 {
+        return Err(SharedError::WritableByOthers { path: path.into(), mode, asked });
+    }
+    Ok(())
+}
+
+/// Whether the path still leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |about: std::fs::Metadata| (about.dev(), about.ino());
+    file.metadata().map(identity).ok() == std::fs::symlink_metadata(path).map(identity).ok()
+}
+
+/// Locks ATTACH until the process has joined.
+fn wait_for_attach(file: &File, path: &Path) -> Result<AttachLock, SharedError> {
+    let lock = AttachLock::new(file).map_err(system(path, "open it again"))?;
+    let started = Instant::now();
+    // Ends with the lock, or after two seconds.
+    while !lock.try_lock().map_err(system(path, "lock it"))? {
+        if started.elapsed() > ATTACH_WITHIN {
+            return Err(SharedError::Attaching { path: path.into() });
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(lock)
+}
+
+/// Makes an empty file as long as it has to be, with memory for all that is used from the start, and a header.
+fn make(
+    file: &File,
+    path: &Path,
+    agreed: &Agreed,
+    layout: &Layout,
+    mode: Option<u32>,
+    boot: [u64; 2],
+) -> Result<(), SharedError> {
+    if let Some(mode) = mode {
+        // The umask has cut what `open` asked for.
+        let permissions = std::fs::Permissions::from_mode(mode);
+        file.set_permissions(permissions).map_err(system(path, "set its mode"))?;
+    }
+    file.set_len(layout.bytes() as u64).map_err(system(path, "make it as long as needed"))?;
+    for (start, bytes) in layout.allocated() {
+        if let Err(error) = file::allocate(file, start, bytes) {
+            let left = file::room(file);
+            let _ = file.set_len(0); // Gives back what it took.
+            let _ = mode.map(|_| std::fs::remove_file(path));
+            return Err(match error.raw_os_error() {
+                Some(libc::ENOSPC | libc::ENOMEM) => {
+                    let bytes = layout.allocated().map(|(_, bytes)| bytes as u64).sum();
+                    SharedError::NoRoom { path: path.into(), bytes, left: left.max(file::room(file)) }
+                }
+                _ => system(path, "take memory for it")(error),
+            });
+        }
+    }
+    if mode.is_none() {
+        file::seal(file).map_err(system(path, "seal it"))?;
+    }
+    let made = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let words = header::written(agreed, layout.bytes(), made, boot);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    debug_assert_eq!(layout.start(Section::Header), 0);
+    file.write_all_at(&bytes, 0).map_err(system(path, "write its header"))
+}

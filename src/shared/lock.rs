@@ -1,0 +1,160 @@
+//! A lock in shared memory: a word that names its holder.
+//!
+//! The word is 0 while the lock is free, and otherwise the seat of the process
+//! that holds it: the generation of the seat and its number, so that no two
+//! processes ever have the same. Threads of one process write the same word and
+//! wait for each other.
+//!
+//! # Taking over
+//!
+//! A lock is taken over only from a process that is dead, never because a time
+//! has passed: a process that is stopped, or frozen with its container, still
+//! holds it. Whether a process is dead the kernel knows: see
+//! [`seats`](super::seats).
+//!
+//! *Claim*: of all that find the holder dead, one takes over, and nobody takes
+//! a lock from the living. The exchange succeeds only on the very word that was
+//! judged. That word was written by the dead process: seats are never given out
+//! twice, and a dead process writes nothing more. So between the judgement and
+//! the exchange the word can only have been changed by another that took over,
+//! and then the exchange fails.
+//!
+//! Whoever takes over puts right what the dead left half done, before anything
+//! else. If it dies meanwhile, the next one finds it dead, and starts again:
+//! so putting right must be repeatable.
+//!
+//! # Waiting
+//!
+//! A wait has an end, since a holder may be stopped: the caller is answered
+//! `Busy`. In private memory there is no such end, and no need for one.
+
+use crate::sync::{AtomicU64, Fault, Ordering, broken, peek, wait};
+use std::time::{Duration, Instant};
+
+/// Who asks for a lock, and knows who is dead.
+pub(crate) trait Holders {
+    /// This process; 0 if it has no seat, and then it can take no lock.
+    fn me(&self) -> u64;
+
+    /// Whether the process that wrote this word is dead.
+    fn is_dead(&self, holder: u64) -> bool;
+}
+
+/// The lock could not be had in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Busy {
+    /// What the lock's word was.
+    pub(crate) holder: u64,
+}
+
+/// How a lock was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It was free.
+    Free,
+    /// From a dead process: what it left half done has to be put right.
+    FromDead,
+}
+
+/// How often a waiting caller looks at the word before it first asks whether the holder is dead, and then again.
+const ROUNDS_FIRST: u32 = 1_000;
+const ROUNDS_NEXT: u32 = 500;
+
+/// Takes a lock, within about this time.
+pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, within: Duration) -> Result<Taken, Busy> {
+    let me = holders.me();
+    let mut deadline = None;
+    let mut round = 0_u32;
+    // Ends with the lock, or when the time is over.
+    loop {
+        let seen = peek(lock);
+        if me == 0 {
+            return Err(Busy { holder: seen });
+        }
+        // Acquire, paired with the Release of the last holder.
+        let exchange = || lock.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let take_over = || {
+            if broken(Fault::TakenOverByStore) {
+                lock.store(me, Ordering::Relaxed);
+                return true;
+            }
+            exchange()
+        };
+        if seen == 0 && exchange() {
+            return Ok(Taken::Free);
+        }
+        let is_due = cfg!(loom) || round >= ROUNDS_FIRST && (round - ROUNDS_FIRST) % ROUNDS_NEXT == 0;
+        if is_due && seen != 0 {
+            let is_dead = || holders.is_dead(seen) || broken(Fault::LiveLockTaken);
+            if seen != me && is_dead() && take_over() {
+                return Ok(Taken::FromDead);
+            }
+            // The clock is read here alone: most waits are over before the first question.
+            let now = Instant::now();
+            if now >= *deadline.get_or_insert_with(|| now + within) && !cfg!(loom) {
+                return Err(Busy { holder: seen });
+            }
+        }
+        wait(round);
+        round = round.saturating_add(1);
+    }
+}
+
+/// Releases a lock. Release, paired with the Acquire of the next holder.
+pub(crate) fn release(lock: &AtomicU64) {
+    lock.store(0, Ordering::Release);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A process that believes the processes in the list to be dead.
+    struct Process {
+        me: u64,
+        dead: Vec<u64>,
+        asked: Cell<u32>,
+    }
+
+    impl Holders for Process {
+        fn me(&self) -> u64 {
+            self.me
+        }
+
+        fn is_dead(&self, holder: u64) -> bool {
+            self.asked.set(self.asked.get() + 1);
+            self.dead.contains(&holder)
+        }
+    }
+
+    fn process(me: u64, dead: &[u64]) -> Process {
+        Process { me, dead: dead.to_vec(), asked: Cell::new(0) }
+    }
+
+    #[test]
+    fn a_free_lock_is_taken_and_nobody_is_asked_about() {
+        let (lock, process) = (AtomicU64::new(0), process(7, &[]));
+        assert_eq!(take(&lock, &process, Duration::ZERO), Ok(Taken::Free));
+        assert_eq!((lock.load(Ordering::Relaxed), process.asked.get()), (7, 0));
+        release(&lock);
+        assert_eq!(take(&lock, &process, Duration::ZERO), Ok(Taken::Free));
+    }
+
+    #[test]
+    fn the_dead_lose_their_lock_and_the_living_keep_it() {
+        let lock = AtomicU64::new(8);
+        assert_eq!(take(&lock, &process(7, &[9]), Duration::from_millis(1)), Err(Busy { holder: 8 }));
+        assert_eq!(lock.load(Ordering::Relaxed), 8);
+        assert_eq!(take(&lock, &process(7, &[8]), Duration::ZERO), Ok(Taken::FromDead));
+        assert_eq!(lock.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn a_thread_of_the_same_process_waits_and_a_process_without_a_seat_takes_nothing() {
+        let lock = AtomicU64::new(7);
+        assert_eq!(take(&lock, &process(7, &[7]), Duration::ZERO), Err(Busy { holder: 7 }));
+        let free = AtomicU64::new(0);
+        assert_eq!(take(&free, &process(0, &[]), Duration::ZERO), Err(Busy { holder: 0 }));
+    }
+}

@@ -1,0 +1,206 @@
+//! Forked children join by themselves, and nobody keeps a dead parent's seat.
+
+use crate::place::Place;
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tollgate::shared::Shared;
+use tollgate::{Limiter, Policy, Request};
+
+fn limiter(place: impl Into<Shared>) -> Limiter {
+    let policy = Policy::builder().lane("http", "100/hour").lane("ws", "held 3").build().unwrap();
+    Limiter::builder(policy).agents(1_000).shared(place).build().unwrap()
+}
+
+/// Runs `act` in a forked child, and returns what it returns: a number below 256.
+pub(crate) fn in_child(act: impl FnOnce() -> u8) -> Child {
+    // SAFETY: the child runs `act` alone, and ends without running destructors.
+    match unsafe { libc::fork() } {
+        0 => {
+            // If the test fails, nobody ends the child.
+            // SAFETY: sets a timer.
+            unsafe { libc::alarm(60) };
+            let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or(255);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(status.into()) }
+        }
+        pid => Child(pid),
+    }
+}
+
+/// A child joins every slab of its parent, those of other tests too: one test at a time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) struct Child(libc::pid_t);
+
+impl Child {
+    pub(crate) fn wait(self) -> u8 {
+        let mut status = 0;
+        // SAFETY: waits for the child that was just made, with a place for its status.
+        assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, 0) }, self.0);
+        assert!(libc::WIFEXITED(status), "status {status}");
+        libc::WEXITSTATUS(status) as u8
+    }
+
+    pub(crate) fn kill(self) {
+        // SAFETY: the child that was just made.
+        assert_eq!(unsafe { libc::kill(self.0, libc::SIGKILL) }, 0);
+        let mut status = 0;
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, 0) }, self.0);
+        assert!(libc::WIFSIGNALED(status), "status {status}");
+    }
+}
+
+/// A child that waits for its end after `act`.
+fn stays(act: impl FnOnce() -> bool) -> Child {
+    let mut ends = [0; 2];
+    // SAFETY: room for both ends.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    let child = in_child(|| {
+        let done = [u8::from(act())];
+        // SAFETY: one byte to the pipe.
+        unsafe { libc::write(ends[1], done.as_ptr().cast(), 1) };
+        loop {
+            // SAFETY: waits for a signal.
+            unsafe { libc::pause() };
+        }
+    });
+    let mut done = [0_u8];
+    // SAFETY: one byte from the pipe.
+    assert_eq!(unsafe { libc::read(ends[0], done.as_mut_ptr().cast(), 1) }, 1);
+    for end in ends {
+        // SAFETY: both are this test's own.
+        unsafe { libc::close(end) };
+    }
+    assert_eq!(done, [1]);
+    child
+}
+
+fn allowed(limiter: &Limiter, checks: usize) -> u8 {
+    let http = limiter.lane("http").unwrap();
+    (0..checks).filter(|_| limiter.check("agent-7", http).unwrap().is_allowed()).count() as u8
+}
+
+#[test]
+fn a_slab_made_before_the_fork_is_one_for_all() {
+    let _alone = alone();
+    let limiter = limiter(Shared::memfd());
+    let children: Vec<_> = (0..4).map(|_| in_child(|| allowed(&limiter, 100))).collect();
+    let all: u32 = children.into_iter().map(|child| u32::from(child.wait())).sum();
+    assert_eq!(all, 100);
+    assert_eq!(limiter.sharing().unwrap().processes.len(), 1, "the children are gone");
+    assert_eq!(limiter.audit(), [""; 0]);
+}
+
+#[test]
+fn each_child_has_its_own_seat_and_leaves_it() {
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = limiter(place.slab());
+    let (a, b) = (stays(|| allowed(&limiter, 1) == 1), stays(|| allowed(&limiter, 1) == 1));
+    let processes = limiter.sharing().unwrap().processes;
+    let pids: Vec<_> = processes.iter().map(|process| process.pid as i32).collect();
+    assert!(pids.contains(&a.0) && pids.contains(&b.0) && pids.len() == 3, "{pids:?}");
+    a.kill();
+    assert_eq!(limiter.sharing().unwrap().processes.len(), 2);
+    b.kill();
+    assert_eq!(limiter.sharing().unwrap().processes.len(), 1);
+}
+
+/// The parent is dead, and its orphan lives: the parent's slots come back, and the orphan's stay.
+#[test]
+fn a_dead_parents_slots_come_back_though_its_child_lives() {
+    let _alone = alone();
+    let place = Place::new();
+    let first = limiter(place.slab());
+    let ws = first.lane("ws").unwrap();
+    let mut ends = [0; 2];
+    // SAFETY: room for both ends.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    let parent = stays(|| {
+        // It stays until the process ends.
+        let limiter: &Limiter = Box::leak(Box::new(limiter(place.slab())));
+        let took = |slots| {
+            let request = Request::new("agent-7", ws).cost(slots);
+            limiter.hold_until_released(request).unwrap().is_allowed()
+        };
+        let is_taken = took(2);
+        let orphan = stays(|| took(1));
+        let pid = orphan.0.to_ne_bytes();
+        // SAFETY: four bytes to the pipe.
+        unsafe { libc::write(ends[1], pid.as_ptr().cast(), 4) };
+        is_taken
+    });
+    let mut pid = [0; 4];
+    // SAFETY: four bytes from the pipe.
+    assert_eq!(unsafe { libc::read(ends[0], pid.as_mut_ptr().cast(), 4) }, 4);
+    let free = || first.peek(Request::new("agent-7", ws)).unwrap().remaining();
+    assert_eq!(free(), 0);
+    assert!(!first.hold_until_released(Request::new("agent-7", ws)).unwrap().is_allowed(), "all of them live");
+    parent.kill();
+    assert!(first.hold_until_released(Request::new("agent-7", ws)).unwrap().is_allowed());
+    assert_eq!(free(), 1);
+    // SAFETY: the orphan, which is nobody's child by now.
+    assert_eq!(unsafe { libc::kill(i32::from_ne_bytes(pid), libc::SIGKILL) }, 0);
+    // It is reaped by somebody else, at some time.
+    while first.sharing().unwrap().processes.len() > 1 {
+        std::thread::yield_now();
+    }
+    first.sweep(std::time::Duration::ZERO);
+    assert_eq!(free(), 2);
+    first.release(Request::new("agent-7", ws)).unwrap();
+    assert_eq!((free(), first.audit()), (3, Vec::new()));
+}
+
+/// Nothing tells the C library of such a fork.
+#[test]
+fn a_child_made_without_the_c_library_takes_a_seat_when_it_needs_one() {
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = limiter(place.slab());
+    let http = limiter.lane("http").unwrap();
+    assert!(limiter.check("agent-7", http).unwrap().is_allowed());
+    // SAFETY: as `fork`, with the parent's stack copied; the child claims a record and ends.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t };
+    if pid == 0 {
+        let is_allowed = limiter.check("agent-8", http).is_ok_and(|verdict| verdict.is_allowed());
+        let sharing = limiter.sharing().map_or(0, |sharing| sharing.processes.len());
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!is_allowed || sharing != 2)) }
+    }
+    assert_eq!(Child(pid).wait(), 0);
+    assert_eq!((limiter.stats().agents, limiter.sharing().unwrap().processes.len()), (2, 1));
+}
+
+/// A guard that a fork has copied is the parent's all the same.
+#[test]
+fn a_childs_copy_of_a_slot_gives_nothing_back() {
+    let _alone = alone();
+    let limiter = limiter(Shared::memfd());
+    let ws = limiter.lane("ws").unwrap();
+    let slot = RefCell::new(Limiter::hold(&limiter, Request::new("agent-7", ws)).unwrap().into_slot());
+    let free = || limiter.peek(Request::new("agent-7", ws)).unwrap().remaining() as u8;
+    let child = in_child(|| {
+        drop(slot.take());
+        free()
+    });
+    assert_eq!(child.wait(), 2);
+    assert_eq!(free(), 2);
+}
+
+/// Whoever comes first makes the slab, and all others join it, though they come at once.
+#[test]
+fn processes_that_join_at_once_are_one_limiter() {
+    let _alone = alone();
+    for _ in 0..20 {
+        let place = Place::new();
+        let children: Vec<_> = (0..8).map(|_| in_child(|| allowed(&limiter(place.slab()), 30))).collect();
+        let all: u32 = children.into_iter().map(|child| u32::from(child.wait())).sum();
+        assert_eq!(all, 100);
+        let last = limiter(place.slab());
+        assert_eq!((last.sharing().unwrap().processes.len(), last.audit()), (1, Vec::new()));
+    }
+}

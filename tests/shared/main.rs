@@ -1,0 +1,19 @@
+//! One limiter for many processes.
+
+#![cfg(all(feature = "shared", target_os = "linux"))]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is a failure that names its line")]
+
+#[path = "../common/child.rs"]
+mod child;
+#[path = "../common/random.rs"]
+mod random;
+
+mod agreement;
+mod basics;
+mod forks;
+mod killed;
+mod namespaces;
+mod place;
+mod stepped;
+mod stopped;
+mod wounds;

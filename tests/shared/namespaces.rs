@@ -1,0 +1,104 @@
+//! Processes in other namespaces, and file systems that are full. Needs root, and `unshare` of util-linux.
+
+use crate::child;
+use crate::forks::alone;
+use crate::place::Place;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tollgate::shared::SharedError;
+use tollgate::{BuildError, ControlError, Limiter, Policy, Request};
+
+fn policy() -> Policy {
+    Policy::builder().lane("http", "100/day").lane("ws", "held 3").build().unwrap()
+}
+
+/// `unshare` with these arguments, in front of this program's test of this name. `None` if this process may not.
+fn unshare(arguments: &[&str], test: &str, path: &Path) -> Option<Command> {
+    let may = Command::new("unshare").args(arguments).arg("true").output().is_ok_and(|run| run.status.success());
+    if !may {
+        assert!(std::env::var_os("TOLLGATE_ALL").is_none(), "unshare {arguments:?} is not allowed: run this as root");
+        println!("not run: unshare {arguments:?} is not allowed here");
+        return None;
+    }
+    let inner = child::command(test, path);
+    let mut command = Command::new("unshare");
+    command.args(arguments).arg(inner.get_program()).args(inner.get_args());
+    command.envs(inner.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
+    Some(command)
+}
+
+#[test]
+fn processes_of_two_pid_namespaces_share_one_limit() {
+    let build = |slab: &Path| Limiter::builder(policy()).agents(1_000).shared(slab).build().unwrap();
+    if let Some(slab) = child::argument() {
+        let limiter = build(&slab);
+        let [http, ws] = ["http", "ws"].map(|lane| limiter.lane(lane).unwrap());
+        let allowed = (0..60).filter(|_| limiter.check("agent-7", http).unwrap().is_allowed()).count();
+        let held = limiter.hold_until_released(Request::new("agent-7", ws).cost(2)).unwrap().is_allowed();
+        eprintln!("{} {allowed} {held}", std::process::id());
+        let _ = std::io::stdin().read_line(&mut String::new());
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = build(&place.slab());
+    let [http, ws] = ["http", "ws"].map(|lane| limiter.lane(lane).unwrap());
+    let test = "namespaces::processes_of_two_pid_namespaces_share_one_limit";
+    let arguments = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let Some(mut command) = unshare(&arguments, test, &place.slab()) else { return };
+    let mut other = command.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(other.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "1 60 true", "the first process of its namespace");
+    assert_eq!((0..60).filter(|_| limiter.check("agent-7", http).unwrap().is_allowed()).count(), 40);
+    let request = Request::new("agent-7", ws).cost(2);
+    assert!(!limiter.hold_until_released(request).unwrap().is_allowed());
+    let pids: Vec<_> = limiter.sharing().unwrap().processes.iter().map(|process| process.pid).collect();
+    assert!(pids.contains(&1) && pids.contains(&std::process::id()), "{pids:?}");
+    // Pid 1 of this namespace lives, and that of the other is dead.
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let taken = (0..1_000_000).find(|_| limiter.hold_until_released(request).unwrap().is_allowed());
+    assert!(taken.is_some(), "its slots do not come back");
+    assert_eq!(limiter.audit(), [""; 0]);
+}
+
+/// What a small tmpfs at this place has room for is checked when the slab is built, and for each override; no process
+/// is killed for it later.
+#[test]
+fn a_full_file_system_is_an_error_in_time() {
+    if let Some(directory) = child::argument() {
+        let mount = |size: &str| {
+            let options = format!("size={size}");
+            let run = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "none"]).arg(&directory).status();
+            assert!(run.unwrap().success());
+        };
+        mount("1m");
+        let slab = directory.join("slab");
+        match Limiter::builder(policy()).agents(100_000).shared(&*slab).build() {
+            Err(BuildError::Shared(SharedError::NoRoom { bytes, left, .. })) => {
+                assert!(bytes > 8 << 20 && left <= 1 << 20, "{bytes} {left}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(!directory.join("slab.v1").exists());
+        mount("4m");
+        let limiter = Limiter::builder(policy()).agents(1_000).shared(&*slab).build().unwrap();
+        let refused = (0..60_000).find_map(|agent| limiter.set_override(agent.to_string(), "http", "7/s").err());
+        assert!(matches!(refused, Some(ControlError::NoMemory)), "{refused:?}");
+        // All that there is goes on.
+        let http = limiter.lane("http").unwrap();
+        let allowed = (0..5_000).filter(|agent| limiter.check(agent.to_string(), http).is_ok()).count();
+        assert_eq!((allowed, limiter.audit()), (5_000, Vec::new()));
+        eprintln!("done");
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let test = "namespaces::a_full_file_system_is_an_error_in_time";
+    let Some(mut command) = unshare(&["--mount"], test, place.path()) else { return };
+    let run = command.output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && said.contains("done"), "{said}{}", String::from_utf8_lossy(&run.stdout));
+}

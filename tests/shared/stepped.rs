@@ -1,0 +1,154 @@
+//! A process is killed after every so many instructions of one call: whatever it left, the others go on from there.
+//!
+//! The child is traced and made to take single steps. With another process at rest, nothing but the number of steps
+//! decides where it dies.
+
+use crate::forks::alone;
+use crate::place::Place;
+use std::path::Path;
+use std::time::Duration;
+use tollgate::{Clock, Limiter, OnFull, Policy, Request, Settle};
+
+fn policy(is_second: bool) -> Policy {
+    Policy::builder()
+        .lane("http", if is_second { "30/s burst 7" } else { "20/s burst 9" })
+        .lane("llm", "100/s burst 500")
+        .lane("conn", "held 3")
+        .plan("pro", [("http", "50/s burst 20")])
+        .build()
+        .unwrap()
+}
+
+fn limiter(slab: &Path) -> Limiter {
+    let builder = Limiter::builder(policy(false)).agents(50).reservations(8).on_full(OnFull::Deny);
+    builder.clock(Clock::os()).shared(slab).build().unwrap()
+}
+
+type Call = fn(&Limiter, &Path);
+
+/// What is interrupted. Each call may find what an earlier one left.
+const CALLS: [(&str, Call); 8] = [
+    ("claim", |limiter, _| {
+        let http = limiter.lane("http").unwrap();
+        for agent in 0..3 {
+            let _ = limiter.check(format!("{}-{agent}", std::process::id()), http);
+        }
+    }),
+    ("override", |limiter, _| drop(limiter.set_override("agent", "http", "11/s burst 3"))),
+    ("no override", |limiter, _| drop(limiter.remove_overrides("agent"))),
+    ("policy", |limiter, _| {
+        let is_second = limiter.policy().limit(limiter.lane("http").unwrap()).unwrap().capacity() == 9;
+        drop(limiter.replace_policy(policy(is_second)));
+    }),
+    ("reserve", |limiter, _| {
+        let request = Request::new("agent", limiter.lane("llm").unwrap()).cost(5);
+        let reservation = limiter.reserve(request, Duration::from_millis(1));
+        let id = reservation.ok().and_then(|reservation| reservation.id());
+        let _ = id.map(|id| limiter.settle(id, Settle::used(1)));
+    }),
+    ("hold", |limiter, _| {
+        let request = Request::new("agent", limiter.lane("conn").unwrap()).cost(2);
+        let _ = limiter.hold_until_released(request);
+        let _ = limiter.release(request);
+    }),
+    ("forget", |limiter, _| {
+        let _ = limiter.forget("agent");
+    }),
+    ("join", |_, slab| drop(limiter(slab))),
+];
+
+/// A child that is stopped before its call, and traced.
+fn traced(limiter: &Limiter, slab: &Path, call: Call) -> libc::pid_t {
+    // SAFETY: the child makes one call, and ends without running destructors.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: sets a timer, in case the test fails and nobody ends this process.
+        unsafe { libc::alarm(60) };
+        // SAFETY: lets the parent trace this process.
+        unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+        // SAFETY: stops until the parent does.
+        unsafe { libc::raise(libc::SIGSTOP) };
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(limiter, slab)));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) }
+    }
+    wait(pid);
+    pid
+}
+
+/// Waits for a child to stop or to end. `false` if it has ended.
+fn wait(pid: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    libc::WIFSTOPPED(status)
+}
+
+/// Lets a child take this many steps. `false` if it has ended.
+fn step(pid: libc::pid_t, steps: u64) -> bool {
+    (0..steps).all(|_| {
+        // SAFETY: a child that is stopped and traced.
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, 0) }, 0);
+        wait(pid)
+    })
+}
+
+/// The longest call of the short form, in steps: each takes some microseconds.
+const STEPS_SHORT: u64 = 12_000;
+
+/// Kills each call at this many places, evenly over its length; only those that take no more than this many steps.
+fn run(points: u64, longest: u64) {
+    let _alone = alone();
+    let place = Place::new();
+    let slab = place.slab();
+    let watcher = limiter(&slab);
+    let [http, conn] = ["http", "conn"].map(|lane| watcher.lane(lane).unwrap());
+    assert!(watcher.check("agent", http).unwrap().is_allowed());
+    for (name, call) in CALLS {
+        // How long it is: stride by stride, to its end.
+        let (pid, mut length) = (traced(&watcher, &slab, call), 0);
+        while length <= longest && step(pid, 100) {
+            length += 100;
+        }
+        if length > longest {
+            // SAFETY: a child of this process.
+            assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+            wait(pid);
+            continue;
+        }
+        let mut killed = 0;
+        for point in 0..points {
+            let steps = length * point / points;
+            let pid = traced(&watcher, &slab, call);
+            if step(pid, steps) {
+                killed += 1;
+                // SAFETY: a child of this process.
+                assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+                wait(pid);
+            }
+            let after = format!("{name}, killed after {steps} of {length} instructions");
+            // The living go on, and the next control call ends what was begun.
+            watcher.unassign("nobody").unwrap_or_else(|error| panic!("{after}: {error}"));
+            let limit = watcher.limit_of("agent", http).unwrap().unwrap();
+            let seen = watcher.check("agent", http).unwrap_or_else(|error| panic!("{after}: {error}"));
+            assert_eq!(seen.capacity(), limit.capacity(), "{after}");
+            watcher.sweep(Duration::from_secs(1_000_000));
+            assert_eq!(watcher.peek(Request::new("agent", conn)).unwrap().remaining(), 3, "{after}");
+            let faults = watcher.audit();
+            assert!(faults.is_empty(), "{after}: {faults:#?}");
+        }
+        println!("{name}: {length} instructions, killed at {killed} places");
+        assert!(killed * 2 > points, "{name}: most runs ended before");
+    }
+}
+
+#[test]
+fn a_process_may_die_at_any_instruction() {
+    run(8, STEPS_SHORT);
+}
+
+#[test]
+#[ignore = "half an hour: run it with make long"]
+fn a_process_may_die_at_any_of_many_instructions() {
+    run(500, u64::MAX);
+}

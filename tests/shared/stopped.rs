@@ -1,0 +1,115 @@
+//! A process that is stopped keeps its locks: newcomers and control calls are answered `Busy`, and nobody else.
+
+use crate::child;
+use crate::forks::alone;
+use crate::place::Place;
+use std::io::BufRead;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use tollgate::{ControlError, Error, Limiter, OnFull, Policy};
+
+/// More than it takes to meet a process in the midst of a change, that does little else.
+const STOPS_MAX: usize = 20_000;
+
+fn limiter(slab: &Path) -> Limiter {
+    let policy = Policy::builder().lane("http", "1000/s").lane("slow", "5/day").build().unwrap();
+    Limiter::builder(policy).agents(100).on_full(OnFull::Deny).shared(slab).build().unwrap()
+}
+
+/// A child that has joined.
+fn start(test: &str, slab: &Path) -> Child {
+    let mut child = child::command(test, slab).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "joined");
+    child
+}
+
+fn signal(child: &Child, signal: i32) {
+    // SAFETY: a child that nobody has waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+#[test]
+fn a_stopped_process_is_not_robbed_and_harms_newcomers_alone() {
+    if let Some(slab) = child::argument() {
+        let limiter = limiter(&slab);
+        let http = limiter.lane("http").unwrap();
+        eprintln!("joined");
+        for number in 0_u64.. {
+            let agent = number.to_string();
+            let _ = limiter.check(&agent, http);
+            let _ = limiter.forget(&agent);
+        }
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = limiter(&place.slab());
+    let [http, slow] = ["http", "slow"].map(|lane| limiter.lane(lane).unwrap());
+    assert!(limiter.check("known", slow).unwrap().is_allowed());
+    let mut child = start("stopped::a_stopped_process_is_not_robbed_and_harms_newcomers_alone", &place.slab());
+    let mut is_met = false;
+    for stop in 0..STOPS_MAX {
+        signal(&child, libc::SIGSTOP);
+        let answer = limiter.check(format!("newcomer-{stop}"), http);
+        is_met = answer == Err(Error::Busy);
+        assert!(is_met || answer.is_ok() || answer == Err(Error::Full), "{answer:?}");
+        assert!(limiter.check("known", slow).is_ok(), "it needs no lock");
+        if is_met {
+            break;
+        }
+        let _ = limiter.forget(&format!("newcomer-{stop}"));
+        signal(&child, libc::SIGCONT);
+    }
+    assert!(is_met, "never stopped in the midst of a change");
+    let sharing = limiter.sharing().unwrap();
+    assert_eq!((sharing.takeovers, sharing.processes.len()), (0, 2));
+    assert!(sharing.busy > 0);
+    // It goes on where it was, and the newcomer gets its record.
+    signal(&child, libc::SIGCONT);
+    let answer = (0..1_000).map(|_| limiter.check("newcomer", http)).find(|answer| *answer != Err(Error::Busy));
+    assert!(matches!(answer, Some(Ok(_) | Err(Error::Full))), "{answer:?}");
+    signal(&child, libc::SIGKILL);
+    child.wait().unwrap();
+    // Ends what it had begun.
+    limiter.unassign("nobody").unwrap();
+    assert_eq!(limiter.audit(), [""; 0]);
+}
+
+#[test]
+fn a_control_call_says_which_process_is_in_the_way() {
+    if let Some(slab) = child::argument() {
+        let limiter = limiter(&slab);
+        eprintln!("joined");
+        for number in 0_u64.. {
+            let _ = limiter.set_override("agent", "http", if number % 2 == 0 { "7/s" } else { "8/s" });
+        }
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = limiter(&place.slab());
+    let mut child = start("stopped::a_control_call_says_which_process_is_in_the_way", &place.slab());
+    let mut met = None;
+    for _ in 0..STOPS_MAX {
+        signal(&child, libc::SIGSTOP);
+        match limiter.exempt("other") {
+            Ok(()) => limiter.unexempt("other").unwrap(),
+            Err(ControlError::Busy { pid, .. }) => met = Some(pid),
+            Err(error) => panic!("{error}"),
+        }
+        if met.is_some() {
+            break;
+        }
+        signal(&child, libc::SIGCONT);
+    }
+    assert_eq!(met, Some(child.id()));
+    // It is killed in the midst of its change, which the next call ends.
+    signal(&child, libc::SIGKILL);
+    child.wait().unwrap();
+    limiter.exempt("other").unwrap();
+    assert!(limiter.sharing().unwrap().takeovers > 0);
+    let limit = limiter.assignment("agent").unwrap().override_of("http").map(|limit| limit.to_string());
+    // None if it was its first change, and that did not count yet.
+    assert!(matches!(limit.as_deref(), None | Some("7/second" | "8/second")), "{limit:?}");
+    assert_eq!(limiter.audit(), [""; 0]);
+}
