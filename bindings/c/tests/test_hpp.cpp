@@ -3,6 +3,8 @@
 
 #include "expect.h"
 
+#include <unistd.h>
+
 using namespace std::chrono_literals;
 using tollgate::request;
 
@@ -304,8 +306,36 @@ static void memory_is_prefaulted_on_request()
     }
 }
 
+static void processes_share_one_limiter()
+{
+    const std::string path = "/dev/shm/tollgate-test-hpp-" + std::to_string(getpid());
+    auto options = tollgate::shared_at(path, 0660);
+    options.agents = 100;
+    tollgate::limiter limiter(lanes(), options);
+    EXPECT(limiter.check(request("agent-7", 0).cost(3)));
+    options.agents = 0;
+    tollgate::limiter joined = tollgate::limiter::join(options);
+    EXPECT_EQ(joined.policy().limit(0, 0) == "10/minute burst 3", true);
+    EXPECT(!joined.check("agent-7", 0));
+    EXPECT_EQ(joined.snapshot().totals.processes, 2);
+    char made_at[256] = {}; // The number of the layout is behind the path.
+    const auto descriptor = "/proc/self/fd/" + std::to_string(joined.snapshot().totals.shared_fd);
+    EXPECT(readlink(descriptor.c_str(), made_at, sizeof made_at - 1) > 0);
+    EXPECT_EQ(unlink(made_at), 0);
+    EXPECT_EQ(limiter.snapshot().totals.detached, 1);
+    EXPECT_EQ(thrown([&] { tollgate::limiter::join(options); }), TOLLGATE_STATUS_SHARED);
+    EXPECT_EQ(thrown([&] { tollgate::limiter(lanes(), tollgate::shared_at("")); }), TOLLGATE_STATUS_INVALID_OPTION);
+
+    options = tollgate::shared_with_children();
+    options.agents = 100;
+    tollgate::limiter of_family(lanes(), options);
+    EXPECT_EQ(of_family.snapshot().totals.processes, 1);
+    EXPECT(of_family.snapshot().totals.shared_fd >= 0);
+}
+
 int main()
 {
+    processes_share_one_limiter();
     memory_is_prefaulted_on_request();
     a_limiter_answers();
     a_batch_has_one_instant();

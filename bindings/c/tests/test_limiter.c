@@ -95,9 +95,6 @@ static void bad_options_are_refused(void)
     options.id_hash = 2;
     EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
     options.id_hash = 0;
-    options.reserved = 1;
-    EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
-    options.reserved = 0;
     options.prefault = 2;
     EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_INVALID_OPTION);
     tollgate_error error = SIZED(tollgate_error);

@@ -13,12 +13,12 @@ static void the_library_is_the_version_of_the_header(void)
 static void every_status_has_a_sentence_of_its_own(void)
 {
     const char *unknown = tollgate_status_text(-1);
-    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_NO_FILE; status++) {
+    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_SHARED; status++) {
         EXPECT(strcmp(tollgate_status_text(status), unknown) != 0);
         for (int32_t other = TOLLGATE_STATUS_OK; other < status; other++)
             EXPECT(strcmp(tollgate_status_text(status), tollgate_status_text(other)) != 0);
     }
-    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_NO_FILE + 1), unknown), 0);
+    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_SHARED + 1), unknown), 0);
     EXPECT_EQ(strcmp(tollgate_status_text(INT32_MIN), unknown), 0);
 }
 
@@ -31,7 +31,7 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_error, line), 8);
     EXPECT_EQ(offsetof(tollgate_error, column), 12);
     EXPECT_EQ(offsetof(tollgate_error, message), 16);
-    EXPECT_EQ(sizeof(tollgate_limiter_options), 64);
+    EXPECT_EQ(sizeof(tollgate_limiter_options), 88);
     EXPECT_EQ(offsetof(tollgate_limiter_options, on_full), 4);
     EXPECT_EQ(offsetof(tollgate_limiter_options, agents), 8);
     EXPECT_EQ(offsetof(tollgate_limiter_options, clock), 16);
@@ -42,6 +42,11 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_limiter_options, roster), 40);
     EXPECT_EQ(offsetof(tollgate_limiter_options, reservations), 48);
     EXPECT_EQ(offsetof(tollgate_limiter_options, reservations_per_agent), 56);
+    EXPECT_EQ(offsetof(tollgate_limiter_options, shared_by), 60);
+    EXPECT_EQ(offsetof(tollgate_limiter_options, shared_path), 64);
+    EXPECT_EQ(offsetof(tollgate_limiter_options, shared_path_len), 72);
+    EXPECT_EQ(offsetof(tollgate_limiter_options, shared_mode), 80);
+    EXPECT_EQ(offsetof(tollgate_limiter_options, shared_fd), 84);
     EXPECT_EQ(sizeof(tollgate_request), 32);
     EXPECT_EQ(offsetof(tollgate_request, id_len), 8);
     EXPECT_EQ(offsetof(tollgate_request, cost), 16);
@@ -119,7 +124,7 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_unknown_action_totals, count), 4);
     EXPECT_EQ(offsetof(tollgate_unknown_action_totals, total), 8);
     EXPECT_EQ(offsetof(tollgate_unknown_action_totals, not_listed), 16);
-    EXPECT_EQ(sizeof(tollgate_limiter_view), 224);
+    EXPECT_EQ(sizeof(tollgate_limiter_view), 256);
     EXPECT_EQ(offsetof(tollgate_limiter_view, observed), 4);
     EXPECT_EQ(offsetof(tollgate_limiter_view, allowed), 8);
     EXPECT_EQ(offsetof(tollgate_limiter_view, warned), 16);
@@ -149,6 +154,12 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_limiter_view, clock_fallbacks), 208);
     EXPECT_EQ(offsetof(tollgate_limiter_view, clock_source), 216);
     EXPECT_EQ(offsetof(tollgate_limiter_view, lane_count), 220);
+    EXPECT_EQ(offsetof(tollgate_limiter_view, processes), 224);
+    EXPECT_EQ(offsetof(tollgate_limiter_view, shared_fd), 228);
+    EXPECT_EQ(offsetof(tollgate_limiter_view, takeovers), 232);
+    EXPECT_EQ(offsetof(tollgate_limiter_view, busy), 240);
+    EXPECT_EQ(offsetof(tollgate_limiter_view, policy_differs), 248);
+    EXPECT_EQ(offsetof(tollgate_limiter_view, detached), 252);
     EXPECT_EQ(sizeof(tollgate_lane_counts), 32);
     EXPECT_EQ(offsetof(tollgate_lane_counts, warned), 8);
     EXPECT_EQ(offsetof(tollgate_lane_counts, denied), 16);
@@ -219,7 +230,8 @@ static void structs_are_laid_out_as_published(void)
 
 static void a_library_says_what_is_built_in(void)
 {
-    EXPECT_EQ(tollgate_features() & ~(uint32_t)(TOLLGATE_FEATURE_CONFIG | TOLLGATE_FEATURE_PERSIST), 0);
+    const uint32_t known = TOLLGATE_FEATURE_CONFIG | TOLLGATE_FEATURE_PERSIST | TOLLGATE_FEATURE_SHARED;
+    EXPECT_EQ(tollgate_features() & ~known, 0);
 }
 
 int main(void)

@@ -23,12 +23,37 @@ namespace tollgate {
 /// The default options of a limiter, to be changed: options.clock = clock.get(), say.
 inline tollgate_limiter_options options() noexcept { return detail::zero<tollgate_limiter_options>(); }
 
+/// The same, of a limiter that is one for all processes that name this path; see "Sharing" in tollgate.h. The path has
+/// to live until the limiter is built.
+inline tollgate_limiter_options shared_at(std::string_view path, std::uint32_t mode = 0) noexcept
+{
+    auto options = tollgate::options();
+    options.shared_path = path.data();
+    options.shared_path_len = path.size();
+    options.shared_mode = mode;
+    return options;
+}
+
+/// The same, of a limiter that is one for this process and those that it forks.
+inline tollgate_limiter_options shared_with_children() noexcept
+{
+    auto options = tollgate::options();
+    options.shared_by = TOLLGATE_SHARED_BY_MEMFD;
+    return options;
+}
+
 /// An exact rate limiter. Any number of threads may use one at once.
 class limiter {
 public:
     explicit limiter(const tollgate::policy &policy, const tollgate_limiter_options &options = tollgate::options())
         : handle_(detail::explained<tollgate_limiter *>(tollgate_limiter_new, policy.get(), &options))
     {
+    }
+
+    /// Joins a limiter that another process has made, with its policy.
+    static limiter join(const tollgate_limiter_options &options)
+    {
+        return limiter(detail::explained<tollgate_limiter *>(tollgate_limiter_new, nullptr, &options));
     }
 
     /// A copy of the policy in force.
@@ -328,6 +353,8 @@ public:
     tollgate_limiter *get() const noexcept { return handle_.get(); }
 
 private:
+    explicit limiter(tollgate_limiter *made) noexcept : handle_(made) {}
+
     template <class T, class Function, class... Args> T ask(Function function, Args... args) const
     {
         return detail::out<T>(function, get(), args...);
