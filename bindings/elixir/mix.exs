@@ -56,12 +56,12 @@ defmodule Tollgate.Build do
   @doc "The folder for what was built."
   def priv(name), do: Path.join([Mix.Project.app_path(), "priv", name])
 
-  # The features that the package offers: policies from TOML, and budgets kept in a file.
+  # The features that the package offers: policies from TOML, budgets kept in a file, instances shared by several nodes.
   defp cargo(profile, flags) do
     manifest = Path.join(@root, "Cargo.toml")
 
     arguments =
-      ~w(rustc --package tollgate --lib --crate-type staticlib --features capi,config,persist --manifest-path) ++
+      ~w(rustc --package tollgate --lib --crate-type staticlib --features capi,config,persist,shared --manifest-path) ++
         [manifest | profile]
 
     artifact(arguments, ~r{"([^"]*libtollgate\.a)"}, flags)

@@ -139,12 +139,21 @@ NIF(nif_release)
     return state(env, argv, tollgate_release);
 }
 
+/* Whether a change has to move to a dirty scheduler: it may wait for another VM, for two seconds if that is stopped. */
+static bool has_to_move(const instance *of)
+{
+    return of->is_shared && enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER;
+}
+
 /* (reference, agent, options) */
 NIF(nif_reset)
 {
     question asked;
     if (!read_agent(env, argv, &asked) || !read_options(env, argv[2], OPTION_LANE | OPTION_AT, &asked)) {
         return atom_nil;
+    }
+    if (has_to_move(asked.of)) {
+        return enif_schedule_nif(env, "reset", ERL_NIF_DIRTY_JOB_CPU_BOUND, nif_reset, argc, argv);
     }
     tollgate_status status = tollgate_reset(asked.of->limiter, asked.request.id, asked.request.id_len,
         asked.request.lane, asked.now_ns);
@@ -158,6 +167,9 @@ NIF(nif_forget)
     bool forgotten;
     if (!read_agent(env, argv, &asked) || !read_options(env, argv[2], OPTION_AT, &asked)) {
         return atom_nil;
+    }
+    if (has_to_move(asked.of)) {
+        return enif_schedule_nif(env, "forget", ERL_NIF_DIRTY_JOB_CPU_BOUND, nif_forget, argc, argv);
     }
     tollgate_status status = tollgate_forget(asked.of->limiter, asked.request.id, asked.request.id_len, asked.now_ns,
         &forgotten);

@@ -26,6 +26,8 @@ static term done(ErlNifEnv *env, tollgate_status status, const tollgate_error *e
     case TOLLGATE_STATUS_SAME_HASH: reason = atom_same_hash; break;
     case TOLLGATE_STATUS_OTHER_LANES: reason = atom_other_lanes; break;
     case TOLLGATE_STATUS_PLAN_MISSING: reason = atom_plan_missing; break;
+    case TOLLGATE_STATUS_BUSY: reason = atom_busy; break;
+    case TOLLGATE_STATUS_SHARED: reason = atom_shared; break;
     default: return failed(env, status, error, agent);
     }
     bool is_explained = error->status == status && error->message[0] != 0;

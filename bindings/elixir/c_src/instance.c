@@ -167,6 +167,27 @@ static bool read_limiter_options(ErlNifEnv *env, term given, tollgate_limiter_op
     return true;
 }
 
+/* The path of a shared instance, or nil; it has to live as long as the terms of the call. */
+static bool read_sharing(ErlNifEnv *env, term given, tollgate_limiter_options *options)
+{
+    term shared;
+    ErlNifBinary path;
+    uint64_t mode;
+    if (!option(env, given, "shared", &shared) || !number_option(env, given, "shared_mode", 0, 0777, &mode)) {
+        return false;
+    }
+    if (shared == atom_nil) {
+        return true;
+    }
+    if (!read_text(env, shared, "shared", &path)) {
+        return false;
+    }
+    options->shared_path = (const char *)path.data;
+    options->shared_path_len = path.size;
+    options->shared_mode = (uint32_t)mode;
+    return true;
+}
+
 /* (policy, a map of the options in Tollgate.Options.native) -> reference */
 NIF(nif_new)
 {
@@ -177,6 +198,7 @@ NIF(nif_new)
     instance made = {0};
     int32_t source;
     if (!read_limiter_options(env, argv[1], &options, &source, &made.whole_seconds)
+        || !read_sharing(env, argv[1], &options)
         || !read_policy(env, argv[0], &policy)) {
         return atom_nil;
     }
@@ -199,6 +221,7 @@ NIF(nif_new)
         return failed(env, status, &error, atom_nil);
     }
     made.memory_bytes = snapshot.memory;
+    made.is_shared = snapshot.processes > 0;
     instance *of = enif_alloc_resource(instances, sizeof *of);
     *of = made;
     term reference = enif_make_resource(env, of);

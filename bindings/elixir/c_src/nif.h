@@ -29,6 +29,8 @@ typedef struct {
     uint64_t memory_bytes;
     /* Waits in whole seconds, or in milliseconds. */
     bool whole_seconds;
+    /* Whether other VMs may use the limiter too, so that a change may have to wait for one of them. */
+    bool is_shared;
     /* Set once, before anybody else sees the instance. */
     uint32_t lanes;
     struct {
@@ -61,7 +63,7 @@ enum {
 /* Atoms live as long as the VM, so one set serves every copy of the library. */
 #define ATOMS(X) \
     X(ok) X(error) X(nil) X(true) X(false) X(infinity) X(message) \
-    X(allow) X(warn) X(deny) X(exempt) X(full) X(cost_above_capacity) \
+    X(allow) X(warn) X(deny) X(exempt) X(full) X(busy) X(shared) X(cost_above_capacity) \
     X(cost) X(plan) X(at) X(counted) X(lane) X(so_far) \
     X(preset) X(toml) X(evict) X(multilinear) X(siphash13) \
     X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \

@@ -65,6 +65,9 @@ NIF(nif_snapshot)
         NUMBER(reservations), NUMBER(reservations_expired), NUMBER(reservations_refused),
         NUMBER(agents_assigned), NUMBER(agents_overridden), NUMBER(agents_exempt),
         NUMBER(unknown_actions), NUMBER(events_dropped), NUMBER(memory), NUMBER(clock_fallbacks),
+        NUMBER(processes), NUMBER(takeovers), NUMBER(busy),
+        {enif_make_atom(env, "policy_differs"), make_bool(view.policy_differs != 0)},
+        {enif_make_atom(env, "detached"), make_bool(view.detached != 0)},
     };
     return MAKE_MAP(env, fields);
 }

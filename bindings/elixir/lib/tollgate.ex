@@ -36,11 +36,27 @@ defmodule Tollgate do
   | `Tollgate.Plug`, `Tollgate.Socket` | HTTP requests and WebSocket messages |
   | `Tollgate.Hub` | the function names of the message hub that the policy `:hub` is made for |
 
+  ## Several VMs
+
+  Two VMs are two limiters, and each admits the whole limit. With `shared:` they are one:
+
+      {Tollgate, name: MyApp.Limiter, policy: policy, shared: "/run/tollgate/slab"}
+
+  Records, limits, plans, overrides, exemptions, reservations and conduct are then in a file in memory that all VMs of
+  the machine map. The lanes and their kinds, `clock:` and `on_full:` have to be the same everywhere, and no VM may ask
+  for more `agents:` or `reservations:` than the first. Limits that differ are no error: the first policy stays in
+  force, until one with a higher `version:` comes, or `Tollgate.Control.replace_policy/2` replaces it for all. A VM that
+  is killed at any moment leaves nothing behind that blocks the others, and the slots that it held come back.
+
+  A `store:` and `budgets:` are for one of the VMs alone, through which changes are then made: what is not in its store
+  is taken back when it starts.
+
   ## Mistakes
 
-  Invalid arguments raise `ArgumentError`, and nothing is charged. Two things that can happen to a valid call are
+  Invalid arguments raise `ArgumentError`, and nothing is charged. Three things that can happen to a valid call are
   answers: `{:error, :full}` (the agent is new and no record is free for it: with `on_full: :deny`, or if all others are
-  assigned), and `{:error, :cost_above_capacity}` (no wait will ever let that much through).
+  assigned), `{:error, :cost_above_capacity}` (no wait will ever let that much through), and, of an instance that is
+  `shared:`, `{:error, :busy}` (another VM is stopped while it holds a lock that a new agent needs: try again).
   """
 
   alias Tollgate.{Events, Holds, Instance, Native, Policy, Verdict}
@@ -67,7 +83,7 @@ defmodule Tollgate do
           | {:warn, non_neg_integer}
           | {:deny, pos_integer | :infinity}
           | {:allow, :exempt}
-          | {:error, :full | :cost_above_capacity}
+          | {:error, :full | :busy | :cost_above_capacity}
   @typedoc "One of several requests; `cost:` and `plan:` are its own, `at:` and `counted:` are the call's."
   @type request :: {agent, lane} | {agent, lane, [cost: pos_integer, plan: String.t() | atom]}
   @typedoc """
@@ -76,7 +92,7 @@ defmodule Tollgate do
   @type all_verdict ::
           {:allow | :warn, [verdict]}
           | {:deny, pos_integer | :infinity, [request]}
-          | {:error, :full | :cost_above_capacity}
+          | {:error, :full | :busy | :cost_above_capacity}
   @typedoc "The state of a lane; times in milliseconds, rounded up. `:exempt` if the agent is never limited."
   @type state ::
           %{
@@ -323,7 +339,7 @@ defmodule Tollgate do
           {:allow | :warn, non_neg_integer, reservation}
           | {:allow, :exempt, reservation}
           | {:deny, pos_integer | :infinity}
-          | {:error, :full | :cost_above_capacity | :reservations_full | :too_many_reservations}
+          | {:error, :full | :busy | :cost_above_capacity | :reservations_full | :too_many_reservations}
   def reserve(instance, agent, lane, ttl_ms, options \\ []) do
     {reference, reporter} = Instance.find(instance)
 
@@ -349,7 +365,7 @@ defmodule Tollgate do
   either of them nothing has changed.
   """
   @spec settle(instance, reservation, used :: non_neg_integer, so_far: boolean, at: non_neg_integer) ::
-          {:ok, settlement} | {:error, :unknown_reservation | :used_too_large | :full}
+          {:ok, settlement} | {:error, :unknown_reservation | :used_too_large | :full | :busy}
   def settle(instance, reservation, used, options \\ []) do
     {reference, _} = Instance.find(instance)
 
@@ -360,7 +376,7 @@ defmodule Tollgate do
 
   @doc "Extends a reservation to `ttl_ms` from now, if that is later than its present end."
   @spec extend(instance, reservation, ttl_ms :: pos_integer, at: non_neg_integer) ::
-          :ok | {:error, :unknown_reservation}
+          :ok | {:error, :unknown_reservation | :busy}
   def extend(instance, reservation, ttl_ms, options \\ []) do
     {reference, _} = Instance.find(instance)
     Native.extend(reference, reservation, nanoseconds(ttl_ms), options)
@@ -388,11 +404,13 @@ defmodule Tollgate do
       iex> Tollgate.peek(Tollgate, "agent-7", {:ws, :light}).remaining
       120
   """
-  @spec reset(instance, agent, lane: lane, at: non_neg_integer) :: :ok
+  @spec reset(instance, agent, lane: lane, at: non_neg_integer) :: :ok | {:error, :busy}
   def reset(instance, agent, options \\ []) do
     {reference, _} = Instance.find(instance)
-    :ok = Native.reset(reference, agent, options)
-    Events.send(instance, :change, %{what: :reset, agent: agent})
+
+    with :ok <- Native.reset(reference, agent, options) do
+      Events.send(instance, :change, %{what: :reset, agent: agent})
+    end
   end
 
   @doc """
@@ -403,7 +421,7 @@ defmodule Tollgate do
       iex> {Tollgate.forget(Tollgate, "agent-7"), Tollgate.forget(Tollgate, "agent-7")}
       {true, false}
   """
-  @spec forget(instance, agent, at: non_neg_integer) :: boolean
+  @spec forget(instance, agent, at: non_neg_integer) :: boolean | {:error, :busy}
   def forget(instance, agent, options \\ []) do
     {reference, _} = Instance.find(instance)
     Native.forget(reference, agent, options)

@@ -39,7 +39,9 @@ defmodule Tollgate.CrashTest do
               roster: 0,
               reservations: 1,
               reservations_per_agent: 0,
-              prefault: false
+              prefault: false,
+              shared: nil,
+              shared_mode: 0
             })
           end,
           fn -> Native.lanes(reference) end,
@@ -118,7 +120,7 @@ defmodule Tollgate.CrashTest do
     IO.puts("seed \#{seed}")
     :rand.seed(:exsss, {1, 2, seed})
     options = %{agents: 10, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: true, observe: true,
-                roster: 10, reservations: 2, reservations_per_agent: 0, prefault: true}
+                roster: 10, reservations: 2, reservations_per_agent: 0, prefault: true, shared: nil, shared_mode: 0}
     named = Native.new(Policy.source(:hub), options)
     :ok = Native.name_lanes(named, for({name, _} <- Native.lanes(named), do: Policy.pair(name)))
     kinds = Native.new(Policy.source(lanes: [{"ws/light", "held 2"}, {"ws/heavy", "budget 9/day"}]), options)

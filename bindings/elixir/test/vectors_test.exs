@@ -35,7 +35,9 @@ defmodule Tollgate.VectorsTest do
       roster: 0,
       reservations: 16,
       reservations_per_agent: 0,
-      prefault: false
+      prefault: false,
+      shared: nil,
+      shared_mode: 0
     }
 
     limiter = Native.new(policy(policy), options)

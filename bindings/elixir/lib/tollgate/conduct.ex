@@ -17,7 +17,7 @@ defmodule Tollgate.Conduct do
       [1000, 2000, 5000, 10000, 30000, 30000]
   """
   @spec record_violation(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer) ::
-          non_neg_integer | {:error, :full}
+          non_neg_integer | {:error, :full | :busy}
   def record_violation(instance, agent, options \\ []) do
     {reference, reporter} = Instance.find(instance)
 

@@ -10,6 +10,8 @@ defmodule Tollgate.Error do
     * `:too_many_overrides` - 65,000 agents have overrides already;
     * `:same_hash` - another agent with an assignment has the same hash, a chance of 1 in 2^64;
     * `:other_lanes`, `:plan_missing` - a new policy must have the lanes and plans of the old one;
+    * `:busy` - another VM that shares the limiter is stopped in the middle of a change: try again;
+    * `:shared` - the memory that the limiter shares has no room for the change;
     * `:always_exempt` - the instance was started with this agent in `always_exempt:`;
     * `:store` - the file could not be written;
     * `:budgets` - from `Tollgate.Control.save_budgets/1`: the file could not be written, or there is none.

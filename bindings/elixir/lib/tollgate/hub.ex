@@ -24,7 +24,7 @@ defmodule Tollgate.Hub do
       iex> for _ <- 1..6, do: Tollgate.Hub.record_violation("agent-1")
       [1000, 2000, 5000, 10000, 30000, 30000]
   """
-  @spec record_violation(Tollgate.instance(), Tollgate.agent()) :: non_neg_integer | {:error, :full}
+  @spec record_violation(Tollgate.instance(), Tollgate.agent()) :: non_neg_integer | {:error, :full | :busy}
   def record_violation(instance \\ Tollgate, agent), do: Conduct.record_violation(instance, agent)
 
   @doc """

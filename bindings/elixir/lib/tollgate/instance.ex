@@ -130,6 +130,7 @@ defmodule Tollgate.Instance do
 
     case Native.set_assignments(reference, Map.to_list(always)) do
       :ok -> :ok
+      {:error, {reason, message}} when reason in [:busy, :shared] -> raise ArgumentError, message
       {:error, {_reason, message}} -> raise ArgumentError, "the store holds what the policy does not know: #{message}"
     end
   end

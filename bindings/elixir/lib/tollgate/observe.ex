@@ -15,6 +15,12 @@ defmodule Tollgate.Observe do
   grow mean that the instance was started for too few agents. `memory` is in bytes; `clock` is what its clock reads:
   `:tsc`, `:os`, `:coarse`, `:boottime` or `:manual`.
 
+  Of an instance that is `shared:`, the counts are those of all VMs. `processes` is how many use it, this one included
+  (0 if it is not shared; one that has two instances on the same path counts twice), `takeovers` how often a lock was
+  taken over from one that died, `busy` how often a call was answered `:busy`. `policy_differs` is `true` if this
+  instance was started with other limits than those in force, `detached` if the file was removed or replaced: VMs that
+  start from now on do not share it.
+
       iex> Tollgate.start_link(name: Counted, observe: true)
       iex> Tollgate.check(Counted, "agent-7", {:ws, :light})
       iex> %{allowed: 1, lanes: %{{:ws, :light} => %{allowed: 1, denied: 0}}} = Tollgate.Observe.snapshot(Counted)

@@ -16,6 +16,10 @@ defmodule Tollgate.Options do
       `Tollgate.advance_clock/2`;
     * `:id_hash` - `:multilinear` (the default), or `:siphash13` if ids are chosen by clients that can watch the limiter
       closely;
+    * `:shared` - the path of a file in memory (tmpfs), such as `"/run/tollgate/slab"`: all instances of this machine
+      that name it are one limiter, in whatever VM or program they run. The first one makes it, the others join it: see
+      "Several VMs" in `Tollgate`. Linux only. Default: none, an instance of this VM alone;
+    * `:shared_mode` - who may use that file, as for `File.chmod/2`. Default: `0o600`, its owner alone;
     * `:store` - the path of a DETS file that keeps plans, overrides and exemptions across restarts. They are in force
       before the first check. Default: none;
     * `:budgets` - the path of a file that keeps used budgets across restarts. It is read before the first check, and
@@ -44,6 +48,8 @@ defmodule Tollgate.Options do
     id_hash: :multilinear,
     clock: :automatic,
     retry_after: nil,
+    shared: nil,
+    shared_mode: nil,
     store: nil,
     always_exempt: nil,
     observe: false,
@@ -61,7 +67,8 @@ defmodule Tollgate.Options do
   ]
 
   # Those that the NIF itself takes, and checks.
-  @native [:agents, :on_full, :id_hash, :clock, :observe, :roster, :reservations, :reservations_per_agent, :prefault]
+  @native [:agents, :on_full, :id_hash, :clock, :observe, :roster, :reservations, :reservations_per_agent, :prefault] ++
+            [:shared]
 
   @doc false
   # The name of the instance, whatever else is wrong with the options.
@@ -70,7 +77,10 @@ defmodule Tollgate.Options do
 
   @doc false
   def native(options) do
-    options |> Map.take(@native) |> Map.put(:whole_seconds, options.retry_after == :whole_seconds)
+    options
+    |> Map.take(@native)
+    |> Map.put(:whole_seconds, options.retry_after == :whole_seconds)
+    |> Map.put(:shared_mode, options.shared_mode || 0)
   end
 
   @doc false
@@ -89,6 +99,7 @@ defmodule Tollgate.Options do
 
     options = Map.new(Keyword.merge(@defaults, options))
     Enum.each(options, &check_one/1)
+    if options.shared_mode && !options.shared, do: wrong(:shared_mode, "nil without shared:", options.shared_mode)
 
     %{
       options
@@ -105,6 +116,11 @@ defmodule Tollgate.Options do
   end
 
   defp check_one({:budgets, path}), do: is_nil(path) or is_binary(path) or wrong(:budgets, "a path, or nil", path)
+
+  defp check_one({:shared, path}), do: is_nil(path) or is_binary(path) or wrong(:shared, "a path, or nil", path)
+
+  defp check_one({:shared_mode, mode}),
+    do: is_nil(mode) or mode in 1..0o777 or wrong(:shared_mode, "a mode such as 0o660, or nil", mode)
 
   defp check_one({key, value}) when key in [:observe, :log] do
     is_boolean(value) or wrong(key, "true or false", value)

@@ -74,6 +74,7 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
         %{decision: :deny} = denied -> conn |> headers(denied, options) |> deny(denied, tier, agent, options)
         %{} = allowed -> headers(conn, allowed, options)
         {:error, :full} -> answer(conn, 503, [error: "no_room"], 1_000)
+        {:error, :busy} -> answer(conn, 503, [error: "busy"], 1_000)
         {:error, :cost_above_capacity} -> answer(conn, 429, [error: "cost_above_capacity", tier: tier], nil)
       end
     end

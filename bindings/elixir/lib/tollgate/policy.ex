@@ -42,13 +42,16 @@ defmodule Tollgate.Policy do
   next; without it, a wait is the lane's own. `every_denial: true` makes every counted denial a violation, as in the
   policy `:hub`; otherwise only one of an agent that came back before its wait was over is. `enforce_wait: true` makes
   the wait a block: until it is over, counted requests are denied on every lane.
+
+  `version: 7` is for instances that are `shared:`: of two policies, the one with the higher version is in force.
   """
 
   @typedoc "Such as `\"10/second burst 20\"` or `\"deny\"`."
   @type limit :: String.t()
   @type t :: atom | {:toml, String.t()} | keyword
 
-  @keys [:lanes, :plans, :outside_total, :actions, :unknown_actions_to, :warn_below_percent, :on_change, :conduct]
+  @keys [:lanes, :plans, :outside_total, :actions, :unknown_actions_to, :warn_below_percent, :on_change, :conduct] ++
+          [:version]
   @conduct [:curve_ms, :quiet_ms, :abuse_violations, :abuse_within_ms, :every_denial, :enforce_wait]
 
   @doc false
@@ -65,12 +68,16 @@ defmodule Tollgate.Policy do
     end
 
     # In the order of the keys: in TOML, values come before tables.
-    keys = [:outside_total, :unknown_actions_to, :warn_below_percent, :on_change, :lanes, :plans, :actions, :conduct]
+    keys =
+      [:version, :outside_total, :unknown_actions_to, :warn_below_percent, :on_change] ++
+        [:lanes, :plans, :actions, :conduct]
+
     {:toml, for(key <- keys, value <- Keyword.get_values(options, key), into: "", do: toml(key, value))}
   end
 
   def source(other), do: wrong("a policy is the name of a preset, {:toml, text} or a keyword list", other)
 
+  defp toml(:version, version) when version in 0..0xFFFF_FFFF, do: "version = #{version}\n"
   defp toml(:outside_total, lanes) when is_list(lanes), do: "outside_total = #{strings(lanes)}\n"
   defp toml(:unknown_actions_to, tier), do: "unknown_actions_to = #{string(tier)}\n"
   defp toml(:warn_below_percent, percent) when percent in 0..100, do: "warn_below_percent = #{percent}\n"
@@ -125,6 +132,7 @@ defmodule Tollgate.Policy do
     """
   end
 
+  defp toml(:version, other), do: wrong("version has to be a whole number below 2^32", other)
   defp toml(:warn_below_percent, other), do: wrong("warn_below_percent has to be from 0 to 100", other)
   defp toml(:on_change, other), do: wrong("on_change has to be :keep or :reset", other)
   defp toml(key, other), do: wrong("#{key} has to be a list", other)
