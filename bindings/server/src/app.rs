@@ -44,7 +44,7 @@ impl App {
     ///
     /// What is wrong with the policy, the settings or the state.
     pub fn new(settings: Settings, source: Source, clock: Option<Clock>) -> Result<Self, StartError> {
-        let (keys, generated_token) = Keys::new(&settings)?;
+        let (mut keys, generated_token) = Keys::new(&settings)?;
         if let Some(directory) = &settings.audit_directory {
             std::fs::create_dir_all(directory).map_err(|error| {
                 StartError::new(format!("cannot create the audit directory {}: {error}", directory.display()))
@@ -52,6 +52,7 @@ impl App {
         }
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
+        limiter.sharing().into_iter().for_each(|sharing| keys.share(sharing.secret));
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
         let report_lock = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
@@ -115,6 +116,10 @@ impl App {
         }
         if self.settings.state.is_some() {
             tokio::spawn(repeat(Arc::downgrade(self), Duration::ZERO, BUDGETS_EVERY, |app| app.control.save_budgets()));
+        }
+        if self.settings.state.is_some() && self.settings.slab.is_some() {
+            let take_over = |app: &Self| app.control.take_over_files();
+            tokio::spawn(repeat(Arc::downgrade(self), TAKE_OVER_EVERY, TAKE_OVER_EVERY, take_over));
         }
         if let Some(url) = &self.settings.webhook {
             self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
@@ -235,6 +240,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// How often used budgets are saved: a killed server loses at most this much of them.
 const BUDGETS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often a server tries to take over the files of one that has ended.
+const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
 
 /// Does some work for the first time after `delay` and then every `period`, until the app is gone. The work may
 /// block: it walks all records, or waits for the disk.

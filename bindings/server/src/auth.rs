@@ -18,6 +18,7 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tollgate::shared::SharedSecret;
 use tollgate::{LaneId, Limiter, Policy, ReservationId};
 use tollgate_tower::address::{Group, Proxies};
 
@@ -58,6 +59,8 @@ pub(crate) enum Right {
 /// The tokens and sessions.
 pub(crate) struct Keys {
     key: (u64, u64),
+    /// Seals the ids of reservations; servers that share a limiter have one in common.
+    seal_key: (u64, u64),
     admin: u128,
     check: Option<u128>,
     open_checks: bool,
@@ -91,6 +94,7 @@ impl Keys {
         let key = || random::bytes().map(u64::from_be_bytes);
         let mut keys = Self {
             key: (key()?, key()?),
+            seal_key: (key()?, key()?),
             admin: 0,
             check: None,
             open_checks: settings.checks_are_open(),
@@ -102,6 +106,11 @@ impl Keys {
         keys.admin = keys.digest(admin.as_bytes());
         keys.check = settings.check_token.as_ref().map(|token| keys.digest(token.as_bytes()));
         Ok((keys, generated))
+    }
+
+    /// Seals ids of reservations with the secret of a shared limiter from now on.
+    pub(crate) fn share(&mut self, secret: SharedSecret) {
+        self.seal_key = secret.words().into();
     }
 
     /// What the client of a request may do.
@@ -203,14 +212,14 @@ impl Keys {
     }
 
     /// The id of a reservation as clients see it: with a code that only this process
-    /// can compute, because the number alone could be guessed.
+    /// can compute, and those that share its limiter, because the number alone could be guessed.
     pub(crate) fn seal(&self, id: ReservationId, lane: LaneId) -> String {
         let (number, lane) = (id.number().to_be_bytes(), lane.number().to_be_bytes());
         let message = [number.as_slice(), &lane].concat();
         URL_SAFE_NO_PAD.encode([&message, self.code(&message).to_be_bytes().as_slice()].concat())
     }
 
-    /// The id that was sealed; `None` if this process did not seal it.
+    /// The id that was sealed; `None` if it was not.
     pub(crate) fn unseal(&self, sealed: &str) -> Option<(ReservationId, LaneId)> {
         let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (number, rest) = sealed.split_first_chunk()?;
@@ -223,14 +232,18 @@ impl Keys {
 
     /// Never the digest of something that a client can send as a token.
     fn code(&self, message: &[u8]) -> u128 {
-        self.digest(&[b"a reservation, not a token: ", message].concat())
+        digest(self.seal_key, &[b"a reservation, not a token: ", message].concat())
     }
 
     fn digest(&self, secret: &[u8]) -> u128 {
-        let mut hasher = SipHasher24::new_with_keys(self.key.0, self.key.1);
-        hasher.write(secret);
-        hasher.finish128().as_u128()
+        digest(self.key, secret)
     }
+}
+
+fn digest(key: (u64, u64), secret: &[u8]) -> u128 {
+    let mut hasher = SipHasher24::new_with_keys(key.0, key.1);
+    hasher.write(secret);
+    hasher.finish128().as_u128()
 }
 
 /// The host that a request names; the front refuses a request with more than one.

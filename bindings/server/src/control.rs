@@ -1,10 +1,11 @@
 //! Changes at run time, one at a time, and where they are kept.
 //!
 //! The state directory has three files. The limiter keeps `assignments.json`
-//! (plans, overrides and exemptions) and `budgets.json` (used budgets) itself.
-//! `defaults.json` has the lanes' limits that were changed through the admin API.
-//! They take precedence over the policy file, and so survive its reload, until
-//! they are deleted.
+//! (plans, overrides and exemptions) and `budgets.json` (used budgets) itself; see
+//! `state.rs`. `defaults.json` has the lanes' limits that were changed through the
+//! admin API. They take precedence over the policy file, and so survive its reload,
+//! until they are deleted. Servers that share a slab take turns with it, and read it
+//! again before each change: another one may have written it.
 
 use crate::defaults::{self, Defaults};
 use crate::dry_run;
@@ -13,11 +14,14 @@ use crate::meter::{Meter, SavedFile};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::source::Source;
+use crate::state::StateFiles;
 use http::StatusCode;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tollgate::keep::{BudgetsLoaded, PersistError};
+use tollgate::keep::PersistError;
 use tollgate::observe::Observe;
+use tollgate::shared::Shared;
 use tollgate::{Assignment, Clock, ControlError, Limit, Limiter, LimiterBuilder, Policy};
 
 /// Changes policies and assignments, one change at a time.
@@ -28,6 +32,9 @@ pub struct Control {
     /// The settings of the source at the start: later differences need a restart.
     settings: Settings,
     effective: Mutex<EffectivePolicy>,
+    /// The files of the state directory.
+    files: Option<StateFiles>,
+    is_shared: bool,
 }
 
 /// What the policy in force is made of.
@@ -80,14 +87,36 @@ impl Control {
         if let Some(warning) = dry_run::too_large(settings.agents, limiter.memory()) {
             tracing::warn!("{warning}");
         }
-        if let Some(directory) = &settings.state {
-            limiter.keep_assignments_in(directory.join("assignments.json")).map_err(|error| failed(&error))?;
-            let budgets = limiter.keep_budgets_in(directory.join("budgets.json")).map_err(|error| failed(&error))?;
-            warn_about(&budgets);
+        if limiter.sharing().is_some_and(|sharing| sharing.policy_differs) {
+            tracing::warn!(
+                "this server's policy differs from the one in force, which it adopts; raise its version to replace it"
+            );
         }
+        let keep = |directory: &PathBuf| StateFiles::start(&limiter, directory.clone());
+        let files = settings.state.as_ref().map(keep).transpose()?;
         let effective = Mutex::new(EffectivePolicy { base, defaults, file });
-        let control = Self { limiter: Arc::clone(&limiter), meter, source, settings: source_settings, effective };
+        let control = Self {
+            limiter: Arc::clone(&limiter),
+            meter,
+            source,
+            settings: source_settings,
+            effective,
+            files,
+            is_shared: settings.slab.is_some(),
+        };
         Ok((control, limiter))
+    }
+
+    /// Takes over the files of the state directory, if the process that keeps them has ended; saves what
+    /// other servers of the slab have changed, if this one keeps them.
+    pub(crate) fn take_over_files(&self) {
+        if let Some(files) = &self.files {
+            files.take_over(&self.limiter);
+            if let Err(error) = self.limiter.save_assignments() {
+                self.meter.count_failed_save(SavedFile::Assignments);
+                tracing::warn!(%error, "assignments that other servers changed were not saved");
+            }
+        }
     }
 
     /// Writes used budgets into the state directory, if there is one.
@@ -111,7 +140,46 @@ impl Control {
     /// The limits that were set through the admin API.
     #[must_use]
     pub fn defaults(&self) -> Defaults {
-        self.lock().defaults.clone()
+        let mut effective = self.lock();
+        // A file that cannot be read is reported by the next change.
+        _ = self.read_again(&mut effective);
+        effective.defaults.clone()
+    }
+
+    /// Locks the defaults for a change, in all servers that share them.
+    fn lock_for_change(&self) -> Result<(MutexGuard<'_, EffectivePolicy>, Option<File>), Problem> {
+        let mut effective = self.lock();
+        let file = effective.file.as_deref().filter(|_| self.is_shared);
+        let turn = file.map(defaults::lock).transpose().map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Problem::busy("another server is changing the defaults; try again"),
+            _ => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot lock the defaults: {error}")),
+        })?;
+        self.read_again(&mut effective)
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok((effective, turn))
+    }
+
+    /// Reads the defaults that another server may have set.
+    fn read_again(&self, effective: &mut EffectivePolicy) -> Result<(), StartError> {
+        if let Some(file) = effective.file.as_deref().filter(|_| self.is_shared) {
+            effective.defaults = defaults::read(file)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to put an older policy in force, which another server has replaced.
+    fn is_newest(&self, base: &Policy) -> Result<(), Problem> {
+        let in_force = self.limiter.policy().version();
+        if !self.is_shared || in_force <= base.version() {
+            return Ok(());
+        }
+        let [newer, own] =
+            [in_force, base.version()].map(|version| version.map_or("none".to_owned(), |v| v.to_string()));
+        let detail = format!(
+            "the policy in force has version {newer}, and this server's file version {own}; make the change through a \
+             server that has the newer file, or reload this one's"
+        );
+        Err(Problem::new(StatusCode::CONFLICT, detail))
     }
 
     /// Sets limits of lanes; `None` deletes all of them.
@@ -120,7 +188,8 @@ impl Control {
     ///
     /// If a limit is invalid, or cannot be kept. Then nothing has changed.
     pub fn set_defaults(&self, more: Option<Defaults>) -> Result<(), Problem> {
-        let mut effective = self.lock();
+        let (mut effective, _turn) = self.lock_for_change()?;
+        self.is_newest(&effective.base)?;
         let mut defaults = effective.defaults.clone();
         match more {
             Some(more) => defaults.extend(more),
@@ -131,13 +200,18 @@ impl Control {
         if let Some(file) = &effective.file {
             defaults::write(file, &defaults).map_err(|error| self.cannot_keep(file, &error))?;
         }
-        if let Err(error) = self.limiter.replace_policy(policy) {
-            if let Some(file) = &effective.file {
+        let replaced = self.limiter.replace_policy(policy);
+        // One that has begun is completed by the next change, of whatever process.
+        let has_begun = matches!(replaced, Ok(()) | Err(ControlError::Busy { has_begun: true, .. }));
+        if has_begun {
+            effective.defaults = defaults;
+        }
+        if let Err(error) = replaced {
+            if let (false, Some(file)) = (has_begun, &effective.file) {
                 defaults::write(file, &effective.defaults).map_err(|error| self.cannot_keep(file, &error))?;
             }
             return Err(error.into());
         }
-        effective.defaults = defaults;
         Ok(())
     }
 
@@ -185,19 +259,28 @@ impl Control {
     /// the old assignments.
     pub fn reload(&self) -> Result<ReloadOutcome, StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::new(error.to_string());
-        let mut effective = self.lock();
+        let (mut effective, _turn) =
+            self.lock_for_change().map_err(|problem| not_reloaded(&problem, problem.detail().to_owned()))?;
         let (base, settings) = self.source.read()?;
         let policy = defaults::apply(&base, &effective.defaults).map_err(|error| failed(&error))?;
-        self.limiter.replace_policy(policy).map_err(|error| failed(&error))?;
+        self.limiter.replace_policy(policy).map_err(|error| {
+            let message = error.to_string();
+            not_reloaded(&error.into(), message)
+        })?;
         let hides = |(name, limit): (&String, &Limit)| {
             let in_file = base.lane(name).and_then(|lane| base.limit(lane));
             (in_file != Some(*limit)).then(|| name.clone())
         };
         let hidden = effective.defaults.iter().filter_map(hides).collect();
         effective.base = base;
-        if effective.file.is_some() {
-            let problem = |error| format!("the policy is in force, but the assignments were not read again: {error}");
-            self.limiter.reload_assignments().map_err(|error| StartError::new(problem(error)))?;
+        if self.files.as_ref().is_some_and(StateFiles::has_assignments) {
+            let problem = |error: &ControlError| {
+                format!("the policy is in force, but the assignments were not read again: {error}")
+            };
+            self.limiter.reload_assignments().map_err(|error| {
+                let message = problem(&error);
+                not_reloaded(&error.into(), message)
+            })?;
         }
         Ok(ReloadOutcome { needs_restart: settings != self.settings, hidden })
     }
@@ -214,7 +297,7 @@ impl Control {
             Ok(outcome) => {
                 tracing::info!("the policy was read again and is in force");
                 if outcome.needs_restart {
-                    tracing::warn!("[server] has changed; that takes effect at the next start");
+                    tracing::warn!("[server] or [shared] has changed; that takes effect at the next start");
                 }
                 for lane in &outcome.hidden {
                     tracing::warn!(lane, "a limit set through the admin API overrides the one in the file");
@@ -226,12 +309,20 @@ impl Control {
     }
 }
 
+/// Why a reload failed, and whether to try again.
+fn not_reloaded(problem: &Problem, message: String) -> StartError {
+    if problem.is_busy() { StartError::busy(message) } else { StartError::new(message) }
+}
+
 /// The limiter that the settings describe.
 fn limiter(policy: Policy, settings: &Settings) -> LimiterBuilder {
     // The roster has room for every record; it never reserves more than that.
     let observe = Observe::new().roster(usize::MAX);
     let builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).observe(observe);
-    let builder = builder.reservations(settings.reservations);
+    let mut builder = builder.reservations(settings.reservations);
+    if let Some(slab) = &settings.slab {
+        builder = builder.shared(Shared::at(slab).mode(settings.slab_mode));
+    }
     match settings.reservations_per_agent {
         Some(most) => builder.reservations_per_agent(most),
         None => builder,
@@ -248,24 +339,8 @@ pub(crate) fn memory_needed(base: &Policy, settings: &Settings) -> Result<u64, S
     let file = settings.state.as_ref().map(|directory| directory.join(defaults::FILE));
     let defaults = file.as_deref().map_or(Ok(Defaults::new()), defaults::read)?;
     let policy = defaults::apply(base, &defaults).map_err(|error| failed(&error))?;
-    let built = limiter(policy, settings).build().map_err(|error| failed(&error))?;
+    // In memory of its own: a dry run leaves no file.
+    let private = Settings { slab: None, ..settings.clone() };
+    let built = limiter(policy, &private).build().map_err(|error| failed(&error))?;
     Ok(built.memory())
-}
-
-/// Warns about used budgets that could not be loaded as they were.
-fn warn_about(budgets: &BudgetsLoaded) {
-    let BudgetsLoaded { unknown, full, ahead, .. } = *budgets;
-    if unknown > 0 || full > 0 {
-        tracing::warn!(
-            unknown,
-            full,
-            "used budgets are lost: their lane is gone or has another window, or there is no room for their agent"
-        );
-    }
-    if !ahead.is_zero() {
-        tracing::warn!(
-            ?ahead,
-            "the wall clock is behind the time at which budgets were saved: their windows end that much later"
-        );
-    }
 }

@@ -1,11 +1,14 @@
 //! Limits of lanes that were set through the admin API: applied on top of a policy, and kept in a file.
 
 use crate::error::StartError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 use tollgate::{Limit, Policy, PolicyError};
 
 /// Limits by lane that take precedence over those of the policy.
@@ -24,6 +27,9 @@ pub(crate) fn apply(base: &Policy, defaults: &Defaults) -> Result<Policy, Policy
         .conduct(base.conduct().clone());
     if let Some(percent) = base.warn_again_percent() {
         builder = builder.warn_again_percent(percent);
+    }
+    if let Some(version) = base.version() {
+        builder = builder.version(version);
     }
     let outside = base.lanes().filter(|(lane, _)| base.outside_total().any(|outside| outside == *lane));
     builder = builder.outside_total(outside.map(|(_, name)| name));
@@ -75,6 +81,31 @@ pub(crate) fn read(path: &Path) -> Result<Defaults, StartError> {
     texts.into_iter().map(limit).collect()
 }
 
+/// Locks the file against changes by other processes, until the lock is dropped.
+///
+/// # Errors
+///
+/// `WouldBlock` if another process keeps the lock; otherwise what the system refused.
+pub(crate) fn lock(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path.with_extension("json.lock"))?;
+    for _ in 0..LOCK_TRIES {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            locked => return locked.map(|()| file).map_err(Into::into),
+        }
+    }
+    Err(std::io::ErrorKind::WouldBlock.into())
+}
+
+/// A change takes some milliseconds, and up to two seconds if a control call of another process is under way.
+const LOCK_TRIES: u32 = 300;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Replaces the file in one step: a process that is killed meanwhile leaves the old or the new one.
 pub(crate) fn write(path: &Path, defaults: &Defaults) -> std::io::Result<()> {
     let texts: BTreeMap<_, _> = defaults.iter().map(|(lane, limit)| (lane, limit.to_string())).collect();
@@ -100,6 +131,8 @@ mod tests {
             let policy = Policy::preset(name).unwrap();
             assert_eq!(apply(&policy, &Defaults::new()).unwrap(), policy, "{name}");
         }
+        let policy = Policy::builder().lane("a", "1/s").version(7).build().unwrap();
+        assert_eq!(apply(&policy, &Defaults::new()).unwrap().version(), Some(7));
     }
 
     #[test]

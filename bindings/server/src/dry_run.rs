@@ -12,6 +12,7 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::Path;
+
 use tollgate::Policy;
 
 /// Tries everything that a start needs, and returns warnings.
@@ -35,6 +36,9 @@ pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>,
     if let Some(directory) = &settings.audit_directory {
         can_write(directory, "audit directory")?;
     }
+    if let Some(slab) = &settings.slab {
+        can_share(slab)?;
+    }
     let bytes = control::memory_needed(policy, settings)?;
     let free = memory("MemAvailable:").filter(|free| settings.prefault && bytes > *free);
     if let Some(free) = free {
@@ -43,6 +47,16 @@ pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>,
         return Err(StartError::new(format!("{problem}; lower agents in [server]")));
     }
     Ok(too_large(settings.agents, bytes).into_iter().collect())
+}
+
+/// Checks what can be known without a slab: that its directory exists.
+fn can_share(slab: &Path) -> Result<(), StartError> {
+    let directory = slab.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        let directory = directory.display();
+        return Err(StartError::new(format!("the slab's directory {directory} does not exist; create it first")));
+    }
+    can_write(directory, "slab's directory")
 }
 
 /// A warning about a limiter that may take more memory than the machine has.

@@ -18,10 +18,11 @@
 //!
 //! - `net/`: the listener, connections and their bounds, checks that apply to every request
 //! - `routes/`: one file per group of paths; `page/`: the dashboard
-//! - `auth.rs`: tokens and sessions; `control.rs`: changes at run time; `defaults.rs`: limits set through the admin API
+//! - `auth.rs`: tokens and sessions; `control.rs`: changes at run time; `defaults.rs`: limits set
+//!   through the admin API; `state.rs`: who keeps the files of the state directory
 //! - `leases.rs`: slots that are held until they are released or their lease expires
 //! - `meter.rs`: counters; `log.rs`: the log; `webhook.rs`: notifications of abuse
-//! - `address.rs`: listen addresses; `settings.rs`: the table `[server]`; `source.rs`: the policy file
+//! - `address.rs`: listen addresses; `settings.rs`: the tables `[server]` and `[shared]`; `source.rs`: the policy file
 //! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries; `client.rs`: how its
 //!   commands ask a server
 //! - `app.rs`: all of it together; `problem.rs`: answers that are errors; `error.rs`: why it does not
@@ -53,6 +54,7 @@ mod random;
 mod routes;
 mod settings;
 mod source;
+mod state;
 mod webhook;
 
 pub use app::App;

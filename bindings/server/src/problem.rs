@@ -7,6 +7,9 @@ use http::{StatusCode, header};
 use std::borrow::Cow;
 use tollgate::{ControlError, Error};
 
+/// The reason of a request that another process's lock stood in the way of.
+const BUSY: &str = "busy";
+
 /// What is wrong with a request, in which field, and what to do.
 #[derive(Debug)]
 pub struct Problem {
@@ -61,11 +64,20 @@ impl Problem {
         Self { headers: vec![challenge], ..Self::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
+    /// Another process holds a lock that the request needs.
+    pub(crate) fn busy(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_reason(BUSY).retry_after(1)
+    }
+
     /// Adds how long to wait.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.headers.push((RETRY_AFTER, seconds.into()));
         self
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.reason == BUSY
     }
 
     /// Its status.
@@ -90,6 +102,7 @@ impl From<Error> for Problem {
                 "cost 0 charges nothing; give at least 1, or read the state with GET /v1/agents/{agent}",
             ),
             Error::UnknownReservation => Self::new(StatusCode::NOT_FOUND, error.to_string()).in_field("reservation"),
+            Error::Busy => Self::busy(error.to_string()),
             Error::UsedTooLarge { .. } => Self::field("used", error.to_string()),
             Error::TooManyReservations { most } => {
                 let detail = format!(
@@ -118,13 +131,18 @@ impl From<Error> for Problem {
 
 impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
-        let status = match &error {
+        let status = match innermost(&error) {
+            ControlError::Busy { .. } | ControlError::Agent(Error::Busy) => return Self::busy(error.to_string()),
+            ControlError::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
             ControlError::File(_) | ControlError::NoFile | ControlError::SameHash | ControlError::Forked => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
-            ControlError::TooManyOverrides | ControlError::OtherLanes { .. } | ControlError::PlanMissing { .. } => {
-                StatusCode::CONFLICT
-            }
+            ControlError::TooManyOverrides
+            | ControlError::TooManyAssignments { .. }
+            | ControlError::OtherLanes { .. }
+            | ControlError::PlanMissing { .. }
+            | ControlError::Fixed { .. }
+            | ControlError::PolicyTooLong { .. } => StatusCode::CONFLICT,
             _ => StatusCode::BAD_REQUEST,
         };
         let field = match innermost(&error) {
@@ -192,5 +210,42 @@ impl IntoResponse for Problem {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.extend(self.headers.into_iter().map(|(name, value)| (Some(name), value)));
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only another process that is stopped at the wrong instruction makes a limiter answer `Busy`.
+    #[test]
+    fn a_busy_limiter_is_503_with_a_wait_of_a_second() {
+        let of_one =
+            ControlError::Of { agent: "a".to_owned(), problem: ControlError::Busy { pid: 7, has_begun: false }.into() };
+        for problem in [
+            Problem::from(Error::Busy),
+            Problem::from(ControlError::from(Error::Busy)),
+            Problem::from(ControlError::Busy { pid: 7, has_begun: false }),
+            Problem::from(of_one),
+        ] {
+            assert!(problem.is_busy() && problem.detail().contains("try again"), "{problem:?}");
+            let response = problem.into_response();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(response.headers()[RETRY_AFTER], "1");
+            assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+            assert_eq!(response.extensions().get::<Cause>().unwrap().reason, "busy");
+        }
+    }
+
+    #[test]
+    fn what_a_shared_limiter_refuses_is_no_mistake_of_the_request() {
+        for (error, status) in [
+            (ControlError::TooManyAssignments { most: 4_096 }, StatusCode::CONFLICT),
+            (ControlError::Fixed { setting: "warn_again_percent" }, StatusCode::CONFLICT),
+            (ControlError::PolicyTooLong { bytes: 9, most: 8 }, StatusCode::CONFLICT),
+            (ControlError::NoMemory, StatusCode::SERVICE_UNAVAILABLE),
+        ] {
+            assert_eq!(Problem::from(error).status(), status);
+        }
     }
 }

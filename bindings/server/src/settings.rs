@@ -1,5 +1,5 @@
-//! The table `[server]` of a policy file: where the server listens, what it
-//! trusts, and how much clients may take.
+//! The tables `[server]` and `[shared]` of a policy file: where the server listens,
+//! what it trusts, how much clients may take, and with whom it shares its limiter.
 
 mod entry;
 
@@ -7,7 +7,7 @@ pub(crate) use entry::check_token;
 
 use crate::leases::{LEASES_DEFAULT, LEASES_MAX};
 use crate::webhook::Url;
-use entry::{Entry, TOKEN};
+use entry::{Entry, Section, TOKEN, Value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,6 +46,10 @@ pub struct Settings {
     pub prefault: bool,
     /// What happens to a new agent when no record is free.
     pub on_full: OnFull,
+    /// The slab that this process shares with others; `None` for a limiter of its own.
+    pub slab: Option<PathBuf>,
+    /// Who may use the slab's file, as for `chmod`.
+    pub slab_mode: u32,
     /// How many reservations can be open at once.
     pub reservations: usize,
     /// How many of them one agent may have; `None`: one in 64, but at least 16.
@@ -98,6 +102,8 @@ impl Default for Settings {
             agents: AGENTS_DEFAULT,
             prefault: false,
             on_full: OnFull::default(),
+            slab: None,
+            slab_mode: SLAB_MODE,
             reservations: RESERVATIONS_DEFAULT,
             reservations_per_agent: None,
             leases: LEASES_DEFAULT,
@@ -133,8 +139,8 @@ impl Settings {
         self.headers.unwrap_or_else(|| self.profile.style())
     }
 
-    /// Reads the table `[server]` of a policy file. Relative paths start from
-    /// `directory`, the file's own.
+    /// Reads the tables `[server]` and `[shared]` of a policy file. Relative paths start
+    /// from `directory`, the file's own.
     ///
     /// # Errors
     ///
@@ -143,22 +149,42 @@ impl Settings {
         let table = DeTable::parse(text)
             .map_err(|error| ConfigError::new(text, error.span().unwrap_or_default(), error.message().to_owned()))?;
         let mut settings = Self::default();
-        let Some(server) = table.get_ref().get("server") else { return Ok(settings) };
-        let Some(server) = server.get_ref().as_table() else {
-            return Err(ConfigError::new(text, server.span(), "server is not a table; write [server]".to_owned()));
+        for (name, keys) in [("server", &KEYS[..]), ("shared", &SHARED_KEYS)] {
+            if let Some(value) = table.get_ref().get(name) {
+                settings.read(&Section { text, name, directory }, keys, value)?;
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Reads one of the tables.
+    fn read(&mut self, section: &Section<'_>, keys: &[&str], value: &Value<'_>) -> Result<(), ConfigError> {
+        let Section { text, name: table, .. } = *section;
+        let Some(found) = value.get_ref().as_table() else {
+            return Err(ConfigError::new(text, value.span(), format!("{table} is not a table; write [{table}]")));
         };
-        let mut entries: Vec<_> = server.iter().collect();
+        let mut entries: Vec<_> = found.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
             let name = key.get_ref().as_ref();
-            if !KEYS.contains(&name) {
+            if !keys.contains(&name) {
                 let seen: String = name.chars().take(40).collect();
-                let message = format!("server has no key {seen:?}; allowed: {}", KEYS.join(", "));
+                let message = format!("{table} has no key {seen:?}; allowed: {}", keys.join(", "));
                 return Err(ConfigError::new(text, key.span(), message));
             }
-            settings.set(&Entry { text, name, value, directory })?;
+            let entry = Entry { section, name, value };
+            if table == "shared" { self.set_shared(&entry)? } else { self.set(&entry)? }
         }
-        Ok(settings)
+        Ok(())
+    }
+
+    fn set_shared(&mut self, entry: &Entry<'_, '_>) -> Result<(), ConfigError> {
+        match entry.name {
+            "slab" => self.slab = Some(entry.path()?),
+            "mode" => self.slab_mode = entry.mode()?,
+            _ => return Err(entry.error("is not known".to_owned())),
+        }
+        Ok(())
     }
 
     fn set(&mut self, entry: &Entry<'_, '_>) -> Result<(), ConfigError> {
@@ -205,7 +231,13 @@ impl Settings {
     }
 }
 
-/// The keys of the table; a test checks that `set` knows each.
+/// Of a slab's file, by default: its owner may read and write, and nobody else.
+const SLAB_MODE: u32 = 0o600;
+
+/// The keys of `[shared]`; a test checks that each is read.
+pub(crate) const SHARED_KEYS: [&str; 2] = ["slab", "mode"];
+
+/// The keys of `[server]`; a test checks that `set` knows each.
 pub(crate) const KEYS: [&str; 31] = [
     "listen",
     "hosts",
@@ -260,6 +292,10 @@ mod tests {
             let error = read(&format!("[server]\n{key} = 1e3")).unwrap_err();
             assert!(error.contains(&format!("server.{key}: this is of type float; give ")), "{error}");
         }
+        for key in SHARED_KEYS {
+            let error = read(&format!("[shared]\n{key} = 1e3")).unwrap_err();
+            assert!(error.contains(&format!("shared.{key}: this is of type float; give ")), "{error}");
+        }
     }
 
     #[test]
@@ -279,6 +315,10 @@ mod tests {
             max_connections = 50
             head_timeout = "2min"
             drain = "0s"
+
+            [shared]
+            slab = "/run/tollgate/slab"
+            mode = "0660"
             "#,
         );
         let expected = Settings {
@@ -290,6 +330,8 @@ mod tests {
             agents: 1_000,
             prefault: true,
             on_full: OnFull::Deny,
+            slab: Some("/run/tollgate/slab".into()),
+            slab_mode: 0o660,
             profile: Profile::Hub,
             max_connections: 50,
             head_timeout: Duration::from_secs(120),
@@ -330,7 +372,22 @@ mod tests {
             let error = read(&format!("[server]\n{line}")).unwrap_err();
             assert!(error.contains(problem), "{error}");
         }
+        for (line, problem) in [
+            ("slabs = \"/run/slab\"", "line 2, column 1: shared has no key \"slabs\"; allowed: slab, mode"),
+            ("slab = \"\"", "line 2, column 8: shared.slab: the path is empty"),
+            ("mode = 660", "shared.mode: this is of type integer; give a mode in octal and in quotes"),
+            ("mode = \"0o660\"", "\"0o660\"; give a mode in octal and in quotes: \"0600\" for one user"),
+            ("mode = \"660 \"", "give a mode in octal"),
+            ("mode = \"0460\"", "give a mode in octal"),
+            ("mode = \"0640\"", "give a mode in octal"),
+            ("mode = \"00660\"", "give a mode in octal"),
+        ] {
+            let error = read(&format!("[shared]\n{line}")).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+        assert_eq!(read("[shared]\nmode = \"660\"").unwrap().slab_mode, 0o660);
         assert!(read("server = 1").unwrap_err().contains("write [server]"));
+        assert!(read("shared = 1").unwrap_err().contains("write [shared]"));
         assert!(read("[server").unwrap_err().contains("line 1"));
     }
 }

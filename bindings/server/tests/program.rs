@@ -8,6 +8,9 @@ mod directory;
 mod log;
 #[path = "program/printed.rs"]
 mod printed;
+#[cfg(target_os = "linux")]
+#[path = "program/shared.rs"]
+mod shared;
 #[path = "program/state.rs"]
 mod state;
 #[path = "program/stop.rs"]

@@ -9,7 +9,8 @@ use crate::quota::Quota;
 use crate::refusal::{Form, Reason, Refusal, error_response};
 use crate::route::{Routes, has_prefix, is_plain};
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -170,11 +171,16 @@ impl Gate {
                 }
                 Err(_) => StatusCode::TOO_MANY_REQUESTS,
             },
-            Error::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Full | Error::Busy => StatusCode::SERVICE_UNAVAILABLE,
             // Everything else was ruled out when the layer was built.
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        error_response(status, &error.to_string(), &Form::of(head.headers))
+        let mut response = error_response(status, &error.to_string(), &Form::of(head.headers));
+        if error == Error::Busy {
+            // The lock that stands in the way is another process's, and is held for a moment.
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
     }
 
     fn client(&self, head: &Head<'_>) -> Option<Client> {
@@ -207,5 +213,36 @@ impl Lanes {
     /// The name of a lane that `of` returned.
     fn name(&self, lane: LaneId) -> &str {
         self.names.get(lane.number() as usize).map_or("", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::head::Head;
+    use crate::key::Key;
+    use http::header::{CONTENT_TYPE, RETRY_AFTER};
+    use http::{Request, StatusCode};
+    use tollgate::{Error, LaneId, Limiter, Policy};
+
+    /// Only another process that is stopped at the wrong instruction makes a limiter answer `Busy`.
+    #[test]
+    fn a_busy_limiter_answers_503_and_asks_to_come_back_in_a_second() {
+        let policy = Policy::builder().lane("api", "5/min").build().unwrap();
+        let limiter = Limiter::builder(policy).agents(10).build().unwrap();
+        let layer = crate::TollgateLayer::builder(limiter).key(Key::header("x-agent-id")).build().unwrap();
+        let named = Request::builder().header("x-agent-id", "a").body(()).unwrap();
+        let agent = layer.gate.keys.agent(&Head::from(&named), || None).ok().unwrap();
+        let answer =
+            |request: Request<()>, error| layer.gate.answer_error(&Head::from(&request), &agent, LaneId::new(0), error);
+        let response = answer(Request::new(()), Error::Busy);
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        let body = String::from_utf8(response.body().to_vec()).unwrap();
+        assert!(body.contains("temporary-reduced-capacity") && body.contains("try again"), "{body}");
+        let grpc = Request::builder().header(CONTENT_TYPE, "application/grpc").body(()).unwrap();
+        let response = answer(grpc, Error::Busy);
+        assert_eq!(response.headers()["grpc-status"], "14");
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        assert!(!answer(Request::new(()), Error::Full).headers().contains_key(RETRY_AFTER));
     }
 }

@@ -24,7 +24,7 @@ use tower_layer::Layer;
 /// limiter and different lanes.
 #[derive(Clone)]
 pub struct TollgateLayer {
-    gate: Arc<Gate>,
+    pub(crate) gate: Arc<Gate>,
 }
 
 impl TollgateLayer {

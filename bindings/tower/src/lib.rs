@@ -93,6 +93,7 @@
 //! | the limit is reached, or the cost can never pass (then without `Retry-After`) | 429 | `RESOURCE_EXHAUSTED` |
 //! | the request does not identify its agent | 400 | `INVALID_ARGUMENT` |
 //! | the limiter has no record free for a new agent | 503 | `UNAVAILABLE` |
+//! | a stopped process holds a lock of a shared limiter | 503 with `Retry-After: 1` | `UNAVAILABLE` |
 //! | the server did not provide the peer's address | 500 | `INTERNAL` |
 //!
 //! A gRPC request is recognised by its content type. Every error ends in advice.

@@ -50,7 +50,7 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{KEYS, Settings};
+    use crate::settings::{KEYS, SHARED_KEYS, Settings};
     use std::collections::BTreeSet;
     use tollgate::Policy;
 
@@ -85,7 +85,8 @@ mod tests {
         assert_eq!(settings(FULL), Settings::default());
         let policy = Policy::from_toml(&uncommented(FULL)).unwrap_or_else(|error| panic!("{error}"));
         assert!(policy.total().is_some() && policy.plan("pro").is_some());
-        settings(&uncommented(FULL));
+        assert_eq!(policy.version(), Some(1));
+        assert_eq!(settings(&uncommented(FULL)).slab.as_deref(), Some(Path::new("/run/tollgate/slab")));
     }
 
     /// The keys that the policy parser allows where `wrong` is, from its error message.
@@ -109,8 +110,8 @@ mod tests {
         let is_comment = |line: &&str| line.starts_with("# ") || *line == "#";
         let present: BTreeSet<_> = FULL.lines().filter(|line| !is_comment(line)).flat_map(names).collect();
         let keys = ["x = 1", "[conduct]\nx = 1", "[conduct]\nabuse = { x = 1 }"].map(allowed).concat();
-        assert_eq!(keys.len(), 12 + 5 + 2, "{keys:?}");
-        for key in keys.iter().map(String::as_str).chain(KEYS) {
+        assert_eq!(keys.len(), 14 + 5 + 2, "{keys:?}");
+        for key in keys.iter().map(String::as_str).chain(KEYS).chain(SHARED_KEYS) {
             assert!(present.contains(key), "{key} is not in full.toml");
         }
     }

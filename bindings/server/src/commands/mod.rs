@@ -5,6 +5,7 @@ mod demo;
 mod explain;
 mod init;
 mod serve;
+mod slab;
 
 use crate::error::StartError;
 use clap::{Parser, Subcommand};
@@ -33,12 +34,16 @@ gets the first 429 and a token for the admin API.
   tollgate check-config tollgate.toml        check it, and print what it means
   tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM shuts down
   tollgate explain agent-7                   print the state of an agent, from the running server
+  tollgate slab /run/tollgate/slab           print who shares a limiter, and how that goes
 
 POST /v1/check/many decides many requests at once; /v1/check/all charges several, all or none. \
 POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold takes a slot that \
 /v1/release gives back; /v1/extend gives either more time. GET /v1/agents/AGENT reads the state \
 of an agent, and charges nothing. /api/admin changes limits, /metrics is for Prometheus, /healthz \
 and /readyz for probes, / is the dashboard.
+
+With --shared, all servers that name the same slab are one limiter; without it each limits for \
+itself.
 
 Tokens are not arguments, because others could see them. They are in the policy file \
 (admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN. \
@@ -54,6 +59,8 @@ enum Command {
     Init(init::Arguments),
     /// Print the state of an agent, from a running server
     Explain(explain::Arguments),
+    /// Print who shares a slab, and how that goes; it joins the slab for the moment
+    Slab(slab::Arguments),
     /// Serve with simulated agents, one of them abusive
     Demo(demo::Arguments),
 }
@@ -67,6 +74,7 @@ pub fn main() -> ExitCode {
         Some(Command::CheckConfig(arguments)) => arguments.run(),
         Some(Command::Init(arguments)) => arguments.run(),
         Some(Command::Explain(arguments)) => arguments.run(),
+        Some(Command::Slab(arguments)) => arguments.run(),
         Some(Command::Demo(arguments)) => arguments.run(),
     };
     match result {

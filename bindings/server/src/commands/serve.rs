@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
-use tollgate::Policy;
+use tollgate::{Limiter, Policy};
 
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
@@ -28,6 +28,9 @@ pub(super) struct Arguments {
     /// The directory that keeps changes made through the admin API; by default they are lost at the end
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
+    /// The slab to share the limiter with other processes: a file on /run or /dev/shm
+    #[arg(long, value_name = "PATH")]
+    shared: Option<PathBuf>,
     /// Write log lines as JSON
     #[arg(long)]
     log_json: bool,
@@ -56,6 +59,7 @@ impl Arguments {
         let (_, mut settings) = source.read()?;
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.state = self.state.or(settings.state);
+        settings.slab = self.shared.or(settings.slab);
         settings.agents = self.agents.unwrap_or(settings.agents);
         read_token_variables(&mut settings)?;
         let what = match &source {
@@ -66,6 +70,19 @@ impl Arguments {
         let app = Arc::new(App::new(settings, source, None)?);
         let server = Server::bind(Arc::clone(&app)).await?;
         Ok(Instance { app, server, what })
+    }
+}
+
+/// Who uses the limiter, in words.
+fn sharing(limiter: &Limiter) -> String {
+    match limiter.sharing() {
+        None => "private: this process alone uses it (--shared PATH shares it)".to_owned(),
+        Some(sharing) => {
+            let processes = sharing.processes.len();
+            let joined =
+                if processes == 1 { "1 process has joined" } else { &format!("{processes} processes have joined") };
+            format!("shared: {}, {joined}", sharing.path.display())
+        }
     }
 }
 
@@ -137,6 +154,7 @@ impl Instance {
                 if policy.lanes().len() == 1 { "lane" } else { "lanes" },
                 settings.agents
             ),
+            format!("Limiter:    {}", sharing(app.limiter())),
             String::new(),
         ];
         match app.generated_token() {

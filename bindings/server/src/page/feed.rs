@@ -134,20 +134,20 @@ fn push<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
     queue.push_back(value);
 }
 
-pub(crate) fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn unix_ms(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn sample(now: &Snapshot) -> Sample {
     let sum = |of: fn(&LaneCounts) -> u64| now.lanes.iter().map(of).fold(0, u64::wrapping_add);
     let counts = [sum(|lane| lane.allowed), sum(|lane| lane.warned), sum(|lane| lane.denied), sum(|lane| lane.exempt)];
-    Sample { at_ms: unix_ms(), counts }
+    Sample { at_ms: unix_ms(SystemTime::now()), counts }
 }
 
 fn dated(event: Event, now: Tick) -> DatedEvent {
     let ago = u64::try_from(now.saturating_since(event.at).as_millis()).unwrap_or(u64::MAX);
-    DatedEvent { number: event.number, at_ms: unix_ms().saturating_sub(ago), kind: event.kind }
+    DatedEvent { number: event.number, at_ms: unix_ms(SystemTime::now()).saturating_sub(ago), kind: event.kind }
 }
 
 #[cfg(test)]
@@ -188,13 +188,13 @@ mod tests {
         let news = feed.news();
         feed.limiter.exempt("friend").unwrap();
         clock.advance(Duration::from_secs(5));
-        let before = unix_ms();
+        let before = unix_ms(SystemTime::now());
         feed.record();
         assert_eq!(*news.borrow(), News { next_event: 1, is_over: false });
         let events = feed.events_from(0);
         assert_eq!(events[0].kind, EventKind::AssignmentChanged { agent: b"friend".to_vec() });
         // It was five seconds ago.
-        assert!((before - 5_000..=unix_ms() - 5_000).contains(&events[0].at_ms));
+        assert!((before - 5_000..=unix_ms(SystemTime::now()) - 5_000).contains(&events[0].at_ms));
         feed.record();
         assert_eq!((feed.events_from(0).len(), feed.events_from(1).len()), (1, 0));
         for number in 0..2 * EVENTS_KEPT {

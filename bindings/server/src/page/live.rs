@@ -3,7 +3,7 @@
 //! First `hello`: what does not change while the page is open. Then `snapshot` at
 //! the interval that the page requests, and `happened` for each event at once.
 
-use super::feed::{DatedEvent, Sample};
+use super::feed::{DatedEvent, Sample, unix_ms};
 use super::parse_query;
 use crate::app::App;
 use crate::auth::Right;
@@ -24,6 +24,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::observe::{EventKind, ShownId};
+use tollgate::shared::Sharing;
 
 /// The default interval in seconds, and the longest: a connection that is silent for
 /// longer might be closed.
@@ -153,8 +154,30 @@ impl Page {
             "exempt": now.exempt,
             "overridden": now.overridden,
             "offenders": offenders,
+            "sharing": limiter.sharing().map(|sharing| shared(&sharing)),
         })
     }
+}
+
+/// Who shares the limiter.
+fn shared(sharing: &Sharing) -> Value {
+    let processes = sharing.processes.iter().map(|process| {
+        let [major, minor, patch] = process.version;
+        json!({
+            "pid": process.pid,
+            "joined_ms": unix_ms(process.joined),
+            "version": format!("{major}.{minor}.{patch}"),
+            "this": process.is_this,
+        })
+    });
+    json!({
+        "path": sharing.path.display().to_string(),
+        "processes": processes.collect::<Vec<_>>(),
+        "takeovers": sharing.takeovers,
+        "busy": sharing.busy,
+        "detached": sharing.is_detached,
+        "policy_differs": sharing.policy_differs,
+    })
 }
 
 fn hello(app: &App) -> Value {

@@ -86,7 +86,8 @@ impl FromRequest<Arc<App>> for Change {
     }
 }
 
-/// Makes a change on a thread that may block: on the lock, and on the disk.
+/// Makes a change on a thread that may block: on a lock, of this process or of another that shares the limiter, and
+/// on the disk.
 async fn change<T: Send + 'static>(
     app: &Arc<App>,
     change: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
@@ -292,7 +293,8 @@ async fn reset(
     AgentInPath(agent): AgentInPath,
     Change(_): Change,
 ) -> Result<Response, Problem> {
-    app.limiter().reset(&agent)?;
+    let of = agent.clone();
+    change(&app, move |app| Ok(app.limiter().reset(&of)?)).await?;
     tracing::info!(agent = %shown(&agent), "an agent's lanes were filled through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
@@ -305,7 +307,8 @@ async fn forget(
     AgentInPath(agent): AgentInPath,
     Change(_): Change,
 ) -> Result<Response, Problem> {
-    app.limiter().forget(&agent)?;
+    let of = agent.clone();
+    change(&app, move |app| Ok(app.limiter().forget(&of)?)).await?;
     tracing::info!(agent = %shown(&agent), "an agent was forgotten through the admin API");
     Ok(json(&agents::document(app.limiter(), &agent, true)?))
 }
@@ -414,7 +417,10 @@ fn only_field<'a>(body: &'a Value, name: &str, wanted: &str) -> Result<&'a Value
 async fn reload(State(app): State<Arc<App>>, Change(_): Change) -> Result<Response, Problem> {
     let outcome = change(&app, |app| {
         let outcome = app.control().reload_and_log();
-        outcome.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))
+        outcome.map_err(|error| match error.is_busy() {
+            true => Problem::busy(error.to_string()),
+            false => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
+        })
     });
     let outcome = outcome.await?;
     Ok(json(&json!({

@@ -107,10 +107,18 @@ pub(crate) async fn many(State(app): State<Arc<App>>, request: Request) -> Resul
             // This thread serves other connections too.
             tokio::task::yield_now().await;
         }
-        verdicts.extend(some.iter().map(|request| match request.decide(&app, now) {
-            Ok(outcome) => outcome.to_json(&policy, wall_clock),
-            Err(problem) => VerdictJson::error(&policy, request.lane, &problem),
-        }));
+        for request in some {
+            match request.decide(&app, now) {
+                Ok(outcome) => verdicts.push(outcome.to_json(&policy, wall_clock)),
+                Err(problem) => {
+                    verdicts.push(VerdictJson::error(&policy, request.lane, &problem));
+                    if problem.is_busy() {
+                        // It waited for another process, and the next one may wait as long.
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        }
     }
     let body = serde_json::to_vec(&Verdicts { verdicts }).unwrap_or_default();
     let mut response = Response::new(body.into());

@@ -82,6 +82,7 @@ fn exposition(app: &App, is_open: bool) -> String {
     let mut page = Page { text: String::with_capacity(8 * 1024), is_open };
     decisions(app, &mut page);
     records(app, &mut page);
+    shared(app, &mut page);
     server(app, &mut page);
     process(app, &mut page);
     if is_open {
@@ -184,6 +185,21 @@ fn records(app: &App, page: &mut Page) {
     page.one(Kind::Counter, "tollgate_unknown_actions_total", help, snapshot.unknown_actions);
     let help = "How often the limiter stopped trusting a clock.";
     page.one(Kind::Counter, "tollgate_clock_fallbacks_total", help, snapshot.clock_fallbacks);
+}
+
+/// What processes share, if they do.
+fn shared(app: &App, page: &mut Page) {
+    let Some(sharing) = app.limiter().sharing() else { return };
+    let help = "Processes that share the limiter, this one among them.";
+    page.one(Kind::Gauge, "tollgate_shared_processes", help, sharing.processes.len());
+    let help = "Locks taken over from processes that died with them.";
+    page.one(Kind::Counter, "tollgate_shared_takeovers_total", help, sharing.takeovers);
+    let help = "Calls of all processes that a lock stood in the way of, because its holder is stopped.";
+    page.one(Kind::Counter, "tollgate_shared_busy_total", help, sharing.busy);
+    let help = "Whether the slab's file was removed or replaced, so that later processes share another.";
+    page.one(Kind::Gauge, "tollgate_shared_detached", help, u8::from(sharing.is_detached));
+    let help = "Whether this server's policy has other numbers than the one in force.";
+    page.one(Kind::Gauge, "tollgate_policy_differs", help, u8::from(sharing.policy_differs));
 }
 
 fn server(app: &App, page: &mut Page) {

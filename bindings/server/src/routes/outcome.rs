@@ -69,7 +69,8 @@ pub(super) struct VerdictJson<'a> {
 }
 
 impl<'p> VerdictJson<'p> {
-    /// For a request of a batch that could not be decided, because no record was free.
+    /// For a request of a batch that could not be decided: no record was free, or another process's lock
+    /// stood in the way.
     pub(super) fn error(policy: &'p Policy, lane: LaneId, problem: &Problem) -> Self {
         let error = Some(problem.detail().to_owned());
         Self { verdict: "error", lane: lane_name(policy, lane), error, ..Self::default() }

@@ -1,4 +1,4 @@
-//! One key of the table `[server]`: reads its value, or refuses it with what is allowed.
+//! One key of a table: reads its value, or refuses it with what is allowed.
 
 use crate::address;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tollgate_tower::address::Networks;
 use toml::Spanned;
 use toml::de::DeValue;
 
-type Value<'t> = Spanned<DeValue<'t>>;
+pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// What a valid token looks like, for errors.
 pub(super) const TOKEN: &str = "a token of 16 to 256 letters, digits and signs, without white space";
@@ -30,17 +30,24 @@ pub(crate) fn check_token(text: &str) -> Result<(), String> {
     Err(format!("a token of {} bytes; give {TOKEN}", text.len()))
 }
 
-/// One key of the table with its value.
-pub(super) struct Entry<'a, 't> {
+/// Where a table is: the file's text and its directory.
+pub(super) struct Section<'a> {
     pub(super) text: &'a str,
     pub(super) name: &'a str,
-    pub(super) value: &'a Value<'t>,
     pub(super) directory: &'a Path,
+}
+
+/// One key of a table with its value.
+pub(super) struct Entry<'a, 't> {
+    pub(super) section: &'a Section<'a>,
+    pub(super) name: &'a str,
+    pub(super) value: &'a Value<'t>,
 }
 
 impl Entry<'_, '_> {
     pub(super) fn error(&self, problem: String) -> ConfigError {
-        ConfigError::new(self.text, self.value.span(), format!("server.{}: {problem}", self.name))
+        let Section { text, name: table, .. } = self.section;
+        ConfigError::new(text, self.value.span(), format!("{table}.{}: {problem}", self.name))
     }
 
     fn wrong(&self, wanted: &str) -> ConfigError {
@@ -121,7 +128,23 @@ impl Entry<'_, '_> {
 
     pub(super) fn path(&self) -> Result<PathBuf, ConfigError> {
         let path = self.string("a path")?;
-        if path.is_empty() { Err(self.error("the path is empty".to_owned())) } else { Ok(self.directory.join(path)) }
+        if path.is_empty() {
+            Err(self.error("the path is empty".to_owned()))
+        } else {
+            Ok(self.section.directory.join(path))
+        }
+    }
+
+    /// The mode of a file that all of its users write.
+    pub(super) fn mode(&self) -> Result<u32, ConfigError> {
+        let wanted = "a mode in octal and in quotes: \"0600\" for one user, \"0660\" for the users of one group";
+        let text = self.string(wanted)?;
+        let digits = text.strip_prefix('0').filter(|digits| digits.len() == 3).unwrap_or(text);
+        // A user who can only read the file cannot use it, and nobody runs it.
+        let is_mode =
+            digits.len() == 3 && digits.starts_with('6') && digits.bytes().all(|digit| b"06".contains(&digit));
+        let mode = u32::from_str_radix(digits, 8).ok().filter(|_| is_mode);
+        mode.ok_or_else(|| self.error(format!("{text:?}; give {wanted}")))
     }
 
     pub(super) fn token(&self, text: &str) -> Result<String, ConfigError> {

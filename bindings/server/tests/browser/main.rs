@@ -5,6 +5,8 @@
 #[path = "../http/common.rs"]
 #[allow(dead_code, reason = "shared with the tests over HTTP, which use more of it")]
 mod common;
+#[path = "../common/directory.rs"]
+mod directory;
 #[path = "../../../../tests/common/tools.rs"]
 mod tools;
 
@@ -17,6 +19,7 @@ mod connection;
 mod crowd;
 mod demo;
 mod events;
+mod sharing;
 
 use browser::{Browser, is_installed};
 use common::{ADMIN, TestServer};

@@ -9,7 +9,16 @@ pub(crate) struct Directory(PathBuf);
 impl Directory {
     /// A new directory; `name` is unique among tests.
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tollgate-server-{name}-{}", std::process::id()));
+        Self::below(std::env::temp_dir(), name)
+    }
+
+    /// The same, in memory, where a slab can be.
+    pub(crate) fn in_memory(name: &str) -> Self {
+        Self::below("/dev/shm".into(), name)
+    }
+
+    fn below(parent: PathBuf, name: &str) -> Self {
+        let path = parent.join(format!("tollgate-server-{name}-{}", std::process::id()));
         _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a directory");
         Self(path)
@@ -24,6 +33,11 @@ impl Directory {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// The path of a slab in it.
+    pub(crate) fn slab(&self) -> String {
+        self.0.join("slab").to_str().expect("a path in UTF-8").to_owned()
     }
 }
 

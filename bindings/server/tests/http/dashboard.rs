@@ -1,6 +1,7 @@
 //! The files and the data of the page; the page itself is tested in a browser.
 
-use super::common::{ADMIN, CHECK, TestServer, assert_problem, header, json};
+use super::common::{ADMIN, CHECK, TestServer, assert_problem, counting, header, json};
+use super::directory::Directory;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -172,6 +173,31 @@ async fn the_live_connection_carries_counts_and_events_and_ends_with_the_session
     assert_eq!(later.named("happened").await["number"], abuse["number"]);
     server.send("POST", "/logout", &[("cookie", &cookie)], "").await;
     while live.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn the_page_sees_who_shares_the_limiter() {
+    let authorization = format!("{}: {}", BEARER.0, BEARER.1);
+    let server = TestServer::lanes(&[("api", "10/min")]).await;
+    let snapshot = Live::open(&server, &authorization).await.named("snapshot").await;
+    assert_eq!(snapshot.get("sharing"), Some(&Value::Null), "{snapshot}");
+    let memory = Directory::in_memory("dashboard");
+    let policy = counting().lane("api", "10/min").build().expect("a policy");
+    let server = TestServer::with(policy, |settings| settings.slab = Some(memory.slab().into())).await;
+    let sharing = Live::open(&server, &authorization).await.named("snapshot").await["sharing"].take();
+    let joined = sharing["processes"][0]["joined_ms"].as_u64().expect("a time");
+    let process = json!({
+        "pid": std::process::id(), "joined_ms": joined, "version": env!("CARGO_PKG_VERSION"), "this": true,
+    });
+    let expected = json!({
+        "path": format!("{}.v1", memory.slab()),
+        "processes": [process],
+        "takeovers": 0,
+        "busy": 0,
+        "detached": false,
+        "policy_differs": false,
+    });
+    assert_eq!(sharing, expected);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! `/metrics`, and the alerts that use it.
 
 use crate::common::{CHECK, TestServer, header};
+use crate::directory::Directory;
 use serde_json::json;
 use std::collections::BTreeMap;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -226,10 +227,48 @@ async fn idle_records_are_swept_and_counted() {
     assert!(page.samples["tollgate_sweeps_total"] >= 1.0);
 }
 
+/// A server with this policy on a slab.
+async fn on_slab(policy: Policy, slab: &str) -> TestServer {
+    TestServer::with(policy, |settings| settings.slab = Some(slab.into())).await
+}
+
+#[tokio::test]
+async fn a_shared_limiter_shows_who_shares_it_and_a_private_one_does_not() {
+    let private = TestServer::with(policy(), |_| {}).await;
+    let text = page(&private, "text/plain").await.1;
+    assert!(!text.contains("tollgate_shared_") && !text.contains("tollgate_policy_differs"), "{text}");
+    let memory = Directory::in_memory("metrics");
+    let first = on_slab(policy(), &memory.slab()).await;
+    let other =
+        Policy::builder().lane("ws/light", "6/min").lane("odd\"\\", "1/min").plan("pro", [("ws/light", "9/min")]);
+    let second = on_slab(other.build().expect("a policy"), &memory.slab()).await;
+    let samples = async |server: &TestServer, names: &[&str]| {
+        let page = Page::read(&page(server, "text/plain").await.1);
+        names.iter().map(|name| page.samples[*name]).collect::<Vec<_>>()
+    };
+    let shared = ["tollgate_shared_processes", "tollgate_shared_takeovers_total", "tollgate_shared_busy_total"];
+    assert_eq!(samples(&first, &shared).await, [2.0, 0.0, 0.0]);
+    let wrong = ["tollgate_shared_detached", "tollgate_policy_differs"];
+    assert_eq!(samples(&first, &wrong).await, [0.0, 0.0]);
+    assert_eq!(samples(&second, &wrong).await, [0.0, 1.0]);
+    // Verdicts are counted together, and responses by each server.
+    first.check(r#"{"agent": "a", "lane": "ws/light"}"#).await;
+    let light = r#"policy="ws/light",tier="light",channel="ws",outcome="allow""#;
+    let counts = [&*format!("tollgate_decisions_total{{{light}}}"), "tollgate_cost_total{policy=\"ws/light\"}"];
+    assert_eq!((samples(&first, &counts).await, samples(&second, &counts).await), (vec![1.0, 1.0], vec![1.0, 0.0]));
+    std::fs::remove_file(format!("{}.v1", memory.slab())).expect("a slab");
+    assert_eq!(samples(&first, &wrong).await, [1.0, 0.0]);
+}
+
 /// The rules of promtool: names, units, kinds, and one family for each sample.
 #[tokio::test]
 async fn names_follow_the_conventions_in_both_formats() {
-    let server = TestServer::with(policy(), |settings| settings.metrics_agents = vec!["pin\"\n\\ned".into()]).await;
+    let memory = Directory::in_memory("names");
+    let server = TestServer::with(policy(), |settings| {
+        settings.metrics_agents = vec!["pin\"\n\\ned".into()];
+        settings.slab = Some(memory.slab().into());
+    })
+    .await;
     server.check(r#"{"agent": "a", "lane": "ws/light"}"#).await;
     for (accept, is_open) in [("*/*", false), ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", true)] {
         let (kind, text) = page(&server, accept).await;
@@ -261,7 +300,8 @@ async fn names_follow_the_conventions_in_both_formats() {
 #[tokio::test]
 async fn every_alert_uses_metrics_that_exist() {
     const ALERTS: &str = include_str!("../../deploy/alerts.yml");
-    let server = TestServer::with(policy(), |_| {}).await;
+    let memory = Directory::in_memory("alerts");
+    let server = on_slab(policy(), &memory.slab()).await;
     let (_, text) = page(&server, "text/plain").await;
     let kinds = Page::read(&text).kinds;
     let mut metrics = 0;
@@ -272,7 +312,7 @@ async fn every_alert_uses_metrics_that_exist() {
             metrics += 1;
         }
     }
-    assert_eq!(metrics, 13);
+    assert_eq!(metrics, 16);
     let rule: Vec<_> =
         ALERTS.lines().skip_while(|line| !line.contains("HighRateLimitHits")).map(str::trim).take(5).collect();
     let expected = [

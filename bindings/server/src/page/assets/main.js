@@ -152,7 +152,29 @@ function summarise(snapshot) {
   setText(byId("known-note"), `${exact(snapshot.overridden)} with overrides`);
   setText(byId("exempt"), number(snapshot.exempt));
   setText(byId("exempt-note"), "never limited");
+  showSharing(snapshot.sharing);
   showOffenders(snapshot.offenders);
+}
+
+/** Who shares the limiter: one line, and in it a line for each process. */
+let sharingShown = "";
+function showSharing(sharing) {
+  byId("sharing").hidden = !sharing;
+  const now = JSON.stringify(sharing);
+  if (!sharing || now === sharingShown) return;
+  sharingShown = now;
+  const { path, processes, takeovers, detached, policy_differs: differs } = sharing;
+  const parts = [`Shared by ${count(processes.length, "process", "processes")} at ${path}`, count(takeovers, "takeover", "takeovers")];
+  if (detached) parts.push("the file is gone, so later processes share another");
+  if (differs) parts.push("another policy than this server's is in force");
+  setText(byId("sharing-text"), parts.join(", "));
+  byId("sharing").dataset.bad = detached || differs;
+  byId("sharing-processes").replaceChildren(
+    ...processes.map(({ pid, joined_ms, version, this: isThis }) => {
+      const since = new Date(joined_ms).toLocaleString("en-GB");
+      return el("li", {}, `process ${pid}, since ${since}, version ${version}${isThis ? " (this server)" : ""}`);
+    }),
+  );
 }
 
 let offendersShown = "";
