@@ -71,7 +71,7 @@ count: ## Prints the house in numbers: methods, names, C functions, lines
 # MUTANTS=part: only those with this in their name, and none of the arithmetic.
 # SHARD=k/n: of the mutants of the arithmetic the k-th of n parts, from 0.
 mutants: ## Plants mistakes in a copy of the tree, one by one: each must be noticed (a quarter of an hour; the arithmetic takes hours)
-	@$(STAGE) mutants cargo test --package tollgate --features config,persist --test mutants -- --ignored --nocapture
+	@$(STAGE) mutants cargo test --package tollgate --features config,persist,shared --test mutants -- --ignored --nocapture
 	@$(if $(MUTANTS),:,$(MAKE) --no-print-directory mutants-arithmetic)
 
 # .cargo/mutants.toml says which files, which tests, and what is left out and why.
@@ -91,8 +91,8 @@ ABI := $(shell echo $(VERSION) | sed 's/^\(0\.[0-9]*\)\..*/\1/; s/^\([1-9][0-9]*
 SONAME := libtollgate.so.$(ABI)
 PREFIX ?= /usr/local
 # What is built into the C libraries, the C ABI aside: policies as TOML text,
-# assignments kept in a file.
-FEATURES ?= capi,config,persist
+# assignments kept in a file, limiters that processes share.
+FEATURES ?= capi,config,persist,shared
 C_LIB := $(abspath $(TARGET))/capi
 C_HOOKS := $(abspath $(TARGET))/stress
 C_BUILD := $(abspath $(TARGET))/c
@@ -120,13 +120,16 @@ install: capi ## Puts the C libraries, their headers and their packages under PR
 
 c: ## Tests the C ABI: the header, the libraries, the tests in C, the packages
 	@$(STAGE) "C, build" $(MAKE) --no-print-directory capi c-hooks
-	@$(STAGE) "C, unit" cargo test --package tollgate --features header,config,persist --lib ffi
+	@$(STAGE) "C, unit" cargo test --package tollgate --features header,config,persist,shared --lib ffi
 	@$(STAGE) "C, header as generated" cargo test --package tollgate --features header --test header
 	@$(STAGE) "C, calls at random" cargo test --package tollgate --features $(FEATURES) --profile stress --test ffi -- --show-output
 	@DESTDIR= $(STAGE) "C, install" bindings/c/package/install $(C_LIB) $(C_BUILD)/prefix $(VERSION) $(ABI)
 	@set -e; export $(C_ENV); for stage in header symbols size plain sanitized valgrind misuse examples consumers; do \
 		$(STAGE) "C, $$stage" $(C_MAKE) $$stage; \
 	done
+	@export $(C_ENV); $(C_MAKE) churn
+	@TOLLGATE_CHURN=$(C_BUILD)/churn $(STAGE) "C and Rust, killed" cargo test --workspace --all-features --profile stress \
+		--test shared -- --show-output killed::no_kill_in_two_languages
 
 # Debug assertions on, and a panic on demand.
 c-hooks:
