@@ -11,7 +11,7 @@
 //! Lanes and their kinds, the clock's source and on_full have to be the same in
 //! all processes, and no later one may ask for more agents or reservations than
 //! the first. The policy in force stays, unless a later one has a higher version.
-//! Lanes of held slots cannot be shared.
+//! Slots that a process holds come back when it dies.
 
 use super::Status;
 use super::error::Failure;

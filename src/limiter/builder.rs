@@ -27,7 +27,7 @@ pub struct LimiterBuilder {
     pub(super) clock: Option<Clock>,
     wall_clock: Option<WallClock>,
     pub(super) reservations: usize,
-    reservations_per_agent: Option<usize>,
+    pub(super) reservations_per_agent: Option<usize>,
     pub(super) on_full: OnFull,
     pub(super) hash: IdHash,
     prefault: bool,

@@ -135,6 +135,8 @@ mod supported {
                 clock: clock.map(Clock::kind),
                 on_full: self.policy.as_ref().map(|_| on_full),
                 hash: self.hash.number(),
+                adopts_hash: self.policy.is_none(),
+                asks_per_agent: self.reservations_per_agent.is_some(),
                 key: HashKey::random(self.hash).words().collect(),
             }
         }
@@ -148,7 +150,7 @@ mod supported {
             epoch: u64,
             agreement: &Agreement,
         ) -> Result<Limiter, BuildError> {
-            let Agreed { shape, clock: kind, on_full, hash, ref key } = attached.agreed;
+            let Agreed { shape, clock: kind, on_full, hash, ref key, .. } = attached.agreed;
             let mut words = key.iter().copied();
             let key = HashKey::from_words(IdHash::from_number(hash), || words.next().unwrap_or(0));
             // Lossless: each is compared with the file's length.

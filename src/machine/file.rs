@@ -72,10 +72,21 @@ fn map(file: &File, bytes: usize, offset: usize, place: Option<NonNull<u8>>) -> 
 }
 
 /// Opens the file at `path`, or makes an empty one. A symbolic link is refused.
+///
+/// It is opened before it is made: in a directory like `/dev/shm` a system may refuse to open another user's file with
+/// the flag that would make it, whatever its mode is (`fs.protected_regular`).
 pub(crate) fn open(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    options.mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
+    options.read(true).write(true).mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    match options.create_new(true).open(path) {
+        // Somebody else was faster; if it is gone again, the caller is told so.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.create_new(false).open(path),
+        made => made,
+    }
 }
 
 /// A new file that has no name and lives in memory.

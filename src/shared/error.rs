@@ -33,6 +33,13 @@ pub enum SharedError {
         /// The user of this process.
         user: u32,
     },
+    /// The mode does not let the file's owner read and write it.
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// The mode that this process asked for.
+        mode: u32,
+    },
     /// More users may write the file than this process asked for.
     WritableByOthers {
         /// The file.
@@ -92,7 +99,7 @@ pub enum SharedError {
     Differs {
         /// The file.
         path: PathBuf,
-        /// Which: "clock", "on_full", "time namespace".
+        /// Which: "clock", "hash of ids", "on_full", "reservations per agent", "time namespace".
         what: &'static str,
         /// The slab's.
         has: String,
@@ -165,6 +172,11 @@ impl fmt::Display for SharedError {
                 f,
                 "{} belongs to user {owner}, this process to user {user}; run both as one user, or give both a mode that \
                  lets their group write, such as 0660",
+                path.display()
+            ),
+            SharedError::Mode { path, mode } => write!(
+                f,
+                "mode {mode:04o} does not let the owner of {} read and write it; use 0600, or 0660 for users of one group",
                 path.display()
             ),
             SharedError::WritableByOthers { path, mode, asked } => write!(

@@ -80,13 +80,21 @@ pub(crate) struct Agreed {
     /// `None` for a process that adopts it.
     pub(crate) clock: Option<ClockKind>,
     pub(crate) on_full: Option<&'static str>,
+    /// How ids are hashed, by number.
     pub(crate) hash: u64,
+    /// Whether the process takes that as it is.
+    pub(crate) adopts_hash: bool,
+    /// Whether the process has asked for a number of reservations of each agent.
+    pub(crate) asks_per_agent: bool,
     /// The words of the key.
     pub(crate) key: Vec<u64>,
 }
 
 /// The values of `on_full`, each at its number.
 pub(crate) const ON_FULL: [&str; 2] = ["evict", "deny"];
+
+/// How ids may be hashed, each at its number.
+const HASHES: [&str; 2] = ["multilinear", "siphash13"];
 
 /// This start of the machine, as two numbers; the same in every container.
 pub(super) fn boot() -> io::Result<[u64; 2]> {
@@ -167,6 +175,8 @@ pub(super) fn read(file: &File, path: &Path, key_words: usize, boot: [u64; 2]) -
         clock: Some(clock),
         on_full: Some(on_full),
         hash: word(HASH_AT),
+        adopts_hash: false,
+        asks_per_agent: false,
         key: (0..key_words).map(|at| word(KEY_AT + at)).collect(),
     })))
 }
@@ -178,19 +188,27 @@ impl Agreed {
         let rooms = [
             ("agents", self.shape.agents, asked.shape.agents),
             ("reservations", self.shape.reservations, asked.shape.reservations),
-            ("agents in its roster", self.shape.roster, asked.shape.roster.min(1)),
+            // A roster is shared with whatever room it has.
+            ("agents in its roster", self.shape.roster, if self.shape.roster > 0 { 0 } else { asked.shape.roster }),
         ];
         if let Some((what, has, asked)) = rooms.into_iter().find(|(_, has, asked)| has < asked) {
             return Some(SharedError::TooSmall { path: path(), what, has, asked, processes });
         }
+        let of_clock = |agreed: &Agreed| agreed.clock.map(|clock| clock.name().to_owned());
+        let of_full = |agreed: &Agreed| agreed.on_full.map(str::to_owned);
+        let hash = |agreed: &Agreed| HASHES[usize::from(agreed.hash == 1)].to_owned();
+        let of_hash = |agreed: &Agreed| (!agreed.adopts_hash).then(|| hash(agreed));
+        let of_agent = |agreed: &Agreed| agreed.shape.reservations_per_agent.to_string();
         let settings = [
-            ("clock", self.clock.map(ClockKind::name), asked.clock.map(ClockKind::name)),
-            ("on_full", self.on_full, asked.on_full),
+            ("clock", of_clock(self), of_clock(asked)),
+            ("on_full", of_full(self), of_full(asked)),
+            ("hash of ids", of_hash(self), of_hash(asked)),
+            ("reservations per agent", Some(of_agent(self)), asked.asks_per_agent.then(|| of_agent(asked))),
         ];
-        let differs = |(what, has, asked): (&'static str, Option<_>, Option<_>)| {
-            has.zip(asked).filter(|(has, asked)| has != asked).map(|(has, asked): (&str, &str)| (what, has, asked))
+        let differs = |(what, has, asked): (&'static str, Option<String>, Option<String>)| {
+            has.zip(asked).filter(|(has, asked)| has != asked).map(|(has, asked)| (what, has, asked))
         };
         let (what, has, asked) = settings.into_iter().find_map(differs)?;
-        Some(SharedError::Differs { path: path(), what, has: has.to_owned(), asked: asked.to_owned() })
+        Some(SharedError::Differs { path: path(), what, has, asked })
     }
 }

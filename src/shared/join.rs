@@ -32,6 +32,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long a process waits while another makes or joins the file.
 const ATTACH_WITHIN: Duration = Duration::from_secs(2);
 
+/// What the owner of a file must be able to do: read and write.
+const OWNER_MODE: u32 = 0o600;
+
 /// How often a file is opened again that was replaced meanwhile.
 const TRIES_MAX: usize = 8;
 
@@ -56,12 +59,15 @@ pub(crate) fn attach(
     let path = shared.path();
     let has_path = matches!(shared.place, Place::Path(_));
     let refused = |what| system(&path, what);
+    if has_path && shared.mode & OWNER_MODE != OWNER_MODE {
+        return Err(SharedError::Mode { path, mode: shared.mode });
+    }
     let boot = header::boot().map_err(refused("read the machine's boot id"))?;
     for _ in 0..TRIES_MAX {
         if makes_none && has_path && !path.exists() {
             return Err(SharedError::Missing { path });
         }
-        let file = open(shared, &path)?;
+        let file = open(shared, &path, makes_none)?;
         let lock = wait_for_attach(&file, &path)?;
         if has_path && !is_at(&file, &path) {
             continue; // Removed while this process waited.
@@ -149,7 +155,7 @@ fn remove(path: &Path) -> Result<(), SharedError> {
 }
 
 /// Opens the file, and looks whether it is safe to use.
-fn open(shared: &Shared, path: &Path) -> Result<File, SharedError> {
+fn open(shared: &Shared, path: &Path, makes_none: bool) -> Result<File, SharedError> {
     let file = match &shared.place {
         Place::Memfd => return file::memfd().map_err(system(path, "make it")),
         Place::Descriptor(descriptor) => {
@@ -161,16 +167,27 @@ fn open(shared: &Shared, path: &Path) -> Result<File, SharedError> {
                 return Err(SharedError::SymbolicLink { path: path.clone() });
             }
             is_in_memory(path)?;
-            file::open(path, shared.mode).map_err(system(path, "open it"))?
+            file::open(path, shared.mode).map_err(|error| not_opened(path, error))?
         }
     };
     if !file::is_in_memory(&file).map_err(system(path, "look at its file system"))? {
         return Err(SharedError::OnDisk { path: path.into() });
     }
     if matches!(shared.place, Place::Path(_)) {
-        is_ours(&file, path, shared.mode)?;
+        is_ours(&file, path, shared.mode, makes_none)?;
     }
     Ok(file)
+}
+
+/// Why a file could not be opened: whose it is, if that is why.
+fn not_opened(path: &Path, error: io::Error) -> SharedError {
+    let owner = std::fs::symlink_metadata(path).map(|about| about.uid());
+    match owner {
+        Ok(owner) if error.kind() == io::ErrorKind::PermissionDenied && owner != file::user() => {
+            SharedError::OtherOwner { path: path.into(), owner, user: file::user() }
+        }
+        _ => system(path, "open it")(error),
+    }
 }
 
 /// Refuses a directory on a disk, before a file is made there.
@@ -184,13 +201,16 @@ fn is_in_memory(path: &Path) -> Result<(), SharedError> {
 }
 
 /// Refuses a file that somebody else could have prepared, or can change.
-fn is_ours(file: &File, path: &Path, asked: u32) -> Result<(), SharedError> {
+///
+/// The superuser may look at any slab: nothing is computed from a file's words that could lead out of it.
+fn is_ours(file: &File, path: &Path, asked: u32, is_look: bool) -> Result<(), SharedError> {
     let about = file.metadata().map_err(system(path, "look at it"))?;
     if !about.is_file() {
         return Err(SharedError::Foreign { path: path.into() });
     }
     let is_for_group = asked & 0o020 != 0 && about.mode() & 0o020 != 0 && file::is_in_group(about.gid());
-    if about.uid() != file::user() && !is_for_group {
+    let is_for_root = is_look && file::user() == 0;
+    if about.uid() != file::user() && !is_for_group && !is_for_root {
         return Err(SharedError::OtherOwner { path: path.into(), owner: about.uid(), user: file::user() });
     }
     // Lossless: twelve bits.

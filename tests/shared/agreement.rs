@@ -1,11 +1,12 @@
 //! What must agree, and what a process is told that does not.
 
-use crate::forks::alone;
+use crate::forks::{alone, in_child};
 use crate::place::Place;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use tollgate::observe::Observe;
 use tollgate::shared::{Shared, SharedError};
-use tollgate::{BuildError, Clock, Limiter, LimiterBuilder, OnFull, Policy};
+use tollgate::{BuildError, Clock, IdHash, Limiter, LimiterBuilder, OnFull, Policy};
 
 fn policy(http: &str) -> Policy {
     Policy::builder().lane("http", http).lane("llm", "budget 9/day").build().unwrap()
@@ -50,6 +51,17 @@ fn numbers_that_do_not_fit_are_refused_with_both_values() {
     let coarse = refusal(builder("10/min", slab).clock(Clock::coarse()));
     assert_eq!(coarse, differs("clock", "auto or os", "coarse"));
     assert_eq!(refusal(builder("10/min", slab).on_full(OnFull::Deny)), differs("on_full", "evict", "deny"));
+    assert_eq!(
+        refusal(builder("10/min", slab).hash(IdHash::SipHash13)),
+        differs("hash of ids", "multilinear", "siphash13")
+    );
+    let per_agent = refusal(builder("10/min", slab).reservations_per_agent(7));
+    assert_eq!(per_agent, differs("reservations per agent", "256", "7"));
+    let roster = refusal(builder("10/min", slab).observe(Observe::new().roster(500)));
+    assert_eq!(
+        roster,
+        SharedError::TooSmall { path: place.file(), what: "agents in its roster", has: 0, asked: 500, processes: 1 }
+    );
     // Fewer is enough, and the OS clock counts from the same origin.
     let fewer = builder("10/min", slab).agents(10).clock(Clock::os()).build().unwrap();
     assert_eq!(fewer.stats().records, first.stats().records);
@@ -170,6 +182,50 @@ fn files_that_are_not_safe_or_not_slabs_are_refused() {
     let new = builder("1/s", &slab).build().unwrap();
     assert!(limiter.sharing().unwrap().is_detached && !new.sharing().unwrap().is_detached);
     assert!(limiter.check("agent-7", limiter.lane("http").unwrap()).unwrap().is_allowed());
+}
+
+/// A mode without its owner made a file that no later start could open.
+#[test]
+fn a_mode_that_shuts_its_owner_out_is_refused_and_nothing_is_made() {
+    let _alone = alone();
+    let place = Place::new();
+    for mode in [0, 0o400, 0o440, 0o200, 0o066] {
+        let asked = Limiter::builder(policy("1/s")).agents(1_000).shared(Shared::at(place.slab()).mode(mode));
+        assert_eq!(refusal(asked), SharedError::Mode { path: place.file(), mode });
+    }
+    assert!(!place.file().exists());
+}
+
+/// The system's "permission denied" did not say whose slab it was.
+#[test]
+fn a_slab_of_another_user_is_named_as_such_and_the_superuser_may_look() {
+    const NOBODY: u32 = 65_534;
+    let _alone = alone();
+    let place = Place::new();
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        assert!(std::env::var_os("TOLLGATE_ALL").is_none(), "this test acts as another user: run it as root");
+        println!("not run: takes the rights of root to act as another user");
+        return;
+    }
+    let limiter = builder("1/s", &place.slab()).build().unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let child = in_child(|| {
+        // SAFETY: gives up the rights of root in this child alone.
+        assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+        for mode in [0o600, 0o660] {
+            let asked = Limiter::builder(policy("1/s")).agents(1_000).shared(Shared::at(place.slab()).mode(mode));
+            assert_eq!(refusal(asked), SharedError::OtherOwner { path: place.file(), owner: 0, user: NOBODY });
+        }
+        0
+    });
+    assert_eq!(child.wait(), 0);
+    drop(limiter);
+
+    std::os::unix::fs::chown(place.file(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let other = SharedError::OtherOwner { path: place.file(), owner: NOBODY, user: 0 };
+    assert_eq!(refusal(builder("1/s", &place.slab())), other);
+    assert!(Limiter::join(place.slab()).build().is_ok(), "a look");
 }
 
 #[test]
