@@ -8,6 +8,7 @@ mod cost;
 mod exact;
 mod faults;
 mod foreign;
+mod link;
 mod oracle;
 #[path = "../../../../tests/common/random.rs"]
 mod random;
