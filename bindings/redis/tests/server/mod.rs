@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -75,8 +76,9 @@ impl Server {
         let Some(program) = kind.find() else {
             let missing = format!("{} is missing: {}", kind.program(), kind.install());
             assert!(std::env::var_os("TOLLGATE_ALL").is_none(), "{missing}");
-            // Written directly, because the harness hides the output of a test that passes.
-            drop(writeln!(std::io::stderr(), "not run: {missing}"));
+            // Written directly, because the harness hides the output of a test that passes; once is enough.
+            static SAID: [Once; 2] = [const { Once::new() }; 2];
+            SAID[kind as usize].call_once(|| drop(writeln!(std::io::stderr(), "not run: {missing}")));
             return None;
         };
         let name = format!("tollgate-redis-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
