@@ -11,11 +11,11 @@
 
 use crate::bounds::ID_BYTES_MAX;
 use crate::machine::mapping::Words;
-use crate::shared::{Memory, Section};
+use crate::shared::{Memory, SHORT_BITS, Section};
 use crate::sync::{Ordering, QuietU64};
 
-/// Words of a place: a sequence number that is odd during a write; the record's
-/// number and the length of the id; the id.
+/// Words of a place: a sequence number that is odd during a write, and then names
+/// the writing process too; the record's number and the length of the id; the id.
 const WORDS: usize = 2 + ID_BYTES_MAX / 8;
 const LENGTH_BITS: u32 = 16;
 
@@ -35,8 +35,9 @@ pub(crate) const fn used_words(places: usize) -> usize {
 /// agent is left out of the list.
 const READS_MAX: usize = 8;
 
-/// How often a write that is under way is looked at before it is taken for cut off. A write takes less.
-const STALLS_MAX: usize = 1_000;
+/// Bits of a sequence that count; the others name the process that is writing.
+const COUNT_BITS: u32 = u64::BITS - SHORT_BITS;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 /// Ids of agents that have a record.
 pub(crate) struct Roster {
@@ -44,6 +45,7 @@ pub(crate) struct Roster {
     /// A bit for each place that was ever written. So listing a few agents does
     /// not read, page by page, the memory reserved for many.
     used: Words<QuietU64>,
+    memory: Memory,
 }
 
 /// An id stored for a record.
@@ -63,7 +65,7 @@ impl Roster {
     /// This many places in this memory.
     pub(crate) fn within(memory: &Memory, places: usize) -> Result<Self, u64> {
         let used = memory.words(Section::RosterUsed, used_words(places))?;
-        Ok(Self { places: memory.words(Section::Roster, places)?, used })
+        Ok(Self { places: memory.words(Section::Roster, places)?, used, memory: memory.clone() })
     }
 
     #[cfg(feature = "persist")]
@@ -83,20 +85,31 @@ impl Roster {
 
     /// Stores the id of a record's new tenant. The caller holds the record's
     /// lock, so only a record that shares the place can be in the way; then the
-    /// first writer wins, and this agent is not listed.
+    /// first writer wins, and this agent is not listed. A write that a dead
+    /// process left under way is made anew; one that only stalls is not.
     pub(crate) fn write(&self, position: usize, id: &[u8]) {
+        let joined = self.memory.joined();
+        let process = joined.map_or(0, |joined| joined.short_mark());
+        self.write_as(process, position, id, |writer| joined.is_some_and(|joined| joined.is_short_dead(writer)));
+    }
+
+    /// The same for a process, and with another judge of who is dead.
+    fn write_as(&self, process: u64, position: usize, id: &[u8], is_dead: impl Fn(u64) -> bool) {
         let place = position % self.places.len();
         self.mark(place);
         let [sequence, what, text @ ..] = &self.places[place];
-        let lock = |seen| sequence.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed);
+        let begin = |seen: u64, count: u64| {
+            let next = process << COUNT_BITS | (count + 1) & COUNT_MASK;
+            sequence.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).map(|_| count)
+        };
         // Not a load first: on a new page the system would map a zero page for
         // it, and then real memory for the stores that follow.
-        let seen = match lock(0) {
-            Ok(seen) => seen,
-            Err(seen) if seen & 1 == 0 && lock(seen).is_ok() => seen,
-            Err(seen) if seen & 1 == 1 && is_cut_off(sequence, seen) => seen + 1,
-            Err(_) => return,
+        let begun = match begin(0, 0) {
+            Err(seen) if seen & 1 == 0 => begin(seen, seen),
+            Err(seen) if is_dead(seen >> COUNT_BITS) => begin(seen, (seen & COUNT_MASK) + 1),
+            begun => begun,
         };
+        let Ok(count) = begun else { return };
         // Release, as in the ring: a reader of such a word sees that the sequence has moved on.
         what.store((position as u64) << LENGTH_BITS | id.len() as u64, Ordering::Release);
         for (word, chunk) in text.iter().zip(id.chunks(8)) {
@@ -104,7 +117,8 @@ impl Roster {
             bytes[..chunk.len()].copy_from_slice(chunk);
             word.store(u64::from_le_bytes(bytes), Ordering::Release);
         }
-        sequence.store(seen.wrapping_add(2), Ordering::Release);
+        // Never 0 again, which is a place that nobody wrote.
+        sequence.store(((count + 2) & COUNT_MASK).max(2), Ordering::Release);
     }
 
     /// The id stored for a record. `None` if there is none, or it belongs to a
@@ -136,18 +150,6 @@ impl Roster {
         });
         places.filter_map(|place| read(&self.places[place]))
     }
-}
-
-/// Whether a write that a caller found under way has been cut off by the death of its process, and is now the
-/// caller's to make. A writer that only stalls is taken for dead: then both write, the id is torn and belongs to
-/// nobody, and the agent is not listed.
-fn is_cut_off(sequence: &QuietU64, seen: u64) -> bool {
-    let is_the_same = || sequence.load(Ordering::Relaxed) == seen;
-    let is_stuck = (0..STALLS_MAX).all(|_| {
-        std::hint::spin_loop();
-        is_the_same()
-    });
-    is_stuck && sequence.compare_exchange(seen, seen + 2, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 fn read([sequence, what, text @ ..]: &[QuietU64; WORDS]) -> Option<Entry> {
@@ -213,15 +215,23 @@ mod tests {
         assert_eq!(read, [0, 63, 64, 127, 199]);
     }
 
+    /// A write was once taken over after a thousand looks at it: a writer that the
+    /// system had put aside then wrote half of its id over another's.
     #[test]
-    fn a_place_that_is_being_written_is_not_listed_and_one_that_was_left_so_is_written_again() {
+    fn a_place_that_is_being_written_is_left_alone_unless_the_writer_is_dead() {
         let roster = Roster::new(1, 2).unwrap();
-        roster.write(0, b"a");
-        roster.places[0][0].store(3, Ordering::Relaxed);
-        assert_eq!(roster.entries().count(), 0);
-        roster.write(1, b"b");
+        let sequence = &roster.places[0][0];
+        roster.write_as(7, 0, b"a", |_| false);
+        let under_way = 7 << COUNT_BITS | 3;
+        sequence.store(under_way, Ordering::Relaxed);
+        roster.write_as(8, 1, b"b", |writer| writer != 7);
+        assert_eq!((roster.entries().count(), sequence.load(Ordering::Relaxed)), (0, under_way));
+        roster.write_as(8, 1, b"b", |writer| writer == 7);
         assert!(roster.entries().eq([entry(1, b"b")]));
-        assert_eq!(roster.places[0][0].load(Ordering::Relaxed), 6);
+        assert_eq!(sequence.load(Ordering::Relaxed), 6);
+        sequence.store(COUNT_MASK - 1, Ordering::Relaxed);
+        roster.write(0, b"a");
+        assert!(roster.entries().eq([entry(0, b"a")]), "the count starts over, and is not 0");
     }
 
     #[test]
