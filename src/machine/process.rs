@@ -2,9 +2,11 @@
 //!
 //! A process id alone is not enough: once an ancestor has ended, a descendant
 //! may be given its id. So each child also counts its fork. That count only
-//! grows from parent to child, so no process has the mark of an ancestor. The
-//! id stays part of the mark for a child that was made without the C library (a
-//! bare `clone`), where nothing counts the fork.
+//! grows from parent to child, so no process has the mark of an ancestor. Nothing
+//! counts the fork of a child that was made without the C library (a bare
+//! `clone`), and its id may be its parent's, if it is of another pid namespace.
+//! But a word that the system wipes in every child is 0 there, so it draws a
+//! number, higher than that of any ancestor.
 //!
 //! Also work that a fork must not copy half done: see [`unforked`].
 
@@ -35,22 +37,30 @@ pub(crate) fn mark() -> u64 {
     u64::from(FORKS.load(Ordering::Relaxed)) << 32 | u64::from(number())
 }
 
-/// The process id, read from the system once per process. It is kept in a word
-/// that is wiped in every child, even one that was made without the C library.
+/// A number that no ancestor has, unless it differs in its count of forks. It is kept in a word that is wiped in every
+/// child, even one that was made without the C library. Where the system has no such memory, it is the process id.
 ///
 /// No caller waits for another's first call, so neither does a child that is
 /// forked during it. If two of them race, the loser's page leaks.
 fn number() -> u32 {
     static KNOWN: OnceBox<Option<&AtomicU32>> = OnceBox::new();
     let Some(known) = KNOWN.get_or_init(|| Box::new(wiped_in_children())) else { return std::process::id() };
-    // Relaxed: a caller that finds nothing asks the system.
+    // Relaxed: a number is all that there is to it.
     match known.load(Ordering::Relaxed) {
-        0 => {
-            let number = std::process::id();
-            known.store(number, Ordering::Relaxed);
-            number
-        }
+        0 => drawn(known),
         number => number,
+    }
+}
+
+/// Draws this process's number, unless another of its threads has.
+#[cold]
+fn drawn(known: &AtomicU32) -> u32 {
+    /// The last number drawn by this process or an ancestor: a child has its parent's when it was forked.
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    match known.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => next,
+        Err(number) => number,
     }
 }
 
@@ -171,16 +181,18 @@ mod tests {
         assert_eq!(child_status(fork, |child| child >> 32 > parent >> 32), 0);
     }
 
-    /// That fork is not counted, so only the id differs.
+    /// That fork is not counted, so only the number that it draws differs. Its own child draws another.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_child_made_without_the_c_library_has_its_own_id() {
-        let parent = mark();
+    fn a_child_made_without_the_c_library_draws_its_own_number() {
         // SAFETY: as `fork`, with the parent's stack copied; the child compares numbers and ends.
         let clone = || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t };
-        // SAFETY: reads an id, from neither std nor this module.
-        let own = |child: u64| child as u32 == unsafe { libc::syscall(libc::SYS_getpid) } as u32;
-        assert_eq!(child_status(clone, |child| own(child) && child != parent), 0);
-        assert!(own(parent) && mark() == parent);
+        let parent = mark();
+        let is_own = |child: u64| {
+            let grandchild = child_status(clone, |mark| mark != child && mark != parent);
+            child != parent && child >> 32 == parent >> 32 && child == mark() && grandchild == 0
+        };
+        assert_eq!(child_status(clone, is_own), 0);
+        assert_eq!(mark(), parent);
     }
 }

@@ -64,6 +64,43 @@ fn processes_of_two_pid_namespaces_share_one_limit() {
     assert_eq!(limiter.audit(), [""; 0]);
 }
 
+/// Pid 1 made a child past the C library, in another pid namespace: it is pid 1 too, and took its parent's seat for its
+/// own.
+#[test]
+fn a_child_with_the_pid_of_its_parent_is_another_process() {
+    let build = |slab: &Path| Limiter::builder(policy()).agents(1_000).shared(slab).build().unwrap();
+    if let Some(slab) = child::argument() {
+        let limiter = build(&slab);
+        let ws = limiter.lane("ws").unwrap();
+        let request = Request::new("agent-7", ws).cost(3);
+        assert_eq!(std::process::id(), 1);
+        let flags = libc::SIGCHLD | libc::CLONE_NEWPID;
+        // SAFETY: as `fork`, with the parent's stack copied; the child takes slots and ends.
+        let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as libc::pid_t };
+        if pid == 0 {
+            let is_held = limiter.hold_until_released(request).is_ok_and(|verdict| verdict.is_allowed());
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!is_held)) }
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child just made, with a place for its status.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status}");
+        limiter.sweep(std::time::Duration::ZERO);
+        let state = limiter.peek(request).unwrap();
+        assert_eq!(state.remaining(), 3, "the dead child's slots");
+        eprintln!("done");
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let arguments = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let test = "namespaces::a_child_with_the_pid_of_its_parent_is_another_process";
+    let Some(mut command) = unshare(&arguments, test, &place.slab()) else { return };
+    let said = String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned();
+    assert!(said.contains("done"), "{said}");
+}
+
 /// What a small tmpfs at this place has room for is checked when the slab is built, and for each override; no process
 /// is killed for it later.
 #[test]
