@@ -24,7 +24,8 @@
 //! made without the C library finds out when it first needs its mark. If it
 //! never does, it keeps the lock alive; so a process of the same pid namespace
 //! also counts as dead if its pid is gone, or was given to a process that started
-//! at another time. A process that `/proc` hides is not taken for gone.
+//! at another time. A process that `/proc` hides is not taken for gone; nor is
+//! any by the start of another, if `/proc` is that of another pid namespace.
 
 use super::SHORT_BITS;
 use crate::bounds::PROCESSES_MAX;
@@ -192,8 +193,13 @@ fn version() -> u64 {
     parts.iter().fold(0, |all, part| all << 16 | part.parse::<u64>().unwrap_or(0) & 0xffff)
 }
 
-/// When a process started, in ticks since the machine did. `None` if there is no such process.
+/// When a process started, in ticks since the machine did. `None` if there is no such process, or if the numbers of
+/// `/proc` are those of another pid namespace: then they are other processes.
 fn started(pid: u32) -> Option<u64> {
+    let own = std::fs::read_link("/proc/self").ok()?;
+    if own.to_str()?.parse() != Ok(std::process::id()) {
+        return None;
+    }
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may contain anything. What follows is the third field; the start is the 22nd.
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()

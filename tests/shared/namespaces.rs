@@ -64,6 +64,48 @@ fn processes_of_two_pid_namespaces_share_one_limit() {
     assert_eq!(limiter.audit(), [""; 0]);
 }
 
+const ROLE: &str = "TOLLGATE_TEST_ROLE";
+
+/// `nsenter -p` without `-m` leaves a process the `/proc` of another namespace, where its neighbours' numbers are other
+/// processes. By those a holder that lives was taken for dead.
+#[test]
+fn a_process_with_the_proc_of_another_namespace_robs_nobody() {
+    let build = |slab: &Path| Limiter::builder(policy()).agents(1_000).shared(slab).build().unwrap();
+    let test = "namespaces::a_process_with_the_proc_of_another_namespace_robs_nobody";
+    let took = |limiter: &Limiter| {
+        let request = Request::new("agent-7", limiter.lane("ws").unwrap());
+        (0..3).filter(|_| limiter.hold_until_released(request).unwrap().is_allowed()).count()
+    };
+    if let Some(slab) = child::argument() {
+        let limiter = build(&slab);
+        if std::env::var_os(ROLE).is_some() {
+            // With the outer /proc, in which pid 1 is another process.
+            let pid = std::fs::read_link("/proc/self").unwrap();
+            assert_ne!(pid.to_str(), Some(&*std::process::id().to_string()), "the outer /proc");
+            assert_eq!((took(&limiter), limiter.sharing().unwrap().processes.len()), (0, 2));
+            limiter.sweep(std::time::Duration::ZERO);
+            assert_eq!((took(&limiter), limiter.sharing().unwrap().takeovers), (0, 0));
+            return;
+        }
+        // Pid 1 of its namespace, with a /proc of its own.
+        assert_eq!((std::process::id(), took(&limiter)), (1, 3));
+        let inner = child::command(test, &slab);
+        let mut second = Command::new("unshare");
+        second.args(["--mount", "sh", "-c", "umount /proc && exec \"$0\" \"$@\""]).arg(inner.get_program());
+        second.args(inner.get_args()).env(ROLE, "second");
+        let run = second.output().unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        eprintln!("done");
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let arguments = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let Some(mut command) = unshare(&arguments, test, &place.slab()) else { return };
+    let said = String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned();
+    assert!(said.contains("done"), "{said}");
+}
+
 /// Pid 1 made a child past the C library, in another pid namespace: it is pid 1 too, and took its parent's seat for its
 /// own.
 #[test]
