@@ -17,7 +17,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, UNIX_EPOCH};
 
 /// A shared file that this process uses.
 pub(crate) struct Joined {
@@ -256,7 +255,7 @@ impl Joined {
         Sharing {
             path: self.path.clone(),
             bytes: self.layout.bytes() as u64,
-            made: UNIX_EPOCH + Duration::from_secs(self.header[MADE_AT].load(Ordering::Relaxed)),
+            made: seats::date(self.header[MADE_AT].load(Ordering::Relaxed)),
             processes: processes
                 .into_iter()
                 .map(|(seat, is_this)| Process { pid: seat.pid, joined: seat.joined, version: seat.version, is_this })

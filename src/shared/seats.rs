@@ -168,12 +168,16 @@ pub(super) fn is_used(file: &File) -> bool {
 pub(super) fn occupant(number: usize, seat: &[AtomicU64; SEAT_WORDS]) -> Occupant {
     let read = |word: usize| seat[word].load(Ordering::Relaxed);
     let part = |shift: u32| (read(VERSION) >> shift & 0xffff) as u16;
-    Occupant {
-        number,
-        pid: read(PID) as u32,
-        joined: UNIX_EPOCH + Duration::from_secs(read(JOINED)),
-        version: [part(32), part(16), part(0)],
-    }
+    Occupant { number, pid: read(PID) as u32, joined: date(read(JOINED)), version: [part(32), part(16), part(0)] }
+}
+
+/// The last second that is a date: the end of the year 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// The date of so many seconds after 1970. A number that is no date is shown as 1970: any process may have written it.
+pub(super) fn date(seconds: u64) -> SystemTime {
+    let since = Duration::from_secs(if seconds > LAST_SECOND { 0 } else { seconds });
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
 }
 
 /// The low bits of both parts of a mark.

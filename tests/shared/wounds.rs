@@ -4,9 +4,10 @@
 use crate::forks::{Child, alone, in_child};
 use crate::place::Place;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tollgate::shared::Shared;
 use tollgate::{Error, Limiter, LimiterBuilder, Policy, Request};
 
@@ -153,4 +154,24 @@ fn a_process_that_lost_its_descriptor_robs_nobody() {
         u8::from(limiter.hold_until_released(Request::new("agent-7", ws)).unwrap().is_allowed())
     });
     assert_eq!(child.wait(), 0);
+}
+
+/// A date that cannot be was a panic, of whoever looked and of all that joined later.
+#[test]
+fn a_date_that_cannot_be_is_shown_as_none() {
+    const MADE_AT: u64 = 80;
+    const JOINED_AT: u64 = 4_096 + 4 * 8;
+    let _alone = alone();
+    let place = Place::new();
+    let first = limiter(place.slab());
+    let file = std::fs::File::options().write(true).open(place.file()).unwrap();
+    for at in [MADE_AT, JOINED_AT] {
+        for date in [u64::MAX, i64::MAX as u64] {
+            file.write_all_at(&date.to_ne_bytes(), at).unwrap();
+            let sharing = first.sharing().unwrap();
+            let shown = if at == MADE_AT { sharing.made } else { sharing.processes[0].joined };
+            assert_eq!(shown, UNIX_EPOCH, "{date}");
+            assert_eq!(limiter(place.slab()).sharing().unwrap().processes.len(), 2);
+        }
+    }
 }
