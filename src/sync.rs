@@ -219,6 +219,8 @@ pub(crate) enum Fault {
     LiveLockTaken,
     /// A lock is taken over by a store, whoever else takes it over.
     TakenOverByStore,
+    /// The mark of a lock is written without Release, and read without Acquire.
+    RelaxedMark,
     /// What a dead process left half changed in a region is not put right.
     NotPutRight,
     /// What a dead control call had begun is not ended by the next.

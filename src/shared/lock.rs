@@ -19,6 +19,11 @@
 //! the exchange the word can only have been changed by another that took over,
 //! and then the exchange fails.
 //!
+//! The judgement compares the mark with the generation of its seat, which was
+//! written before the mark. So the mark is written with Release, and read with
+//! Acquire before it is judged: whoever has read the mark does not find the
+//! generation that the seat had before, by which a living holder would be dead.
+//!
 //! Whoever takes over puts right what the dead left half done, before anything
 //! else. If it dies meanwhile, the next one finds it dead, and starts again:
 //! so putting right must be repeatable.
@@ -71,8 +76,9 @@ pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, within: Duration) -
         if me == 0 {
             return Err(Busy { holder: seen });
         }
-        // Acquire, paired with the Release of the last holder.
-        let exchange = || lock.compare_exchange(seen, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // Acquire, paired with the Release of the last holder; Release, for those that judge the mark.
+        let order = if broken(Fault::RelaxedMark) { Ordering::Acquire } else { Ordering::AcqRel };
+        let exchange = || lock.compare_exchange(seen, me, order, Ordering::Relaxed).is_ok();
         let take_over = || {
             if broken(Fault::TakenOverByStore) {
                 lock.store(me, Ordering::Relaxed);
@@ -85,8 +91,10 @@ pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, within: Duration) -
         }
         let is_due = cfg!(loom) || round >= ROUNDS_FIRST && (round - ROUNDS_FIRST) % ROUNDS_NEXT == 0;
         if is_due && seen != 0 {
+            // Acquire, paired with the Release of the mark: see the claim.
+            let is_mark = || lock.load(Ordering::Acquire) == seen || broken(Fault::RelaxedMark);
             let is_dead = || holders.is_dead(seen) || broken(Fault::LiveLockTaken);
-            if seen != me && is_dead() && take_over() {
+            if seen != me && is_mark() && is_dead() && take_over() {
                 return Ok(Taken::FromDead);
             }
             // The clock is read here alone: most waits are over before the first question.

@@ -55,6 +55,43 @@ model! {
     }
 }
 
+/// A process that has just taken its seat, in its first generation, or that judges who has: the word is the generation.
+struct Seated<'a>(u64, &'a Word);
+
+impl Holders for Seated<'_> {
+    fn me(&self) -> u64 {
+        self.0
+    }
+
+    fn is_dead(&self, holder: u64) -> bool {
+        holder == SEATED && self.1.load(loom::sync::atomic::Ordering::Acquire) != 1
+    }
+}
+
+/// The mark of the process whose seat is in a model.
+const SEATED: u64 = 5;
+
+model! {
+    /// Whoever sees a process's mark in a lock also sees that it has its seat: nobody robs it by the generation that
+    /// the seat had before.
+    mark_is_seen_with_its_seat, UNBOUNDED, breaks with [RelaxedMark], || {
+        let words = Arc::new([Word::new(0), Word::new(0)]);
+        let judge = thread::spawn({
+            let words = Arc::clone(&words);
+            move || {
+                let taken = lock::take(&words[0], &Seated(6, &words[1]), Duration::ZERO).unwrap();
+                lock::release(&words[0]);
+                taken
+            }
+        });
+        // It takes its seat, and then the lock.
+        words[1].store(1, loom::sync::atomic::Ordering::Release);
+        let taken = lock::take(&words[0], &Seated(SEATED, &words[1]), Duration::ZERO).unwrap();
+        lock::release(&words[0]);
+        assert_eq!((taken, judge.join().unwrap()), (Taken::Free, Taken::Free));
+    }
+}
+
 /// A has a record that a dead process was about to evict, with this tag; B wants it.
 fn half_evicted(tag: fn(TagWord) -> TagWord) -> Model {
     let model = Model::shared(buckets(1, 2), OnFull::Deny);
