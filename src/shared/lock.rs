@@ -31,7 +31,17 @@
 //! # Waiting
 //!
 //! A wait has an end, since a holder may be stopped: the caller is answered
-//! `Busy`. In private memory there is no such end, and no need for one.
+//! `Busy`. What counts is the time in which another process has the lock. A
+//! thread of the caller's own process is not stopped while the caller runs, since
+//! a stop is for all threads of a process; with many threads on few processors it
+//! may only not have its turn.
+//!
+//! A wait for a thread of the own process ends all the same. Such a thread does
+//! a finite amount of work under the lock, and waits for nothing but a lock that
+//! comes later in order, held by one like itself, which ends by the same
+//! argument, or by another process, for which its time runs out. Then it
+//! releases what it has. So each of them releases the lock, and the caller takes
+//! its turn as in private memory, where no wait has any other end.
 
 use crate::sync::{AtomicU64, Fault, Ordering, broken, peek, wait};
 use std::time::{Duration, Instant};
@@ -68,7 +78,8 @@ const ROUNDS_NEXT: u32 = 500;
 /// Takes a lock, within about this time.
 pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, within: Duration) -> Result<Taken, Busy> {
     let me = holders.me();
-    let mut deadline = None;
+    // How much longer other processes may keep it, and since when one was seen to.
+    let (mut left, mut since) = (within, None::<Instant>);
     let mut round = 0_u32;
     // Ends with the lock, or when the time is over.
     loop {
@@ -90,16 +101,19 @@ pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, within: Duration) -
             return Ok(Taken::Free);
         }
         let is_due = cfg!(loom) || round >= ROUNDS_FIRST && (round - ROUNDS_FIRST) % ROUNDS_NEXT == 0;
-        if is_due && seen != 0 {
+        if is_due && seen == me {
+            since = None;
+        } else if is_due && seen != 0 {
             // Acquire, paired with the Release of the mark: see the claim.
             let is_mark = || lock.load(Ordering::Acquire) == seen || broken(Fault::RelaxedMark);
             let is_dead = || holders.is_dead(seen) || broken(Fault::LiveLockTaken);
-            if seen != me && is_mark() && is_dead() && take_over() {
+            if is_mark() && is_dead() && take_over() {
                 return Ok(Taken::FromDead);
             }
             // The clock is read here alone: most waits are over before the first question.
             let now = Instant::now();
-            if now >= *deadline.get_or_insert_with(|| now + within) && !cfg!(loom) {
+            left = left.saturating_sub(since.replace(now).map_or(Duration::ZERO, |since| now - since));
+            if left.is_zero() && !cfg!(loom) {
                 return Err(Busy { holder: seen });
             }
         }
@@ -158,10 +172,24 @@ mod tests {
         assert_eq!(lock.load(Ordering::Relaxed), 7);
     }
 
+    /// With many threads on few processors a holder may not run for longer than a newcomer waits for a stopped
+    /// process: its own process was answered that another one is stopped.
     #[test]
-    fn a_thread_of_the_same_process_waits_and_a_process_without_a_seat_takes_nothing() {
+    fn a_thread_of_the_same_process_is_waited_for() {
         let lock = AtomicU64::new(7);
-        assert_eq!(take(&lock, &process(7, &[7]), Duration::ZERO), Err(Busy { holder: 7 }));
+        let taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Real time: how long a holder does not run.
+                std::thread::sleep(Duration::from_millis(20));
+                release(&lock);
+            });
+            take(&lock, &process(7, &[7]), Duration::ZERO)
+        });
+        assert_eq!(taken, Ok(Taken::Free));
+    }
+
+    #[test]
+    fn a_process_without_a_seat_takes_nothing() {
         let free = AtomicU64::new(0);
         assert_eq!(take(&free, &process(0, &[]), Duration::ZERO), Err(Busy { holder: 0 }));
     }
