@@ -232,6 +232,11 @@ enum {
    * the error says why.
    */
   TOLLGATE_STATUS_SHARED = 38,
+  /**
+   * As many calls hold slots of the shared limiter as it has room for: as many as
+   * it has agents, and at least 16,384. Release some, or make it for more agents.
+   */
+  TOLLGATE_STATUS_HOLDS_FULL = 39,
 };
 
 /**
@@ -971,7 +976,8 @@ tollgate_status tollgate_refund(tollgate_limiter *limiter,
  * tollgate_release, and the agent keeps its record as long. A denial has no
  * wait, since only a release helps. flags is 0 or TOLLGATE_COUNTED.
  *
- * Status: as tollgate_check, and WRONG_KIND unless the lane is a held one.
+ * Status: as tollgate_check, and WRONG_KIND unless the lane is a held one; of a
+ * shared limiter also HOLDS_FULL.
  */
 tollgate_status tollgate_hold(tollgate_limiter *limiter,
                               const tollgate_request *request,

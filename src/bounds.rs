@@ -107,10 +107,13 @@ pub const EXACT_MAX: u64 = 128;
 /// The most slots that an agent may hold at once: 20 bits of a word.
 pub const HELD_MAX: u64 = (1 << 20) - 1;
 
-/// The fewest and the most calls that may hold slots of a shared slab at once; otherwise as many as there are agents.
+/// A shared slab has room for as many calls that hold slots as for agents, and at least for this many: 512 kB. A
+/// private limiter has no such bound.
 #[cfg(feature = "shared")]
-pub(crate) const HOLDS_MIN: u64 = 1_024;
-pub(crate) const HOLDS_MAX: u64 = 1 << 22;
+pub const HOLDS_MIN: u64 = 16_384;
+
+/// A shared slab has room for at most this many calls that hold slots: 128 MB.
+pub const HOLDS_MAX: u64 = 1 << 22;
 
 /// The farthest that a zone is from UTC, in minutes: 14 hours, as on the Line Islands.
 pub const ZONE_MINUTES_MAX: i16 = 14 * 60;

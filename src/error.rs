@@ -86,6 +86,9 @@ pub enum Error {
     /// Another process that shares the slab holds a lock that this call needs, and does not go on: it is stopped, or
     /// the machine is overloaded. Agents that have a record are not concerned. Try again.
     Busy,
+    /// As many calls hold slots of the shared slab as it has room for: as many as it has agents, and at least
+    /// 16,384, and at most [`HOLDS_MAX`](crate::bounds::HOLDS_MAX).
+    HoldsFull,
 }
 
 impl fmt::Display for Error {
@@ -111,6 +114,10 @@ impl fmt::Display for Error {
             Error::Busy => write!(
                 f,
                 "another process that shares the slab holds a lock and does not go on; try again, and see whether it is stopped"
+            ),
+            Error::HoldsFull => write!(
+                f,
+                "as many calls hold slots as the shared slab has room for; release some, or make it for more agents"
             ),
             Error::NotHeld { held, released } => {
                 write!(f, "{released} released, but the agent holds {held}; release each slot once")

@@ -35,7 +35,7 @@ impl Engine {
             return LaneCharge::none(Err(Error::Busy)); // It can have no seat for now.
         }
         let Some(operation) = holds.begin(hash, request.lane(), request.cost, process) else {
-            return LaneCharge::none(Err(Error::Full));
+            return LaneCharge::none(Err(Error::HoldsFull));
         };
         let request = ResolvedRequest { mark: Some(operation.mark()), ..*request };
         let at = self.at(request.target.now);

@@ -127,7 +127,8 @@ pub unsafe extern "C" fn tollgate_refund(
 /// tollgate_release, and the agent keeps its record as long. A denial has no
 /// wait, since only a release helps. flags is 0 or TOLLGATE_COUNTED.
 ///
-/// Status: as tollgate_check, and WRONG_KIND unless the lane is a held one.
+/// Status: as tollgate_check, and WRONG_KIND unless the lane is a held one; of a
+/// shared limiter also HOLDS_FULL.
 ///
 /// # Safety
 ///

@@ -107,10 +107,13 @@ pub enum Status {
     /// The shared slab cannot be made or joined, or has no room for the change;
     /// the error says why.
     Shared = 38,
+    /// As many calls hold slots of the shared limiter as it has room for: as many as
+    /// it has agents, and at least 16,384. Release some, or make it for more agents.
+    HoldsFull = 39,
 }
 
 impl Status {
-    const ALL: [Self; 39] = [
+    const ALL: [Self; 40] = [
         Self::Ok,
         Self::NullPointer,
         Self::StructSize,
@@ -150,6 +153,7 @@ impl Status {
         Self::NoFile,
         Self::Busy,
         Self::Shared,
+        Self::HoldsFull,
     ];
 
     pub(super) const fn text(self) -> &'static CStr {
@@ -197,6 +201,7 @@ impl Status {
             Self::NoFile => c"no file was named to keep this in",
             Self::Busy => c"another process that shares the limiter holds a lock and does not go on; try again",
             Self::Shared => c"the shared slab cannot be made or joined, or has no room; the error says why",
+            Self::HoldsFull => c"as many calls hold slots as the shared slab has room for; release some",
         }
     }
 }
@@ -213,6 +218,7 @@ impl From<tollgate::Error> for Status {
             Error::CostAboveCapacity { .. } => Self::CostAboveCapacity,
             Error::Full => Self::Full,
             Error::Busy => Self::Busy,
+            Error::HoldsFull => Self::HoldsFull,
             Error::BatchSize { .. } => Self::BatchSize,
             Error::NotHeld { .. } => Self::NotHeld,
             Error::WrongKind { .. } => Self::WrongKind,
@@ -283,7 +289,7 @@ mod tests {
         for (number, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, number, "{status:?}");
         }
-        assert_eq!(Status::Shared as usize + 1, Status::ALL.len());
+        assert_eq!(Status::HoldsFull as usize + 1, Status::ALL.len());
     }
 
     #[test]

@@ -19,7 +19,9 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`check_request`](Limiter::check_request), and [`Error::WrongKind`] if the lane is not a
-    /// held one.
+    /// held one. In a shared limiter also [`Error::HoldsFull`], if as many calls hold slots as the
+    /// slab has room for: as many as it has agents, at least 16,384 and at most
+    /// [`HOLDS_MAX`](crate::bounds::HOLDS_MAX).
     pub fn hold_until_released(&self, request: Request<'_>) -> Result<Verdict, Error> {
         self.engine.must_be_held(request.lane)?;
         self.check_request(request)
@@ -30,7 +32,9 @@ impl Limiter {
     /// # Errors
     ///
     /// [`Error::NotHeld`] if the agent does not hold them, and then nothing has changed;
-    /// [`Error::WrongKind`], [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`].
+    /// [`Error::WrongKind`], [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`]. In a
+    /// shared limiter also [`Error::Busy`], if a process is stopped while it releases slots of the
+    /// same agent.
     pub fn release(&self, request: Request<'_>) -> Result<LaneState, Error> {
         self.engine.must_be_held(request.lane)?;
         self.engine.refund(request)

@@ -11,6 +11,7 @@ mod random;
 mod agreement;
 mod basics;
 mod forks;
+mod holds;
 mod killed;
 mod namespaces;
 mod place;

@@ -36,6 +36,7 @@ static void expect(tollgate_status status, const char *what)
     case TOLLGATE_STATUS_OK:
     case TOLLGATE_STATUS_BUSY:
     case TOLLGATE_STATUS_FULL:
+    case TOLLGATE_STATUS_HOLDS_FULL:
     case TOLLGATE_STATUS_RESERVATIONS_FULL:
     case TOLLGATE_STATUS_TOO_MANY_RESERVATIONS:
     case TOLLGATE_STATUS_UNKNOWN_RESERVATION:

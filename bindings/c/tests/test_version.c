@@ -13,12 +13,12 @@ static void the_library_is_the_version_of_the_header(void)
 static void every_status_has_a_sentence_of_its_own(void)
 {
     const char *unknown = tollgate_status_text(-1);
-    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_SHARED; status++) {
+    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_HOLDS_FULL; status++) {
         EXPECT(strcmp(tollgate_status_text(status), unknown) != 0);
         for (int32_t other = TOLLGATE_STATUS_OK; other < status; other++)
             EXPECT(strcmp(tollgate_status_text(status), tollgate_status_text(other)) != 0);
     }
-    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_SHARED + 1), unknown), 0);
+    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_HOLDS_FULL + 1), unknown), 0);
     EXPECT_EQ(strcmp(tollgate_status_text(INT32_MIN), unknown), 0);
 }
 

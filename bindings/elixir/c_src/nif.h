@@ -70,7 +70,7 @@ enum {
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
     X(other_lanes) X(plan_missing) \
     X(sustained_abuse) X(unknown_action) X(saturated) X(clock_fell_back) X(other) \
-    X(not_held) X(reservations_full) X(too_many_reservations) X(used_too_large) X(unknown_reservation) \
+    X(not_held) X(holds_full) X(reservations_full) X(too_many_reservations) X(used_too_large) X(unknown_reservation) \
     X(id) X(usage) X(violations) X(text) X(html) X(label) X(url) X(json) \
     X(decision) X(remaining) X(capacity) X(retry_after_ms) X(retry_after_ns) X(lane_wait_ns) X(conduct_wait_ns) \
     X(full_in_ns) X(in_a_row) X(in_window) X(rate_limited) X(wait_ms) X(wait_ns) X(step_ns) X(window_start_ns) \

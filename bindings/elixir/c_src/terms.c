@@ -103,6 +103,7 @@ static bool is_answer(tollgate_status status, term *reason)
     switch (status) {
     case TOLLGATE_STATUS_FULL: *reason = atom_full; break;
     case TOLLGATE_STATUS_BUSY: *reason = atom_busy; break;
+    case TOLLGATE_STATUS_HOLDS_FULL: *reason = atom_holds_full; break;
     case TOLLGATE_STATUS_NOT_HELD: *reason = atom_not_held; break;
     case TOLLGATE_STATUS_RESERVATIONS_FULL: *reason = atom_reservations_full; break;
     case TOLLGATE_STATUS_TOO_MANY_RESERVATIONS: *reason = atom_too_many_reservations; break;

@@ -53,10 +53,11 @@ defmodule Tollgate do
 
   ## Mistakes
 
-  Invalid arguments raise `ArgumentError`, and nothing is charged. Three things that can happen to a valid call are
+  Invalid arguments raise `ArgumentError`, and nothing is charged. Some things that can happen to a valid call are
   answers: `{:error, :full}` (the agent is new and no record is free for it: with `on_full: :deny`, or if all others are
   assigned), `{:error, :cost_above_capacity}` (no wait will ever let that much through), and, of an instance that is
-  `shared:`, `{:error, :busy}` (another VM is stopped while it holds a lock that a new agent needs: try again).
+  `shared:`, `{:error, :busy}` (another VM is stopped while it holds a lock that a new agent needs: try again) and, of
+  `hold/4`, `{:error, :holds_full}` (as many calls hold slots as there are agents, and at least 16,384).
   """
 
   alias Tollgate.{Events, Holds, Instance, Native, Policy, Verdict}
@@ -83,7 +84,7 @@ defmodule Tollgate do
           | {:warn, non_neg_integer}
           | {:deny, pos_integer | :infinity}
           | {:allow, :exempt}
-          | {:error, :full | :busy | :cost_above_capacity}
+          | {:error, :full | :busy | :holds_full | :cost_above_capacity}
   @typedoc "One of several requests; `cost:` and `plan:` are its own, `at:` and `counted:` are the call's."
   @type request :: {agent, lane} | {agent, lane, [cost: pos_integer, plan: String.t() | atom]}
   @typedoc """
@@ -92,7 +93,7 @@ defmodule Tollgate do
   @type all_verdict ::
           {:allow | :warn, [verdict]}
           | {:deny, pos_integer | :infinity, [request]}
-          | {:error, :full | :busy | :cost_above_capacity}
+          | {:error, :full | :busy | :holds_full | :cost_above_capacity}
   @typedoc "The state of a lane; times in milliseconds, rounded up. `:exempt` if the agent is never limited."
   @type state ::
           %{

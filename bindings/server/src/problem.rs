@@ -114,9 +114,14 @@ impl From<Error> for Problem {
                     .with_reason("reservations")
                     .retry_after(1)
             }
-            Error::Full | Error::ReservationsFull => {
+            Error::Full | Error::HoldsFull | Error::ReservationsFull => {
                 let (reason, detail) = match error {
                     Error::Full => ("full", "no record is free for this new agent; raise agents in [server]"),
+                    Error::HoldsFull => (
+                        "holds",
+                        "as many calls hold slots as the shared slab has room for; release some, or raise agents in \
+                         [server]",
+                    ),
                     _ => (
                         "reservations",
                         "all reservations are open; settle or cancel some, or raise reservations in [server]",
