@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::lane::{Choice, Decision, LaneState, Outcome, held};
 use crate::policy::{Kind, LaneId};
 use crate::slab::hash::AgentHash;
-use crate::slab::holds::{Holds, Operation, Remains};
+use crate::slab::holds::{Holds, Look, Operation, Remains};
 
 impl Engine {
     /// The table of holds, if the lane is a held one of a shared slab.
@@ -22,11 +22,15 @@ impl Engine {
         self.slab.joined().map_or(0, |joined| joined.short_mark())
     }
 
-    /// Takes slots. If there are none, those that dead processes hold of this agent are given back first.
+    /// Takes slots. If there are none, or no entry is free, what dead processes hold is given back first.
     pub(super) fn hold(&self, holds: &Holds, request: &ResolvedRequest<'_>) -> LaneCharge {
         let charge = self.hold_once(holds, request);
-        let is_denied = charge.answer.is_ok_and(|verdict| verdict.decision() == Decision::Deny);
-        if is_denied && self.bury_of(holds, request.target.hash) { self.hold_once(holds, request) } else { charge }
+        let is_made_room = match charge.answer {
+            Ok(verdict) => verdict.decision() == Decision::Deny && self.bury_of(holds, request.target.hash),
+            Err(Error::HoldsFull) => self.bury_for_room(holds),
+            Err(_) => false,
+        };
+        if is_made_room { self.hold_once(holds, request) } else { charge }
     }
 
     fn hold_once(&self, holds: &Holds, request: &ResolvedRequest<'_>) -> LaneCharge {
@@ -34,7 +38,8 @@ impl Engine {
         if process == 0 {
             return LaneCharge::none(Err(Error::Busy)); // It can have no seat for now.
         }
-        let Some(operation) = holds.begin(hash, request.lane(), request.cost, process) else {
+        let begin = || holds.begin(hash, request.lane(), request.cost, process);
+        let Some(operation) = (!holds.lately().is_full()).then(begin).flatten() else {
             return LaneCharge::none(Err(Error::HoldsFull));
         };
         let request = ResolvedRequest { mark: Some(operation.mark()), ..*request };
@@ -99,29 +104,55 @@ impl Engine {
         holds.released(operation, slots);
     }
 
-    /// Gives back what dead processes hold of an agent. `false` if that is nothing.
+    /// Gives back what dead processes hold of an agent, unless it was looked for in vain a moment ago. `false` if that
+    /// is nothing.
     fn bury_of(&self, holds: &Holds, hash: AgentHash) -> bool {
-        let (process, mut is_any) = (self.holder(), false);
-        // Ends: each round ends an operation of a dead process, and such a process begins no other.
-        while let Some(remains) = holds.remains_of(hash, process, &|of| self.is_dead(of)) {
-            self.bury(holds, &remains);
-            is_any = true;
+        let (lately, look) = (holds.lately(), holds.lately().look());
+        if !lately.is_due(&look, hash) {
+            return false;
+        }
+        let is_any = self.bury_among(holds, holds.likely(hash), &look);
+        if !is_any {
+            lately.found_none_of(&look, hash);
+        }
+        is_any
+    }
+
+    /// The same for the whole table, which has no free entry.
+    fn bury_for_room(&self, holds: &Holds) -> bool {
+        let (lately, look) = (holds.lately(), holds.lately().look());
+        let is_due = lately.is_table_due(&look);
+        let is_any = is_due && self.bury_among(holds, holds.used(), &look);
+        if is_due && !is_any {
+            lately.found_none(&look);
+        }
+        if !is_any {
+            lately.found_full(&look);
         }
         is_any
     }
 
     /// Gives back what dead processes hold of any agent.
     pub(crate) fn bury_all(&self) {
-        let (Some(holds), process) = (self.slab.holds(), self.holder()) else { return };
+        let Some(holds) = self.slab.holds() else { return };
+        self.bury_among(holds, holds.used(), &holds.lately().look_anew());
+    }
+
+    /// Gives back what dead processes hold by these entries. `false` if that is nothing.
+    fn bury_among(&self, holds: &Holds, numbers: impl Iterator<Item = usize>, look: &Look) -> bool {
+        let (process, mut is_any) = (self.holder(), false);
         if process == 0 {
-            return; // Without a seat it would be taken for dead itself.
+            return false; // Without a seat it would be taken for dead itself.
         }
-        let mut from = 0;
-        // As above; an entry may take two rounds.
-        while let Some(remains) = holds.remains(from, process, &|of| self.is_dead(of)) {
-            from = remains.operation.number();
-            self.bury(holds, &remains);
+        let is_dead = |of| holds.lately().is_dead(look, of, |of| self.is_dead(of));
+        for number in numbers {
+            // Ends: each round ends an operation of a dead process, and such a process begins no other.
+            while let Some(remains) = holds.take_over(number, process, is_dead) {
+                self.bury(holds, &remains);
+                is_any = true;
+            }
         }
+        is_any
     }
 
     fn is_dead(&self, process: u64) -> bool {

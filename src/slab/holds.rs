@@ -5,6 +5,9 @@
 //! this table, with the process that holds them. Whoever finds that process dead
 //! gives them back.
 //!
+//! - `state.rs`: the state of an entry, as one word
+//! - `lately.rs`: what a process has found out lately, so that it does not ask for it again
+//!
 //! # The problem
 //!
 //! A process may be killed between the exchange of the lane's word and the note
@@ -57,70 +60,26 @@
 //! exchange of the very state that it judged, and ends the operation as the claim
 //! tells: slots that were being taken are taken and then given back, or never
 //! were; a release is done, or has to be done by the owner. Every step is an
-//! operation of the same form, so the burier may die too. An agent's entries are
-//! looked at when it is denied a slot, and all at a sweep and when a process
-//! joins.
+//! operation of the same form, so the burier may die too.
+//!
+//! An agent's entries are looked at when it is denied a slot, unless that was in
+//! vain a moment ago: see [`lately`]. All are looked at when none is free, at a
+//! sweep and when a process joins.
+
+mod lately;
+mod state;
+
+pub(crate) use lately::{Lately, Look};
 
 use super::hash::AgentHash;
-use crate::bounds::HOLDS_MAX;
 use crate::lane::held::HoldMark;
 use crate::lane::{LaneWord, held};
 use crate::machine::mapping::{Words, atomics};
 use crate::policy::LaneId;
 use crate::record::Confirm;
-use crate::shared::{Memory, SHORT_BITS, Section};
+use crate::shared::{Memory, Section};
 use crate::sync::{AtomicU64, Fault, Ordering, QuietU64, broken};
-
-const PHASE_MASK: u64 = 3;
-const FREE: u64 = 0;
-const BUSY: u64 = 1;
-const OPEN: u64 = 2;
-const DONE: u64 = 4;
-const GENERATION_SHIFT: u32 = 3;
-const PROCESS_SHIFT: u32 = GENERATION_SHIFT + HoldMark::GENERATION_BITS;
-const COUNT_SHIFT: u32 = PROCESS_SHIFT + SHORT_BITS;
-const _: () = assert!((crate::bounds::HELD_MAX << COUNT_SHIFT) >> COUNT_SHIFT == crate::bounds::HELD_MAX);
-const _: () = assert!(HOLDS_MAX <= 1 << HoldMark::NUMBER_BITS);
-
-/// The state of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State(u64);
-
-impl State {
-    const fn new(phase: u64, generation: u64, process: u64, count: u64) -> Self {
-        let generation = generation & HoldMark::GENERATION_MASK;
-        Self(count << COUNT_SHIFT | process << PROCESS_SHIFT | generation << GENERATION_SHIFT | phase)
-    }
-
-    const fn phase(self) -> u64 {
-        self.0 & PHASE_MASK
-    }
-
-    const fn is_done(self) -> bool {
-        self.0 & DONE != 0
-    }
-
-    const fn generation(self) -> u64 {
-        self.0 >> GENERATION_SHIFT & HoldMark::GENERATION_MASK
-    }
-
-    /// Who is at work on it, if it is busy.
-    const fn process(self) -> u64 {
-        self.0 >> PROCESS_SHIFT & ((1 << SHORT_BITS) - 1)
-    }
-
-    const fn count(self) -> u64 {
-        self.0 >> COUNT_SHIFT
-    }
-}
-
-/// The generation after this one. 0 is left out, so that no mark is that of a fresh word; so is 1, to stay even.
-const fn next(generation: u64) -> u64 {
-    match (generation + 1) & HoldMark::GENERATION_MASK {
-        0 => 2,
-        next => next,
-    }
-}
+use state::{BUSY, DONE, FREE, OPEN, State, next};
 
 atomics! {
     /// An entry. The process that is at work on it writes all but the state.
@@ -135,6 +94,7 @@ atomics! {
 }
 
 const LANE_BITS: u32 = 8;
+const LANE_MASK: u64 = (1 << LANE_BITS) - 1;
 
 /// Entries that agents of one home start from. They may go on into the next.
 const HOME: usize = if cfg!(loom) { 2 } else { 64 };
@@ -144,6 +104,7 @@ pub(crate) struct Holds {
     entries: Words<HoldEntry>,
     /// How far from its start the entries of each home reach.
     reach: Words<QuietU64>,
+    lately: Lately,
 }
 
 /// The bytes of the table and of its homes, for this many entries.
@@ -175,11 +136,6 @@ impl Operation {
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
-
-    /// The number of its entry.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
 }
 
 /// What has to be done for an entry of a dead process.
@@ -207,7 +163,13 @@ impl Holds {
 
     fn new(memory: &Memory, entries: usize) -> Result<Self, u64> {
         let homes = entries.div_ceil(HOME);
-        Ok(Self { entries: memory.words(Section::Holds, entries)?, reach: memory.words(Section::HoldHomes, homes)? })
+        let (entries, reach) = (memory.words(Section::Holds, entries)?, memory.words(Section::HoldHomes, homes)?);
+        Ok(Self { entries, reach, lately: Lately::new() })
+    }
+
+    /// What this process has found out lately.
+    pub(crate) fn lately(&self) -> &Lately {
+        &self.lately
     }
 
     fn home(&self, hash: AgentHash) -> usize {
@@ -231,29 +193,52 @@ impl Holds {
         while !self.exchange(number, self.state(number), state) {}
     }
 
-    /// The entries that may be the agent's.
-    fn likely(&self, hash: AgentHash) -> impl Iterator<Item = usize> + use<> {
+    /// How far from its start the entries of a home reach.
+    fn reach(&self, home: usize) -> usize {
+        (self.reach[home].load(Ordering::Relaxed) as usize).min(self.entries.len())
+    }
+
+    /// The entries that may be the agent's, always in the same order.
+    pub(crate) fn likely(&self, hash: AgentHash) -> impl Iterator<Item = usize> + use<> {
         let (home, len) = (self.home(hash), self.entries.len());
-        let reach = (self.reach[home].load(Ordering::Relaxed) as usize).min(len);
-        (0..reach).map(move |offset| (home * HOME + offset) % len)
+        (0..self.reach(home)).map(move |offset| (home * HOME + offset) % len)
+    }
+
+    /// The entries that may be anybody's.
+    pub(crate) fn used(&self) -> impl Iterator<Item = usize> + '_ {
+        let (homes, len) = (0..self.reach.len(), self.entries.len());
+        // Those that go on from the last entry to the first.
+        let farthest = homes.clone().map(|home| home * HOME + self.reach(home)).max();
+        let first = farthest.unwrap_or(0).saturating_sub(len);
+        let mut done = first;
+        let others = homes.flat_map(move |home| {
+            let start = done.max(home * HOME);
+            done = done.max((home * HOME + self.reach(home)).min(len));
+            start..done
+        });
+        (0..first).chain(others)
     }
 
     /// Begins to take slots. `None` if the table is full.
     pub(crate) fn begin(&self, hash: AgentHash, lane: LaneId, count: u64, process: u64) -> Option<Operation> {
         let (home, len) = (self.home(hash), self.entries.len());
-        let taken = (0..len).find_map(|offset| {
+        let operation = (0..len).find_map(|offset| {
             let number = (home * HOME + offset) % len;
             let state = self.state(number);
+            if state.phase() != FREE {
+                return None;
+            }
+            // Before the entry is taken: if this process dies, others must find what it was doing.
+            if self.reach(home) <= offset {
+                self.reach[home].fetch_max(offset as u64 + 1, Ordering::Relaxed);
+            }
             let generation = state.generation().max(2);
-            let is_taken =
-                state.phase() == FREE && self.exchange(number, state, State::new(BUSY, generation, process, count));
-            is_taken.then_some((offset, Operation { number, generation, count, process }))
-        });
-        let (offset, operation) = taken?;
+            let taken = self.exchange(number, state, State::new(BUSY, generation, process, count));
+            taken.then_some(Operation { number, generation, count, process })
+        })?;
         let entry = &self.entries[operation.number];
         entry.hash.store(hash.bits(), Ordering::Relaxed);
         entry.about.store(process << LANE_BITS | u64::from(lane.number()), Ordering::Relaxed);
-        self.reach[home].fetch_max(offset as u64 + 1, Ordering::Relaxed);
         Some(operation)
     }
 
@@ -266,6 +251,7 @@ impl Holds {
     /// Ends an operation that has taken none.
     pub(crate) fn freed(&self, operation: Operation) {
         self.put(operation.number, State::new(FREE, next(next(operation.generation)), 0, 0));
+        self.lately.freed();
     }
 
     /// Begins to give back slots that the agent holds on the lane: of an entry of this process, or else of another.
@@ -276,8 +262,8 @@ impl Holds {
                 let state = self.state(number);
                 let entry = &self.entries[number];
                 let about = entry.about.load(Ordering::Relaxed);
-                let is_theirs = entry.hash.load(Ordering::Relaxed) == hash.bits()
-                    && about & ((1 << LANE_BITS) - 1) == u64::from(lane.number());
+                let is_theirs =
+                    entry.hash.load(Ordering::Relaxed) == hash.bits() && about & LANE_MASK == u64::from(lane.number());
                 let is_wanted = state.phase() == OPEN && is_theirs && (about >> LANE_BITS == process || !own);
                 if !is_wanted {
                     return None;
@@ -299,6 +285,9 @@ impl Holds {
         let (generation, left) = (next(operation.generation), operation.count.saturating_sub(slots));
         let phase = if left == 0 { FREE } else { OPEN };
         self.put(operation.number, State::new(phase, generation, 0, left));
+        if left == 0 {
+            self.lately.freed();
+        }
     }
 
     /// Confirms the operation that a word is marked with, before the word is replaced.
@@ -315,19 +304,10 @@ impl Holds {
         }
     }
 
-    /// Takes over the first of these entries that a dead process has left, so that this one can bury it. `is_dead`
-    /// judges processes.
-    fn take_over(
-        &self,
-        mut numbers: impl Iterator<Item = usize>,
-        process: u64,
-        is_dead: &dyn Fn(u64) -> bool,
-    ) -> Option<Remains> {
-        numbers.find_map(|number| self.take_over_one(number, process, is_dead))
-    }
-
+    /// Takes over an entry if a dead process has left it, so that this one can bury it. `is_dead` judges processes.
+    ///
     /// The loop ends: each further round is somebody who has confirmed the operation, once, or taken the entry over.
-    fn take_over_one(&self, number: usize, process: u64, is_dead: &dyn Fn(u64) -> bool) -> Option<Remains> {
+    pub(crate) fn take_over(&self, number: usize, process: u64, is_dead: impl Fn(u64) -> bool) -> Option<Remains> {
         let entry = &self.entries[number];
         loop {
             let state = self.state(number);
@@ -346,21 +326,11 @@ impl Holds {
                 return Some(Remains {
                     operation: Operation { number, generation, count: state.count(), process },
                     hash: AgentHash::from_bits(entry.hash.load(Ordering::Relaxed)),
-                    lane: LaneId::new((about & ((1 << LANE_BITS) - 1)) as u32),
+                    lane: LaneId::new((about & LANE_MASK) as u32),
                     is_open,
                 });
             }
         }
-    }
-
-    /// The first entry of the agent that a dead process has left.
-    pub(crate) fn remains_of(&self, hash: AgentHash, process: u64, is_dead: &dyn Fn(u64) -> bool) -> Option<Remains> {
-        self.take_over(self.likely(hash), process, is_dead)
-    }
-
-    /// The first entry from this one on that a dead process has left, of any agent.
-    pub(crate) fn remains(&self, from: usize, process: u64, is_dead: &dyn Fn(u64) -> bool) -> Option<Remains> {
-        self.take_over(from..self.entries.len(), process, is_dead)
     }
 
     /// The operation that ends an entry that was taken over, given the word of its lane, if the agent has a record;
@@ -403,7 +373,7 @@ impl Holds {
         let (mut held, mut busy) = (std::collections::BTreeMap::new(), 0);
         for number in 0..self.entries.len() {
             let (state, entry) = (self.state(number), &self.entries[number]);
-            let lane = entry.about.load(Ordering::Relaxed) & ((1 << LANE_BITS) - 1);
+            let lane = entry.about.load(Ordering::Relaxed) & LANE_MASK;
             match state.phase() {
                 OPEN => *held.entry((entry.hash.load(Ordering::Relaxed), lane)).or_default() += state.count(),
                 BUSY => busy += 1,
