@@ -221,6 +221,8 @@ pub(crate) enum Fault {
     TakenOverByStore,
     /// The mark of a lock is written without Release, and read without Acquire.
     RelaxedMark,
+    /// A release does not wait for another that has the entries it needs.
+    ReleaseNotAwaited,
     /// What a dead process left half changed in a region is not put right.
     NotPutRight,
     /// What a dead control call had begun is not ended by the next.

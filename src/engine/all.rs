@@ -235,7 +235,8 @@ impl Engine {
     /// been forgiven before it.
     pub(super) fn roll_back(&self, target: &Target<'_>, cost: u64, receipt: Receipt, forgiven: u64) {
         if let Some(holds) = self.holds_of(target.lane.id()) {
-            let _ = self.release(holds, target, cost); // Slots are never forgiven: it holds them.
+            // Slots are never forgiven: it holds them.
+            let _ = self.release(holds, target, cost, crate::bounds::CONTROL_WITHIN);
             return;
         }
         let (kind, at) = (self.kind(target.lane.id()), self.at(receipt.at));

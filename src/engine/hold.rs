@@ -8,7 +8,18 @@ use crate::error::Error;
 use crate::lane::{Choice, Decision, LaneState, Outcome, held};
 use crate::policy::{Kind, LaneId};
 use crate::slab::hash::AgentHash;
-use crate::slab::holds::{Holds, Look, Operation, Remains};
+use crate::slab::holds::{Begun, Holds, Look, Operation, Remains};
+use crate::sync;
+use std::time::{Duration, Instant};
+
+/// How often a caller looks at a busy entry before it asks whether its process is dead, and then again.
+const ROUNDS: u32 = 500;
+
+/// How long a release waits for other processes, and until when, once it does.
+struct ReleaseWait {
+    within: Duration,
+    until: Option<Instant>,
+}
 
 impl Engine {
     /// The table of holds, if the lane is a held one of a shared slab.
@@ -54,33 +65,45 @@ impl Engine {
         charge
     }
 
-    /// Gives slots back, all or none of them, whoever holds them.
-    pub(super) fn release(&self, holds: &Holds, target: &Target<'_>, slots: u64) -> Result<LaneState, Error> {
+    /// Gives slots back, all or none of them, whoever holds them. `within` is how long it waits for another process.
+    pub(super) fn release(
+        &self,
+        holds: &Holds,
+        target: &Target<'_>,
+        slots: u64,
+        within: Duration,
+    ) -> Result<LaneState, Error> {
         if slots == 0 {
             return Err(Error::ZeroCost);
         }
-        let (hash, lane, process) = (target.hash, target.lane.id(), self.holder());
+        let process = self.holder();
         if process == 0 {
             return Err(Error::Busy);
         }
-        let begin = || holds.begin_release(hash, lane, process);
-        let first = begin();
-        if let Some(operation) = first.filter(|operation| operation.count() >= slots) {
+        // Nearly always one entry has them all, and nobody else is about to give back any of it.
+        let (hash, lane) = (target.hash, target.lane.id());
+        let whole = holds.likely(hash).find_map(|number| {
+            match holds.begin_release(number, hash, lane, Some(process), slots, process) {
+                Begun::Operation(operation) => Some(operation),
+                _ => None,
+            }
+        });
+        if let Some(operation) = whole {
             self.give_slots_back(holds, target, operation, slots);
             return Ok(self.state(target));
         }
-        // Several calls took what this one gives back.
-        let mut operations: Vec<Operation> = first.into_iter().collect();
-        let mut held = operations.iter().map(Operation::count).sum::<u64>();
-        while let Some(operation) = if held < slots { begin() } else { None } {
-            held += operation.count();
-            operations.push(operation);
+        let mut wait = ReleaseWait { within, until: None };
+        let mut taken = self.take_held(holds, target, slots, Some(process), &mut wait);
+        if matches!(taken, Err(Error::NotHeld { .. })) {
+            taken = self.take_held(holds, target, slots, None, &mut wait);
         }
-        if held < slots {
-            operations.into_iter().for_each(|operation| holds.released(operation, 0));
-            let state = self.state(target);
-            return if state == LaneState::EXEMPT { Ok(state) } else { Err(Error::NotHeld { held, released: slots }) };
-        }
+        let operations = match taken {
+            Err(error @ Error::NotHeld { .. }) => {
+                let state = self.state(target);
+                return if state == LaneState::EXEMPT { Ok(state) } else { Err(error) };
+            }
+            taken => taken?,
+        };
         let mut left = slots;
         for operation in operations {
             let slots = operation.count().min(left);
@@ -88,6 +111,67 @@ impl Engine {
             self.give_slots_back(holds, target, operation, slots);
         }
         Ok(self.state(target))
+    }
+
+    /// Begins to give back as many slots, by as many entries as have them; with `owner`, only by those of that process.
+    fn take_held(
+        &self,
+        holds: &Holds,
+        target: &Target<'_>,
+        slots: u64,
+        owner: Option<u64>,
+        wait: &mut ReleaseWait,
+    ) -> Result<Vec<Operation>, Error> {
+        let (hash, lane, process) = (target.hash, target.lane.id(), self.holder());
+        let (mut operations, mut held) = (Vec::new(), 0);
+        let mut refused = None;
+        'entries: for number in holds.likely(hash) {
+            let mut round = 0_u32;
+            loop {
+                match holds.begin_release(number, hash, lane, owner, 1, process) {
+                    Begun::Operation(operation) => {
+                        held += operation.count();
+                        operations.push(operation);
+                        break;
+                    }
+                    Begun::No => break,
+                    // Ends: see the module `holds`.
+                    Begun::Busy(of) if self.waits_for(holds, number, of, round, wait) => {
+                        round = round.saturating_add(1);
+                    }
+                    Begun::Busy(_) => {
+                        refused = Some(Error::Busy);
+                        break 'entries;
+                    }
+                }
+            }
+            if held >= slots {
+                return Ok(operations);
+            }
+        }
+        operations.into_iter().for_each(|operation| holds.released(operation, 0));
+        Err(refused.unwrap_or(Error::NotHeld { held, released: slots }))
+    }
+
+    /// Waits a moment for a process that gives back slots of an entry, and buries it if it is dead. `false` if that has
+    /// taken too long.
+    fn waits_for(&self, holds: &Holds, number: usize, of: u64, round: u32, wait: &mut ReleaseWait) -> bool {
+        let process = self.holder();
+        let is_due = cfg!(loom) || round % ROUNDS == ROUNDS - 1;
+        // A thread of this process runs while this one does.
+        if is_due && of != process && of != 0 {
+            if let Some(remains) = holds.take_over(number, process, |of| self.is_dead(of)) {
+                self.bury(holds, &remains);
+                return true;
+            }
+            let now = Instant::now();
+            if now >= *wait.until.get_or_insert_with(|| now + wait.within) && !cfg!(loom) {
+                self.slab.joined().into_iter().for_each(|joined| joined.count_busy());
+                return false;
+            }
+        }
+        sync::wait(round);
+        true
     }
 
     /// Ends an operation by giving slots back.

@@ -3,6 +3,7 @@
 use super::request::{ResolvedRequest, Target};
 use super::reservations::Entry;
 use super::{Engine, Request};
+use crate::bounds::{CLAIM_WITHIN, CONTROL_WITHIN};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::{Refunded, look};
@@ -41,7 +42,7 @@ impl Engine {
     /// Gives back to one lane, all but what is reserved of it.
     pub(super) fn refund_lane(&self, target: &Target<'_>, cost: u64) -> Result<LaneState, Error> {
         if let Some(holds) = self.holds_of(target.lane.id()) {
-            return self.release(holds, target, cost);
+            return self.release(holds, target, cost, CLAIM_WITHIN);
         }
         let hash = target.hash;
         if self.reservations.may_have(hash.low_bits()) {
@@ -154,7 +155,8 @@ impl Engine {
         if slots > 0 {
             let target = Target::new(hash, lane, None, self.clock.now());
             if let Some(holds) = self.holds_of(lane.id()) {
-                let _ = self.release(holds, &target, slots); // It may have been released by hand.
+                // It may have been released by hand.
+                let _ = self.release(holds, &target, slots, CONTROL_WITHIN);
                 return;
             }
             self.update(&target, |_, words, _| Choice::of(held::release(words[0], slots)));

@@ -54,6 +54,32 @@
 //! A record that changes tenants or limits keeps its marks; those exchanges confirm
 //! too, so nothing is lost with the record.
 //!
+//! # Giving back
+//!
+//! A call that gives back slots takes entries that have them, those of its own
+//! process if they suffice, and makes them busy; if it does not find enough, it
+//! opens them again, and the agent does not hold so many. Nearly always one entry
+//! has all of them. But another call may have it for a moment, or several are
+//! needed. Then the caller goes through the agent's entries, each once, in an
+//! order that is the same for all, and waits for one that is busy with giving
+//! back.
+//!
+//! *Claim*: it finds enough if nobody gives back what he does not hold. Say that
+//! the agent holds t slots when the look begins, by entries that were open by
+//! then, of which others give back r meanwhile. An entry that the look passes is
+//! free, or it takes it: nobody else gives back anything of that one any more.
+//! So of the t slots it misses only those that others have given back, which are
+//! at most r. It wants no more than t - r, or somebody gives back what is not
+//! his.
+//!
+//! *It ends*: a caller that has entries waits only for those that come later in
+//! the order, so no two wait for each other, and of those that wait the one with
+//! the last entry waits for none. Whoever has an entry and waits for no other
+//! ends its operation after a finite amount of work, unless its process dies or is
+//! stopped. If it dies, the caller that waits buries it. If it is stopped, and it
+//! is another process, the wait has an end: the caller opens what it has, and is
+//! answered `Busy`. A guard that is dropped cannot be: it waits much longer.
+//!
 //! # Burying
 //!
 //! A caller that finds the process of an entry dead takes the entry over, by an
@@ -136,6 +162,16 @@ impl Operation {
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
+}
+
+/// What became of an attempt to give back slots of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Begun {
+    Operation(Operation),
+    /// This process gives back slots of it; 0 if it may be asked again at once.
+    Busy(u64),
+    /// No such slots are held by it.
+    No,
 }
 
 /// What has to be done for an entry of a dead process.
@@ -254,25 +290,36 @@ impl Holds {
         self.lately.freed();
     }
 
-    /// Begins to give back slots that the agent holds on the lane: of an entry of this process, or else of another.
-    /// `None` if there is no such entry.
-    pub(crate) fn begin_release(&self, hash: AgentHash, lane: LaneId, process: u64) -> Option<Operation> {
-        [true, false].into_iter().find_map(|own| {
-            self.likely(hash).find_map(|number| {
-                let state = self.state(number);
-                let entry = &self.entries[number];
-                let about = entry.about.load(Ordering::Relaxed);
-                let is_theirs =
-                    entry.hash.load(Ordering::Relaxed) == hash.bits() && about & LANE_MASK == u64::from(lane.number());
-                let is_wanted = state.phase() == OPEN && is_theirs && (about >> LANE_BITS == process || !own);
-                if !is_wanted {
-                    return None;
+    /// Begins to give back slots of an entry, if the agent holds at least this many of the lane by it; with `owner`
+    /// only if that process holds them.
+    pub(crate) fn begin_release(
+        &self,
+        number: usize,
+        hash: AgentHash,
+        lane: LaneId,
+        owner: Option<u64>,
+        least: u64,
+        process: u64,
+    ) -> Begun {
+        let (state, entry) = (self.state(number), &self.entries[number]);
+        let about = entry.about.load(Ordering::Relaxed);
+        let is_theirs =
+            entry.hash.load(Ordering::Relaxed) == hash.bits() && about & LANE_MASK == u64::from(lane.number());
+        let is_wanted = is_theirs && owner.is_none_or(|owner| about >> LANE_BITS == owner);
+        let (generation, count) = (next(state.generation()), state.count());
+        match state.phase() {
+            OPEN if is_wanted && state.count() >= least => {
+                match self.exchange(number, state, State::new(BUSY, generation, process, count)) {
+                    true => Begun::Operation(Operation { number, generation, count, process }),
+                    false => Begun::Busy(0),
                 }
-                let (generation, count) = (next(state.generation()), state.count());
-                let taken = self.exchange(number, state, State::new(BUSY, generation, process, count));
-                taken.then_some(Operation { number, generation, count, process })
-            })
-        })
+            }
+            // An even one takes slots: nobody has those yet.
+            BUSY if is_wanted && state.generation() % 2 == 1 && !broken(Fault::ReleaseNotAwaited) => {
+                Begun::Busy(state.process())
+            }
+            _ => Begun::No,
+        }
     }
 
     /// How many slots the operation is about to give back, before it does.

@@ -1,6 +1,7 @@
-//! Who holds slots: how many calls may, and what a denial costs.
+//! Who holds slots: how many calls may, what a denial costs, and what is left when guards are dropped at once.
 
 use crate::forks::{alone, in_child, stays};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tollgate::shared::Shared;
 use tollgate::{Error, Limiter, Policy, Request};
@@ -8,6 +9,74 @@ use tollgate::{Error, Limiter, Policy, Request};
 fn limiter(slots: u64) -> Limiter {
     let policy = Policy::builder().lane("ws", format!("held {slots}").as_str()).build().unwrap();
     Limiter::builder(policy).agents(100).shared(Shared::memfd()).build().unwrap()
+}
+
+/// Two threads that act at the same instant, round after round. `before` is called by one of them between two rounds,
+/// with the round's number.
+fn at_once(rounds: usize, before: impl Fn(usize) + Sync, act: impl Fn(usize) + Sync) {
+    // How many threads have come to a round's beginning and to its end, in all rounds.
+    let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let come = |to: &AtomicUsize, round: usize| {
+        to.fetch_add(1, Ordering::AcqRel);
+        while to.load(Ordering::Acquire) < 2 * round + 2 {
+            std::thread::yield_now();
+        }
+    };
+    let run = |thread: usize| {
+        for round in 0..rounds {
+            if thread == 0 {
+                before(round);
+            }
+            come(&begun, round);
+            act(thread);
+            come(&ended, round);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(1));
+        run(0);
+    });
+}
+
+/// Two guards took each other's entries away for a moment, and one of them found nothing to give back: its slots stayed
+/// taken for as long as the process lived.
+#[test]
+fn guards_that_are_dropped_at_once_leave_nothing() {
+    let _alone = alone();
+    let limiter = limiter(3);
+    let ws = limiter.lane("ws").unwrap();
+    let guards = [std::sync::Mutex::new(None), std::sync::Mutex::new(None)];
+    let take = |round: usize| {
+        for (guard, cost) in guards.iter().zip([1, 2]) {
+            let hold = Limiter::hold(&limiter, Request::new("agent-7", ws).cost(cost)).unwrap();
+            assert!(hold.verdict().is_allowed(), "slots are lost before round {round}");
+            *guard.lock().unwrap() = hold.into_slot();
+        }
+    };
+    at_once(200, take, |thread| drop(guards[thread].lock().unwrap().take()));
+    assert_eq!(limiter.peek(Request::new("agent-7", ws)).unwrap().remaining(), 3);
+    assert_eq!(limiter.audit(), [""; 0]);
+}
+
+/// Two threads that each gave back one of two slots of one call: one was told that the agent holds none.
+#[test]
+fn slots_of_one_call_are_released_one_by_one_at_once() {
+    let _alone = alone();
+    let limiter = limiter(3);
+    let ws = limiter.lane("ws").unwrap();
+    let request = Request::new("agent-7", ws);
+    let refused = AtomicUsize::new(0);
+    let take = |_| {
+        // A slot that was refused above is still held.
+        while !limiter.hold_until_released(request.cost(2)).unwrap().is_allowed() {
+            limiter.release(request).unwrap();
+        }
+    };
+    at_once(200, take, |_| {
+        refused.fetch_add(usize::from(limiter.release(request).is_err()), Ordering::Relaxed);
+    });
+    assert_eq!(refused.load(Ordering::Relaxed), 0, "of 400 releases");
+    assert_eq!(limiter.release(request).map(drop), Err(Error::NotHeld { held: 0, released: 1 }));
 }
 
 /// A slab for few agents had room for 1,024 calls, and then said that it has no record.

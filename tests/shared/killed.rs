@@ -90,8 +90,11 @@ fn hold(limiter: &Limiter, slab: &Path) {
             let Some(lock) = locks.into_iter().find(is_locked) else { fail("more slots are held than there are") };
             std::thread::yield_now();
             drop(lock);
-            if let Err(error) = limiter.release(request) {
-                fail(&format!("a slot that is held: {error}"));
+            while let Err(error) = limiter.release(request) {
+                // A process is stopped that gives back slots of the same agent.
+                if error != Error::Busy {
+                    fail(&format!("a slot that is held: {error}"));
+                }
             }
         }
         Ok(_) | Err(Error::Busy | Error::Full) => {}

@@ -198,6 +198,34 @@ model! {
 }
 
 model! {
+    /// Two threads give back one slot each of an entry that has both: neither is told that it holds none.
+    release_against_release_of_one_entry, Some(3), breaks with [ReleaseNotAwaited], || {
+        let (model, request) = holding();
+        assert!(model.0.hold_until_released(request.cost(2)).unwrap().is_allowed());
+        let rival = model.spawn(move |model| model.0.release(request).map(drop));
+        let mine = model.0.release(request).map(drop);
+        assert_eq!((mine, rival.join().unwrap()), (Ok(()), Ok(())));
+        assert_eq!(model.0.peek(request).unwrap().remaining(), 2);
+    }
+}
+
+model! {
+    /// Two threads give back one slot and two, held by an entry each, whichever they take first.
+    release_against_release_of_two_entries, Some(2), breaks with [ReleaseNotAwaited], || {
+        let policy = Policy::builder().lane("lane-0", Limit::held(3)).build().unwrap();
+        let model = Model::shared(policy, OnFull::Deny);
+        let request = Request::new(A, FIRST).at(Tick::ZERO);
+        for cost in [2, 1] {
+            assert!(model.0.hold_until_released(request.cost(cost)).unwrap().is_allowed());
+        }
+        let rival = model.spawn(move |model| model.0.release(request.cost(2)).map(drop));
+        let mine = model.0.release(request).map(drop);
+        assert_eq!((mine, rival.join().unwrap()), (Ok(()), Ok(())));
+        assert_eq!(model.0.peek(request).unwrap().remaining(), 3);
+    }
+}
+
+model! {
     /// A control call died when its change counted already: the next one, whatever it does, puts it in force, while
     /// the agent is checked by the old limits or by the new ones.
     intent_against_control, Some(2), breaks with [NotEnded], || {
