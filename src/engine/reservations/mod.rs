@@ -266,9 +266,9 @@ impl Reservations {
 
     /// The slots that may be the agent's.
     fn likely(&self, hash: AgentHash) -> impl Iterator<Item = usize> + '_ {
-        // Relaxed, as for `may_have`. In an empty table the reach is 0.
+        // Relaxed, as for `may_have`. In an empty table the reach is 0; whatever the word is, it ends with the table.
         let reach = self.shade(hash.low_bits()).reach.load(Ordering::Relaxed) as usize;
-        let slots = if self.may_have(hash.low_bits()) { reach } else { 0 };
+        let slots = if self.may_have(hash.low_bits()) { reach.min(self.slots.len()) } else { 0 };
         (0..slots).map(move |offset| self.index(hash, offset))
     }
 

@@ -299,3 +299,12 @@ fn a_change_of_limits_leaves_a_charge_what_was_not_cut() {
     assert_eq!(moved(since, Kind::Bucket, before, after(0), true), since);
     assert_eq!(moved(Entry { generation: 8, ..charge }, Kind::Bucket, before, after(110), false).worth, 0);
 }
+
+/// A corrupt reach in a shared slab kept every call of an agent of that shade busy for ever.
+#[test]
+fn a_reach_beyond_the_table_ends_with_it() {
+    let (table, agent) = (Reservations::new(100, 3, false), hash(5, 1));
+    open(&table, entry(agent, LANE));
+    table.shade(agent.low_bits()).reach.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(table.likely(agent).take(101).count(), 100);
+}
