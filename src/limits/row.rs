@@ -52,6 +52,16 @@ impl Row {
         (Self::EXEMPT.0 + 1..ROWS as u32).map(Self)
     }
 
+    /// Whether an override may have it.
+    pub(crate) const fn is_of_overrides(self) -> bool {
+        self.0 > Self::EXEMPT.0 && self.0 < ROWS as u32
+    }
+
+    /// Whether there are rows for a plan of this number.
+    pub(crate) const fn has_plan(plan: PlanId) -> bool {
+        (plan.number() as u32) < PLAN_PAIRS
+    }
+
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -100,5 +110,9 @@ mod tests {
         // One more than there can be overrides: a change writes the new row before it frees the old.
         assert!(Row::of_overrides().count() > crate::bounds::OVERRIDES_MAX);
         assert!(Row::of_overrides().all(|row| !row.is_of_plan() && row != Row::EXEMPT));
+        let others = (0..=ROWS as u32).map(Row::from_number).filter(|row| !row.is_of_overrides());
+        assert_eq!(others.count(), ROWS + 1 - Row::of_overrides().count());
+        assert!(Row::of_overrides().all(Row::is_of_overrides));
+        assert!(Row::has_plan(last) && !Row::has_plan(PlanId::new(PLANS_MAX as u16)));
     }
 }

@@ -64,18 +64,17 @@ impl Decision {
 
     /// The row of its overrides.
     pub(crate) const fn row(self) -> Option<Row> {
-        match (self.0 & ROW_MASK) as u32 {
-            0 => None,
-            number => Some(Row::from_number(number)),
-        }
+        let row = Row::from_number((self.0 & ROW_MASK) as u32);
+        // Zero is none, and so is one that nobody here wrote.
+        if row.is_of_overrides() { Some(row) } else { None }
     }
 
-    /// The entry without its overrides.
+    /// The entry without its overrides. A plan or a row that there cannot be is left out.
     pub(crate) fn entry(self) -> Entry {
-        let plan = (self.0 >> PLAN_SHIFT & 0xffff).checked_sub(1);
+        // Lossless: sixteen bits.
+        let plan = (self.0 >> PLAN_SHIFT & 0xffff).checked_sub(1).map(|number| PlanId::new(number as u16));
         Entry {
-            // Lossless: it was written as such a number.
-            plan: plan.map(|number| PlanId::new(number as u16)),
+            plan: plan.filter(|plan| Row::has_plan(*plan)),
             exempt: self.0 & EXEMPT != 0,
             by_policy: self.0 & BY_POLICY != 0,
             override_row: self.row(),
@@ -87,6 +86,8 @@ impl Decision {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::bounds::PLANS_MAX;
+    use crate::limits::ROWS;
     use proptest::prelude::*;
 
     proptest! {
@@ -109,6 +110,15 @@ mod tests {
                 prop_assert_eq!(decision.is_present(), plan.is_some() || exempt || by_policy);
             }
             prop_assert!(first != again && first.staged() != first && !first.removed().is_present());
+        }
+
+        /// A corrupt word of a shared slab named a row that the table of limits does not have, and claims panicked.
+        #[test]
+        fn words_that_nobody_wrote_name_rows_that_exist(word: u64, epoch in 0..4_u64) {
+            let entry = Decision(word).entry();
+            prop_assert!(entry.row(epoch).index() < ROWS);
+            prop_assert!(entry.plan.is_none_or(|plan| usize::from(plan.number()) < PLANS_MAX));
+            prop_assert!(entry.override_row.is_none_or(|row| !row.is_of_plan() && row != Row::EXEMPT));
         }
     }
 }
