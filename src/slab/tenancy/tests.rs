@@ -90,3 +90,23 @@ fn a_record_that_a_fork_left_between_tenants_is_vacant() {
     assert_eq!(region.counts().occupied, 0);
     assert_eq!(claim(&slab, hash), position);
 }
+
+/// A corrupt fingerprint of a shared slab stopped claims with a panic where assertions are on, and was counted as a
+/// claim elsewhere.
+#[cfg(all(feature = "shared", target_os = "linux"))]
+#[test]
+fn a_record_that_is_shown_as_vacant_and_is_not_is_shown_as_it_is() {
+    let policy = crate::Policy::builder().lane("api", "1/day").build().unwrap();
+    let builder = crate::Limiter::builder(policy).agents(100).on_full(OnFull::Deny);
+    let limiter = builder.shared(crate::shared::Shared::memfd()).build().unwrap();
+    let (slab, api) = (&limiter.engine.slab, limiter.lane("api").unwrap());
+    let hash = slab.hash(b"agent");
+    assert!(limiter.check("agent", api).unwrap().is_allowed());
+    let position = slab.find(hash).unwrap().position;
+    slab.show(position, Fingerprint::VACANT);
+    for newcomer in 0..1_000 {
+        let _ = limiter.check(newcomer.to_string(), api); // Until there is no room.
+    }
+    assert_eq!(slab.find(hash).map(|found| found.position), Some(position));
+    assert_eq!(limiter.audit(), [""; 0]);
+}
