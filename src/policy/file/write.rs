@@ -108,7 +108,33 @@ fn key(name: &str) -> String {
     if !name.is_empty() && name.chars().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// There are no control characters to escape, since names have none.
+/// A text in quotes. Names have no control characters, but the ids of exempt agents may: TOML wants them escaped.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            // Each of them has at most four digits.
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// An exempt id may have any character, and one with a newline made a text that nobody could read: no process
+    /// could join a shared slab with it.
+    #[test]
+    fn ids_with_any_character_are_read_back() {
+        let control = (0..0x20).chain([0x7f, 0x80, 0x85, 0x9f, 0x2028]).filter_map(char::from_u32);
+        let ids = control.map(|c| format!("a{c}b")).chain(["\"".into(), "\\u0001\\".into(), "'".into(), "\r\n".into()]);
+        let policy = Policy::builder().lane("api", "1/s").exempt(ids.collect::<Vec<_>>()).build().unwrap();
+        assert_eq!(Policy::from_toml(&policy.to_toml()).unwrap(), policy);
+    }
 }
