@@ -89,9 +89,9 @@ pub(crate) struct Engine {
     announced: AnnouncedWaits,
     warnings: Warnings,
     pub(crate) registry: Registry,
-    /// The policy in force, for callers that must not wait for control calls.
-    policy: RwLock<Arc<Policy>>,
-    /// The epoch of that policy.
+    /// The policy in force and its epoch, for callers that must not wait for control calls.
+    policy: RwLock<(Arc<Policy>, u64)>,
+    /// The epoch of that policy, written after it.
     known_epoch: Counter,
     /// The policy in force as text, for other processes.
     #[cfg(feature = "shared")]
@@ -180,7 +180,7 @@ impl Engine {
             announced,
             warnings,
             registry,
-            policy: RwLock::new(policy),
+            policy: RwLock::new((policy, setup.epoch)),
             unknown_actions: UnknownActions::default(),
             watch,
             #[cfg(feature = "persist")]
@@ -190,18 +190,40 @@ impl Engine {
 
     /// The policy in force.
     pub(crate) fn policy(&self) -> Arc<Policy> {
-        #[cfg(feature = "shared")]
-        self.adopt_policy();
-        // A child that is forked meanwhile must not find the lock taken.
-        unforked(|| Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner)))
+        self.policy_and_epoch().0
     }
 
-    /// Publishes a policy whose limits are in force since this epoch.
-    pub(crate) fn set_policy(&self, policy: &Arc<Policy>, epoch: u64) {
-        self.known_epoch.store(epoch, Ordering::Relaxed);
-        self.warnings.set(policy);
-        self.limits.observe(self.watch.is_some(), self.warnings.is_used());
-        unforked(|| *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(policy));
+    /// The policy in force, and the epoch in which it is. That is no older than this call, unless something else has
+    /// written the policy's text.
+    pub(crate) fn policy_and_epoch(&self) -> (Arc<Policy>, u64) {
+        #[cfg(feature = "shared")]
+        self.adopt_policy();
+        self.known_policy()
+    }
+
+    /// The policy that this process knows, and its epoch.
+    fn known_policy(&self) -> (Arc<Policy>, u64) {
+        // A child that is forked meanwhile must not find the lock taken.
+        unforked(|| self.policy.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Publishes a policy whose limits are in force since this epoch. `false` if that epoch is known already; a
+    /// policy of an earlier epoch than the one that is known changes nothing.
+    pub(crate) fn set_policy(&self, policy: &Arc<Policy>, epoch: u64) -> bool {
+        // In one block: a child that is forked meanwhile has the policy of the epoch that it knows.
+        unforked(|| {
+            let mut known = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+            if epoch < known.1 {
+                return false;
+            }
+            self.warnings.set(policy);
+            self.limits.observe(self.watch.is_some(), self.warnings.is_used());
+            let is_new = epoch > known.1;
+            *known = (Arc::clone(policy), epoch);
+            // Release, paired with `adopt_policy`: a thread that finds this epoch known finds its policy too.
+            self.known_epoch.store(epoch, Ordering::Release);
+            is_new
+        })
     }
 
     /// The roster for lists of agents.

@@ -111,7 +111,8 @@ impl Engine {
         if self.text.is_none() {
             return;
         }
-        if self.known_epoch.load(Ordering::Relaxed) != self.limits.epoch() {
+        // Acquire, paired with `set_policy`.
+        if self.known_epoch.load(Ordering::Acquire) != self.limits.epoch() {
             self.adopt_new_policy();
         }
         self.limits.adopt_plans();
@@ -120,9 +121,10 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn adopt_new_policy(&self) {
-        if let Some((policy, epoch)) = self.text.as_ref().and_then(|text| text.parsed(self.limits.state())) {
-            self.text.iter().for_each(|text| text.compare(&policy));
-            self.set_policy(&Arc::new(policy), epoch);
+        let parsed = self.text.as_ref().and_then(|text| text.parsed(self.limits.state()));
+        // Of several threads one is the first to know it, and none brings back an older one.
+        if parsed.is_some_and(|(policy, epoch)| self.set_policy(&Arc::new(policy), epoch)) {
+            self.text.iter().for_each(|text| text.compare(&self.known_policy().0));
             self.note(|| Note::PolicyReplaced);
         }
     }

@@ -153,3 +153,13 @@ fn looking_and_errors_leave_every_word_of_the_slab_unchanged() {
     assert_eq!(limiter.forget("stranger"), Ok(false));
     assert_eq!(limiter.engine.slab.snapshot(), before);
 }
+
+/// A thread that had read a policy wrote it over a later one, and was then believed for as long as no other came.
+#[test]
+fn an_older_policy_does_not_come_back() {
+    let policy = |limit: &str| Policy::builder().lane("api", limit).build().unwrap();
+    let limiter = Limiter::builder(policy("1/s")).agents(10).build().unwrap();
+    limiter.replace_policy(policy("2/s")).unwrap();
+    limiter.engine.set_policy(&Arc::new(policy("1/s")), 0);
+    assert_eq!(*limiter.policy(), policy("2/s"));
+}

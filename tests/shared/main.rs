@@ -15,6 +15,7 @@ mod holds;
 mod killed;
 mod namespaces;
 mod place;
+mod policies;
 mod stepped;
 mod stopped;
 mod wounds;

@@ -1,0 +1,65 @@
+//! A policy that one process puts in force is every process's at once, and survives the way through the file.
+
+use crate::forks::alone;
+use crate::place::Place;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tollgate::{Limiter, Policy, Request};
+
+fn limiter(policy: &Policy, place: &Place) -> Limiter {
+    Limiter::builder(policy.clone()).agents(100).shared(place.slab()).build().unwrap()
+}
+
+/// A process that learned of a policy said so before it had it. So another thread got the old policy after the new
+/// one had come into force, and an override was computed from its numbers, for good.
+#[test]
+fn every_thread_has_the_new_policy_once_it_is_in_force() {
+    const POLICIES: u64 = 400;
+    let _alone = alone();
+    let place = Place::new();
+    let policy =
+        |n: u64| Policy::builder().lane("http", format!("{n}/hour").as_str()).lane("other", "5/s").build().unwrap();
+    let (first, second) = (limiter(&policy(10), &place), limiter(&policy(10), &place));
+    let http = first.lane("http").unwrap();
+    let (in_force, is_done, stale) = (AtomicU64::new(10), AtomicBool::new(false), AtomicU64::new(0));
+    let mixed = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let least = in_force.load(Ordering::SeqCst);
+                    let seen = second.policy().limit(http).unwrap().capacity();
+                    stale.fetch_add(u64::from(seen < least), Ordering::Relaxed);
+                }
+            });
+        }
+        let mixed = (11..11 + POLICIES).filter(|n| {
+            first.replace_policy(policy(*n)).unwrap();
+            in_force.store(*n, Ordering::SeqCst);
+            second.set_override("agent-7", "other", if n % 2 == 0 { "7/s" } else { "8/s" }).unwrap();
+            first.peek(Request::new("agent-7", http)).unwrap().capacity() != *n
+        });
+        let mixed = mixed.count();
+        is_done.store(true, Ordering::Relaxed);
+        mixed
+    });
+    assert_eq!((stale.into_inner(), mixed), (0, 0));
+}
+
+/// The id of an exempt agent may have any character. One with a newline made a text that no process could read.
+#[test]
+fn exempt_ids_of_any_character_are_every_processs() {
+    let _alone = alone();
+    let place = Place::new();
+    let policy = |http: &str, exempt: [&str; 3]| {
+        Policy::builder().lane("http", http).plan("gold", [("http", "9/s")]).exempt(exempt).build().unwrap()
+    };
+    let (made, next) = (policy("1/day", ["a\nb", "\u{1}", "\u{7f}"]), policy("2/day", ["\"\r", "\\\t'", "\u{0}"]));
+    let first = limiter(&made, &place);
+    let second = limiter(&made, &place);
+    assert_eq!(*second.policy(), made);
+    assert!(second.is_exempt("a\nb").unwrap());
+    first.replace_policy(next.clone()).unwrap();
+    assert_eq!(*second.policy(), next);
+    assert!(second.is_exempt("\u{0}").unwrap() && !second.is_exempt("a\nb").unwrap());
+    second.exempt("agent-7").unwrap();
+    assert_eq!(*limiter(&made, &place).policy(), next);
+}
