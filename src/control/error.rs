@@ -73,6 +73,11 @@ pub enum ControlError {
         /// The most.
         most: usize,
     },
+    /// The policy's text does not read back as the same policy, so the other processes of a shared limiter would not
+    /// learn it. No policy is known with which that happens.
+    PolicyText,
+    /// The policy in force in a shared limiter cannot be read: something else has written the file.
+    PolicyUnreadable,
     /// The process was forked while another thread changed something.
     Forked,
     /// The new policy has other lanes than the one in force.
@@ -149,6 +154,13 @@ impl fmt::Display for ControlError {
             ControlError::PolicyTooLong { bytes, most } => write!(
                 f,
                 "the policy takes {bytes} bytes as text, and the shared slab has room for {most}; stop all processes that use it, and start them with the new policy"
+            ),
+            ControlError::PolicyText => {
+                write!(f, "the policy does not read back from its text; please report it, and put another one in force")
+            }
+            ControlError::PolicyUnreadable => write!(
+                f,
+                "the policy in force cannot be read, since something else has written the shared slab; stop all processes that use it, and remove its file"
             ),
             ControlError::Forked => write!(
                 f,

@@ -161,6 +161,9 @@ impl Control<'_> {
         if written.len() > text.most() {
             return Err(ControlError::PolicyTooLong { bytes: written.len(), most: text.most() });
         }
+        if !policy.is_read_from(&written) {
+            return Err(ControlError::PolicyText);
+        }
         text.write(epoch, &written);
         text.set_asked(Arc::new(policy.clone()), policy);
         Ok(())

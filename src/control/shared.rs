@@ -22,7 +22,12 @@ impl Control<'_> {
     pub(super) fn enter(&self) -> Result<ControlGuard<'_>, ControlError> {
         let mut control = self.lock.lock()?;
         if let (Some(words), Some(table)) = (self.lock.words(), self.registry.shared()) {
-            control.policy = self.policy();
+            // Nobody replaces it while this process has the lock, so it is the one whose rows are in force.
+            let (policy, epoch) = self.policy_and_epoch();
+            if epoch != self.limits.epoch() {
+                return Err(ControlError::PolicyUnreadable);
+            }
+            control.policy = policy;
             if !words.is_clear() && !broken(Fault::NotEnded) {
                 // If that cannot be ended, nothing of this call has begun.
                 self.end_what_was_begun(&mut control, words, table).map_err(|error| match error {

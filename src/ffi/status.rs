@@ -260,7 +260,9 @@ impl From<&tollgate::ControlError> for Status {
             ControlError::NoMemory => Self::OutOfMemory,
             ControlError::TooManyAssignments { .. }
             | ControlError::Fixed { .. }
-            | ControlError::PolicyTooLong { .. } => Self::Shared,
+            | ControlError::PolicyTooLong { .. }
+            | ControlError::PolicyText
+            | ControlError::PolicyUnreadable => Self::Shared,
             ControlError::Forked => Self::Forked,
             ControlError::OtherLanes { .. } => Self::OtherLanes,
             ControlError::PlanMissing { .. } => Self::PlanMissing,

@@ -211,6 +211,9 @@ mod supported {
         if written.len() > text.most() {
             return Err(SharedError::PolicyTooLong { path: path.into(), bytes: written.len(), most: text.most() });
         }
+        if !policy.is_read_from(&written) {
+            return Err(SharedError::PolicyText { path: path.into() });
+        }
         text.write(0, &written);
         Ok(())
     }

@@ -154,6 +154,12 @@ pub enum SharedError {
         /// The most.
         most: usize,
     },
+    /// The policy's text does not read back as the same policy, so other processes would not learn it. No policy is
+    /// known with which that happens.
+    PolicyText {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 impl fmt::Display for SharedError {
@@ -242,6 +248,11 @@ impl fmt::Display for SharedError {
             SharedError::Refused { path, problem } => {
                 write!(f, "the policy could not replace the one of the slab at {}: {problem}", path.display())
             }
+            SharedError::PolicyText { path } => write!(
+                f,
+                "the policy for the slab at {} does not read back from its text; please report it, and use another one",
+                path.display()
+            ),
             SharedError::PolicyTooLong { path, bytes, most } => write!(
                 f,
                 "the policy takes {bytes} bytes as text, and the slab at {} has room for {most}; stop all processes that \

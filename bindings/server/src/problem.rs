@@ -138,10 +138,13 @@ impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
         let status = match innermost(&error) {
             ControlError::Busy { .. } | ControlError::Agent(Error::Busy) => return Self::busy(error.to_string()),
-            ControlError::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
-            ControlError::File(_) | ControlError::NoFile | ControlError::SameHash | ControlError::Forked => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            ControlError::NoMemory | ControlError::Agent(Error::NoSeat { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            ControlError::File(_)
+            | ControlError::NoFile
+            | ControlError::SameHash
+            | ControlError::Forked
+            | ControlError::PolicyText
+            | ControlError::PolicyUnreadable => StatusCode::INTERNAL_SERVER_ERROR,
             ControlError::TooManyOverrides
             | ControlError::TooManyAssignments { .. }
             | ControlError::OtherLanes { .. }

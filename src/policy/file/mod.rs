@@ -97,4 +97,10 @@ impl Policy {
     pub fn to_toml(&self) -> String {
         write::Toml(self).to_string()
     }
+
+    /// Whether the text reads back as this very policy.
+    #[cfg(feature = "shared")]
+    pub(crate) fn is_read_from(&self, text: &str) -> bool {
+        Self::from_toml(text).is_ok_and(|read| read == *self)
+    }
 }
