@@ -17,8 +17,21 @@ use std::sync::Arc;
 impl Control<'_> {
     /// Puts another policy in force.
     pub(crate) fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
+        self.replace_policy_if(policy, |_| true)
+    }
+
+    /// Puts another policy in force, if `replaces` says so of the one that is in force when all other control calls
+    /// wait.
+    pub(crate) fn replace_policy_if(
+        &self,
+        policy: Policy,
+        replaces: impl FnOnce(&Policy) -> bool,
+    ) -> Result<(), ControlError> {
         let mut control = self.enter()?;
         let known = Arc::clone(&control.policy);
+        if !replaces(&known) {
+            return Ok(());
+        }
         let policy = Arc::new(numbered_like(policy, &known)?);
         for ((lane, name), (plan, _)) in policy.lanes().flat_map(|lane| policy.plans().map(move |plan| (lane, plan))) {
             let limit = policy.plan_limit(plan, lane).unwrap_or(Limit::deny_all());

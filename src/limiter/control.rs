@@ -234,7 +234,7 @@ impl Limiter {
     }
 
     /// The limiter as an operator changes it.
-    pub(super) fn control(&self) -> Control<'_> {
+    pub(crate) fn control(&self) -> Control<'_> {
         Control::new(&self.engine, &self.control)
     }
 }

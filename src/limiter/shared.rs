@@ -194,16 +194,29 @@ mod supported {
                     text.into_iter().for_each(|(text, asked)| text.set_asked(Arc::new(asked), &limiter.policy()));
                 }
                 (Agreement::Replace, Some(policy)) => {
-                    let refused = |problem: crate::ControlError| SharedError::Refused {
-                        path: joined.path().to_owned(),
-                        problem: problem.to_string(),
-                    };
-                    limiter.replace_policy(policy).map_err(refused)?;
+                    replace(&limiter, policy, joined.path())?;
                 }
                 (Agreement::Replace, None) => {}
             }
             Ok(limiter)
         }
+    }
+
+    /// Puts the policy of a process that joins in force. Another one may have put a newer policy in force since this
+    /// one was found to be newer; so they are compared again, when no other process can replace it.
+    fn replace(limiter: &Limiter, asked: Policy, path: &Path) -> Result<(), SharedError> {
+        let mut agreement = Ok(Agreement::Adopt);
+        let replaces = |in_force: &Policy| {
+            agreement = agree(in_force, &asked, path);
+            matches!(agreement, Ok(Agreement::Replace))
+        };
+        let refused =
+            |problem: crate::ControlError| SharedError::Refused { path: path.to_owned(), problem: problem.to_string() };
+        limiter.control().replace_policy_if(asked.clone(), replaces).map_err(refused)?;
+        if let (Agreement::Adopt, Some(text)) = (agreement?, limiter.engine.policy_text()) {
+            text.set_asked(Arc::new(asked), &limiter.policy());
+        }
+        Ok(())
     }
 
     fn write_text(text: &policy_text::PolicyText, policy: &Policy, path: &Path) -> Result<(), SharedError> {
@@ -263,5 +276,30 @@ mod supported {
         let lines = has.lines().zip(asked.lines()).find(|(has, asked)| has != asked);
         let (has, asked) = lines.unwrap_or(("fewer or more lines", "other lines"));
         (has.to_owned(), asked.to_owned())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// Two processes joined a slab at once, with versions 3 and 2 of its policy. Both found that theirs was to
+        /// replace version 1, and the last one won.
+        #[test]
+        fn a_policy_that_another_has_overtaken_replaces_nothing() {
+            let policy = |limit: &str, version| Policy::builder().lane("api", limit).version(version).build().unwrap();
+            let builder = |policy| Limiter::builder(policy).agents(10).shared(Shared::memfd());
+            let limiter = builder(policy("1/s", 1)).build().unwrap();
+            let path = Path::new("memfd");
+            // All of them have found version 1.
+            replace(&limiter, policy("3/s", 3), path).unwrap();
+            assert!(!limiter.sharing().unwrap().policy_differs);
+            replace(&limiter, policy("2/s", 2), path).unwrap();
+            assert_eq!(*limiter.policy(), policy("3/s", 3));
+            assert!(limiter.sharing().unwrap().policy_differs);
+            let refused = replace(&limiter, policy("4/s", 3), path).unwrap_err();
+            assert!(matches!(refused, SharedError::SameVersion { version: 3, .. }), "{refused}");
+            replace(&limiter, policy("3/s", 3), path).unwrap();
+            assert!(!limiter.sharing().unwrap().policy_differs);
+        }
     }
 }
