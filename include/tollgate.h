@@ -111,8 +111,8 @@ extern "C" {
 
 /**
  * How a call ended. Each function lists the statuses that it returns; all of them
- * may also return NULL_POINTER and PANIC and, with a shared limiter, BUSY. A later
- * version may add statuses, and never changes the meaning of a number.
+ * may also return NULL_POINTER and PANIC and, with a shared limiter, BUSY and
+ * SHARED. A later version may add statuses, and never changes the meaning of a number.
  */
 typedef int32_t tollgate_status;
 enum {
@@ -228,8 +228,8 @@ enum {
    */
   TOLLGATE_STATUS_BUSY = 37,
   /**
-   * The shared slab cannot be made or joined, or has no room for the change;
-   * the error says why.
+   * The shared slab cannot be made or joined, or has no room for the change, or
+   * this process was forked and can have no seat in it; the error says why.
    */
   TOLLGATE_STATUS_SHARED = 38,
   /**

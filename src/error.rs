@@ -1,6 +1,6 @@
 //! Calls that cannot be answered. A denial is not an error: it is a verdict.
 
-use crate::bounds::{AGENTS_MAX, ID_BYTES_MAX};
+use crate::bounds::{AGENTS_MAX, ID_BYTES_MAX, PROCESSES_MAX};
 use std::fmt;
 
 /// Why a call could not be answered. Nothing has been charged.
@@ -89,6 +89,12 @@ pub enum Error {
     /// As many calls hold slots of the shared slab as it has room for: as many as it has agents, and at least
     /// 16,384, and at most [`HOLDS_MAX`](crate::bounds::HOLDS_MAX).
     HoldsFull,
+    /// This process has no seat at the shared slab, without which it can hold no lock: it was forked, and may not open
+    /// the slab itself, or has no descriptor left, or all seats are taken. Agents that have a record are not concerned.
+    NoSeat {
+        /// The system's error number; 0 if all seats are taken.
+        errno: i32,
+    },
 }
 
 impl fmt::Display for Error {
@@ -119,6 +125,14 @@ impl fmt::Display for Error {
                 f,
                 "as many calls hold slots as the shared slab has room for; release some, or make it for more agents"
             ),
+            Error::NoSeat { errno: 0 } => write!(
+                f,
+                "this process has no seat at the shared slab: all {PROCESSES_MAX} are taken; stop some processes, or use another slab for some"
+            ),
+            Error::NoSeat { errno } => {
+                let reason = std::io::Error::from_raw_os_error(errno);
+                write!(f, "this process has no seat at the shared slab: {reason}; {}", way_to_a_seat(reason.kind()))
+            }
             Error::NotHeld { held, released } => {
                 write!(f, "{released} released, but the agent holds {held}; release each slot once")
             }
@@ -150,13 +164,18 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
-
-impl From<crate::shared::lock::Busy> for Error {
-    fn from(_: crate::shared::lock::Busy) -> Self {
-        Error::Busy
+/// What gives a process a seat that the system refused it.
+fn way_to_a_seat(kind: std::io::ErrorKind) -> &'static str {
+    match kind {
+        std::io::ErrorKind::PermissionDenied => {
+            "give the slab a group and mode that let it write, such as 0660, or build the limiter after giving up rights"
+        }
+        std::io::ErrorKind::StorageFull => "make the slab's file system larger",
+        _ => "see whether it may open more files, and has /proc",
     }
 }
+
+impl std::error::Error for Error {}
 
 /// Why a limiter could not be built.
 #[derive(Clone, Debug, PartialEq, Eq)]

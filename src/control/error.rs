@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// The agent's id or the plan's number is out of range.
+    /// The agent's id or the plan's number is out of range; or this process has no seat at a shared slab.
     Agent(Error),
     /// The policy has neither a lane nor a tier of this name.
     UnknownLane {

@@ -1,7 +1,7 @@
 //! The lock under which control calls take turns, and what they share.
 
 use super::ControlError;
-use super::words::ControlWords;
+use super::words::{ControlWords, WordsGuard};
 use crate::limits::Row;
 use crate::machine::process::{self, unforked};
 use crate::policy::Policy;
@@ -47,7 +47,7 @@ pub(super) struct ControlGuard<'a> {
     /// `None` only while it is being dropped.
     control: Option<MutexGuard<'a, ControlState>>,
     holder: &'a Counter,
-    words: Option<&'a ControlWords>,
+    words: Option<WordsGuard<'a>>,
 }
 
 impl ControlLock {
@@ -73,8 +73,7 @@ impl ControlLock {
             if taken.is_some() {
                 let mut guard = ControlGuard { control: taken, holder: &self.holder, words: None };
                 if let Some(words) = &self.words {
-                    words.lock()?;
-                    guard.words = Some(words);
+                    guard.words = Some(words.lock()?);
                 }
                 return Ok(guard);
             }
@@ -89,9 +88,7 @@ impl ControlLock {
 
 impl Drop for ControlGuard<'_> {
     fn drop(&mut self) {
-        if let Some(words) = self.words {
-            words.unlock();
-        }
+        self.words.take();
         unforked(|| {
             self.holder.store(0, Ordering::Relaxed);
             self.control.take();

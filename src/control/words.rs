@@ -6,6 +6,7 @@
 
 use super::ControlError;
 use crate::bounds::CONTROL_WITHIN;
+use crate::error::Error;
 use crate::machine::mapping::Words;
 use crate::policy::LaneId;
 use crate::shared::lock::{self, Taken};
@@ -47,6 +48,15 @@ pub(super) struct ControlWords {
     joined: Arc<Joined>,
 }
 
+/// Holds the lock of all processes until it is dropped.
+pub(super) struct WordsGuard<'a>(&'a ControlWords);
+
+impl Drop for WordsGuard<'_> {
+    fn drop(&mut self) {
+        lock::release(&self.0.words[LOCK]);
+    }
+}
+
 impl ControlWords {
     /// `None` in private memory.
     pub(super) fn within(memory: &Memory) -> Result<Option<Self>, u64> {
@@ -55,13 +65,13 @@ impl ControlWords {
         Ok(Some(Self { words, joined: Arc::clone(joined) }))
     }
 
-    pub(super) fn lock(&self) -> Result<(), ControlError> {
+    pub(super) fn lock(&self) -> Result<WordsGuard<'_>, ControlError> {
         match lock::take(&self.words[LOCK], &*self.joined, CONTROL_WITHIN) {
-            Ok(Taken::Free) => Ok(()),
+            Ok(Taken::Free) => Ok(WordsGuard(self)),
             Ok(Taken::FromDead) => {
                 self.joined.count_takeover();
                 self.put(LEFT, 1);
-                Ok(())
+                Ok(WordsGuard(self))
             }
             Err(busy) => {
                 self.joined.count_busy();
@@ -78,11 +88,10 @@ impl ControlWords {
 
     /// The error of a lock that could not be had.
     pub(super) fn busy(&self, busy: lock::Busy, has_begun: bool) -> ControlError {
-        ControlError::Busy { pid: self.joined.pid(busy.holder), has_begun }
-    }
-
-    pub(super) fn unlock(&self) {
-        lock::release(&self.words[LOCK]);
+        match self.joined.seat_refusal() {
+            Some(errno) => Error::NoSeat { errno }.into(),
+            None => ControlError::Busy { pid: self.joined.pid(busy.holder), has_begun },
+        }
     }
 
     /// Release: whoever reads what is about to be done sees all that it needs for it.

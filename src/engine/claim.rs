@@ -6,7 +6,7 @@
 
 use super::charge::LaneCharge;
 use super::request::{ResolvedRequest, Target};
-use super::{Engine, stand_in_row};
+use super::{Engine, in_the_way, stand_in_row};
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::lane::kind::LaneLimit;
@@ -93,7 +93,7 @@ impl Engine {
                     self.note_refusal();
                     return LaneCharge::none(Err(Error::Full));
                 }
-                Err(Refusal::Busy) => return LaneCharge::none(Err(Error::Busy)),
+                Err(Refusal::Busy) => return LaneCharge::none(Err(in_the_way(&self.memory))),
                 Err(Refusal::Denied) => return LaneCharge::none(inherited.get().verdict()),
             }
         }

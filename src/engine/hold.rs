@@ -47,7 +47,7 @@ impl Engine {
     fn hold_once(&self, holds: &Holds, request: &ResolvedRequest<'_>) -> LaneCharge {
         let (hash, process) = (request.target.hash, self.holder());
         if process == 0 {
-            return LaneCharge::none(Err(Error::Busy)); // It can have no seat for now.
+            return LaneCharge::none(Err(super::in_the_way(&self.memory))); // It can have no seat for now.
         }
         let begin = || holds.begin(hash, request.lane(), request.cost, process);
         let Some(operation) = (!holds.lately().is_full()).then(begin).flatten() else {
@@ -78,7 +78,7 @@ impl Engine {
         }
         let process = self.holder();
         if process == 0 {
-            return Err(Error::Busy);
+            return Err(super::in_the_way(&self.memory));
         }
         // Nearly always one entry has them all, and nobody else is about to give back any of it.
         let (hash, lane) = (target.hash, target.lane.id());

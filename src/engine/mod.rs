@@ -283,6 +283,12 @@ impl Engine {
     }
 }
 
+/// Why a call got nothing from a shared slab that it needs to itself for a moment.
+fn in_the_way(memory: &Memory) -> Error {
+    let refusal = memory.joined().and_then(|joined| joined.seat_refusal());
+    refusal.map_or(Error::Busy, |errno| Error::NoSeat { errno })
+}
+
 /// The row that applies: the assignment's, or else that of the plan that stands
 /// in for one.
 #[inline]

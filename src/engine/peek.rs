@@ -2,7 +2,7 @@
 
 use super::request::{ResolvedRequest, Target};
 use super::reservations::Entry;
-use super::{Engine, Request};
+use super::{Engine, Request, in_the_way};
 use crate::bounds::{CLAIM_WITHIN, CONTROL_WITHIN};
 use crate::clock::{At, Tick};
 use crate::error::Error;
@@ -124,7 +124,8 @@ impl Engine {
 
     /// Vacates the agent's record, and closes its reservations. `false` if it had none.
     pub(crate) fn forget(&self, hash: AgentHash, now: Tick) -> Result<bool, Error> {
-        let was_known = self.slab.forgiven.during(|| self.slab.forget(hash, self.at(now), self.clock.now()))?;
+        let forget = || self.slab.forget(hash, self.at(now), self.clock.now());
+        let was_known = self.slab.forgiven.during(forget).map_err(|_| in_the_way(&self.memory))?;
         self.reservations.revise(hash, |_| None);
         Ok(was_known)
     }

@@ -132,7 +132,7 @@ impl Engine {
             return Ok(Reservation { verdict, id: None });
         }
         if self.reservations.is_without_seat() {
-            return Err(Error::Busy);
+            return Err(super::in_the_way(&self.memory));
         }
         let Some(slot) = self.reservations.take(hash, now) else {
             self.reservations.count_refusal();

@@ -4,8 +4,8 @@ use crate as tollgate;
 use std::ffi::{CStr, c_char};
 
 /// How a call ended. Each function lists the statuses that it returns; all of them
-/// may also return NULL_POINTER and PANIC and, with a shared limiter, BUSY. A later
-/// version may add statuses, and never changes the meaning of a number.
+/// may also return NULL_POINTER and PANIC and, with a shared limiter, BUSY and
+/// SHARED. A later version may add statuses, and never changes the meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Status {
@@ -104,8 +104,8 @@ pub enum Status {
     /// and does not go on: it is stopped, or the machine is overloaded. Try again.
     /// A check of an agent that has a record never gets this.
     Busy = 37,
-    /// The shared slab cannot be made or joined, or has no room for the change;
-    /// the error says why.
+    /// The shared slab cannot be made or joined, or has no room for the change, or
+    /// this process was forked and can have no seat in it; the error says why.
     Shared = 38,
     /// As many calls hold slots of the shared limiter as it has room for: as many as
     /// it has agents, and at least 16,384. Release some, or make it for more agents.
@@ -219,6 +219,7 @@ impl From<tollgate::Error> for Status {
             Error::Full => Self::Full,
             Error::Busy => Self::Busy,
             Error::HoldsFull => Self::HoldsFull,
+            Error::NoSeat { .. } => Self::Shared,
             Error::BatchSize { .. } => Self::BatchSize,
             Error::NotHeld { .. } => Self::NotHeld,
             Error::WrongKind { .. } => Self::WrongKind,

@@ -29,9 +29,9 @@ impl Limiter {
     /// [`Error::EmptyId`], [`Error::IdTooLong`], [`Error::UnknownLane`], [`Error::UnknownPlan`],
     /// [`Error::ZeroCost`], [`Error::CostAboveCapacity`]; [`Error::Full`] if the agent is new and
     /// no record is free for it; [`Error::Busy`] if it is new in a shared limiter and another process
-    /// is stopped with a lock that it needs; [`Error::WrongKind`] if the lane is the
-    /// [total](crate::PolicyBuilder::total), which is only ever charged along with others. An error
-    /// charges nothing.
+    /// is stopped with a lock that it needs, [`Error::NoSeat`] if this process can have no lock;
+    /// [`Error::WrongKind`] if the lane is the [total](crate::PolicyBuilder::total), which is only
+    /// ever charged along with others. An error charges nothing.
     ///
     /// ```
     /// use std::time::Duration;

@@ -37,6 +37,10 @@ impl Joined {
         match *self {}
     }
 
+    pub(crate) fn seat_refusal(&self) -> Option<i32> {
+        match *self {}
+    }
+
     pub(crate) fn pid(&self, _: u64) -> u32 {
         match *self {}
     }

@@ -36,6 +36,8 @@ pub(crate) struct Joined {
     /// What locks are marked with; 0 without a seat.
     mark: Counter,
     seat: Mutex<Option<Seat>>,
+    /// Why there was none: the system's error number, or 0 if all were taken.
+    refusal: Counter,
     /// This process's block of counters, once it counts.
     counters: Mutex<Option<Arc<FileMap>>>,
     /// Whether the policy of this process has other numbers than the one in force.
@@ -109,6 +111,7 @@ impl Joined {
             seated: Counter::new(0),
             mark: Counter::new(0),
             seat: Mutex::new(None),
+            refusal: Counter::new(0),
             counters: Mutex::new(None),
             policy_differs: AtomicBool::new(false),
         })
@@ -160,9 +163,19 @@ impl Joined {
         let process = process::mark();
         if self.seated.load(Ordering::Acquire) != process {
             // A forked child; if it is refused a seat, its next call asks again.
-            let _ = unforked(|| self.take_seat(process));
+            let refusal = match unforked(|| self.take_seat(process)) {
+                Ok(_) => 0,
+                Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+            };
+            self.refusal.store(refusal as u64, Ordering::Relaxed);
         }
         if self.seated.load(Ordering::Acquire) == process { self.mark.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// Why this process can have no seat: the system's error number, or 0 if all are taken. `None` if it has one.
+    pub(crate) fn seat_refusal(&self) -> Option<i32> {
+        // Lossless: it was written as such a number.
+        (self.mark() == 0).then(|| self.refusal.load(Ordering::Relaxed) as i32)
     }
 
     pub(crate) fn words<W: Atomics>(&self, section: Section, len: usize) -> Option<Words<W>> {

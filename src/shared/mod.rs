@@ -35,8 +35,9 @@
 //! A process that ends, or is killed at any instruction, leaves nothing that
 //! blocks the others. A process that is stopped blocks nobody but newcomers
 //! whose record lies in the region that it was changing, and control calls: they
-//! are answered [`Busy`](crate::Error::Busy). But a process that may write the
-//! file may write anything: all that share it trust each other.
+//! are answered [`Busy`](crate::Error::Busy). A forked child that may not open the
+//! file itself is answered [`NoSeat`](crate::Error::NoSeat) there. But a process
+//! that may write the file may write anything: all that share it trust each other.
 //!
 //! Nothing is computed from the file's words that could lead out of it: lengths
 //! and addresses are known when a process has joined, and stay as they are.

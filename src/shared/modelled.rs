@@ -43,6 +43,10 @@ impl Joined {
         std::iter::empty()
     }
 
+    pub(crate) fn seat_refusal(&self) -> Option<i32> {
+        None
+    }
+
     pub(crate) fn pid(&self, process: u64) -> u32 {
         process as u32
     }

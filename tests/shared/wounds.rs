@@ -106,7 +106,7 @@ fn forks_while_limiters_are_built_and_dropped_keep_no_seat() {
 
 /// A child that can have no seat marked reservations and holds with nobody, and nobody is dead.
 #[test]
-fn a_process_without_a_seat_is_busy() {
+fn a_process_without_a_seat_takes_nothing_and_says_why() {
     let _alone = alone();
     let limiter = limiter(Shared::memfd());
     let [http, ws] = ["http", "ws"].map(|lane| limiter.lane(lane).unwrap());
@@ -128,7 +128,8 @@ fn a_process_without_a_seat_is_busy() {
             ];
             limiter.sweep(Duration::ZERO);
             let is_known = limiter.check("agent-7", http).is_ok();
-            u8::from(answers.iter().all(|answer| *answer == Err(Error::Busy)) && is_known)
+            let no_seat = Err(Error::NoSeat { errno: libc::EMFILE });
+            u8::from(answers.iter().all(|answer| *answer == no_seat) && is_known)
         });
         orphan.wait()
     };
@@ -174,4 +175,44 @@ fn a_date_that_cannot_be_is_shown_as_none() {
             assert_eq!(limiter(place.slab()).sharing().unwrap().processes.len(), 2);
         }
     }
+}
+
+/// A worker that had dropped root, and forked, had a child that may not open the slab: it was told that a process 0
+/// held a lock.
+#[test]
+fn a_child_that_may_not_open_the_slab_says_so() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: only root can give its rights up");
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = limiter(place.slab());
+    let [http, ws] = ["http", "ws"].map(|lane| limiter.lane(lane).unwrap());
+    assert!(limiter.check("agent-7", http).unwrap().is_allowed());
+    let worker = in_child(|| {
+        // SAFETY: gives up rights of this process alone.
+        assert_eq!(unsafe { libc::setgid(65_534) }, 0);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setuid(65_534) }, 0);
+        assert!(limiter.check("agent-8", http).unwrap().is_allowed(), "it has a seat from before");
+        let child = in_child(|| {
+            let no_seat = Error::NoSeat { errno: libc::EACCES };
+            assert_eq!(limiter.check("newcomer", http), Err(no_seat));
+            assert_eq!(limiter.hold_until_released(Request::new("agent-7", ws)), Err(no_seat));
+            assert_eq!(limiter.reset("agent-7"), Err(no_seat));
+            assert_eq!(limiter.forget("agent-7"), Err(no_seat));
+            let refused = limiter.exempt("agent-7").unwrap_err();
+            assert_eq!(
+                refused.to_string(),
+                "this process has no seat at the shared slab: Permission denied (os error 13); give the slab a group \
+                 and mode that let it write, such as 0660, or build the limiter after giving up rights"
+            );
+            assert!(limiter.check("agent-7", http).unwrap().is_allowed(), "a known agent needs none");
+            1
+        });
+        child.wait()
+    });
+    assert_eq!(worker.wait(), 1);
 }

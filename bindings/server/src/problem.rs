@@ -103,6 +103,7 @@ impl From<Error> for Problem {
             ),
             Error::UnknownReservation => Self::new(StatusCode::NOT_FOUND, error.to_string()).in_field("reservation"),
             Error::Busy => Self::busy(error.to_string()),
+            Error::NoSeat { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             Error::UsedTooLarge { .. } => Self::field("used", error.to_string()),
             Error::TooManyReservations { most } => {
                 let detail = format!(

@@ -171,7 +171,7 @@ impl Gate {
                 }
                 Err(_) => StatusCode::TOO_MANY_REQUESTS,
             },
-            Error::Full | Error::HoldsFull | Error::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Full | Error::HoldsFull | Error::Busy | Error::NoSeat { .. } => StatusCode::SERVICE_UNAVAILABLE,
             // Everything else was ruled out when the layer was built.
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -406,7 +406,7 @@ impl Reservations {
         let index = (id & SLOT_MASK) as usize;
         let slot = self.slots.get(index).ok_or(Error::UnknownReservation)?;
         if self.is_without_seat() {
-            return Err(Error::Busy);
+            return Err(super::in_the_way(&self.memory));
         }
         for round in 0..ROUNDS_MAX {
             let mut state = slot.state();
