@@ -98,6 +98,16 @@ pub enum ControlError {
     NoFile,
 }
 
+impl ControlError {
+    /// Whether the same call may do better later.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. } | Self::NoMemory | Self::Forked | Self::Agent(Error::Busy | Error::NoSeat { .. })
+        )
+    }
+}
+
 #[cfg(feature = "persist")]
 impl From<crate::keep::PersistError> for ControlError {
     fn from(error: crate::keep::PersistError) -> Self {

@@ -65,6 +65,7 @@ impl Control<'_> {
     ) -> Result<(), ControlError> {
         let policy = Arc::clone(&control.policy);
         self.move_all_records(policy.on_change(), epoch, again)?;
+        self.limits.admit_plans(policy.plans().len());
         for (hash, RegisteredAgent { id, entry }) in self.registry.list() {
             if entry.override_row.is_some() {
                 self.put_again(control, Edit { hash, id, after: entry.clone(), before: entry })?;
@@ -75,7 +76,6 @@ impl Control<'_> {
         for agent in known.iter().map(|id| &**id).chain(policy.exempt().map(str::as_bytes)) {
             self.exempt_by_policy(control, agent, policy.exempt().any(|exempt| exempt.as_bytes() == agent))?;
         }
-        self.limits.admit_plans(policy.plans().len());
         Ok(())
     }
 

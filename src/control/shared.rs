@@ -46,10 +46,7 @@ impl Control<'_> {
         words: &ControlWords,
         table: &AssignmentTable,
     ) -> Result<(), ControlError> {
-        if let Some((what, hash)) = words.forgives() {
-            self.forgive(what, hash, self.clock.now())?;
-            words.clear_forgives();
-        }
+        self.end_forgiving(words)?;
         if words.edits_count() {
             self.put_staged_in_force(control, words, table, &table.staged())?;
         } else {
@@ -57,7 +54,11 @@ impl Control<'_> {
         }
         if let Some((epoch, region)) = words.policy() {
             if self.limits.epoch() == epoch {
-                self.move_on(control, epoch, Some(region))?;
+                match self.move_on(control, epoch, Some(region)) {
+                    Err(error) if error.may_pass() => return Err(error),
+                    // The policy is in force but for one agent, whose assignment found no room, now or before.
+                    Ok(()) | Err(_) => {}
+                }
             }
             words.set_policy(0);
         }
@@ -66,6 +67,18 @@ impl Control<'_> {
             table.recount(|row| named.contains(&row.number()));
             words.clear_left();
         }
+        Ok(())
+    }
+
+    /// Ends what a dead process was forgiving. An intent that cannot be carried out, which nobody here wrote, is
+    /// dropped: it would be in everybody's way for ever.
+    fn end_forgiving(&self, words: &ControlWords) -> Result<(), Error> {
+        if let Some((what, hash)) = words.forgives() {
+            if let Err(error @ (Error::Busy | Error::NoSeat { .. })) = self.forgive(what, hash, self.clock.now()) {
+                return Err(error);
+            }
+        }
+        words.clear_forgives();
         Ok(())
     }
 
@@ -194,5 +207,29 @@ impl Control<'_> {
             }
             Forgives::Record => self.engine.forget(hash, now),
         }
+    }
+}
+
+#[cfg(all(test, feature = "shared", target_os = "linux", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::shared::Shared;
+    use crate::{Limiter, Policy};
+
+    fn limiter() -> Limiter {
+        let policy = Policy::builder().lane("api", "10/day").build().unwrap();
+        Limiter::builder(policy).agents(100).shared(Shared::memfd()).build().unwrap()
+    }
+
+    /// An intent that nobody can carry out, as a corrupt word is one, was tried by every control call of every process
+    /// before its own change, and each of them was refused with its error.
+    #[test]
+    fn an_intent_that_cannot_be_ended_is_dropped() {
+        let limiter = limiter();
+        let control = limiter.control();
+        let words = control.lock.words().unwrap();
+        words.set_forgives(Forgives::Lane(LaneId::new(999)), control.hash(b"agent-7").unwrap());
+        limiter.exempt("agent-8").unwrap();
+        assert!(words.is_clear());
     }
 }
