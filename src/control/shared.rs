@@ -1,8 +1,9 @@
 //! Control calls of a shared limiter: staged, said to count, put in force; and what a dead process had begun is ended.
 //!
 //! Every step can be repeated. A call that finds another process stopped with a
-//! lock that it needs is answered `Busy` and leaves the rest to the next control
-//! call, of whatever process.
+//! lock that it needs is answered `Busy`. Edits and a policy that count by then
+//! are left to the next control call, of whatever process, and the answer says
+//! so. A `reset` or a `forget` that is refused leaves nothing.
 
 use super::edit::Edit;
 use super::lock::{ControlGuard, ControlState};
@@ -187,15 +188,19 @@ impl Control<'_> {
     }
 
     /// Forgives; in shared memory even if this process dies halfway.
+    ///
+    /// A call that is refused leaves no intent, or a later call would carry it out when nobody asks for it any more. It
+    /// has changed nothing either: what is refused is refused before the first change. Filling lanes needs no lock, and
+    /// `forget` has all locks of the neighbourhood before it writes a word. So only a death leaves an intent.
     fn intend(&self, what: Forgives, agent: Agent<'_>) -> Result<bool, Error> {
         let Agent { id, at } = agent;
         let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
         let Some(words) = self.lock.words() else { return self.forgive(what, hash, now) };
         let _control = self.enter().map_err(|_| Error::Busy)?;
         words.set_forgives(what, hash);
-        let answer = self.forgive(what, hash, now)?;
+        let answer = self.forgive(what, hash, now);
         words.clear_forgives();
-        Ok(answer)
+        answer
     }
 
     fn forgive(&self, what: Forgives, hash: AgentHash, now: Tick) -> Result<bool, Error> {
@@ -231,5 +236,16 @@ mod tests {
         words.set_forgives(Forgives::Lane(LaneId::new(999)), control.hash(b"agent-7").unwrap());
         limiter.exempt("agent-8").unwrap();
         assert!(words.is_clear());
+    }
+
+    /// A `forget` that was refused left its intent, and an unrelated control call carried it out much later: the agent
+    /// was allowed its whole limit once more.
+    #[test]
+    fn a_call_that_is_refused_leaves_no_intent() {
+        let limiter = limiter();
+        let control = limiter.control();
+        let refused = control.intend(Forgives::Lane(LaneId::new(999)), "agent-7".into());
+        assert_eq!(refused, Err(Error::UnknownLane { lane: 999, lanes: 1 }));
+        assert!(control.lock.words().unwrap().is_clear());
     }
 }
