@@ -192,11 +192,34 @@ impl Control<'_> {
     /// A call that is refused leaves no intent, or a later call would carry it out when nobody asks for it any more. It
     /// has changed nothing either: what is refused is refused before the first change. Filling lanes needs no lock, and
     /// `forget` has all locks of the neighbourhood before it writes a word. So only a death leaves an intent.
+    ///
+    /// In a child that was forked in the midst of a control call, the lock of this process's threads is lost. The lock
+    /// of all processes is not: that call's process holds it, and the child takes it after that. It keeps out the
+    /// threads of the child too, since they all write the same mark. What it guards is enough here: forgiving needs
+    /// neither the policy nor the rows that the lost lock guards, and leaves edits and policies that a dead process had
+    /// begun to the next control call.
     fn intend(&self, what: Forgives, agent: Agent<'_>) -> Result<bool, Error> {
         let Agent { id, at } = agent;
         let (hash, now) = (self.hash(id)?, at.unwrap_or_else(|| self.clock.now()));
         let Some(words) = self.lock.words() else { return self.forgive(what, hash, now) };
-        let _control = self.enter().map_err(|_| Error::Busy)?;
+        match self.enter() {
+            Ok(_control) => self.forgive_under_lock(words, what, hash, now),
+            Err(ControlError::Forked | ControlError::PolicyUnreadable) => {
+                let _words = words.lock().map_err(in_the_way)?;
+                self.end_forgiving(words)?;
+                self.forgive_under_lock(words, what, hash, now)
+            }
+            Err(error) => Err(in_the_way(error)),
+        }
+    }
+
+    fn forgive_under_lock(
+        &self,
+        words: &ControlWords,
+        what: Forgives,
+        hash: AgentHash,
+        now: Tick,
+    ) -> Result<bool, Error> {
         words.set_forgives(what, hash);
         let answer = self.forgive(what, hash, now);
         words.clear_forgives();
@@ -212,6 +235,14 @@ impl Control<'_> {
             }
             Forgives::Record => self.engine.forget(hash, now),
         }
+    }
+}
+
+/// Why something was not forgiven.
+fn in_the_way(error: ControlError) -> Error {
+    match error {
+        ControlError::Agent(error) => error,
+        _ => Error::Busy,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::place::Place;
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tollgate::shared::Shared;
 use tollgate::{Limiter, Policy, Request};
@@ -31,6 +32,15 @@ pub(crate) fn in_child(act: impl FnOnce() -> u8) -> Child {
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says when it is dropped that other threads are to end, even if the test fails.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 pub(crate) struct Child(libc::pid_t);
@@ -206,4 +216,38 @@ fn processes_that_join_at_once_are_one_limiter() {
         let last = limiter(place.slab());
         assert_eq!((last.sharing().unwrap().processes.len(), last.audit()), (1, Vec::new()));
     }
+}
+
+/// In a child that was forked in the midst of a control call, `reset` and `forget` were answered `Busy` for ever.
+/// Neither needs what that call was changing.
+#[test]
+fn a_child_that_is_forked_in_a_control_call_can_reset_and_forget() {
+    const FORKS_MAX: usize = 500;
+    let _alone = alone();
+    let limiter = limiter(Shared::memfd());
+    let http = limiter.lane("http").unwrap();
+    let is_done = AtomicBool::new(false);
+    let status = std::thread::scope(|scope| {
+        let _ends = Ends(&is_done);
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                limiter.set_override("agent-8", "http", "7/s").unwrap();
+                limiter.set_override("agent-8", "http", "8/s").unwrap();
+            }
+        });
+        let child = |_| {
+            let child = in_child(|| {
+                let is_forked = matches!(limiter.exempt("agent-9"), Err(tollgate::ControlError::Forked));
+                assert!(limiter.check("agent-7", http).unwrap().is_allowed());
+                let (reset, forgotten) = (limiter.reset("agent-7"), limiter.forget("agent-7"));
+                assert_eq!((reset, forgotten), (Ok(()), Ok(true)));
+                limiter.reset_lane("agent-7", http).unwrap();
+                u8::from(is_forked)
+            });
+            child.wait()
+        };
+        (0..FORKS_MAX).map(child).find(|status| *status != 0)
+    });
+    assert_eq!(status, Some(1), "none: never forked in the midst of a control call; 255: the child panicked");
+    assert_eq!(limiter.audit(), [""; 0]);
 }
