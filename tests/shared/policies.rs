@@ -1,6 +1,6 @@
 //! A policy that one process puts in force is every process's at once, and survives the way through the file.
 
-use crate::forks::alone;
+use crate::forks::{Ends, alone};
 use crate::place::Place;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tollgate::{Limiter, Policy, Request};
@@ -22,6 +22,7 @@ fn every_thread_has_the_new_policy_once_it_is_in_force() {
     let http = first.lane("http").unwrap();
     let (in_force, is_done, stale) = (AtomicU64::new(10), AtomicBool::new(false), AtomicU64::new(0));
     let mixed = std::thread::scope(|scope| {
+        let _ends = Ends(&is_done);
         for _ in 0..3 {
             scope.spawn(|| {
                 while !is_done.load(Ordering::Relaxed) {
@@ -37,9 +38,7 @@ fn every_thread_has_the_new_policy_once_it_is_in_force() {
             second.set_override("agent-7", "other", if n % 2 == 0 { "7/s" } else { "8/s" }).unwrap();
             first.peek(Request::new("agent-7", http)).unwrap().capacity() != *n
         });
-        let mixed = mixed.count();
-        is_done.store(true, Ordering::Relaxed);
-        mixed
+        mixed.count()
     });
     assert_eq!((stale.into_inner(), mixed), (0, 0));
 }
