@@ -9,6 +9,7 @@ use crate::limits::LoadedFile;
 use crate::policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 impl Control<'_> {
     /// Keeps assignments in a file from now on, and puts in force those it holds already.
@@ -33,7 +34,7 @@ impl Control<'_> {
     /// Reads the file again, after somebody has edited it, and puts it in force.
     pub(crate) fn reload_assignments(&self) -> Result<(), ControlError> {
         let mut control = self.enter()?;
-        let (mut assignments, stamp) = control.file.as_ref().ok_or(ControlError::NoFile)?.read()?;
+        let (mut assignments, stamp) = control.own_file().ok_or(ControlError::NoFile)?.read()?;
         // One by one, here and below: `collect` would sort first, which is a lot of code.
         let mut named = BTreeSet::new();
         named.extend(assignments.iter().map(|(id, _)| id.clone()));
@@ -41,7 +42,7 @@ impl Control<'_> {
         assignments.extend(gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default())));
         let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (&**id, assignment)))?;
         self.put_all_in_force(&mut control, edits)?;
-        if let Some(file) = &mut control.file {
+        if let Some(file) = control.own_file() {
             file.accept(stamp);
         }
         Ok(())
@@ -51,14 +52,12 @@ impl Control<'_> {
     pub(crate) fn save_assignments(&self) -> Result<(), ControlError> {
         let mut control = self.enter()?;
         let changes = self.changes();
-        if control.saved == changes || control.file.is_none() {
-            return Ok(());
-        }
-        let all = self.assignments_after(&[], &control.policy);
-        if let Some(file) = &mut control.file {
+        if control.saved != changes && control.own_file().is_some() {
+            let all = self.assignments_after(&[], &control.policy);
+            let Some(file) = control.own_file() else { return Ok(()) };
             file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?;
+            control.saved = changes;
         }
-        control.saved = changes;
         Ok(())
     }
 
@@ -69,14 +68,12 @@ impl Control<'_> {
 
     /// Puts edits into the file, if there is one.
     pub(super) fn save(&self, control: &mut ControlState, edits: &[Edit]) -> Result<(), ControlError> {
-        let ControlState { file: Some(file), policy, .. } = control else {
+        let policy = Arc::clone(&control.policy);
+        let Some(file) = control.own_file().filter(|_| !edits.is_empty()) else {
             return Ok(());
         };
-        if edits.is_empty() {
-            return Ok(());
-        }
-        let changes: Assignments = edits.iter().map(|edit| (edit.id.to_vec(), named(&edit.after, policy))).collect();
-        Ok(file.change(&changes, || self.assignments_after(edits, policy))?)
+        let changes: Assignments = edits.iter().map(|edit| (edit.id.to_vec(), named(&edit.after, &policy))).collect();
+        Ok(file.change(&changes, || self.assignments_after(edits, &policy))?)
     }
 
     /// Every assignment after these edits, sorted by id.

@@ -111,6 +111,12 @@ impl DerefMut for ControlGuard<'_> {
 }
 
 impl ControlState {
+    /// The file, if this process keeps it. A forked child has a copy, and would write over its parent's changes.
+    #[cfg(feature = "persist")]
+    pub(super) fn own_file(&mut self) -> Option<&mut crate::keep::AssignmentFile> {
+        self.file.as_mut().filter(|file| file.is_own())
+    }
+
     fn new(policy: Arc<Policy>) -> Self {
         let mut free_rows: Vec<_> = Row::of_overrides().collect();
         free_rows.reverse(); // The first is taken first: few overrides touch few pages.

@@ -118,6 +118,11 @@ impl AssignmentFile {
         self.file.accept(seen);
     }
 
+    /// Whether this process has opened it, and not one that this one was forked from.
+    pub(crate) fn is_own(&self) -> bool {
+        self.file.is_own()
+    }
+
     /// Puts changes into the file: the new assignments of these agents, which
     /// may be empty. If the file has to be replaced, `all` lists every agent.
     ///

@@ -21,7 +21,7 @@ pub(crate) struct KeptFile {
     file: ReplacedFile,
     /// The file as it was last read or written; `None` if there was none.
     seen: Option<FileVersion>,
-    _lock: FileLock,
+    lock: FileLock,
 }
 
 /// What a file was when it was last read or written.
@@ -40,7 +40,12 @@ impl KeptFile {
         file.clear()?;
         // If the file system cannot do this, fail now rather than at the first save.
         file.directory.sync_all().map_err(system("sync the directory of", &file.path))?;
-        Ok(Self { file, seen: None, _lock: lock })
+        Ok(Self { file, seen: None, lock })
+    }
+
+    /// Whether this process has the lock, and not one that this one was forked from.
+    pub(crate) fn is_own(&self) -> bool {
+        self.lock.is_own()
     }
 
     /// Reads the file, if there is one, with `parse`, and identifies the

@@ -123,11 +123,17 @@ pub(crate) struct FileLock {
     process: u64,
 }
 
+impl FileLock {
+    pub(crate) fn is_own(&self) -> bool {
+        self.process == process::mark()
+    }
+}
+
 impl Drop for FileLock {
     /// Unlocks at once. Closing is not enough: a child that is about to start a
     /// program has the file open too, until that program runs.
     fn drop(&mut self) {
-        if self.process == process::mark() {
+        if self.is_own() {
             // If it fails, closing the file unlocks it.
             let _ = rustix::fs::flock(&self.file, Unlock);
         }

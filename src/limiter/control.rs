@@ -167,6 +167,10 @@ impl Limiter {
     /// [`PersistError::NotSynced`](crate::keep::PersistError::NotSynced): the file has the change
     /// already, so repeat the call.
     ///
+    /// One process keeps the file. A child that is forked from it does not: what it changes in a
+    /// shared slab reaches the file with the keeper's next [save](Limiter::save_assignments), and in
+    /// a private limiter, which is then the child's own, stays out of it.
+    ///
     /// # Errors
     ///
     /// [`ControlError::File`] if the file cannot be read or is in use; the errors of

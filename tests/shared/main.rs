@@ -12,6 +12,8 @@ mod agreement;
 mod basics;
 mod forks;
 mod holds;
+#[cfg(feature = "persist")]
+mod kept;
 mod killed;
 mod namespaces;
 mod place;
