@@ -21,6 +21,14 @@ pub(super) struct Edit {
     pub(super) after: Entry,
 }
 
+/// Saves edits before they are put in force.
+pub(super) type Save<'a> = &'a mut dyn FnMut(&mut ControlState, &[Edit]) -> Result<(), ControlError>;
+
+/// For what is in its file, or belongs in none.
+pub(super) fn unsaved(_: &mut ControlState, _: &[Edit]) -> Result<(), ControlError> {
+    Ok(())
+}
+
 impl Control<'_> {
     /// Edits an agent's assignment. After an error it is as it was.
     pub(super) fn edit(
@@ -31,9 +39,13 @@ impl Control<'_> {
         let mut control = self.enter()?;
         let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
         let edits = self.countable(&control, vec![edit])?;
-        #[cfg(feature = "persist")]
-        self.save(&mut control, &edits)?;
-        self.put_all_in_force(&mut control, edits)
+        self.put_all_in_force(&mut control, edits, &mut |control, edits| self.save(control, edits))
+    }
+
+    /// There is no file.
+    #[cfg(not(feature = "persist"))]
+    pub(super) fn save(&self, control: &mut ControlState, edits: &[Edit]) -> Result<(), ControlError> {
+        unsaved(control, edits)
     }
 
     /// The edits that put these assignments in force.
@@ -87,18 +99,31 @@ impl Control<'_> {
         Err(LimitError::OtherKind { limit: limit.to_string(), known: known.to_string() })
     }
 
-    /// Puts counted edits in force.
-    pub(super) fn put_all_in_force(&self, control: &mut ControlState, edits: Vec<Edit>) -> Result<(), ControlError> {
+    /// Saves counted edits, and puts them in force.
+    ///
+    /// What can be refused is refused before `save`, so no file has a change that was refused for want of room. After
+    /// `save` they count, unless this process dies at once: then the file may have edits that were never in force and
+    /// never acknowledged. What is in force wins: the next process to keep the file writes that. Only if the slab is
+    /// lost before, with the machine, is the file all that there is.
+    pub(super) fn put_all_in_force(
+        &self,
+        control: &mut ControlState,
+        edits: Vec<Edit>,
+        save: Save<'_>,
+    ) -> Result<(), ControlError> {
         // Those that free a row come first: one spare row is enough for all.
-        let (freeing, others): (Vec<_>, Vec<_>) = edits.into_iter().partition(|edit| edit.after.overrides.is_empty());
-        let agents = freeing.len() + others.len();
-        let first = freeing.first().or(others.first()).map(|edit| edit.id.clone());
-        let edits = freeing.into_iter().chain(others);
+        let (mut edits, others): (Vec<_>, Vec<_>) = edits.into_iter().partition(|edit| edit.after.overrides.is_empty());
+        edits.extend(others);
+        let agents = edits.len();
+        let first = edits.first().map(|edit| edit.id.clone());
         #[cfg(feature = "persist")]
         let is_saved = control.saved == self.changes();
         match self.registry.shared() {
-            Some(table) => self.put_all_shared(control, table, &edits.collect::<Vec<_>>())?,
-            None => edits.for_each(|edit| self.put_in_force(control, edit)),
+            Some(table) => self.put_all_shared(control, table, &edits, save)?,
+            None => {
+                save(control, &edits)?;
+                edits.into_iter().for_each(|edit| self.put_in_force(control, edit));
+            }
         }
         #[cfg(feature = "persist")]
         if is_saved {

@@ -1,6 +1,6 @@
 //! Assignments in a file (feature `persist`).
 
-use super::edit::Edit;
+use super::edit::{Edit, unsaved};
 use super::lock::ControlState;
 use super::{Control, ControlError};
 use crate::engine::{Assignment, Assignments, named};
@@ -20,11 +20,13 @@ impl Control<'_> {
         let is_loaded = self.limits.state().is_loaded(LoadedFile::Assignments) && self.registry.shared().is_some();
         let kept_ones = kept.iter().filter(|_| !is_loaded);
         let edits = self.edits(&control, kept_ones.map(|(id, assignment)| (&**id, assignment)))?;
-        let all = self.assignments_after(&edits, &control.policy);
-        if all != kept {
-            file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?;
-        }
-        self.put_all_in_force(&mut control, edits)?;
+        self.put_all_in_force(&mut control, edits, &mut |control, edits| {
+            let all = self.assignments_after(edits, &control.policy);
+            if all != kept {
+                file.save(all.iter().map(|(id, assignment)| (&**id, assignment)))?;
+            }
+            Ok(())
+        })?;
         self.limits.state().set_loaded(LoadedFile::Assignments);
         control.file = Some(file);
         control.saved = self.changes();
@@ -41,7 +43,7 @@ impl Control<'_> {
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
         assignments.extend(gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default())));
         let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (&**id, assignment)))?;
-        self.put_all_in_force(&mut control, edits)?;
+        self.put_all_in_force(&mut control, edits, &mut unsaved)?;
         if let Some(file) = control.own_file() {
             file.accept(stamp);
         }

@@ -103,8 +103,6 @@ impl<'a> Control<'a> {
     ) -> Result<(), ControlError> {
         let mut control = self.enter()?;
         let edits = self.edits(&control, assignments)?;
-        #[cfg(feature = "persist")]
-        self.save(&mut control, &edits)?;
-        self.put_all_in_force(&mut control, edits)
+        self.put_all_in_force(&mut control, edits, &mut |control, edits| self.save(control, edits))
     }
 }

@@ -1,6 +1,6 @@
 //! Another policy in force: records move on to its rows, one after the other.
 
-use super::edit::Edit;
+use super::edit::{Edit, unsaved};
 use super::lock::ControlState;
 use super::names::lane_names;
 use super::{Control, ControlError};
@@ -82,7 +82,7 @@ impl Control<'_> {
     /// Puts one edit in force, though it may decide nothing else than before.
     fn put_again(&self, control: &mut ControlState, edit: Edit) -> Result<(), ControlError> {
         match self.registry.shared() {
-            Some(table) => self.put_all_shared(control, table, &[edit]),
+            Some(table) => self.put_all_shared(control, table, &[edit], &mut unsaved),
             None => {
                 self.put_in_force(control, edit);
                 Ok(())

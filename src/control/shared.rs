@@ -5,7 +5,7 @@
 //! are left to the next control call, of whatever process, and the answer says
 //! so. A `reset` or a `forget` that is refused leaves nothing.
 
-use super::edit::Edit;
+use super::edit::{Edit, Save};
 use super::lock::{ControlGuard, ControlState};
 use super::words::{ControlWords, Forgives};
 use super::{Control, ControlError};
@@ -83,25 +83,30 @@ impl Control<'_> {
         Ok(())
     }
 
-    /// Puts edits in force, all or none even if this process dies.
+    /// Puts edits in force, all or none even if this process dies: when they are staged and saved, they count.
     pub(super) fn put_all_shared(
         &self,
-        control: &ControlState,
+        control: &mut ControlState,
         table: &AssignmentTable,
         edits: &[Edit],
+        save: Save<'_>,
     ) -> Result<(), ControlError> {
         let Some(words) = self.lock.words() else { return Ok(()) };
         let hashes: Vec<_> = edits.iter().map(|edit| edit.hash).collect();
-        for (index, edit) in edits.iter().enumerate() {
-            if let Err(error) = self.stage(control, table, edit) {
-                for staged in &edits[..=index] {
-                    if let Some((entry, _)) = table.change_of(staged.hash) {
-                        entry.override_row.into_iter().for_each(|row| table.mark_row(row, false));
-                    }
-                    table.unstage(staged.hash);
+        let more = edits.iter().filter(|edit| edit.before.is_nothing() && !edit.after.is_nothing()).count();
+        let less = edits.iter().filter(|edit| !edit.before.is_nothing() && edit.after.is_nothing()).count();
+        if !table.has_room(more as u64, less as u64) {
+            return Err(ControlError::TooManyAssignments { most: table.most() });
+        }
+        let staged = edits.iter().try_for_each(|edit| self.stage(control, table, edit));
+        if let Err(error) = staged.and_then(|()| save(control, edits)) {
+            for hash in hashes {
+                if let Some((entry, _)) = table.change_of(hash) {
+                    entry.override_row.into_iter().for_each(|row| table.mark_row(row, false));
                 }
-                return Err(error);
+                table.unstage(hash);
             }
+            return Err(error);
         }
         words.set_edits(true);
         self.put_staged_in_force(control, words, table, &hashes)

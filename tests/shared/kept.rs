@@ -4,7 +4,7 @@ use crate::forks::{alone, in_child};
 use crate::place::Place;
 use std::path::Path;
 use tollgate::shared::Shared;
-use tollgate::{Limiter, Policy};
+use tollgate::{Assignment, ControlError, Limiter, Policy};
 
 fn limiter(place: impl Into<Shared>) -> Limiter {
     let policy = Policy::builder().lane("http", "100/hour").lane("llm", "budget 100/month").build().unwrap();
@@ -29,7 +29,7 @@ fn a_childs_changes_reach_the_file_through_its_parent() {
     let child = in_child(|| {
         parent.exempt("by-child").unwrap();
         parent.save_assignments().unwrap();
-        assert!(matches!(parent.reload_assignments(), Err(tollgate::ControlError::NoFile)));
+        assert!(matches!(parent.reload_assignments(), Err(ControlError::NoFile)));
         u8::from(names(&file, "by-child"))
     });
     assert_eq!(child.wait(), 0, "the child wrote to its parent's file");
@@ -40,3 +40,71 @@ fn a_childs_changes_reach_the_file_through_its_parent() {
         assert!(parent.assignment(agent).unwrap().is_exempt() && names(&file, agent), "{agent}");
     }
 }
+
+/// The file was written before the change was put in force, which can fail in a shared slab: then the file had what
+/// the caller was refused, and more agents than any later slab would load.
+#[test]
+fn a_refused_change_is_not_in_the_file() {
+    const MOST: usize = 4_096;
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.path().join("assignments.json");
+    let limiter = limiter(Shared::memfd());
+    limiter.keep_assignments_in(&file).unwrap();
+    let exempt = |agents: std::ops::Range<usize>| {
+        let mut exempt = Assignment::default();
+        exempt.set_exempt(true);
+        limiter.set_assignments(agents.map(|agent| (format!("agent-{agent}"), exempt.clone())))
+    };
+    // A batch counts as a whole, and nothing of it stays.
+    assert!(matches!(exempt(0..MOST + 1), Err(ControlError::TooManyAssignments { .. })));
+    assert!(!file.exists() && !limiter.assignment("agent-0").unwrap().is_exempt());
+    exempt(0..MOST).unwrap();
+    for save in [false, true] {
+        assert!(matches!(limiter.exempt("refused"), Err(ControlError::TooManyAssignments { .. })));
+        if save {
+            limiter.save_assignments().unwrap();
+        }
+        assert!(!limiter.assignment("refused").unwrap().is_exempt() && !names(&file, "refused"));
+    }
+    // Agents that go make room in the same call.
+    let swap = [("agent-0", Assignment::default()), ("new", limiter.assignment("agent-1").unwrap())];
+    limiter.set_assignments(swap).unwrap();
+    assert!(names(&file, "new") && !limiter.assignment("agent-0").unwrap().is_exempt());
+    assert_eq!(limiter.audit(), [""; 0]);
+}
+
+/// A file that cannot be written refuses the change, and nothing of it stays staged.
+#[test]
+fn a_change_that_cannot_be_saved_is_not_made() {
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.path().join("assignments.json");
+    let limiter = limiter(Shared::memfd());
+    limiter.keep_assignments_in(&file).unwrap();
+    limiter.exempt("kept").unwrap();
+    std::fs::write(&file, "edited").unwrap();
+    assert!(matches!(limiter.set_override("agent", "http", "7/s"), Err(ControlError::File(_))));
+    assert!(limiter.assignment("agent").unwrap().is_empty());
+    assert_eq!(limiter.audit(), [""; 0]);
+}
+
+/// writes it.
+#[test]
+fn the_slab_wins_over_the_file_of_a_dead_keeper() {
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.path().join("assignments.json");
+    let [keeper, other] = [(); 2].map(|()| limiter(place.slab()));
+    keeper.keep_assignments_in(&file).unwrap();
+    keeper.exempt("acknowledged").unwrap();
+    other.exempt("of-another").unwrap();
+    drop(keeper);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("acknowledged", "never-in-force")).unwrap();
+    other.keep_assignments_in(&file).unwrap();
+    assert!(names(&file, "acknowledged") && names(&file, "of-another") && !names(&file, "never-in-force"));
+    assert!(!other.assignment("never-in-force").unwrap().is_exempt());
+}
+
+/// Each process stored the ids of agents that it gave a record itself. What agents of the others had used was not

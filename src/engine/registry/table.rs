@@ -99,7 +99,7 @@ pub(crate) struct AssignmentTable {
 /// There is no room for an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// As many agents have one as may.
+    /// Too many agents with nearby hashes have one.
     Entries,
     /// The file system is full.
     Memory,
@@ -135,6 +135,11 @@ impl AssignmentTable {
     /// A hint, as in a private registry.
     pub(super) fn is_empty(&self) -> bool {
         peek(self.count()) == 0
+    }
+
+    /// Whether `more` agents may have an assignment when `less` others have none any more.
+    pub(crate) fn has_room(&self, more: u64, less: u64) -> bool {
+        more <= less || peek(self.count()) + more - less <= self.most
     }
 
     /// How many agents may have an assignment.
@@ -272,9 +277,9 @@ impl AssignmentTable {
     }
 
     fn take_slot(&self, hash: AgentHash, id: &[u8]) -> Result<usize, NoRoom> {
-        let is_full = peek(self.count()) >= self.most || hash == AgentHash::NOBODY;
         let is_free = |slot: &usize| peek(&self.hashes[*slot]) == AgentHash::NOBODY.bits();
-        let slot = self.window(hash).find(is_free).filter(|_| !is_full).ok_or(NoRoom::Entries)?;
+        let is_someone = hash != AgentHash::NOBODY;
+        let slot = self.window(hash).find(is_free).filter(|_| is_someone).ok_or(NoRoom::Entries)?;
         let bytes = size_of::<[QuietU64; ID_WORDS]>();
         if !self.memory.allocate(Section::AssignedIds, slot * bytes, bytes) {
             return Err(NoRoom::Memory);
