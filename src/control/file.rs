@@ -4,7 +4,7 @@ use super::edit::{Edit, unsaved};
 use super::lock::ControlState;
 use super::{Control, ControlError};
 use crate::engine::{Assignment, Assignments, named};
-use crate::keep::AssignmentFile;
+use crate::keep::{AssignmentFile, PersistError};
 use crate::limits::LoadedFile;
 use crate::policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +34,15 @@ impl Control<'_> {
     }
 
     /// Reads the file again, after somebody has edited it, and puts it in force.
+    ///
+    /// What other processes have changed since the last save is written first. If the file was edited too, nobody can
+    /// tell an agent that was removed from it by hand from one that another process has added: that is refused.
     pub(crate) fn reload_assignments(&self) -> Result<(), ControlError> {
         let mut control = self.enter()?;
+        self.save_others(&mut control).map_err(|error| match error {
+            PersistError::Changed { path } => PersistError::Unsaved { path },
+            other => other,
+        })?;
         let (mut assignments, stamp) = control.own_file().ok_or(ControlError::NoFile)?.read()?;
         // One by one, here and below: `collect` would sort first, which is a lot of code.
         let mut named = BTreeSet::new();
@@ -53,6 +60,10 @@ impl Control<'_> {
     /// Writes to the file what other processes have changed since, if this one keeps it.
     pub(crate) fn save_assignments(&self) -> Result<(), ControlError> {
         let mut control = self.enter()?;
+        Ok(self.save_others(&mut control)?)
+    }
+
+    fn save_others(&self, control: &mut ControlState) -> Result<(), PersistError> {
         let changes = self.changes();
         if control.saved != changes && control.own_file().is_some() {
             let all = self.assignments_after(&[], &control.policy);

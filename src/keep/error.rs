@@ -39,6 +39,12 @@ pub enum PersistError {
         /// The file.
         path: PathBuf,
     },
+    /// The file was edited, and other processes that share the limiter have changed assignments that are not in it.
+    /// A reload would remove their changes.
+    Unsaved {
+        /// The file.
+        path: PathBuf,
+    },
     /// An assignment that could not be read back. Nothing was written.
     Assignment {
         /// The agent's id.
@@ -92,6 +98,11 @@ impl fmt::Display for PersistError {
             PersistError::Changed { path } => write!(
                 f,
                 "{} was changed by another writer after it was read, and is left as it is; reload it, then save again",
+                path.display()
+            ),
+            PersistError::Unsaved { path } => write!(
+                f,
+                "{} was edited, and other processes have changed assignments that are not in it; move it away, reload so that it is written anew, then edit the new file and reload",
                 path.display()
             ),
             PersistError::Assignment { agent, problem } => {

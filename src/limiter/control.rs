@@ -184,10 +184,15 @@ impl Limiter {
     /// Reads the file of assignments again, after somebody has edited it, and puts it in force.
     /// Agents that it does not name have no assignment any more.
     ///
+    /// What other processes that share the limiter have changed since the last
+    /// [save](Limiter::save_assignments) is written to the file first, and stays. If the file was
+    /// edited too, that is [`PersistError::Unsaved`](crate::keep::PersistError::Unsaved), and says
+    /// what to do.
+    ///
     /// # Errors
     ///
     /// As [`keep_assignments_in`](Limiter::keep_assignments_in), and [`ControlError::NoFile`] if
-    /// assignments are not kept in a file. After an error control calls fail until the file is
+    /// this process does not keep assignments in a file. After an error control calls fail until the file is
     /// corrected and reloaded, so that no call overwrites the edit.
     #[cfg(feature = "persist")]
     pub fn reload_assignments(&self) -> Result<(), ControlError> {

@@ -3,6 +3,7 @@
 use crate::forks::{alone, in_child};
 use crate::place::Place;
 use std::path::Path;
+use tollgate::keep::PersistError;
 use tollgate::shared::Shared;
 use tollgate::{Assignment, ControlError, Limiter, Policy};
 
@@ -89,6 +90,54 @@ fn a_change_that_cannot_be_saved_is_not_made() {
     assert_eq!(limiter.audit(), [""; 0]);
 }
 
+/// The keeper read its file, in which the changes of others since its last save were missing, and removed those.
+#[test]
+fn a_reload_keeps_what_other_processes_changed() {
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.path().join("assignments.json");
+    let [keeper, other] = [(); 2].map(|()| limiter(place.slab()));
+    keeper.keep_assignments_in(&file).unwrap();
+    other.exempt("dashboard").unwrap();
+    other.set_override("big", "http", "7/s").unwrap();
+    keeper.reload_assignments().unwrap();
+    assert!(keeper.assignment("dashboard").unwrap().is_exempt() && names(&file, "dashboard"));
+    assert!(keeper.assignment("big").unwrap().override_of("http").is_some() && names(&file, "big"));
+}
+
+/// Neither the edit nor the changes of other processes win over the other: the operator is asked.
+#[test]
+fn an_edit_beside_unsaved_changes_is_not_loaded() {
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.path().join("assignments.json");
+    let [keeper, other] = [(); 2].map(|()| limiter(place.slab()));
+    keeper.keep_assignments_in(&file).unwrap();
+    keeper.exempt("kept").unwrap();
+    other.exempt("unsaved").unwrap();
+    let edited = std::fs::read_to_string(&file).unwrap().replace("kept", "edited");
+    std::fs::write(&file, &edited).unwrap();
+    let refused = keeper.reload_assignments().unwrap_err();
+    assert!(matches!(refused, ControlError::File(PersistError::Unsaved { .. })), "{refused}");
+    assert_eq!(
+        refused.to_string().replace(place.path().to_str().unwrap(), "PLACE"),
+        "PLACE/assignments.json was edited, and other processes have changed assignments that are not in it; move it \
+         away, reload so that it is written anew, then edit the new file and reload"
+    );
+    assert!(keeper.assignment("kept").unwrap().is_exempt() && keeper.assignment("unsaved").unwrap().is_exempt());
+    assert!(std::fs::read_to_string(&file).unwrap() == edited);
+    // As the error advises.
+    std::fs::remove_file(&file).unwrap();
+    keeper.reload_assignments().unwrap();
+    assert!(names(&file, "kept") && names(&file, "unsaved") && keeper.assignment("unsaved").unwrap().is_exempt());
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replace("kept", "edited")).unwrap();
+    keeper.reload_assignments().unwrap();
+    let [kept, edited, unsaved] =
+        ["kept", "edited", "unsaved"].map(|agent| keeper.assignment(agent).unwrap().is_exempt());
+    assert!(!kept && edited && unsaved);
+}
+
+/// A keeper may die with a change in the file that was never in force. What was in force stays, and the next keeper
 /// writes it.
 #[test]
 fn the_slab_wins_over_the_file_of_a_dead_keeper() {
