@@ -13,8 +13,8 @@ use crate::slab::{Geometry, forgiven, holds};
 /// [number](crate::bounds::SHARED_LAYOUT).
 pub(crate) fn layout(shape: &Shape, control_words: usize) -> Layout {
     // Lossless: each was made from a number of this size, or is compared with the file's length.
-    let [lanes, cells, reservations, roster] =
-        [shape.lanes, shape.cells, shape.reservations, shape.roster].map(|number| number as usize);
+    let [lanes, cells, reservations, roster, kept_ids] =
+        [shape.lanes, shape.cells, shape.reservations, shape.roster, shape.kept_ids].map(|number| number as usize);
     let [slots, totals, shades] = reservations::bytes(reservations, shape.has_total != 0);
     let [entries, homes] = holds::bytes(shape.holds as usize);
     let [hashes, ids, terms, rows] = table::bytes(shape.agents, lanes);
@@ -44,6 +44,8 @@ pub(crate) fn layout(shape: &Shape, control_words: usize) -> Layout {
         .section(Section::Policy, policy_text::bytes(shape.policy_bytes as usize))
         .section(Section::Roster, roster * roster::PLACE_BYTES)
         .section(Section::RosterUsed, roster::used_words(roster) * 8)
+        .sparse(Section::KeptIds, kept_ids * roster::PLACE_BYTES)
+        .sparse(Section::KeptIdsUsed, roster::used_words(kept_ids) * 8)
         .sparse(Section::Counters, PROCESSES_MAX * counters)
 }
 
@@ -65,10 +67,11 @@ mod tests {
             roster: 500,
             policy_bytes: 65_536,
             holds: 1_024,
+            kept_ids: 1_104,
         };
         let layout = layout(&shape, crate::control::CONTROL_WORDS);
         assert_eq!(crate::bounds::SHARED_LAYOUT, 1);
         let allocated: usize = layout.allocated().map(|(_, bytes)| bytes).sum();
-        assert_eq!((layout.bytes(), allocated), (34_521_088, 2_961_432));
+        assert_eq!((layout.bytes(), allocated), (34_828_288, 2_961_432));
     }
 }

@@ -103,6 +103,9 @@ pub(crate) struct Engine {
     pub(crate) memory: Memory,
     /// The ids of agents that have records in a shared slab, whether this process observes or not.
     roster: Option<Roster>,
+    /// The ids of agents that have records in a shared slab, once a process keeps used budgets.
+    #[cfg(feature = "shared")]
+    kept_ids: Option<Roster>,
     unknown_actions: UnknownActions,
     /// In a box, so that a limiter that is not observed is no larger for it.
     watch: Option<Box<Watch>>,
@@ -129,6 +132,9 @@ pub(crate) struct Setup {
     pub(crate) agents: u64,
     /// Places in the roster of a shared slab.
     pub(crate) roster: Option<usize>,
+    /// Places of a shared slab for the ids of agents whose budgets are kept.
+    #[cfg(feature = "shared")]
+    pub(crate) kept_ids: Option<usize>,
     /// Room for the policy's text in a shared slab.
     #[cfg(feature = "shared")]
     pub(crate) policy_bytes: usize,
@@ -170,6 +176,8 @@ impl Engine {
             dates: has_dates.then(|| DateClock::new(wall_clock, &clock)),
             reservations: Reservations::within(&memory, slots, per_agent, limits.has_total())?,
             roster,
+            #[cfg(feature = "shared")]
+            kept_ids: setup.kept_ids.map(|places| Roster::of_kept(&memory, places)).transpose()?,
             #[cfg(feature = "shared")]
             text: policy_text::PolicyText::within(&memory, setup.policy_bytes)?,
             known_epoch: Counter::new(setup.epoch),
@@ -235,6 +243,8 @@ impl Engine {
         let roster = self.roster().map_or(0, Roster::reserved_bytes);
         #[cfg(feature = "persist")]
         let roster = roster + self.ids.get().map_or(0, |ids| ids.reserved_bytes());
+        #[cfg(feature = "shared")]
+        let roster = roster + self.kept_ids().map_or(0, Roster::reserved_bytes);
         self.slab.reserved_bytes()
             + self.limits.reserved_bytes()
             + self.announced.reserved_bytes()

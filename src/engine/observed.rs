@@ -7,7 +7,7 @@ use crate::conduct::Violation;
 use crate::error::Error;
 use crate::lane::Verdict;
 use crate::observe::Note;
-#[cfg(feature = "persist")]
+#[cfg(any(feature = "persist", feature = "shared"))]
 use crate::observe::roster::Roster;
 use crate::policy::{LaneId, PlanId};
 use crate::slab::Claim;
@@ -96,6 +96,10 @@ impl Engine {
 
     /// Writes down which agent has the record, while the claim keeps it.
     pub(super) fn note_claim(&self, agent: &[u8], claimed: &Claim<'_>) {
+        #[cfg(feature = "shared")]
+        if let (true, Some(ids)) = (claimed.is_new, self.kept_ids()) {
+            ids.write(claimed.found.position, agent);
+        }
         #[cfg(feature = "persist")]
         if let (Some(ids), true) = (self.ids.get(), claimed.is_new) {
             ids.write(claimed.found.position, agent);
@@ -115,10 +119,16 @@ impl Engine {
         }
     }
 
-    /// Starts a roster of the agents that have records, unless there is one. If the system refuses the
-    /// memory, the error is how many bytes were needed.
+    /// Starts a roster of the agents that have records, unless there is one: of a shared slab in the slab, so that
+    /// every process stores the ids of agents that it gives a record. If the system refuses the memory, the error is
+    /// how many bytes were needed.
     #[cfg(feature = "persist")]
     pub(crate) fn keep_ids(&self) -> Result<(), u64> {
+        #[cfg(feature = "shared")]
+        if let (None, Some(ids)) = (self.kept_ids(), &self.kept_ids) {
+            ids.allocate(&self.memory)?;
+            self.limits.state().set_keeps_ids();
+        }
         if self.ids().is_none() {
             let records = usize::try_from(self.slab.records()).unwrap_or(usize::MAX);
             let roster = Box::new(Roster::new(records, records)?);
@@ -131,6 +141,14 @@ impl Engine {
     #[cfg(feature = "persist")]
     pub(crate) fn ids(&self) -> Option<&Roster> {
         let complete = self.roster().filter(|roster| roster.places() as u64 >= self.slab.records());
+        #[cfg(feature = "shared")]
+        let complete = complete.or_else(|| self.kept_ids());
         complete.or_else(|| self.ids.get().map(|ids| &**ids))
+    }
+
+    /// The ids of agents in a shared slab, once a process keeps used budgets.
+    #[cfg(feature = "shared")]
+    pub(super) fn kept_ids(&self) -> Option<&Roster> {
+        self.kept_ids.as_ref().filter(|_| self.limits.state().keeps_ids())
     }
 }

@@ -42,6 +42,9 @@ pub(super) struct Ground {
     pub(super) epoch: u64,
     /// Places in the roster of a shared slab.
     pub(super) roster: Option<usize>,
+    /// Places of a shared slab for the ids of agents whose budgets are kept.
+    #[cfg(feature = "shared")]
+    pub(super) kept_ids: Option<usize>,
     #[cfg(feature = "shared")]
     pub(super) policy_bytes: usize,
     /// How many calls may hold slots of a shared slab.
@@ -53,6 +56,8 @@ impl Ground {
         memory: Memory::Private,
         epoch: 0,
         roster: None,
+        #[cfg(feature = "shared")]
+        kept_ids: None,
         #[cfg(feature = "shared")]
         policy_bytes: 0,
         holds: 0,
@@ -244,6 +249,8 @@ impl LimiterBuilder {
             agents: self.agents,
             memory: ground.memory,
             roster: ground.roster,
+            #[cfg(feature = "shared")]
+            kept_ids: ground.kept_ids,
             #[cfg(feature = "shared")]
             policy_bytes: ground.policy_bytes,
             clock: self.clock.unwrap_or_else(Clock::auto),

@@ -18,7 +18,8 @@ impl Limiter {
     /// The file is JSON, an agent a line, and is written as
     /// [`AssignmentFile`](crate::keep::AssignmentFile) is: a large file grows by what has changed.
     /// Edit it only while no limiter uses it. Remembering an id takes 272 bytes for each agent that
-    /// has a record, unless a [roster](crate::observe::Observe::roster) has them all already.
+    /// has a record, unless a [roster](crate::observe::Observe::roster) has them all already; in a
+    /// shared slab they are taken at once, for as many agents as there is room for.
     /// Remembering an agent's line of the file takes 16 bytes, and 8 for each lane with a budget.
     ///
     /// A wall clock that was set back while no limiter ran reopens no window: the calendar continues

@@ -113,6 +113,7 @@ mod supported {
             let text = self.policy.as_ref().map_or(0, |policy| policy.to_toml().len());
             let records = Geometry::for_agents(self.agents, cells).records;
             let roster = self.observe.as_ref().map_or(0, |observe| observe.roster_wanted()).min(records);
+            let has_budgets = self.policy.as_ref().is_some_and(|policy| policy.kinds().any(is_budget));
             let has_held = self.policy.as_ref().is_some_and(|policy| policy.kinds().any(|kind| kind == Kind::Held));
             let shape = Shape {
                 agents: self.agents,
@@ -122,6 +123,7 @@ mod supported {
                 reservations_per_agent: self.per_agent() as u64,
                 has_total: self.policy.as_ref().is_some_and(|policy| policy.total().is_some()).into(),
                 roster: roster as u64,
+                kept_ids: if has_budgets && roster < records { records as u64 } else { 0 },
                 // Room for a policy that grows.
                 holds: if has_held { self.agents.clamp(HOLDS_MIN, HOLDS_MAX) } else { 0 },
                 policy_bytes: (4 * text).clamp(POLICY_BYTES_MIN, POLICY_BYTES_MAX).next_multiple_of(8) as u64,
@@ -154,8 +156,8 @@ mod supported {
             let mut words = key.iter().copied();
             let key = HashKey::from_words(IdHash::from_number(hash), || words.next().unwrap_or(0));
             // Lossless: each is compared with the file's length.
-            let [reservations, per_agent, roster, policy_bytes] =
-                [shape.reservations, shape.reservations_per_agent, shape.roster, shape.policy_bytes]
+            let [reservations, per_agent, roster, kept_ids, policy_bytes] =
+                [shape.reservations, shape.reservations_per_agent, shape.roster, shape.kept_ids, shape.policy_bytes]
                     .map(|number| number as usize);
             let asked = std::mem::replace(&mut self.policy, policy);
             self.clock = clock.or(kind.map(Clock::of_kind));
@@ -166,6 +168,7 @@ mod supported {
                 memory: Memory::Shared(Arc::clone(&attached.joined)),
                 epoch,
                 roster: (roster > 0).then_some(roster),
+                kept_ids: (kept_ids > 0).then_some(kept_ids),
                 policy_bytes,
                 holds: shape.holds as usize,
             };
@@ -217,6 +220,10 @@ mod supported {
             text.set_asked(Arc::new(asked), &limiter.policy());
         }
         Ok(())
+    }
+
+    const fn is_budget(kind: Kind) -> bool {
+        matches!(kind, Kind::Budget(_))
     }
 
     fn write_text(text: &policy_text::PolicyText, policy: &Policy, path: &Path) -> Result<(), SharedError> {

@@ -12,9 +12,11 @@ const EPOCH: usize = 0;
 /// How many plans the policy in force has.
 const PLANS: usize = 1;
 
-/// Which files were loaded into a shared slab, as bits.
-#[cfg(feature = "persist")]
+/// Which files were loaded into a shared slab, and whether it keeps ids, as bits.
+#[cfg(any(feature = "persist", feature = "shared"))]
 const LOADED: usize = 2;
+#[cfg(feature = "shared")]
+const KEEPS_IDS: u64 = 4;
 
 /// The lanes that the total is charged with, as bits, for each parity of the epoch.
 const IN_TOTAL: usize = 3;
@@ -70,6 +72,17 @@ impl StateWords {
     #[cfg(feature = "persist")]
     pub(crate) fn set_loaded(&self, file: LoadedFile) {
         self.0[LOADED].fetch_or(file as u64, Ordering::Release);
+    }
+
+    /// Whether every process stores the ids of agents that it gives a record. Acquire: they have memory.
+    #[cfg(feature = "shared")]
+    pub(crate) fn keeps_ids(&self) -> bool {
+        self.0[LOADED].load(Ordering::Acquire) & KEEPS_IDS != 0
+    }
+
+    #[cfg(all(feature = "persist", feature = "shared"))]
+    pub(crate) fn set_keeps_ids(&self) {
+        self.0[LOADED].fetch_or(KEEPS_IDS, Ordering::Release);
     }
 
     /// The numbers of conduct of this epoch.

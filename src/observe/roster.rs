@@ -68,6 +68,24 @@ impl Roster {
         Ok(Self { places: memory.words(Section::Roster, places)?, used, memory: memory.clone() })
     }
 
+    /// This many places of a shared slab for the ids of agents whose budgets are kept. They have no memory before
+    /// [`allocate`](Self::allocate).
+    #[cfg(feature = "shared")]
+    pub(crate) fn of_kept(memory: &Memory, places: usize) -> Result<Self, u64> {
+        let used = memory.words(Section::KeptIdsUsed, used_words(places))?;
+        Ok(Self { places: memory.words(Section::KeptIds, places)?, used })
+    }
+
+    /// Takes memory for the ids of agents whose budgets are kept. If there is none, the error is how many bytes were
+    /// needed.
+    #[cfg(all(feature = "shared", feature = "persist"))]
+    pub(crate) fn allocate(&self, memory: &Memory) -> Result<(), u64> {
+        let sections =
+            [(Section::KeptIds, size_of_val(&*self.places)), (Section::KeptIdsUsed, size_of_val(&*self.used))];
+        let has_all = sections.into_iter().all(|(section, bytes)| memory.allocate(section, 0, bytes));
+        if has_all { Ok(()) } else { Err(self.reserved_bytes()) }
+    }
+
     #[cfg(feature = "persist")]
     pub(crate) fn places(&self) -> usize {
         self.places.len()

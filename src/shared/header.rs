@@ -54,22 +54,26 @@ pub(crate) struct Shape {
     pub(crate) policy_bytes: u64,
     /// How many calls may hold slots; 0 if no lane has any.
     pub(crate) holds: u64,
+    /// Places for the ids of agents whose used budgets are kept: as many as there are records. 0 if no lane has a
+    /// budget, or the roster has them all.
+    pub(crate) kept_ids: u64,
 }
 
-const SHAPE_WORDS: usize = 9;
+const SHAPE_WORDS: usize = 10;
 const _: () = assert!(SHAPE_AT + SHAPE_WORDS <= KEY_AT);
 
 impl Shape {
     const fn words(&self) -> [u64; SHAPE_WORDS] {
         let Self { agents, lanes, cells, reservations, reservations_per_agent, .. } = *self;
-        let Self { has_total, roster, policy_bytes, holds, .. } = *self;
-        [agents, lanes, cells, reservations, reservations_per_agent, has_total, roster, policy_bytes, holds]
+        let Self { has_total, roster, policy_bytes, holds, kept_ids, .. } = *self;
+        [agents, lanes, cells, reservations, reservations_per_agent, has_total, roster, policy_bytes, holds, kept_ids]
     }
 
-    const fn from_words(words: [u64; SHAPE_WORDS]) -> Self {
-        let [agents, lanes, cells, reservations, reservations_per_agent, has_total, roster, policy_bytes, holds] =
-            words;
-        Self { agents, lanes, cells, reservations, reservations_per_agent, has_total, roster, policy_bytes, holds }
+    fn from_words(words: [u64; SHAPE_WORDS]) -> Self {
+        let [agents, lanes, cells, reservations, reservations_per_agent, has_total, ..] = words;
+        let [.., roster, policy_bytes, holds, kept_ids] = words;
+        let first = Self { agents, lanes, cells, reservations, reservations_per_agent, ..Self::default() };
+        Self { has_total, roster, policy_bytes, holds, kept_ids, ..first }
     }
 }
 

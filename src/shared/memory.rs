@@ -62,6 +62,9 @@ pub(crate) enum Section {
     /// Ids of agents that have records, and which places are used.
     Roster,
     RosterUsed,
+    /// Ids of agents whose used budgets are kept, and which places are used.
+    KeptIds,
+    KeptIdsUsed,
     /// Counts of each process.
     Counters,
 }

@@ -2,10 +2,12 @@
 
 use crate::forks::{alone, in_child};
 use crate::place::Place;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tollgate::keep::PersistError;
+use tollgate::observe::Observe;
 use tollgate::shared::Shared;
-use tollgate::{Assignment, ControlError, Limiter, Policy};
+use tollgate::{Assignment, ControlError, Limiter, Policy, Request};
 
 fn limiter(place: impl Into<Shared>) -> Limiter {
     let policy = Policy::builder().lane("http", "100/hour").lane("llm", "budget 100/month").build().unwrap();
@@ -157,3 +159,73 @@ fn the_slab_wins_over_the_file_of_a_dead_keeper() {
 }
 
 /// Each process stored the ids of agents that it gave a record itself. What agents of the others had used was not
+/// saved, and a restart of the machine gave it back.
+#[test]
+fn used_budgets_of_all_processes_are_kept() {
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.path().join("budgets.json");
+    let bytes = || std::fs::metadata(place.file()).unwrap().blocks() * 512;
+    for observed in [false, true] {
+        let make = || {
+            let policy = Policy::builder().lane("llm", "budget 100/month").build().unwrap();
+            let builder = Limiter::builder(policy).agents(1_000).shared(place.slab());
+            if observed { builder.observe(Observe::new()).build().unwrap() } else { builder.build().unwrap() }
+        };
+        let [keeper, other] = [(); 2].map(|()| make());
+        let llm = keeper.lane("llm").unwrap();
+        let use_60 = |limiter: &Limiter, agent| {
+            assert!(limiter.check_request(Request::new(agent, llm).cost(60)).unwrap().is_allowed());
+        };
+        use_60(&other, "before the file was named");
+        let before = bytes();
+        keeper.keep_budgets_in(&file).unwrap();
+        assert!(bytes() - before > 1_000 * 256, "ids take memory when they are needed");
+        use_60(&keeper, "by-keeper");
+        use_60(&other, "by-other");
+        use_60(&make(), "by-a-newcomer");
+        let saved = keeper.save_budgets().unwrap();
+        assert_eq!((saved.saved, saved.unsaved), (3, 1));
+        // The next keeper has the ids too.
+        drop(keeper);
+        other.keep_budgets_in(&file).unwrap();
+        use_60(&make(), "since-then");
+        let saved = other.save_budgets().unwrap();
+        assert_eq!((saved.saved, saved.unsaved), (4, 1));
+        // The machine restarts.
+        drop(other);
+        std::fs::remove_file(place.file()).unwrap();
+        let first = make();
+        assert_eq!(first.keep_budgets_in(&file).unwrap().loaded, 4);
+        for agent in ["by-keeper", "by-other", "by-a-newcomer", "since-then"] {
+            assert_eq!(first.peek(Request::new(agent, llm)).unwrap().remaining(), 40, "{agent}");
+        }
+        drop(first);
+        std::fs::remove_file(place.file()).unwrap();
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+/// An agent was met by another process before the file was loaded: its id was unknown, though the file has it.
+#[test]
+fn an_agent_of_the_file_is_known_whoever_met_it_first() {
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.path().join("budgets.json");
+    let use_10 = |limiter: &Limiter| {
+        let llm = limiter.lane("llm").unwrap();
+        limiter.check_request(Request::new("early", llm).cost(10)).unwrap().remaining()
+    };
+    let first = limiter(place.slab());
+    first.keep_budgets_in(&file).unwrap();
+    assert_eq!(use_10(&first), 90);
+    first.save_budgets().unwrap();
+    drop(first);
+    std::fs::remove_file(place.file()).unwrap();
+    let [keeper, other] = [(); 2].map(|()| limiter(place.slab()));
+    assert_eq!(use_10(&other), 90);
+    keeper.keep_budgets_in(&file).unwrap();
+    assert_eq!(use_10(&other), 70);
+    let saved = keeper.save_budgets().unwrap();
+    assert_eq!((saved.saved, saved.unsaved), (1, 0));
+}

@@ -67,6 +67,10 @@ fn load_entry(
         return row.clear();
     };
     let found = claimed.found;
+    if let (false, Some(ids)) = (claimed.is_new, engine.ids()) {
+        // Another process may have given the agent its record before ids were stored.
+        ids.write(found.position, entry.id);
+    }
     let is_loaded = engine.slab.joined().is_some() && engine.limits.state().is_loaded(LoadedFile::Budgets);
     for (lane, word) in lanes.iter().zip(&*words).filter(|(_, word)| **word != 0) {
         let (window, used) = budget::unpacked(*word);
