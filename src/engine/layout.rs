@@ -72,6 +72,6 @@ mod tests {
         let layout = layout(&shape, crate::control::CONTROL_WORDS);
         assert_eq!(crate::bounds::SHARED_LAYOUT, 1);
         let allocated: usize = layout.allocated().map(|(_, bytes)| bytes).sum();
-        assert_eq!((layout.bytes(), allocated), (34_828_288, 2_961_432));
+        assert_eq!((layout.bytes(), allocated), (34_828_288, 2_961_440));
     }
 }

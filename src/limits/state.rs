@@ -18,11 +18,15 @@ const LOADED: usize = 2;
 #[cfg(feature = "shared")]
 const KEEPS_IDS: u64 = 4;
 
+/// How far the used budgets of a file are charged to a shared slab, if no load was completed: up to this hash.
+#[cfg(feature = "persist")]
+const CHARGED: usize = 3;
+
 /// The lanes that the total is charged with, as bits, for each parity of the epoch.
-const IN_TOTAL: usize = 3;
+const IN_TOTAL: usize = 4;
 
 /// The numbers of conduct, for each parity of the epoch.
-const CONDUCT: usize = 5;
+const CONDUCT: usize = 6;
 
 /// How many words that takes.
 pub(crate) const STATE_WORDS: usize = CONDUCT + 2 * ConductNumbers::WORDS;
@@ -72,6 +76,18 @@ impl StateWords {
     #[cfg(feature = "persist")]
     pub(crate) fn set_loaded(&self, file: LoadedFile) {
         self.0[LOADED].fetch_or(file as u64, Ordering::Release);
+    }
+
+    /// Whether what a file says of the agent with this hash is charged to a shared slab. Loaders go by hash, upwards.
+    #[cfg(feature = "persist")]
+    pub(crate) fn is_charged(&self, hash: u64) -> bool {
+        self.is_loaded(LoadedFile::Budgets) || hash <= self.0[CHARGED].load(Ordering::Acquire)
+    }
+
+    /// Release, after the charges: the next loader does not repeat them.
+    #[cfg(feature = "persist")]
+    pub(crate) fn set_charged(&self, hash: u64) {
+        self.0[CHARGED].store(hash, Ordering::Release);
     }
 
     /// Whether every process stores the ids of agents that it gives a record. Acquire: they have memory.
