@@ -1432,6 +1432,10 @@ tollgate_status tollgate_keep_assignments_in(tollgate_limiter *limiter,
  * Reads the file of assignments again after an edit, and applies it. Agents that
  * the file does not name lose their assignments. Needs TOLLGATE_FEATURE_PERSIST.
  *
+ * What other processes that share the limiter have changed since is written to
+ * the file first, and stays: call it every few seconds in the process that keeps
+ * the file. If the file was edited too, that is an error that says what to do.
+ *
  * If it fails, control calls fail too until the file is corrected and reloaded,
  * so that none of them overwrites the edit.
  *
