@@ -73,7 +73,7 @@ impl Roster {
     #[cfg(feature = "shared")]
     pub(crate) fn of_kept(memory: &Memory, places: usize) -> Result<Self, u64> {
         let used = memory.words(Section::KeptIdsUsed, used_words(places))?;
-        Ok(Self { places: memory.words(Section::KeptIds, places)?, used })
+        Ok(Self { places: memory.words(Section::KeptIds, places)?, used, memory: memory.clone() })
     }
 
     /// Takes memory for the ids of agents whose budgets are kept. If there is none, the error is how many bytes were
