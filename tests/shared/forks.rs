@@ -54,9 +54,22 @@ impl Child {
         libc::WEXITSTATUS(status) as u8
     }
 
-    pub(crate) fn kill(self) {
+    pub(crate) fn pid(&self) -> libc::pid_t {
+        self.0
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the child that was just made.
-        assert_eq!(unsafe { libc::kill(self.0, libc::SIGKILL) }, 0);
+        assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
+    }
+
+    pub(crate) fn kill(self) {
+        self.signal(libc::SIGKILL);
+        self.reap();
+    }
+
+    /// Waits for a child that was killed.
+    pub(crate) fn reap(self) {
         let mut status = 0;
         // SAFETY: as above.
         assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, 0) }, self.0);

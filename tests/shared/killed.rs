@@ -7,10 +7,10 @@
 //! does not, a slot was given out twice.
 
 use crate::child;
-use crate::forks::alone;
+use crate::forks::{alone, stays};
+use crate::locks::{Locks, unlock};
 use crate::place::Place;
 use crate::random::Random;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -74,22 +74,15 @@ fn is_expected(error: &ControlError) -> bool {
     matches!(error, ControlError::Busy { .. } | ControlError::Agent(Error::Busy))
 }
 
-/// Locks a file, unless another process has.
-fn is_locked(file: &File) -> bool {
-    // SAFETY: an open file.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
-}
-
 /// Holds a slot, and with it one of as many locks of files.
-fn hold(limiter: &Limiter, slab: &Path) {
+fn hold(limiter: &Limiter, locks: &Locks) {
     let conn = limiter.lane("conn").unwrap();
     let request = Request::new("conn", conn);
     match limiter.hold_until_released(request) {
         Ok(verdict) if verdict.is_allowed() => {
-            let locks = (0..SLOTS).map(|number| File::create(slab.with_file_name(format!("lock-{number}"))).unwrap());
-            let Some(lock) = locks.into_iter().find(is_locked) else { fail("more slots are held than there are") };
+            let Some(file) = locks.lock() else { fail("more slots are held than there are") };
             std::thread::yield_now();
-            drop(lock);
+            unlock(file);
             while let Err(error) = limiter.release(request) {
                 // A process is stopped that gives back slots of the same agent.
                 if error != Error::Busy {
@@ -127,6 +120,7 @@ fn change(limiter: &Limiter, random: &mut Random) {
 /// Does everything, until it is killed.
 fn churn(slab: &Path, seed: u64) -> ! {
     let limiter = limiter(slab);
+    let locks = Locks::beside(slab, &limiter, SLOTS);
     let mut random = Random::new(seed);
     let [http, llm] = ["http", "llm"].map(|lane| limiter.lane(lane).unwrap());
     loop {
@@ -134,7 +128,7 @@ fn churn(slab: &Path, seed: u64) -> ! {
         let answer = match random.below(100) {
             0..75 => limiter.check(&agent, http).map(drop),
             75..85 => {
-                hold(&limiter, slab);
+                hold(&limiter, &locks);
                 Ok(())
             }
             85..93 => {
@@ -286,6 +280,31 @@ fn judge(watcher: &Limiter, seed: u64) {
     assert_eq!(watcher.peek(Request::new("conn", conn)).unwrap().remaining(), SLOTS, "seed {seed}: slots are lost");
     let faults = watcher.audit();
     assert!(faults.is_empty(), "seed {seed}: {faults:#?}");
+}
+
+/// The oracle itself: of a process that is killed, the files are free when the slots are.
+#[test]
+fn the_files_of_a_killed_process_are_free_when_its_slots_are() {
+    let _alone = alone();
+    let place = Place::new();
+    let slab = place.slab();
+    let limiter = limiter(&slab);
+    let locks = Locks::beside(&slab, &limiter, SLOTS);
+    let all = Request::new("conn", limiter.lane("conn").unwrap()).cost(SLOTS);
+    for kill in 0..100 {
+        let child = stays(|| {
+            let locks = Box::leak(Box::new(Locks::beside(&slab, &limiter, 1)));
+            limiter.hold_until_released(all).unwrap().is_allowed() && locks.lock().is_some()
+        });
+        child.signal(libc::SIGKILL);
+        // Ends with the child.
+        while !limiter.hold_until_released(all).unwrap().is_allowed() {}
+        let file = locks.lock().unwrap();
+        assert_eq!(file.as_raw_fd(), locks.first().as_raw_fd(), "kill {kill}: the slots are free, and the file is not");
+        unlock(file);
+        child.reap();
+        limiter.release(all).unwrap();
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod holds;
 #[cfg(feature = "persist")]
 mod kept;
 mod killed;
+mod locks;
 mod namespaces;
 mod place;
 mod policies;

@@ -52,7 +52,28 @@ static bool is_allowed(tollgate_status status, const tollgate_verdict *verdict)
     return status == TOLLGATE_STATUS_OK && verdict->decision != TOLLGATE_DECISION_DENY;
 }
 
-static void hold(tollgate_limiter *limiter, const char *slab)
+static int locks[SLOTS];
+
+/*
+ * Opens the files that are locked with slots, once the limiter is built. A process that is killed loses what its highest
+ * descriptor leads to first, and must not lose its slot before its file: see tests/shared/locks.rs.
+ */
+static void open_locks(const char *slab)
+{
+    for (int number = 0; number < SLOTS; number++) {
+        char name[4096];
+        snprintf(name, sizeof name, "%.*s/lock-%d", (int)(strrchr(slab, '/') - slab), slab, number);
+        int low = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        locks[number] = fcntl(low, F_DUPFD_CLOEXEC, 200);
+        if (locks[number] < 0) {
+            fprintf(stderr, "FAULT in C: %s cannot be opened\n", name);
+            exit(3);
+        }
+        close(low);
+    }
+}
+
+static void hold(tollgate_limiter *limiter)
 {
     tollgate_request request = { "conn", 4, 1, CONN, TOLLGATE_NONE };
     tollgate_verdict verdict;
@@ -61,21 +82,15 @@ static void hold(tollgate_limiter *limiter, const char *slab)
     if (!is_allowed(status, &verdict)) {
         return;
     }
-    int lock = -1;
-    for (int number = 0; number < SLOTS && lock < 0; number++) {
-        char name[4096];
-        snprintf(name, sizeof name, "%.*s/lock-%d", (int)(strrchr(slab, '/') - slab), slab, number);
-        lock = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-        if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-            close(lock);
-            lock = -1;
-        }
+    int number = 0;
+    while (number < SLOTS && flock(locks[number], LOCK_EX | LOCK_NB) != 0) {
+        number++;
     }
-    if (lock < 0) {
+    if (number == SLOTS) {
         fprintf(stderr, "FAULT in C: more slots are held than there are\n");
         exit(3);
     }
-    close(lock);
+    flock(locks[number], LOCK_UN);
     tollgate_lane_state lane = { .struct_size = sizeof lane };
     expect(tollgate_release(limiter, &request, TOLLGATE_NOW, &lane), "release");
 }
@@ -134,6 +149,7 @@ int main(int argc, char **argv)
     options.shared_path_len = strlen(argv[1]);
     tollgate_limiter *limiter = NULL;
     expect(tollgate_limiter_new(policy, &options, NULL, &limiter), "limiter");
+    open_locks(argv[1]);
     /* Ends when it is killed. */
     for (;;) {
         char id[32];
@@ -144,7 +160,7 @@ int main(int argc, char **argv)
         if (choice < 75) {
             expect(tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict), "check");
         } else if (choice < 85) {
-            hold(limiter, argv[1]);
+            hold(limiter);
         } else if (choice < 93) {
             reserve(limiter, id, id_len);
         } else {
