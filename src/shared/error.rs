@@ -63,10 +63,26 @@ pub enum SharedError {
         /// How many there are.
         left: u64,
     },
-    /// The file is not a slab of this layout.
+    /// The file is not a slab.
     Foreign {
         /// The file.
         path: PathBuf,
+    },
+    /// The file is a slab of another layout, which another version of this library has made.
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// The number of its layout.
+        has: u64,
+        /// The number of this version's.
+        asked: u64,
+    },
+    /// The file would have to be made anew, but processes use it.
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be joined.
+        why: &'static str,
     },
     /// The file is shorter or longer than it was made.
     Truncated {
@@ -201,7 +217,16 @@ impl fmt::Display for SharedError {
                 path.display()
             ),
             SharedError::Foreign { path } => {
-                write!(f, "{} is not a slab of this version of tollgate; use another path", path.display())
+                write!(f, "{} is not a slab; use another path", path.display())
+            }
+            SharedError::Layout { path, has, asked } => write!(
+                f,
+                "{} is a slab of layout {has}, and this version of tollgate has layout {asked}; use the same version in \
+                 all processes, or another slab",
+                path.display()
+            ),
+            SharedError::InUse { path, why } => {
+                write!(f, "the slab at {} {why}; stop all processes that use it, and it is made anew", path.display())
             }
             SharedError::Truncated { path, bytes, made } => write!(
                 f,

@@ -135,10 +135,30 @@ pub(super) fn written(agreed: &Agreed, bytes: usize, made: u64, boot: [u64; 2]) 
 
 /// A file as it was found.
 pub(super) enum Found {
-    /// Its maker did not finish, or the machine was started since: it has to be made anew.
-    Stale,
+    /// Its maker did not finish, or the machine was started since: it has to be made anew. With the reason.
+    Stale(&'static str),
     /// It can be joined by whoever agrees.
     Ready(Box<Agreed>),
+}
+
+/// Why a file without an end cannot be joined.
+pub(super) const UNFINISHED: &str = "was not finished by its maker";
+
+/// Whether the file contains nothing but zeros. A file of somebody else may begin with some.
+fn is_blank(file: &File, bytes: u64) -> bool {
+    let mut part = vec![0; 64 * PAGE_BYTES];
+    let mut at = 0;
+    // Ends: each round is another part of the file.
+    while at < bytes {
+        let length = (bytes - at).min(part.len() as u64);
+        // Lossless: no more than the part has.
+        let read = file.read_exact_at(&mut part[..length as usize], at);
+        if read.is_err() || part.iter().any(|byte| *byte != 0) {
+            return false;
+        }
+        at += length;
+    }
+    true
 }
 
 /// Reads the header of a file that is not empty.
@@ -151,14 +171,20 @@ pub(super) fn read(file: &File, path: &Path, key_words: usize, boot: [u64; 2]) -
     let word =
         |at: usize| page.chunks_exact(8).nth(at).and_then(|bytes| bytes.first_chunk()).map(|b| u64::from_ne_bytes(*b));
     let word = |at: usize| word(at).unwrap_or(0);
-    if word(MAGIC_AT) == 0 && word(STATE_AT) == 0 {
-        return Ok(Found::Stale); // Killed before it wrote anything.
+    if word(MAGIC_AT) == 0 && bytes % PAGE_BYTES as u64 == 0 && is_blank(file, bytes) {
+        return Ok(Found::Stale(UNFINISHED)); // Its maker was killed before it wrote anything.
     }
-    if word(MAGIC_AT) != MAGIC || word(LAYOUT_AT) != SHARED_LAYOUT {
+    if word(MAGIC_AT) != MAGIC {
         return Err(SharedError::Foreign { path: path.into() });
     }
-    if word(STATE_AT) != READY || [word(BOOT_AT), word(BOOT_AT + 1)] != boot {
-        return Ok(Found::Stale);
+    if word(LAYOUT_AT) != SHARED_LAYOUT {
+        return Err(SharedError::Layout { path: path.into(), has: word(LAYOUT_AT), asked: SHARED_LAYOUT });
+    }
+    if word(STATE_AT) != READY {
+        return Ok(Found::Stale(UNFINISHED));
+    }
+    if [word(BOOT_AT), word(BOOT_AT + 1)] != boot {
+        return Ok(Found::Stale("was made before the machine was started"));
     }
     if bytes != word(BYTES_AT) {
         return Err(SharedError::Truncated { path: path.into(), bytes, made: word(BYTES_AT) });

@@ -14,7 +14,7 @@
 //! A file that does not fit, and that nobody uses, is made anew too: processes
 //! that start with other lanes are refused only while others run.
 
-use super::header::{self, Agreed, Found};
+use super::header::{self, Agreed, Found, UNFINISHED};
 use super::joined::AttachLock;
 use super::joined::Joined;
 use super::memory::{Layout, Section};
@@ -73,22 +73,22 @@ pub(crate) fn attach(
             continue; // Removed while this process waited.
         }
         let is_empty = file.metadata().map_err(refused("look at it"))?.len() == 0;
-        let found = if is_empty { Found::Stale } else { header::read(&file, &path, asked.key.len(), boot)? };
+        let found =
+            if is_empty { Found::Stale(UNFINISHED) } else { header::read(&file, &path, asked.key.len(), boot)? };
         let agreed = match found {
             _ if is_empty && makes_none => return Err(SharedError::Missing { path }),
-            Found::Stale if is_empty => {
+            Found::Stale(_) if is_empty => {
                 make(&file, &path, asked, &layout(&asked.shape), has_path.then_some(shared.mode), boot)?;
                 let joined =
                     Joined::new(file, &path, has_path, layout(&asked.shape), true).map_err(refused("map it"))?;
                 return attached(joined, asked.clone(), path, has_path, lock);
             }
             // Those that use it would go on with a file that nobody else finds.
-            Found::Stale if has_path && is_used(&file) => return Err(SharedError::Foreign { path }),
-            Found::Stale if has_path => {
+            Found::Stale(why) if !has_path || is_used(&file) => return Err(SharedError::InUse { path, why }),
+            Found::Stale(_) => {
                 remove(&path)?;
                 continue;
             }
-            Found::Stale => return Err(SharedError::Foreign { path }),
             Found::Ready(agreed) => *agreed,
         };
         let layout = layout(&agreed.shape);

@@ -11,6 +11,7 @@ mod random;
 mod agreement;
 mod basics;
 mod forks;
+mod header;
 mod holds;
 #[cfg(feature = "persist")]
 mod kept;
