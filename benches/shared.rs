@@ -1,9 +1,10 @@
 //! What sharing costs: a check on a shared slab beside one on a private slab, and two processes beside two threads.
 //!
-//! Rounds alternate, so that what else the machine does disturbs both alike; each row is the median of the rounds, with
-//! the ratio. Agents are random ones of those that have records, at the caller's instant, so that no clock is read. The
-//! slab is on /dev/shm. Two threads and two processes check the same limiter for the same time, and what they checked
-//! together is counted.
+//! Short rounds alternate, and so does which side begins, so that what else the machine does disturbs both alike. Each
+//! row has the medians of both sides, and the ratio of two rounds that follow one another, as the median of all such
+//! pairs. A ratio that is out of bounds fails the bench, unless the look is a short one. Agents are random ones of those
+//! that have records, at the caller's instant, so that no clock is read. The slab is on /dev/shm. Two threads and two
+//! processes check the same limiter for the same time, and what they checked together is counted.
 //!
 //! `cargo bench --features shared --bench shared`, with `-- --quick` for a short look.
 
@@ -66,29 +67,53 @@ fn for_a_while(limiter: &Limiter, ids: &[[u8; 16]], seed: u64, time: Duration) -
     checks
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// What a check may take in a shared slab, where 1 is a private one.
+const SHARED_MAX: f64 = 1.05;
+
+/// What two processes must do together, where 1 is two threads.
+const PROCESSES_MIN: f64 = 0.95;
+
+/// The medians of two sides, and of the ratios of the second to the first.
+fn compare(rounds: usize, mut first: impl FnMut() -> f64, mut second: impl FnMut() -> f64) -> [f64; 3] {
+    let pairs: Vec<_> = (0..rounds)
+        .map(|round| {
+            if round % 2 == 0 {
+                return (first(), second());
+            }
+            let second = second();
+            (first(), second)
+        })
+        .collect();
+    let of = |side: fn(&(f64, f64)) -> f64| median(pairs.iter().map(side));
+    [of(|pair| pair.0), of(|pair| pair.1), of(|pair| pair.1 / pair.0)]
 }
 
 fn ids(agents: u64) -> Vec<[u8; 16]> {
     (0..agents).map(id).collect()
 }
 
-fn beside_private(agents: u64, slab: &Path, rounds: usize, checks: u64) {
+/// Whether the ratio is within its bound.
+fn beside_private(agents: u64, slab: &Path, rounds: usize, checks: u64) -> bool {
     let (private, shared, ids) = (limiter(agents, None), limiter(agents, Some(slab)), ids(agents));
-    let [mut of_private, mut of_shared] = [Vec::new(), Vec::new()];
-    for _ in 0..rounds {
-        of_private.push(round(&private, &ids, checks, private.now()));
-        of_shared.push(round(&shared, &ids, checks, shared.now()));
-    }
-    let (private, shared) = (median(of_private), median(of_shared));
-    println!("{agents:>9} agents: private {private:.1} ns, shared {shared:.1} ns, ratio {:.3}", shared / private);
+    let of = |limiter: &Limiter| round(limiter, &ids, checks, limiter.now());
+    let [private, shared, ratio] = compare(rounds, || of(&private), || of(&shared));
+    println!(
+        "{agents:>9} agents: private {private:.1} ns, shared {shared:.1} ns, ratio {ratio:.3} of {rounds} rounds, at most \
+         {SHARED_MAX}"
+    );
+    ratio <= SHARED_MAX
 }
 
 const AGENTS: u64 = 1_000;
 
-fn beside_threads(slab: &Path, rounds: usize, time: Duration) {
+/// Whether the ratio is within its bound.
+fn beside_threads(slab: &Path, rounds: usize, time: Duration) -> bool {
     let (shared, ids) = (limiter(AGENTS, Some(slab)), ids(AGENTS));
     let threads = || {
         let (shared, ids) = (&shared, &ids);
@@ -116,17 +141,13 @@ fn beside_threads(slab: &Path, rounds: usize, time: Duration) {
         };
         children.map(count).iter().sum::<f64>()
     };
-    let [mut of_threads, mut of_processes] = [Vec::new(), Vec::new()];
-    for _ in 0..rounds {
-        of_threads.push(threads());
-        of_processes.push(processes());
-    }
-    let [threads, processes] =
-        [median(of_threads), median(of_processes)].map(|checks| checks / time.as_secs_f64() / 1e6);
+    let [threads, processes, ratio] = compare(rounds, threads, processes);
+    let [threads, processes] = [threads, processes].map(|checks| checks / time.as_secs_f64() / 1e6);
     println!(
-        "two threads {threads:.1} M checks/s, two processes {processes:.1} M checks/s, ratio {:.3}",
-        processes / threads
+        "two threads {threads:.1} M checks/s, two processes {processes:.1} M checks/s, ratio {ratio:.3} of {rounds} rounds, \
+         at least {PROCESSES_MIN}"
     );
+    ratio >= PROCESSES_MIN
 }
 
 /// One of two processes.
@@ -146,9 +167,15 @@ fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let directory = Path::new("/dev/shm").join(format!("tollgate-bench-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("a directory in memory");
-    let (rounds, checks) = if quick { (5, 300_000) } else { (21, 2_000_000) };
-    beside_private(AGENTS, &directory.join("few"), rounds, checks);
-    beside_private(1_000_000, &directory.join("many"), rounds, checks);
-    beside_threads(&directory.join("two"), rounds.min(9), Duration::from_millis(if quick { 200 } else { 1_000 }));
+    let (rounds, checks, time) = if quick { (5, 200_000, 100) } else { (101, 400_000, 300) };
+    let is_within = [
+        beside_private(AGENTS, &directory.join("few"), rounds, checks),
+        beside_private(1_000_000, &directory.join("many"), rounds, checks),
+        beside_threads(&directory.join("two"), rounds.min(31), Duration::from_millis(time)),
+    ];
     let _ = std::fs::remove_dir_all(directory);
+    if !quick && is_within.contains(&false) {
+        eprintln!("a ratio is out of its bound");
+        std::process::exit(1);
+    }
 }
