@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::lane::kind::{Refunded, look};
 use crate::lane::{Choice, LaneState, LaneWord, Outcome, bucket, held};
 use crate::limits::LaneLimits;
+use crate::observe::roster::Roster;
 use crate::policy::{Kind, LaneId};
 use crate::slab::hash::AgentHash;
 use std::time::Duration;
@@ -135,6 +136,7 @@ impl Engine {
     pub(crate) fn sweep(&self, idle_for: Duration, now: Tick) -> u64 {
         self.reservations.close_expired(now.min(self.clock.now()));
         self.bury_all();
+        self.roster().into_iter().for_each(Roster::mend);
         // Before the origin nothing can have been idle.
         let sweep = |since| self.slab.sweep(self.at(since), self.quiet_since(since), self.clock.now());
         now.checked_sub(idle_for).map_or(0, sweep)

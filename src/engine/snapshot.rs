@@ -5,9 +5,16 @@ use crate::clock::Tick;
 use crate::observe::counters::Other;
 use crate::observe::report::{self, Report};
 use crate::observe::{AgentQuery, AgentSort, Event, LaneCounts, Offenders, Snapshot};
-#[cfg(feature = "shared")]
-use crate::{lane, limits::Row, policy::LaneId, slab::hash::AgentHash};
 use std::time::SystemTime;
+#[cfg(feature = "shared")]
+use {
+    crate::bounds::CONTROL_WITHIN,
+    crate::shared::Section,
+    crate::shared::lock::Holders as _,
+    crate::sync::{AtomicU64, Ordering},
+    crate::{lane, limits::Row, policy::LaneId, slab::hash::AgentHash},
+    std::time::{Duration, Instant},
+};
 
 impl Engine {
     /// What it holds and has done.
@@ -65,7 +72,31 @@ impl Engine {
         let mut faults = self.slab.faults(is_row);
         faults.extend(table.into_iter().flat_map(|table| table.faults()));
         faults.extend(self.faults_of_holds());
+        faults.extend(self.reservations.faults());
+        faults.extend(self.roster().into_iter().flat_map(|roster| roster.faults()));
+        faults.extend(self.fault_of_control());
         faults
+    }
+
+    /// Whether the lock of control calls is held by nobody, or for too long. It is the first word of its section.
+    #[cfg(feature = "shared")]
+    fn fault_of_control(&self) -> Option<String> {
+        let joined = self.memory.joined()?;
+        let words = self.memory.words::<AtomicU64>(Section::Control, 1).ok()?;
+        let holder = || words[0].load(Ordering::Relaxed);
+        let seen = holder();
+        let (began, pid) = (Instant::now(), joined.pid(seen));
+        // Ends with the call that is under way, or when it takes too long.
+        while holder() == seen && seen != 0 {
+            if joined.is_dead(seen) {
+                return Some(format!("process {pid} died with the lock of control calls"));
+            }
+            if began.elapsed() > CONTROL_WITHIN {
+                return Some(format!("process {pid} has the lock of control calls and does not go on"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 
     /// Where the lanes' words and the table of holds differ.
@@ -95,5 +126,54 @@ impl Engine {
         let watch = self.watch.as_ref()?;
         watch.clock_fell_back(self.clock.fallbacks(), self.clock.now());
         watch.events.poll()
+    }
+}
+
+#[cfg(all(test, feature = "shared", target_os = "linux", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::observe::Observe;
+    use crate::shared::Shared;
+    use crate::{Limiter, Policy, Request};
+
+    /// A seat that nobody ever had, as marks name it.
+    const DEAD: u64 = 1 << 16 | 9;
+    const DEAD_SHORT: u64 = 1 << 11 | 9;
+
+    #[test]
+    fn what_a_dead_process_left_is_a_fault_until_it_is_put_right() {
+        let policy = Policy::builder().lane("http", "10/min").build().unwrap();
+        let builder = Limiter::builder(policy).agents(1_000).observe(Observe::new().roster(10));
+        let limiter = builder.shared(Shared::memfd()).build().unwrap();
+        let http = limiter.lane("http").unwrap();
+        assert!(limiter.check("agent-7", http).unwrap().is_allowed());
+        assert_eq!(limiter.audit(), [""; 0]);
+        let set = |section, word: u64| {
+            let words = limiter.engine.memory.words::<AtomicU64>(section, 1).unwrap();
+            words[0].swap(word, Ordering::Relaxed)
+        };
+        set(Section::Slab, DEAD);
+        assert_eq!(limiter.audit(), ["region 0 was left locked by a process that died"]);
+        assert_eq!(limiter.audit(), [""; 0], "the audit has put it right");
+        for phase in [1, 3] {
+            set(Section::Reservations, DEAD_SHORT << 42 | phase);
+            assert_eq!(limiter.audit(), ["a process died with slot 0 of the reservations"]);
+            limiter.sweep(Duration::ZERO);
+            assert_eq!(limiter.audit(), [""; 0]);
+        }
+        set(Section::RosterUsed, 1);
+        let sequence = set(Section::Roster, 3);
+        assert_eq!(limiter.audit(), ["a write of place 0 of the roster did not end"]);
+        limiter.sweep(Duration::ZERO);
+        assert_eq!(limiter.audit(), [""; 0], "it was {sequence}");
+        set(Section::Control, DEAD);
+        assert_eq!(limiter.audit(), ["process 0 died with the lock of control calls"]);
+        limiter.unassign("nobody").unwrap();
+        assert_eq!(limiter.audit(), [""; 0]);
+        // A living holder that does not go on: this very process.
+        set(Section::Control, limiter.engine.memory.joined().unwrap().me());
+        let said = format!("process {} has the lock of control calls and does not go on", std::process::id());
+        assert_eq!(limiter.audit(), [said]);
+        assert!(limiter.reserve(Request::new("agent-7", http), Duration::from_secs(1)).is_ok());
     }
 }

@@ -156,17 +156,41 @@ impl Roster {
         }
     }
 
-    /// Everything stored, stale or not.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        let places = self.used.iter().enumerate().flat_map(|(index, word)| {
+    /// The places that were ever written.
+    fn used_places(&self) -> impl Iterator<Item = usize> {
+        self.used.iter().enumerate().flat_map(|(index, word)| {
             let mut bits = word.load(Ordering::Relaxed);
             std::iter::from_fn(move || {
                 let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
                 bits &= bits - 1;
                 Some(64 * index + bit)
             })
-        });
-        places.filter_map(|place| read(&self.places[place]))
+        })
+    }
+
+    /// Everything stored, stale or not.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.used_places().filter_map(|place| read(&self.places[place]))
+    }
+
+    /// Empties the places whose writers were cut off, so that nobody has to find that out again.
+    pub(crate) fn mend(&self) {
+        for place in self.used_places() {
+            let [sequence, what, ..] = &self.places[place];
+            let seen = sequence.load(Ordering::Relaxed);
+            if seen & 1 == 1 && is_cut_off(sequence, seen) {
+                // As a write of no id.
+                what.store(0, Ordering::Release);
+                sequence.store(seen.wrapping_add(3), Ordering::Release);
+            }
+        }
+    }
+
+    /// What is wrong with it, for an audit while nobody writes.
+    #[cfg(feature = "shared")]
+    pub(crate) fn faults(&self) -> impl Iterator<Item = String> {
+        let is_odd = |place: &usize| self.places[*place][0].load(Ordering::Relaxed) & 1 == 1;
+        self.used_places().filter(is_odd).map(|place| format!("a write of place {place} of the roster did not end"))
     }
 }
 
@@ -250,6 +274,18 @@ mod tests {
         sequence.store(COUNT_MASK - 1, Ordering::Relaxed);
         roster.write(0, b"a");
         assert!(roster.entries().eq([entry(0, b"a")]), "the count starts over, and is not 0");
+    }
+
+    #[test]
+    fn a_place_that_was_left_half_written_is_emptied() {
+        let roster = Roster::new(2, 2).unwrap();
+        roster.write(0, b"a");
+        roster.write(1, b"b");
+        roster.places[0][0].store(3, Ordering::Relaxed);
+        roster.mend();
+        assert!(roster.entries().eq([entry(0, b""), entry(1, b"b")]));
+        roster.write(0, b"c");
+        assert!(roster.entries().eq([entry(0, b"c"), entry(1, b"b")]));
     }
 
     #[test]
