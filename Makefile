@@ -200,8 +200,13 @@ bench-http: ## Measures the server beside throttlecrab-server, and what the towe
 long: tools ignored helgrind tsan c-long elixir-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
 
+# The kill harness also kills processes in C, and BEAMs.
 ignored: ## Runs the tests that are too long for `make test`
-	@$(STAGE) "ignored tests" $(TESTS) -- --ignored --nocapture --skip every_mutant_is_killed
+	@$(STAGE) "C, build" $(MAKE) --no-print-directory capi
+	@export $(C_ENV); $(C_MAKE) churn
+	@$(STAGE) "Elixir, build" sh -c '$(MIX) compile'
+	@TOLLGATE_CHURN=$(C_BUILD)/churn TOLLGATE_BEAM=$(abspath bindings/elixir/_build/dev/lib/tollgate/ebin) \
+		$(STAGE) "ignored tests" $(TESTS) -- --ignored --nocapture --skip every_mutant_is_killed
 
 # Calls of each form: fewer than the example makes by itself, since helgrind is slow.
 HELGRIND_CALLS := 20000
