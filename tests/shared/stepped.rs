@@ -5,7 +5,7 @@
 
 use crate::forks::alone;
 use crate::place::Place;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tollgate::{Clock, Limiter, OnFull, Policy, Request, Settle};
 
@@ -27,7 +27,7 @@ fn limiter(slab: &Path) -> Limiter {
 type Call = fn(&Limiter, &Path);
 
 /// What is interrupted. Each call may find what an earlier one left.
-const CALLS: [(&str, Call); 8] = [
+const CALLS: [(&str, Call); 11] = [
     ("claim", |limiter, _| {
         let http = limiter.lane("http").unwrap();
         for agent in 0..3 {
@@ -54,8 +54,35 @@ const CALLS: [(&str, Call); 8] = [
     ("forget", |limiter, _| {
         let _ = limiter.forget("agent");
     }),
+    ("reset", |limiter, _| {
+        let _ = limiter.reset("agent");
+    }),
+    ("reset of a lane", |limiter, _| {
+        let _ = limiter.reset_lane("agent", limiter.lane("http").unwrap());
+    }),
     ("join", |_, slab| drop(limiter(slab))),
+    (MAKE, |_, slab| drop(limiter(&other(slab)))),
 ];
+
+/// Makes a slab of its own.
+const MAKE: &str = "make";
+
+fn other(slab: &Path) -> PathBuf {
+    slab.with_file_name("other")
+}
+
+/// Whoever comes next makes a slab anew that was not finished, or joins it.
+fn make_after(place: &Place, after: &str) {
+    let next = limiter(&other(&place.slab()));
+    let http = next.lane("http").unwrap();
+    assert!(next.check("agent", http).unwrap_or_else(|error| panic!("{after}: {error}")).is_allowed(), "{after}");
+    assert_eq!((next.sharing().unwrap().processes.len(), next.stats().agents, next.audit()), (1, 1, Vec::new()));
+    forget_other(place);
+}
+
+fn forget_other(place: &Place) {
+    let _ = std::fs::remove_file(place.path().join("other.v1"));
+}
 
 /// A child that is stopped before its call, and traced.
 fn traced(limiter: &Limiter, slab: &Path, call: Call) -> libc::pid_t {
@@ -93,10 +120,13 @@ fn step(pid: libc::pid_t, steps: u64) -> bool {
     })
 }
 
-/// The longest call of the short form, in steps: each takes some microseconds.
+/// How far calls go in the short form, in steps: each takes some microseconds.
 const STEPS_SHORT: u64 = 12_000;
 
-/// Kills each call at this many places, evenly over its length; only those that take no more than this many steps.
+/// Of a longer one, its beginning is killed at so many places.
+const POINTS_OF_LONG: u64 = 4;
+
+/// Kills each call at this many places, evenly over its length, or over these first steps.
 fn run(points: u64, longest: u64) {
     let _alone = alone();
     let place = Place::new();
@@ -106,19 +136,22 @@ fn run(points: u64, longest: u64) {
     assert!(watcher.check("agent", http).unwrap().is_allowed());
     for (name, call) in CALLS {
         // How long it is: stride by stride, to its end.
+        forget_other(&place);
         let (pid, mut length) = (traced(&watcher, &slab, call), 0);
         while length <= longest && step(pid, 100) {
             length += 100;
         }
+        let mut points = points;
         if length > longest {
             // SAFETY: a child of this process.
             assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
             wait(pid);
-            continue;
+            (length, points) = (longest, POINTS_OF_LONG);
         }
         let mut killed = 0;
         for point in 0..points {
             let steps = length * point / points;
+            forget_other(&place);
             let pid = traced(&watcher, &slab, call);
             if step(pid, steps) {
                 killed += 1;
@@ -132,10 +165,13 @@ fn run(points: u64, longest: u64) {
             let limit = watcher.limit_of("agent", http).unwrap().unwrap();
             let seen = watcher.check("agent", http).unwrap_or_else(|error| panic!("{after}: {error}"));
             assert_eq!(seen.capacity(), limit.capacity(), "{after}");
-            watcher.sweep(Duration::from_secs(1_000_000));
+            watcher.sweep(Duration::ZERO);
             assert_eq!(watcher.peek(Request::new("agent", conn)).unwrap().remaining(), 3, "{after}");
             let faults = watcher.audit();
             assert!(faults.is_empty(), "{after}: {faults:#?}");
+            if name == MAKE {
+                make_after(&place, &after);
+            }
         }
         println!("{name}: {length} instructions, killed at {killed} places");
         assert!(killed * 2 > points, "{name}: most runs ended before");
