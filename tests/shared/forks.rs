@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tollgate::shared::Shared;
-use tollgate::{Limiter, Policy, Request};
+use tollgate::{Error, Limiter, Policy, Request};
 
 fn limiter(place: impl Into<Shared>) -> Limiter {
     let policy = Policy::builder().lane("http", "100/hour").lane("ws", "held 3").build().unwrap();
@@ -61,6 +61,23 @@ impl Child {
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the child that was just made.
         assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
+    }
+
+    /// How it ended: its exit status, or the signal that killed it.
+    pub(crate) fn status(self) -> (Option<i32>, Option<i32>) {
+        let mut status = 0;
+        // SAFETY: the child that was just made, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, 0) }, self.0);
+        let exited = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+        (exited, libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)))
+    }
+
+    /// Waits until it is stopped.
+    pub(crate) fn wait_for_stop(&self) {
+        let mut status = 0;
+        // SAFETY: the child that was just made, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, libc::WUNTRACED) }, self.0);
+        assert!(libc::WIFSTOPPED(status), "status {status}");
     }
 
     pub(crate) fn kill(self) {
@@ -263,4 +280,88 @@ fn a_child_that_is_forked_in_a_control_call_can_reset_and_forget() {
     });
     assert_eq!(status, Some(1), "none: never forked in the midst of a control call; 255: the child panicked");
     assert_eq!(limiter.audit(), [""; 0]);
+}
+
+/// A program that a process turns into knows nothing of the limiter, and must keep no seat alive.
+#[test]
+fn a_process_that_runs_another_program_keeps_no_seat() {
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = limiter(place.slab());
+    let ws = limiter.lane("ws").unwrap();
+    let mut ends = [0; 2];
+    // SAFETY: room for both ends, which close when another program is run.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    let child = in_child(|| {
+        let joined: &Limiter = Box::leak(Box::new(self::limiter(place.slab())));
+        let is_held = joined.hold_until_released(Request::new("agent-7", ws).cost(3)).unwrap().is_allowed();
+        let said = [u8::from(is_held && limiter.sharing().unwrap().processes.len() == 3)];
+        // SAFETY: one byte to the pipe.
+        unsafe { libc::write(ends[1], said.as_ptr().cast(), 1) };
+        let arguments = [c"sleep".as_ptr(), c"60".as_ptr(), std::ptr::null()];
+        // SAFETY: strings that end with a zero, and a list that ends with a null pointer.
+        unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
+        1
+    });
+    // SAFETY: this test's own.
+    unsafe { libc::close(ends[1]) };
+    let mut said = [0_u8; 2];
+    // SAFETY: one byte from the pipe.
+    assert_eq!(unsafe { libc::read(ends[0], said.as_mut_ptr().cast(), 1) }, 1);
+    // SAFETY: the pipe ends when the child runs the other program.
+    assert_eq!(unsafe { libc::read(ends[0], said[1..].as_mut_ptr().cast(), 1) }, 0);
+    // SAFETY: this test's own.
+    unsafe { libc::close(ends[0]) };
+    assert_eq!(said, [1, 0]);
+    // Its process lives, and is nobody here.
+    child.signal(0);
+    assert_eq!(limiter.sharing().unwrap().processes.len(), 1);
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", child.0)).unwrap();
+    let open = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    assert_eq!(open.filter(|path| path.starts_with(place.path())).count(), 0);
+    assert!(limiter.hold_until_released(Request::new("agent-7", ws).cost(3)).unwrap().is_allowed());
+    child.kill();
+    assert_eq!(limiter.audit(), [""; 0]);
+}
+
+/// A fork in the midst of a claim of another thread: the region's lock is the parent's, who goes on.
+#[test]
+fn children_that_are_forked_during_claims_join() {
+    let _alone = alone();
+    let place = Place::new();
+    let limiter = limiter(place.slab());
+    let http = limiter.lane("http").unwrap();
+    let is_done = AtomicBool::new(false);
+    let claim = |agent: String| {
+        match limiter.check(&agent, http) {
+            Ok(verdict) => assert!(verdict.is_allowed(), "{agent}"),
+            // The parent may not run for two milliseconds while it has the lock of a region.
+            Err(error) => assert_eq!(error, Error::Busy, "{agent}"),
+        }
+    };
+    std::thread::scope(|scope| {
+        let (claim, limiter, is_done) = (&claim, &limiter, &is_done);
+        scope.spawn(move || {
+            let ids = (0_u64..).map(|agent| (agent, format!("parent-{}", agent % 500)));
+            for (_, id) in ids.take_while(|_| !is_done.load(Ordering::Relaxed)) {
+                claim(id.clone());
+                let _ = limiter.forget(&*id);
+            }
+        });
+        let child = |child: usize| {
+            in_child(|| {
+                (0..20).for_each(|agent| claim(format!("child-{child}-{agent}")));
+                for agent in 0..20 {
+                    let _ = limiter.forget(&*format!("child-{child}-{agent}"));
+                }
+                limiter.sharing().unwrap().processes.iter().filter(|process| process.is_this).count() as u8
+            })
+        };
+        for round in 0..50 {
+            let children: Vec<_> = (0..4).map(|number| child(4 * round + number)).collect();
+            children.into_iter().for_each(|child| assert_eq!(child.wait(), 1));
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((limiter.sharing().unwrap().processes.len(), limiter.audit()), (1, Vec::new()));
 }

@@ -14,7 +14,7 @@ fn policy() -> Policy {
 }
 
 /// `unshare` with these arguments, in front of this program's test of this name. `None` if this process may not.
-fn unshare(arguments: &[&str], test: &str, path: &Path) -> Option<Command> {
+pub(crate) fn unshare(arguments: &[&str], test: &str, path: &Path) -> Option<Command> {
     let may = Command::new("unshare").args(arguments).arg("true").output().is_ok_and(|run| run.status.success());
     if !may {
         assert!(std::env::var_os("TOLLGATE_ALL").is_none(), "unshare {arguments:?} is not allowed: run this as root");
