@@ -11,6 +11,9 @@
 //! --example` gives the same counts but also compiles all dev-dependencies,
 //! which takes a minute.
 //!
+//! It is built twice: as it is by default, and with the feature `shared`. A
+//! limiter that could share its slab and does not pays nothing for that.
+//!
 //! Only the counts with the caller's `now` have a maximum. valgrind emulates
 //! the counter register and may be too slow for the clock to trust it, so the
 //! cost of the default clock is printed, not judged.
@@ -40,13 +43,13 @@ const PROGRAM: &str = "instructions";
 
 /// Builds the example in the release profile: debug assertions, which the
 /// profile of this test may have, would count.
-fn program() -> PathBuf {
+fn program(features: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join(PROGRAM);
+    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join([&[PROGRAM], features].concat().join("-"));
     let manifest = format!(
         "[workspace]\n\
          [package]\nname = {PROGRAM:?}\nedition = \"2024\"\n\
-         [dependencies]\ntollgate = {{ path = {root:?} }}\n\
+         [dependencies]\ntollgate = {{ path = {root:?}, features = {features:?} }}\n\
          [[bin]]\nname = {PROGRAM:?}\npath = {:?}\n",
         root.join("examples/instructions.rs"),
     );
@@ -94,12 +97,17 @@ fn a_check_takes_no_more_instructions_than_it_did() {
     if !tools::has("valgrind", "valgrind") {
         return;
     }
-    let program = program();
-    let bare = per_check(&program, "loop");
-    println!("instructions per check, less {bare:.1} of the loop:");
+    for features in [&[][..], &["shared"]] {
+        judge(&program(features), features);
+    }
+}
+
+fn judge(program: &Path, features: &[&str]) {
+    let bare = per_check(program, "loop");
+    println!("instructions per check with the features {features:?}, less {bare:.1} of the loop:");
     let modes = ["allowed-now", "denied-now", "allowed-watched", "denied-watched", "allowed-auto", "denied-auto"];
     let [allowed, denied, watched, denied_watched, ..] = modes.map(|mode| {
-        let count = per_check(&program, mode) - bare;
+        let count = per_check(program, mode) - bare;
         println!("{mode:>16} {count:.1}");
         count
     });
