@@ -36,7 +36,7 @@ change = fn agent ->
   case below.(6) do
     0 -> Tollgate.Control.set_override(Churn, agent, "http", "1100/s burst 3")
     1 -> Tollgate.Control.assign(Churn, agent, "pro")
-    2 -> Tollgate.Control.unassign(Churn, agent)
+    2 -> Tollgate.Control.assign(Churn, agent, nil)
     3 -> Tollgate.Control.exempt(Churn, agent)
     4 -> Tollgate.Control.unexempt(Churn, agent)
     5 -> Tollgate.forget(Churn, agent)
