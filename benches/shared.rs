@@ -2,9 +2,9 @@
 //!
 //! Short rounds alternate, and so does which side begins, so that what else the machine does disturbs both alike. Each
 //! row has the medians of both sides, and the ratio of two rounds that follow one another, as the median of all such
-//! pairs. A ratio that is out of bounds fails the bench, unless the look is a short one. Agents are random ones of those
-//! that have records, at the caller's instant, so that no clock is read. The slab is on /dev/shm. Two threads and two
-//! processes check the same limiter for the same time, and what they checked together is counted.
+//! pairs. A ratio that is out of bounds fails the bench, unless the look is a short one. Agents are random ones of
+//! those that have records, at the caller's instant, so that no clock is read. The slab is on /dev/shm. Two threads and
+//! two processes check the same limiter for the same time, and what they checked together is counted.
 //!
 //! `cargo bench --features shared --bench shared`, with `-- --quick` for a short look.
 

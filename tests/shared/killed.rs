@@ -361,8 +361,8 @@ fn no_kill_in_two_languages_leaves_anything_behind() {
     }
 }
 
-/// A third of the processes are BEAMs, which are killed more seldom: they start slowly. Without the Elixir package there
-/// is nothing to run, and `make long` builds it.
+/// A third of the processes are BEAMs, which are killed more seldom: they start slowly. Without the Elixir package
+/// there is nothing to run, and `make long` builds it.
 #[test]
 #[ignore = "two minutes: run it with make long"]
 fn no_kill_in_three_languages_leaves_anything_behind() {

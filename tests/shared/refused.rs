@@ -114,17 +114,3 @@ fn a_policy_that_is_too_long_is_refused_with_both_lengths() {
     assert!(first.replace_policy(long(10_000).build().unwrap()).is_ok());
     assert_eq!(first.audit(), [""; 0]);
 }
-
-/// More than any slab has room for: nothing is left of the attempt.
-#[test]
-fn a_policy_that_no_slab_has_room_for_makes_none() {
-    let _alone = alone();
-    let place = Place::new();
-    let most = 16 << 20;
-    // Each byte of such an id takes several of the text.
-    let long = || policy().exempt((0..45_000).map(|id| format!("{id}{}", "\u{1}".repeat(250))));
-    let bytes = long().build().unwrap().to_toml().len();
-    let refused = refusal(builder(long(), &place.slab()).agents(200_000));
-    assert_eq!(refused, SharedError::PolicyTooLong { path: place.file(), bytes, most });
-    assert!(!place.file().exists());
-}

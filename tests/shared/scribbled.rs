@@ -1,5 +1,5 @@
-//! Somebody writes nonsense into the file. Answers may be wrong then, but every call returns: no process dies of it, and
-//! none hangs.
+//! Somebody writes nonsense into the file. Answers may be wrong then, but every call returns: no process dies of it,
+//! and none hangs.
 //!
 //! A panic of a debug assertion is no failure: it says that the file is broken. Without them there must be none.
 

@@ -55,8 +55,8 @@ static bool is_allowed(tollgate_status status, const tollgate_verdict *verdict)
 static int locks[SLOTS];
 
 /*
- * Opens the files that are locked with slots, once the limiter is built. A process that is killed loses what its highest
- * descriptor leads to first, and must not lose its slot before its file: see tests/shared/locks.rs.
+ * Opens the files that are locked with slots, once the limiter is built. A process that is killed loses what its
+ * highest descriptor leads to first, and must not lose its slot before its file: see tests/shared/locks.rs.
  */
 static void open_locks(const char *slab)
 {

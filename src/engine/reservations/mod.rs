@@ -334,15 +334,6 @@ impl Reservations {
         slot.state()
     }
 
-    /// The slots that a process had to itself that is dead by now.
-    #[cfg(feature = "shared")]
-    pub(crate) fn faults(&self) -> Vec<String> {
-        let Some(joined) = self.memory.joined() else { return Vec::new() };
-        let states = self.slots.iter().map(Slot::state).enumerate();
-        let left = states.filter(|(_, state)| state.is_busy() && joined.is_short_dead(state.owner()));
-        left.map(|(index, _)| format!("a process died with slot {index} of the reservations")).collect()
-    }
-
     fn close_if_expired(&self, index: usize, now: Tick) {
         if self.is_without_seat() {
             return;

@@ -156,3 +156,14 @@ impl<'a> TakenSlot<'a> {
         self.slot().state.store(State::new(self.generation, FREE, 0).0, Ordering::Release);
     }
 }
+
+#[cfg(feature = "shared")]
+impl Reservations {
+    /// The slots that a process had to itself that is dead by now.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let Some(joined) = self.memory.joined() else { return Vec::new() };
+        let states = self.slots.iter().map(Slot::state).enumerate();
+        let left = states.filter(|(_, state)| state.is_busy() && joined.is_short_dead(state.owner()));
+        left.map(|(index, _)| format!("a process died with slot {index} of the reservations")).collect()
+    }
+}
