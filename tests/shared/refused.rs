@@ -56,7 +56,7 @@ fn one_process_more_than_there_are_seats_is_refused() {
     assert!(first.check("agent-7", http).unwrap().is_allowed());
     let child = in_child(|| {
         let is_known = first.check("agent-7", http).is_ok_and(|verdict| verdict.is_allowed());
-        u8::from(is_known && first.check("newcomer", http) == Err(tollgate::Error::Busy))
+        u8::from(is_known && first.check("newcomer", http) == Err(tollgate::Error::NoSeat { errno: 0 }))
     });
     assert_eq!(child.wait(), 1);
     drop(others);

@@ -149,10 +149,7 @@ fn run_all(seeds: std::ops::Range<u64>) {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// Marked as failing: a control call may go through 2^64 slots, if `reach` of a shade of reservations says so
-/// (`Reservations::likely`). With that bounded by the number of slots it passes, and then it belongs to the short form.
 #[test]
-#[ignore = "hangs in 2 of 100 runs"]
 fn nonsense_in_the_file_kills_and_hangs_nobody() {
     run_all(0..40);
 }
