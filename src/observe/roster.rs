@@ -158,14 +158,16 @@ impl Roster {
 
     /// The places that were ever written.
     fn used_places(&self) -> impl Iterator<Item = usize> {
-        self.used.iter().enumerate().flat_map(|(index, word)| {
+        let marked = self.used.iter().enumerate().flat_map(|(index, word)| {
             let mut bits = word.load(Ordering::Relaxed);
             std::iter::from_fn(move || {
                 let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
                 bits &= bits - 1;
                 Some(64 * index + bit)
             })
-        })
+        });
+        // Whatever the words are.
+        marked.filter(|place| *place < self.places.len())
     }
 
     /// Everything stored, stale or not.
