@@ -215,6 +215,12 @@ pub(crate) enum Fault {
     AnnouncedByStore,
     /// A word is replaced before the operation that it is marked with is confirmed.
     NotConfirmed,
+    /// Whether an operation is confirmed is asked before its word is read.
+    ConfirmedBeforeWord,
+    /// An operation that a dead process has left is taken to have taken place.
+    Unjudged,
+    /// An entry is taken over by a store, whoever else takes it over.
+    EntryTakenByStore,
     /// A lock is taken over though its holder lives.
     LiveLockTaken,
     /// A lock is taken over by a store, whoever else takes it over.

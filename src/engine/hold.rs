@@ -246,7 +246,7 @@ impl Engine {
     fn bury(&self, holds: &Holds, remains: &Remains) {
         let lane = self.limits.lane(remains.lane).ok().filter(|lane| self.kind(lane.id()) == Kind::Held);
         let Some(lane) = lane else { return holds.freed(remains.operation) };
-        let word = self.slab.find(remains.hash).map(|found| found.record.lane_now(lane.id()));
+        let word = || self.slab.find(remains.hash).map(|found| found.record.lane_now(lane.id()));
         if let Some(operation) = holds.judge(remains, word) {
             self.slab.joined().into_iter().for_each(|joined| joined.count_takeover());
             let target = Target::new(remains.hash, lane, None, self.clock.now());

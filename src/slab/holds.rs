@@ -369,7 +369,13 @@ impl Holds {
             }
             let generation = if is_open { next(state.generation()) } else { state.generation() };
             let taken = State(State::new(BUSY, generation, process, state.count()).0 | state.0 & DONE);
-            if self.exchange(number, state, taken) {
+            let is_taken = if broken(Fault::EntryTakenByStore) {
+                entry.state.store(taken.0, Ordering::Release);
+                true
+            } else {
+                self.exchange(number, state, taken)
+            };
+            if is_taken {
                 return Some(Remains {
                     operation: Operation { number, generation, count: state.count(), process },
                     hash: AgentHash::from_bits(entry.hash.load(Ordering::Relaxed)),
@@ -380,16 +386,18 @@ impl Holds {
         }
     }
 
-    /// The operation that ends an entry that was taken over, given the word of its lane, if the agent has a record;
-    /// `None` if it has ended with that.
-    pub(crate) fn judge(&self, remains: &Remains, word: Option<LaneWord>) -> Option<Operation> {
+    /// The operation that ends an entry that was taken over; `None` if it has ended with that. `word` reads the word of
+    /// its lane, if the agent has a record.
+    pub(crate) fn judge(&self, remains: &Remains, word: impl FnOnce() -> Option<LaneWord>) -> Option<Operation> {
         let operation = remains.operation;
         if remains.is_open {
             return Some(operation); // Nothing was under way: give all of it back.
         }
+        let is_done = || self.state(operation.number).is_done();
+        let too_early = broken(Fault::ConfirmedBeforeWord).then(is_done);
+        let is_marked = word().is_some_and(|word| held::mark(word) == operation.mark());
         // After the word: see the claim.
-        let is_done = self.state(operation.number).is_done();
-        let took_place = is_done || word.is_some_and(|word| held::mark(word) == operation.mark());
+        let took_place = is_marked || too_early.unwrap_or_else(is_done) || broken(Fault::Unjudged);
         let is_release = operation.generation % 2 == 1;
         match (is_release, took_place) {
             (false, true) => {
