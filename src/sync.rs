@@ -219,6 +219,8 @@ pub(crate) enum Fault {
     ConfirmedBeforeWord,
     /// An operation that a dead process has left is taken to have taken place.
     Unjudged,
+    /// An operation has the mark of the one before it.
+    SameMark,
     /// An entry is taken over by a store, whoever else takes it over.
     EntryTakenByStore,
     /// A lock is taken over though its holder lives.

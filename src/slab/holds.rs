@@ -329,7 +329,8 @@ impl Holds {
 
     /// Ends an operation that has given back this many slots; 0 if it has not.
     pub(crate) fn released(&self, operation: Operation, slots: u64) {
-        let (generation, left) = (next(operation.generation), operation.count.saturating_sub(slots));
+        let (last, left) = (operation.generation, operation.count.saturating_sub(slots));
+        let generation = if broken(Fault::SameMark) { last - 1 } else { next(last) };
         let phase = if left == 0 { FREE } else { OPEN };
         self.put(operation.number, State::new(phase, generation, 0, left));
         if left == 0 {
@@ -423,7 +424,7 @@ impl Holds {
     }
 
     /// How many slots are held, by agent and lane; and how many entries are busy.
-    #[cfg(feature = "shared")]
+    #[cfg(any(feature = "shared", all(test, loom)))]
     pub(crate) fn held(&self) -> (std::collections::BTreeMap<(u64, u64), u64>, usize) {
         let (mut held, mut busy) = (std::collections::BTreeMap::new(), 0);
         for number in 0..self.entries.len() {
