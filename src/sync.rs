@@ -231,6 +231,16 @@ pub(crate) enum Fault {
     RelaxedMark,
     /// A release does not wait for another that has the entries it needs.
     ReleaseNotAwaited,
+    /// A file is ready before everything in it is written.
+    ReadyTooSoon,
+    /// A process makes a file or joins it without ATTACH.
+    NoAttach,
+    /// A process that has waited for ATTACH does not look where the path leads.
+    NoLookAtPath,
+    /// A file that others use is replaced.
+    UsedFileReplaced,
+    /// A process releases ATTACH before it takes its seat.
+    SeatAfterAttach,
     /// What a dead process left half changed in a region is not put right.
     NotPutRight,
     /// What a dead control call had begun is not ended by the next.

@@ -1,6 +1,7 @@
 //! The head of a shared file: what has to agree between the processes that use it.
 
 use super::SharedError;
+use super::attach::Seen;
 use super::memory::PAGE_BYTES;
 use crate::bounds::SHARED_LAYOUT;
 use crate::clock::ClockKind;
@@ -133,14 +134,6 @@ pub(super) fn written(agreed: &Agreed, bytes: usize, made: u64, boot: [u64; 2]) 
     words
 }
 
-/// A file as it was found.
-pub(super) enum Found {
-    /// Its maker did not finish, or the machine was started since: it has to be made anew. With the reason.
-    Stale(&'static str),
-    /// It can be joined by whoever agrees.
-    Ready(Box<Agreed>),
-}
-
 /// Why a file without an end cannot be joined.
 pub(super) const UNFINISHED: &str = "was not finished by its maker";
 
@@ -162,7 +155,12 @@ fn is_blank(file: &File, bytes: u64) -> bool {
 }
 
 /// Reads the header of a file that is not empty.
-pub(super) fn read(file: &File, path: &Path, key_words: usize, boot: [u64; 2]) -> Result<Found, SharedError> {
+pub(super) fn read(
+    file: &File,
+    path: &Path,
+    key_words: usize,
+    boot: [u64; 2],
+) -> Result<Seen<Box<Agreed>>, SharedError> {
     let bytes = file.metadata().map_or(0, |about| about.len());
     let mut page = [0; PAGE_BYTES];
     if file.read_exact_at(&mut page, 0).is_err() {
@@ -172,7 +170,7 @@ pub(super) fn read(file: &File, path: &Path, key_words: usize, boot: [u64; 2]) -
         |at: usize| page.chunks_exact(8).nth(at).and_then(|bytes| bytes.first_chunk()).map(|b| u64::from_ne_bytes(*b));
     let word = |at: usize| word(at).unwrap_or(0);
     if word(MAGIC_AT) == 0 && bytes % PAGE_BYTES as u64 == 0 && is_blank(file, bytes) {
-        return Ok(Found::Stale(UNFINISHED)); // Its maker was killed before it wrote anything.
+        return Ok(Seen::Stale(UNFINISHED)); // Its maker was killed before it wrote anything.
     }
     if word(MAGIC_AT) != MAGIC {
         return Err(SharedError::Foreign { path: path.into() });
@@ -181,10 +179,10 @@ pub(super) fn read(file: &File, path: &Path, key_words: usize, boot: [u64; 2]) -
         return Err(SharedError::Layout { path: path.into(), has: word(LAYOUT_AT), asked: SHARED_LAYOUT });
     }
     if word(STATE_AT) != READY {
-        return Ok(Found::Stale(UNFINISHED));
+        return Ok(Seen::Stale(UNFINISHED));
     }
     if [word(BOOT_AT), word(BOOT_AT + 1)] != boot {
-        return Ok(Found::Stale("was made before the machine was started"));
+        return Ok(Seen::Stale("was made before the machine was started"));
     }
     if bytes != word(BYTES_AT) {
         return Err(SharedError::Truncated { path: path.into(), bytes, made: word(BYTES_AT) });
@@ -200,7 +198,7 @@ pub(super) fn read(file: &File, path: &Path, key_words: usize, boot: [u64; 2]) -
     }
     let clock = ClockKind::from_number(word(CLOCK_AT)).ok_or(SharedError::Foreign { path: path.into() })?;
     let on_full = ON_FULL.get(word(ON_FULL_AT) as usize).ok_or(SharedError::Foreign { path: path.into() })?;
-    Ok(Found::Ready(Box::new(Agreed {
+    Ok(Seen::Ready(Box::new(Agreed {
         shape: Shape::from_words(std::array::from_fn(|at| word(SHAPE_AT + at))),
         clock: Some(clock),
         on_full: Some(on_full),

@@ -13,8 +13,12 @@
 //!
 //! A file that does not fit, and that nobody uses, is made anew too: processes
 //! that start with other lanes are refused only while others run.
+//!
+//! Each of these decisions is a [`Search::step`], which the loom models take as
+//! well: `slab/models/joining.rs`.
 
-use super::header::{self, Agreed, Found, UNFINISHED};
+use super::attach::{Search, Seen, Step};
+use super::header::{self, Agreed};
 use super::joined::AttachLock;
 use super::joined::Joined;
 use super::memory::{Layout, Section};
@@ -62,6 +66,7 @@ pub(crate) fn attach(
     if has_path && shared.mode & OWNER_MODE != OWNER_MODE {
         return Err(SharedError::Mode { path, mode: shared.mode });
     }
+    let search = Search { has_path, makes_none };
     let boot = header::boot().map_err(refused("read the machine's boot id"))?;
     for _ in 0..TRIES_MAX {
         if makes_none && has_path && !path.exists() {
@@ -69,27 +74,30 @@ pub(crate) fn attach(
         }
         let file = open(shared, &path, makes_none)?;
         let lock = wait_for_attach(&file, &path)?;
-        if has_path && !is_at(&file, &path) {
-            continue; // Removed while this process waited.
-        }
-        let is_empty = file.metadata().map_err(refused("look at it"))?.len() == 0;
-        let found =
-            if is_empty { Found::Stale(UNFINISHED) } else { header::read(&file, &path, asked.key.len(), boot)? };
-        let agreed = match found {
-            _ if is_empty && makes_none => return Err(SharedError::Missing { path }),
-            Found::Stale(_) if is_empty => {
+        let is_empty = || file.metadata().map(|about| about.len() == 0).map_err(refused("look at it"));
+        let seen = if has_path && !is_at(&file, &path) {
+            Seen::Removed
+        } else if is_empty()? {
+            Seen::Empty
+        } else {
+            header::read(&file, &path, asked.key.len(), boot)?
+        };
+        let why = if let Seen::Stale(why) = seen { why } else { "" };
+        let agreed = match search.step(seen, || is_used(&file)) {
+            Step::Again => continue,
+            Step::Replace => {
+                remove(&path)?;
+                continue;
+            }
+            Step::Missing => return Err(SharedError::Missing { path }),
+            Step::Refuse => return Err(SharedError::InUse { path, why }),
+            Step::Make => {
                 make(&file, &path, asked, &layout(&asked.shape), has_path.then_some(shared.mode), boot)?;
                 let joined =
                     Joined::new(file, &path, has_path, layout(&asked.shape), true).map_err(refused("map it"))?;
                 return attached(joined, asked.clone(), path, has_path, lock);
             }
-            // Those that use it would go on with a file that nobody else finds.
-            Found::Stale(why) if !has_path || is_used(&file) => return Err(SharedError::InUse { path, why }),
-            Found::Stale(_) => {
-                remove(&path)?;
-                continue;
-            }
-            Found::Ready(agreed) => *agreed,
+            Step::Join(agreed) => *agreed,
         };
         let layout = layout(&agreed.shape);
         let (bytes, made) = (file.metadata().map_or(0, |about| about.len()), layout.bytes() as u64);
@@ -98,7 +106,7 @@ pub(crate) fn attach(
         }
         let joined = Joined::new(file, &path, has_path, layout, false).map_err(refused("map it"))?;
         if let Some(refusal) = agreed.refusal(asked, &path, joined.others()) {
-            if has_path && joined.others() == 0 && !makes_none {
+            if search.step(Seen::<()>::Misfit, || joined.others() > 0) == Step::Replace {
                 remove(&path)?;
                 continue;
             }
@@ -122,7 +130,8 @@ fn attached(
 impl Attached {
     /// Removes a file that does not fit, so that the next attempt makes another. `false` if it is in use.
     pub(crate) fn remove(self) -> Result<bool, SharedError> {
-        if !self.has_path || self.joined.others() > 0 {
+        let search = Search { has_path: self.has_path, makes_none: false };
+        if search.step(Seen::<()>::Misfit, || self.joined.others() > 0) != Step::Replace {
             return Ok(false);
         }
         remove(&self.path).map(|()| true)

@@ -16,7 +16,7 @@
 //! - `memory.rs`: private words, or sections of the file
 //! - `place.rs`: which file
 //! - `header.rs`: what has to agree
-//! - `join.rs`: make the file or join it
+//! - `join.rs`: make the file or join it; `attach.rs`: which of the two
 //! - `seats.rs`: who uses it, and who is dead
 //! - `joined.rs`: a file that this process uses; `absent.rs` where there can be none, `modelled.rs` in loom's models
 //! - `lock.rs`: locks that a dead process does not keep
@@ -47,6 +47,8 @@ pub(crate) const SHORT_BITS: u32 = 22;
 
 #[cfg(not(any(loom, all(feature = "shared", target_os = "linux"))))]
 mod absent;
+#[cfg(any(all(test, loom), all(feature = "shared", target_os = "linux", not(loom))))]
+pub(crate) mod attach;
 #[cfg(feature = "shared")]
 mod error;
 #[cfg(all(feature = "shared", target_os = "linux", not(loom)))]

@@ -177,6 +177,7 @@ const UNBOUNDED: Preemptions = None;
 
 mod conduct; // After the macro that they use.
 mod first_contact;
+mod joining;
 mod journal;
 mod kinds;
 mod plans;
