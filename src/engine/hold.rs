@@ -149,7 +149,7 @@ impl Engine {
                 return Ok(operations);
             }
         }
-        operations.into_iter().for_each(|operation| holds.released(operation, 0));
+        operations.into_iter().for_each(|operation| holds.reopened(operation));
         Err(refused.unwrap_or(Error::NotHeld { held, released: slots }))
     }
 
@@ -245,7 +245,7 @@ impl Engine {
 
     fn bury(&self, holds: &Holds, remains: &Remains) {
         let lane = self.limits.lane(remains.lane).ok().filter(|lane| self.kind(lane.id()) == Kind::Held);
-        let Some(lane) = lane else { return holds.freed(remains.operation) };
+        let Some(lane) = lane else { return holds.abandoned(remains.operation) };
         let word = || self.slab.find(remains.hash).map(|found| found.record.lane_now(lane.id()));
         if let Some(operation) = holds.judge(remains, word) {
             self.slab.joined().into_iter().for_each(|joined| joined.count_takeover());

@@ -48,9 +48,13 @@
 //! before. Whoever reads the later word (Acquire) sees that. So the word is read
 //! first and the bit after it.
 //!
-//! Generations start over after 2,047 uses of an entry. An old mark is then taken
-//! for a new one if the same agent, whose lane nobody has changed since, is about
-//! to take slots by the same entry, and the process dies at that moment.
+//! An operation without an exchange, as of a denial, leaves no mark, so nobody ever
+//! confirms it, and the next operation of the entry has its mark. So a mark stands
+//! for one exchange, until generations start over: after 2,047 calls that took
+//! slots by the entry and gave them back. An old mark is then taken for a new one
+//! if a word still has it which nobody has changed since, if that word changes
+//! while the entry is busy anew, and if the process dies just then, before its
+//! exchange. However often an agent is denied, that comes no nearer.
 //!
 //! A record that changes tenants or limits keeps its marks; those exchanges confirm
 //! too, so nothing is lost with the record.
@@ -84,6 +88,8 @@
 mod burying;
 mod lately;
 mod state;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub(crate) use lately::{Lately, Look};
 
@@ -274,9 +280,17 @@ impl Holds {
         self.put(number, State::new(OPEN, generation, 0, count));
     }
 
-    /// Ends an operation that has taken none.
+    /// Ends an operation that has taken none: it has left no mark, so the next one may have its generation.
     pub(crate) fn freed(&self, operation: Operation) {
-        self.put(operation.number, State::new(FREE, next(next(operation.generation)), 0, 0));
+        self.put(operation.number, State::new(FREE, operation.generation, 0, 0));
+        self.lately.freed();
+    }
+
+    /// Ends an operation of which nobody can know what it has done.
+    pub(crate) fn abandoned(&self, operation: Operation) {
+        let is_release = operation.generation % 2 == 1;
+        let after = next(operation.generation);
+        self.put(operation.number, State::new(FREE, if is_release { after } else { next(after) }, 0, 0));
         self.lately.freed();
     }
 
@@ -317,7 +331,7 @@ impl Holds {
         self.entries[operation.number].releasing.store(slots, Ordering::Release);
     }
 
-    /// Ends an operation that has given back this many slots; 0 if it has not.
+    /// Ends an operation that has given back this many slots.
     pub(crate) fn released(&self, operation: Operation, slots: u64) {
         let (last, left) = (operation.generation, operation.count.saturating_sub(slots));
         let generation = if broken(Fault::SameMark) { last - 1 } else { next(last) };
@@ -326,6 +340,12 @@ impl Holds {
         if left == 0 {
             self.lately.freed();
         }
+    }
+
+    /// Ends an operation that has given back nothing: it has left no mark, so the next one may have its generation.
+    pub(crate) fn reopened(&self, operation: Operation) {
+        let Operation { number, generation, count, .. } = operation;
+        self.put(number, State::new(OPEN, generation - 1, 0, count));
     }
 
     /// Confirms the operation that a word is marked with, before the word is replaced.

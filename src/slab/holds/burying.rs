@@ -83,7 +83,7 @@ impl Holds {
             }
             // What is left open is its owner's, dead or alive.
             (true, false) => {
-                self.released(operation, 0);
+                self.reopened(operation);
                 None
             }
         }
