@@ -166,7 +166,7 @@ pub(crate) const POLICY_BYTES_MIN: usize = 64 << 10;
 #[cfg(feature = "shared")]
 pub(crate) const POLICY_BYTES_MAX: usize = 16 << 20;
 
-/// How long a newcomer waits for a lock that another process holds.
+/// How long a newcomer waits for locks that other processes hold: one region's, or those of two.
 pub(crate) const CLAIM_WITHIN: Duration = Duration::from_millis(2);
 
 /// How long a control call waits for one.

@@ -232,14 +232,18 @@ pub(crate) enum Fault {
     /// A release does not wait for another that has the entries it needs.
     ReleaseNotAwaited,
     /// A file is ready before everything in it is written.
+    #[cfg(all(test, loom))]
     ReadyTooSoon,
     /// A process makes a file or joins it without ATTACH.
+    #[cfg(all(test, loom))]
     NoAttach,
     /// A process that has waited for ATTACH does not look where the path leads.
+    #[cfg(all(test, loom))]
     NoLookAtPath,
     /// A file that others use is replaced.
     UsedFileReplaced,
     /// A process releases ATTACH before it takes its seat.
+    #[cfg(all(test, loom))]
     SeatAfterAttach,
     /// What a dead process left half changed in a region is not put right.
     NotPutRight,

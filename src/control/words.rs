@@ -66,7 +66,7 @@ impl ControlWords {
     }
 
     pub(super) fn lock(&self) -> Result<WordsGuard<'_>, ControlError> {
-        match lock::take(&self.words[LOCK], &*self.joined, CONTROL_WITHIN) {
+        match lock::take(&self.words[LOCK], &*self.joined, &mut { CONTROL_WITHIN }) {
             Ok(Taken::Free) => Ok(WordsGuard(self)),
             Ok(Taken::FromDead) => {
                 self.joined.count_takeover();

@@ -31,7 +31,11 @@
 //! # Waiting
 //!
 //! A wait has an end, since a holder may be stopped: the caller is answered
-//! `Busy`. What counts is the time in which another process has the lock. A
+//! `Busy`. A call that takes several locks has one time for all of them. What
+//! counts is the time in which another process has a lock. The caller spins for
+//! some microseconds, and then naps and reads the clock by turns. It does not
+//! yield: on a busy machine it would get its next turn after everybody else's,
+//! milliseconds later, while a sleeper is woken in time. A
 //! thread of the caller's own process is not stopped while the caller runs, since
 //! a stop is for all threads of a process; with many threads on few processors it
 //! may only not have its turn.
@@ -71,15 +75,18 @@ pub(crate) enum Taken {
     FromDead,
 }
 
-/// How often a waiting caller looks at the word before it first asks whether the holder is dead, and then again.
-const ROUNDS_FIRST: u32 = 1_000;
-const ROUNDS_NEXT: u32 = 500;
+/// How often a caller looks at the word before it takes its first nap: for some ten microseconds.
+const SPIN_ROUNDS: u32 = 1_000;
 
-/// Takes a lock, within about this time.
-pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, within: Duration) -> Result<Taken, Busy> {
+/// How long a nap is, and after how many of them the kernel is asked again whether the holder is dead.
+const NAP: Duration = Duration::from_micros(50);
+const NAPS: u32 = 4;
+
+/// Takes a lock. `left` is about how much longer other processes may keep it, and becomes less by the wait.
+pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, left: &mut Duration) -> Result<Taken, Busy> {
     let me = holders.me();
-    // How much longer other processes may keep it, and since when one was seen to.
-    let (mut left, mut since) = (within, None::<Instant>);
+    // Since when another process was seen to keep it.
+    let mut since = None::<Instant>;
     let mut round = 0_u32;
     // Ends with the lock, or when the time is over.
     loop {
@@ -100,24 +107,29 @@ pub(crate) fn take(lock: &AtomicU64, holders: &impl Holders, within: Duration) -
         if seen == 0 && exchange() {
             return Ok(Taken::Free);
         }
-        let is_due = cfg!(loom) || round >= ROUNDS_FIRST && (round - ROUNDS_FIRST) % ROUNDS_NEXT == 0;
-        if is_due && seen == me {
+        if seen == me {
             since = None;
-        } else if is_due && seen != 0 {
-            // Acquire, paired with the Release of the mark: see the claim.
-            let is_mark = || lock.load(Ordering::Acquire) == seen || broken(Fault::RelaxedMark);
-            let is_dead = || holders.is_dead(seen) || broken(Fault::LiveLockTaken);
-            if is_mark() && is_dead() && take_over() {
-                return Ok(Taken::FromDead);
-            }
-            // The clock is read here alone: most waits are over before the first question.
+        } else if seen != 0 && (cfg!(loom) || round >= SPIN_ROUNDS) {
+            // The clock is read here alone: most waits are over before.
             let now = Instant::now();
-            left = left.saturating_sub(since.replace(now).map_or(Duration::ZERO, |since| now - since));
+            *left = left.saturating_sub(since.replace(now).map_or(Duration::ZERO, |since| now - since));
+            if cfg!(loom) || left.is_zero() || round % NAPS == 0 {
+                // Acquire, paired with the Release of the mark: see the claim.
+                let is_mark = || lock.load(Ordering::Acquire) == seen || broken(Fault::RelaxedMark);
+                let is_dead = || holders.is_dead(seen) || broken(Fault::LiveLockTaken);
+                if is_mark() && is_dead() && take_over() {
+                    return Ok(Taken::FromDead);
+                }
+            }
             if left.is_zero() && !cfg!(loom) {
                 return Err(Busy { holder: seen });
             }
         }
-        wait(round);
+        match seen != 0 && seen != me && !cfg!(loom) {
+            true if round < SPIN_ROUNDS => std::hint::spin_loop(),
+            true => std::thread::sleep(NAP.min(*left)),
+            false => wait(round),
+        }
         round = round.saturating_add(1);
     }
 }
@@ -154,21 +166,25 @@ mod tests {
         Process { me, dead: dead.to_vec(), asked: Cell::new(0) }
     }
 
+    fn take_within(lock: &AtomicU64, process: &Process, within: Duration) -> Result<Taken, Busy> {
+        take(lock, process, &mut { within })
+    }
+
     #[test]
     fn a_free_lock_is_taken_and_nobody_is_asked_about() {
         let (lock, process) = (AtomicU64::new(0), process(7, &[]));
-        assert_eq!(take(&lock, &process, Duration::ZERO), Ok(Taken::Free));
+        assert_eq!(take_within(&lock, &process, Duration::ZERO), Ok(Taken::Free));
         assert_eq!((lock.load(Ordering::Relaxed), process.asked.get()), (7, 0));
         release(&lock);
-        assert_eq!(take(&lock, &process, Duration::ZERO), Ok(Taken::Free));
+        assert_eq!(take_within(&lock, &process, Duration::ZERO), Ok(Taken::Free));
     }
 
     #[test]
     fn the_dead_lose_their_lock_and_the_living_keep_it() {
         let lock = AtomicU64::new(8);
-        assert_eq!(take(&lock, &process(7, &[9]), Duration::from_millis(1)), Err(Busy { holder: 8 }));
+        assert_eq!(take_within(&lock, &process(7, &[9]), Duration::from_millis(1)), Err(Busy { holder: 8 }));
         assert_eq!(lock.load(Ordering::Relaxed), 8);
-        assert_eq!(take(&lock, &process(7, &[8]), Duration::ZERO), Ok(Taken::FromDead));
+        assert_eq!(take_within(&lock, &process(7, &[8]), Duration::ZERO), Ok(Taken::FromDead));
         assert_eq!(lock.load(Ordering::Relaxed), 7);
     }
 
@@ -183,14 +199,35 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
                 release(&lock);
             });
-            take(&lock, &process(7, &[7]), Duration::ZERO)
+            take_within(&lock, &process(7, &[7]), Duration::ZERO)
         });
         assert_eq!(taken, Ok(Taken::Free));
+    }
+
+    /// A claim may take two locks, and had the whole time for each of them: a newcomer waited twice as long as it was
+    /// to wait.
+    #[test]
+    fn two_locks_are_taken_within_one_time() {
+        let locks = [AtomicU64::new(8), AtomicU64::new(8)];
+        let within = Duration::from_millis(500);
+        let mut left = within;
+        let taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Real time: how long another process has the first lock.
+                std::thread::sleep(Duration::from_millis(20));
+                release(&locks[0]);
+            });
+            take(&locks[0], &process(7, &[]), &mut left)
+        });
+        assert_eq!(taken, Ok(Taken::Free));
+        assert!(left < within && !left.is_zero(), "{left:?}");
+        assert_eq!(take(&locks[1], &process(7, &[]), &mut left), Err(Busy { holder: 8 }));
+        assert_eq!(left, Duration::ZERO);
     }
 
     #[test]
     fn a_process_without_a_seat_takes_nothing() {
         let free = AtomicU64::new(0);
-        assert_eq!(take(&free, &process(0, &[]), Duration::ZERO), Err(Busy { holder: 0 }));
+        assert_eq!(take_within(&free, &process(0, &[]), Duration::ZERO), Err(Busy { holder: 0 }));
     }
 }

@@ -27,7 +27,7 @@ impl Slab {
         let mut faults = Vec::new();
         let mut tenants = BTreeMap::new();
         for region in 0..self.regions() {
-            let Ok(guard) = self.lock_region(region, CONTROL_WITHIN) else {
+            let Ok(guard) = self.lock_region(region, &mut { CONTROL_WITHIN }) else {
                 faults.push(format!("region {region} is locked by a process that does not go on"));
                 continue;
             };

@@ -47,10 +47,10 @@ impl<'a> Region<'a> {
         Tick::from_nanos(peek(&self.0[EVICTED_AT]))
     }
 
-    /// Waits for the region's lock; in shared memory for about this time.
-    pub(crate) fn lock(self, memory: &Memory, within: Duration) -> Result<RegionGuard<'a>, Busy> {
+    /// Waits for the region's lock; in shared memory for as long as is left, about.
+    pub(crate) fn lock(self, memory: &Memory, left: &mut Duration) -> Result<RegionGuard<'a>, Busy> {
         let Memory::Shared(joined) = memory else { return Ok(self.lock_private()) };
-        let taken = lock::take(&self.0[LOCK], &**joined, within);
+        let taken = lock::take(&self.0[LOCK], &**joined, left);
         let left_behind = match taken {
             Ok(Taken::Free) => false,
             Ok(Taken::FromDead) => {

@@ -133,13 +133,14 @@ impl Slab {
         let home_region = self.region_of(groups.start * GROUP);
         let last_region = self.region_of((groups.end - 1) * GROUP);
         // Ascending, like every other caller: see the module `region`.
-        let home = self.lock_region(home_region, within)?;
-        let next = (last_region != home_region).then(|| self.lock_region(last_region, within)).transpose()?;
+        let mut left = within;
+        let home = self.lock_region(home_region, &mut left)?;
+        let next = (last_region != home_region).then(|| self.lock_region(last_region, &mut left)).transpose()?;
         Ok(Locks { home, next, home_region })
     }
 
-    pub(super) fn lock_region(&self, region: usize, within: Duration) -> Result<RegionGuard<'_>, Busy> {
-        let guard = self.region(region).lock(&self.sharing, within)?;
+    pub(super) fn lock_region(&self, region: usize, left: &mut Duration) -> Result<RegionGuard<'_>, Busy> {
+        let guard = self.region(region).lock(&self.sharing, left)?;
         if guard.was_left_behind() && !broken(Fault::NotPutRight) {
             self.put_right(region, &guard);
         }
@@ -300,7 +301,7 @@ impl Slab {
         next: impl Fn(Row) -> Option<Row>,
     ) -> Result<(), Busy> {
         for region in regions {
-            let _guard = self.lock_region(region, CONTROL_WITHIN)?;
+            let _guard = self.lock_region(region, &mut { CONTROL_WITHIN })?;
             for position in self.positions_of(region) {
                 let record = self.record(position);
                 let seen = record.tag();
@@ -350,7 +351,7 @@ impl Slab {
         let At { now: since, offset } = since;
         let mut swept = 0;
         for region in 0..self.geometry.regions() {
-            let Ok(guard) = self.lock_region(region, CLAIM_WITHIN) else { continue };
+            let Ok(guard) = self.lock_region(region, &mut { CLAIM_WITHIN }) else { continue };
             for position in self.positions_of(region) {
                 let shown = Group::load(self.group_word(position / GROUP));
                 if shown.shows(position % GROUP, Fingerprint::VACANT) {

@@ -4,7 +4,7 @@
 //! file or to none, which opening makes; of each file the seats that are taken, and ATTACH, a lock that a process
 //! loses when it dies. Each system call is one step of the kernel. The words of a file, its state and its content, are
 //! loom's atomics. The decisions are those of the real code, [`Search::step`]; the order of the steps is written once
-//! more, in [`join`] below, as `shared/join.rs` and `limiter/shared.rs` have it.
+//! more, in [`Machine::join`] below, as `shared/join.rs` and `limiter/shared.rs` have it.
 //!
 //! What is left out: waits that end with an error, files that are foreign or too short, and the place to which a
 //! process writes the header (`pwrite` and the mapping show the same memory). The state is read with ATTACH alone, and

@@ -21,7 +21,7 @@ impl Holders for Process {
 
 /// Takes the lock, and sees that nobody else has it; returns whether it was a dead one's.
 fn take(lock: &Word, inside: &Word, process: &Process) -> bool {
-    let taken = lock::take(lock, process, Duration::ZERO).unwrap();
+    let taken = lock::take(lock, process, &mut { Duration::ZERO }).unwrap();
     assert_eq!(inside.fetch_add(1, loom::sync::atomic::Ordering::Relaxed), 0, "two have the lock");
     inside.store(0, loom::sync::atomic::Ordering::Relaxed);
     lock::release(lock);
@@ -77,14 +77,14 @@ model! {
         let judge = thread::spawn({
             let words = Arc::clone(&words);
             move || {
-                let taken = lock::take(&words[0], &Seated(6, &words[1]), Duration::ZERO).unwrap();
+                let taken = lock::take(&words[0], &Seated(6, &words[1]), &mut { Duration::ZERO }).unwrap();
                 lock::release(&words[0]);
                 taken
             }
         });
         // It takes its seat, and then the lock.
         words[1].store(1, loom::sync::atomic::Ordering::Release);
-        let taken = lock::take(&words[0], &Seated(SEATED, &words[1]), Duration::ZERO).unwrap();
+        let taken = lock::take(&words[0], &Seated(SEATED, &words[1]), &mut { Duration::ZERO }).unwrap();
         lock::release(&words[0]);
         assert_eq!((taken, judge.join().unwrap()), (Taken::Free, Taken::Free));
     }
