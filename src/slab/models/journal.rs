@@ -203,7 +203,8 @@ model! {
     burying_a_release_against_a_release(false)
 }
 
-/// A dead process was giving back one of three slots that a living one holds by one entry; its owner gives back another,
+/// A dead process was giving back one of three slots that a living one holds by one entry; its owner gives back
+/// another,
 /// and waits for the dead one, or finds that it was buried.
 fn release_against_the_burial_of_its_entry(exchanged: bool) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -255,7 +256,8 @@ model! {
 
 model! {
     /// Before its exchange: one of them gives the slot back.
-    denial_against_denial_before_the_exchange, Some(1), breaks with [Unjudged, EntryTakenByStore], denial_against_denial(false)
+    denial_against_denial_before_the_exchange, Some(1),
+    breaks with [Unjudged, EntryTakenByStore], denial_against_denial(false)
 }
 
 /// A dead process gives back the one slot that a living one holds, while B wants the record, which is idle without the
