@@ -241,6 +241,7 @@ pub(crate) enum Fault {
     #[cfg(all(test, loom))]
     NoLookAtPath,
     /// A file that others use is replaced.
+    #[cfg_attr(not(feature = "shared"), allow(dead_code, reason = "of files that processes share"))]
     UsedFileReplaced,
     /// A process releases ATTACH before it takes its seat.
     #[cfg(all(test, loom))]
