@@ -166,6 +166,13 @@ pub(crate) const POLICY_BYTES_MIN: usize = 64 << 10;
 #[cfg(feature = "shared")]
 pub(crate) const POLICY_BYTES_MAX: usize = 16 << 20;
 
+/// How many questions to the store that machines share lanes through may wait: 3.5 MB, or less in a limiter for few
+/// agents.
+#[cfg(feature = "cluster")]
+pub(crate) const ASKS_KEPT: usize = if cfg!(loom) { 2 } else { 1 << 16 };
+#[cfg(feature = "cluster")]
+pub(crate) const ASKS_MIN: u64 = if cfg!(loom) { 2 } else { 1 << 10 };
+
 /// How long a newcomer waits for locks that other processes hold: one region's, or those of two.
 pub(crate) const CLAIM_WITHIN: Duration = Duration::from_millis(2);
 

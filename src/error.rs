@@ -199,6 +199,9 @@ pub enum BuildError {
     /// The slab cannot be shared.
     #[cfg(feature = "shared")]
     Shared(crate::shared::SharedError),
+    /// Machines cannot share its lanes.
+    #[cfg(feature = "cluster")]
+    Cluster(crate::cluster::ClusterError),
 }
 
 impl fmt::Display for BuildError {
@@ -217,6 +220,8 @@ impl fmt::Display for BuildError {
             }
             #[cfg(feature = "shared")]
             BuildError::Shared(problem) => problem.fmt(f),
+            #[cfg(feature = "cluster")]
+            BuildError::Cluster(problem) => problem.fmt(f),
         }
     }
 }
@@ -226,6 +231,8 @@ impl std::error::Error for BuildError {
         match self {
             #[cfg(feature = "shared")]
             BuildError::Shared(problem) => Some(problem),
+            #[cfg(feature = "cluster")]
+            BuildError::Cluster(problem) => Some(problem),
             _ => None,
         }
     }

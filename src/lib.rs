@@ -95,6 +95,14 @@ mod shared;
 mod slab;
 mod sync;
 
+/// Limits that machines share through a store, such as Redis (feature `cluster`).
+#[cfg(feature = "cluster")]
+pub mod cluster {
+    pub use crate::engine::{Ask, Due, Settled};
+    pub use crate::lane::clustered::WhenLost;
+    pub use crate::limiter::cluster::{Cluster, ClusterError, ClusterLane, Link};
+}
+
 pub use clock::{Clock, ManualClock, Tick};
 pub use conduct::{Conduct, Violation};
 pub use control::ControlError;

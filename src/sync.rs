@@ -231,6 +231,9 @@ pub(crate) enum Fault {
     RelaxedMark,
     /// A release does not wait for another that has the entries it needs.
     ReleaseNotAwaited,
+    /// A settlement is applied to whatever tenancy it finds.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "of lanes that machines share"))]
+    CreditToAnother,
     /// A file is ready before everything in it is written.
     #[cfg(all(test, loom))]
     ReadyTooSoon,

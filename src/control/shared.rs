@@ -179,17 +179,30 @@ impl Control<'_> {
     /// Fills one lane of an agent.
     pub(crate) fn reset_lane(&self, agent: Agent<'_>, lane: LaneId) -> Result<(), Error> {
         self.limits.lane(lane)?;
-        self.intend(Forgives::Lane(lane), agent).map(drop)
+        self.intend(Forgives::Lane(lane), agent)?;
+        self.forgive_in_store(agent, Some(lane))
     }
 
     /// Fills every lane of an agent.
     pub(crate) fn reset(&self, agent: Agent<'_>) -> Result<(), Error> {
-        self.intend(Forgives::Lanes, agent).map(drop)
+        self.intend(Forgives::Lanes, agent)?;
+        self.forgive_in_store(agent, None)
     }
 
     /// Vacates an agent's record. `false` if it had none.
     pub(crate) fn forget(&self, agent: Agent<'_>) -> Result<bool, Error> {
-        self.intend(Forgives::Record, agent)
+        let was_known = self.intend(Forgives::Record, agent)?;
+        self.forgive_in_store(agent, None)?;
+        Ok(was_known)
+    }
+
+    /// Lets the store of lanes that machines share forget what an agent has spent.
+    fn forgive_in_store(&self, agent: Agent<'_>, lane: Option<LaneId>) -> Result<(), Error> {
+        #[cfg(feature = "cluster")]
+        self.engine.reset_in_store(agent, lane)?;
+        #[cfg(not(feature = "cluster"))]
+        let _ = (agent, lane);
+        Ok(())
     }
 
     /// Forgives; in shared memory even if this process dies halfway.

@@ -214,6 +214,17 @@ impl Engine {
         Some(LaneCharge { answer, receipt: change.get().map(receipt) })
     }
 
+    /// Asks the store that machines share the lane through, if a charge has found that it is time.
+    #[inline]
+    pub(super) fn note_ask(&self, charged: &Charged, request: &ResolvedRequest<'_>) {
+        #[cfg(feature = "cluster")]
+        if let Charged::Clustered { asks: true, verdict } = charged {
+            self.ask(request, verdict.is_ok_and(|verdict| verdict.is_allowed()));
+        }
+        #[cfg(not(feature = "cluster"))]
+        let _ = (charged, request);
+    }
+
     /// The next word of a lane, with its mark if it is a held one of a shared slab.
     #[inline(always)]
     fn marked(&self, mark: Option<HoldMark>, word: LaneWord, next: Option<LaneWord>) -> Option<LaneWord> {
@@ -269,7 +280,9 @@ impl Engine {
                     change.set(choice.outcome.next.map(|next| (choice.cell, words[choice.cell], next)));
                     choice
                 };
-                record.update_lane(tag, cells, step, retried).map(Charged::verdict)
+                let charged = record.update_lane(tag, cells, step, retried)?;
+                self.note_ask(&charged, request);
+                Some(charged.verdict())
             }
         }
     }

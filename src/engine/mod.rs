@@ -16,6 +16,7 @@
 //! - `agents.rs`: the state of agents, and lists of them; `snapshot.rs`: counts and the report
 //! - `action.rs`: which lane pays for an action?
 //! - `policy_text.rs` (feature `shared`): the policy in force, for other processes; `layout.rs`: the sections of a file
+//! - `cluster.rs` (feature `cluster`): what a check asks of the store that machines share lanes through
 //! - `registry/`: which agents have an assignment, and `exempt.rs` which are exempt, without a lock;
 //!   `assignment.rs`: an assignment as plain data, and `assigned.rs` how it applies
 
@@ -28,6 +29,8 @@ mod assignment;
 mod batch;
 mod charge;
 mod claim;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod conduct;
 mod exempt;
 mod fast;
@@ -52,6 +55,10 @@ pub(crate) use assigned::effective_limit;
 #[cfg(feature = "persist")]
 pub(crate) use assigned::named;
 pub use assignment::{Assignment, Assignments};
+#[cfg(feature = "cluster")]
+pub(crate) use cluster::Asks;
+#[cfg(feature = "cluster")]
+pub use cluster::{Ask, Due, Settled};
 pub use request::{Agent, Request};
 pub use reserve::{Reservation, ReservationId, Settle, Settlement};
 #[cfg(feature = "capi")]
@@ -107,6 +114,9 @@ pub(crate) struct Engine {
     #[cfg(feature = "shared")]
     kept_ids: Option<Roster>,
     unknown_actions: UnknownActions,
+    /// What the store is asked that machines share lanes through.
+    #[cfg(feature = "cluster")]
+    asks: Option<Asks>,
     /// In a box, so that a limiter that is not observed is no larger for it.
     watch: Option<Box<Watch>>,
     /// The ids of agents that have records, once used budgets are kept.
@@ -138,6 +148,8 @@ pub(crate) struct Setup {
     /// Room for the policy's text in a shared slab.
     #[cfg(feature = "shared")]
     pub(crate) policy_bytes: usize,
+    #[cfg(feature = "cluster")]
+    pub(crate) asks: Option<Asks>,
 }
 
 impl Engine {
@@ -190,6 +202,8 @@ impl Engine {
             registry,
             policy: RwLock::new((policy, setup.epoch)),
             unknown_actions: UnknownActions::default(),
+            #[cfg(feature = "cluster")]
+            asks: setup.asks,
             watch,
             #[cfg(feature = "persist")]
             ids: std::sync::OnceLock::new(),

@@ -37,7 +37,12 @@ impl Engine {
     /// Gives back what the request costs, to the lane and to its total.
     pub(crate) fn refund(&self, request: Request<'_>) -> Result<LaneState, Error> {
         let ResolvedRequest { target, cost, .. } = self.resolve(request)?;
-        self.refund_both(&target, cost)
+        let state = self.refund_both(&target, cost)?;
+        #[cfg(feature = "cluster")]
+        if self.is_clustered(request.lane) {
+            self.refund_in_store(request.agent, &target, cost)?;
+        }
+        Ok(state)
     }
 
     /// Gives back to one lane, all but what is reserved of it.

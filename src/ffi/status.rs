@@ -241,6 +241,9 @@ impl From<&tollgate::BuildError> for Status {
             BuildError::Memory { .. } => Self::OutOfMemory,
             #[cfg(feature = "shared")]
             BuildError::Shared(_) => Self::Shared,
+            // No option of C shares a limiter with other machines.
+            #[cfg(feature = "cluster")]
+            BuildError::Cluster(_) => Self::InvalidPolicy,
         }
     }
 }

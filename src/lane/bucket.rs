@@ -133,6 +133,9 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
+    /// The rules of a lane without oversize costs.
+    pub(super) const PLAIN: Self = Self { takes_oversize: false };
+
     /// Whether the cost is taken on credit.
     fn is_on_credit(&self, limit: BucketLimit, cost: u64) -> bool {
         self.takes_oversize && debt::is_oversize(limit, cost)
@@ -340,7 +343,7 @@ fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()
 }
 
 /// The bucket's state.
-fn state(word: LaneWord, now: Tick, limit: BucketLimit) -> LaneState {
+pub(super) fn state(word: LaneWord, now: Tick, limit: BucketLimit) -> LaneState {
     if limit.is_exempt() {
         return LaneState::EXEMPT;
     }

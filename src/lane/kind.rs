@@ -7,6 +7,8 @@
 
 use super::bucket;
 use super::calendar::Era;
+#[cfg(feature = "cluster")]
+use super::clustered::Clustered;
 use super::exact::Exact;
 use super::finding::{Decision, Finding};
 use super::limit::Numbers;
@@ -33,6 +35,9 @@ pub(crate) enum Kind {
     Budget(Era),
     /// Slots that are held.
     Held,
+    /// A token bucket that machines share.
+    #[cfg(feature = "cluster")]
+    Clustered(Clustered),
 }
 
 /// The one dispatch: the answer of the rules of a kind. A match and not a trait
@@ -41,12 +46,14 @@ pub(crate) enum Kind {
 macro_rules! of_rules {
     ($kind:expr, $rules:ident => $answer:expr) => {
         match &$kind {
-            Kind::Bucket => of_rules!(@ &$crate::lane::bucket::Bucket { takes_oversize: false }, $rules, $answer),
+            Kind::Bucket => of_rules!(@ &$crate::lane::bucket::Bucket::PLAIN, $rules, $answer),
             Kind::Debt => of_rules!(@ &$crate::lane::bucket::Bucket { takes_oversize: true }, $rules, $answer),
             Kind::Exact(exact) => of_rules!(@ exact, $rules, $answer),
             Kind::Window(window) => of_rules!(@ window, $rules, $answer),
             Kind::Budget(era) => of_rules!(@ era, $rules, $answer),
             Kind::Held => of_rules!(@ &$crate::lane::held::Held, $rules, $answer),
+            #[cfg(feature = "cluster")]
+            Kind::Clustered(clustered) => of_rules!(@ clustered, $rules, $answer),
         }
     };
     (@ $kind:expr, $rules:ident, $answer:expr) => {{
@@ -66,6 +73,29 @@ impl Kind {
     pub(crate) const fn further(self) -> Self {
         match self {
             Kind::Window(window) => Kind::Window(window.second()),
+            #[cfg(feature = "cluster")]
+            Kind::Clustered(_) => Kind::Bucket,
+            kind => kind,
+        }
+    }
+
+    /// The kind that a charge of this word of a lane is of.
+    const fn of_cell(self, cell: usize) -> Self {
+        match self {
+            #[cfg(feature = "cluster")]
+            Kind::Clustered(_) if cell > 0 => self.further(),
+            kind => {
+                let _ = cell;
+                kind
+            }
+        }
+    }
+
+    /// The kind of the limits that a policy gives such a lane.
+    pub(crate) const fn in_policies(self) -> Self {
+        match self {
+            #[cfg(feature = "cluster")]
+            Kind::Clustered(_) => Kind::Bucket,
             kind => kind,
         }
     }
@@ -117,7 +147,8 @@ impl Kind {
 
     /// The receipt of the charge that replaced `before` by `next`.
     pub(crate) fn receipt(self, position: usize, cell: usize, before: LaneWord, next: LaneWord, at: Tick) -> Receipt {
-        let (place, price) = of_rules!(self, rules => (rules.place(next), rules.price(before, next, at)));
+        let kind = self.of_cell(cell);
+        let (place, price) = of_rules!(kind, rules => (rules.place(next), rules.price(before, next, at)));
         Receipt { at, position, place, word: next, cell, price }
     }
 
@@ -238,6 +269,10 @@ impl Blocked {
             (Charged::Oversize(charge), _) => return charge.blocked(block),
             (Charged::Counted(verdict), None) => return verdict,
             (Charged::Counted(verdict), Some(state)) => (verdict?, state),
+            #[cfg(feature = "cluster")]
+            (Charged::Clustered { verdict, .. }, None) => return verdict,
+            #[cfg(feature = "cluster")]
+            (Charged::Clustered { verdict, .. }, Some(state)) => (verdict?, state),
         };
         if charged.decision() == Decision::Exempt {
             return Ok(charged);

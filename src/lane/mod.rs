@@ -14,6 +14,7 @@
 //! | window | `window.rs` | the number of a third of a window, and the counts of it and of the one before; a lane has two such words | 0 |
 //! | budget | `budget.rs` | a calendar window's number, and what was used of it | 0 |
 //! | held slots | `held.rs` | how many are held | 0 |
+//! | bucket that machines share | `clustered.rs` | what this machine may spend or owes; a second word is a bucket's, as the store last reported it | 0 |
 //!
 //! `rules.rs` is the trait that every kind implements, and `kind.rs` has the one
 //! enum of kinds and the one dispatch.
@@ -33,6 +34,8 @@
 pub(crate) mod bucket;
 pub(crate) mod budget;
 mod calendar;
+#[cfg(feature = "cluster")]
+pub(crate) mod clustered;
 mod count;
 mod exact;
 mod finding;

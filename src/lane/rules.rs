@@ -221,6 +221,13 @@ pub(crate) enum Charged {
     /// The same for a cost above the bucket's capacity.
     Oversize(Oversize),
     Counted(Result<Verdict, Error>),
+    /// Of a lane that machines share.
+    #[cfg(feature = "cluster")]
+    Clustered {
+        verdict: Result<Verdict, Error>,
+        /// Whether the engine has to be asked to settle.
+        asks: bool,
+    },
 }
 
 impl Charged {
@@ -229,6 +236,8 @@ impl Charged {
             Charged::Bucket(charge) => bucket::verdict(charge),
             Charged::Oversize(charge) => charge.verdict(),
             Charged::Counted(verdict) => verdict,
+            #[cfg(feature = "cluster")]
+            Charged::Clustered { verdict, .. } => verdict,
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct LimiterBuilder {
     pub(super) observe: Option<Observe>,
     #[cfg(feature = "shared")]
     pub(super) shared: Option<crate::shared::Shared>,
+    #[cfg(feature = "cluster")]
+    pub(super) cluster: Option<super::cluster::Cluster>,
 }
 
 /// What the limiter stands on.
@@ -79,6 +81,8 @@ impl LimiterBuilder {
             observe: None,
             #[cfg(feature = "shared")]
             shared: None,
+            #[cfg(feature = "cluster")]
+            cluster: None,
         }
     }
 
@@ -208,14 +212,26 @@ impl LimiterBuilder {
         if self.reservations > RESERVATIONS_MAX {
             return Err(BuildError::Reservations { reservations: self.reservations });
         }
+        #[cfg(feature = "cluster")]
+        let mut this = self;
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = &this.cluster {
+            #[cfg(feature = "shared")]
+            if this.shared.is_some() {
+                return Err(super::cluster::ClusterError::Shared.into());
+            }
+            this.policy = this.policy.map(|policy| cluster.apply(policy)).transpose()?;
+        }
+        #[cfg(not(feature = "cluster"))]
+        let this = self;
         // Forks are detected from now on, before one can interrupt anything.
         crate::machine::process::mark();
         #[cfg(feature = "shared")]
-        if let Some(place) = self.shared.clone() {
-            return self.build_shared(&place);
+        if let Some(place) = this.shared.clone() {
+            return this.build_shared(&place);
         }
-        let key = HashKey::random(self.hash);
-        self.within(Ground::PRIVATE, key)
+        let key = HashKey::random(this.hash);
+        this.within(Ground::PRIVATE, key)
     }
 
     /// The limiter on this ground.
@@ -260,6 +276,8 @@ impl LimiterBuilder {
             on_full: self.on_full,
             prefault: self.prefault,
             observe: self.observe,
+            #[cfg(feature = "cluster")]
+            asks: self.cluster.map(|cluster| crate::engine::Asks::new(cluster.key(), self.agents)),
         };
         Ok(Limiter {
             engine: Engine::new(setup, slab).map_err(|bytes| BuildError::Memory { bytes })?,

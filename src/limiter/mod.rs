@@ -9,10 +9,13 @@
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `observe.rs`: counts, events, the state of agents
 //! - `shared.rs` (feature `shared`): one limiter for many processes
+//! - `cluster.rs` (feature `cluster`): limits that machines share
 //! - `keep.rs` (feature `persist`): used budgets across restarts
 
 mod builder;
 mod check;
+#[cfg(feature = "cluster")]
+pub(crate) mod cluster;
 mod conduct;
 mod control;
 mod hold;

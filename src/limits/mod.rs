@@ -21,6 +21,8 @@ pub(crate) use state::StateWords;
 use crate::conduct::ConductNumbers;
 use crate::error::Error;
 use crate::lane::bucket::BucketLimit;
+#[cfg(feature = "cluster")]
+use crate::lane::clustered::{Clustered, LinkWord};
 use crate::lane::kind::{LaneLimit, LimitWords};
 use crate::lane::{Kind, Limit, Numbers};
 use crate::machine::mapping::Words;
@@ -52,6 +54,9 @@ pub(crate) struct LimitTable {
     total: Option<LaneId>,
     /// How many plans the policy in force has, as far as this process knows.
     plans: QuietU64,
+    /// How the store is that machines share lanes through.
+    #[cfg(feature = "cluster")]
+    link: QuietU64,
 }
 
 /// The bytes of a lane's limits.
@@ -81,6 +86,8 @@ impl LimitTable {
             fast: Setting::new(fast_lanes),
             total,
             plans: QuietU64::new(policy.plans().len() as u64),
+            #[cfg(feature = "cluster")]
+            link: QuietU64::new(LinkWord::LOST.bits()),
         };
         if memory.is_new() {
             if !(0..len).all(|lane| table.allocate(lane, Row::unassigned(0), Row::EXEMPT)) {
@@ -172,12 +179,43 @@ impl LimitTable {
 
     /// Whether the lane can have such a limit.
     pub(crate) fn is_for(&self, lane: LaneId, limit: &Limit) -> bool {
-        limit.lane_kind().is_none_or(|kind| kind == self.kinds[lane.index()])
+        limit.lane_kind().is_none_or(|kind| kind == self.kinds[lane.index()].in_policies())
     }
 
     /// The lane's limit in a row, as its kind reads it; see [`LaneLimits::words`].
     pub(crate) fn lane_limit(&self, lane: LaneLimits<'_>, row: Row) -> LaneLimit {
-        LaneLimit::new(self.kinds[lane.id.index()], lane.words(row))
+        LaneLimit::new(self.kind_now(lane.id), lane.words(row))
+    }
+
+    /// What the lane's word means, and how the store is if machines share the lane.
+    #[inline]
+    fn kind_now(&self, lane: LaneId) -> Kind {
+        match self.kinds[lane.index()] {
+            #[cfg(feature = "cluster")]
+            Kind::Clustered(clustered) => Kind::Clustered(Clustered { link: self.link(), ..clustered }),
+            kind => kind,
+        }
+    }
+
+    /// How machines share the lane, if they do.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn clustered(&self, lane: LaneId) -> Option<Clustered> {
+        match self.kind_now(lane) {
+            Kind::Clustered(clustered) => Some(clustered),
+            _ => None,
+        }
+    }
+
+    /// How the store is, and how many machines share it.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn link(&self) -> LinkWord {
+        LinkWord::from_bits(self.link.load(Ordering::Relaxed))
+    }
+
+    /// Tells the next check how the store is.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn set_link(&self, link: LinkWord) {
+        self.link.store(link.bits(), Ordering::Relaxed);
     }
 
     /// The lane of this number, if there is one.
@@ -297,6 +335,12 @@ impl LaneLimits<'_> {
         // One by one: a build for size would make it a loop.
         let [a, b, c, d] = &self.rows[row.index()];
         LimitWords([a.load(order), b.load(order), c.load(order), d.load(order)])
+    }
+
+    /// The same for other uses than a charge.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn limit_words(&self, row: Row) -> LimitWords {
+        self.words(row)
     }
 
     /// The same for a lane that is known to be a bucket.

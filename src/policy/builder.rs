@@ -290,6 +290,8 @@ impl PolicyBuilder {
             warn_again_percent,
             version,
             exempt,
+            #[cfg(feature = "cluster")]
+            clustered: Vec::new(),
         };
         match policy.cell_kinds().len() {
             words if words > LANE_WORDS_MAX => Err(PolicyError::Words { words }),

@@ -6,6 +6,8 @@ use super::cells::Cells;
 use super::conduct::ConductRules;
 use super::lane_id::LaneId;
 use super::plan::{OnChange, Plan, PlanId};
+#[cfg(feature = "cluster")]
+use crate::lane::clustered::{CLUSTERED_WORDS, Clustered};
 use crate::lane::{Kind, Limit, Numbers};
 
 /// The name of the lane whose limit is over all others.
@@ -51,6 +53,9 @@ pub struct Policy {
     pub(super) version: Option<u32>,
     /// Invariant: sorted, each once.
     pub(super) exempt: Vec<String>,
+    /// The lanes that machines share. No file and no builder of a policy sets them: a limiter's does.
+    #[cfg(feature = "cluster")]
+    pub(super) clustered: Vec<(LaneId, Clustered)>,
 }
 
 impl Policy {
@@ -220,7 +225,25 @@ impl Policy {
     /// A lane that every plan denies is a bucket.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kind = |lane| self.limits_of(lane).find_map(|limit| limit.lane_kind());
-        self.lanes().map(move |(lane, _)| kind(lane).unwrap_or(Kind::Bucket))
+        self.lanes().map(move |(lane, _)| {
+            #[cfg(feature = "cluster")]
+            if let Some(clustered) = self.clustered(lane) {
+                return Kind::Clustered(clustered);
+            }
+            kind(lane).unwrap_or(Kind::Bucket)
+        })
+    }
+
+    /// How machines share a lane, if they do.
+    #[cfg(feature = "cluster")]
+    fn clustered(&self, lane: LaneId) -> Option<Clustered> {
+        self.clustered.iter().find(|(shared, _)| *shared == lane).map(|(_, clustered)| *clustered)
+    }
+
+    /// The same policy with lanes that machines share.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn with_clustered(self, clustered: Vec<(LaneId, Clustered)>) -> Self {
+        Self { clustered, ..self }
     }
 
     /// The words of each lane, in order: an exact window has as many as its
@@ -229,6 +252,8 @@ impl Policy {
         let mut more = self.lanes.len();
         self.lanes().map(move |(lane, _)| {
             let words = self.limits_of(lane).map(|limit| limit.words()).max().unwrap_or(1);
+            #[cfg(feature = "cluster")]
+            let words = self.clustered(lane).map_or(words, |_| CLUSTERED_WORDS);
             let cells = Cells { own: lane.index(), more, count: words };
             more += words - 1;
             cells

@@ -55,7 +55,7 @@ impl BucketLimit {
     /// The limit of a lane that denies everything.
     pub(super) const DENY: Self = Self { token: parts(1), depth: GENERATION_MASK, capacity: 0, warn_below: 0 };
 
-    pub(super) fn new(numbers: Numbers, warn_below_percent: u8) -> Self {
+    pub(in super::super) fn new(numbers: Numbers, warn_below_percent: u8) -> Self {
         let (token, capacity) = match numbers {
             Numbers::Bucket(BucketNumbers { token_ns, capacity }) => (token_ns.get(), capacity),
             Numbers::Unlimited => return Self::EXEMPT,
@@ -79,22 +79,34 @@ impl BucketLimit {
         Self { token, depth, capacity, warn_below }
     }
 
-    pub(super) const fn to_words(self) -> LimitWords {
+    pub(in super::super) const fn to_words(self) -> LimitWords {
         LimitWords([self.token, self.depth, self.capacity, self.warn_below])
     }
 
-    pub(super) const fn is_exempt(&self) -> bool {
+    pub(in super::super) const fn is_exempt(&self) -> bool {
         self.capacity == u64::MAX
     }
 
     /// 0 if everything is denied, `u64::MAX` if nothing.
-    pub(super) const fn capacity(&self) -> u64 {
+    pub(in super::super) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// How long a token takes to refill, in nanoseconds. 0 only in a torn limit.
-    pub(super) const fn token_ns(&self) -> u64 {
+    pub(in super::super) const fn token_ns(&self) -> u64 {
         nanos(self.token)
+    }
+
+    /// How long a whole bucket takes to refill, in nanoseconds; 0 if there is none.
+    #[cfg(feature = "cluster")]
+    pub(in super::super) const fn depth_ns(&self) -> u64 {
+        nanos(self.depth)
+    }
+
+    /// Whether an allowed request that leaves this many tokens warns.
+    #[cfg(feature = "cluster")]
+    pub(in super::super) const fn is_low(&self, left: u64) -> bool {
+        self.token.saturating_mul(left) < self.warn_below
     }
 
     /// Whether a request that leaves nothing warns.
@@ -106,7 +118,7 @@ impl BucketLimit {
     /// nanoseconds: the time its bucket takes to refill. A limit without a
     /// bucket gives no measure, so all debt stays, for the limit that comes
     /// next.
-    pub(super) const fn debt_max(&self) -> u64 {
+    pub(in super::super) const fn debt_max(&self) -> u64 {
         if self.capacity == 0 || self.is_exempt() { u64::MAX } else { nanos(self.depth) }
     }
 
@@ -118,7 +130,7 @@ impl BucketLimit {
 
     /// Why a cost is an error; `None` if the bucket can hold it, denies
     /// everything or is unlimited.
-    pub(super) const fn error(&self, cost: u64) -> Option<Error> {
+    pub(in super::super) const fn error(&self, cost: u64) -> Option<Error> {
         match (cost, self.capacity) {
             (0, _) => Some(Error::ZeroCost),
             (_, 0) => None,
@@ -128,7 +140,7 @@ impl BucketLimit {
     }
 
     /// Debt as a share of the depth: 0 for none, `u32::MAX` for all of it, and more beyond.
-    pub(super) fn debt_ratio(&self, word: LaneWord, now: Tick) -> u64 {
+    pub(in super::super) fn debt_ratio(&self, word: LaneWord, now: Tick) -> u64 {
         let debt = InstantWord::of(word).wait(now);
         if debt == 0 {
             return 0;

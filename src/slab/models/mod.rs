@@ -175,6 +175,8 @@ macro_rules! model {
 
 const UNBOUNDED: Preemptions = None;
 
+#[cfg(feature = "cluster")]
+mod cluster;
 mod conduct; // After the macro that they use.
 mod first_contact;
 mod joining;

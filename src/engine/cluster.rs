@@ -1,0 +1,344 @@
+//! What a check asks of the store that machines share lanes through, and what the
+//! answers do to records.
+//!
+//! A check never waits for the store. It marks the lane's word as asked about and
+//! puts an [`Ask`] into a ring; a thread of its own, the *engine* of the crate
+//! `tollgate-redis`, takes asks out and settles them, many at a time:
+//!
+//! 1. [`take_due`](Engine::take_due) reads what the lane owes, and takes off what
+//!    is to be given back.
+//! 2. The engine asks the store.
+//! 3. [`settle`](Engine::settle_due) adds what was paid and granted. If the record
+//!    has changed hands, nothing is added, and the engine gives the grant back.
+//!
+//! [`lane::clustered`](crate::lane::clustered) shows that no machine admits more
+//! than it was granted and its advance, whatever is lost in between.
+//!
+//! An ask that finds the ring full is dropped, and the mark taken back, so the
+//! next check asks again. Nothing is spent in advance while the ring is nearly
+//! full: tokens that were spent so would not be paid for.
+
+use super::request::{ResolvedRequest, Target};
+use super::{Agent, Engine, stand_in_row};
+use crate::bounds::{ASKS_KEPT, ASKS_MIN};
+use crate::error::Error;
+use crate::lane::clustered::{self, Applied, Balance, LinkWord};
+use crate::lane::kind::LimitWords;
+use crate::lane::{Choice, Kind};
+use crate::policy::{LaneId, PlanId};
+use crate::slab::hash::AgentHash;
+use crate::sync::{Counter, Ordering};
+use crossbeam_queue::ArrayQueue;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+
+/// A question to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    key: [u8; 16],
+    hash: AgentHash,
+    lane: LaneId,
+    plan: Option<PlanId>,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// To settle the lane; for a request of this cost that was denied, if it is not 0.
+    Settle { cost: u64 },
+    /// To give tokens back that the lane's word knows nothing of.
+    Refund { tokens: u64 },
+    /// To forget all that the agent has spent on the lane.
+    Reset,
+}
+
+impl Ask {
+    /// A question that nobody asked, about what the lane has left.
+    #[cfg(all(test, loom))]
+    pub(crate) fn for_test(engine: &Engine, agent: &str, lane: LaneId) -> Self {
+        let hash = engine.hash(agent.as_bytes()).unwrap();
+        Self { key: [0; 16], hash, lane, plan: None, what: What::Settle { cost: 0 } }
+    }
+
+    /// The agent, as a keyed hash of its id: the same on every machine with the same key.
+    #[must_use]
+    pub const fn key(&self) -> [u8; 16] {
+        self.key
+    }
+
+    /// The lane.
+    #[must_use]
+    pub const fn lane(&self) -> LaneId {
+        self.lane
+    }
+
+    /// Whether two asks concern one lane of one agent. The last plan asked about counts.
+    #[must_use]
+    pub fn is_of_same_lane(&self, other: &Ask) -> bool {
+        (self.key, self.lane) == (other.key, other.lane)
+    }
+
+    /// Whether the store has to forget what the agent has spent on the lane.
+    #[must_use]
+    pub const fn is_reset(&self) -> bool {
+        matches!(self.what, What::Reset)
+    }
+
+    /// Whether tokens are to be given back that the lane's word knows nothing of.
+    #[must_use]
+    pub const fn is_refund(&self) -> bool {
+        matches!(self.what, What::Refund { .. })
+    }
+
+    /// The cost of a request that was denied, and may pass once the store has granted that much; 0 if there was none.
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        match self.what {
+            What::Settle { cost } => cost,
+            What::Refund { .. } | What::Reset => 0,
+        }
+    }
+
+    /// The same question, with no request that waits for tokens: only to pay, and to give back what was not spent.
+    #[must_use]
+    pub const fn later(self) -> Self {
+        Self { what: What::Settle { cost: 0 }, ..self }
+    }
+}
+
+/// What a lane of an agent has to settle with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what is given back has been taken off already"]
+pub struct Due {
+    balance: Balance,
+    /// Whether the answer belongs to a record.
+    is_of_record: bool,
+}
+
+impl Due {
+    /// Tokens that were spent in advance, to be debited whatever the bucket holds.
+    #[must_use]
+    pub const fn owed(&self) -> u64 {
+        self.balance.owed
+    }
+
+    /// Tokens to be given back. They came off the lane already, so they may be sent once at most.
+    #[must_use]
+    pub const fn given(&self) -> u64 {
+        self.balance.given
+    }
+
+    /// What is left of the credit.
+    #[must_use]
+    pub const fn credit(&self) -> u64 {
+        self.balance.credit
+    }
+
+    /// How much credit this machine may have.
+    #[must_use]
+    pub const fn credit_max(&self) -> u64 {
+        self.balance.credit_max
+    }
+
+    /// How much this machine may spend in advance.
+    #[must_use]
+    pub const fn advance_max(&self) -> u64 {
+        self.balance.advance_max
+    }
+
+    /// How long a token takes to refill, in nanoseconds.
+    #[must_use]
+    pub const fn token_ns(&self) -> u64 {
+        self.balance.token_ns
+    }
+
+    /// What the bucket holds when it is full.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.balance.capacity
+    }
+
+    /// What the bucket lacks to be full as far as this machine knows, in nanoseconds of refill.
+    #[must_use]
+    pub const fn known_debt_ns(&self) -> u64 {
+        self.balance.view_debt_ns
+    }
+}
+
+/// What an answer of the store did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a grant that found nobody has to be given back"]
+pub enum Settled {
+    /// The lane has what it was granted.
+    Done,
+    /// The same, but more was spent meanwhile: ask once more.
+    Again,
+    /// The lane is another agent's, or was reset: give back what was granted.
+    Gone,
+}
+
+/// The questions that wait to be taken, and how ids are hashed for the store.
+pub(crate) struct Asks {
+    ring: ArrayQueue<Ask>,
+    key: [u8; 16],
+    asked: Counter,
+    dropped: Counter,
+}
+
+impl Asks {
+    pub(crate) fn new(key: [u8; 16], agents: u64) -> Self {
+        // No more than there are agents, and enough for many lanes of a few. Lossless: bounded.
+        let kept = agents.saturating_mul(2).clamp(ASKS_MIN, ASKS_KEPT as u64) as usize;
+        Self { ring: ArrayQueue::new(kept), key, asked: Counter::new(0), dropped: Counter::new(0) }
+    }
+
+    /// The agent's key in the store.
+    fn key_of(&self, agent: &[u8]) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(agent);
+        hasher.finish128().as_bytes()
+    }
+
+    /// Puts a question into the ring. `false` if it is full.
+    fn push(&self, ask: Ask) -> bool {
+        let is_in = self.ring.push(ask).is_ok();
+        if is_in { &self.asked } else { &self.dropped }.fetch_add(1, Ordering::Relaxed);
+        is_in
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        8 * self.ring.len() >= 7 * self.ring.capacity()
+    }
+
+    /// How many questions were asked, and how many found the ring full.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.asked.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+}
+
+impl Engine {
+    /// Asks the store to settle the lane of a request, unless somebody has.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ask(&self, request: &ResolvedRequest<'_>, is_allowed: bool) {
+        let Some(asks) = &self.asks else { return };
+        let ResolvedRequest { agent, target: Target { hash, lane, plan, now, .. }, cost, .. } = *request;
+        let retried = || self.slab.count_retry();
+        let marked = self.with_record_or_claim(hash, Some(agent), now, |found, _| {
+            found.record.update_word(found.tag, lane.id(), retried, |word| clustered::ask(word, now))
+        });
+        if marked != Some(true) {
+            return;
+        }
+        let what = What::Settle { cost: if is_allowed { 0 } else { cost } };
+        let is_in = asks.push(Ask { key: asks.key_of(agent), hash, lane: lane.id(), plan, what });
+        if !is_in {
+            self.with_record(hash, |found| {
+                found.record.update_word(found.tag, lane.id(), retried, clustered::not_asked)
+            });
+        }
+        if asks.is_nearly_full() {
+            self.limits.set_link(self.limits.link().without_asks());
+        }
+    }
+
+    /// Gives tokens of a lane that machines share back to the store.
+    pub(super) fn refund_in_store(&self, agent: &[u8], target: &Target<'_>, tokens: u64) -> Result<(), Error> {
+        let Some(asks) = &self.asks else { return Ok(()) };
+        let (key, lane) = (asks.key_of(agent), target.lane.id());
+        let what = What::Refund { tokens };
+        let is_in = asks.push(Ask { key, hash: target.hash, lane, plan: target.plan, what });
+        if is_in { Ok(()) } else { Err(Error::Busy) }
+    }
+
+    /// Lets the store forget what an agent has spent: on one lane, or on all.
+    pub(crate) fn reset_in_store(&self, agent: Agent<'_>, lane: Option<LaneId>) -> Result<(), Error> {
+        let (Some(asks), hash) = (&self.asks, self.hash(agent.id)?) else { return Ok(()) };
+        let lanes = self.limits.lanes().map(|lane| lane.id()).filter(|known| lane.is_none_or(|lane| lane == *known));
+        for lane in lanes.filter(|lane| self.is_clustered(*lane)) {
+            if !asks.push(Ask { key: asks.key_of(agent.id), hash, lane, plan: None, what: What::Reset }) {
+                return Err(Error::Busy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether machines share the lane.
+    pub(crate) fn is_clustered(&self, lane: LaneId) -> bool {
+        matches!(self.kind(lane), Kind::Clustered(_))
+    }
+
+    /// Takes questions out of the ring, up to this many.
+    pub(crate) fn take_asks(&self, most: usize) -> impl Iterator<Item = Ask> + '_ {
+        self.asks.iter().flat_map(move |asks| (0..most).map_while(|_| asks.ring.pop()))
+    }
+
+    /// Whether machines share any lane.
+    pub(crate) fn has_asks(&self) -> bool {
+        self.asks.is_some()
+    }
+
+    /// How many questions were asked, and how many found the ring full.
+    pub(crate) fn ask_counts(&self) -> (u64, u64) {
+        self.asks.as_ref().map_or((0, 0), Asks::counts)
+    }
+
+    /// Tells checks how the store is.
+    pub(crate) fn set_link(&self, link: LinkWord) {
+        let is_nearly_full = self.asks.as_ref().is_some_and(Asks::is_nearly_full);
+        self.limits.set_link(if is_nearly_full { link.without_asks() } else { link });
+    }
+
+    /// What the lane has to settle. What is to be given back is taken off. `None` if there is nothing to settle.
+    pub(crate) fn take_due(&self, ask: &Ask) -> Option<Due> {
+        let (target, now) = (self.target_of(ask)?, self.clock.now());
+        let clustered = self.limits.clustered(ask.lane)?;
+        let balance = |limit, words: &[_]| clustered.balance(words, now, limit);
+        if let What::Refund { tokens } = ask.what {
+            let fresh = balance(self.words_without_record(&target), &[]).outcome.answer;
+            let balance = Balance { owed: 0, given: tokens, credit: 0, view_debt_ns: 0, ..fresh };
+            return Some(Due { balance, is_of_record: false });
+        }
+        let cells = self.limits.cells(ask.lane);
+        let balance = self.with_record(ask.hash, |found| {
+            let row = stand_in_row(found.tag.row(), ask.plan);
+            let step = |words: &[_]| balance(target.lane.limit_words(row), words);
+            found.record.update_lane(found.tag, cells, step, || self.slab.count_retry())
+        })?;
+        Some(Due { balance, is_of_record: true })
+    }
+
+    /// Adds what the store was paid and has granted, and the debt that it reported.
+    pub(crate) fn settle_due(&self, ask: &Ask, due: &Due, granted: u64, debt_ns: u64) -> Settled {
+        if !due.is_of_record {
+            return Settled::Done;
+        }
+        let (now, cells) = (self.clock.now(), self.limits.cells(ask.lane));
+        let apply = |step: &dyn Fn(&[_]) -> Choice<Applied>| {
+            let retried = || self.slab.count_retry();
+            let applied = self.with_record(ask.hash, |found| found.record.update_lane(found.tag, cells, step, retried));
+            applied.unwrap_or(Applied::Gone)
+        };
+        // The view first: a check that finds live credit finds the view that came with it.
+        let applied = match apply(&|words| clustered::see(words, now, &due.balance, debt_ns)) {
+            Applied::Gone => Applied::Gone,
+            seen => apply(&|words| clustered::receive(words, now, &due.balance, granted, seen == Applied::Again)),
+        };
+        match applied {
+            Applied::Done => Settled::Done,
+            Applied::Again => Settled::Again,
+            Applied::Gone => Settled::Gone,
+        }
+    }
+
+    fn target_of(&self, ask: &Ask) -> Option<Target<'_>> {
+        let lane = self.limits.lane(ask.lane).ok()?;
+        Some(Target::new(ask.hash, lane, ask.plan, self.clock.now()))
+    }
+
+    /// The words of the limit of an agent without a record.
+    fn words_without_record(&self, target: &Target<'_>) -> LimitWords {
+        let words = |row| target.lane.limit_words(stand_in_row(row, target.plan));
+        self.limits.of_epoch(|epoch| self.registry.with_row(target.hash, epoch, words))
+    }
+}

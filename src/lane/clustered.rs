@@ -1,0 +1,415 @@
+//! A token bucket that machines share through a store, such as Redis.
+//!
+//! The store keeps the bucket. A machine asks it for tokens in advance, and
+//! spends them without a question; or it spends a few first and pays for them at
+//! once. So a check never waits. A lane has two words:
+//!
+//! - the *credit* word, whose [balance](credit) is what the machine may spend, or
+//!   what it owes;
+//! - the *view*: the bucket as the store last reported it, an ordinary bucket's
+//!   word. It decides when to deny, and how much is left.
+//!
+//! # A charge
+//!
+//! 1. From credit, if there is enough.
+//! 2. If the store is lost: as [`WhenLost`] says. With `Share` the view goes on as
+//!    a bucket with the price times the number of machines, so that each of them
+//!    has its share of the limit.
+//! 3. If the view has no room: denied.
+//! 4. In *advance*, unless the lane is exact: the balance may fall to
+//!    [`-advance_max`](Clustered::advance_max).
+//! 5. Otherwise denied, for about as long as a question takes.
+//!
+//! 1 to 5 each change at most one word. A caller that finds the balance low, or its
+//! end past, asks the machine's engine to settle: see `engine/cluster.rs`.
+//!
+//! # Why a machine admits no more than the store knows of
+//!
+//! Let `A` be the tokens that this machine has admitted by 1 and 4, `P` those that
+//! the store was debited for it, less what was given back, and `b` the balance.
+//! Then always `b <= P - A`:
+//!
+//! - a charge lowers `b` and raises `A` by the same, in one exchange;
+//! - a settlement raises `P` in the store first, and `b` by the same later, or
+//!   never;
+//! - what is given back comes off `b` first, and off `P` later, or never;
+//! - a record that is given up loses a positive balance. A negative one is never
+//!   idle, and is kept.
+//!
+//! Since 4 keeps `b >= -advance_max`, all machines together have admitted no more
+//! than the store was debited for, plus that much each.
+//!
+//! The two words are not read at one instant. That is harmless, since the view
+//! only denies: 4 is bounded by the balance alone.
+//!
+//! - `credit.rs`: the credit word
+//! - `link.rs`: the store and the other machines, as a check has to know them
+
+mod credit;
+mod link;
+
+use super::bucket::{self, Bucket, BucketLimit};
+use super::rules::{Charged, LimitWords, Receipt, Refunded, Rules, first, look as unchanged};
+use super::{Choice, Finding, LaneState, LaneWord, Numbers, Outcome, RETRY_NEVER, Verdict};
+use crate::clock::{At, Tick};
+use crate::error::Error;
+use crate::sync::{Fault, broken};
+use credit::CreditWord;
+pub(crate) use link::{LinkState, LinkWord};
+use std::time::Duration;
+
+/// What a machine does with a lane while the store does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WhenLost {
+    /// Each machine allows its share: the limit divided by the number of machines.
+    #[default]
+    Share,
+    /// Everything is denied.
+    Closed,
+    /// Everything is allowed, and nothing counted.
+    Open,
+    /// Each machine allows the whole limit.
+    Alone,
+}
+
+/// A lane that machines share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Clustered {
+    /// How much of the capacity may be in credit and in advance at once, on all machines together, in thousandths.
+    pub(crate) slack_permille: u16,
+    /// Whether nothing is spent in advance.
+    pub(crate) is_exact: bool,
+    pub(crate) when_lost: WhenLost,
+    /// The store and the other machines, as they are now.
+    pub(crate) link: LinkWord,
+}
+
+/// The words of such a lane.
+pub(crate) const CLUSTERED_WORDS: usize = 2;
+/// The view's place among them.
+pub(crate) const VIEW: usize = 1;
+
+/// How long a lane is denied that is closed because the store is lost.
+const CLOSED_FOR_NS: u64 = 1_000_000_000;
+
+/// What the answer to a charge depends on.
+struct Look {
+    credit: CreditWord,
+    limit: BucketLimit,
+    /// The bucket as the view shows it.
+    viewed: LaneState,
+    now: Tick,
+}
+
+impl Look {
+    /// The answer that leaves this balance.
+    fn verdict(&self, finding: Finding, balance: i64, wait_ns: u64) -> Charged {
+        let credit = u64::try_from(balance).unwrap_or(0);
+        let left = self.viewed.remaining().saturating_add(credit).min(self.viewed.capacity());
+        let finding = if finding == Finding::ALLOW && self.limit.is_low(left) { Finding::WARN } else { finding };
+        let LaneState { capacity, full_in_ns, window_ns, .. } = self.viewed;
+        let verdict = Verdict::counted(finding, capacity, left, wait_ns, full_in_ns, window_ns);
+        Charged::Clustered { verdict: Ok(verdict), asks: false }
+    }
+
+    /// The charge that leaves this balance.
+    fn spend(&self, balance: i64) -> Choice<Charged> {
+        let next = self.credit.with_balance(balance).word();
+        let answer = self.verdict(Finding::ALLOW, balance, 0).asking(self.asks_with(balance));
+        Choice::of(Outcome { next: Some(next), answer })
+    }
+
+    fn deny(&self, wait_ns: u64) -> Choice<Charged> {
+        Choice::of(unchanged(self.verdict(Finding::DENY, self.credit.spendable(self.now), wait_ns)))
+    }
+
+    /// Whether it is time to ask, with this balance.
+    fn asks_with(&self, balance: i64) -> bool {
+        balance < self.credit.low() && !self.credit.is_asked(self.now)
+    }
+
+    /// How long until the view has room for this cost, in nanoseconds.
+    fn wait_for(&self, cost: u64) -> u64 {
+        let LaneState { full_in_ns: debt, window_ns: depth, token_ns, .. } = self.viewed;
+        debt.saturating_add(cost.saturating_mul(token_ns)).saturating_sub(depth)
+    }
+}
+
+impl Charged {
+    /// The same, and whether the engine has to be asked.
+    fn asking(self, asks: bool) -> Self {
+        match self {
+            Charged::Clustered { verdict, .. } => Charged::Clustered { verdict, asks },
+            other => other,
+        }
+    }
+}
+
+impl Clustered {
+    /// How much credit a machine may have of a lane of this capacity.
+    pub(crate) fn credit_max(&self, capacity: u64) -> u64 {
+        let share = u128::from(capacity) * u128::from(self.slack_permille) / (2_000 * u128::from(self.link.nodes()));
+        // No larger than the capacity.
+        u64::try_from(share).unwrap_or(capacity)
+    }
+
+    /// How much a machine may spend in advance.
+    pub(crate) fn advance_max(&self, capacity: u64) -> u64 {
+        if self.is_exact { 0 } else { self.credit_max(capacity).max(1) }
+    }
+
+    /// The answer while the store is lost.
+    fn without_store(&self, look: &Look, view: LaneWord, cost: u64) -> Choice<Charged> {
+        let alone = |cost| {
+            let charged = bucket::step(view, look.now, look.limit, cost);
+            let verdict = bucket::verdict(charged.answer);
+            let asks = charged.next.is_some() && !look.credit.is_asked(look.now);
+            // A share may be too small for any request of this cost.
+            let verdict = match verdict {
+                Err(Error::CostAboveCapacity { .. }) => return look.deny(RETRY_NEVER),
+                verdict => verdict,
+            };
+            Choice::at(VIEW, Outcome { next: charged.next, answer: Charged::Clustered { verdict, asks } })
+        };
+        match self.when_lost {
+            WhenLost::Share => alone(cost.saturating_mul(u64::from(self.link.nodes()))),
+            WhenLost::Alone => alone(cost),
+            WhenLost::Closed => look.deny(CLOSED_FOR_NS),
+            WhenLost::Open => {
+                let balance = look.credit.spendable(look.now);
+                Choice::of(unchanged(look.verdict(Finding::ALLOW, balance, 0)))
+            }
+        }
+    }
+}
+
+/// Whether machines can share a lane of these numbers: its bucket refills in less than `most_ns`.
+pub(crate) fn fits(numbers: Numbers, most_ns: u64) -> bool {
+    BucketLimit::new(numbers, 0).depth_ns() < most_ns
+}
+
+/// Marks the word as asked about. `false` if it is already.
+pub(crate) fn ask(word: LaneWord, now: Tick) -> Outcome<bool> {
+    let credit = CreditWord::of(word);
+    let next = (!credit.is_asked(now)).then(|| credit.asked(now).word());
+    Outcome { next, answer: next.is_some() }
+}
+
+/// Takes the mark back: nobody could be asked.
+pub(crate) fn not_asked(word: LaneWord) -> Outcome<()> {
+    Outcome { next: Some(CreditWord::of(word).not_asked().word()), answer: () }
+}
+
+/// What a lane has to settle with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Balance {
+    /// Tokens that were spent in advance.
+    pub(crate) owed: u64,
+    /// Tokens that come off the credit to be given back to the store: more than the machine may have, or not spent in
+    /// time.
+    pub(crate) given: u64,
+    /// What is left of the credit.
+    pub(crate) credit: u64,
+    /// The debt of the view.
+    pub(crate) view_debt_ns: u64,
+    pub(crate) token_ns: u64,
+    pub(crate) capacity: u64,
+    pub(crate) credit_max: u64,
+    pub(crate) advance_max: u64,
+    pub(crate) generation: u64,
+    pub(crate) view: LaneWord,
+}
+
+/// What an answer of the store did to a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    Done,
+    /// More was spent in advance meanwhile: settle again.
+    Again,
+    /// The lane is another's by now, or was reset: what was granted has to be given back.
+    Gone,
+}
+
+impl Clustered {
+    /// What the lane has to settle. What is given back comes off in the same exchange: before the store hears of it.
+    pub(crate) fn balance(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> Choice<Balance> {
+        let (credit, limit) = (CreditWord::of(first(words)), BucketLimit::from_words(limit));
+        let credit_max = self.credit_max(limit.capacity());
+        let balance = credit.balance();
+        let kept = credit.spendable(now).min(i64::try_from(credit_max).unwrap_or(i64::MAX));
+        let next = (kept != balance).then(|| credit.with_balance(kept).word());
+        let tokens = |balance: i64| u64::try_from(balance).unwrap_or(0);
+        let viewed = bucket::state(view(words), now, limit);
+        let answer = Balance {
+            owed: tokens(-kept),
+            given: tokens(balance - kept),
+            credit: tokens(kept),
+            view_debt_ns: viewed.full_in_ns,
+            token_ns: limit.token_ns(),
+            capacity: limit.capacity(),
+            credit_max,
+            advance_max: self.advance_max(limit.capacity()),
+            generation: first(words).generation(),
+            view: view(words),
+        };
+        Choice::of(Outcome { next, answer })
+    }
+}
+
+/// Whether the lane has changed hands since it was settled, or was reset.
+fn is_of_another(words: &[LaneWord], settled: &Balance) -> bool {
+    first(words).generation() != settled.generation && !broken(Fault::CreditToAnother)
+}
+
+/// Sets the view to the debt that the store has reported, unless it was charged meanwhile.
+pub(crate) fn see(words: &[LaneWord], now: Tick, settled: &Balance, debt_ns: u64) -> Choice<Applied> {
+    let view = view(words);
+    if is_of_another(words, settled) {
+        return Choice::of(unchanged(Applied::Gone));
+    }
+    if view != settled.view {
+        return Choice::of(unchanged(Applied::Again));
+    }
+    let full_at = now.saturating_add(Duration::from_nanos(debt_ns));
+    let next = view.with_payload(full_at.as_nanos());
+    Choice::at(VIEW, Outcome { next: (next != view).then_some(next), answer: Applied::Done })
+}
+
+/// Adds what was paid and granted to the balance.
+pub(crate) fn receive(words: &[LaneWord], now: Tick, settled: &Balance, granted: u64, again: bool) -> Choice<Applied> {
+    let credit = CreditWord::of(first(words));
+    if is_of_another(words, settled) {
+        return Choice::of(unchanged(Applied::Gone));
+    }
+    let received = i64::try_from(settled.owed.saturating_add(granted)).unwrap_or(i64::MAX);
+    let balance = credit.balance().saturating_add(received);
+    let next = credit.settled(now, balance, granted);
+    let again = again || balance < 0;
+    let (next, answer) = if again { (next.asked(now), Applied::Again) } else { (next, Applied::Done) };
+    Choice::of(Outcome { next: Some(next.word()), answer })
+}
+
+/// The view of a lane.
+fn view(words: &[LaneWord]) -> LaneWord {
+    words.get(VIEW).copied().unwrap_or_default()
+}
+
+impl Rules for Clustered {
+    /// A reservation keeps no id, and a part that is given back has to find the agent's key in the store.
+    fn is_reservable(&self) -> bool {
+        false
+    }
+
+    /// What is owed is never forgotten, and credit is kept while it may be spent.
+    fn is_idle(&self, word: LaneWord, at: At) -> bool {
+        let credit = CreditWord::of(word);
+        credit.balance() >= 0 && !credit.is_live(at.now)
+    }
+
+    fn is_kept(&self, word: LaneWord, _at: At) -> bool {
+        CreditWord::of(word).balance() < 0
+    }
+
+    fn emptied(&self, word: LaneWord, _floor: At) -> LaneWord {
+        word.with_payload(0)
+    }
+
+    fn renewed(&self, word: LaneWord, present: Tick, _is_other_tenant: bool) -> LaneWord {
+        CreditWord::of(word).renewed(present).word()
+    }
+
+    fn under_other_limit(&self, word: LaneWord, _at: At, is_reset: bool, _debt_max: Duration) -> LaneWord {
+        if is_reset { word.with_payload(0) } else { word }
+    }
+
+    /// Gives the tokens back to the word that they were taken from.
+    fn roll_back(&self, words: &[LaneWord], latest: At, receipt: Receipt, cost: u64) -> Choice<()> {
+        if receipt.cell == VIEW {
+            let back = Bucket::PLAIN.roll_back(&[view(words)], latest, receipt, cost);
+            return Choice { cell: VIEW, ..back };
+        }
+        let credit = CreditWord::of(first(words));
+        // Lossless: a cost is no larger than a capacity.
+        let next = credit.with_balance(credit.balance().saturating_add(cost as i64)).word();
+        Choice::of(Outcome { next: Some(next), answer: () })
+    }
+
+    /// A credit that was lost with its record cannot be given back to it.
+    fn outlives_its_generation(&self, _is_forgiven: bool) -> bool {
+        false
+    }
+
+    fn row(&self, numbers: Numbers, warn_below_percent: u8) -> LimitWords {
+        BucketLimit::new(numbers, warn_below_percent).to_words()
+    }
+
+    fn is_exempt(&self, limit: LimitWords) -> bool {
+        BucketLimit::from_words(limit).is_exempt()
+    }
+
+    fn debt_max(&self, limit: LimitWords) -> u64 {
+        BucketLimit::from_words(limit).debt_max()
+    }
+
+    fn step(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<Charged> {
+        let (credit, limit) = (CreditWord::of(first(words)), BucketLimit::from_words(limit));
+        if cost == 0 || limit.is_exempt() || cost > limit.capacity() {
+            // An error, an exemption, or a lane that denies everything: a bucket's answer, which charges nothing.
+            return Choice::of(unchanged(Charged::Bucket(
+                bucket::step(LaneWord::default(), at.now, limit, cost).answer,
+            )));
+        }
+        let look = Look { credit, limit, viewed: bucket::state(view(words), at.now, limit), now: at.now };
+        // Lossless: no capacity is that large.
+        let after = credit.spendable(at.now).saturating_sub(cost as i64);
+        if after >= 0 {
+            return look.spend(after);
+        }
+        if self.link.state(at.now) == LinkState::Lost {
+            return self.without_store(&look, view(words), cost);
+        }
+        let wait = look.wait_for(cost);
+        let asks = !credit.is_asked(at.now);
+        if wait > 0 {
+            // Believed for about a second, and then asked again.
+            let asks = asks && !credit.is_live(at.now);
+            return look.deny(wait).map(|denied| denied.asking(asks));
+        }
+        if self.link.takes_asks() && after >= -(self.advance_max(limit.capacity()) as i64) {
+            return look.spend(after);
+        }
+        look.deny(self.link.wait_ns()).map(|denied| denied.asking(asks))
+    }
+
+    /// The engine gives back to the store; here is only what the lane then holds.
+    fn refund(
+        &self,
+        words: &[LaneWord],
+        at: At,
+        limit: LimitWords,
+        cost: u64,
+        _reserved: &dyn Fn(u64) -> u64,
+    ) -> Choice<Result<Refunded, Error>> {
+        let bucket = BucketLimit::from_words(limit);
+        let answer = bucket.error(cost).map_or_else(|| Ok(Refunded::all(self.state(words, at, limit))), Err);
+        Choice::of(unchanged(answer))
+    }
+
+    fn next_to_reset(&self, words: &[LaneWord], _now: Tick, round: usize) -> Option<(usize, bool)> {
+        let cell = round.min(words.len().saturating_sub(1));
+        Some((cell, cell + 1 < words.len()))
+    }
+
+    fn state(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
+        let limit = BucketLimit::from_words(limit);
+        let viewed = bucket::state(view(words), at.now, limit);
+        let credit = u64::try_from(CreditWord::of(first(words)).spendable(at.now)).unwrap_or(0);
+        let remaining = viewed.remaining().saturating_add(credit).min(viewed.capacity());
+        LaneState { remaining, token_ns: 0, ..viewed }
+    }
+
+    fn load(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> u64 {
+        BucketLimit::from_words(limit).debt_ratio(view(words), now)
+    }
+}
