@@ -24,6 +24,7 @@ const HALVES: [&[u8; 16]; 2] = [b"tollgate cluster", b"keyed by secret."];
 #[derive(Clone)]
 pub struct Keyring {
     hasher: SipHasher24,
+    key: [u8; 16],
 }
 
 impl Keyring {
@@ -37,7 +38,14 @@ impl Keyring {
             return Err(SecretError { bytes: secret.len() });
         }
         let [low, high] = HALVES.map(|key| SipHasher24Short::new_with_key(key).hash(secret));
-        Ok(Self { hasher: SipHasher24::new_with_keys(low, high) })
+        let key = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        Ok(Self { hasher: SipHasher24::new_with_key(&key), key })
+    }
+
+    /// The key for [`Cluster::new`](tollgate::cluster::Cluster::new), with which a limiter hashes ids as this does.
+    #[must_use]
+    pub const fn key(&self) -> [u8; 16] {
+        self.key
     }
 
     /// What stands for an agent on the server.

@@ -1,12 +1,33 @@
-//! Limits that many machines share over Redis or Valkey: the bottom layer.
+//! Limits that many machines share over Redis or Valkey.
 //!
 //! The server holds one number for each agent and lane: of a bucket its debt, of
 //! a budget what is used of it. A node *settles* with it in one call, a script
 //! that runs whole or not at all: it gives back the credit it did not spend, pays
-//! what it owes, and takes new credit. This crate has the scripts, the commands
-//! that send them, what they answer, and the keys. It opens no connection and
-//! keeps no state; the engine, which decides when to settle and what to do if
-//! nothing answers, is under way.
+//! what it owes, and takes new credit.
+//!
+//! An [`Engine`] is the thread that does so for a limiter:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use tollgate::cluster::Cluster;
+//! use tollgate::{Limiter, Policy};
+//! use tollgate_redis::{EngineBuilder, Keyring};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policy = Policy::builder().lane("http", "1000/s burst 2000").build()?;
+//! // The same secret on every machine: 16 bytes or more, random.
+//! let cluster = Cluster::new(Keyring::new(b"0f6f4c0d9d1e7e4a0a2b")?.key());
+//! let limiter = Arc::new(Limiter::builder(policy).agents(1_000_000).cluster(cluster).build()?);
+//! let engine = EngineBuilder::new("redis://10.0.0.5")?.nodes_at_least(3.try_into()?).attach(Arc::clone(&limiter))?;
+//!
+//! let http = limiter.lane("http").expect("named above");
+//! limiter.check("agent-7", http)?; // As ever: it never waits for the server.
+//! println!("{:?} since {:?}", engine.status().state, engine.status().since);
+//! # Ok(()) }
+//! ```
+//!
+//! [`Settler`] has its decisions, without a clock, a thread or a socket. Below are
+//! the scripts, the commands that send them, what they answer, and the keys:
 //!
 //! ```
 //! use tollgate_redis::{Keyring, LaneKey, Scripts, Settlement};
@@ -77,14 +98,21 @@
 
 #![forbid(unsafe_code)]
 
+mod engine;
 mod error;
 mod key;
+mod lane_key;
 mod reply;
 mod script;
 mod settlement;
+mod settler;
+mod steps;
 
+pub use engine::{Engine, EngineBuilder, EngineError, Status};
 pub use error::{RangeError, ReplyError, SecretError};
 pub use key::{AgentKey, Keyring, LaneKey, NODES_KEY, SECRET_BYTES_MIN};
 pub use script::{SETTLEMENTS_MAX, Script, Scripts};
 pub use settlement::{BudgetSettled, BudgetSettlement, COUNT_MAX, DEBT_NS_MAX, EXPIRY_MARGIN_MS, Settle};
 pub use settlement::{Settled, Settlement};
+pub use settler::Settler;
+pub use steps::{Batch, Counts, KeyStep, State, Step, StepReply};

@@ -1,0 +1,440 @@
+//! What to settle and when, and what follows from an answer or from none: the
+//! decisions of the engine, without a clock, a thread or a socket. The thread that
+//! drives it gives the time and carries batches to the server; so does a simulator,
+//! with a server and a network of its own.
+//!
+//! ```text
+//!              connected()                 all settled that waited then
+//!   Lost ─────────────────────▶ Seeding ─────────────────────────────▶ Connected
+//!     ▲                            │                                       │
+//!     └──────── lost() ◀───────────┴───────────────────────────────────────┘
+//! ```
+//!
+//! While the server is lost, checks go on by their views, and charge them. So on
+//! the way back each lane that was asked about meanwhile is settled with its view
+//! as the *floor*, before checks hear that the server is there: what the server
+//! has forgotten, or never heard of, it then knows.
+//!
+//! What is sent, and what is not answered:
+//!
+//! - *owed* stays owed until an answer says it was paid, and may be paid twice;
+//! - *give* came off the lane before it was sent, and is never sent again;
+//! - a *grant* whose answer is lost is spent by nobody.
+//!
+//! Each is on the strict side: no machine admits what the server does not know of.
+
+use crate::steps::{Batch, Counts, KeyStep, State, Step, StepReply};
+use crate::{AgentKey, COUNT_MAX, DEBT_NS_MAX, Settled, Settlement};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU16;
+use std::time::Duration;
+use tollgate::LaneId;
+use tollgate::cluster::{self, Ask, Due, Link};
+
+/// How long a grant is meant to last: what a machine wants is what it spends in this time.
+const AHEAD: Duration = Duration::from_millis(500);
+
+/// How long credit lies before it is given back.
+const CREDIT_FOR: Duration = Duration::from_millis(1_200);
+
+/// How often checks are told that the server is there. They take it for lost after about a second.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
+
+/// The most questions that are taken out of the ring at a time.
+const ASKS_AT_ONCE: usize = 4_096;
+
+/// The most lanes of agents that are followed at a time: some 40 MB. Those beyond are asked about again by their next
+/// checks.
+const FOLLOWED_MAX: usize = 1 << 18;
+
+/// The most batches under way at a time.
+const BATCHES_MAX: usize = 16;
+
+/// A lane of an agent.
+type Of = (u128, LaneId);
+
+/// What is known of a lane of an agent.
+struct Followed {
+    ask: Ask,
+    is_queued: bool,
+    is_under_way: bool,
+    /// Whether the lane's view may have been charged, so that the server must be told at least that.
+    has_floor: bool,
+    /// Tokens spent per second, as of the last settlements.
+    rate: f64,
+    settled_at: Duration,
+    /// What it had after the last settlement.
+    credit: u64,
+    /// When its credit is to be given back.
+    ends: Option<Duration>,
+}
+
+/// A step under way, and what it will be answered to.
+enum UnderWay {
+    Lane {
+        of: Of,
+        ask: Ask,
+        due: Due,
+        wanted_at: Duration,
+    },
+    /// Nothing of a record follows from the answer.
+    Other,
+}
+
+/// Decides what is settled, and when.
+pub struct Settler {
+    state: State,
+    nodes: NonZeroU16,
+    /// How long a question takes.
+    round_trip: Duration,
+    followed: HashMap<Of, Followed>,
+    /// Lanes that wait to be settled.
+    queue: VecDeque<Of>,
+    /// Steps that belong to no record: what is given back for agents that have none.
+    others: VecDeque<KeyStep>,
+    /// Lanes whose credit ends, in the order of their ends.
+    ends: VecDeque<(Duration, Of)>,
+    under_way: HashMap<u64, Vec<UnderWay>>,
+    next_batch: u64,
+    /// How many lanes are to be settled until the server knows what it missed.
+    seeds_left: usize,
+    shown_at: Option<Duration>,
+    counts: Counts,
+}
+
+impl Settler {
+    /// For a machine among at least so many.
+    #[must_use]
+    pub fn new(nodes: NonZeroU16) -> Self {
+        Self {
+            state: State::Lost,
+            nodes,
+            round_trip: Duration::from_millis(1),
+            followed: HashMap::new(),
+            queue: VecDeque::new(),
+            others: VecDeque::new(),
+            ends: VecDeque::new(),
+            under_way: HashMap::new(),
+            next_batch: 0,
+            seeds_left: 0,
+            shown_at: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether the server answers.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub const fn nodes(&self) -> NonZeroU16 {
+        self.nodes
+    }
+
+    /// How long a question takes.
+    #[must_use]
+    pub const fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// Changes how many machines there are.
+    pub const fn set_nodes(&mut self, nodes: NonZeroU16) {
+        self.nodes = nodes;
+    }
+
+    /// How long a question takes, as last measured.
+    pub const fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
+    }
+
+    /// The server answers: first it is told what it missed.
+    pub fn connected(&mut self, link: &Link<'_>, now: Duration) {
+        if self.state != State::Lost {
+            return;
+        }
+        self.state = State::Seeding;
+        self.take_asks(link);
+        self.seeds_left = self.queue.len();
+        self.counts.seeded += self.seeds_left as u64;
+        self.end_seeding(link, now);
+    }
+
+    /// The server does not answer. What is under way stays without an answer.
+    pub fn lost(&mut self, link: &Link<'_>) {
+        if self.state == State::Lost {
+            return;
+        }
+        self.state = State::Lost;
+        self.counts.losses += 1;
+        link.lost(self.nodes);
+        self.shown_at = None;
+        let numbers: Vec<_> = self.under_way.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.unanswered(number));
+        // From now on checks charge their views.
+        self.followed.values_mut().for_each(|followed| followed.has_floor = true);
+        self.seeds_left = 0;
+    }
+
+    /// No answer will come for a batch. What it owed is owed still.
+    pub fn unanswered(&mut self, number: u64) {
+        let Some(steps) = self.under_way.remove(&number) else { return };
+        self.counts.unanswered += 1;
+        for step in steps {
+            if let UnderWay::Lane { of, .. } = step {
+                if let Some(followed) = self.followed.get_mut(&of) {
+                    followed.is_under_way = false;
+                }
+                self.enqueue(of);
+            }
+        }
+    }
+
+    /// Takes what checks have asked, and shows them the state. Call it at least every tenth of a second.
+    pub fn tend(&mut self, link: &Link<'_>, now: Duration) {
+        self.take_asks(link);
+        while self.ends.front().is_some_and(|(end, _)| *end <= now) {
+            let Some((_, of)) = self.ends.pop_front() else { break };
+            let Entry::Occupied(mut entry) = self.followed.entry(of) else { continue };
+            let followed = entry.get_mut();
+            match followed.ends {
+                Some(end) if end > now => self.ends.push_back((end, of)), // It was extended.
+                Some(_) if followed.is_queued || followed.is_under_way => followed.ends = None,
+                Some(_) => {
+                    followed.ends = None;
+                    followed.ask = followed.ask.later();
+                    self.enqueue(of);
+                }
+                None => {}
+            }
+        }
+        let is_due = self.shown_at.is_none_or(|shown| now.saturating_sub(shown) >= SHOW_EVERY);
+        if self.state == State::Connected && is_due {
+            link.connected(self.nodes, 2 * self.round_trip);
+            self.shown_at = Some(now);
+        }
+    }
+
+    fn take_asks(&mut self, link: &Link<'_>) {
+        for ask in link.asks(ASKS_AT_ONCE) {
+            let agent = AgentKey::from_bits(u128::from_le_bytes(ask.key()));
+            if ask.is_reset() {
+                self.others.push_back(KeyStep { agent, lane: ask.lane(), step: Step::Forget });
+                continue;
+            }
+            if ask.is_refund() {
+                if let Some(step) = link.due(&ask).and_then(|due| self.give(agent, ask.lane(), &due, due.given())) {
+                    self.others.push_back(step);
+                }
+                continue;
+            }
+            let of = (agent.to_bits(), ask.lane());
+            if !self.followed.contains_key(&of) && self.followed.len() >= FOLLOWED_MAX {
+                self.counts.dropped += 1;
+                continue;
+            }
+            let is_lost = self.state != State::Connected;
+            let followed = self.followed.entry(of).or_insert(Followed {
+                ask,
+                is_queued: false,
+                is_under_way: false,
+                has_floor: false,
+                rate: 0.0,
+                settled_at: Duration::ZERO,
+                credit: 0,
+                ends: None,
+            });
+            followed.ask = ask;
+            followed.has_floor |= is_lost;
+            self.enqueue(of);
+        }
+    }
+
+    /// Puts a lane into the queue, unless it is there, or will be asked about again when its answer comes.
+    fn enqueue(&mut self, of: Of) {
+        let followed = self.followed.get_mut(&of);
+        if let Some(followed) = followed.filter(|followed| !followed.is_queued && !followed.is_under_way) {
+            followed.is_queued = true;
+            self.queue.push_back(of);
+        }
+    }
+
+    /// The next steps to send, up to `most`. `None` if there are none, or the server is lost, or enough are under way.
+    pub fn next_batch(&mut self, link: &Link<'_>, now: Duration, most: usize) -> Option<Batch> {
+        if self.state == State::Lost || self.under_way.len() >= BATCHES_MAX {
+            return None;
+        }
+        let (mut steps, mut under_way) = (Vec::new(), Vec::new());
+        // Ends: each round sends a step, or takes a lane out of the queue.
+        while steps.len() < most {
+            if let Some(step) = self.others.pop_front() {
+                steps.push(step);
+                under_way.push(UnderWay::Other);
+                continue;
+            }
+            let Some(of) = self.queue.pop_front() else { break };
+            let Some(followed) = self.followed.get_mut(&of) else { continue };
+            followed.is_queued = false;
+            let Some(due) = link.due(&followed.ask) else {
+                // It has no record: it owes nothing, and its credit is lost.
+                self.followed.remove(&of);
+                self.settled_one(link, now);
+                continue;
+            };
+            let settlement = self.settlement(of, &due, now);
+            let Some(followed) = self.followed.get_mut(&of) else { continue };
+            followed.is_under_way = true;
+            let ask = followed.ask;
+            followed.ask = ask.later();
+            self.counts.given += due.given();
+            steps.push(KeyStep { agent: AgentKey::from_bits(of.0), lane: of.1, step: Step::Settle(settlement) });
+            under_way.push(UnderWay::Lane { of, ask, due, wanted_at: now });
+        }
+        if steps.is_empty() {
+            return None;
+        }
+        self.counts.sent += steps.len() as u64;
+        let number = self.next_batch;
+        self.next_batch += 1;
+        self.under_way.insert(number, under_way);
+        Some(Batch { number, steps })
+    }
+
+    /// What to settle for a lane.
+    fn settlement(&mut self, of: Of, due: &Due, now: Duration) -> Settlement {
+        let nodes = u64::from(self.nodes.get());
+        let mut followed = self.followed.get_mut(&of);
+        let (cost, wanted, has_floor) = followed.as_mut().map_or((0, 0, false), |followed| {
+            let spent = followed.credit.saturating_sub(due.credit() + due.given()) + due.owed();
+            let since = now.saturating_sub(followed.settled_at).max(Duration::from_micros(100));
+            // What was spent before the first settlement says nothing about a rate.
+            let rate = if followed.settled_at.is_zero() { 0.0 } else { spent as f64 / since.as_secs_f64() };
+            followed.rate = (followed.rate + rate) / 2.0;
+            // At least 0, and a rate is far below 2^53.
+            (followed.ask.cost(), (followed.rate * AHEAD.as_secs_f64()) as u64, followed.has_floor)
+        });
+        let min = cost.saturating_sub(due.credit()).min(due.capacity());
+        let want = wanted.min(due.credit_max()).saturating_sub(due.credit()).max(min).min(COUNT_MAX);
+        let depth = due.capacity().saturating_mul(due.token_ns());
+        let over = (4 * nodes)
+            .saturating_mul(due.advance_max().max(1))
+            .min((DEBT_NS_MAX - depth.min(DEBT_NS_MAX)) / due.token_ns().max(1));
+        Settlement {
+            token_ns: due.token_ns(),
+            capacity: due.capacity(),
+            owed: due.owed(),
+            give: due.given(),
+            min,
+            want,
+            share: 2 * nodes,
+            over,
+            floor_ns: if has_floor { due.known_debt_ns().min(depth) } else { 0 },
+        }
+    }
+
+    /// What gives tokens back that no record knows of.
+    fn give(&mut self, agent: AgentKey, lane: LaneId, due: &Due, tokens: u64) -> Option<KeyStep> {
+        self.counts.given += tokens;
+        let settlement = Settlement {
+            token_ns: due.token_ns(),
+            capacity: due.capacity(),
+            owed: 0,
+            give: tokens.min(DEBT_NS_MAX / due.token_ns().max(1)),
+            min: 0,
+            want: 0,
+            share: 1,
+            over: 0,
+            floor_ns: 0,
+        };
+        (tokens > 0).then_some(KeyStep { agent, lane, step: Step::Settle(settlement) })
+    }
+
+    /// A batch was answered, step by step.
+    pub fn answered(&mut self, link: &Link<'_>, now: Duration, number: u64, replies: &[StepReply]) {
+        let Some(steps) = self.under_way.remove(&number) else { return };
+        debug_assert_eq!(steps.len(), replies.len());
+        for (step, reply) in steps.into_iter().zip(replies) {
+            if let UnderWay::Lane { of, ask, due, wanted_at } = step {
+                self.received(link, now, of, &ask, &due, wanted_at, *reply);
+                self.settled_one(link, now);
+            }
+            self.counts.refused += u64::from(*reply == StepReply::Refused);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a step under way")]
+    fn received(
+        &mut self,
+        link: &Link<'_>,
+        now: Duration,
+        of: Of,
+        ask: &Ask,
+        due: &Due,
+        wanted_at: Duration,
+        reply: StepReply,
+    ) {
+        let StepReply::Done(Settled { granted, debt_ns }) = reply else {
+            // Nothing was paid: it is owed still, and asked about again by the next check.
+            self.followed.remove(&of);
+            return;
+        };
+        self.counts.granted += granted;
+        self.counts.paid += due.owed();
+        let settled = link.settle(ask, due, granted, debt_ns);
+        let Some(followed) = self.followed.get_mut(&of) else { return };
+        followed.is_under_way = false;
+        followed.settled_at = wanted_at.max(Duration::from_nanos(1));
+        match settled {
+            cluster::Settled::Gone => {
+                let is_asked_about = followed.is_queued;
+                if !is_asked_about {
+                    self.followed.remove(&of);
+                }
+                if let Some(step) = self.give(AgentKey::from_bits(of.0), of.1, due, granted) {
+                    self.others.push_back(step);
+                }
+            }
+            cluster::Settled::Again => {
+                followed.credit = due.credit() + granted;
+                self.enqueue(of);
+            }
+            cluster::Settled::Done => {
+                followed.has_floor = false;
+                followed.credit = due.credit() + granted;
+                if followed.credit > 0 {
+                    let ends = now + CREDIT_FOR;
+                    if followed.ends.replace(ends).is_none() {
+                        self.ends.push_back((ends, of));
+                    }
+                } else if followed.rate < 1.0 && followed.ends.is_none() {
+                    self.followed.remove(&of);
+                }
+            }
+        }
+    }
+
+    /// One of the lanes that the server had to be told of is settled.
+    fn settled_one(&mut self, link: &Link<'_>, now: Duration) {
+        if self.state == State::Seeding {
+            self.seeds_left = self.seeds_left.saturating_sub(1);
+            self.end_seeding(link, now);
+        }
+    }
+
+    fn end_seeding(&mut self, link: &Link<'_>, now: Duration) {
+        if self.state == State::Seeding && self.seeds_left == 0 {
+            self.state = State::Connected;
+            link.connected(self.nodes, 2 * self.round_trip);
+            self.shown_at = Some(now);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Machines that share limits over real servers, and what happens to them when these stop, forget or die. Real time
+//! itself is under test here.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic names the line that failed")]
+
+#[path = "../server/mod.rs"]
+mod server;
+
+use server::{Server, on_each};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tollgate::cluster::{Cluster, ClusterLane, Link, WhenLost};
+use tollgate::{LaneId, Limiter, Policy, Request};
+use tollgate_redis::{Engine, EngineBuilder, EngineError, Keyring, State, Status};
+
+const SECRET: &[u8] = b"a secret for tests only";
+
+/// The longest that anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One machine.
+struct Node {
+    limiter: Arc<Limiter>,
+    engine: Engine,
+}
+
+fn policy() -> Policy {
+    let policy = Policy::builder().lane("slow", "60/min").lane("fast", "1000/s").lane("login", "10/min");
+    policy.lane("ws", "held 3").build().unwrap()
+}
+
+fn limiter() -> Arc<Limiter> {
+    let cluster = Cluster::new(Keyring::new(SECRET).unwrap().key()).except("ws");
+    let cluster = cluster.lane("login", ClusterLane::new().exact().when_lost(WhenLost::Closed));
+    Arc::new(Limiter::builder(policy()).agents(1_000).cluster(cluster).build().unwrap())
+}
+
+impl Node {
+    fn start(server: &Server, nodes: u16) -> Self {
+        let limiter = limiter();
+        let builder = EngineBuilder::new(&server.url()).unwrap().nodes_at_least(NonZeroU16::new(nodes).unwrap());
+        let engine = builder.attach(Arc::clone(&limiter)).unwrap();
+        let node = Self { limiter, engine };
+        node.wait_for(|status| status.state == State::Connected);
+        node
+    }
+
+    fn lane(&self, name: &str) -> LaneId {
+        self.limiter.lane(name).unwrap()
+    }
+
+    fn status(&self) -> Status {
+        self.engine.status()
+    }
+
+    fn wait_for(&self, is_so: impl Fn(&Status) -> bool) {
+        let begin = Instant::now();
+        while !is_so(&self.status()) {
+            assert!(begin.elapsed() < PATIENCE, "{:?}", self.status());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn allows(&self, agent: &str, lane: &str) -> bool {
+        self.limiter.check(agent, self.lane(lane)).unwrap().is_allowed()
+    }
+
+    /// Tries until it is allowed.
+    fn allows_soon(&self, agent: &str, lane: &str) {
+        let begin = Instant::now();
+        while !self.allows(agent, lane) {
+            assert!(begin.elapsed() < PATIENCE, "{:?}", self.status());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn nodes<const N: usize>(server: &Server) -> [Node; N] {
+    std::array::from_fn(|_| Node::start(server, N as u16))
+}
+
+/// How many requests of an agent all machines admit together, each asking every so often for this long.
+fn admitted(nodes: &[Node], agent: &str, lane: &str, every: Duration, length: Duration) -> (u64, Duration) {
+    let begin = Instant::now();
+    let one = |node: &Node| {
+        let mut allowed = 0;
+        while begin.elapsed() < length {
+            allowed += u64::from(node.allows(agent, lane));
+            thread::sleep(every);
+        }
+        allowed
+    };
+    let total = thread::scope(|scope| {
+        let threads: Vec<_> = nodes.iter().map(|node| scope.spawn(|| one(node))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    (total, begin.elapsed())
+}
+
+#[test]
+fn three_machines_admit_one_limit() {
+    on_each(|server| {
+        let nodes: [Node; 3] = nodes(server);
+        let (slow, took) = admitted(&nodes, "agent-1", "slow", Duration::from_millis(1), Duration::from_secs(1));
+        // One for each machine beyond the bucket, and what is refilled.
+        let most = 60 + 3 + took.as_secs() + 1;
+        println!("{:?}: 60/min: {slow} of at most {most}", server.kind());
+        assert!((58..=most).contains(&slow), "{slow} of at most {most}");
+
+        let (fast, took) = admitted(&nodes, "agent-1", "fast", Duration::from_micros(100), Duration::from_secs(2));
+        let refilled = (took.as_secs_f64() * 1_000.0) as u64;
+        let most = 1_000 + refilled + 3 * (16 + 16) + 1;
+        println!("{:?}: 1000/s: {fast} of at most {most}, {:?}", server.kind(), nodes[0].status().counts);
+        assert!(fast <= most, "{fast} of at most {most}");
+        assert!(nodes.iter().all(|node| node.status().nodes.get() >= 3));
+    });
+}
+
+/// An exact lane spends nothing in advance: each token was granted first.
+#[test]
+fn an_exact_lane_admits_what_was_granted_and_nothing_more() {
+    on_each(|server| {
+        let nodes: [Node; 3] = nodes(server);
+        assert!(!nodes[0].allows("agent-1", "login"), "it has to ask first");
+        let (login, _) = admitted(&nodes, "agent-1", "login", Duration::from_millis(2), Duration::from_secs(1));
+        assert!((9..=10).contains(&login), "{login}");
+    });
+}
+
+#[test]
+fn what_one_machine_resets_or_refunds_all_can_spend() {
+    on_each(|server| {
+        let nodes: [Node; 2] = nodes(server);
+        let lane = nodes[0].lane("slow");
+        // More than its share of the slack: paid for before it passes.
+        let spend = |node: &Node| node.limiter.check_request(Request::new("agent-1", lane).cost(50)).unwrap();
+        let begin = Instant::now();
+        while !spend(&nodes[0]).is_allowed() {
+            assert!(begin.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(2));
+        }
+        while spend(&nodes[1]).retry_after().is_none_or(|wait| wait < Duration::from_secs(30)) {
+            assert!(begin.elapsed() < PATIENCE, "the second machine has not heard of it");
+            thread::sleep(Duration::from_millis(2));
+        }
+        nodes[0].limiter.refund(Request::new("agent-1", lane).cost(45)).unwrap();
+        while !spend(&nodes[1]).is_allowed() {
+            assert!(begin.elapsed() < PATIENCE, "the second machine cannot spend what the first has given back");
+            thread::sleep(Duration::from_millis(2));
+        }
+        nodes[0].limiter.reset("agent-1").unwrap();
+        while !spend(&nodes[0]).is_allowed() {
+            assert!(begin.elapsed() < PATIENCE, "a reset fills the lane");
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+}
+
+/// While the server is stopped each machine has its share, and afterwards the server knows what was spent.
+#[test]
+fn a_server_that_stops_is_lost_and_comes_back() {
+    on_each(|server| {
+        let nodes: [Node; 3] = nodes(server);
+        nodes.iter().for_each(|node| node.allows_soon("known", "slow"));
+        server.pause();
+        let begin = Instant::now();
+        nodes.iter().for_each(|node| {
+            // Something has to be asked for a loss to be noticed at once; a heartbeat notices it otherwise.
+            let _ = node.allows("other", "slow");
+            node.wait_for(|status| status.state == State::Lost);
+        });
+        println!("{:?}: lost after {:?}", server.kind(), begin.elapsed());
+        assert!(!nodes[0].allows("agent-1", "login"), "this lane is closed without a server");
+        let (shares, took) = admitted(&nodes, "agent-2", "slow", Duration::from_millis(1), Duration::from_millis(500));
+        assert!((57..=60 + took.as_secs() + 1).contains(&shares), "three shares are one limit: {shares}");
+        server.resume();
+        let begin = Instant::now();
+        nodes.iter().for_each(|node| node.wait_for(|status| status.state == State::Connected));
+        println!("{:?}: back after {:?}", server.kind(), begin.elapsed());
+        let (more, took) = admitted(&nodes, "agent-2", "slow", Duration::from_millis(1), Duration::from_millis(500));
+        assert!(more <= 3 + 2 * (took.as_secs() + 1), "the server was told what was spent: {more}");
+    });
+}
+
+#[test]
+fn a_server_that_forgets_is_told_what_is_known() {
+    on_each(|server| {
+        let nodes: [Node; 2] = nodes(server);
+        let (spent, _) = admitted(&nodes, "agent-1", "slow", Duration::from_millis(1), Duration::from_millis(500));
+        assert!(spent >= 58, "{spent}");
+        server.kill();
+        nodes.iter().for_each(|node| node.wait_for(|status| status.state == State::Lost));
+        // Asked about while it is lost, so each machine has something to tell.
+        let (_, _) = admitted(&nodes, "agent-1", "slow", Duration::from_millis(1), Duration::from_millis(1_500));
+        server.restart_empty();
+        nodes.iter().for_each(|node| node.wait_for(|status| status.state == State::Connected));
+        let (more, took) = admitted(&nodes, "agent-1", "slow", Duration::from_millis(1), Duration::from_millis(300));
+        let most = 4 + 2 * (took.as_secs() + 2);
+        assert!(more <= most, "{more} of at most {most}: {:?}", nodes[0].status());
+    });
+}
+
+/// A script that the server has dropped, and a connection that it has closed, are lost answers like any other.
+#[test]
+fn lost_scripts_and_connections_come_back() {
+    on_each(|server| {
+        let nodes: [Node; 1] = nodes(server);
+        let mut admin = server.connect();
+        for command in ["SCRIPT FLUSH", "CLIENT KILL TYPE normal"] {
+            let losses = nodes[0].status().counts.losses;
+            let words: Vec<_> = command.split(' ').collect();
+            redis::cmd(words[0]).arg(&words[1..]).exec(&mut admin).unwrap();
+            // Another agent each time, so that something is asked.
+            let begin = Instant::now();
+            for agent in 0.. {
+                let _ = nodes[0].allows(&format!("{command}-{agent}"), "slow");
+                if nodes[0].status().counts.losses > losses {
+                    break;
+                }
+                assert!(begin.elapsed() < PATIENCE, "{command} went unnoticed");
+                thread::sleep(Duration::from_millis(2));
+            }
+            nodes[0].wait_for(|status| status.state == State::Connected);
+            println!("{:?}: {command}: {}", server.kind(), nodes[0].status().last_problem.unwrap());
+        }
+    });
+}
+
+#[test]
+fn an_engine_that_ends_leaves_its_limiter_lost() {
+    on_each(|server| {
+        let node = Node::start(server, 1);
+        node.allows_soon("agent-1", "slow");
+        let Node { limiter, engine } = node;
+        assert!(Link::of(&limiter).unwrap().is_connected());
+        drop(engine);
+        assert!(!Link::of(&limiter).unwrap().is_connected());
+    });
+}
+
+/// Nobody is there: the limiter works at once, by its share.
+#[test]
+fn a_machine_that_starts_without_a_server_has_its_share() {
+    let limiter = limiter();
+    let builder = EngineBuilder::new("redis+unix:///nowhere/at/all").unwrap();
+    let engine = builder.nodes_at_least(NonZeroU16::new(3).unwrap()).attach(Arc::clone(&limiter)).unwrap();
+    let slow = limiter.lane("slow").unwrap();
+    let allowed = (0..100).filter(|_| limiter.check("agent-1", slow).unwrap().is_allowed()).count();
+    assert_eq!(allowed, 20);
+    let begin = Instant::now();
+    while engine.status().last_problem.is_none() {
+        assert!(begin.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(engine.status().state, State::Lost);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_with_a_way_out() {
+    let private = || Arc::new(Limiter::builder(policy()).agents(10).build().unwrap());
+    let refused = |engine: Result<Engine, EngineError>| engine.unwrap_err().to_string();
+    let builder = || EngineBuilder::new("redis://127.0.0.1").unwrap();
+    assert!(refused(builder().attach(private())).contains("build it with cluster(..)"));
+    assert!(refused(builder().timeout(Duration::from_millis(1)).attach(limiter())).contains("50ms or more"));
+    let error = EngineBuilder::new("http://127.0.0.1").unwrap_err().to_string();
+    assert!(error.ends_with("write redis://host:port, or redis+unix:///path"), "{error}");
+}
