@@ -1,1 +1,161 @@
+use super::*;
+use crate::clock::ManualClock;
+use crate::engine::Request;
+use crate::{Error, Reservation};
 
+fn policy(limit: &str) -> Policy {
+    Policy::builder().lane("api", limit).plan("pro", [("api", "20/s")]).build().unwrap()
+}
+
+/// A limiter of three machines that has just heard from the store.
+fn limiter(limit: &str, lane: ClusterLane) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(100));
+    let cluster = Cluster::new([7; 16]).lane("api", lane);
+    let limiter = Limiter::builder(policy(limit)).agents(100).clock(clock.clone()).cluster(cluster).build().unwrap();
+    connect(&limiter);
+    (limiter, clock)
+}
+
+fn connect(limiter: &Limiter) {
+    Link::of(limiter).unwrap().connected(NonZeroU16::new(3).unwrap(), Duration::from_millis(2));
+}
+
+fn allows(limiter: &Limiter, cost: u64) -> bool {
+    let api = limiter.lane("api").unwrap();
+    limiter.check_request(Request::new("agent-7", api).cost(cost)).unwrap().is_allowed()
+}
+
+/// Settles what was asked, if anything: the store grants and reports this.
+fn settle(limiter: &Limiter, granted: u64, debt: Duration) -> Option<(u64, u64)> {
+    let link = Link::of(limiter).unwrap();
+    let ask = link.asks(1).next()?;
+    let due = link.due(&ask).unwrap();
+    assert_eq!(link.settle(&ask, &due, granted, debt.as_nanos() as u64), Settled::Done);
+    Some((due.owed(), due.given()))
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused_with_a_way_out() {
+    let refusal = |policy: Policy, cluster: Cluster| {
+        let error = Limiter::builder(policy).agents(10).cluster(cluster).build().unwrap_err();
+        error.to_string()
+    };
+    let new = || Cluster::new([7; 16]);
+    assert_eq!(refusal(policy("9/s"), new().except("apo")), "the policy has no lane \"apo\" to share");
+    let held = Policy::builder().lane("api", "9/s").lane("ws", "held 3").build().unwrap();
+    assert!(refusal(held.clone(), new()).contains("\"ws\" is \"held 3\", and machines share only buckets"));
+    assert!(Limiter::builder(held).agents(10).cluster(new().except("ws")).build().is_ok());
+    assert!(refusal(policy("1/day burst 40"), new()).contains("takes 26 days or more to refill"));
+    let none = ClusterLane::new().slack_percent(0);
+    assert!(refusal(policy("9/s"), new().lane("api", none)).ends_with("a slack of 0 percent; allowed: 1 to 100"));
+    let total = Policy::builder().lane("api", "9/s").total("20/s").build().unwrap();
+    assert!(refusal(total, new()).contains("lane \"total\""));
+    assert!(Link::of(&Limiter::builder(policy("9/s")).agents(10).build().unwrap()).is_none());
+    assert_eq!(format!("{:?}", new()).find('7'), None, "the key is not shown");
+}
+
+#[test]
+fn an_advance_is_spent_once_and_paid_once() {
+    let (limiter, _clock) = limiter("60/min", ClusterLane::new());
+    assert!(allows(&limiter, 1) && !allows(&limiter, 1), "one token of slack for each machine");
+    assert_eq!(settle(&limiter, 3, Duration::from_secs(4)), Some((1, 0)));
+    assert_eq!((0..9).filter(|_| allows(&limiter, 1)).count(), 4, "three were granted, and one more in advance");
+    assert_eq!(settle(&limiter, 0, Duration::from_secs(60)), Some((1, 0)));
+    assert!(!allows(&limiter, 1), "the store has none left");
+    assert_eq!(settle(&limiter, 0, Duration::ZERO), None, "believed for a second, without a question");
+}
+
+#[test]
+fn credit_that_is_not_spent_in_time_is_given_back() {
+    let (limiter, clock) = limiter("60/min", ClusterLane::new());
+    assert!(allows(&limiter, 1));
+    settle(&limiter, 3, Duration::from_secs(4));
+    clock.advance(Duration::from_secs(2));
+    connect(&limiter);
+    assert!(allows(&limiter, 1), "in advance: the credit has ended");
+    assert_eq!(
+        settle(&limiter, 0, Duration::from_secs(5)),
+        Some((1, 0)),
+        "and it was lost with that, on the strict side"
+    );
+}
+
+#[test]
+fn an_exact_lane_waits_for_the_store_and_a_large_cost_too() {
+    let (limiter, _clock) = limiter("60/min", ClusterLane::new().exact());
+    assert!(!allows(&limiter, 1));
+    assert_eq!(settle(&limiter, 1, Duration::from_secs(1)), Some((0, 0)));
+    assert!(allows(&limiter, 1) && !allows(&limiter, 1));
+    let (limiter, _clock) = self::limiter("60/min", ClusterLane::new());
+    assert!(!allows(&limiter, 30));
+    let link = Link::of(&limiter).unwrap();
+    let ask = link.asks(1).next().unwrap();
+    assert_eq!(ask.cost(), 30);
+    let due = link.due(&ask).unwrap();
+    let _ = link.settle(&ask, &due, 30, 30_000_000_000);
+    assert!(allows(&limiter, 30));
+}
+
+#[test]
+fn without_the_store_each_machine_does_as_it_was_told() {
+    let after = |when_lost, cost| {
+        let (limiter, _clock) = limiter("60/min", ClusterLane::new().when_lost(when_lost));
+        Link::of(&limiter).unwrap().lost(NonZeroU16::new(3).unwrap());
+        (0..100).filter(|_| allows(&limiter, cost)).count()
+    };
+    assert_eq!(after(WhenLost::Share, 1), 20);
+    assert_eq!(after(WhenLost::Share, 21), 0, "more than its share");
+    assert_eq!(after(WhenLost::Alone, 1), 60);
+    assert_eq!((after(WhenLost::Closed, 1), after(WhenLost::Open, 1)), (0, 100));
+}
+
+/// An engine that has died says nothing more, and nobody else does.
+#[test]
+fn an_engine_that_is_silent_is_lost_after_a_second_or_two() {
+    let (limiter, clock) = limiter("60/min", ClusterLane::new());
+    let link = Link::of(&limiter).unwrap();
+    assert!(link.is_connected());
+    clock.advance(Duration::from_secs(2));
+    assert!(!link.is_connected());
+    assert_eq!((0..100).filter(|_| allows(&limiter, 1)).count(), 20);
+}
+
+#[test]
+fn what_is_reset_or_refunded_is_asked_of_the_store() {
+    let (limiter, _clock) = limiter("60/min", ClusterLane::new());
+    let (api, link) = (limiter.lane("api").unwrap(), Link::of(&limiter).unwrap());
+    let request = Request::new("agent-7", api);
+    limiter.refund(request.cost(9)).unwrap();
+    let ask = link.asks(1).next().unwrap();
+    assert!(ask.is_refund() && link.due(&ask).unwrap().given() == 9);
+    assert_eq!(limiter.refund(request.cost(61)), Err(Error::CostAboveCapacity { cost: 61, capacity: 60 }));
+    limiter.reset("agent-7").unwrap();
+    limiter.forget("agent-7").unwrap();
+    assert_eq!(link.asks(9).filter(Ask::is_reset).count(), 2);
+    let reserved: Result<Reservation, Error> = limiter.reserve(request, Duration::from_secs(1));
+    assert_eq!(reserved, Err(Error::WrongKind { lane: api.number() }));
+    // Plans and overrides hold as in any lane.
+    limiter.assign("agent-8", limiter.plan("pro").unwrap()).unwrap();
+    let capacity = |agent: &str| limiter.peek(Request::new(agent, api)).unwrap().capacity();
+    assert_eq!((capacity("agent-7"), capacity("agent-8")), (60, 20));
+    limiter.set_override("agent-8", "api", "5/s").unwrap();
+    assert_eq!(capacity("agent-8"), 5);
+    assert!(limiter.set_override("agent-8", "api", "window 5/s").is_err());
+}
+
+/// A flood of questions that nobody takes: nothing more is spent in advance, and the memory stays.
+#[test]
+fn a_full_ring_stops_advances() {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(100));
+    let builder = Limiter::builder(policy("60/min")).agents(1_000).clock(clock);
+    let limiter = builder.cluster(Cluster::new([7; 16])).build().unwrap();
+    connect(&limiter);
+    let api = limiter.lane("api").unwrap();
+    let allowed = (0..5_000).filter(|agent| limiter.check(&agent.to_string(), api).is_ok_and(|v| v.is_allowed()));
+    let (allowed, (asked, dropped)) = (allowed.count() as u64, Link::of(&limiter).unwrap().asked());
+    assert!(allowed <= asked && asked <= 2_000, "{allowed} allowed, {asked} asked, {dropped} dropped");
+    let drained = Link::of(&limiter).unwrap().asks(usize::MAX).count() as u64;
+    assert_eq!(drained, asked);
+}
