@@ -9,7 +9,7 @@ pub(crate) enum Seen<A> {
     Removed,
     /// Nobody has begun to make it.
     Empty,
-    /// Its maker did not finish, or the machine was started since. With the reason.
+    /// Its maker did not finish, or the machine was started since: the reason.
     Stale(&'static str),
     /// Everything in it is written.
     Ready(A),
@@ -28,6 +28,8 @@ pub(crate) enum Step<A> {
     Join(A),
     /// There is no slab, and this process makes none.
     Missing,
+    /// It can be neither joined nor replaced, since others use it, for this reason.
+    InUse(&'static str),
     /// It can be neither joined nor replaced.
     Refuse,
 }
@@ -56,7 +58,8 @@ impl Search {
             Seen::Stale(_) | Seen::Misfit if self.has_path && (!is_used() || broken(Fault::UsedFileReplaced)) => {
                 Step::Replace
             }
-            Seen::Stale(_) | Seen::Misfit => Step::Refuse,
+            Seen::Stale(why) => Step::InUse(why),
+            Seen::Misfit => Step::Refuse,
         }
     }
 }

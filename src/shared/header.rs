@@ -135,7 +135,7 @@ pub(super) fn written(agreed: &Agreed, bytes: usize, made: u64, boot: [u64; 2]) 
 }
 
 /// Why a file without an end cannot be joined.
-pub(super) const UNFINISHED: &str = "was not finished by its maker";
+const UNFINISHED: &str = "was not finished by its maker";
 
 /// Whether the file contains nothing but zeros. A file of somebody else may begin with some.
 fn is_blank(file: &File, bytes: u64) -> bool {

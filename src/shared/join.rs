@@ -82,7 +82,6 @@ pub(crate) fn attach(
         } else {
             header::read(&file, &path, asked.key.len(), boot)?
         };
-        let why = if let Seen::Stale(why) = seen { why } else { "" };
         let agreed = match search.step(seen, || is_used(&file)) {
             Step::Again => continue,
             Step::Replace => {
@@ -90,7 +89,8 @@ pub(crate) fn attach(
                 continue;
             }
             Step::Missing => return Err(SharedError::Missing { path }),
-            Step::Refuse => return Err(SharedError::InUse { path, why }),
+            Step::InUse(why) => return Err(SharedError::InUse { path, why }),
+            Step::Refuse => return Err(SharedError::Foreign { path }),
             Step::Make => {
                 make(&file, &path, asked, &layout(&asked.shape), has_path.then_some(shared.mode), boot)?;
                 let joined =

@@ -94,7 +94,7 @@ impl Machine {
         }
         let File { state, content, .. } = &self.files[file];
         if state.load(Relaxed) != READY {
-            return Seen::Stale("was not finished");
+            return Seen::Stale("not ready");
         }
         let content = [0, 1].map(|word| content[word].load(Relaxed));
         assert!(content[0] == content[1] && content[0] != 0, "joined half made: {content:?}");
@@ -121,7 +121,7 @@ impl Machine {
                 }
                 Step::Make => true,
                 Step::Join(()) => false,
-                Step::Missing | Step::Refuse => return None,
+                Step::Missing | Step::InUse(_) | Step::Refuse => return None,
             };
             if is_maker {
                 self.kernel().is_empty[file] = false;
