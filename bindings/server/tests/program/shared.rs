@@ -129,7 +129,7 @@ fn the_command_slab_prints_who_shares_it() {
     let foreign = memory.path().join("other.v1");
     std::fs::write(&foreign, "not a slab").unwrap();
     let foreign = error(&output(&["slab", memory.path().join("other").to_str().unwrap()]));
-    assert!(foreign.contains("is not a slab of this version of tollgate"), "{foreign}");
+    assert!(foreign.contains("is not a slab; use another path"), "{foreign}");
 }
 
 #[test]
