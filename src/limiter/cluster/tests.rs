@@ -153,7 +153,7 @@ fn a_full_ring_stops_advances() {
     let limiter = builder.cluster(Cluster::new([7; 16])).build().unwrap();
     connect(&limiter);
     let api = limiter.lane("api").unwrap();
-    let allowed = (0..5_000).filter(|agent| limiter.check(&agent.to_string(), api).is_ok_and(|v| v.is_allowed()));
+    let allowed = (0..5_000).filter(|agent| limiter.check(agent.to_string(), api).is_ok_and(|v| v.is_allowed()));
     let (allowed, (asked, dropped)) = (allowed.count() as u64, Link::of(&limiter).unwrap().asked());
     assert!(allowed <= asked && asked <= 2_000, "{allowed} allowed, {asked} asked, {dropped} dropped");
     let drained = Link::of(&limiter).unwrap().asks(usize::MAX).count() as u64;
