@@ -80,7 +80,7 @@ fn costs(server: &Server) {
 }
 
 #[test]
-#[ignore = "it measures, for half a minute"]
+#[ignore = "it measures, for half a minute: the command is in the README"]
 fn what_a_settlement_costs_the_server() {
     on_each(|server| {
         // On an empty server each: what is freed is not always freed at once.

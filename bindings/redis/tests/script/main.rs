@@ -37,7 +37,7 @@ fn the_scripts_agree_with_exact_integers() {
 }
 
 #[test]
-#[ignore = "a million calls"]
+#[ignore = "a million calls: make ignored"]
 fn the_scripts_agree_with_exact_integers_a_million_times() {
     on_each(|server| agrees(server, 1_000_000, 2));
 }
