@@ -50,10 +50,11 @@ unit: ## Runs the unit tests
 doctest: ## Runs the examples in the documentation and in the README
 	@$(STAGE) doctest cargo test --workspace --all-features --doc
 
+# With all features, as the integration tests, and run as they were built: each other way builds the crate once more.
 examples: ## Builds and runs every example
-	@$(STAGE) "examples, build" cargo build --workspace --profile stress --examples
+	@$(STAGE) "examples, build" cargo build --workspace --all-features --profile stress --examples
 	@set -e; for example in $(EXAMPLES); do \
-		$(STAGE) "example $$example" cargo run --quiet --profile stress --example $$example; \
+		$(STAGE) "example $$example" $(TARGET)/stress/examples/$$example; \
 	done
 
 integration: ## Runs the integration tests, the long ones in their short form
