@@ -170,6 +170,10 @@ pub(crate) const POLICY_BYTES_MAX: usize = 16 << 20;
 /// agents.
 #[cfg(feature = "cluster")]
 pub(crate) const ASKS_KEPT: usize = if cfg!(loom) { 2 } else { 1 << 16 };
+/// How many agents whose assignments have changed are named to an engine. When more change before it looks, it compares
+/// all assignments instead.
+#[cfg(feature = "cluster")]
+pub(crate) const CHANGED_AGENTS_MAX: usize = 4_096;
 #[cfg(feature = "cluster")]
 pub(crate) const ASKS_MIN: u64 = if cfg!(loom) { 2 } else { 1 << 10 };
 

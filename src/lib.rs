@@ -98,9 +98,10 @@ mod sync;
 /// Limits that machines share through a store, such as Redis (feature `cluster`).
 #[cfg(feature = "cluster")]
 pub mod cluster {
+    pub use crate::control::{Changed, Followed};
     pub use crate::engine::{Ask, Due, Settled};
     pub use crate::lane::clustered::WhenLost;
-    pub use crate::limiter::cluster::{Cluster, ClusterError, ClusterLane, Link};
+    pub use crate::limiter::cluster::{Cluster, ClusterError, ClusterLane, Link, Operators};
 }
 
 pub use clock::{Clock, ManualClock, Tick};

@@ -39,7 +39,22 @@ impl Control<'_> {
         let mut control = self.enter()?;
         let edit = self.prepare(agent, |entry| edit(&control.policy, entry))?;
         let edits = self.countable(&control, vec![edit])?;
-        self.put_all_in_force(&mut control, edits, &mut |control, edits| self.save(control, edits))
+        self.decide(&mut control, edits, &mut |control, edits| self.save(control, edits))
+    }
+
+    /// Puts in force what an operator of this machine has decided; it follows to the others.
+    pub(super) fn decide(
+        &self,
+        control: &mut ControlState,
+        edits: Vec<Edit>,
+        save: Save<'_>,
+    ) -> Result<(), ControlError> {
+        #[cfg(feature = "cluster")]
+        let agents = self.followed_ids(&edits);
+        self.put_all_in_force(control, edits, save)?;
+        #[cfg(feature = "cluster")]
+        self.note_changed(control, agents);
+        Ok(())
     }
 
     /// There is no file.
@@ -54,18 +69,25 @@ impl Control<'_> {
         control: &ControlState,
         assignments: impl Iterator<Item = (&'a [u8], &'a Assignment)>,
     ) -> Result<Vec<Edit>, ControlError> {
-        let edit = |(agent, assignment)| {
-            let after = entry_of(&control.policy, assignment)?;
-            self.prepare(agent, |entry| {
-                *entry = Entry { by_policy: entry.by_policy, ..after };
-                Ok(())
-            })
-        };
         let edits = assignments.map(|(agent, assignment)| {
-            edit((agent, assignment))
+            self.edit_of(control, agent, assignment)
                 .map_err(|problem| ControlError::Of { agent: shown(agent), problem: problem.into() })
         });
         self.countable(control, edits.collect::<Result<_, _>>()?)
+    }
+
+    /// The edit that puts an assignment in force.
+    pub(super) fn edit_of(
+        &self,
+        control: &ControlState,
+        agent: &[u8],
+        assignment: &Assignment,
+    ) -> Result<Edit, ControlError> {
+        let after = entry_of(&control.policy, assignment)?;
+        self.prepare(agent, |entry| {
+            *entry = Entry { by_policy: entry.by_policy, ..after };
+            Ok(())
+        })
     }
 
     fn prepare(
@@ -168,7 +190,7 @@ impl Control<'_> {
     }
 
     /// The edits that change something, if there are rows for all of them.
-    fn countable(&self, control: &ControlState, mut edits: Vec<Edit>) -> Result<Vec<Edit>, ControlError> {
+    pub(super) fn countable(&self, control: &ControlState, mut edits: Vec<Edit>) -> Result<Vec<Edit>, ControlError> {
         // Of several edits of one agent, the last one counts.
         let mut seen = BTreeSet::new();
         edits.reverse();

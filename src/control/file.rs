@@ -29,6 +29,8 @@ impl Control<'_> {
         })?;
         self.limits.state().set_loaded(LoadedFile::Assignments);
         control.file = Some(file);
+        #[cfg(feature = "cluster")]
+        self.note_restored(&mut control);
         control.saved = self.changes();
         Ok(())
     }
@@ -50,7 +52,7 @@ impl Control<'_> {
         let gone = self.registry.list().into_iter().filter(|(_, registered)| !named.contains(&*registered.id));
         assignments.extend(gone.map(|(_, registered)| (registered.id.into_vec(), Assignment::default())));
         let edits = self.edits(&control, assignments.iter().map(|(id, assignment)| (&**id, assignment)))?;
-        self.put_all_in_force(&mut control, edits, &mut unsaved)?;
+        self.decide(&mut control, edits, &mut unsaved)?;
         if let Some(file) = control.own_file() {
             file.accept(stamp);
         }

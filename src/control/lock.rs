@@ -23,6 +23,9 @@ pub(super) struct ControlState {
     /// How often assignments of a shared limiter had changed when the file was written.
     #[cfg(feature = "persist")]
     pub(super) saved: u64,
+    /// What was changed since an engine last looked.
+    #[cfg(feature = "cluster")]
+    pub(super) changed: super::Changed,
 }
 
 /// The lock under which control calls take turns.
@@ -40,6 +43,9 @@ pub(crate) struct ControlLock {
     holder: Counter,
     /// The lock of all processes, and what a control call is about to do.
     words: Option<ControlWords>,
+    /// Whether anything was changed since an engine last looked; written under the lock.
+    #[cfg(feature = "cluster")]
+    pub(super) has_changed: Counter,
 }
 
 /// Holds the lock until it is dropped.
@@ -54,7 +60,13 @@ impl ControlLock {
     /// If there is no memory, the error is how many bytes were needed.
     pub(crate) fn new(memory: &Memory, policy: Arc<Policy>) -> Result<Self, u64> {
         let control = Mutex::new(ControlState::new(policy));
-        Ok(Self { control, holder: Counter::new(0), words: ControlWords::within(memory)? })
+        Ok(Self {
+            control,
+            holder: Counter::new(0),
+            words: ControlWords::within(memory)?,
+            #[cfg(feature = "cluster")]
+            has_changed: Counter::new(0),
+        })
     }
 
     pub(super) fn words(&self) -> Option<&ControlWords> {
@@ -128,6 +140,8 @@ impl ControlState {
             file: None,
             #[cfg(feature = "persist")]
             saved: 0,
+            #[cfg(feature = "cluster")]
+            changed: super::Changed::default(),
         }
     }
 }

@@ -11,12 +11,15 @@
 //! - `names.rs`: assignments in the numbers of the policy
 //! - `file.rs` (feature `persist`): assignments in a file
 //! - `policy.rs`: another policy
+//! - `follow.rs` (feature `cluster`): what was changed here and follows to other machines, and what follows from there
 //! - `error.rs`: what can go wrong
 
 mod edit;
 mod error;
 #[cfg(feature = "persist")]
 mod file;
+#[cfg(feature = "cluster")]
+mod follow;
 mod lock;
 mod names;
 mod policy;
@@ -24,6 +27,8 @@ mod shared;
 mod words;
 
 pub use error::ControlError;
+#[cfg(feature = "cluster")]
+pub use follow::{Changed, Followed};
 pub(crate) use lock::ControlLock;
 #[cfg(feature = "shared")]
 pub(crate) use words::CONTROL_WORDS;
@@ -103,6 +108,6 @@ impl<'a> Control<'a> {
     ) -> Result<(), ControlError> {
         let mut control = self.enter()?;
         let edits = self.edits(&control, assignments)?;
-        self.put_all_in_force(&mut control, edits, &mut |control, edits| self.save(control, edits))
+        self.decide(&mut control, edits, &mut |control, edits| self.save(control, edits))
     }
 }

@@ -17,21 +17,30 @@ use std::sync::Arc;
 impl Control<'_> {
     /// Puts another policy in force.
     pub(crate) fn replace_policy(&self, policy: Policy) -> Result<(), ControlError> {
-        self.replace_policy_if(policy, |_| true)
+        let mut control = self.enter()?;
+        self.put_policy_in_force(&mut control, policy)?;
+        #[cfg(feature = "cluster")]
+        self.note_policy_changed(&mut control);
+        Ok(())
     }
 
     /// Puts another policy in force, if `replaces` says so of the one that is in force when all other control calls
     /// wait.
+    #[cfg_attr(
+        not(all(feature = "shared", target_os = "linux", not(loom))),
+        allow(dead_code, reason = "for a shared file")
+    )]
     pub(crate) fn replace_policy_if(
         &self,
         policy: Policy,
         replaces: impl FnOnce(&Policy) -> bool,
     ) -> Result<(), ControlError> {
         let mut control = self.enter()?;
+        if replaces(&control.policy) { self.put_policy_in_force(&mut control, policy) } else { Ok(()) }
+    }
+
+    pub(super) fn put_policy_in_force(&self, control: &mut ControlState, policy: Policy) -> Result<(), ControlError> {
         let known = Arc::clone(&control.policy);
-        if !replaces(&known) {
-            return Ok(());
-        }
         let policy = Arc::new(numbered_like(policy, &known)?);
         for ((lane, name), (plan, _)) in policy.lanes().flat_map(|lane| policy.plans().map(move |plan| (lane, plan))) {
             let limit = policy.plan_limit(plan, lane).unwrap_or(Limit::deny_all());
@@ -48,7 +57,7 @@ impl Control<'_> {
         self.limits.enter(epoch);
         control.policy = Arc::clone(&policy);
         self.set_policy(&policy, epoch);
-        self.move_on(&mut control, epoch, None)?;
+        self.move_on(control, epoch, None)?;
         self.lock.words().into_iter().for_each(|words| words.set_policy(0));
         self.note(|| Note::PolicyReplaced);
         Ok(())

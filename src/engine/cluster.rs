@@ -273,6 +273,11 @@ impl Engine {
         self.asks.iter().flat_map(move |asks| (0..most).map_while(|_| asks.ring.pop()))
     }
 
+    /// The secret key with which ids are hashed for the store.
+    pub(crate) fn cluster_key(&self) -> Option<[u8; 16]> {
+        self.asks.as_ref().map(|asks| asks.key)
+    }
+
     /// Whether machines share any lane.
     pub(crate) fn has_asks(&self) -> bool {
         self.asks.is_some()

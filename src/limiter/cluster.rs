@@ -1,4 +1,10 @@
 //! Limits that machines share through a store, such as Redis.
+//!
+//! - `operators.rs`: what operators change here, and what follows from other machines
+
+mod operators;
+
+pub use operators::Operators;
 
 use super::{Limiter, LimiterBuilder};
 use crate::engine::{Ask, Due, Engine, Settled};
