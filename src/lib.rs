@@ -100,8 +100,8 @@ mod sync;
 pub mod cluster {
     pub use crate::control::{Changed, Followed};
     pub use crate::engine::{Ask, Due, Settled};
-    pub use crate::lane::clustered::WhenLost;
-    pub use crate::limiter::cluster::{Cluster, ClusterError, ClusterLane, Link, Operators};
+    pub use crate::lane::clustered::{Source, WhenLost};
+    pub use crate::limiter::cluster::{Cluster, ClusterError, ClusterLane, ClusterStatus, Link, Operators, SharedLane};
 }
 
 pub use clock::{Clock, ManualClock, Tick};

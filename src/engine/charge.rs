@@ -214,12 +214,15 @@ impl Engine {
         Some(LaneCharge { answer, receipt: change.get().map(receipt) })
     }
 
-    /// Asks the store that machines share the lane through, if a charge has found that it is time.
+    /// Counts the answer of a lane that machines share, and asks the store if the charge has found that it is time.
     #[inline]
-    pub(super) fn note_ask(&self, charged: &Charged, request: &ResolvedRequest<'_>) {
+    pub(super) fn note_clustered(&self, charged: &Charged, request: &ResolvedRequest<'_>) {
         #[cfg(feature = "cluster")]
-        if let Charged::Clustered { asks: true, verdict } = charged {
-            self.ask(request, verdict.is_ok_and(|verdict| verdict.is_allowed()));
+        if let Charged::Clustered { asks, verdict: Ok(verdict) } = charged {
+            self.count_source(request.lane(), verdict);
+            if *asks {
+                self.ask(request, verdict.is_allowed());
+            }
         }
         #[cfg(not(feature = "cluster"))]
         let _ = (charged, request);
@@ -281,7 +284,7 @@ impl Engine {
                     choice
                 };
                 let charged = record.update_lane(tag, cells, step, retried)?;
-                self.note_ask(&charged, request);
+                self.note_clustered(&charged, request);
                 Some(charged.verdict())
             }
         }

@@ -32,7 +32,7 @@ impl Engine {
         let fresh = with_words(cells.count, |words| limit.step(words, at, cost).outcome);
         if fresh.next.is_none() || limit.is_exempt() {
             // Denied even when full, or exempt: not worth a record.
-            self.note_ask(&fresh.answer, request);
+            self.note_clustered(&fresh.answer, request);
             return LaneCharge::none(fresh.answer.verdict());
         }
         // The answer is kept from the test: once the locks are released, the

@@ -22,9 +22,10 @@ use super::request::{ResolvedRequest, Target};
 use super::{Agent, Engine, stand_in_row};
 use crate::bounds::{ASKS_KEPT, ASKS_MIN};
 use crate::error::Error;
-use crate::lane::clustered::{self, Applied, Balance, LinkWord};
+use crate::lane::clustered::{self, Applied, Balance, LinkWord, Source};
 use crate::lane::kind::LimitWords;
-use crate::lane::{Choice, Kind};
+use crate::lane::{Choice, Kind, Verdict};
+use crate::observe::sources::SourceCounters;
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
 use crate::sync::{Counter, Ordering};
@@ -183,13 +184,17 @@ pub(crate) struct Asks {
     key: [u8; 16],
     asked: Counter,
     dropped: Counter,
+    /// Answers of the lanes that machines share.
+    sources: SourceCounters,
 }
 
 impl Asks {
-    pub(crate) fn new(key: [u8; 16], agents: u64) -> Self {
+    /// If there is no memory, the error is how many bytes were needed.
+    pub(crate) fn new(key: [u8; 16], agents: u64, lanes: usize) -> Result<Self, u64> {
         // No more than there are agents, and enough for many lanes of a few. Lossless: bounded.
         let kept = agents.saturating_mul(2).clamp(ASKS_MIN, ASKS_KEPT as u64) as usize;
-        Self { ring: ArrayQueue::new(kept), key, asked: Counter::new(0), dropped: Counter::new(0) }
+        let (asked, dropped) = (Counter::new(0), Counter::new(0));
+        Ok(Self { ring: ArrayQueue::new(kept), key, asked, dropped, sources: SourceCounters::new(lanes)? })
     }
 
     /// The agent's key in the store.
@@ -213,6 +218,10 @@ impl Asks {
     /// How many questions were asked, and how many found the ring full.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.asked.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        (self.ring.capacity() * size_of::<Ask>()) as u64 + self.sources.reserved_bytes()
     }
 }
 
@@ -286,6 +295,24 @@ impl Engine {
     /// How many questions were asked, and how many found the ring full.
     pub(crate) fn ask_counts(&self) -> (u64, u64) {
         self.asks.as_ref().map_or((0, 0), Asks::counts)
+    }
+
+    /// How many questions wait to be taken.
+    pub(crate) fn asks_waiting(&self) -> usize {
+        self.asks.as_ref().map_or(0, |asks| asks.ring.len())
+    }
+
+    /// Counts where an answer came from.
+    #[inline]
+    pub(super) fn count_source(&self, lane: LaneId, verdict: &Verdict) {
+        if let (Some(asks), Some(source)) = (&self.asks, verdict.source()) {
+            asks.sources.add(lane, source);
+        }
+    }
+
+    /// How many answers of the lane came from there.
+    pub(crate) fn answers_from(&self, lane: LaneId, source: Source) -> u64 {
+        self.asks.as_ref().map_or(0, |asks| asks.sources.sum(lane, source))
     }
 
     /// Tells checks how the store is.

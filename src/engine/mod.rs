@@ -259,6 +259,8 @@ impl Engine {
         let roster = roster + self.ids.get().map_or(0, |ids| ids.reserved_bytes());
         #[cfg(feature = "shared")]
         let roster = roster + self.kept_ids().map_or(0, Roster::reserved_bytes);
+        #[cfg(feature = "cluster")]
+        let roster = roster + self.asks.as_ref().map_or(0, Asks::reserved_bytes);
         self.slab.reserved_bytes()
             + self.limits.reserved_bytes()
             + self.announced.reserved_bytes()

@@ -44,9 +44,11 @@
 //!
 //! - `credit.rs`: the credit word
 //! - `link.rs`: the store and the other machines, as a check has to know them
+//! - `source.rs`: where an answer came from
 
 mod credit;
 mod link;
+mod source;
 
 use super::bucket::{self, Bucket, BucketLimit};
 use super::rules::{Charged, LimitWords, Receipt, Refunded, Rules, first, look as unchanged};
@@ -56,6 +58,7 @@ use crate::error::Error;
 use crate::sync::{Fault, broken};
 use credit::CreditWord;
 pub(crate) use link::{LinkState, LinkWord};
+pub use source::Source;
 use std::time::Duration;
 
 /// What a machine does with a lane while the store does not answer.
@@ -71,6 +74,19 @@ pub enum WhenLost {
     Open,
     /// Each machine allows the whole limit.
     Alone,
+}
+
+impl WhenLost {
+    /// Its name, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::Alone => "alone",
+        }
+    }
 }
 
 /// A lane that machines share.
@@ -104,24 +120,24 @@ struct Look {
 
 impl Look {
     /// The answer that leaves this balance.
-    fn verdict(&self, finding: Finding, balance: i64, wait_ns: u64) -> Charged {
+    fn verdict(&self, finding: Finding, source: Source, balance: i64, wait_ns: u64) -> Charged {
         let credit = u64::try_from(balance).unwrap_or(0);
         let left = self.viewed.remaining().saturating_add(credit).min(self.viewed.capacity());
         let finding = if finding == Finding::ALLOW && self.limit.is_low(left) { Finding::WARN } else { finding };
         let LaneState { capacity, full_in_ns, window_ns, .. } = self.viewed;
-        let verdict = Verdict::counted(finding, capacity, left, wait_ns, full_in_ns, window_ns);
+        let verdict = Verdict::counted(source.of(finding), capacity, left, wait_ns, full_in_ns, window_ns);
         Charged::Clustered { verdict: Ok(verdict), asks: false }
     }
 
     /// The charge that leaves this balance.
-    fn spend(&self, balance: i64) -> Choice<Charged> {
+    fn spend(&self, source: Source, balance: i64) -> Choice<Charged> {
         let next = self.credit.with_balance(balance).word();
-        let answer = self.verdict(Finding::ALLOW, balance, 0).asking(self.asks_with(balance));
+        let answer = self.verdict(Finding::ALLOW, source, balance, 0).asking(self.asks_with(balance));
         Choice::of(Outcome { next: Some(next), answer })
     }
 
-    fn deny(&self, wait_ns: u64) -> Choice<Charged> {
-        Choice::of(unchanged(self.verdict(Finding::DENY, self.credit.spendable(self.now), wait_ns)))
+    fn deny(&self, source: Source, wait_ns: u64) -> Choice<Charged> {
+        Choice::of(unchanged(self.verdict(Finding::DENY, source, self.credit.spendable(self.now), wait_ns)))
     }
 
     /// Whether it is time to ask, with this balance.
@@ -161,24 +177,24 @@ impl Clustered {
 
     /// The answer while the store is lost.
     fn without_store(&self, look: &Look, view: LaneWord, cost: u64) -> Choice<Charged> {
-        let alone = |cost| {
+        let alone = |source: Source, cost| {
             let charged = bucket::step(view, look.now, look.limit, cost);
             let verdict = bucket::verdict(charged.answer);
             let asks = charged.next.is_some() && !look.credit.is_asked(look.now);
             // A share may be too small for any request of this cost.
             let verdict = match verdict {
-                Err(Error::CostAboveCapacity { .. }) => return look.deny(RETRY_NEVER),
-                verdict => verdict,
+                Err(Error::CostAboveCapacity { .. }) => return look.deny(source, RETRY_NEVER),
+                verdict => verdict.map(|verdict| Verdict { finding: source.of(verdict.finding), ..verdict }),
             };
             Choice::at(VIEW, Outcome { next: charged.next, answer: Charged::Clustered { verdict, asks } })
         };
         match self.when_lost {
-            WhenLost::Share => alone(cost.saturating_mul(u64::from(self.link.nodes()))),
-            WhenLost::Alone => alone(cost),
-            WhenLost::Closed => look.deny(CLOSED_FOR_NS),
+            WhenLost::Share => alone(Source::Share, cost.saturating_mul(u64::from(self.link.nodes()))),
+            WhenLost::Alone => alone(Source::Alone, cost),
+            WhenLost::Closed => look.deny(Source::Closed, CLOSED_FOR_NS),
             WhenLost::Open => {
                 let balance = look.credit.spendable(look.now);
-                Choice::of(unchanged(look.verdict(Finding::ALLOW, balance, 0)))
+                Choice::of(unchanged(look.verdict(Finding::ALLOW, Source::Open, balance, 0)))
             }
         }
     }
@@ -364,7 +380,7 @@ impl Rules for Clustered {
         // Lossless: no capacity is that large.
         let after = credit.spendable(at.now).saturating_sub(cost as i64);
         if after >= 0 {
-            return look.spend(after);
+            return look.spend(Source::Credit, after);
         }
         if self.link.state(at.now) == LinkState::Lost {
             return self.without_store(&look, view(words), cost);
@@ -374,12 +390,12 @@ impl Rules for Clustered {
         if wait > 0 {
             // Believed for about a second, and then asked again.
             let asks = asks && !credit.is_live(at.now);
-            return look.deny(wait).map(|denied| denied.asking(asks));
+            return look.deny(Source::View, wait).map(|denied| denied.asking(asks));
         }
         if self.link.takes_asks() && after >= -(self.advance_max(limit.capacity()) as i64) {
-            return look.spend(after);
+            return look.spend(Source::Advance, after);
         }
-        look.deny(self.link.wait_ns()).map(|denied| denied.asking(asks))
+        look.deny(Source::Pending, self.link.wait_ns()).map(|denied| denied.asking(asks))
     }
 
     /// The engine gives back to the store; here is only what the lane then holds.

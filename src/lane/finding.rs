@@ -23,12 +23,13 @@ pub enum Decision {
 /// verdicts would leave empty.
 ///
 /// ```text
-///  63                            9   8     7     6        3 2        0
-/// ┌───────────────────────────────┬──────┬───────┬───────────┬──────────┐
-/// │ wait for conduct: ns, 55 bits │ form │ abuse │ in a row  │ decision │
-/// └───────────────────────────────┴──────┴───────┴───────────┴──────────┘
+///  63                           13 12     9  8     7     6        3 2        0
+/// ┌───────────────────────────────┬────────┬──────┬───────┬───────────┬──────────┐
+/// │ wait for conduct: ns, 51 bits │ source │ form │ abuse │ in a row  │ decision │
+/// └───────────────────────────────┴────────┴──────┴───────┴───────────┴──────────┘
 /// decision: 1 allow   2 warn   3 exempt   4 deny
 /// form:     0 a bucket's, which refills   1 a count
+/// source:   of a lane that machines share, where the answer came from; else 0
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
@@ -39,7 +40,11 @@ const IN_A_ROW_SHIFT: u32 = 3;
 const IN_A_ROW_MASK: u64 = 15;
 const ABUSE_SHIFT: u32 = 7;
 const FORM_SHIFT: u32 = 8;
-const CONDUCT_WAIT_SHIFT: u32 = 9;
+const SOURCE_SHIFT: u32 = 9;
+const SOURCE_MASK: u64 = 15;
+/// What no judgement of conduct changes.
+const LANE_MASK: u64 = SOURCE_MASK << SOURCE_SHIFT | 1 << FORM_SHIFT;
+const CONDUCT_WAIT_SHIFT: u32 = 13;
 const CONDUCT_WAIT_MAX: u64 = u64::MAX >> CONDUCT_WAIT_SHIFT;
 const _: () = assert!(crate::bounds::CURVE_STEPS_MAX as u64 <= IN_A_ROW_MASK);
 /// A wait for conduct ends when the agent is forgiven.
@@ -69,18 +74,30 @@ impl Finding {
         if self.0.get() >> FORM_SHIFT & 1 == 0 { Form::Refills } else { Form::Counts }
     }
 
+    /// The same with the number of a source, from 1 to 15.
+    #[cfg(feature = "cluster")]
+    pub(super) const fn with_source(self, source: u64) -> Self {
+        Self::new(self.0.get() & !(SOURCE_MASK << SOURCE_SHIFT) | (source & SOURCE_MASK) << SOURCE_SHIFT)
+    }
+
+    /// The number of its source; 0 if it has none.
+    #[cfg(feature = "cluster")]
+    pub(super) const fn source(self) -> u64 {
+        self.0.get() >> SOURCE_SHIFT & SOURCE_MASK
+    }
+
     /// The same with another decision.
     pub(super) const fn with_decision(self, decision: Self) -> Self {
         Self::new(self.0.get() & !DECISION_MASK | decision.0.get() & DECISION_MASK)
     }
 
     /// A denial that is the agent's violation number `in_a_row`, or 0 if it is
-    /// not a violation, with the wait for conduct. The form stays.
+    /// not a violation, with the wait for conduct. The form and the source stay.
     pub(super) const fn judged(self, in_a_row: u32, sustained_abuse: bool, wait_ns: u64) -> Self {
         let wait_ns = if wait_ns < CONDUCT_WAIT_MAX { wait_ns } else { CONDUCT_WAIT_MAX };
         Self::new(
             wait_ns << CONDUCT_WAIT_SHIFT
-                | self.0.get() & 1 << FORM_SHIFT
+                | self.0.get() & LANE_MASK
                 | (sustained_abuse as u64) << ABUSE_SHIFT
                 | (in_a_row as u64 & IN_A_ROW_MASK) << IN_A_ROW_SHIFT
                 | Self::DENY.0.get(),
@@ -155,6 +172,15 @@ mod tests {
                     assert_eq!((other.decision(), other.form(), finding.form()), (decision, form, form));
                 }
             }
+        }
+        #[cfg(feature = "cluster")]
+        for source in 0..=15 {
+            let finding = Finding::DENY.counting().with_source(source);
+            assert_eq!((finding.source(), finding.form(), finding.decision()), (source, Form::Counts, Deny));
+            let judged = finding.judged(15, true, u64::MAX);
+            assert_eq!((judged.source(), judged.conduct()), (source, (15, true)));
+            assert_eq!(judged.with_decision(Finding::ALLOW).source(), source);
+            assert_eq!(finding.with_source(0), Finding::DENY.counting());
         }
         for in_a_row in 0..=15 {
             for wait in [0, 1, CONDUCT_WAIT_MAX, u64::MAX] {

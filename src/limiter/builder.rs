@@ -6,6 +6,8 @@ use crate::bounds::{
 };
 use crate::clock::{Clock, WallClock};
 use crate::control::ControlLock;
+#[cfg(feature = "cluster")]
+use crate::engine::Asks;
 use crate::engine::{Engine, Setup};
 use crate::error::BuildError;
 #[cfg(feature = "persist")]
@@ -258,6 +260,8 @@ impl LimiterBuilder {
     fn on(self, ground: Ground, slab: Slab) -> Result<Limiter, BuildError> {
         let reservations_per_agent = self.per_agent();
         let policy = Arc::new(self.policy.ok_or(BuildError::Memory { bytes: 0 })?);
+        #[cfg(feature = "cluster")]
+        let asks = self.cluster.map(|cluster| Asks::new(cluster.key(), self.agents, policy.lanes().len()));
         let control = ControlLock::new(&ground.memory, Arc::clone(&policy));
         let setup = Setup {
             policy,
@@ -277,7 +281,7 @@ impl LimiterBuilder {
             prefault: self.prefault,
             observe: self.observe,
             #[cfg(feature = "cluster")]
-            asks: self.cluster.map(|cluster| crate::engine::Asks::new(cluster.key(), self.agents)),
+            asks: asks.transpose().map_err(|bytes| BuildError::Memory { bytes })?,
         };
         Ok(Limiter {
             engine: Engine::new(setup, slab).map_err(|bytes| BuildError::Memory { bytes })?,

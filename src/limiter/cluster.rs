@@ -1,10 +1,13 @@
 //! Limits that machines share through a store, such as Redis.
 //!
 //! - `operators.rs`: what operators change here, and what follows from other machines
+//! - `status.rs`: what an operator reads of the lanes that are shared
 
 mod operators;
+mod status;
 
 pub use operators::Operators;
+pub use status::{ClusterStatus, SharedLane};
 
 use super::{Limiter, LimiterBuilder};
 use crate::engine::{Ask, Due, Engine, Settled};

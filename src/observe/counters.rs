@@ -27,6 +27,9 @@ const SHARED: usize = if cfg!(loom) { 1 } else { 16 };
 /// Counters in a line. It spans two cache lines, since processors fetch pairs of them.
 const LINE: usize = 16;
 
+/// The counters of a line.
+pub(super) type Line = [Counter; LINE];
+
 /// What is counted besides the verdicts of lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Other {
@@ -49,7 +52,7 @@ pub(crate) struct Place(usize);
 /// Counters in shards.
 pub(crate) struct Counters {
     /// This process's.
-    lines: Words<[Counter; LINE]>,
+    lines: Words<Line>,
     memory: Memory,
     /// Lines of a shard.
     shard_lines: usize,
@@ -64,6 +67,18 @@ pub(super) struct Shard {
     pub(super) is_owned: bool,
 }
 
+impl Shard {
+    /// Counts one in this shard.
+    #[inline]
+    pub(super) fn add(self, counter: &Counter) {
+        if self.is_owned {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        } else {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// How many there are.
 pub(super) const fn shards() -> usize {
     OWNED + SHARED
@@ -72,7 +87,7 @@ pub(super) const fn shards() -> usize {
 impl Counters {
     /// If there is no memory, the error is how many bytes were needed.
     pub(crate) fn within(memory: &Memory, lanes: usize) -> Result<Self, u64> {
-        let len = bytes(lanes) / size_of::<[Counter; LINE]>();
+        let len = bytes(lanes) / size_of::<Line>();
         let lines = match memory {
             Memory::Private => Words::reserve(len),
             Memory::Shared(joined) => joined.counters(len),
@@ -102,19 +117,14 @@ impl Counters {
     /// Counts one.
     #[inline]
     pub(crate) fn add(&self, place: Place) {
-        let Shard { index, is_owned } = shard();
-        let counter = self.at(index, place);
-        if is_owned {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        } else {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
+        let shard = shard();
+        shard.add(self.at(shard.index, place));
     }
 
     /// The count there, over all shards, of all processes there ever were.
     pub(crate) fn sum(&self, place: Place) -> u64 {
-        let of = |lines: &[[Counter; LINE]]| {
-            let shards = (0..shards()).map(|shard| counter(lines, self.shard_lines, shard, place));
+        let of = |lines: &[Line]| {
+            let shards = (0..shards()).map(|shard| counter(lines, self.shard_lines, shard, place.0));
             shards.map(|counter| counter.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
         };
         match &self.memory {
@@ -127,12 +137,12 @@ impl Counters {
 
     #[inline]
     fn at(&self, shard: usize, place: Place) -> &Counter {
-        counter(&self.lines, self.shard_lines, shard, place)
+        counter(&self.lines, self.shard_lines, shard, place.0)
     }
 }
 
 #[inline]
-fn counter(lines: &[[Counter; LINE]], shard_lines: usize, shard: usize, Place(place): Place) -> &Counter {
+pub(super) fn counter(lines: &[Line], shard_lines: usize, shard: usize, place: usize) -> &Counter {
     &lines[shard * shard_lines + place / LINE][place % LINE]
 }
 
@@ -143,7 +153,7 @@ const fn shard_lines(lanes: usize) -> usize {
 
 /// The bytes of one process's counters.
 pub(crate) const fn bytes(lanes: usize) -> usize {
-    shards() * shard_lines(lanes) * size_of::<[Counter; LINE]>()
+    shards() * shard_lines(lanes) * size_of::<Line>()
 }
 
 /// How many threads have a number.
@@ -239,7 +249,7 @@ mod tests {
         assert_eq!(owned.len(), OWNED);
         assert!(shards.iter().all(|shard| shard.is_owned == (shard.index < OWNED)));
         assert!(shards.iter().all(|shard| shard.index < OWNED + SHARED));
-        assert_eq!(size_of::<[Counter; LINE]>(), 128, "and they begin on a page");
+        assert_eq!(size_of::<Line>(), 128, "and they begin on a page");
     }
 
     #[test]

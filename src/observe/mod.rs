@@ -3,6 +3,7 @@
 //! | file | what | written |
 //! |---|---|---|
 //! | `counters.rs` | verdicts by lane | by every check, in the thread's shard |
+//! | `sources.rs` (feature `cluster`) | answers of lanes that machines share, by source | by such a check, in the thread's shard |
 //! | `snapshot.rs`, `stats.rs` | all counts at one time | - |
 //! | `events.rs`, `ring.rs` | what an operator should know about | when it happens; no lock, no wait |
 //! | `offenders.rs` | the agents that violate limits the most | by a violation |
@@ -28,6 +29,8 @@ mod ring;
 pub(crate) mod roster;
 mod shown;
 mod snapshot;
+#[cfg(feature = "cluster")]
+pub(crate) mod sources;
 pub(crate) mod stats;
 pub(crate) mod unknown;
 

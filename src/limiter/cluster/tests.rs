@@ -1,6 +1,8 @@
 use super::*;
 use crate::clock::ManualClock;
 use crate::engine::Request;
+use crate::lane::Verdict;
+use crate::lane::clustered::Source;
 use crate::{Error, Reservation};
 
 fn policy(limit: &str) -> Policy {
@@ -158,4 +160,59 @@ fn a_full_ring_stops_advances() {
     assert!(allowed <= asked && asked <= 2_000, "{allowed} allowed, {asked} asked, {dropped} dropped");
     let drained = Link::of(&limiter).unwrap().asks(usize::MAX).count() as u64;
     assert_eq!(drained, asked);
+}
+
+fn answer(limiter: &Limiter, cost: u64) -> Verdict {
+    limiter.check_request(Request::new("agent-7", limiter.lane("api").unwrap()).cost(cost)).unwrap()
+}
+
+#[test]
+fn an_answer_says_where_it_came_from_and_is_counted_there() {
+    let (limiter, _clock) = limiter("60/min", ClusterLane::new());
+    let from = |cost| answer(&limiter, cost).source();
+    assert_eq!((from(1), from(1)), (Some(Source::Advance), Some(Source::Pending)));
+    let pending = answer(&limiter, 1);
+    assert!(pending.is_provisional() && !pending.is_allowed());
+    assert_eq!(pending.retry_after(), Some(Duration::from_millis(2)), "a round trip");
+    settle(&limiter, 2, Duration::from_secs(60));
+    assert_eq!((from(1), from(1), from(1)), (Some(Source::Credit), Some(Source::Credit), Some(Source::View)));
+    assert!(!answer(&limiter, 1).is_provisional(), "the store has said so");
+
+    let status = Link::of(&limiter).unwrap().status();
+    let [lane] = status.lanes.as_slice() else { panic!("{status:?}") };
+    let counted = Source::ALL.map(|source| lane.answers(source));
+    assert_eq!(counted, [2, 1, 2, 2, 0, 0, 0, 0], "credit, advance, view, pending; nothing without the store");
+    assert!(status.is_connected && status.nodes.get() == 3 && (status.asks, status.asks_waiting) == (2, 1));
+    assert_eq!((&*lane.name, lane.slack_percent, lane.is_exact, lane.when_lost), ("api", 10, false, WhenLost::Share));
+    assert_eq!(lane.bound_tokens, 3 * (1 + 1), "of each machine one token of credit, and one in advance");
+}
+
+#[test]
+fn without_the_store_an_answer_says_what_was_chosen_for_that() {
+    for (when_lost, source) in [
+        (WhenLost::Share, Source::Share),
+        (WhenLost::Alone, Source::Alone),
+        (WhenLost::Closed, Source::Closed),
+        (WhenLost::Open, Source::Open),
+    ] {
+        let (limiter, _clock) = limiter("60/min", ClusterLane::new().when_lost(when_lost));
+        Link::of(&limiter).unwrap().lost(NonZeroU16::new(3).unwrap());
+        let answers: Vec<_> = [1, 60, 60].map(|cost| answer(&limiter, cost)).into();
+        assert!(answers.iter().all(|answer| answer.source() == Some(source) && !answer.is_provisional()));
+        assert!(source.is_lost() && source.name() == when_lost.name());
+        assert_eq!(Link::of(&limiter).unwrap().status().lanes[0].answers(source), 3);
+    }
+}
+
+/// What decides without a look at the store has no source, and is not counted as the store's.
+#[test]
+fn an_exempt_agent_and_a_lane_of_this_machine_have_no_source() {
+    let (limiter, _clock) = limiter("60/min", ClusterLane::new());
+    limiter.exempt("agent-7").unwrap();
+    assert_eq!(answer(&limiter, 1).source(), None);
+    let policy = Policy::builder().lane("api", "9/s").lane("own", "9/s").build().unwrap();
+    let limiter = Limiter::builder(policy).agents(9).cluster(Cluster::new([7; 16]).except("own")).build().unwrap();
+    assert_eq!(limiter.check("agent-7", limiter.lane("own").unwrap()).unwrap().source(), None);
+    let names: Vec<_> = Link::of(&limiter).unwrap().status().lanes.into_iter().map(|lane| lane.name).collect();
+    assert_eq!(names, ["api"]);
 }
