@@ -108,7 +108,7 @@ mod settlement;
 mod settler;
 mod steps;
 
-pub use engine::{Engine, EngineBuilder, EngineError, Status};
+pub use engine::{Engine, EngineBuilder, EngineError, Losses, RoundTrips, Status, Tls};
 pub use error::{RangeError, ReplyError, SecretError};
 pub use key::{AgentKey, Keyring, LaneKey, NODES_KEY, SECRET_BYTES_MIN};
 pub use script::{SETTLEMENTS_MAX, Script, Scripts};

@@ -3,101 +3,22 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic names the line that failed")]
 
+mod node;
 #[path = "../server/mod.rs"]
 mod server;
+mod settings;
+#[cfg(feature = "tls")]
+mod tls;
 
-use server::{Server, on_each};
+use node::{Node, PATIENCE, admitted, limiter, nodes};
+use server::on_each;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tollgate::cluster::{Cluster, ClusterLane, Link, WhenLost};
-use tollgate::{LaneId, Limiter, Policy, Request};
-use tollgate_redis::{Engine, EngineBuilder, EngineError, Keyring, State, Status};
-
-const SECRET: &[u8] = b"a secret for tests only";
-
-/// The longest that anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// One machine.
-struct Node {
-    limiter: Arc<Limiter>,
-    engine: Engine,
-}
-
-fn policy() -> Policy {
-    let policy = Policy::builder().lane("slow", "60/min").lane("fast", "1000/s").lane("login", "10/min");
-    policy.lane("ws", "held 3").build().unwrap()
-}
-
-fn limiter() -> Arc<Limiter> {
-    let cluster = Cluster::new(Keyring::new(SECRET).unwrap().key()).except("ws");
-    let cluster = cluster.lane("login", ClusterLane::new().exact().when_lost(WhenLost::Closed));
-    Arc::new(Limiter::builder(policy()).agents(1_000).cluster(cluster).build().unwrap())
-}
-
-impl Node {
-    fn start(server: &Server, nodes: u16) -> Self {
-        let limiter = limiter();
-        let builder = EngineBuilder::new(&server.url()).unwrap().nodes_at_least(NonZeroU16::new(nodes).unwrap());
-        let engine = builder.attach(Arc::clone(&limiter)).unwrap();
-        let node = Self { limiter, engine };
-        node.wait_for(|status| status.state == State::Connected);
-        node
-    }
-
-    fn lane(&self, name: &str) -> LaneId {
-        self.limiter.lane(name).unwrap()
-    }
-
-    fn status(&self) -> Status {
-        self.engine.status()
-    }
-
-    fn wait_for(&self, is_so: impl Fn(&Status) -> bool) {
-        let begin = Instant::now();
-        while !is_so(&self.status()) {
-            assert!(begin.elapsed() < PATIENCE, "{:?}", self.status());
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn allows(&self, agent: &str, lane: &str) -> bool {
-        self.limiter.check(agent, self.lane(lane)).unwrap().is_allowed()
-    }
-
-    /// Tries until it is allowed.
-    fn allows_soon(&self, agent: &str, lane: &str) {
-        let begin = Instant::now();
-        while !self.allows(agent, lane) {
-            assert!(begin.elapsed() < PATIENCE, "{:?}", self.status());
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-fn nodes<const N: usize>(server: &Server) -> [Node; N] {
-    std::array::from_fn(|_| Node::start(server, N as u16))
-}
-
-/// How many requests of an agent all machines admit together, each asking every so often for this long.
-fn admitted(nodes: &[Node], agent: &str, lane: &str, every: Duration, length: Duration) -> (u64, Duration) {
-    let begin = Instant::now();
-    let one = |node: &Node| {
-        let mut allowed = 0;
-        while begin.elapsed() < length {
-            allowed += u64::from(node.allows(agent, lane));
-            thread::sleep(every);
-        }
-        allowed
-    };
-    let total = thread::scope(|scope| {
-        let threads: Vec<_> = nodes.iter().map(|node| scope.spawn(|| one(node))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-    });
-    (total, begin.elapsed())
-}
+use tollgate::Request;
+use tollgate::cluster::Link;
+use tollgate_redis::{EngineBuilder, State};
 
 #[test]
 fn three_machines_admit_one_limit() {
@@ -255,15 +176,4 @@ fn a_machine_that_starts_without_a_server_has_its_share() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(engine.status().state, State::Lost);
-}
-
-#[test]
-fn settings_that_cannot_work_are_refused_with_a_way_out() {
-    let private = || Arc::new(Limiter::builder(policy()).agents(10).build().unwrap());
-    let refused = |engine: Result<Engine, EngineError>| engine.unwrap_err().to_string();
-    let builder = || EngineBuilder::new("redis://127.0.0.1").unwrap();
-    assert!(refused(builder().attach(private())).contains("build it with cluster(..)"));
-    assert!(refused(builder().timeout(Duration::from_millis(1)).attach(limiter())).contains("50ms or more"));
-    let error = EngineBuilder::new("http://127.0.0.1").unwrap_err().to_string();
-    assert!(error.ends_with("write redis://host:port, or redis+unix:///path"), "{error}");
 }

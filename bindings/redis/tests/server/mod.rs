@@ -51,6 +51,12 @@ impl Kind {
     }
 }
 
+/// A port of this machine that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
 /// Runs a test on each kind of server. One that is missing is reported, and fails the test under `make test`.
 pub(crate) fn on_each(test: impl Fn(&mut Server)) {
     for kind in Kind::ALL {

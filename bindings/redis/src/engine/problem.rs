@@ -1,0 +1,74 @@
+//! Why a connection ended.
+
+use crate::ReplyError;
+use redis::{ErrorKind, RedisError};
+use std::fmt;
+
+/// Why a connection ended, or could not be made.
+#[derive(Debug)]
+pub(super) enum Problem {
+    Redis(RedisError),
+    Reply(ReplyError),
+    /// What the sentinels said instead of an address.
+    Sentinels(String),
+}
+
+/// The same in a word, for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    Timeout,
+    Connection,
+    ReadOnly,
+    Loading,
+    OutOfMemory,
+    NoAuth,
+    ClusterDown,
+    NoScript,
+    Other,
+}
+
+impl Problem {
+    pub(super) fn reason(&self) -> Reason {
+        let error = match self {
+            Self::Redis(error) => error,
+            Self::Sentinels(_) => return Reason::Connection,
+            Self::Reply(_) => return Reason::Other,
+        };
+        if error.is_timeout() {
+            return Reason::Timeout;
+        }
+        match error.code() {
+            Some("READONLY") => Reason::ReadOnly,
+            Some("LOADING") => Reason::Loading,
+            Some("OOM") => Reason::OutOfMemory,
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Reason::NoAuth,
+            Some("NOSCRIPT") => Reason::NoScript,
+            Some("CLUSTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "MASTERDOWN") => Reason::ClusterDown,
+            _ if error.kind() == ErrorKind::AuthenticationFailed => Reason::NoAuth,
+            _ if error.is_io_error() => Reason::Connection,
+            _ => Reason::Other,
+        }
+    }
+}
+
+impl From<RedisError> for Problem {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
+}
+
+impl From<ReplyError> for Problem {
+    fn from(error: ReplyError) -> Self {
+        Self::Reply(error)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redis(error) => error.fmt(f),
+            Self::Reply(error) => error.fmt(f),
+            Self::Sentinels(problem) => f.write_str(problem),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What an engine shows of itself.
+
+use super::problem::Reason;
+use crate::steps::{Counts, State};
+use std::num::NonZeroU16;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What an engine shows of itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Whether the server answers.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// How many machines there are, as far as this one knows.
+    pub nodes: NonZeroU16,
+    /// How long the last question took.
+    pub round_trip: Duration,
+    /// How long all questions took.
+    pub round_trips: RoundTrips,
+    /// What was counted.
+    pub counts: Counts,
+    /// How often the server was lost, by reason.
+    pub losses: Losses,
+    /// How long the server was lost in all, the time before the first connection aside.
+    pub lost_for: Duration,
+    /// Why the server was lost the last time.
+    pub last_problem: Option<String>,
+    /// What an operator should change: the server evicts keys, say.
+    pub warnings: Vec<String>,
+}
+
+/// How often the server was lost, by reason. What did not work again and again while it was lost counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Losses {
+    /// No answer in time.
+    pub timeout: u64,
+    /// The connection was refused or closed.
+    pub connection: u64,
+    /// The server is a replica by now.
+    pub read_only: u64,
+    /// The server is reading its data.
+    pub loading: u64,
+    /// The server has no memory left.
+    pub out_of_memory: u64,
+    /// The server does not know the user or the password, or the user may not do what is needed.
+    pub no_auth: u64,
+    /// The key is on another server of the cluster, or on none.
+    pub cluster_down: u64,
+    /// The server has forgotten the scripts.
+    pub no_script: u64,
+    /// Anything else.
+    pub other: u64,
+}
+
+impl Losses {
+    /// Every reason with its name and count.
+    #[must_use]
+    pub const fn by_reason(&self) -> [(&'static str, u64); 9] {
+        [
+            ("timeout", self.timeout),
+            ("connection", self.connection),
+            ("read_only", self.read_only),
+            ("loading", self.loading),
+            ("out_of_memory", self.out_of_memory),
+            ("no_auth", self.no_auth),
+            ("cluster_down", self.cluster_down),
+            ("no_script", self.no_script),
+            ("other", self.other),
+        ]
+    }
+
+    pub(super) fn count(&mut self, reason: Reason) {
+        *match reason {
+            Reason::Timeout => &mut self.timeout,
+            Reason::Connection => &mut self.connection,
+            Reason::ReadOnly => &mut self.read_only,
+            Reason::Loading => &mut self.loading,
+            Reason::OutOfMemory => &mut self.out_of_memory,
+            Reason::NoAuth => &mut self.no_auth,
+            Reason::ClusterDown => &mut self.cluster_down,
+            Reason::NoScript => &mut self.no_script,
+            Reason::Other => &mut self.other,
+        } += 1;
+    }
+}
+
+/// How long questions took, from what was sent to the last answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RoundTrips {
+    /// How many there were.
+    pub count: u64,
+    /// How long all of them took.
+    pub sum: Duration,
+    /// How long the slowest took.
+    pub max: Duration,
+    /// How many took no longer than each of [`RoundTrips::BOUNDS`]; the next bound counts them again.
+    pub within: [u64; Self::BOUNDS.len()],
+}
+
+impl RoundTrips {
+    /// The bounds of [`RoundTrips::within`].
+    pub const BOUNDS: [Duration; 8] = [
+        Duration::from_micros(250),
+        Duration::from_micros(500),
+        Duration::from_millis(1),
+        Duration::from_micros(2_500),
+        Duration::from_millis(5),
+        Duration::from_millis(20),
+        Duration::from_millis(50),
+        Duration::from_millis(200),
+    ];
+
+    pub(super) fn add(&mut self, took: Duration) {
+        self.count += 1;
+        self.sum += took;
+        self.max = self.max.max(took);
+        for (within, bound) in self.within.iter_mut().zip(Self::BOUNDS) {
+            *within += u64::from(took <= bound);
+        }
+    }
+}
+
+/// What the thread and its owner share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) ends: AtomicBool,
+    status: Mutex<(Status, Since)>,
+}
+
+/// Since when the server is lost, after it was connected once.
+#[derive(Clone, Copy, Debug)]
+struct Since(Option<Instant>);
+
+impl Shared {
+    pub(super) fn new(nodes: NonZeroU16) -> Self {
+        let status = Status {
+            state: State::Lost,
+            since: SystemTime::now(),
+            nodes,
+            round_trip: Duration::ZERO,
+            round_trips: RoundTrips::default(),
+            counts: Counts::default(),
+            losses: Losses::default(),
+            lost_for: Duration::ZERO,
+            last_problem: None,
+            warnings: Vec::new(),
+        };
+        Self { ends: AtomicBool::new(false), status: Mutex::new((status, Since(None))) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Status, Since)> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let (mut status, since) = self.lock().clone();
+        status.lost_for += since.0.map_or(Duration::ZERO, |since| since.elapsed());
+        status
+    }
+
+    /// Changes what is shown. The state has its time.
+    pub(super) fn show(&self, state: State, change: impl FnOnce(&mut Status)) {
+        let mut guard = self.lock();
+        let (status, since) = &mut *guard;
+        if status.state != state {
+            status.since = SystemTime::now();
+            match (status.state, state) {
+                (State::Connected, _) => since.0 = Some(Instant::now()),
+                (_, State::Connected) => {
+                    status.lost_for += since.0.take().map_or(Duration::ZERO, |since| since.elapsed());
+                }
+                _ => {}
+            }
+            status.state = state;
+        }
+        change(status);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_counts_within_every_bound_that_it_keeps() {
+        let mut round_trips = RoundTrips::default();
+        [100, 600, 600_000].into_iter().for_each(|micros| round_trips.add(Duration::from_micros(micros)));
+        assert_eq!(round_trips.within, [1, 1, 2, 2, 2, 2, 2, 2]);
+        assert_eq!((round_trips.count, round_trips.max), (3, Duration::from_millis(600)));
+    }
+
+    #[test]
+    fn time_before_the_first_connection_is_not_lost() {
+        let shared = Shared::new(NonZeroU16::MIN);
+        assert_eq!(shared.status().lost_for, Duration::ZERO);
+        shared.show(State::Connected, |_| ());
+        assert_eq!(shared.status().lost_for, Duration::ZERO);
+        shared.show(State::Lost, |_| ());
+        let first = shared.status().lost_for;
+        shared.show(State::Seeding, |_| ());
+        shared.show(State::Connected, |_| ());
+        assert!(shared.status().lost_for >= first && first > Duration::ZERO);
+        assert_eq!(shared.status().lost_for, shared.status().lost_for);
+    }
+}

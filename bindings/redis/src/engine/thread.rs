@@ -1,0 +1,263 @@
+//! The thread that settles a limiter's lanes with a server.
+//!
+//! It has one connection, and sends one pipeline at a time; what checks ask
+//! meanwhile is the next one. Any error ends the connection: then nobody knows what
+//! was carried out, and the [`Settler`] goes on the strict side. The thread
+//! connects again after 20 ms, and then later and later, up to 200 ms.
+
+use super::builder::Settings;
+use super::connection::{Connector, Ready};
+use super::problem::Problem;
+use super::status::Shared;
+use crate::lane_key::LaneKeys;
+use crate::settler::Settler;
+use crate::steps::{Batch, State, Step, StepReply};
+use crate::{NODES_KEY, ReplyError, Settled, Settlement};
+use redis::{Connection, Pipeline, RedisResult, Value};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tollgate::Limiter;
+use tollgate::cluster::Link;
+
+/// How long the thread rests if nobody asks.
+const REST: Duration = Duration::from_micros(500);
+
+const RECONNECT_FIRST: Duration = Duration::from_millis(20);
+const RECONNECT_MAX: Duration = Duration::from_millis(200);
+
+/// How often a machine shows that it is there, and for how long the others believe it.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
+const NODE_FOR: Duration = Duration::from_secs(10);
+
+/// The most batches in one pipeline, and the most steps in one command.
+const BATCHES_MAX: usize = 8;
+const STEPS_MAX: usize = crate::SETTLEMENTS_MAX;
+
+/// A name that no other machine has: it counts machines, and says nothing about them.
+fn node_name() -> String {
+    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    format!("{random:016x}{:08x}", nanos & 0xffff_ffff)
+}
+
+pub(super) struct Thread {
+    limiter: Arc<Limiter>,
+    lanes: LaneKeys,
+    node: String,
+    nodes_at_least: NonZeroU16,
+    timeout: Duration,
+    connector: Connector,
+    settler: Settler,
+    shared: Arc<Shared>,
+    begin: Instant,
+    heartbeat_at: Option<Duration>,
+    /// The state that was last shown.
+    shown: State,
+}
+
+impl Thread {
+    pub(super) fn new(limiter: Arc<Limiter>, settings: Settings, shared: Arc<Shared>) -> Self {
+        Self {
+            lanes: LaneKeys::of(&limiter),
+            limiter,
+            node: node_name(),
+            nodes_at_least: settings.nodes_at_least,
+            timeout: settings.timeout,
+            connector: Connector::new(settings.ways),
+            settler: Settler::new(settings.nodes_at_least),
+            shared,
+            begin: Instant::now(),
+            heartbeat_at: None,
+            shown: State::Lost,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// Connects, serves until something goes wrong, and again, until the engine is dropped.
+    pub(super) fn run(&mut self) {
+        let limiter = Arc::clone(&self.limiter);
+        let Some(link) = Link::of(&limiter) else { return };
+        let mut pause = RECONNECT_FIRST;
+        while !self.shared.ends.load(Ordering::Relaxed) {
+            let problem = match self.connect(&link) {
+                Ok(mut ready) => {
+                    pause = RECONNECT_FIRST;
+                    self.serve(&link, &mut ready)
+                }
+                Err(problem) => Some(problem),
+            };
+            let was_lost = self.settler.state() == State::Lost;
+            self.settler.lost(&link);
+            self.show(problem.as_ref(), was_lost);
+            self.rest_for(&link, pause);
+            pause = (2 * pause).min(RECONNECT_MAX);
+        }
+        link.lost(self.nodes_at_least);
+    }
+
+    /// Rests between two attempts. The ring is emptied all the same, since what is asked twice has one place here.
+    fn rest_for(&mut self, link: &Link<'_>, pause: Duration) {
+        let until = self.now() + pause;
+        while self.now() < until && !self.shared.ends.load(Ordering::Relaxed) {
+            self.settler.tend(link, self.now());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A connection that has shown the other machines that this one is there.
+    fn connect(&mut self, link: &Link<'_>) -> Result<Ready, Problem> {
+        let mut ready = self.connector.connect(self.timeout)?;
+        self.heartbeat_at = None;
+        self.beat(&mut ready.connection)?;
+        self.warn(&mut ready.connection);
+        self.settler.connected(link, self.now());
+        self.show(None, false);
+        Ok(ready)
+    }
+
+    /// Settles until something goes wrong; `None` if the engine is dropped.
+    fn serve(&mut self, link: &Link<'_>, ready: &mut Ready) -> Option<Problem> {
+        while !self.shared.ends.load(Ordering::Relaxed) {
+            self.settler.tend(link, self.now());
+            let next = |thread: &mut Self| thread.settler.next_batch(link, thread.now(), STEPS_MAX);
+            let batches: Vec<_> = (0..BATCHES_MAX).map_while(|_| next(self)).collect();
+            let outcome = if batches.is_empty() {
+                thread::sleep(REST);
+                self.beat(&mut ready.connection)
+            } else {
+                self.exchange(link, ready, &batches).and_then(|()| self.beat(&mut ready.connection))
+            };
+            if let Err(problem) = outcome {
+                return Some(problem);
+            }
+            if self.shown != self.settler.state() {
+                self.show(None, false);
+            }
+        }
+        None
+    }
+
+    /// Sends batches in one pipeline, and applies what comes back.
+    fn exchange(&mut self, link: &Link<'_>, ready: &mut Ready, batches: &[Batch]) -> Result<(), Problem> {
+        let Ready { connection, scripts } = ready;
+        let mut pipeline = Pipeline::new();
+        let commands: Vec<_> = batches.iter().flat_map(|batch| self.commands(batch)).collect();
+        for command in &commands {
+            match command {
+                Command::Settle(settlements) => match scripts.settle_many(settlements) {
+                    Ok(command) => drop(pipeline.add_command(command)),
+                    // Checked when the limiter was built: a limit that is out of range is nobody's.
+                    Err(error) => return Err(ReplyError::Refused { why: error.to_string() }.into()),
+                },
+                Command::Forget(key) => drop(pipeline.del(key)),
+            }
+        }
+        let sent = Instant::now();
+        let replies: Vec<RedisResult<Value>> = pipeline.ignore_errors().query(connection)?;
+        let round_trip = sent.elapsed();
+        self.settler.set_round_trip(round_trip);
+        self.shared.show(self.settler.state(), |status| status.round_trips.add(round_trip));
+        let mut of_steps = Vec::new();
+        for (command, reply) in commands.iter().zip(replies) {
+            match command {
+                Command::Settle(settlements) => {
+                    let settled = scripts.settled_many(settlements, &reply?)?;
+                    of_steps.extend(settled.into_iter().map(|one| one.map_or(StepReply::Refused, StepReply::Done)));
+                }
+                Command::Forget(_) => {
+                    reply?;
+                    of_steps.push(StepReply::Done(Settled { granted: 0, debt_ns: 0 }));
+                }
+            }
+        }
+        let mut of_steps = of_steps.as_slice();
+        for batch in batches {
+            let Some((of_batch, rest)) = of_steps.split_at_checked(batch.steps.len()) else {
+                return Err(ReplyError::Refused { why: "fewer replies than steps".to_owned() }.into());
+            };
+            self.settler.answered(link, self.now(), batch.number, of_batch);
+            of_steps = rest;
+        }
+        Ok(())
+    }
+
+    /// A batch as commands, in its order.
+    fn commands(&self, batch: &Batch) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for step in &batch.steps {
+            let key = step.agent.bucket(self.lanes.of_lane(step.lane));
+            match (&step.step, commands.last_mut()) {
+                (Step::Settle(settlement), Some(Command::Settle(settlements))) => settlements.push((key, *settlement)),
+                (Step::Settle(settlement), _) => commands.push(Command::Settle(vec![(key, *settlement)])),
+                (Step::Forget, _) => commands.push(Command::Forget(key)),
+            }
+        }
+        commands
+    }
+
+    /// Shows the other machines that this one is there, and counts them, once in a while.
+    fn beat(&mut self, connection: &mut Connection) -> Result<(), Problem> {
+        let now = self.now();
+        if self.heartbeat_at.is_some_and(|last| now - last < HEARTBEAT_EVERY) {
+            return Ok(());
+        }
+        self.heartbeat_at = Some(now);
+        // The server's clock: no machine's is compared with another's.
+        let (seconds, _): (i64, i64) = redis::cmd("TIME").query(connection)?;
+        let gone = seconds - NODE_FOR.as_secs() as i64;
+        let (count,): (u64,) = redis::pipe()
+            .zadd(NODES_KEY, &self.node, seconds)
+            .ignore()
+            .zrembyscore(NODES_KEY, "-inf", gone)
+            .ignore()
+            .zcard(NODES_KEY)
+            .query(connection)?;
+        let nodes = u16::try_from(count).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX);
+        self.settler.set_nodes(nodes.max(self.nodes_at_least));
+        self.show(None, false);
+        Ok(())
+    }
+
+    /// Looks for what an operator should change. A server that does not say is not asked again.
+    fn warn(&self, connection: &mut Connection) {
+        let about: RedisResult<String> = redis::cmd("INFO").arg("memory").query(connection);
+        let policy = about.ok().and_then(|about| {
+            let line = about.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"))?.trim().to_owned();
+            let limited = about.lines().find_map(|line| line.strip_prefix("maxmemory:"))?.trim() != "0";
+            (limited && line != "noeviction").then_some(line)
+        });
+        let warnings = policy.into_iter().map(|policy| {
+            format!("the server evicts keys (maxmemory-policy {policy}), and limits would be forgotten; use noeviction")
+        });
+        let warnings = warnings.collect();
+        self.shared.show(self.settler.state(), |status| status.warnings = warnings);
+    }
+
+    /// Shows how it goes. A problem counts as a loss, unless the server was lost before.
+    fn show(&mut self, problem: Option<&Problem>, was_lost: bool) {
+        let state = self.settler.state();
+        self.shown = state;
+        self.shared.show(state, |status| {
+            status.nodes = self.settler.nodes();
+            status.round_trip = self.settler.round_trip();
+            status.counts = self.settler.counts();
+            if let Some(problem) = problem {
+                status.last_problem = Some(problem.to_string());
+                if !was_lost {
+                    status.losses.count(problem.reason());
+                }
+            }
+        });
+    }
+}
+
+enum Command {
+    Settle(Vec<(String, Settlement)>),
+    Forget(String),
+}
