@@ -88,6 +88,13 @@ impl EngineBuilder {
         Servers::sentinel(sentinels, master.into()).map(Self::of)
     }
 
+    /// A machine that settles with a Redis Cluster, of which these are some servers; they say which others there are.
+    ///
+    /// They have one user and password, in all URLs or apart from them.
+    pub fn cluster<U: AsRef<str>>(servers: impl IntoIterator<Item = U>) -> Result<Self, EngineError> {
+        Servers::cluster(servers).map(Self::of)
+    }
+
     /// The user on the servers, unless their URL names one. Default: the servers' default user.
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.login.user = Some(user.into());

@@ -1,10 +1,11 @@
-//! A connection to the server that takes settlements.
+//! Connections to the servers that take settlements.
 
 use super::problem::Problem;
 use super::sentinel::Sentinels;
-use super::servers::Ways;
+use super::servers::{Ways, at};
+use super::slots::Slots;
 use crate::Scripts;
-use redis::{Connection, ConnectionInfo, RedisResult, Value};
+use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisResult, Value};
 use std::time::Duration;
 
 /// A connection on which the scripts are loaded.
@@ -33,10 +34,44 @@ fn ready(info: &ConnectionInfo, timeout: Duration) -> Result<Ready, Problem> {
     Ok(Ready { connection, scripts })
 }
 
-/// Makes one connection after the other.
+/// Connections to all servers that keys are on.
+pub(super) struct Masters {
+    ready: Vec<Ready>,
+    /// Of a cluster, which of them has a key.
+    slots: Option<Slots>,
+}
+
+impl Masters {
+    /// Whether there is one for all keys, so that a command may have many.
+    pub(super) const fn is_one(&self) -> bool {
+        self.slots.is_none()
+    }
+
+    pub(super) const fn count(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The place of the server that has a key.
+    pub(super) fn of(&self, key: &str) -> usize {
+        self.slots.as_ref().map_or(0, |slots| slots.of(key))
+    }
+
+    /// The connection to the server at this place. There is one for each place of [`Masters::of`].
+    pub(super) fn at(&mut self, place: usize) -> &mut Ready {
+        &mut self.ready[place]
+    }
+
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Ready> {
+        self.ready.iter_mut()
+    }
+}
+
+/// Makes connections, again and again.
 pub(super) enum Connector {
     One(Box<ConnectionInfo>),
     Sentinel(Sentinels),
+    /// The servers of a cluster that are asked for the others, the one that answered last in front.
+    Cluster(Vec<ConnectionInfo>),
 }
 
 impl Connector {
@@ -44,13 +79,46 @@ impl Connector {
         match ways {
             Ways::One(info) => Self::One(info),
             Ways::Sentinel { sentinels, master, servers } => Self::Sentinel(Sentinels::new(sentinels, master, servers)),
+            Ways::Cluster(servers) => Self::Cluster(servers),
         }
     }
 
-    pub(super) fn connect(&mut self, timeout: Duration) -> Result<Ready, Problem> {
+    pub(super) fn connect(&mut self, timeout: Duration) -> Result<Masters, Problem> {
+        let one = |info: &ConnectionInfo| Ok(Masters { ready: vec![ready(info, timeout)?], slots: None });
         match self {
-            Self::One(info) => ready(info, timeout),
-            Self::Sentinel(sentinels) => ready(&sentinels.master(timeout)?, timeout),
+            Self::One(info) => one(info),
+            Self::Sentinel(sentinels) => one(&sentinels.master(timeout)?),
+            Self::Cluster(servers) => cluster(servers, timeout),
         }
     }
+}
+
+/// Asks the servers for the masters, one after the other, and connects to each master.
+fn cluster(servers: &mut [ConnectionInfo], timeout: Duration) -> Result<Masters, Problem> {
+    let mut problems = Vec::new();
+    for index in 0..servers.len() {
+        let server = &servers[index];
+        let slots = match ask_for_slots(server, timeout) {
+            Ok(slots) => slots,
+            Err(problem) => {
+                problems.push(format!("{}: {problem}", server.addr()));
+                continue;
+            }
+        };
+        let masters = slots.masters.iter().map(|(host, port)| ready(&at(server, host.clone(), *port), timeout));
+        let ready = masters.collect::<Result<_, _>>()?;
+        servers.swap(0, index);
+        return Ok(Masters { ready, slots: Some(slots) });
+    }
+    Err(Problem::Cluster(format!("no server knows the cluster: {}", problems.join("; "))))
+}
+
+fn ask_for_slots(server: &ConnectionInfo, timeout: Duration) -> Result<Slots, Problem> {
+    let mut connection = open(server, timeout)?;
+    let reply: Value = redis::cmd("CLUSTER").arg("SLOTS").query(&mut connection)?;
+    let asked = match server.addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.as_str(),
+        _ => "",
+    };
+    Slots::read(&reply, asked).map_err(Problem::Cluster)
 }

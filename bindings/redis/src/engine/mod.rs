@@ -6,18 +6,22 @@
 //! - `secret.rs`: a text that is never shown
 //! - `error.rs`: why an engine cannot be started
 //! - `thread.rs`: the thread
-//! - `connection.rs`: its connection
+//! - `connection.rs`: its connections
+//! - `exchange.rs`: what goes over them
 //! - `sentinel.rs`: asks sentinels who the master is
+//! - `slots.rs`: which of a cluster's masters has a key
 //! - `problem.rs`: why a connection ended
 //! - `status.rs`: what an engine shows of itself
 
 mod builder;
 mod connection;
 mod error;
+mod exchange;
 mod problem;
 mod secret;
 mod sentinel;
 mod servers;
+mod slots;
 mod status;
 mod thread;
 mod tls;

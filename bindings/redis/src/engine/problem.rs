@@ -11,6 +11,8 @@ pub(super) enum Problem {
     Reply(ReplyError),
     /// What the sentinels said instead of an address.
     Sentinels(String),
+    /// What the servers of a cluster said instead of its masters.
+    Cluster(String),
 }
 
 /// The same in a word, for counting.
@@ -32,6 +34,7 @@ impl Problem {
         let error = match self {
             Self::Redis(error) => error,
             Self::Sentinels(_) => return Reason::Connection,
+            Self::Cluster(_) => return Reason::ClusterDown,
             Self::Reply(_) => return Reason::Other,
         };
         if error.is_timeout() {
@@ -68,7 +71,7 @@ impl fmt::Display for Problem {
         match self {
             Self::Redis(error) => error.fmt(f),
             Self::Reply(error) => error.fmt(f),
-            Self::Sentinels(problem) => f.write_str(problem),
+            Self::Sentinels(problem) | Self::Cluster(problem) => f.write_str(problem),
         }
     }
 }

@@ -13,6 +13,7 @@ const LIBRARY: (&str, &str) = ("tollgate-redis", env!("CARGO_PKG_VERSION"));
 pub(super) enum Servers {
     One(Box<Url>),
     Sentinel { sentinels: Vec<Url>, master: String },
+    Cluster(Vec<Url>),
 }
 
 /// A URL that was understood. Its password is not shown.
@@ -41,6 +42,7 @@ pub(super) enum Ways {
         /// To the master, but for its address.
         servers: Box<ConnectionInfo>,
     },
+    Cluster(Vec<ConnectionInfo>),
 }
 
 impl Url {
@@ -144,6 +146,31 @@ impl Servers {
         Ok(Self::Sentinel { sentinels, master })
     }
 
+    pub(super) fn cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, EngineError> {
+        let urls = all("server", urls)?;
+        for Url { which, info, .. } in &urls {
+            if info.redis_settings().db() != 0 {
+                return Err(EngineError::url(which, "a cluster has no databases; leave out what follows the port"));
+            }
+            if matches!(info.addr(), ConnectionAddr::Unix(_)) {
+                return Err(EngineError::url(
+                    which,
+                    "servers of a cluster have a host and a port; write redis://host:port",
+                ));
+            }
+            let login = |info: &ConnectionInfo| {
+                let redis = info.redis_settings();
+                (redis.username().map(str::to_owned), redis.password().map(str::to_owned))
+            };
+            if login(info) != login(&urls[0].info) {
+                return Err(EngineError::login(format!(
+                    "{which}: all servers of a cluster have the same user and password"
+                )));
+            }
+        }
+        Ok(Self::Cluster(urls))
+    }
+
     /// How connections are made. `login` is for the servers, `of_sentinels` for those who say where they are.
     pub(super) fn ways(&self, login: &Login, of_sentinels: &Login, tls: Option<&Tls>) -> Result<Ways, EngineError> {
         login.check("the")?;
@@ -154,6 +181,9 @@ impl Servers {
         }
         match self {
             Self::One(url) => url.way(login, tls).map(Box::new).map(Ways::One),
+            Self::Cluster(urls) => {
+                urls.iter().map(|url| url.way(login, tls)).collect::<Result<_, _>>().map(Ways::Cluster)
+            }
             Self::Sentinel { sentinels, master } => {
                 let ways: Vec<_> = sentinels.iter().map(|url| url.way(of_sentinels, tls)).collect::<Result<_, _>>()?;
                 // The servers are reached as their sentinels are, with a login of their own.

@@ -6,14 +6,16 @@
 //! connects again after 20 ms, and then later and later, up to 200 ms.
 
 use super::builder::Settings;
-use super::connection::{Connector, Ready};
+use super::connection::{Connector, Masters, Ready};
+use super::exchange::exchange;
 use super::problem::Problem;
 use super::status::Shared;
+use crate::NODES_KEY;
 use crate::lane_key::LaneKeys;
 use crate::settler::Settler;
-use crate::steps::{Batch, State, Step, StepReply};
-use crate::{NODES_KEY, ReplyError, Settled, Settlement};
-use redis::{Connection, Pipeline, RedisResult, Value};
+use crate::steps::{Batch, State};
+use redis::RedisResult;
+use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,9 +88,9 @@ impl Thread {
         let mut pause = RECONNECT_FIRST;
         while !self.shared.ends.load(Ordering::Relaxed) {
             let problem = match self.connect(&link) {
-                Ok(mut ready) => {
+                Ok(mut masters) => {
                     pause = RECONNECT_FIRST;
-                    self.serve(&link, &mut ready)
+                    self.serve(&link, &mut masters)
                 }
                 Err(problem) => Some(problem),
             };
@@ -111,27 +113,27 @@ impl Thread {
     }
 
     /// A connection that has shown the other machines that this one is there.
-    fn connect(&mut self, link: &Link<'_>) -> Result<Ready, Problem> {
-        let mut ready = self.connector.connect(self.timeout)?;
+    fn connect(&mut self, link: &Link<'_>) -> Result<Masters, Problem> {
+        let mut masters = self.connector.connect(self.timeout)?;
         self.heartbeat_at = None;
-        self.beat(&mut ready.connection)?;
-        self.warn(&mut ready.connection);
+        self.beat(&mut masters)?;
+        self.warn(&mut masters);
         self.settler.connected(link, self.now());
         self.show(None, false);
-        Ok(ready)
+        Ok(masters)
     }
 
     /// Settles until something goes wrong; `None` if the engine is dropped.
-    fn serve(&mut self, link: &Link<'_>, ready: &mut Ready) -> Option<Problem> {
+    fn serve(&mut self, link: &Link<'_>, masters: &mut Masters) -> Option<Problem> {
         while !self.shared.ends.load(Ordering::Relaxed) {
             self.settler.tend(link, self.now());
             let next = |thread: &mut Self| thread.settler.next_batch(link, thread.now(), STEPS_MAX);
             let batches: Vec<_> = (0..BATCHES_MAX).map_while(|_| next(self)).collect();
             let outcome = if batches.is_empty() {
                 thread::sleep(REST);
-                self.beat(&mut ready.connection)
+                self.beat(masters)
             } else {
-                self.exchange(link, ready, &batches).and_then(|()| self.beat(&mut ready.connection))
+                self.exchange(link, masters, &batches).and_then(|()| self.beat(masters))
             };
             if let Err(problem) = outcome {
                 return Some(problem);
@@ -143,71 +145,37 @@ impl Thread {
         None
     }
 
-    /// Sends batches in one pipeline, and applies what comes back.
-    fn exchange(&mut self, link: &Link<'_>, ready: &mut Ready, batches: &[Batch]) -> Result<(), Problem> {
-        let Ready { connection, scripts } = ready;
-        let mut pipeline = Pipeline::new();
-        let commands: Vec<_> = batches.iter().flat_map(|batch| self.commands(batch)).collect();
-        for command in &commands {
-            match command {
-                Command::Settle(settlements) => match scripts.settle_many(settlements) {
-                    Ok(command) => drop(pipeline.add_command(command)),
-                    // Checked when the limiter was built: a limit that is out of range is nobody's.
-                    Err(error) => return Err(ReplyError::Refused { why: error.to_string() }.into()),
-                },
-                Command::Forget(key) => drop(pipeline.del(key)),
-            }
-        }
+    /// Sends batches, and applies what comes back.
+    fn exchange(&mut self, link: &Link<'_>, masters: &mut Masters, batches: &[Batch]) -> Result<(), Problem> {
+        let steps: Vec<_> = batches.iter().flat_map(|batch| &batch.steps).collect();
         let sent = Instant::now();
-        let replies: Vec<RedisResult<Value>> = pipeline.ignore_errors().query(connection)?;
+        let replies = exchange(masters, &self.lanes, &steps)?;
         let round_trip = sent.elapsed();
         self.settler.set_round_trip(round_trip);
         self.shared.show(self.settler.state(), |status| status.round_trips.add(round_trip));
-        let mut of_steps = Vec::new();
-        for (command, reply) in commands.iter().zip(replies) {
-            match command {
-                Command::Settle(settlements) => {
-                    let settled = scripts.settled_many(settlements, &reply?)?;
-                    of_steps.extend(settled.into_iter().map(|one| one.map_or(StepReply::Refused, StepReply::Done)));
-                }
-                Command::Forget(_) => {
-                    reply?;
-                    of_steps.push(StepReply::Done(Settled { granted: 0, debt_ns: 0 }));
-                }
-            }
-        }
-        let mut of_steps = of_steps.as_slice();
+        let mut replies = replies.as_slice();
         for batch in batches {
-            let Some((of_batch, rest)) = of_steps.split_at_checked(batch.steps.len()) else {
-                return Err(ReplyError::Refused { why: "fewer replies than steps".to_owned() }.into());
-            };
+            // There is one for each step.
+            let (of_batch, rest) = replies.split_at(batch.steps.len());
             self.settler.answered(link, self.now(), batch.number, of_batch);
-            of_steps = rest;
+            replies = rest;
         }
         Ok(())
     }
 
-    /// A batch as commands, in its order.
-    fn commands(&self, batch: &Batch) -> Vec<Command> {
-        let mut commands = Vec::new();
-        for step in &batch.steps {
-            let key = step.agent.bucket(self.lanes.of_lane(step.lane));
-            match (&step.step, commands.last_mut()) {
-                (Step::Settle(settlement), Some(Command::Settle(settlements))) => settlements.push((key, *settlement)),
-                (Step::Settle(settlement), _) => commands.push(Command::Settle(vec![(key, *settlement)])),
-                (Step::Forget, _) => commands.push(Command::Forget(key)),
-            }
-        }
-        commands
-    }
-
     /// Shows the other machines that this one is there, and counts them, once in a while.
-    fn beat(&mut self, connection: &mut Connection) -> Result<(), Problem> {
+    fn beat(&mut self, masters: &mut Masters) -> Result<(), Problem> {
         let now = self.now();
         if self.heartbeat_at.is_some_and(|last| now - last < HEARTBEAT_EVERY) {
             return Ok(());
         }
         self.heartbeat_at = Some(now);
+        let place = masters.of(NODES_KEY);
+        for (_, ready) in masters.all().enumerate().filter(|(other, _)| *other != place) {
+            // One that nobody asks about anything is lost all the same if it does not answer.
+            redis::cmd("PING").exec(&mut ready.connection)?;
+        }
+        let connection = &mut masters.at(place).connection;
         // The server's clock: no machine's is compared with another's.
         let (seconds, _): (i64, i64) = redis::cmd("TIME").query(connection)?;
         let gone = seconds - NODE_FOR.as_secs() as i64;
@@ -225,14 +193,16 @@ impl Thread {
     }
 
     /// Looks for what an operator should change. A server that does not say is not asked again.
-    fn warn(&self, connection: &mut Connection) {
-        let about: RedisResult<String> = redis::cmd("INFO").arg("memory").query(connection);
-        let policy = about.ok().and_then(|about| {
+    fn warn(&self, masters: &mut Masters) {
+        let evicts = |ready: &mut Ready| {
+            let about: RedisResult<String> = redis::cmd("INFO").arg("memory").query(&mut ready.connection);
+            let about = about.ok()?;
             let line = about.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"))?.trim().to_owned();
             let limited = about.lines().find_map(|line| line.strip_prefix("maxmemory:"))?.trim() != "0";
             (limited && line != "noeviction").then_some(line)
-        });
-        let warnings = policy.into_iter().map(|policy| {
+        };
+        let policies: BTreeSet<_> = masters.all().filter_map(evicts).collect();
+        let warnings = policies.into_iter().map(|policy| {
             format!("the server evicts keys (maxmemory-policy {policy}), and limits would be forgotten; use noeviction")
         });
         let warnings = warnings.collect();
@@ -255,9 +225,4 @@ impl Thread {
             }
         });
     }
-}
-
-enum Command {
-    Settle(Vec<(String, Settlement)>),
-    Forget(String),
 }

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "not every test does everything to its servers")]
 
+pub(crate) mod group;
+
 use redis::{Client, Connection};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write as _;
@@ -14,8 +16,11 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to answer for the first time: a machine may be busy.
-const START_MAX: Duration = Duration::from_secs(30);
+/// How long a server may take to answer for the first time, or for servers to find each other: a machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The configuration file in the server's directory, if there is one.
+const FILE: &str = "server.conf";
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +83,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one with further options, or says what to install.
     pub(crate) fn start(kind: Kind, options: &[&str]) -> Option<Self> {
+        Self::start_with(kind, options, None)
+    }
+
+    /// The same with a configuration file, which comes before the options and which the server may rewrite.
+    pub(crate) fn start_with(kind: Kind, options: &[&str], file: Option<&str>) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let Some(program) = kind.find() else {
             let missing = format!("{} is missing: {}", kind.program(), kind.install());
@@ -90,6 +100,9 @@ impl Server {
         let name = format!("tollgate-redis-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir(&directory).expect("a new directory among the temporary ones");
+        if let Some(file) = file {
+            std::fs::write(directory.join(FILE), file).expect("a file in a new directory");
+        }
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         let child = spawn(&program, &directory, &options);
         let mut server = Self { kind, program, options, directory, child };
@@ -147,11 +160,11 @@ impl Server {
     fn wait_until_it_answers(&mut self) {
         let begin = Instant::now();
         let client = Client::open(self.url()).expect("a URL");
-        // Ends: after START_MAX it fails.
+        // Ends: after PATIENCE it fails.
         while client.get_connection().and_then(|mut connection| redis::cmd("PING").exec(&mut connection)).is_err() {
             let ended = self.child.try_wait().expect("the state of our child");
             assert!(ended.is_none(), "{:?} ended with {ended:?}:\n{}", self.kind, self.log());
-            assert!(begin.elapsed() < START_MAX, "{:?} does not answer:\n{}", self.kind, self.log());
+            assert!(begin.elapsed() < PATIENCE, "{:?} does not answer:\n{}", self.kind, self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -177,6 +190,9 @@ fn spawn(program: &Path, directory: &Path, options: &[String]) -> Child {
     // A server that was killed leaves its socket, and a client would find nobody there.
     _ = std::fs::remove_file(directory.join("socket"));
     let mut command = Command::new(program);
+    if directory.join(FILE).exists() {
+        command.arg(FILE);
+    }
     command.args(["--port", "0", "--unixsocket", "socket", "--save", "", "--appendonly", "no"]).args(options);
     command.current_dir(directory).stdin(Stdio::null());
     command.stderr(log.try_clone().expect("the log again")).stdout(log).spawn().expect("a server")
