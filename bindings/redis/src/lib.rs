@@ -100,6 +100,7 @@
 
 mod engine;
 mod error;
+mod followed;
 mod key;
 mod lane_key;
 mod reply;
@@ -110,6 +111,7 @@ mod steps;
 
 pub use engine::{Engine, EngineBuilder, EngineError, Losses, RoundTrips, Status, Tls};
 pub use error::{RangeError, ReplyError, SecretError};
+pub use followed::Out;
 pub use key::{AgentKey, Keyring, LaneKey, NODES_KEY, SECRET_BYTES_MIN};
 pub use script::{SETTLEMENTS_MAX, Script, Scripts};
 pub use settlement::{BudgetSettled, BudgetSettlement, COUNT_MAX, DEBT_NS_MAX, EXPIRY_MARGIN_MS, Settle};

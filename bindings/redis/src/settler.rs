@@ -23,10 +23,10 @@
 //!
 //! Each is on the strict side: no machine admits what the server does not know of.
 
+use crate::followed::{FollowedLanes, Of, Out};
 use crate::steps::{Batch, Counts, KeyStep, State, Step, StepReply};
 use crate::{AgentKey, COUNT_MAX, DEBT_NS_MAX, Settled, Settlement};
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
 use tollgate::LaneId;
@@ -51,25 +51,6 @@ const FOLLOWED_MAX: usize = 1 << 18;
 /// The most batches under way at a time.
 const BATCHES_MAX: usize = 16;
 
-/// A lane of an agent.
-type Of = (u128, LaneId);
-
-/// What is known of a lane of an agent.
-struct Followed {
-    ask: Ask,
-    is_queued: bool,
-    is_under_way: bool,
-    /// Whether the lane's view may have been charged, so that the server must be told at least that.
-    has_floor: bool,
-    /// Tokens spent per second, as of the last settlements.
-    rate: f64,
-    settled_at: Duration,
-    /// What it had after the last settlement.
-    credit: u64,
-    /// When its credit is to be given back.
-    ends: Option<Duration>,
-}
-
 /// A step under way, and what it will be answered to.
 enum UnderWay {
     Lane {
@@ -88,7 +69,7 @@ pub struct Settler {
     nodes: NonZeroU16,
     /// How long a question takes.
     round_trip: Duration,
-    followed: HashMap<Of, Followed>,
+    followed: FollowedLanes,
     /// Lanes that wait to be settled.
     queue: VecDeque<Of>,
     /// Steps that belong to no record: what is given back for agents that have none.
@@ -111,7 +92,7 @@ impl Settler {
             state: State::Lost,
             nodes,
             round_trip: Duration::from_millis(1),
-            followed: HashMap::new(),
+            followed: FollowedLanes::default(),
             queue: VecDeque::new(),
             others: VecDeque::new(),
             ends: VecDeque::new(),
@@ -133,6 +114,12 @@ impl Settler {
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// What is out of each lane: of all agents that are followed.
+    #[must_use]
+    pub fn out(&self) -> BTreeMap<LaneId, Out> {
+        self.followed.out()
     }
 
     /// How many machines there are.
@@ -191,7 +178,7 @@ impl Settler {
         self.counts.unanswered += 1;
         for step in steps {
             if let UnderWay::Lane { of, .. } = step {
-                if let Some(followed) = self.followed.get_mut(&of) {
+                if let Some(followed) = self.followed.get_mut(of) {
                     followed.is_under_way = false;
                 }
                 self.enqueue(of);
@@ -204,8 +191,7 @@ impl Settler {
         self.take_asks(link);
         while self.ends.front().is_some_and(|(end, _)| *end <= now) {
             let Some((_, of)) = self.ends.pop_front() else { break };
-            let Entry::Occupied(mut entry) = self.followed.entry(of) else { continue };
-            let followed = entry.get_mut();
+            let Some(followed) = self.followed.get_mut(of) else { continue };
             match followed.ends {
                 Some(end) if end > now => self.ends.push_back((end, of)), // It was extended.
                 Some(_) if followed.is_queued || followed.is_under_way => followed.ends = None,
@@ -238,21 +224,12 @@ impl Settler {
                 continue;
             }
             let of = (agent.to_bits(), ask.lane());
-            if !self.followed.contains_key(&of) && self.followed.len() >= FOLLOWED_MAX {
+            if !self.followed.contains(of) && self.followed.len() >= FOLLOWED_MAX {
                 self.counts.dropped += 1;
                 continue;
             }
             let is_lost = self.state != State::Connected;
-            let followed = self.followed.entry(of).or_insert(Followed {
-                ask,
-                is_queued: false,
-                is_under_way: false,
-                has_floor: false,
-                rate: 0.0,
-                settled_at: Duration::ZERO,
-                credit: 0,
-                ends: None,
-            });
+            let followed = self.followed.follow(of, ask);
             followed.ask = ask;
             followed.has_floor |= is_lost;
             self.enqueue(of);
@@ -261,7 +238,7 @@ impl Settler {
 
     /// Puts a lane into the queue, unless it is there, or will be asked about again when its answer comes.
     fn enqueue(&mut self, of: Of) {
-        let followed = self.followed.get_mut(&of);
+        let followed = self.followed.get_mut(of);
         if let Some(followed) = followed.filter(|followed| !followed.is_queued && !followed.is_under_way) {
             followed.is_queued = true;
             self.queue.push_back(of);
@@ -282,20 +259,21 @@ impl Settler {
                 continue;
             }
             let Some(of) = self.queue.pop_front() else { break };
-            let Some(followed) = self.followed.get_mut(&of) else { continue };
+            let Some(followed) = self.followed.get_mut(of) else { continue };
             followed.is_queued = false;
             let Some(due) = link.due(&followed.ask) else {
                 // It has no record: it owes nothing, and its credit is lost.
-                self.followed.remove(&of);
+                self.followed.forget(of);
                 self.settled_one(link, now);
                 continue;
             };
             let settlement = self.settlement(of, &due, now);
-            let Some(followed) = self.followed.get_mut(&of) else { continue };
+            let Some(followed) = self.followed.get_mut(of) else { continue };
             followed.is_under_way = true;
             let ask = followed.ask;
             followed.ask = ask.later();
             self.counts.given += due.given();
+            self.followed.set_out(of, Out { credit: due.credit(), advance: due.owed() });
             steps.push(KeyStep { agent: AgentKey::from_bits(of.0), lane: of.1, step: Step::Settle(settlement) });
             under_way.push(UnderWay::Lane { of, ask, due, wanted_at: now });
         }
@@ -312,9 +290,9 @@ impl Settler {
     /// What to settle for a lane.
     fn settlement(&mut self, of: Of, due: &Due, now: Duration) -> Settlement {
         let nodes = u64::from(self.nodes.get());
-        let mut followed = self.followed.get_mut(&of);
+        let mut followed = self.followed.get_mut(of);
         let (cost, wanted, has_floor) = followed.as_mut().map_or((0, 0, false), |followed| {
-            let spent = followed.credit.saturating_sub(due.credit() + due.given()) + due.owed();
+            let spent = followed.credit().saturating_sub(due.credit() + due.given()) + due.owed();
             let since = now.saturating_sub(followed.settled_at).max(Duration::from_micros(100));
             // What was spent before the first settlement says nothing about a rate.
             let rate = if followed.settled_at.is_zero() { 0.0 } else { spent as f64 / since.as_secs_f64() };
@@ -384,39 +362,38 @@ impl Settler {
     ) {
         let StepReply::Done(Settled { granted, debt_ns }) = reply else {
             // Nothing was paid: it is owed still, and asked about again by the next check.
-            self.followed.remove(&of);
+            self.followed.forget(of);
             return;
         };
         self.counts.granted += granted;
         self.counts.paid += due.owed();
         let settled = link.settle(ask, due, granted, debt_ns);
-        let Some(followed) = self.followed.get_mut(&of) else { return };
+        let credit = due.credit() + granted;
+        let is_gone = settled == cluster::Settled::Gone;
+        self.followed.set_out(of, Out { credit: if is_gone { 0 } else { credit }, advance: 0 });
+        let Some(followed) = self.followed.get_mut(of) else { return };
         followed.is_under_way = false;
         followed.settled_at = wanted_at.max(Duration::from_nanos(1));
         match settled {
             cluster::Settled::Gone => {
                 let is_asked_about = followed.is_queued;
                 if !is_asked_about {
-                    self.followed.remove(&of);
+                    self.followed.forget(of);
                 }
                 if let Some(step) = self.give(AgentKey::from_bits(of.0), of.1, due, granted) {
                     self.others.push_back(step);
                 }
             }
-            cluster::Settled::Again => {
-                followed.credit = due.credit() + granted;
-                self.enqueue(of);
-            }
+            cluster::Settled::Again => self.enqueue(of),
             cluster::Settled::Done => {
                 followed.has_floor = false;
-                followed.credit = due.credit() + granted;
-                if followed.credit > 0 {
+                if credit > 0 {
                     let ends = now + CREDIT_FOR;
                     if followed.ends.replace(ends).is_none() {
                         self.ends.push_back((ends, of));
                     }
                 } else if followed.rate < 1.0 && followed.ends.is_none() {
-                    self.followed.remove(&of);
+                    self.followed.forget(of);
                 }
             }
         }

@@ -1,11 +1,14 @@
 //! What an engine shows of itself.
 
 use super::problem::Reason;
+use crate::followed::Out;
 use crate::steps::{Counts, State};
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use tollgate::LaneId;
 
 /// What an engine shows of itself.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct Status {
     pub round_trips: RoundTrips,
     /// What was counted.
     pub counts: Counts,
+    /// What this machine has of each lane in credit, and owes: of all agents together.
+    pub out: BTreeMap<LaneId, Out>,
     /// How often the server was lost, by reason.
     pub losses: Losses,
     /// How long the server was lost in all, the time before the first connection aside.
@@ -146,6 +151,7 @@ impl Shared {
             round_trip: Duration::ZERO,
             round_trips: RoundTrips::default(),
             counts: Counts::default(),
+            out: BTreeMap::new(),
             losses: Losses::default(),
             lost_for: Duration::ZERO,
             last_problem: None,

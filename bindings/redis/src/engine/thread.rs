@@ -217,6 +217,7 @@ impl Thread {
             status.nodes = self.settler.nodes();
             status.round_trip = self.settler.round_trip();
             status.counts = self.settler.counts();
+            status.out = self.settler.out();
             if let Some(problem) = problem {
                 status.last_problem = Some(problem.to_string());
                 if !was_lost {

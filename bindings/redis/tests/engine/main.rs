@@ -36,6 +36,10 @@ fn three_machines_admit_one_limit() {
         let most = 1_000 + refilled + 3 * (16 + 16) + 1;
         println!("{:?}: 1000/s: {fast} of at most {most}, {:?}", server.kind(), nodes[0].status().counts);
         assert!(fast <= most, "{fast} of at most {most}");
+        // Shown once a second.
+        nodes[0].wait_for(|status| status.out.contains_key(&nodes[0].lane("fast")));
+        let out = nodes[0].status().out[&nodes[0].lane("fast")];
+        assert!(out.credit <= 16 && out.advance <= 16, "of one agent, no more than it may have: {out:?}");
         assert!(nodes.iter().all(|node| node.status().nodes.get() >= 3));
     });
 }
