@@ -104,7 +104,6 @@ impl FollowedLanes {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic names the line that failed")]
 mod tests {
     use super::*;
     use std::num::NonZeroU16;
