@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::lane::clustered::{self, Applied, Balance, LinkWord, Source};
 use crate::lane::kind::LimitWords;
 use crate::lane::{Choice, Kind, Verdict};
+use crate::machine::process::unforked;
 use crate::observe::sources::SourceCounters;
 use crate::policy::{LaneId, PlanId};
 use crate::slab::hash::AgentHash;
@@ -206,7 +207,8 @@ impl Asks {
 
     /// Puts a question into the ring. `false` if it is full.
     fn push(&self, ask: Ask) -> bool {
-        let is_in = self.ring.push(ask).is_ok();
+        // A half-done push would make the ring of a forked child wait for its other half.
+        let is_in = unforked(|| self.ring.push(ask)).is_ok();
         if is_in { &self.asked } else { &self.dropped }.fetch_add(1, Ordering::Relaxed);
         is_in
     }
@@ -279,7 +281,7 @@ impl Engine {
 
     /// Takes questions out of the ring, up to this many.
     pub(crate) fn take_asks(&self, most: usize) -> impl Iterator<Item = Ask> + '_ {
-        self.asks.iter().flat_map(move |asks| (0..most).map_while(|_| asks.ring.pop()))
+        self.asks.iter().flat_map(move |asks| (0..most).map_while(|_| unforked(|| asks.ring.pop())))
     }
 
     /// The secret key with which ids are hashed for the store.

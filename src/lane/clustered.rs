@@ -56,6 +56,7 @@ use super::{Choice, Finding, LaneState, LaneWord, Numbers, Outcome, RETRY_NEVER,
 use crate::clock::{At, Tick};
 use crate::error::Error;
 use crate::sync::{Fault, broken};
+pub(crate) use credit::CREDIT_LIVES;
 use credit::CreditWord;
 pub(crate) use link::{LinkState, LinkWord};
 pub use source::Source;
@@ -175,6 +176,12 @@ impl Clustered {
         if self.is_exact { 0 } else { self.credit_max(capacity).max(1) }
     }
 
+    /// What may be spent now, or is owed.
+    fn spendable(&self, credit: CreditWord, now: Tick) -> i64 {
+        let balance = credit.spendable(now);
+        if self.link.honours_credit() { balance } else { balance.min(0) }
+    }
+
     /// The answer while the store is lost.
     fn without_store(&self, look: &Look, view: LaneWord, cost: u64) -> Choice<Charged> {
         let alone = |source: Source, cost| {
@@ -253,7 +260,7 @@ impl Clustered {
         let (credit, limit) = (CreditWord::of(first(words)), BucketLimit::from_words(limit));
         let credit_max = self.credit_max(limit.capacity());
         let balance = credit.balance();
-        let kept = credit.spendable(now).min(i64::try_from(credit_max).unwrap_or(i64::MAX));
+        let kept = self.spendable(credit, now).min(i64::try_from(credit_max).unwrap_or(i64::MAX));
         let next = (kept != balance).then(|| credit.with_balance(kept).word());
         let tokens = |balance: i64| u64::try_from(balance).unwrap_or(0);
         let viewed = bucket::state(view(words), now, limit);
@@ -378,7 +385,7 @@ impl Rules for Clustered {
         }
         let look = Look { credit, limit, viewed: bucket::state(view(words), at.now, limit), now: at.now };
         // Lossless: no capacity is that large.
-        let after = credit.spendable(at.now).saturating_sub(cost as i64);
+        let after = self.spendable(credit, at.now).saturating_sub(cost as i64);
         if after >= 0 {
             return look.spend(Source::Credit, after);
         }
@@ -420,7 +427,7 @@ impl Rules for Clustered {
     fn state(&self, words: &[LaneWord], at: At, limit: LimitWords) -> LaneState {
         let limit = BucketLimit::from_words(limit);
         let viewed = bucket::state(view(words), at.now, limit);
-        let credit = u64::try_from(CreditWord::of(first(words)).spendable(at.now)).unwrap_or(0);
+        let credit = u64::try_from(self.spendable(CreditWord::of(first(words)), at.now)).unwrap_or(0);
         let remaining = viewed.remaining().saturating_add(credit).min(viewed.capacity());
         LaneState { remaining, token_ns: 0, ..viewed }
     }

@@ -258,6 +258,9 @@ impl LimiterBuilder {
 pub struct Link<'a>(&'a Engine);
 
 impl<'a> Link<'a> {
+    /// The longest that credit is spent without being renewed.
+    pub const CREDIT_LIVES: Duration = clustered::CREDIT_LIVES;
+
     /// That of a limiter. `None` unless it was built with [`cluster`](LimiterBuilder::cluster).
     #[must_use]
     pub fn of(limiter: &'a Limiter) -> Option<Self> {
@@ -290,6 +293,25 @@ impl<'a> Link<'a> {
     /// Says that the store does not answer, from the next check on.
     pub fn lost(&self, nodes: NonZeroU16) {
         self.0.set_link(LinkWord::lost(nodes));
+    }
+
+    /// Says that the engine ends: as [`lost`](Self::lost), and no credit is spent any more. All of it comes off with
+    /// the next [`due`](Self::due), to be given back.
+    pub fn ended(&self, nodes: NonZeroU16) {
+        self.0.set_link(LinkWord::ended(nodes.get()));
+    }
+
+    /// Whether this process was forked from one whose engine settled. Checks take the store for lost, and spend none of
+    /// the credit that came with the copy, until an engine of this process [adopts](Self::adopt) the link.
+    #[must_use]
+    pub fn is_copied(&self) -> bool {
+        self.0.limits.has_link_of_parent()
+    }
+
+    /// The engine of this process settles from now on. After a fork, call it once the credit that came with the copy
+    /// has ended: after [`Link::CREDIT_LIVES`].
+    pub fn adopt(&self) {
+        self.0.limits.adopt_link();
     }
 
     /// Whether checks take the store for connected.

@@ -26,6 +26,8 @@ use crate::lane::clustered::{Clustered, LinkWord};
 use crate::lane::kind::{LaneLimit, LimitWords};
 use crate::lane::{Kind, Limit, Numbers};
 use crate::machine::mapping::Words;
+#[cfg(feature = "cluster")]
+use crate::machine::process::generation;
 use crate::policy::{Cells, LaneId, PlanId, Policy};
 use crate::shared::{Memory, Section};
 use crate::sync::{Fault, Ordering, QuietU64, Setting, broken};
@@ -57,6 +59,9 @@ pub(crate) struct LimitTable {
     /// How the store is that machines share lanes through.
     #[cfg(feature = "cluster")]
     link: QuietU64,
+    /// Whose link that is: [`generation`] of the process whose engine settles. 0 before there was one.
+    #[cfg(feature = "cluster")]
+    link_of: QuietU64,
 }
 
 /// The bytes of a lane's limits.
@@ -88,6 +93,8 @@ impl LimitTable {
             plans: QuietU64::new(policy.plans().len() as u64),
             #[cfg(feature = "cluster")]
             link: QuietU64::new(LinkWord::LOST.bits()),
+            #[cfg(feature = "cluster")]
+            link_of: QuietU64::new(0),
         };
         if memory.is_new() {
             if !(0..len).all(|lane| table.allocate(lane, Row::unassigned(0), Row::EXEMPT)) {
@@ -206,16 +213,33 @@ impl LimitTable {
         }
     }
 
-    /// How the store is, and how many machines share it.
+    /// How the store is, and how many machines share it. A process that was forked while an engine settled has no
+    /// engine, and the credit that it finds is its parent's.
     #[cfg(feature = "cluster")]
     pub(crate) fn link(&self) -> LinkWord {
-        LinkWord::from_bits(self.link.load(Ordering::Relaxed))
+        let link = LinkWord::from_bits(self.link.load(Ordering::Relaxed));
+        if self.link_of.load(Ordering::Relaxed) == generation() { link } else { LinkWord::ended(link.nodes()) }
     }
 
     /// Tells the next check how the store is.
     #[cfg(feature = "cluster")]
     pub(crate) fn set_link(&self, link: LinkWord) {
         self.link.store(link.bits(), Ordering::Relaxed);
+        if self.link_of.load(Ordering::Relaxed) == 0 {
+            self.adopt_link();
+        }
+    }
+
+    /// Whether the link is that of a process that this one was forked from.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn has_link_of_parent(&self) -> bool {
+        ![0, generation()].contains(&self.link_of.load(Ordering::Relaxed))
+    }
+
+    /// The engine of this process settles from now on.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn adopt_link(&self) {
+        self.link_of.store(generation(), Ordering::Relaxed);
     }
 
     /// The lane of this number, if there is one.

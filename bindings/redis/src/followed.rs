@@ -79,6 +79,11 @@ impl FollowedLanes {
         self.lanes.entry(of).or_insert_with(|| Followed::new(ask))
     }
 
+    /// Every lane that is followed.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Of> {
+        self.lanes.keys().copied()
+    }
+
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Followed> {
         self.lanes.values_mut()
     }

@@ -81,6 +81,8 @@ pub struct Settler {
     /// How many lanes are to be settled until the server knows what it missed.
     seeds_left: usize,
     shown_at: Option<Duration>,
+    /// Whether all is given back and paid, and nothing taken.
+    is_ending: bool,
     counts: Counts,
 }
 
@@ -100,6 +102,7 @@ impl Settler {
             next_batch: 0,
             seeds_left: 0,
             shown_at: None,
+            is_ending: false,
             counts: Counts::default(),
         }
     }
@@ -156,14 +159,26 @@ impl Settler {
         self.end_seeding(link, now);
     }
 
+    /// The engine ends. Checks spend no credit from now on: it is given back, and what they owe is paid, with what
+    /// [`Settler::next_batch`] returns until there is no more.
+    pub fn end(&mut self, link: &Link<'_>) {
+        self.is_ending = true;
+        link.ended(self.nodes);
+        self.take_asks(link);
+        let followed: Vec<_> = self.followed.all().collect();
+        followed.into_iter().for_each(|of| self.enqueue(of));
+    }
+
     /// The server does not answer. What is under way stays without an answer.
     pub fn lost(&mut self, link: &Link<'_>) {
         if self.state == State::Lost {
             return;
         }
         self.state = State::Lost;
-        self.counts.losses += 1;
-        link.lost(self.nodes);
+        if !self.is_ending {
+            self.counts.losses += 1;
+            link.lost(self.nodes);
+        }
         self.shown_at = None;
         let numbers: Vec<_> = self.under_way.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.unanswered(number));
@@ -204,7 +219,7 @@ impl Settler {
             }
         }
         let is_due = self.shown_at.is_none_or(|shown| now.saturating_sub(shown) >= SHOW_EVERY);
-        if self.state == State::Connected && is_due {
+        if self.state == State::Connected && is_due && !self.is_ending {
             link.connected(self.nodes, 2 * self.round_trip);
             self.shown_at = Some(now);
         }
@@ -267,6 +282,12 @@ impl Settler {
                 self.settled_one(link, now);
                 continue;
             };
+            let has_floor = self.followed.get_mut(of).is_some_and(|followed| followed.has_floor);
+            if self.is_ending && (due.owed(), due.given(), has_floor) == (0, 0, false) {
+                self.followed.forget(of);
+                self.settled_one(link, now);
+                continue;
+            }
             let settlement = self.settlement(of, &due, now);
             let Some(followed) = self.followed.get_mut(of) else { continue };
             followed.is_under_way = true;
@@ -311,8 +332,8 @@ impl Settler {
             capacity: due.capacity(),
             owed: due.owed(),
             give: due.given(),
-            min,
-            want,
+            min: if self.is_ending { 0 } else { min },
+            want: if self.is_ending { 0 } else { want },
             share: 2 * nodes,
             over,
             floor_ns: if has_floor { due.known_debt_ns().min(depth) } else { 0 },
@@ -410,8 +431,10 @@ impl Settler {
     fn end_seeding(&mut self, link: &Link<'_>, now: Duration) {
         if self.state == State::Seeding && self.seeds_left == 0 {
             self.state = State::Connected;
-            link.connected(self.nodes, 2 * self.round_trip);
-            self.shown_at = Some(now);
+            if !self.is_ending {
+                link.connected(self.nodes, 2 * self.round_trip);
+                self.shown_at = Some(now);
+            }
         }
     }
 }

@@ -18,6 +18,7 @@
 
 use super::super::LaneWord;
 use crate::clock::Tick;
+use std::time::Duration;
 
 const UNTIL_BITS: u32 = 14;
 const UNTIL_MASK: u64 = (1 << UNTIL_BITS) - 1;
@@ -36,6 +37,8 @@ pub(super) const BALANCE_MAX: i64 = (1 << (BALANCE_BITS - 1)) - 1;
 const UNIT_SHIFT: u32 = 28;
 /// For how many units a settlement holds: 0.8 to 1.1 s.
 const LIVES_FOR: u64 = 4;
+/// The same as a span.
+pub(crate) const CREDIT_LIVES: Duration = Duration::from_nanos(LIVES_FOR << UNIT_SHIFT);
 /// A word is live if it ends within this many units.
 const LIVE_MAX: u64 = 2 * LIVES_FOR;
 

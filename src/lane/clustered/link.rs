@@ -7,6 +7,9 @@
 //! └────────────────┴────────────────────┴───────┴──────┴───────────────┘
 //! ```
 //!
+//! `asks?` of a lost store says that the engine has *ended*: no credit is spent any
+//! more, since it is given back, or is another process's.
+//!
 //! The engine renews `until`, in units of about a quarter of a second. So an engine
 //! that has died is found lost after a second or two, by every check.
 
@@ -55,6 +58,16 @@ impl LinkWord {
         Self(LOST | nodes.get() as u64)
     }
 
+    /// The same for good: no engine settles any more, and credit is not to be spent.
+    pub(crate) const fn ended(nodes: u16) -> Self {
+        Self(LOST | TAKES_ASKS | nodes as u64)
+    }
+
+    /// Whether credit may be spent.
+    pub(crate) const fn honours_credit(self) -> bool {
+        self.0 & (LOST | TAKES_ASKS) != LOST | TAKES_ASKS
+    }
+
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -77,7 +90,8 @@ impl LinkWord {
 
     /// The same while too many questions are waiting: nothing is spent in advance then, since nobody would pay.
     pub(crate) const fn without_asks(self) -> Self {
-        Self(self.0 & !TAKES_ASKS)
+        // Of a lost store it says something else, and nothing is spent in advance anyway.
+        if self.0 & LOST == 0 { Self(self.0 & !TAKES_ASKS) } else { self }
     }
 
     pub(crate) const fn takes_asks(self) -> bool {
@@ -107,6 +121,10 @@ mod tests {
         assert_eq!(LinkWord::connected(NonZeroU16::MIN, u64::MAX, second(7)).wait_ns(), WAIT_MAX_US * 1_000);
         let lost = LinkWord::lost(NonZeroU16::MIN);
         assert_eq!((lost, lost.state(second(0)), lost.takes_asks()), (LinkWord::LOST, LinkState::Lost, false));
+        assert!(link.honours_credit() && link.without_asks().honours_credit() && lost.honours_credit());
+        let ended = LinkWord::ended(3);
+        assert_eq!((ended.state(second(0)), ended.nodes(), ended.honours_credit()), (LinkState::Lost, 3, false));
+        assert_eq!(ended.without_asks(), ended);
         assert_eq!(LinkWord::from_bits(link.bits()), link);
         assert_eq!(LinkWord::from_bits(0).nodes(), 1);
     }

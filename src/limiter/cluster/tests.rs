@@ -69,6 +69,22 @@ fn an_advance_is_spent_once_and_paid_once() {
 }
 
 #[test]
+fn an_engine_that_ends_takes_all_credit_with_it() {
+    let (limiter, _clock) = limiter("60/min", ClusterLane::new());
+    assert!(allows(&limiter, 1));
+    settle(&limiter, 3, Duration::from_secs(4));
+    let link = Link::of(&limiter).unwrap();
+    link.ended(NonZeroU16::new(3).unwrap());
+    assert!(!link.is_connected());
+    // The share of what the store had left: 56 tokens, and then a third of them.
+    assert_eq!((0..60).filter(|_| allows(&limiter, 1)).count(), 18);
+    let (asks, mut given) = (link.asks(9), 0);
+    asks.for_each(|ask| given += link.due(&ask).unwrap().given());
+    assert_eq!(given, 3, "none of the credit was spent");
+    assert!(!link.is_copied(), "this is no fork");
+}
+
+#[test]
 fn credit_that_is_not_spent_in_time_is_given_back() {
     let (limiter, clock) = limiter("60/min", ClusterLane::new());
     assert!(allows(&limiter, 1));

@@ -152,13 +152,22 @@ impl EngineBuilder {
     }
 
     /// Starts the thread. Returns at once: the server counts as lost until it has answered.
+    ///
+    /// A limiter has one engine. In a process that was forked while one ran, this starts another one for the copy of
+    /// the limiter, under a name of its own; it waits for about a second first, until the credit has ended that was
+    /// copied too.
     pub fn attach(self, limiter: Arc<Limiter>) -> Result<Engine, EngineError> {
         let settings = self.settings()?;
-        Link::of(&limiter).ok_or(EngineError::NotClustered)?.lost(settings.nodes_at_least);
+        let link = Link::of(&limiter).ok_or(EngineError::NotClustered)?;
+        if !link.is_copied() {
+            link.lost(settings.nodes_at_least);
+        }
         let shared = Arc::new(Shared::new(settings.nodes_at_least));
-        let mut thread = Thread::new(limiter, settings, Arc::clone(&shared));
-        let handle = thread::Builder::new().name("tollgate-redis".to_owned()).spawn(move || thread.run());
+        let (timeout, seen) = (settings.timeout, Arc::clone(&shared));
+        let mut thread = Thread::new(Arc::clone(&limiter), settings, Arc::clone(&shared));
+        let run = move || seen.watch(&limiter, || thread.run());
+        let handle = thread::Builder::new().name("tollgate-redis".to_owned()).spawn(run);
         let handle = handle.map_err(|problem| EngineError::Thread { problem })?;
-        Ok(Engine { shared, handle: Some(handle) })
+        Ok(Engine { shared, handle: Some(handle), timeout, process: std::process::id() })
     }
 }

@@ -34,29 +34,69 @@ pub use tls::Tls;
 use status::Shared;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
 
-/// A running engine. Dropping it ends its thread; checks then take the server for lost.
+/// A running engine.
+///
+/// When it is dropped, its thread gives the credit back that was not spent, pays what is owed, and leaves the list of
+/// machines, as far as that gets in about the time-out. From then on checks take the server for lost, until another
+/// engine is attached.
+///
+/// A child that is forked has no thread, and its copy says so: checks in it take the server for lost and spend no
+/// credit. Attach an engine in the child, if it checks anything.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
     handle: Option<JoinHandle<()>>,
+    timeout: Duration,
+    /// The one whose thread it is.
+    process: u32,
 }
 
 impl Engine {
     /// How it goes.
     #[must_use]
     pub fn status(&self) -> Status {
+        if self.is_copied() {
+            // The thread may have held the lock when it was copied.
+            let why = "this process was forked, and the engine's thread is its parent's; attach an engine here";
+            return Status { last_problem: Some(why.to_owned()), ..Shared::new(std::num::NonZeroU16::MIN).status() };
+        }
         self.shared.status()
+    }
+
+    /// Ends it, and returns how it went: as dropping it.
+    pub fn stop(mut self) -> Status {
+        self.end();
+        self.status()
+    }
+
+    fn is_copied(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    fn end(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        let Some(handle) = self.handle.take() else { return };
+        if self.is_copied() {
+            // There is no such thread here, neither to wait for nor to let go.
+            return std::mem::forget(handle);
+        }
+        // What it waits for, what is left to settle, and leaving. A host name that is being looked up may take longer:
+        // then the thread ends by itself.
+        let until = Instant::now() + 4 * self.timeout;
+        while !handle.is_finished() && Instant::now() < until {
+            sleep(Duration::from_millis(1));
+        }
+        if handle.is_finished() {
+            let _ = handle.join();
+        }
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::Relaxed);
-        if let Some(handle) = self.handle.take() {
-            // It ends after the answer that it waits for, or the time-out.
-            let _ = handle.join();
-        }
+        self.end();
     }
 }

@@ -5,10 +5,12 @@ use crate::followed::Out;
 use crate::steps::{Counts, State};
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use tollgate::LaneId;
+use tollgate::cluster::Link;
+use tollgate::{LaneId, Limiter};
 
 /// What an engine shows of itself.
 #[derive(Clone, Debug)]
@@ -170,6 +172,20 @@ impl Shared {
         status
     }
 
+    /// Runs what the thread does. If that panics, checks take the server for lost at once, and the status says why.
+    pub(super) fn watch(&self, limiter: &Limiter, run: impl FnOnce()) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default();
+        self.show(State::Lost, |status| {
+            status.losses.other += 1;
+            status.last_problem = Some(format!("the engine's thread has panicked: {text}; attach another engine"));
+        });
+        if let Some(link) = Link::of(limiter) {
+            link.ended(self.status().nodes);
+        }
+    }
+
     /// Changes what is shown. The state has its time.
     pub(super) fn show(&self, state: State, change: impl FnOnce(&mut Status)) {
         let mut guard = self.lock();
@@ -192,6 +208,8 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate::Policy;
+    use tollgate::cluster::Cluster;
 
     #[test]
     fn a_round_trip_counts_within_every_bound_that_it_keeps() {
@@ -199,6 +217,29 @@ mod tests {
         [100, 600, 600_000].into_iter().for_each(|micros| round_trips.add(Duration::from_micros(micros)));
         assert_eq!(round_trips.within, [1, 1, 2, 2, 2, 2, 2, 2]);
         assert_eq!((round_trips.count, round_trips.max), (3, Duration::from_millis(600)));
+    }
+
+    #[test]
+    fn a_thread_that_panics_leaves_its_limiter_lost_and_says_so() {
+        let policy = Policy::builder().lane("http", "60/min").build().unwrap();
+        let limiter = Limiter::builder(policy).agents(10).cluster(Cluster::new([7; 16])).build().unwrap();
+        let link = Link::of(&limiter).unwrap();
+        let shared = Shared::new(NonZeroU16::MIN);
+        shared.watch(&limiter, || {
+            link.connected(NonZeroU16::MIN, Duration::ZERO);
+            shared.show(State::Connected, |_| ());
+            assert!(link.is_connected());
+            let nothing: [u8; 0] = [];
+            let _ = nothing[usize::from(link.is_copied())];
+        });
+        let status = shared.status();
+        assert!(!link.is_connected());
+        assert_eq!((status.state, status.losses.other), (State::Lost, 1));
+        let problem = status.last_problem.unwrap();
+        assert!(
+            problem.contains("panicked: index out of bounds") && problem.ends_with("attach another engine"),
+            "{problem}"
+        );
     }
 
     #[test]

@@ -27,6 +27,9 @@ use tollgate::cluster::Link;
 /// How long the thread rests if nobody asks.
 const REST: Duration = Duration::from_micros(500);
 
+/// How often it looks whether it is to end while it waits for something else.
+const TICK: Duration = Duration::from_millis(5);
+
 const RECONNECT_FIRST: Duration = Duration::from_millis(20);
 const RECONNECT_MAX: Duration = Duration::from_millis(200);
 
@@ -85,12 +88,16 @@ impl Thread {
     pub(super) fn run(&mut self) {
         let limiter = Arc::clone(&self.limiter);
         let Some(link) = Link::of(&limiter) else { return };
+        self.adopt(&link);
         let mut pause = RECONNECT_FIRST;
-        while !self.shared.ends.load(Ordering::Relaxed) {
+        while !self.ends() {
             let problem = match self.connect(&link) {
                 Ok(mut masters) => {
                     pause = RECONNECT_FIRST;
-                    self.serve(&link, &mut masters)
+                    match self.serve(&link, &mut masters) {
+                        None => self.end(&link, &mut masters).err(),
+                        problem => problem,
+                    }
                 }
                 Err(problem) => Some(problem),
             };
@@ -100,15 +107,54 @@ impl Thread {
             self.rest_for(&link, pause);
             pause = (2 * pause).min(RECONNECT_MAX);
         }
+        link.ended(self.settler.nodes());
+    }
+
+    /// Takes over the link of the limiter. In a process that was forked while an engine settled that takes as long as
+    /// the credit lives that came with the copy: it is the parent's, and nobody's here.
+    fn adopt(&self, link: &Link<'_>) {
+        if link.is_copied() {
+            while self.now() < Link::CREDIT_LIVES && !self.ends() {
+                thread::sleep(TICK);
+            }
+            link.adopt();
+        }
         link.lost(self.nodes_at_least);
+    }
+
+    fn ends(&self) -> bool {
+        self.shared.ends.load(Ordering::Relaxed)
+    }
+
+    /// Gives back what is not spent, pays what is owed, and leaves: as far as that gets in the time that an answer may
+    /// take.
+    fn end(&mut self, link: &Link<'_>, masters: &mut Masters) -> Result<(), Problem> {
+        self.settler.end(link);
+        let until = self.now() + self.timeout;
+        while self.now() < until {
+            let batches = self.batches(link);
+            if batches.is_empty() {
+                break;
+            }
+            self.exchange(link, masters, &batches)?;
+        }
+        let place = masters.of(NODES_KEY);
+        // A score before all times, and so the first to go.
+        redis::pipe()
+            .zadd(NODES_KEY, &self.node, 0)
+            .ignore()
+            .zrembyscore(NODES_KEY, "-inf", 0)
+            .ignore()
+            .exec(&mut masters.at(place).connection)?;
+        Ok(())
     }
 
     /// Rests between two attempts. The ring is emptied all the same, since what is asked twice has one place here.
     fn rest_for(&mut self, link: &Link<'_>, pause: Duration) {
         let until = self.now() + pause;
-        while self.now() < until && !self.shared.ends.load(Ordering::Relaxed) {
+        while self.now() < until && !self.ends() {
             self.settler.tend(link, self.now());
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(TICK);
         }
     }
 
@@ -125,10 +171,9 @@ impl Thread {
 
     /// Settles until something goes wrong; `None` if the engine is dropped.
     fn serve(&mut self, link: &Link<'_>, masters: &mut Masters) -> Option<Problem> {
-        while !self.shared.ends.load(Ordering::Relaxed) {
+        while !self.ends() {
             self.settler.tend(link, self.now());
-            let next = |thread: &mut Self| thread.settler.next_batch(link, thread.now(), STEPS_MAX);
-            let batches: Vec<_> = (0..BATCHES_MAX).map_while(|_| next(self)).collect();
+            let batches = self.batches(link);
             let outcome = if batches.is_empty() {
                 thread::sleep(REST);
                 self.beat(masters)
@@ -143,6 +188,11 @@ impl Thread {
             }
         }
         None
+    }
+
+    /// What is to be sent now.
+    fn batches(&mut self, link: &Link<'_>) -> Vec<Batch> {
+        (0..BATCHES_MAX).map_while(|_| self.settler.next_batch(link, self.now(), STEPS_MAX)).collect()
     }
 
     /// Sends batches, and applies what comes back.

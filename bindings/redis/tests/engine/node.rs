@@ -9,7 +9,7 @@ use tollgate::cluster::{Cluster, ClusterLane, WhenLost};
 use tollgate::{LaneId, Limiter, Policy};
 use tollgate_redis::{Engine, EngineBuilder, Keyring, State, Status};
 
-const SECRET: &[u8] = b"a secret for tests only";
+pub(crate) const SECRET: &[u8] = b"a secret for tests only";
 
 /// The longest that anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ pub(crate) struct Node {
 
 pub(crate) fn policy() -> Policy {
     let policy = Policy::builder().lane("slow", "60/min").lane("fast", "1000/s").lane("login", "10/min");
-    policy.lane("ws", "held 3").build().unwrap()
+    policy.lane("large", "10/s burst 6000").lane("ws", "held 3").build().unwrap()
 }
 
 pub(crate) fn limiter() -> Arc<Limiter> {
