@@ -212,6 +212,12 @@ pub(crate) fn fits(numbers: Numbers, most_ns: u64) -> bool {
     BucketLimit::new(numbers, 0).depth_ns() < most_ns
 }
 
+/// What a lane of these numbers holds when it is full, and how long a token takes to refill, in nanoseconds.
+pub(crate) fn refill(numbers: Numbers) -> (u64, u64) {
+    let limit = BucketLimit::new(numbers, 0);
+    (limit.capacity(), limit.token_ns())
+}
+
 /// Marks the word as asked about. `false` if it is already.
 pub(crate) fn ask(word: LaneWord, now: Tick) -> Outcome<bool> {
     let credit = CreditWord::of(word);

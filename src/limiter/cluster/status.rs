@@ -1,7 +1,7 @@
 //! What an operator reads of limits that machines share.
 
 use super::Link;
-use crate::lane::clustered::{LinkState, Source, WhenLost};
+use crate::lane::clustered::{self, LinkState, Source, WhenLost};
 use crate::policy::{LaneId, PlanId};
 use std::num::NonZeroU16;
 
@@ -31,6 +31,10 @@ pub struct SharedLane {
     pub lane: LaneId,
     /// Its name.
     pub name: String,
+    /// What its bucket holds when it is full, for an agent of the default plan.
+    pub capacity: u64,
+    /// How long a token of the default plan takes to refill, in nanoseconds.
+    pub token_ns: u64,
     /// How much of its capacity may be in credit and in advance at once, in percent.
     pub slack_percent: u8,
     /// Whether nothing is spent in advance.
@@ -62,11 +66,14 @@ impl Link<'_> {
         let (policy, link, (asks, asks_dropped)) = (engine.policy(), engine.limits.link(), engine.ask_counts());
         let shared = |(lane, name): (LaneId, &str)| {
             let clustered = engine.limits.clustered(lane)?;
-            let capacity = policy.plan_limit(PlanId::DEFAULT, lane).map_or(0, |limit| limit.capacity());
+            let numbers = policy.numbers(PlanId::DEFAULT).nth(lane.index())?;
+            let (capacity, token_ns) = clustered::refill(numbers);
             let of_machine = clustered.credit_max(capacity).saturating_add(clustered.advance_max(capacity));
             Some(SharedLane {
                 lane,
                 name: name.to_owned(),
+                capacity,
+                token_ns,
                 // Lossless: a slack is 1,000 thousandths at most.
                 slack_percent: (clustered.slack_permille / 10) as u8,
                 is_exact: clustered.is_exact,

@@ -12,6 +12,7 @@
 //! - `slots.rs`: which of a cluster's masters has a key
 //! - `problem.rs`: why a connection ended
 //! - `status.rs`: what an engine shows of itself
+//! - `warnings.rs`: what an operator should change
 
 mod builder;
 mod connection;
@@ -25,6 +26,7 @@ mod slots;
 mod status;
 mod thread;
 mod tls;
+mod warnings;
 
 pub use builder::EngineBuilder;
 pub use error::EngineError;

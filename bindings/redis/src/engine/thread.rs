@@ -6,16 +6,15 @@
 //! connects again after 20 ms, and then later and later, up to 200 ms.
 
 use super::builder::Settings;
-use super::connection::{Connector, Masters, Ready};
+use super::connection::{Connector, Masters};
 use super::exchange::exchange;
 use super::problem::Problem;
 use super::status::Shared;
+use super::warnings::Warnings;
 use crate::NODES_KEY;
 use crate::lane_key::LaneKeys;
 use crate::settler::Settler;
 use crate::steps::{Batch, State};
-use redis::RedisResult;
-use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,6 +58,7 @@ pub(super) struct Thread {
     shared: Arc<Shared>,
     begin: Instant,
     heartbeat_at: Option<Duration>,
+    warnings: Warnings,
     /// The state that was last shown.
     shown: State,
 }
@@ -76,6 +76,7 @@ impl Thread {
             shared,
             begin: Instant::now(),
             heartbeat_at: None,
+            warnings: Warnings::default(),
             shown: State::Lost,
         }
     }
@@ -162,8 +163,8 @@ impl Thread {
     fn connect(&mut self, link: &Link<'_>) -> Result<Masters, Problem> {
         let mut masters = self.connector.connect(self.timeout)?;
         self.heartbeat_at = None;
-        self.beat(&mut masters)?;
-        self.warn(&mut masters);
+        self.warnings.connected(&mut masters);
+        self.beat(link, &mut masters)?;
         self.settler.connected(link, self.now());
         self.show(None, false);
         Ok(masters)
@@ -176,9 +177,9 @@ impl Thread {
             let batches = self.batches(link);
             let outcome = if batches.is_empty() {
                 thread::sleep(REST);
-                self.beat(masters)
+                self.beat(link, masters)
             } else {
-                self.exchange(link, masters, &batches).and_then(|()| self.beat(masters))
+                self.exchange(link, masters, &batches).and_then(|()| self.beat(link, masters))
             };
             if let Err(problem) = outcome {
                 return Some(problem);
@@ -202,6 +203,7 @@ impl Thread {
         let replies = exchange(masters, &self.lanes, &steps)?;
         let round_trip = sent.elapsed();
         self.settler.set_round_trip(round_trip);
+        self.warnings.round_trip(round_trip);
         self.shared.show(self.settler.state(), |status| status.round_trips.add(round_trip));
         let mut replies = replies.as_slice();
         for batch in batches {
@@ -214,7 +216,7 @@ impl Thread {
     }
 
     /// Shows the other machines that this one is there, and counts them, once in a while.
-    fn beat(&mut self, masters: &mut Masters) -> Result<(), Problem> {
+    fn beat(&mut self, link: &Link<'_>, masters: &mut Masters) -> Result<(), Problem> {
         let now = self.now();
         if self.heartbeat_at.is_some_and(|last| now - last < HEARTBEAT_EVERY) {
             return Ok(());
@@ -227,7 +229,8 @@ impl Thread {
         }
         let connection = &mut masters.at(place).connection;
         // The server's clock: no machine's is compared with another's.
-        let (seconds, _): (i64, i64) = redis::cmd("TIME").query(connection)?;
+        let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(connection)?;
+        self.warnings.clock(seconds.saturating_mul(1_000_000).saturating_add(micros), self.now());
         let gone = seconds - NODE_FOR.as_secs() as i64;
         let (count,): (u64,) = redis::pipe()
             .zadd(NODES_KEY, &self.node, seconds)
@@ -238,25 +241,10 @@ impl Thread {
             .query(connection)?;
         let nodes = u16::try_from(count).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX);
         self.settler.set_nodes(nodes.max(self.nodes_at_least));
+        let warnings = self.warnings.all(&link.status().lanes);
+        self.shared.show(self.settler.state(), |status| status.warnings = warnings);
         self.show(None, false);
         Ok(())
-    }
-
-    /// Looks for what an operator should change. A server that does not say is not asked again.
-    fn warn(&self, masters: &mut Masters) {
-        let evicts = |ready: &mut Ready| {
-            let about: RedisResult<String> = redis::cmd("INFO").arg("memory").query(&mut ready.connection);
-            let about = about.ok()?;
-            let line = about.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"))?.trim().to_owned();
-            let limited = about.lines().find_map(|line| line.strip_prefix("maxmemory:"))?.trim() != "0";
-            (limited && line != "noeviction").then_some(line)
-        };
-        let policies: BTreeSet<_> = masters.all().filter_map(evicts).collect();
-        let warnings = policies.into_iter().map(|policy| {
-            format!("the server evicts keys (maxmemory-policy {policy}), and limits would be forgotten; use noeviction")
-        });
-        let warnings = warnings.collect();
-        self.shared.show(self.settler.state(), |status| status.warnings = warnings);
     }
 
     /// Shows how it goes. A problem counts as a loss, unless the server was lost before.

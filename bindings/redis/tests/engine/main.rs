@@ -6,6 +6,7 @@
 mod ends;
 mod groups;
 mod node;
+mod refusals;
 #[path = "../server/mod.rs"]
 mod server;
 mod settings;
@@ -126,32 +127,6 @@ fn a_server_that_forgets_is_told_what_is_known() {
         let (more, took) = admitted(&nodes, "agent-1", "slow", Duration::from_millis(1), Duration::from_millis(300));
         let most = 4 + 2 * (took.as_secs() + 2);
         assert!(more <= most, "{more} of at most {most}: {:?}", nodes[0].status());
-    });
-}
-
-/// A script that the server has dropped, and a connection that it has closed, are lost answers like any other.
-#[test]
-fn lost_scripts_and_connections_come_back() {
-    on_each(|server| {
-        let nodes: [Node; 1] = nodes(server);
-        let mut admin = server.connect();
-        for command in ["SCRIPT FLUSH", "CLIENT KILL TYPE normal"] {
-            let losses = nodes[0].status().counts.losses;
-            let words: Vec<_> = command.split(' ').collect();
-            redis::cmd(words[0]).arg(&words[1..]).exec(&mut admin).unwrap();
-            // Another agent each time, so that something is asked.
-            let begin = Instant::now();
-            for agent in 0.. {
-                let _ = nodes[0].allows(&format!("{command}-{agent}"), "slow");
-                if nodes[0].status().counts.losses > losses {
-                    break;
-                }
-                assert!(begin.elapsed() < PATIENCE, "{command} went unnoticed");
-                thread::sleep(Duration::from_millis(2));
-            }
-            nodes[0].wait_for(|status| status.state == State::Connected);
-            println!("{:?}: {command}: {}", server.kind(), nodes[0].status().last_problem.unwrap());
-        }
     });
 }
 
