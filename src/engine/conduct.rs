@@ -39,6 +39,11 @@ impl Engine {
         if verdict.is_allowed() {
             return verdict;
         }
+        #[cfg(feature = "cluster")]
+        if verdict.is_provisional() {
+            // Nobody knows yet whether the agent asked for too much.
+            return verdict;
+        }
         let (violation, wait) = self.judge(request, verdict.retry_after());
         let in_a_row = violation.map_or(0, |violation| violation.in_a_row());
         verdict.judged(in_a_row, violation.is_some_and(|violation| violation.sustained_abuse()), wait)

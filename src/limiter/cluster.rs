@@ -94,6 +94,16 @@ impl Cluster {
         self
     }
 
+    /// Whether machines can share this lane of a policy in this way.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn can_share(&self, policy: &Policy, name: &str) -> Result<(), ClusterError> {
+        let lane = policy.lane(name).ok_or_else(|| ClusterError::UnknownLane { lane: name.to_owned() })?;
+        self.lane_of(policy, lane, name).map(drop)
+    }
+
     /// The policy with its shared lanes.
     pub(super) fn apply(&self, policy: Policy) -> Result<Policy, ClusterError> {
         for name in self.lanes.iter().map(|(name, _)| name).chain(&self.excepted) {

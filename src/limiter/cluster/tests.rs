@@ -47,6 +47,10 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
     assert_eq!(refusal(policy("9/s"), new().except("apo")), "the policy has no lane \"apo\" to share");
     let held = Policy::builder().lane("api", "9/s").lane("ws", "held 3").build().unwrap();
     assert!(refusal(held.clone(), new()).contains("\"ws\" is \"held 3\", and machines share only buckets"));
+    assert_eq!(new().can_share(&held, "api"), Ok(()));
+    for (lane, problem) in [("ws", "machines share only buckets"), ("apo", "has no lane")] {
+        assert!(new().can_share(&held, lane).unwrap_err().to_string().contains(problem), "{lane}");
+    }
     assert!(Limiter::builder(held).agents(10).cluster(new().except("ws")).build().is_ok());
     assert!(refusal(policy("1/day burst 40"), new()).contains("takes 26 days or more to refill"));
     let none = ClusterLane::new().slack_percent(0);
@@ -201,6 +205,21 @@ fn an_answer_says_where_it_came_from_and_is_counted_there() {
     assert!(status.is_connected && status.nodes.get() == 3 && (status.asks, status.asks_waiting) == (2, 1));
     assert_eq!((&*lane.name, lane.slack_percent, lane.is_exact, lane.when_lost), ("api", 10, false, WhenLost::Share));
     assert_eq!(lane.bound_tokens, 3 * (1 + 1), "of each machine one token of credit, and one in advance");
+}
+
+/// A caller that asked again after a round trip, as it was told, was a violator if the store was slower than that.
+#[test]
+fn a_denial_that_waits_for_the_store_is_no_violation() {
+    let conduct = crate::ConductRules::default().with_every_denial(true);
+    let policy = Policy::builder().lane("api", "60/min").conduct(conduct).build().unwrap();
+    let cluster = Cluster::new([7; 16]).lane("api", ClusterLane::new().exact());
+    let limiter = Limiter::builder(policy).agents(9).clock(ManualClock::new()).cluster(cluster).build().unwrap();
+    connect(&limiter);
+    let api = limiter.lane("api").unwrap();
+    let denied = || limiter.check_request(Request::new("agent-7", api).cost(2).counted()).unwrap();
+    assert_eq!((denied().source(), denied().violations_in_a_row()), (Some(Source::Pending), 0));
+    settle(&limiter, 0, Duration::from_secs(60));
+    assert_eq!((denied().source(), denied().violations_in_a_row()), (Some(Source::View), 2));
 }
 
 #[test]
