@@ -20,8 +20,10 @@ pub struct Status {
     pub state: State,
     /// Since when.
     pub since: SystemTime,
-    /// How many machines there are, as far as this one knows.
+    /// How many machines there are, as far as this one knows, and at least as many as it was told.
     pub nodes: NonZeroU16,
+    /// How many machines have shown themselves lately, this one among them; 0 before the first connection.
+    pub nodes_seen: u16,
     /// How long the last question took.
     pub round_trip: Duration,
     /// How long all questions took.
@@ -150,6 +152,7 @@ impl Shared {
             state: State::Lost,
             since: SystemTime::now(),
             nodes,
+            nodes_seen: 0,
             round_trip: Duration::ZERO,
             round_trips: RoundTrips::default(),
             counts: Counts::default(),

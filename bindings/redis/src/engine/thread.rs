@@ -242,7 +242,10 @@ impl Thread {
         let nodes = u16::try_from(count).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX);
         self.settler.set_nodes(nodes.max(self.nodes_at_least));
         let warnings = self.warnings.all(&link.status().lanes);
-        self.shared.show(self.settler.state(), |status| status.warnings = warnings);
+        self.shared.show(self.settler.state(), |status| {
+            status.warnings = warnings;
+            status.nodes_seen = nodes.get();
+        });
         self.show(None, false);
         Ok(())
     }
