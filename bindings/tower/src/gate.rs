@@ -109,7 +109,11 @@ impl Gate {
                     let quota = Quota::from(&verdict);
                     // A wait longer than the lane's own is due to the agent's conduct.
                     let is_conduct = quota.retry_after > verdict.lane_wait() || quota.remaining >= cost;
-                    let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
+                    let reason = match is_conduct {
+                        _ if is_pending(&verdict) => Reason::Pending,
+                        true => Reason::Conduct,
+                        false => Reason::Quota,
+                    };
                     Ruling::Answer(self.refuse(head, &agent, lane, reason, quota))
                 }
                 // An exempt agent has no limit to report.
@@ -214,6 +218,18 @@ impl Lanes {
     fn name(&self, lane: LaneId) -> &str {
         self.names.get(lane.number() as usize).map_or("", String::as_str)
     }
+}
+
+/// Whether the store that machines share the lane through is still being asked.
+#[cfg(feature = "cluster")]
+const fn is_pending(verdict: &Verdict) -> bool {
+    verdict.is_provisional()
+}
+
+/// Machines share nothing.
+#[cfg(not(feature = "cluster"))]
+const fn is_pending(_: &Verdict) -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub enum Reason {
     Cost(u64),
     /// The agent kept sending requests after refusals and has to back off.
     Conduct,
+    /// Machines share the lane, and the store through which they do is still being asked.
+    Pending,
 }
 
 /// The protocol of a response.
@@ -123,6 +125,10 @@ impl Refusal<'_> {
                 detail.push_str("Too many requests were sent after refusals on ");
                 detail.push_str(self.lane);
                 detail.push('.');
+            }
+            Reason::Pending => {
+                detail.push_str(self.lane);
+                detail.push_str(" is shared by machines, and their store has not answered yet.");
             }
         }
         match self.quota.retry_after_seconds() {
