@@ -4,6 +4,7 @@ use crate::auth::Keys;
 use crate::control::Control;
 use crate::error::StartError;
 use crate::leases::Leases;
+use crate::machines::Machines;
 use crate::meter::{Meter, SavedFile};
 use crate::page::feed::Feed;
 use crate::problem::{Cause, reason_of};
@@ -21,6 +22,8 @@ use tollgate::{Clock, Limiter};
 /// A limiter and everything needed to serve it.
 pub struct App {
     limiter: Arc<Limiter>,
+    /// The engine, if machines share lanes.
+    machines: Option<Machines>,
     settings: Settings,
     keys: Keys,
     generated_token: Option<String>,
@@ -53,12 +56,14 @@ impl App {
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         limiter.sharing().into_iter().for_each(|sharing| keys.share(sharing.secret));
+        let machines = settings.cluster.as_ref().map(|cluster| Machines::start(cluster, &limiter)).transpose()?;
         let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
         let report_lock = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
         let leases = Leases::new(Arc::clone(&limiter), settings.leases, settings.leases_per_agent);
         Ok(Self {
             limiter,
+            machines,
             keys,
             generated_token,
             control,
@@ -77,6 +82,11 @@ impl App {
     #[must_use]
     pub fn limiter(&self) -> &Arc<Limiter> {
         &self.limiter
+    }
+
+    /// The engine, if machines share lanes.
+    pub(crate) const fn machines(&self) -> Option<&Machines> {
+        self.machines.as_ref()
     }
 
     /// The settings.

@@ -19,10 +19,11 @@ use http::StatusCode;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tollgate::cluster::ClusterError;
 use tollgate::keep::PersistError;
 use tollgate::observe::Observe;
 use tollgate::shared::Shared;
-use tollgate::{Assignment, Clock, ControlError, Limit, Limiter, LimiterBuilder, Policy};
+use tollgate::{Assignment, BuildError, Clock, ControlError, Limit, Limiter, LimiterBuilder, Policy};
 
 /// Changes policies and assignments, one change at a time.
 pub struct Control {
@@ -79,7 +80,7 @@ impl Control {
         };
         let defaults = file.as_deref().map_or(Ok(Defaults::new()), defaults::read)?;
         let policy = defaults::apply(&base, &defaults).map_err(|error| failed(&error))?;
-        let mut builder = limiter(policy, settings).prefault(settings.prefault);
+        let mut builder = limiter(policy, settings)?.prefault(settings.prefault);
         if let Some(clock) = clock {
             builder = builder.clock(clock);
         }
@@ -297,7 +298,7 @@ impl Control {
             Ok(outcome) => {
                 tracing::info!("the policy was read again and is in force");
                 if outcome.needs_restart {
-                    tracing::warn!("[server] or [shared] has changed; that takes effect at the next start");
+                    tracing::warn!("[server], [shared] or [cluster] has changed; that takes effect at the next start");
                 }
                 for lane in &outcome.hidden {
                     tracing::warn!(lane, "a limit set through the admin API overrides the one in the file");
@@ -315,7 +316,7 @@ fn not_reloaded(problem: &Problem, message: String) -> StartError {
 }
 
 /// The limiter that the settings describe.
-fn limiter(policy: Policy, settings: &Settings) -> LimiterBuilder {
+fn limiter(policy: Policy, settings: &Settings) -> Result<LimiterBuilder, StartError> {
     // The roster has room for every record; it never reserves more than that.
     let observe = Observe::new().roster(usize::MAX);
     let builder = Limiter::builder(policy).agents(settings.agents).on_full(settings.on_full).observe(observe);
@@ -323,10 +324,13 @@ fn limiter(policy: Policy, settings: &Settings) -> LimiterBuilder {
     if let Some(slab) = &settings.slab {
         builder = builder.shared(Shared::at(slab).mode(settings.slab_mode));
     }
-    match settings.reservations_per_agent {
-        Some(most) => builder.reservations_per_agent(most),
-        None => builder,
+    if let Some(cluster) = &settings.cluster {
+        builder = builder.cluster(cluster.cluster().map_err(StartError::new)?);
     }
+    if let Some(most) = settings.reservations_per_agent {
+        builder = builder.reservations_per_agent(most);
+    }
+    Ok(builder)
 }
 
 /// How many bytes the limiter that the settings describe would take, with the limits in the state directory.
@@ -336,11 +340,14 @@ fn limiter(policy: Policy, settings: &Settings) -> LimiterBuilder {
 /// Why it could not be built.
 pub(crate) fn memory_needed(base: &Policy, settings: &Settings) -> Result<u64, StartError> {
     let failed = |error: &dyn std::fmt::Display| StartError::new(error.to_string());
+    if settings.slab.is_some() && settings.cluster.is_some() {
+        return Err(failed(&BuildError::from(ClusterError::Shared)));
+    }
     let file = settings.state.as_ref().map(|directory| directory.join(defaults::FILE));
     let defaults = file.as_deref().map_or(Ok(Defaults::new()), defaults::read)?;
     let policy = defaults::apply(base, &defaults).map_err(|error| failed(&error))?;
     // In memory of its own: a dry run leaves no file.
     let private = Settings { slab: None, ..settings.clone() };
-    let built = limiter(policy, &private).build().map_err(|error| failed(&error))?;
+    let built = limiter(policy, &private)?.build().map_err(|error| failed(&error))?;
     Ok(built.memory())
 }

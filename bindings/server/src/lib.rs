@@ -22,7 +22,9 @@
 //!   through the admin API; `state.rs`: who keeps the files of the state directory
 //! - `leases.rs`: slots that are held until they are released or their lease expires
 //! - `meter.rs`: counters; `log.rs`: the log; `webhook.rs`: notifications of abuse
-//! - `address.rs`: listen addresses; `settings.rs`: the tables `[server]` and `[shared]`; `source.rs`: the policy file
+//! - `address.rs`: listen addresses; `settings/`: the tables `[server]`,
+//!   `[shared]` and `[cluster]`; `source.rs`: the policy file
+//! - `machines.rs`: the engine that settles with the store, and what is shown of it
 //! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries; `client.rs`: how its
 //!   commands ask a server
 //! - `app.rs`: all of it together; `problem.rs`: answers that are errors; `error.rs`: why it does not
@@ -46,6 +48,7 @@ mod error;
 mod id;
 mod leases;
 mod log;
+mod machines;
 mod meter;
 mod net;
 mod page;
@@ -63,6 +66,6 @@ pub use defaults::Defaults;
 pub use error::StartError;
 pub use net::listener::Server;
 pub use problem::Problem;
-pub use settings::{PORT, Settings};
+pub use settings::{ClusterSettings, OwnLane, PORT, Secret, Settings, SharedLane, Store, TlsSettings};
 pub use source::Source;
 pub use webhook::Url;

@@ -1,8 +1,13 @@
-//! The tables `[server]` and `[shared]` of a policy file: where the server listens,
-//! what it trusts, how much clients may take, and with whom it shares its limiter.
+//! The tables `[server]`, `[shared]` and `[cluster]` of a policy file: where the server
+//! listens, what it trusts, how much clients may take, and with whom it shares its limiter.
 
+mod cluster;
 mod entry;
 
+#[cfg(test)]
+pub(crate) use cluster::CLUSTER_KEYS;
+pub(crate) use cluster::check_url;
+pub use cluster::{ClusterSettings, OwnLane, Secret, SharedLane, Store, TlsSettings};
 pub(crate) use entry::check_token;
 
 use crate::leases::{LEASES_DEFAULT, LEASES_MAX};
@@ -50,6 +55,8 @@ pub struct Settings {
     pub slab: Option<PathBuf>,
     /// Who may use the slab's file, as for `chmod`.
     pub slab_mode: u32,
+    /// How machines share lanes; `None` for a limiter of this machine alone.
+    pub cluster: Option<ClusterSettings>,
     /// How many reservations can be open at once.
     pub reservations: usize,
     /// How many of them one agent may have; `None`: one in 64, but at least 16.
@@ -104,6 +111,7 @@ impl Default for Settings {
             on_full: OnFull::default(),
             slab: None,
             slab_mode: SLAB_MODE,
+            cluster: None,
             reservations: RESERVATIONS_DEFAULT,
             reservations_per_agent: None,
             leases: LEASES_DEFAULT,
@@ -139,7 +147,7 @@ impl Settings {
         self.headers.unwrap_or_else(|| self.profile.style())
     }
 
-    /// Reads the tables `[server]` and `[shared]` of a policy file. Relative paths start
+    /// Reads the tables `[server]`, `[shared]` and `[cluster]` of a policy file. Relative paths start
     /// from `directory`, the file's own.
     ///
     /// # Errors
@@ -154,26 +162,17 @@ impl Settings {
                 settings.read(&Section { text, name, directory }, keys, value)?;
             }
         }
+        if let Some(value) = table.get_ref().get("cluster") {
+            settings.cluster = Some(ClusterSettings::read(&Section { text, name: "cluster", directory }, value)?);
+        }
         Ok(settings)
     }
 
     /// Reads one of the tables.
     fn read(&mut self, section: &Section<'_>, keys: &[&str], value: &Value<'_>) -> Result<(), ConfigError> {
-        let Section { text, name: table, .. } = *section;
-        let Some(found) = value.get_ref().as_table() else {
-            return Err(ConfigError::new(text, value.span(), format!("{table} is not a table; write [{table}]")));
-        };
-        let mut entries: Vec<_> = found.iter().collect();
-        entries.sort_by_key(|(key, _)| key.span().start);
-        for (key, value) in entries {
-            let name = key.get_ref().as_ref();
-            if !keys.contains(&name) {
-                let seen: String = name.chars().take(40).collect();
-                let message = format!("{table} has no key {seen:?}; allowed: {}", keys.join(", "));
-                return Err(ConfigError::new(text, key.span(), message));
-            }
+        for (name, value) in section.entries(value, keys)? {
             let entry = Entry { section, name, value };
-            if table == "shared" { self.set_shared(&entry)? } else { self.set(&entry)? }
+            if section.name == "shared" { self.set_shared(&entry)? } else { self.set(&entry)? }
         }
         Ok(())
     }

@@ -6,6 +6,8 @@
 mod directory;
 #[path = "program/log.rs"]
 mod log;
+#[path = "program/machines.rs"]
+mod machines;
 #[path = "program/printed.rs"]
 mod printed;
 #[cfg(target_os = "linux")]
@@ -15,6 +17,8 @@ mod shared;
 mod state;
 #[path = "program/stop.rs"]
 mod stop;
+#[path = "../../redis/tests/server/mod.rs"]
+mod store;
 #[path = "../../../tests/common/tools.rs"]
 mod tools;
 
@@ -28,7 +32,13 @@ use std::time::Duration;
 fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(arguments).stdin(Stdio::null());
-    for name in ["TOLLGATE_ADMIN_TOKEN", "TOLLGATE_CHECK_TOKEN", "TOLLGATE_LOG", "CARGO_MANIFEST_DIR"] {
+    for name in [
+        "TOLLGATE_ADMIN_TOKEN",
+        "TOLLGATE_CHECK_TOKEN",
+        "TOLLGATE_CLUSTER_SECRET",
+        "TOLLGATE_LOG",
+        "CARGO_MANIFEST_DIR",
+    ] {
         command.env_remove(name);
     }
     command
@@ -154,7 +164,7 @@ fn ten_thousand_idle_connections_delay_no_other_client() {
     let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
     let connect = |number: usize| {
         let mut stream = TcpStream::connect(server.address).unwrap();
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             stream.write_all(request.as_bytes()).unwrap();
         }
         stream

@@ -4,6 +4,7 @@ use super::print_line;
 use super::serve::read_token_variables;
 use crate::dry_run;
 use crate::error::StartError;
+use crate::settings::ClusterSettings;
 use crate::source::Source;
 use std::path::PathBuf;
 use tollgate::Policy;
@@ -23,9 +24,25 @@ impl Arguments {
         for warning in dry_run::start(&policy, &settings).map_err(wrong)? {
             print_line(&format!("warning: {warning}"));
         }
-        print_line(&format!("{} is valid, and can be served.\n\n{}", self.file.display(), table(&policy)));
+        let sharing = settings.cluster.as_ref().map_or(String::new(), |cluster| format!("\n\n{}", sharing(cluster)));
+        print_line(&format!("{} is valid, and can be served.\n\n{}{sharing}", self.file.display(), table(&policy)));
         Ok(())
     }
+}
+
+/// Which lanes machines share, and how.
+fn sharing(cluster: &ClusterSettings) -> String {
+    let mut rows = vec![["shared by machines", "exact", "slack", "when lost"].map(str::to_owned).to_vec()];
+    rows.extend(cluster.lanes.iter().map(|lane| {
+        let exact = if lane.is_exact { format!("yes, waits up to {:?}", lane.wait) } else { "no".to_owned() };
+        vec![lane.name.clone(), exact, format!("{} %", lane.slack_percent), lane.when_lost.name().to_owned()]
+    }));
+    let mut text = format!("{}\n\nThe store is {}.", columns(&rows), cluster.store);
+    for lane in &cluster.own {
+        let why = lane.why.as_deref().map_or(String::new(), |why| format!(": {why}"));
+        text.push_str(&format!("\nEach machine has its own {}{why}.", lane.name));
+    }
+    text
 }
 
 /// The limits by lane and plan.

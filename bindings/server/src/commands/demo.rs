@@ -1,7 +1,7 @@
 //! `tollgate demo`: a server with simulated agents.
 
 use super::check_config::columns;
-use super::{print_line, runtime, serve};
+use super::{machines, print_line, runtime, serve};
 use crate::app::App;
 use crate::client::{Client, ClientError};
 use crate::error::StartError;
@@ -19,6 +19,10 @@ pub(super) struct Arguments {
     /// How many agents behave well; three more are abusive, impatient and exempt
     #[arg(long, default_value_t = 30)]
     agents: u32,
+    /// Serve on three ports instead, with limits that the three share through a Redis or Valkey: one that it
+    /// starts, or that of --redis; without simulated agents
+    #[arg(long)]
+    cluster: bool,
     /// End after this many seconds; by default, run until interrupted
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -48,6 +52,9 @@ struct DemoAgent {
 
 impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
+        if self.cluster {
+            return machines::run(&self.serve, self.seconds);
+        }
         let log = Log::start(false)?;
         let result = runtime()?.block_on(async {
             // Room for the simulated agents and some more: the fewer, the faster they are listed.

@@ -23,34 +23,39 @@ pub(super) struct Arguments {
 impl Arguments {
     /// With TOLLGATE_ADMIN_TOKEN it also prints the agent's assignment and violations.
     pub(super) fn run(self) -> Result<(), StartError> {
-        let document = runtime()?.block_on(self.fetch())?;
-        print_line(&text(&document));
-        Ok(())
-    }
-
-    async fn fetch(&self) -> Result<Value, StartError> {
-        let server = self.server;
-        let failed = |error: &dyn std::fmt::Display| {
-            StartError::new(format!("cannot reach http://{server}: {error}; is it running? --server names another"))
-        };
-        let authorization = std::env::var("TOLLGATE_ADMIN_TOKEN").ok().map(|token| format!("Bearer {token}"));
-        let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
         let path = format!("/v1/agents/{}", id::to_segment(self.agent.as_bytes()));
-        let answer = tokio::time::timeout(Duration::from_secs(10), async {
-            Client::connect(server).await?.send("GET", &path, &headers, "").await
-        });
-        let answer = answer.await.map_err(|_| failed(&"no answer within 10 s"))?.map_err(|error| failed(&error))?;
-        let document: Value = serde_json::from_slice(&answer.body).map_err(|error| failed(&error))?;
-        if !answer.status.is_success() {
-            let detail = document["detail"].as_str().unwrap_or_default();
-            return Err(StartError::new(format!("http://{server} answers {}: {detail}", answer.status)));
-        }
-        Ok(document)
+        let (document, engine) = runtime()?.block_on(async {
+            let document = ask(self.server, &path, None).await?;
+            // An older server does not have it.
+            Ok((document, ask(self.server, "/v1/engine", None).await.unwrap_or_default()))
+        })?;
+        print_line(&text(&document, &engine));
+        Ok(())
     }
 }
 
-/// The document as text.
-fn text(document: &Value) -> String {
+/// The JSON document at a path of a server. The admin token of the environment precedes the other.
+pub(super) async fn ask(server: SocketAddr, path: &str, token: Option<String>) -> Result<Value, StartError> {
+    let failed = |error: &dyn std::fmt::Display| {
+        StartError::new(format!("cannot reach http://{server}: {error}; is it running? --server names another"))
+    };
+    let token = std::env::var("TOLLGATE_ADMIN_TOKEN").ok().or(token);
+    let authorization = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
+    let answer = tokio::time::timeout(Duration::from_secs(10), async {
+        Client::connect(server).await?.send("GET", path, &headers, "").await
+    });
+    let answer = answer.await.map_err(|_| failed(&"no answer within 10 s"))?.map_err(|error| failed(&error))?;
+    let document: Value = serde_json::from_slice(&answer.body).map_err(|error| failed(&error))?;
+    if !answer.status.is_success() {
+        let detail = document["detail"].as_str().unwrap_or_default();
+        return Err(StartError::new(format!("http://{server} answers {}: {detail}", answer.status)));
+    }
+    Ok(document)
+}
+
+/// The document as text; `engine` says which lanes machines share.
+fn text(document: &Value, engine: &Value) -> String {
     let agent = match &document["agent"] {
         Value::String(agent) => agent.escape_debug().to_string(),
         other => other.to_string(),
@@ -61,10 +66,17 @@ fn text(document: &Value) -> String {
     let mut rows =
         vec![["lane", "limit", "left", "used", "next token in", "full again in"].map(str::to_owned).to_vec()];
     for lane in document["lanes"].as_array().into_iter().flatten() {
+        let is_shared =
+            engine["lanes"].as_array().is_some_and(|shared| shared.iter().any(|one| one["lane"] == lane["lane"]));
         let is_override = document["overrides"].get(lane["lane"].as_str().unwrap_or_default()).is_some();
         rows.push(vec![
             plain(&lane["lane"]),
-            format!("{}{}", plain(&lane["limit"]), if is_override { " (override)" } else { "" }),
+            format!(
+                "{}{}{}",
+                plain(&lane["limit"]),
+                if is_override { " (override)" } else { "" },
+                if is_shared { " (shared)" } else { "" }
+            ),
             format!("{} of {}", lane["remaining"], lane["capacity"]),
             format!("{} %", lane["used_percent"]),
             seconds(&lane["next_in_ms"]),
@@ -72,6 +84,12 @@ fn text(document: &Value) -> String {
         ]);
     }
     let mut text = format!("{agent}\n\n{}", columns(&rows));
+    if engine["shared_by"] == "machines" {
+        let (store, state) = (plain(&engine["store"]), plain(&engine["state"]));
+        text.push_str(&format!(
+            "\n\nshared: by machines through {store}, {state}; what is left is as this machine last heard of it"
+        ));
+    }
     if let Some(violations) = document.get("violations") {
         let plan = document["plan"].as_str().unwrap_or("default (none was assigned)");
         text.push_str(&format!("\n\nplan: {plan}"));
@@ -116,7 +134,7 @@ mod tests {
         let violations = json!({"in_a_row": 2, "in_window": 3});
         let document = json!({"agent": "a\u{1b}", "exempt": false, "lanes": [lane], "plan": "pro",
             "overrides": {"http/heavy": "10/minute burst 5"}, "rate_limited": true, "violations": violations});
-        let text = text(&document);
+        let text = text(&document, &Value::Null);
         assert!(text.starts_with("a\\u{1b}\n\nlane        limit"), "{text}");
         assert!(
             text.contains("http/heavy  10/minute burst 5 (override)  2 of 5  60 %  1.5s           13.5s"),
@@ -126,8 +144,23 @@ mod tests {
             text.ends_with("plan: pro\nviolations: 2 in a row, 3 in the window; rate limited: give it no new work")
         );
         let most = json!({"in_a_row": 15, "in_a_row_or_more": true, "in_window": 63, "in_window_or_more": true});
-        let text = super::text(&json!({"agent": "a", "violations": most}));
+        let text = super::text(&json!({"agent": "a", "violations": most}), &Value::Null);
         assert!(text.contains("violations: 15 or more in a row, 63 or more in the window;"), "{text}");
-        assert_eq!(super::text(&json!({"agent": "d", "exempt": true})), "d is exempt: no limit applies to it.");
+        let exempt = json!({"agent": "d", "exempt": true});
+        assert_eq!(super::text(&exempt, &Value::Null), "d is exempt: no limit applies to it.");
+    }
+
+    #[test]
+    fn it_says_which_lanes_machines_share() {
+        let lane =
+            |name: &str| json!({"lane": name, "limit": "5/min", "capacity": 5, "remaining": 2, "used_percent": 60});
+        let document = json!({"agent": "a", "lanes": [lane("http/read"), lane("ws/conn")]});
+        let shared = json!([{"lane": "http/read"}]);
+        let engine = json!({"shared_by": "machines", "store": "redis://a", "state": "lost", "lanes": shared});
+        let text = text(&document, &engine);
+        assert!(
+            text.contains("http/read  5/min (shared)  2 of 5") && text.contains("ws/conn    5/min           2 of 5")
+        );
+        assert!(text.contains("\n\nshared: by machines through redis://a, lost; what is left is as"), "{text}");
     }
 }

@@ -50,7 +50,7 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{KEYS, SHARED_KEYS, Settings};
+    use crate::settings::{CLUSTER_KEYS, KEYS, SHARED_KEYS, Settings};
     use std::collections::BTreeSet;
     use tollgate::Policy;
 
@@ -59,11 +59,14 @@ mod tests {
         line.starts_with('#') && !line.starts_with("# ") && line.len() > 1
     }
 
-    /// The file with its commented keys set, except for token files, which do not exist here.
+    /// The file with its commented keys set, except for files, which do not exist here, and for other stores than the
+    /// first. This program's text is the secret.
     fn uncommented(file: &str) -> String {
-        let line =
-            |line| if is_example(line) && !line.contains("_token_file") { line.trim_start_matches('#') } else { line };
-        file.lines().map(line).collect::<Vec<_>>().join("\n")
+        let kept = ["_token_file", "file:/etc", "#user", "#tls_", "#sentinel", "#master", "#cluster ="];
+        let is_kept = |line: &str| kept.iter().any(|kept| line.contains(kept));
+        let line = |line| if is_example(line) && !is_kept(line) { line.trim_start_matches('#') } else { line };
+        let text = file.lines().map(line).collect::<Vec<_>>().join("\n");
+        text.replace("env:TOLLGATE_CLUSTER_SECRET", concat!("file:", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
     }
 
     fn settings(text: &str) -> Settings {
@@ -86,7 +89,11 @@ mod tests {
         let policy = Policy::from_toml(&uncommented(FULL)).unwrap_or_else(|error| panic!("{error}"));
         assert!(policy.total().is_some() && policy.plan("pro").is_some());
         assert_eq!(policy.version(), Some(1));
-        assert_eq!(settings(&uncommented(FULL)).slab.as_deref(), Some(Path::new("/run/tollgate/slab")));
+        let settings = settings(&uncommented(FULL));
+        assert_eq!(settings.slab.as_deref(), Some(Path::new("/run/tollgate/slab")));
+        let cluster = settings.cluster.unwrap();
+        assert_eq!(cluster.nodes.get(), 1);
+        assert!(cluster.lane("http/heavy").is_some_and(|lane| lane.is_exact), "{cluster:?}");
     }
 
     /// The keys that the policy parser allows where `wrong` is, from its error message.
@@ -110,8 +117,9 @@ mod tests {
         let is_comment = |line: &&str| line.starts_with("# ") || *line == "#";
         let present: BTreeSet<_> = FULL.lines().filter(|line| !is_comment(line)).flat_map(names).collect();
         let keys = ["x = 1", "[conduct]\nx = 1", "[conduct]\nabuse = { x = 1 }"].map(allowed).concat();
-        assert_eq!(keys.len(), 14 + 5 + 2, "{keys:?}");
-        for key in keys.iter().map(String::as_str).chain(KEYS).chain(SHARED_KEYS) {
+        assert_eq!(keys.len(), 15 + 5 + 2, "{keys:?}");
+        for key in keys.iter().map(String::as_str).chain(KEYS).chain(SHARED_KEYS).chain(CLUSTER_KEYS) {
+            let key = if key == "lane" { "cluster" } else { key };
             assert!(present.contains(key), "{key} is not in full.toml");
         }
     }

@@ -1,9 +1,11 @@
 //! The command line.
 
 mod check_config;
+mod cluster;
 mod demo;
 mod explain;
 mod init;
+mod machines;
 mod serve;
 mod slab;
 
@@ -35,6 +37,7 @@ gets the first 429 and a token for the admin API.
   tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM shuts down
   tollgate explain agent-7                   print the state of an agent, from the running server
   tollgate slab /run/tollgate/slab           print who shares a limiter, and how that goes
+  tollgate cluster                           print how machines share limits, from the running server
 
 POST /v1/check/many decides many requests at once; /v1/check/all charges several, all or none. \
 POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold takes a slot that \
@@ -42,11 +45,13 @@ POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold take
 of an agent, and charges nothing. /api/admin changes limits, /metrics is for Prometheus, /healthz \
 and /readyz for probes, / is the dashboard.
 
-With --shared, all servers that name the same slab are one limiter; without it each limits for \
-itself.
+With --shared, all servers of a machine that name the same slab are one limiter. With --redis, or \
+[cluster] in the policy file, machines share their limits through Redis or Valkey, and no check \
+waits for it. Without either each server limits for itself.
 
 Tokens are not arguments, because others could see them. They are in the policy file \
-(admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN. \
+(admin_token_file in [server]) or in the environment: TOLLGATE_ADMIN_TOKEN, TOLLGATE_CHECK_TOKEN; \
+and the secret for --redis in TOLLGATE_CLUSTER_SECRET. \
 TOLLGATE_LOG is the level of the log on standard error: off, error, warn, info, debug or trace.";
 
 #[derive(Debug, Subcommand)]
@@ -61,7 +66,9 @@ enum Command {
     Explain(explain::Arguments),
     /// Print who shares a slab, and how that goes; it joins the slab for the moment
     Slab(slab::Arguments),
-    /// Serve with simulated agents, one of them abusive
+    /// Print how machines share limits, from a running server; or an agent's keys
+    Cluster(cluster::Arguments),
+    /// Serve with simulated agents, one of them abusive; or --cluster: three servers with one limit
     Demo(demo::Arguments),
 }
 
@@ -75,6 +82,7 @@ pub fn main() -> ExitCode {
         Some(Command::Init(arguments)) => arguments.run(),
         Some(Command::Explain(arguments)) => arguments.run(),
         Some(Command::Slab(arguments)) => arguments.run(),
+        Some(Command::Cluster(arguments)) => arguments.run(),
         Some(Command::Demo(arguments)) => arguments.run(),
     };
     match result {

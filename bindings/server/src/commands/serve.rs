@@ -5,13 +5,15 @@ use crate::app::App;
 use crate::error::StartError;
 use crate::log::Log;
 use crate::net::listener::Server;
-use crate::settings::Settings;
+use crate::settings::{ClusterSettings, Secret, Settings, Store, check_url};
 use crate::source::Source;
+use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
-use tollgate::{Limiter, Policy};
+use tollgate::Policy;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
@@ -24,13 +26,17 @@ pub(super) struct Arguments {
     preset: Option<String>,
     /// Where to listen [default: 127.0.0.1:8787]; a port alone is on loopback, 0.0.0.0:8787 is everywhere
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
-    listen: Option<SocketAddr>,
+    pub(super) listen: Option<SocketAddr>,
     /// The directory that keeps changes made through the admin API; by default they are lost at the end
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
     /// The slab to share the limiter with other processes: a file on /run or /dev/shm
     #[arg(long, value_name = "PATH")]
     shared: Option<PathBuf>,
+    /// The Redis or Valkey through which machines share limits: redis://10.0.0.5; with the same secret
+    /// in TOLLGATE_CLUSTER_SECRET on every machine
+    #[arg(long, value_name = "URL")]
+    pub(super) redis: Option<String>,
     /// Write log lines as JSON
     #[arg(long)]
     log_json: bool,
@@ -50,17 +56,31 @@ impl Arguments {
         result
     }
 
+    /// Where the policy is.
+    pub(super) fn source(&self) -> Source {
+        match (&self.config, &self.preset) {
+            (Some(file), _) => Source::File(file.clone()),
+            (None, preset) => Source::Preset(preset.clone().unwrap_or_else(|| "standard".to_owned())),
+        }
+    }
+
+    /// The arguments of another server with the same policy.
+    pub(super) fn policy_arguments(&self) -> Vec<OsString> {
+        let config = self.config.iter().flat_map(|file| ["--config".into(), file.into()]);
+        config.chain(self.preset.iter().flat_map(|preset| ["--preset".into(), preset.into()])).collect()
+    }
+
     /// Listens, with the settings of the arguments, the environment and the file.
     pub(super) async fn start(self) -> Result<Instance, StartError> {
-        let source = match (self.config, self.preset) {
-            (Some(file), _) => Source::File(file),
-            (None, preset) => Source::Preset(preset.unwrap_or_else(|| "standard".to_owned())),
-        };
-        let (_, mut settings) = source.read()?;
+        let source = self.source();
+        let (policy, mut settings) = source.read()?;
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.state = self.state.or(settings.state);
         settings.slab = self.shared.or(settings.slab);
         settings.agents = self.agents.unwrap_or(settings.agents);
+        if let Some(url) = self.redis {
+            settings.cluster = Some(share_through(&policy, &url, settings.cluster)?);
+        }
         read_token_variables(&mut settings)?;
         let what = match &source {
             Source::File(path) => format!("the policy of {}", path.display()),
@@ -69,14 +89,39 @@ impl Arguments {
         };
         let app = Arc::new(App::new(settings, source, None)?);
         let server = Server::bind(Arc::clone(&app)).await?;
+        if let Some(machines) = app.machines() {
+            machines.wait_for_store().await;
+        }
         Ok(Instance { app, server, what })
     }
 }
 
+/// The variable with the secret for `--redis`.
+pub(super) const SECRET: &str = "TOLLGATE_CLUSTER_SECRET";
+
+/// The settings of `[cluster]` with this store, or new ones.
+fn share_through(policy: &Policy, url: &str, cluster: Option<ClusterSettings>) -> Result<ClusterSettings, StartError> {
+    let failed = |problem: String| StartError::new(format!("--redis: {problem}"));
+    if let Some(cluster) = cluster {
+        check_url(url).map_err(failed)?;
+        return Ok(ClusterSettings { store: Store::One(url.to_owned()), ..cluster });
+    }
+    let secret = std::env::var_os(SECRET).map(OsStringExt::into_vec).ok_or_else(|| {
+        failed(format!("set {SECRET} to 16 random characters or more, the same on every machine: openssl rand -hex 16"))
+    })?;
+    ClusterSettings::new(policy, url, Secret::new(secret)).map_err(failed)
+}
+
 /// Who uses the limiter, in words.
-fn sharing(limiter: &Limiter) -> String {
-    match limiter.sharing() {
-        None => "private: this process alone uses it (--shared PATH shares it)".to_owned(),
+fn sharing(app: &App) -> String {
+    if let Some(machines) = app.machines() {
+        return machines.text();
+    }
+    match app.limiter().sharing() {
+        None => {
+            "private: this process alone uses it (--shared PATH shares it with processes, --redis URL with machines)"
+                .to_owned()
+        }
         Some(sharing) => {
             let processes = sharing.processes.len();
             let joined =
@@ -154,7 +199,7 @@ impl Instance {
                 if policy.lanes().len() == 1 { "lane" } else { "lanes" },
                 settings.agents
             ),
-            format!("Limiter:    {}", sharing(app.limiter())),
+            format!("Limiter:    {}", sharing(app)),
             String::new(),
         ];
         match app.generated_token() {

@@ -148,9 +148,14 @@ fn seconds(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// How long ago something was, in its two largest units.
+/// How long ago something was.
 fn age(at: SystemTime, now: SystemTime) -> String {
-    let seconds = now.duration_since(at).unwrap_or(Duration::ZERO).as_secs();
+    span(now.duration_since(at).unwrap_or(Duration::ZERO))
+}
+
+/// A span in its two largest units.
+pub(super) fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),

@@ -152,10 +152,10 @@ impl Watch {
             if self.flight.was_short() {
                 self.end_oldest_in_flight();
             }
-            if now % TICKS_PER_SECOND == 0 {
+            if now.is_multiple_of(TICKS_PER_SECOND) {
                 self.end_late();
             }
-            if now % (60 * TICKS_PER_SECOND) == 0 {
+            if now.is_multiple_of(60 * TICKS_PER_SECOND) {
                 self.log_bounds();
             }
         }

@@ -8,6 +8,7 @@ use super::parse_query;
 use crate::app::App;
 use crate::auth::Right;
 use crate::id;
+use crate::machines::{Machines, state_name};
 use crate::problem::Problem;
 use crate::routes::{PeerAddress, agents::IN_A_ROW_MAX};
 use axum::body::Body;
@@ -18,11 +19,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use http_body_util::channel::{Channel, Sender};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate::cluster::Source;
 use tollgate::observe::{EventKind, ShownId};
 use tollgate::shared::Sharing;
 
@@ -155,6 +157,7 @@ impl Page {
             "overridden": now.overridden,
             "offenders": offenders,
             "sharing": limiter.sharing().map(|sharing| shared(&sharing)),
+            "engine": self.app.machines().map(engine),
         })
     }
 }
@@ -177,6 +180,22 @@ fn shared(sharing: &Sharing) -> Value {
         "busy": sharing.busy,
         "detached": sharing.is_detached,
         "policy_differs": sharing.policy_differs,
+    })
+}
+
+/// How machines share the limiter.
+fn engine(machines: &Machines) -> Value {
+    let status = machines.status();
+    let lanes = machines.lanes().map(|checks| checks.lanes).unwrap_or_default();
+    let answers = Source::ALL.map(|from| (from.name(), lanes.iter().map(|lane| lane.answers(from)).sum::<u64>()));
+    json!({
+        "state": state_name(status.state),
+        "since_ms": unix_ms(status.since),
+        "nodes": status.nodes,
+        "without_store": machines.without_store(),
+        "last_problem": status.last_problem,
+        "warnings": status.warnings,
+        "answers": answers.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect::<Map<_, _>>(),
     })
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn decide(
     let body: CheckBody<'_> = fields::read(&body, &CheckBody::FIELDS)?;
     let policy = app.limiter().policy();
     let request = body.resolve_for_check(app, &policy)?;
-    let outcome = request.decide(app, app.limiter().now())?;
+    let outcome = request.decide_exactly(app).await?;
     let format = RefusalFormat::new("/v1/check", app, &parts.headers);
     let response = outcome.response(app, &policy, &request.agent, format);
     app.meter().record_duration(begun.elapsed());

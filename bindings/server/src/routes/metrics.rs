@@ -10,6 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderValue, header};
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
+use tollgate::cluster::Source;
+use tollgate_redis::{Out, RoundTrips, State as StoreState};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -83,6 +85,7 @@ fn exposition(app: &App, is_open: bool) -> String {
     decisions(app, &mut page);
     records(app, &mut page);
     shared(app, &mut page);
+    machines(app, &mut page);
     server(app, &mut page);
     process(app, &mut page);
     if is_open {
@@ -200,6 +203,79 @@ fn shared(app: &App, page: &mut Page) {
     page.one(Kind::Gauge, "tollgate_shared_detached", help, u8::from(sharing.is_detached));
     let help = "Whether this server's policy has other numbers than the one in force.";
     page.one(Kind::Gauge, "tollgate_policy_differs", help, u8::from(sharing.policy_differs));
+}
+
+/// One of two numbers.
+type Of = fn(&Out) -> u64;
+
+/// What machines share, if they do.
+fn machines(app: &App, page: &mut Page) {
+    let Some(machines) = app.machines() else { return };
+    let status = machines.status();
+    let state = match status.state {
+        StoreState::Lost => 0,
+        StoreState::Seeding => 1,
+        StoreState::Connected => 2,
+    };
+    let help = "Whether the store answers: 0 it is lost, 1 it is told what it missed, 2 it is connected.";
+    page.one(Kind::Gauge, "tollgate_engine_state", help, state);
+    let help = "Machines by which shares and slack are divided.";
+    page.one(Kind::Gauge, "tollgate_engine_nodes", help, status.nodes);
+    let help = "Machines that have shown themselves lately, this one among them.";
+    page.one(Kind::Gauge, "tollgate_engine_nodes_seen", help, status.nodes_seen);
+    let name = "tollgate_engine_round_trip_seconds";
+    page.family(Kind::Histogram, name, "How long the store took to answer.");
+    for (bound, count) in RoundTrips::BOUNDS.iter().zip(status.round_trips.within) {
+        page.sample(&format!("{name}_bucket"), &[("le", &bound.as_secs_f64().to_string())], count);
+    }
+    page.sample(&format!("{name}_bucket"), &[("le", "+Inf")], status.round_trips.count);
+    page.sample(&format!("{name}_sum"), &[], status.round_trips.sum.as_secs_f64());
+    page.sample(&format!("{name}_count"), &[], status.round_trips.count);
+    let name = "tollgate_engine_losses_total";
+    page.family(Kind::Counter, name, "How often the store was lost, by reason.");
+    for (reason, count) in status.losses.by_reason() {
+        page.sample(name, &[("reason", reason)], count);
+    }
+    let help = "How long the store was lost in all, the time before the first connection aside.";
+    page.one(Kind::Counter, "tollgate_engine_lost_seconds_total", help, status.lost_for.as_secs_f64());
+    let help = "What an operator should change about the store: how many warnings there are.";
+    page.one(Kind::Gauge, "tollgate_engine_warnings", help, status.warnings.len());
+    let counts = status.counts;
+    let Some(checks) = machines.lanes() else { return };
+    let (asks, dropped) = (checks.asks, checks.asks_dropped);
+    for (name, help, count) in [
+        ("tollgate_engine_settles_total", "Lanes of agents that were settled with the store.", counts.sent),
+        ("tollgate_engine_unanswered_total", "Batches of them without an answer.", counts.unanswered),
+        ("tollgate_engine_refused_total", "Settlements that the store refused.", counts.refused),
+        ("tollgate_engine_asks_total", "Questions that checks have left to the engine.", asks),
+        ("tollgate_engine_asks_dropped_total", "Questions that found no room.", dropped + counts.dropped),
+        ("tollgate_engine_seeded_total", "Lanes of agents that the store was told of after a loss.", counts.seeded),
+        ("tollgate_credit_granted_total", "Tokens that the store has granted as credit.", counts.granted),
+        ("tollgate_credit_returned_total", "Tokens of credit that were given back.", counts.given),
+        ("tollgate_advance_paid_total", "Tokens that were spent in advance, and paid.", counts.paid),
+    ] {
+        page.one(Kind::Counter, name, help, count);
+    }
+    let name = "tollgate_answers_total";
+    page.family(Kind::Counter, name, "Answers of lanes that machines share, by lane and where they came from.");
+    for (lane, from) in checks.lanes.iter().flat_map(|lane| Source::ALL.map(|from| (lane, from))) {
+        page.sample(name, &[("lane", &lane.name), ("from", from.name())], lane.answers(from));
+    }
+    for (name, help, tokens) in [
+        ("tollgate_credit_tokens", "Tokens of credit that this machine has not spent.", (|out: &Out| out.credit) as Of),
+        ("tollgate_advance_tokens", "Tokens that this machine has spent in advance, and not paid.", |out| out.advance),
+    ] {
+        page.family(Kind::Gauge, name, help);
+        for lane in &checks.lanes {
+            let out = status.out.get(&lane.lane).copied().unwrap_or_default();
+            page.sample(name, &[("lane", &lane.name)], tokens(&out));
+        }
+    }
+    let name = "tollgate_bound_tokens";
+    page.family(Kind::Gauge, name, "What all machines may admit in a window in addition to the limit, by lane.");
+    for lane in &checks.lanes {
+        page.sample(name, &[("lane", &lane.name)], lane.bound_tokens);
+    }
 }
 
 fn server(app: &App, page: &mut Page) {

@@ -4,6 +4,7 @@ mod admin;
 pub(crate) mod agents;
 mod all;
 pub(crate) mod check;
+mod engine;
 pub(crate) mod fields;
 mod health;
 mod hold;
@@ -38,6 +39,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/hold", post(hold::hold))
         .route("/v1/release", post(hold::release))
         .route("/v1/agents/{agent}", get(agents::state))
+        .route("/v1/engine", get(engine::engine))
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::metrics))

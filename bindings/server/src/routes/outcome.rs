@@ -12,6 +12,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
+use tollgate::cluster::Source;
 use tollgate::{Decision, LaneId, Policy};
 use tollgate_tower::{Profile, Quota, Reason, Refusal};
 
@@ -38,6 +39,8 @@ pub(super) struct Outcome {
     pub(super) reason: Reason,
     /// The waits that the lane and the agent's conduct ask for.
     pub(super) waits: (Option<Duration>, Option<Duration>),
+    /// Where the answer came from, if machines share the lane.
+    pub(super) source: Option<Source>,
 }
 
 /// A verdict as JSON.
@@ -56,6 +59,9 @@ pub(super) struct VerdictJson<'a> {
     lane_wait_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conduct_wait_ms: Option<u64>,
+    /// Where the answer came from, if machines share the lane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'static str>,
     /// A reservation, or the lease of a slot, and how long it lasts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reservation: Option<String>,
@@ -93,6 +99,7 @@ impl Outcome {
             retry_after_ms: quota.retry_after_ms(),
             lane_wait_ms: self.waits.0.map(ceil_ms),
             conduct_wait_ms: self.waits.1.map(ceil_ms),
+            from: self.source.map(Source::name),
             ..VerdictJson::default()
         }
     }
@@ -153,6 +160,9 @@ impl Outcome {
                         start.push_str(text);
                     }
                 }
+            }
+            if let Some(from) = self.source {
+                start.extend(["\"from\":\"", from.name(), "\","]);
             }
             body.insert_str(1, &start);
         }

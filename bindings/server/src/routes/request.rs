@@ -6,9 +6,15 @@ use crate::app::App;
 use crate::id::{Id, Text};
 use crate::problem::Problem;
 use serde::Deserialize;
+use std::time::{Duration, Instant};
 use tollgate::bounds::OVERSPEND_MAX;
 use tollgate::{Decision, Error, LaneId, Policy, Request, Tick, Verdict};
 use tollgate_tower::{Quota, Reason};
+
+/// How often a check that waits for the store looks again: the timer is no finer, and the store may have answered
+/// sooner than it usually does.
+const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(5);
 
 /// The body of a check.
 #[derive(Debug, Deserialize)]
@@ -158,14 +164,39 @@ impl CheckRequest<'_> {
         }
     }
 
+    /// Decides, and waits for the store if that alone stands in the way: of an exact lane that machines share, and no
+    /// longer than its `wait`. No violation is counted for that.
+    pub(super) async fn decide_exactly(&self, app: &App) -> Result<Outcome, Problem> {
+        let wait = app.machines().map_or(Duration::ZERO, |machines| machines.wait(self.lane));
+        let begun = Instant::now();
+        // Ends: each round sleeps, and `wait` passes.
+        while !wait.is_zero() {
+            // An error is reported by the check below.
+            let Ok(verdict) = app.limiter().check_request(self.to_request(app.limiter().now())) else { break };
+            let left = wait.saturating_sub(begun.elapsed());
+            if !verdict.is_provisional() || left.is_zero() {
+                let outcome = self.outcome(&verdict);
+                self.count(app, &outcome, verdict.is_sustained_abuse());
+                return Ok(outcome);
+            }
+            let round_trip = verdict.retry_after().unwrap_or_default();
+            tokio::time::sleep(round_trip.clamp(POLL_MIN, POLL_MAX).min(left)).await;
+        }
+        self.decide(app, app.limiter().now())
+    }
+
     /// The outcome of a verdict.
     pub(super) fn outcome(&self, verdict: &Verdict) -> Outcome {
         let waits = (verdict.lane_wait(), Some(verdict.conduct_wait()).filter(|wait| !wait.is_zero()));
         let quota = Quota::from(verdict);
         // A wait longer than the lane's own is due to the agent's conduct.
         let is_conduct = quota.denied && (quota.retry_after > verdict.lane_wait() || quota.remaining >= self.cost);
-        let reason = if is_conduct { Reason::Conduct } else { Reason::Quota };
-        Outcome { decision: verdict.decision(), lane: self.lane, quota, reason, waits }
+        let reason = match is_conduct {
+            _ if verdict.is_provisional() => Reason::Pending,
+            true => Reason::Conduct,
+            false => Reason::Quota,
+        };
+        Outcome { decision: verdict.decision(), lane: self.lane, quota, reason, waits, source: verdict.source() }
     }
 
     /// The outcome that a check would have now. Charges nothing, and a denial has no
@@ -181,7 +212,7 @@ impl CheckRequest<'_> {
         };
         let quota = Quota { denied: decision == Decision::Deny, ..Quota::from(&state) };
         let reason = if self.cost > most { Reason::Cost(self.cost) } else { Reason::Quota };
-        Ok(Outcome { decision, lane: self.lane, quota, reason, waits: (None, None) })
+        Ok(Outcome { decision, lane: self.lane, quota, reason, waits: (None, None), source: None })
     }
 
     /// The largest cost that a lane of this capacity ever admits.

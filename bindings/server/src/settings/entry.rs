@@ -10,7 +10,7 @@ use tollgate::bounds::ID_BYTES_MAX;
 use tollgate::{ConfigError, OnFull};
 use tollgate_tower::address::Networks;
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeString, DeValue};
 
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
@@ -37,6 +37,32 @@ pub(super) struct Section<'a> {
     pub(super) directory: &'a Path,
 }
 
+impl Section<'_> {
+    /// The keys of the table with their values, in the order of the file.
+    pub(super) fn entries<'v, 't>(
+        &self,
+        value: &'v Value<'t>,
+        keys: &[&str],
+    ) -> Result<Vec<(&'v str, &'v Value<'t>)>, ConfigError> {
+        let Section { text, name: table, .. } = *self;
+        let Some(found) = value.get_ref().as_table() else {
+            return Err(ConfigError::new(text, value.span(), format!("{table} is not a table; write [{table}]")));
+        };
+        let mut entries: Vec<_> = found.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        let entry = |(key, value): (&'v toml::Spanned<DeString<'t>>, &'v Value<'t>)| {
+            let name = key.get_ref().as_ref();
+            if keys.contains(&name) {
+                return Ok((name, value));
+            }
+            let seen: String = name.chars().take(40).collect();
+            let message = format!("{table} has no key {seen:?}; allowed: {}", keys.join(", "));
+            Err(ConfigError::new(text, key.span(), message))
+        };
+        entries.into_iter().map(entry).collect()
+    }
+}
+
 /// One key of a table with its value.
 pub(super) struct Entry<'a, 't> {
     pub(super) section: &'a Section<'a>,
@@ -50,7 +76,18 @@ impl Entry<'_, '_> {
         ConfigError::new(text, self.value.span(), format!("{table}.{}: {problem}", self.name))
     }
 
-    fn wrong(&self, wanted: &str) -> ConfigError {
+    /// The same for a value that may be secret: the location is shown, and not the value.
+    pub(super) fn error_about_secret(&self, problem: &str) -> ConfigError {
+        let Section { text, name: table, .. } = self.section;
+        let at = self.value.span();
+        let (before, rest) = text.split_at_checked(at.start).unwrap_or((text, ""));
+        let (value, after) = rest.split_at_checked(at.len()).unwrap_or((rest, ""));
+        let hidden: String = value.chars().map(|c| if c == '\n' { c } else { '*' }).collect();
+        let text = format!("{before}{hidden}{after}");
+        ConfigError::new(&text, before.len()..before.len() + hidden.len(), format!("{table}.{}: {problem}", self.name))
+    }
+
+    pub(super) fn wrong(&self, wanted: &str) -> ConfigError {
         let kind = self.value.get_ref().type_str();
         self.error(format!("this is of type {kind}; give {wanted}"))
     }
@@ -160,6 +197,21 @@ impl Entry<'_, '_> {
 
     pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
         self.duration_from(1)
+    }
+
+    /// A duration of this many milliseconds.
+    pub(super) fn milliseconds(&self, least: u64, most: u64) -> Result<Duration, ConfigError> {
+        let wanted = format!("a duration from \"{least}ms\" to \"{most}ms\", such as \"200ms\"");
+        let text = self.string(&wanted)?;
+        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+        let unit = match unit.trim() {
+            "ms" => Some(1),
+            "s" => Some(1_000),
+            _ => None,
+        };
+        let ms = unit.zip(digits.parse::<u32>().ok()).map(|(unit, count)| u64::from(count) * unit);
+        let ms = ms.filter(|ms| (least..=most).contains(ms));
+        ms.map(Duration::from_millis).ok_or_else(|| self.error(format!("{text:?}; give {wanted}")))
     }
 
     /// A duration that may be zero.

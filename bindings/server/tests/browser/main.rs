@@ -7,6 +7,8 @@
 mod common;
 #[path = "../common/directory.rs"]
 mod directory;
+#[path = "../../../redis/tests/server/mod.rs"]
+mod store;
 #[path = "../../../../tests/common/tools.rs"]
 mod tools;
 
@@ -18,6 +20,7 @@ mod cards;
 mod connection;
 mod crowd;
 mod demo;
+mod engine;
 mod events;
 mod sharing;
 

@@ -15,12 +15,12 @@ async fn receive(listener: &TcpListener, answer: &str) -> Value {
         let count = stream.read(&mut more).await.expect("a request");
         text.extend_from_slice(&more[..count]);
         let request = String::from_utf8_lossy(&text).into_owned();
-        if let Some((head, body)) = request.split_once("\r\n\r\n") {
-            if let Ok(event) = serde_json::from_str(body) {
-                assert!(head.starts_with("POST /abuse HTTP/1.1\r\n") && head.contains("application/json"), "{head}");
-                stream.write_all(answer.as_bytes()).await.expect("an open connection");
-                return event;
-            }
+        if let Some((head, body)) = request.split_once("\r\n\r\n")
+            && let Ok(event) = serde_json::from_str(body)
+        {
+            assert!(head.starts_with("POST /abuse HTTP/1.1\r\n") && head.contains("application/json"), "{head}");
+            stream.write_all(answer.as_bytes()).await.expect("an open connection");
+            return event;
         }
         assert_ne!(count, 0, "{request}");
     }

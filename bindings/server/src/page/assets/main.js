@@ -4,7 +4,7 @@ import * as agent from "./agent.js";
 import { call, get, session } from "./api.js";
 import * as cards from "./cards.js";
 import * as chart from "./chart.js";
-import { byId, count, el, exact, number, rate, setText } from "./dom.js";
+import { byId, count, el, exact, number, rate, setText, span } from "./dom.js";
 import * as events from "./events.js";
 
 let stream = null;
@@ -153,6 +153,7 @@ function summarise(snapshot) {
   setText(byId("exempt"), number(snapshot.exempt));
   setText(byId("exempt-note"), "never limited");
   showSharing(snapshot.sharing);
+  showEngine(snapshot.engine);
   showOffenders(snapshot.offenders);
 }
 
@@ -175,6 +176,26 @@ function showSharing(sharing) {
       return el("li", {}, `process ${pid}, since ${since}, version ${version}${isThis ? " (this server)" : ""}`);
     }),
   );
+}
+
+/** How machines share the limiter: a light and one line. */
+function showEngine(engine) {
+  byId("engine").hidden = !engine;
+  if (!engine) return;
+  const { state, since_ms, nodes, without_store, last_problem, answers, warnings } = engine;
+  const since = span(Date.now() - since_ms);
+  const states = {
+    connected: `connected for ${since}`,
+    seeding: "the store is back, and is told what it missed",
+    lost: `lost for ${since}: ${without_store}`,
+  };
+  const from = Object.entries(answers).filter(([, answered]) => answered > 0);
+  const parts = [`Shared by ${count(nodes, "machine", "machines")}`, states[state] ?? state];
+  if (state === "lost" && last_problem) parts.push(last_problem);
+  if (from.length > 0) parts.push(`answers: ${from.map(([name, answered]) => `${name} ${number(answered)}`).join(", ")}`);
+  setText(byId("engine-text"), [...parts, ...warnings].join("; "));
+  byId("engine").dataset.state = state;
+  byId("engine").dataset.bad = state === "lost" || warnings.length > 0;
 }
 
 let offendersShown = "";
