@@ -31,6 +31,8 @@ const TICK: Duration = Duration::from_millis(5);
 
 const RECONNECT_FIRST: Duration = Duration::from_millis(20);
 const RECONNECT_MAX: Duration = Duration::from_millis(200);
+/// A connection that held for so long is tried again at once. Others come and go: slots that are being moved, say.
+const STEADY: Duration = Duration::from_secs(1);
 
 /// How often a machine shows that it is there, and for how long the others believe it.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
@@ -92,19 +94,20 @@ impl Thread {
         self.adopt(&link);
         let mut pause = RECONNECT_FIRST;
         while !self.ends() {
+            let begin = self.now();
             let problem = match self.connect(&link) {
-                Ok(mut masters) => {
-                    pause = RECONNECT_FIRST;
-                    match self.serve(&link, &mut masters) {
-                        None => self.end(&link, &mut masters).err(),
-                        problem => problem,
-                    }
-                }
+                Ok(mut masters) => match self.serve(&link, &mut masters) {
+                    None => self.end(&link, &mut masters).err(),
+                    problem => problem,
+                },
                 Err(problem) => Some(problem),
             };
             let was_lost = self.settler.state() == State::Lost;
             self.settler.lost(&link);
             self.show(problem.as_ref(), was_lost);
+            if self.now() - begin > STEADY {
+                pause = RECONNECT_FIRST;
+            }
             self.rest_for(&link, pause);
             pause = (2 * pause).min(RECONNECT_MAX);
         }
