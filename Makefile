@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 .PHONY: help test lint doc loom count mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
-.PHONY: elixir elixir-long elixir-bench
+.PHONY: elixir elixir-long elixir-bench python python-bench
 
 STARTED := $(shell date +%s)
 STAGE := .ci/stage
@@ -23,7 +23,7 @@ export TOLLGATE_ALL := 1
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: tools lint doc unit doctest examples integration c elixir loom ## Runs what has to pass, each stage with its time
+test: tools lint doc unit doctest examples integration c elixir python loom ## Runs what has to pass, each stage with its time
 	@echo "== all stages passed ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 tools: ## Looks for what the stages need; installs what is missing when run as root
@@ -163,6 +163,29 @@ elixir-bench: ## Measures the Elixir package; writes bindings/elixir/README.md (
 	@$(STAGE) "Elixir, bench" sh -c '$(MIX) compile'
 	@$(STAGE) "Elixir, bench" sh -c 'export ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none"; \
 		$(if $(QUICK),export QUICK=1;) $(MIX) run bench/check.exs'
+
+# --- The Python package.
+
+PYTHON := $(abspath $(TARGET))/python
+PYTHON_CARGO := --manifest-path bindings/python/Cargo.toml --target-dir $(PYTHON)/cargo
+MATURIN := $(PYTHON)/newest/bin/maturin build --quiet --compatibility linux --manifest-path bindings/python/Cargo.toml \
+	--target-dir $(PYTHON)/cargo --interpreter $(PYTHON)/newest/bin/python
+
+# One wheel for every version: it is built once, and tested with the lowest and the newest.
+python: ## Builds and tests the Python package
+	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON)
+	@$(STAGE) "Python, fmt" cargo fmt --manifest-path bindings/python/Cargo.toml --check
+	@$(STAGE) "Python, clippy" cargo clippy --quiet $(PYTHON_CARGO) --profile checked -- -D warnings
+	@rm -rf $(PYTHON)/wheels
+	@$(STAGE) "Python, build" $(MATURIN) --profile checked --out $(PYTHON)/wheels
+	@set -e; for python in newest lowest; do \
+		$(PYTHON)/$$python/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+			$(PYTHON)/wheels/*.whl; \
+		$(STAGE) "Python, test with the $$python" sh -c 'cd bindings/python && exec $(PYTHON)/'$$python'/bin/python -m pytest'; \
+	done
+	@$(STAGE) "Python, types" sh -c 'cd bindings/python && export PATH=$(PYTHON)/newest/bin:$$PATH && \
+		mypy --cache-dir $(PYTHON)/mypy -p tollgate_limiter && mypy --cache-dir $(PYTHON)/mypy tests && \
+		MYPY_CACHE_DIR=$(PYTHON)/mypy stubtest tollgate_limiter'
 
 COMPARE := $(TARGET)/compare
 # Both files are complete before either takes the place of the old one.
