@@ -96,7 +96,7 @@ fn declared(text: &str, openings: &[&str]) -> BTreeSet<String> {
 fn names() -> Vec<(PathBuf, BTreeSet<String>)> {
     let rust = ["pub fn ", "pub const fn ", "pub struct ", "pub enum ", "pub const ", "pub type ", "pub mod "];
     let mut found = Vec::new();
-    for folder in ["src", "bindings/tower/src"] {
+    for folder in ["src", "bindings/gate/src", "bindings/tower/src"] {
         found.extend(files(folder, ".rs").into_iter().map(|file| (file.clone(), declared(&read(&file), &rust))));
     }
     // The hub's own names stand in hub.ex: they are its contract.

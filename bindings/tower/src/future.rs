@@ -1,7 +1,7 @@
 //! The future of a response: the service's with headers added, or the layer's own.
 
 use crate::body::ResponseBody;
-use crate::gate::{Gate, LimitHeaders};
+
 use bytes::Bytes;
 use http::Response;
 use pin_project_lite::pin_project;
@@ -10,6 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use tollgate_gate::{Gate, LimitHeaders};
 
 pin_project! {
     /// The response of a [`Tollgate`](crate::Tollgate) service.

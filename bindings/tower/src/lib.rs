@@ -100,43 +100,26 @@
 //!
 //! # In other servers
 //!
-//! Everything but [`TollgateLayer`] works on the types of the `http` crate:
+//! What the layer decides and says is `tollgate-gate`, which works on the types of
+//! the `http` crate and knows no server; this crate re-exports its names.
 //! [`Quota`] and [`Style`] write headers, [`Profile`] and [`Refusal`] bodies,
 //! [`frame`] WebSocket messages; [`key`], [`address`] and [`route`] read requests.
 
 #![forbid(unsafe_code)]
-// Tests may unwrap: a panic there is a failure that names its line.
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
-pub mod address;
 mod body;
-mod error;
-pub mod frame;
 mod future;
-mod gate;
-mod head;
-pub mod headers;
-mod inline;
-mod json;
-pub mod key;
 mod layer;
-pub mod profile;
-mod quota;
-pub mod refusal;
-pub mod route;
 mod service;
 
 pub use body::ResponseBody;
-pub use error::BuildError;
 pub use future::ResponseFuture;
-pub use head::Head;
-pub use headers::Style;
-pub use key::Key;
-pub use layer::{Peer, TollgateLayer, TollgateLayerBuilder};
-pub use profile::Profile;
-pub use quota::Quota;
-pub use refusal::{Form, Reason, Refusal};
+pub use layer::{TollgateLayer, TollgateLayerBuilder};
 pub use service::Tollgate;
+pub use tollgate_gate::{
+    BuildError, Form, Head, Key, Peer, Profile, Quota, Reason, Refusal, Style, address, frame, headers, key, profile,
+    refusal, route,
+};
 
 /// The examples of the README and of the page run as tests.
 #[cfg(doctest)]

@@ -2,12 +2,11 @@
 
 use crate::body::ResponseBody;
 use crate::future::ResponseFuture;
-use crate::gate::{Gate, Ruling};
-use crate::head::Head;
 use http::{Request, Response};
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tollgate_gate::{Gate, Head, Ruling};
 use tower_service::Service;
 
 /// A service whose requests are limited; built by [`TollgateLayer`](crate::TollgateLayer).

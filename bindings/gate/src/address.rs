@@ -11,13 +11,13 @@ use ipnet::{IpNet, Ipv4Net};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// A list of networks.
 ///
 /// ```
-/// use tollgate_tower::address::Networks;
+/// use tollgate_gate::address::Networks;
 ///
 /// let inside = Networks::parse(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"])?;
 /// assert!(inside.contains("10.1.2.3".parse()?));
@@ -93,7 +93,7 @@ impl std::error::Error for NetworkError {}
 ///
 /// ```
 /// use http::HeaderMap;
-/// use tollgate_tower::address::{Networks, Proxies};
+/// use tollgate_gate::address::{Networks, Proxies};
 ///
 /// let proxies = Proxies::new(Networks::parse(["10.0.0.0/8"])?);
 /// let mut headers = HeaderMap::new();
@@ -169,7 +169,7 @@ fn was_forwarded(headers: &HeaderMap) -> bool {
 /// fresh one for every request.
 ///
 /// ```
-/// use tollgate_tower::address::Group;
+/// use tollgate_gate::address::Group;
 ///
 /// assert_eq!(Group::of("192.0.2.7".parse()?, 64).to_string(), "192.0.2.7");
 /// assert_eq!(Group::of("::ffff:192.0.2.7".parse()?, 64).to_string(), "192.0.2.7");

@@ -16,7 +16,7 @@ use std::fmt;
 ///
 /// ```
 /// use http::Method;
-/// use tollgate_tower::route::Routes;
+/// use tollgate_gate::route::Routes;
 ///
 /// let mut routes = Routes::default();
 /// routes.insert("POST /agents/{id}/run", "heavy")?;
@@ -24,7 +24,7 @@ use std::fmt;
 /// assert_eq!(routes.at(&Method::POST, "/agents/7/run"), Some(&"heavy"));
 /// assert_eq!(routes.at(&Method::GET, "/agents/7"), Some(&"light"));
 /// assert_eq!(routes.at(&Method::GET, "/agents/7/run"), None);
-/// # Ok::<(), tollgate_tower::route::RouteError>(())
+/// # Ok::<(), tollgate_gate::route::RouteError>(())
 /// ```
 #[derive(Clone)]
 pub struct Routes<T> {

@@ -10,7 +10,7 @@ use tollgate::{LaneState, Verdict};
 ///
 /// ```
 /// use tollgate::{Limiter, ManualClock, Policy};
-/// use tollgate_tower::Quota;
+/// use tollgate_gate::Quota;
 ///
 /// let policy = Policy::builder().lane("http/heavy", "10/min burst 1").build()?;
 /// let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;

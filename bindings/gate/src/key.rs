@@ -20,7 +20,7 @@ use tollgate::bounds::ID_BYTES_MAX;
 /// request.
 ///
 /// ```
-/// use tollgate_tower::Key;
+/// use tollgate_gate::Key;
 /// # #[derive(Clone)] struct User { id: u64 }
 ///
 /// // `user:42` if an earlier layer has authenticated the client, else `ip:192.0.2.7`.
@@ -170,6 +170,14 @@ impl Keys {
     #[must_use]
     pub fn need_address(&self) -> bool {
         self.keys.iter().any(|key| matches!(key.source, Source::Address { .. }))
+    }
+
+    /// The headers that they read.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.keys.iter().filter_map(|key| match &key.source {
+            Source::Header(name) => name.as_ref().ok(),
+            _ => None,
+        })
     }
 
     /// The agent of a request. `address` finds the client's address; it is called

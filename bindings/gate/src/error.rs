@@ -1,11 +1,11 @@
-//! Why a layer could not be built.
+//! Why a gate could not be built.
 
 use crate::address::NetworkError;
 use crate::key::KeysError;
 use crate::route::RouteError;
 use std::fmt;
 
-/// Why a layer could not be built. Each message ends in advice.
+/// Why a gate could not be built. Each message ends in advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -16,7 +16,7 @@ pub enum BuildError {
         /// The policy's lanes.
         known: Vec<String>,
     },
-    /// A rule names a held lane, and the layer never releases a slot.
+    /// A rule names a held lane, and a gate never releases a slot.
     HeldLane {
         /// The name.
         lane: String,
@@ -30,7 +30,7 @@ pub enum BuildError {
     },
     /// The policy has several lanes, and none was chosen for requests that no rule matches.
     NoLane,
-    /// A setting needs the client's address, and the layer does not know where to find it.
+    /// A setting needs the client's address, and the gate does not know where to find it.
     NoPeer,
     /// The keys can never work.
     Keys(KeysError),

@@ -24,7 +24,7 @@ use tollgate::bounds::LANE_NAME_BYTES_MAX;
 /// The header fields that carry a client's limits.
 ///
 /// ```
-/// use tollgate_tower::Style;
+/// use tollgate_gate::Style;
 ///
 /// assert_eq!("legacy".parse(), Ok(Style::Legacy));
 /// assert_eq!(Style::default().to_string(), "draft-10");

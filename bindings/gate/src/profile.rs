@@ -25,7 +25,7 @@ use std::str::FromStr;
 /// The format of a refusal's body.
 ///
 /// ```
-/// use tollgate_tower::{Profile, Style};
+/// use tollgate_gate::{Profile, Style};
 ///
 /// assert_eq!("platform".parse(), Ok(Profile::Platform));
 /// assert_eq!(Profile::default(), Profile::Standard);
@@ -104,7 +104,7 @@ impl Profile {
     ///
     /// ```
     /// use http::{HeaderMap, HeaderValue, header::ACCEPT};
-    /// use tollgate_tower::Profile;
+    /// use tollgate_gate::Profile;
     ///
     /// let mut headers = HeaderMap::new();
     /// assert_eq!(Profile::Hub.accepted(&headers), Profile::Hub);

@@ -2,6 +2,8 @@
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
+use std::net::SocketAddr;
+use std::ops::Deref;
 
 /// The method, target, headers and extensions of a request.
 ///
@@ -33,5 +35,19 @@ impl<'a, B> From<&'a Request<B>> for Head<'a> {
 impl<'a> From<&'a Parts> for Head<'a> {
     fn from(parts: &'a Parts) -> Self {
         Self { method: &parts.method, uri: &parts.uri, headers: &parts.headers, extensions: &parts.extensions }
+    }
+}
+
+/// The address of a connection's peer, for servers that have no type for it:
+/// insert it into the extensions of each request, and build the gate with
+/// `.peer::<Peer>()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
+impl Deref for Peer {
+    type Target = SocketAddr;
+
+    fn deref(&self) -> &SocketAddr {
+        &self.0
     }
 }

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tollgate_tower::{Form, Profile, Quota, Reason, Refusal, Style};
+/// use tollgate_gate::{Form, Profile, Quota, Reason, Refusal, Style};
 ///
 /// let wait = Duration::from_millis(5_200);
 /// let refusal = Refusal {

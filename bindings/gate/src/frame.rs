@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use tollgate::{Decision, Limiter, ManualClock, Policy};
-//! use tollgate_tower::{Quota, frame};
+//! use tollgate_gate::{Quota, frame};
 //!
 //! let policy = Policy::builder().lane("ws/heavy", "10/min").build()?;
 //! let limiter = Limiter::builder(policy).agents(10).clock(ManualClock::new()).build()?;
