@@ -98,6 +98,7 @@
 
 #![forbid(unsafe_code)]
 
+mod demand;
 mod engine;
 mod error;
 mod followed;

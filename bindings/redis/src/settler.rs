@@ -23,9 +23,10 @@
 //!
 //! Each is on the strict side: no machine admits what the server does not know of.
 
+use crate::demand::{self, Demand};
 use crate::followed::{FollowedLanes, Of, Out};
 use crate::steps::{Batch, Counts, KeyStep, State, Step, StepReply};
-use crate::{AgentKey, COUNT_MAX, DEBT_NS_MAX, Settled, Settlement};
+use crate::{AgentKey, Settled, Settlement};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -41,12 +42,20 @@ const CREDIT_FOR: Duration = Duration::from_millis(1_200);
 /// How often checks are told that the server is there. They take it for lost after about a second.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
-/// The most questions that are taken out of the ring at a time.
+/// For how long checks believe that the server is there, at least.
+const SHOWN_FOR: Duration = Duration::from_millis(750);
+
+/// The most questions that are taken out of the ring at a time, and more than it ever holds.
 const ASKS_AT_ONCE: usize = 4_096;
+const ASKS_MAX: usize = 1 << 17;
 
 /// The most lanes of agents that are followed at a time: some 40 MB. Those beyond are asked about again by their next
 /// checks.
 const FOLLOWED_MAX: usize = 1 << 18;
+
+/// The most steps that wait and belong to no record: some 10 MB. Those beyond are dropped: a refund is not given back, a
+/// reset has to be made again.
+const OTHERS_MAX: usize = 1 << 16;
 
 /// The most batches under way at a time.
 const BATCHES_MAX: usize = 16;
@@ -125,6 +134,12 @@ impl Settler {
         self.followed.out()
     }
 
+    /// How many lanes of agents are followed.
+    #[must_use]
+    pub fn followed(&self) -> usize {
+        self.followed.len()
+    }
+
     /// How many machines there are.
     #[must_use]
     pub const fn nodes(&self) -> NonZeroU16 {
@@ -153,7 +168,7 @@ impl Settler {
             return;
         }
         self.state = State::Seeding;
-        self.take_asks(link);
+        self.take_asks(link, ASKS_MAX);
         self.seeds_left = self.queue.len();
         self.counts.seeded += self.seeds_left as u64;
         self.end_seeding(link, now);
@@ -164,7 +179,7 @@ impl Settler {
     pub fn end(&mut self, link: &Link<'_>) {
         self.is_ending = true;
         link.ended(self.nodes);
-        self.take_asks(link);
+        self.take_asks(link, ASKS_MAX);
         let followed: Vec<_> = self.followed.all().collect();
         followed.into_iter().for_each(|of| self.enqueue(of));
     }
@@ -203,13 +218,19 @@ impl Settler {
 
     /// Takes what checks have asked, and shows them the state. Call it at least every tenth of a second.
     pub fn tend(&mut self, link: &Link<'_>, now: Duration) {
-        self.take_asks(link);
+        if self.shown_at.is_some_and(|shown| now.saturating_sub(shown) > SHOWN_FOR) {
+            // It stood still for so long that checks have charged their views.
+            self.lost(link);
+            self.connected(link, now);
+        }
+        self.take_asks(link, ASKS_AT_ONCE);
         while self.ends.front().is_some_and(|(end, _)| *end <= now) {
             let Some((_, of)) = self.ends.pop_front() else { break };
             let Some(followed) = self.followed.get_mut(of) else { continue };
             match followed.ends {
                 Some(end) if end > now => self.ends.push_back((end, of)), // It was extended.
                 Some(_) if followed.is_queued || followed.is_under_way => followed.ends = None,
+                Some(_) if followed.credit() == 0 && !followed.has_floor => self.followed.forget(of),
                 Some(_) => {
                     followed.ends = None;
                     followed.ask = followed.ask.later();
@@ -225,16 +246,16 @@ impl Settler {
         }
     }
 
-    fn take_asks(&mut self, link: &Link<'_>) {
-        for ask in link.asks(ASKS_AT_ONCE) {
+    fn take_asks(&mut self, link: &Link<'_>, most: usize) {
+        for ask in link.asks(most) {
             let agent = AgentKey::from_bits(u128::from_le_bytes(ask.key()));
             if ask.is_reset() {
-                self.others.push_back(KeyStep { agent, lane: ask.lane(), step: Step::Forget });
+                self.wait(KeyStep { agent, lane: ask.lane(), step: Step::Forget });
                 continue;
             }
             if ask.is_refund() {
-                if let Some(step) = link.due(&ask).and_then(|due| self.give(agent, ask.lane(), &due, due.given())) {
-                    self.others.push_back(step);
+                if let Some(due) = link.due(&ask) {
+                    self.give(agent, ask.lane(), &due, due.given());
                 }
                 continue;
             }
@@ -288,8 +309,12 @@ impl Settler {
                 self.settled_one(link, now);
                 continue;
             }
-            let settlement = self.settlement(of, &due, now);
-            let Some(followed) = self.followed.get_mut(of) else { continue };
+            let (Some(settlement), Some(followed)) = (self.settlement(of, &due, now), self.followed.get_mut(of)) else {
+                self.counts.refused += 1;
+                self.followed.forget(of);
+                self.settled_one(link, now);
+                continue;
+            };
             followed.is_under_way = true;
             let ask = followed.ask;
             followed.ask = ask.later();
@@ -308,53 +333,39 @@ impl Settler {
         Some(Batch { number, steps })
     }
 
-    /// What to settle for a lane.
-    fn settlement(&mut self, of: Of, due: &Due, now: Duration) -> Settlement {
-        let nodes = u64::from(self.nodes.get());
-        let mut followed = self.followed.get_mut(of);
-        let (cost, wanted, has_floor) = followed.as_mut().map_or((0, 0, false), |followed| {
-            let spent = followed.credit().saturating_sub(due.credit() + due.given()) + due.owed();
-            let since = now.saturating_sub(followed.settled_at).max(Duration::from_micros(100));
-            // What was spent before the first settlement says nothing about a rate.
-            let rate = if followed.settled_at.is_zero() { 0.0 } else { spent as f64 / since.as_secs_f64() };
-            followed.rate = (followed.rate + rate) / 2.0;
+    /// What to settle for a lane. `None` if the server cannot count its limit.
+    fn settlement(&mut self, of: Of, due: &Due, now: Duration) -> Option<Settlement> {
+        let followed = self.followed.get_mut(of)?;
+        let spent = followed.credit().saturating_sub(due.credit() + due.given()) + due.owed();
+        let since = now.saturating_sub(followed.settled_at).max(Duration::from_micros(100));
+        // What was spent before the first settlement says nothing about a rate.
+        let rate = if followed.settled_at.is_zero() { 0.0 } else { spent as f64 / since.as_secs_f64() };
+        followed.rate = (followed.rate + rate) / 2.0;
+        let demand = Demand {
+            nodes: u64::from(self.nodes.get()),
+            cost: followed.ask.cost(),
             // At least 0, and a rate is far below 2^53.
-            (followed.ask.cost(), (followed.rate * AHEAD.as_secs_f64()) as u64, followed.has_floor)
-        });
-        let min = cost.saturating_sub(due.credit()).min(due.capacity());
-        let want = wanted.min(due.credit_max()).saturating_sub(due.credit()).max(min).min(COUNT_MAX);
-        let depth = due.capacity().saturating_mul(due.token_ns());
-        let over = (4 * nodes)
-            .saturating_mul(due.advance_max().max(1))
-            .min((DEBT_NS_MAX - depth.min(DEBT_NS_MAX)) / due.token_ns().max(1));
-        Settlement {
-            token_ns: due.token_ns(),
-            capacity: due.capacity(),
-            owed: due.owed(),
-            give: due.given(),
-            min: if self.is_ending { 0 } else { min },
-            want: if self.is_ending { 0 } else { want },
-            share: 2 * nodes,
-            over,
-            floor_ns: if has_floor { due.known_debt_ns().min(depth) } else { 0 },
-        }
+            wanted: (followed.rate * AHEAD.as_secs_f64()) as u64,
+            has_floor: followed.has_floor,
+            is_ending: self.is_ending,
+        };
+        demand.settlement(due)
     }
 
-    /// What gives tokens back that no record knows of.
-    fn give(&mut self, agent: AgentKey, lane: LaneId, due: &Due, tokens: u64) -> Option<KeyStep> {
-        self.counts.given += tokens;
-        let settlement = Settlement {
-            token_ns: due.token_ns(),
-            capacity: due.capacity(),
-            owed: 0,
-            give: tokens.min(DEBT_NS_MAX / due.token_ns().max(1)),
-            min: 0,
-            want: 0,
-            share: 1,
-            over: 0,
-            floor_ns: 0,
-        };
-        (tokens > 0).then_some(KeyStep { agent, lane, step: Step::Settle(settlement) })
+    /// Gives tokens back that no record knows of.
+    fn give(&mut self, agent: AgentKey, lane: LaneId, due: &Due, tokens: u64) {
+        let Some(settlement) = demand::give(due, tokens) else { return };
+        self.counts.given += settlement.give;
+        self.wait(KeyStep { agent, lane, step: Step::Settle(settlement) });
+    }
+
+    /// Lets a step wait that belongs to no record.
+    fn wait(&mut self, step: KeyStep) {
+        if self.others.len() < OTHERS_MAX {
+            self.others.push_back(step);
+        } else {
+            self.counts.dropped += 1;
+        }
     }
 
     /// A batch was answered, step by step.
@@ -401,20 +412,15 @@ impl Settler {
                 if !is_asked_about {
                     self.followed.forget(of);
                 }
-                if let Some(step) = self.give(AgentKey::from_bits(of.0), of.1, due, granted) {
-                    self.others.push_back(step);
-                }
+                self.give(AgentKey::from_bits(of.0), of.1, due, granted);
             }
             cluster::Settled::Again => self.enqueue(of),
             cluster::Settled::Done => {
                 followed.has_floor = false;
-                if credit > 0 {
-                    let ends = now + CREDIT_FOR;
-                    if followed.ends.replace(ends).is_none() {
-                        self.ends.push_back((ends, of));
-                    }
-                } else if followed.rate < 1.0 && followed.ends.is_none() {
-                    self.followed.forget(of);
+                // Without credit too: whoever asks again until then has a rate.
+                let ends = now + CREDIT_FOR;
+                if followed.ends.replace(ends).is_none() {
+                    self.ends.push_back((ends, of));
                 }
             }
         }

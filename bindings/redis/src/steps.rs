@@ -57,7 +57,7 @@ pub enum State {
 pub struct Counts {
     /// Steps that were sent.
     pub sent: u64,
-    /// Steps that the server refused.
+    /// Steps that the server refused, and limits that it cannot count.
     pub refused: u64,
     /// Batches without an answer.
     pub unanswered: u64,
@@ -71,6 +71,6 @@ pub struct Counts {
     pub paid: u64,
     /// Lanes of which the server was told what was spent while it was lost.
     pub seeded: u64,
-    /// Questions about lanes beyond the most that are followed.
+    /// Questions about lanes beyond the most that are followed, and refunds and resets beyond the most that wait.
     pub dropped: u64,
 }
