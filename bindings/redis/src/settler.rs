@@ -53,8 +53,8 @@ const ASKS_MAX: usize = 1 << 17;
 /// checks.
 const FOLLOWED_MAX: usize = 1 << 18;
 
-/// The most steps that wait and belong to no record: some 10 MB. Those beyond are dropped: a refund is not given back, a
-/// reset has to be made again.
+/// The most steps that wait and belong to no record: some 10 MB. Those beyond are dropped: a refund is not given back,
+/// and a reset has to be made again.
 const OTHERS_MAX: usize = 1 << 16;
 
 /// The most batches under way at a time.

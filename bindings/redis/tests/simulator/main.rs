@@ -1,21 +1,33 @@
 //! The engine's real decisions, and the real limiters of several machines, against a model of the server, in virtual
 //! time: answers are late, lost, or come after their time-out; machines pause and die; the server stops, and comes back
-//! with or without what it knew.
+//! with or without what it knew, and with another clock; machines join, their engines stand still, end and begin anew.
 //!
-//! After each admission the bound of `Bound` is compared with what all machines have admitted to an agent, in every
-//! window at once: a bucket that is as much larger as the bound says must never be empty.
+//! After each admission the bounds of `bound.rs` are compared with what all machines have admitted to an agent, in
+//! every window at once. At the end, a flood of checks was no flood of questions; and where nothing went wrong, 98 % of
+//! the limit was admitted, but for what machines held.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic names the line that failed")]
 
+mod bound;
+mod node;
 #[allow(dead_code, reason = "budgets are for the scripts")]
 #[path = "../script/oracle.rs"]
 mod oracle;
 #[path = "../../../../tests/common/random.rs"]
 mod random;
+mod scenario;
+mod trouble;
 mod world;
 
-use std::time::{Duration, Instant};
-use world::{Fault, Scenario, World};
+use scenario::{Fault, Scenario};
+use std::time::Duration;
+use world::World;
+
+/// What this thread has used of a processor: others may use it too.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap())
+}
 
 /// Runs one seed, and returns what broke.
 fn run(seed: u64, fault: Option<Fault>) -> Result<world::Report, String> {
@@ -26,24 +38,21 @@ fn run(seed: u64, fault: Option<Fault>) -> Result<world::Report, String> {
 const SEEDS: u64 = 2_000;
 
 fn runs(seeds: std::ops::Range<u64>) {
-    let begin = Instant::now();
-    let (mut virtual_time, mut report) = (Duration::ZERO, world::Report::default());
+    let begin = processor_time();
+    let mut report = world::Report::default();
     for seed in seeds.clone() {
         match run(seed, None) {
-            Ok(of_seed) => {
-                virtual_time += of_seed.time;
-                report.add(&of_seed);
-            }
+            Ok(of_seed) => report.add(&of_seed),
             Err(problem) => panic!("seed {seed}: {problem}"),
         }
     }
-    let real = begin.elapsed();
+    let took = processor_time() - begin;
     println!(
-        "{} seeds, {:.0} s of virtual time in {:.1} s: {:.0} x real time; {report:?}",
+        "{} seeds, {:.0} s of virtual time in {:.1} s of a processor: {:.0} x real time; {report:?}",
         seeds.end - seeds.start,
-        virtual_time.as_secs_f64(),
-        real.as_secs_f64(),
-        virtual_time.as_secs_f64() / real.as_secs_f64()
+        report.time.as_secs_f64(),
+        took.as_secs_f64(),
+        report.time.as_secs_f64() / took.as_secs_f64()
     );
     assert!(report.losses > 0 && report.admitted > 0 && report.denied > 0 && report.seeded > 0, "{report:?}");
 }
