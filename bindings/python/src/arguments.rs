@@ -32,6 +32,14 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Id<'a> {
     }
 }
 
+/// An id as Python has it: a `str` if it is UTF-8, else `bytes`.
+pub(crate) fn id_object<'py>(py: Python<'py>, id: &[u8]) -> Bound<'py, PyAny> {
+    match std::str::from_utf8(id) {
+        Ok(text) => PyString::new(py, text).into_any(),
+        Err(_) => PyBytes::new(py, id).into_any(),
+    }
+}
+
 /// A whole number from 0 to 2^64 - 1: a cost, a number of agents.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole(pub(crate) u64);
@@ -42,6 +50,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Whole {
     #[inline(always)]
     fn extract(number: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         number.extract::<u64>().map(Self).map_err(|error| out_of_range(number, error))
+    }
+}
+
+impl Whole {
+    /// The number as a type that holds less. `what` names it in the error.
+    pub(crate) fn to<T: TryFrom<u64>>(self, what: &str) -> PyResult<T> {
+        T::try_from(self.0).map_err(|_| PyValueError::new_err(format!("{what} of {} is too large", self.0)))
     }
 }
 

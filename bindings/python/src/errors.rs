@@ -4,7 +4,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::fmt::Display;
-use tollgate::{BuildError, Error};
+use tollgate::keep::PersistError;
+use tollgate::{BuildError, ControlError, Error};
 
 /// Which class of `_errors.py` it is.
 #[derive(Clone, Copy)]
@@ -74,4 +75,32 @@ pub(crate) fn of_build(error: BuildError) -> PyErr {
         BuildError::Shared(_) => raise(Class::File, "shared", error),
         _ => PyRuntimeError::new_err(error.to_string()),
     }
+}
+#[cold]
+pub(crate) fn of_control(error: ControlError) -> PyErr {
+    let (class, code) = match &error {
+        ControlError::Agent(error) => class_of(error),
+        ControlError::Limit(_) => (Class::Policy, "bad_limit"),
+        ControlError::UnknownLane { .. } => (Class::Request, "unknown_lane"),
+        ControlError::UnknownPlan { .. } => (Class::Request, "unknown_plan"),
+        ControlError::Of { .. } => (Class::Request, "bad_assignment"),
+        ControlError::OfLane { .. } | ControlError::PolicyTooLong { .. } => (Class::Policy, "bad_policy"),
+        ControlError::OtherLanes { .. } => (Class::Policy, "other_lanes"),
+        ControlError::PlanMissing { .. } => (Class::Policy, "plan_missing"),
+        ControlError::Fixed { .. } => (Class::Policy, "fixed"),
+        ControlError::TooManyOverrides => (Class::Full, "too_many_overrides"),
+        ControlError::TooManyAssignments { .. } => (Class::Full, "too_many_assignments"),
+        ControlError::NoMemory => (Class::Full, "no_memory"),
+        ControlError::Busy { .. } | ControlError::Forked => (Class::Busy, "busy"),
+        ControlError::File(_) => (Class::File, "file"),
+        ControlError::NoFile => (Class::File, "no_file"),
+        _ => (Class::Request, "other"),
+    };
+    raise(class, code, error)
+}
+
+#[cold]
+pub(crate) fn of_file(error: PersistError) -> PyErr {
+    let code = if matches!(error, PersistError::NotKept) { "no_file" } else { "file" };
+    raise(Class::File, code, error)
 }

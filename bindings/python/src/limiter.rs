@@ -4,7 +4,7 @@ use crate::arguments::{Whole, wrong_type};
 use crate::clock::ManualClock;
 use crate::errors::{Class, of_build, of_call, raise};
 use crate::lane::{Lane, Plan};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tollgate::{Clock, IdHash, LaneId, LimiterBuilder, OnFull, Policy};
 pub(crate) struct Limiter(pub(crate) Arc<tollgate::Limiter>);
 
 /// One of these words.
-fn choose<T: Copy>(what: &str, word: &str, known: &[(&str, T)]) -> PyResult<T> {
+pub(crate) fn choose<T: Copy>(what: &str, word: &str, known: &[(&str, T)]) -> PyResult<T> {
     known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<_> = known.iter().map(|(name, _)| format!("{name:?}")).collect();
         PyValueError::new_err(format!("{what} is one of {}, not {word:?}", known.join(", ")))
@@ -74,7 +74,7 @@ impl Limiter {
     /// A limiter with this policy: a preset's name, TOML text, a pathlib.Path or a dict.
     #[new]
     #[pyo3(signature = (policy, *, agents=None, clock=None, shared=None, shared_mode=None, on_full=None, id_hash=None,
-        reservations=None, reservations_per_agent=None, prefault=false, observe=false, roster=0, sample_every=None))]
+        reservations=None, reservations_per_agent=None, prefault=false, observe=false, roster=None, sample_every=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         py: Python<'_>,
@@ -82,15 +82,15 @@ impl Limiter {
         agents: Option<Whole>,
         clock: Option<&Bound<'_, PyAny>>,
         shared: Option<PathBuf>,
-        shared_mode: Option<u32>,
+        shared_mode: Option<Whole>,
         on_full: Option<&str>,
         id_hash: Option<&str>,
-        reservations: Option<usize>,
-        reservations_per_agent: Option<usize>,
+        reservations: Option<Whole>,
+        reservations_per_agent: Option<Whole>,
         prefault: bool,
         observe: bool,
-        roster: usize,
-        sample_every: Option<u32>,
+        roster: Option<Whole>,
+        sample_every: Option<Whole>,
     ) -> PyResult<Self> {
         let mut builder = tollgate::Limiter::builder(crate::policy::policy(policy)?).prefault(prefault);
         if let Some(Whole(agents)) = agents {
@@ -107,22 +107,25 @@ impl Limiter {
             builder = builder.hash(choose("id_hash", word, &known)?);
         }
         if let Some(reservations) = reservations {
-            builder = builder.reservations(reservations);
+            builder = builder.reservations(reservations.to("a number of reservations")?);
         }
         if let Some(most) = reservations_per_agent {
-            builder = builder.reservations_per_agent(most);
+            builder = builder.reservations_per_agent(most.to("a number of reservations")?);
         }
-        if observe {
-            let observe = Observe::new().roster(roster);
-            builder = builder.observe(sample_every.map_or(observe.clone(), |checks| observe.sample_every(checks)));
-        } else if roster > 0 || sample_every.is_some() {
-            return Err(PyValueError::new_err("roster and sample_every need observe=True"));
+        match (observe, roster, sample_every) {
+            (true, roster, checks) => {
+                let roster = roster.unwrap_or(Whole(0)).to("a roster")?;
+                let checks = checks.unwrap_or(Whole(0)).to("sample_every")?;
+                builder = builder.observe(Observe::new().roster(roster).sample_every(checks));
+            }
+            (false, None, None) => {}
+            _ => return Err(PyValueError::new_err("roster and sample_every need observe=True")),
         }
         match (shared, shared_mode) {
             (Some(path), None) => builder = builder.shared(path),
-            (Some(path), Some(mode)) => builder = builder.shared(Shared::at(path).mode(mode)),
+            (Some(path), Some(mode)) => builder = builder.shared(Shared::at(path).mode(mode.to("a mode")?)),
             (None, None) => {}
-            (None, Some(_)) => return Err(PyTypeError::new_err("shared_mode needs shared")),
+            (None, Some(_)) => return Err(PyValueError::new_err("shared_mode needs shared")),
         }
         built(py, builder)
     }
