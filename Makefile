@@ -185,7 +185,7 @@ python: ## Builds and tests the Python package
 	done
 	@$(STAGE) "Python, types" sh -c 'cd bindings/python && export PATH=$(PYTHON)/newest/bin:$$PATH && \
 		mypy --cache-dir $(PYTHON)/mypy -p tollgate_limiter && mypy --cache-dir $(PYTHON)/mypy tests && \
-		MYPY_CACHE_DIR=$(PYTHON)/mypy stubtest tollgate_limiter'
+		MYPY_CACHE_DIR=$(PYTHON)/mypy stubtest --mypy-config-file pyproject.toml tollgate_limiter'
 
 COMPARE := $(TARGET)/compare
 # Both files are complete before either takes the place of the old one.

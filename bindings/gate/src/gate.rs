@@ -120,7 +120,19 @@ impl Gate {
     /// What is to be decided about a request. Charges nothing.
     #[must_use]
     pub fn ask<'g>(&'g self, head: &Head<'_>) -> Asked<'g> {
-        self.ask_on(head, self.lanes.of(head), |head| self.cost.as_ref().map_or(1, |cost| cost(head)))
+        self.ask_on(head, self.lanes(head), |head| self.cost.as_ref().map_or(1, |cost| cost(head)))
+    }
+
+    /// The lane of a request by the gate's own rules; empty if it passes without a limit.
+    #[must_use]
+    pub fn lanes(&self, head: &Head<'_>) -> &[LaneId] {
+        self.lanes.of(head)
+    }
+
+    /// The header fields that it writes.
+    #[must_use]
+    pub const fn style(&self) -> Style {
+        self.style
     }
 
     /// The same with lanes and a cost from elsewhere than the gate's own rules.
@@ -283,7 +295,13 @@ impl Gate {
     #[must_use]
     pub fn headers_read(&self) -> Vec<HeaderName> {
         let fixed = [ACCEPT, CONTENT_TYPE, FORWARDED, X_FORWARDED_FOR, X_REAL_IP];
-        fixed.into_iter().chain(self.keys.headers().cloned()).collect()
+        fixed.into_iter().chain(self.headers_of_agents()).collect()
+    }
+
+    /// Those of them that name the agent. A request that has one of these twice is refused.
+    #[must_use]
+    pub fn headers_of_agents(&self) -> Vec<HeaderName> {
+        self.keys.headers().cloned().collect()
     }
 }
 

@@ -16,6 +16,7 @@
 //! - `conduct.rs`: violations
 //! - `control.rs`: plans, overrides, exemptions, a new policy
 //! - `observe.rs`: counts, agents, events, files, who shares it
+//! - `gate/`: what a middleware asks about a request
 //! - `views.rs`, `counts.rs`: what those answer, as plain values
 //!
 //! A check never releases the interpreter's lock: that costs more than the check. What may wait for a file or walks
@@ -29,6 +30,7 @@ mod conduct;
 mod control;
 mod counts;
 mod errors;
+mod gate;
 mod hold;
 mod lane;
 mod limiter;
@@ -54,6 +56,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<views::Settlement>()?;
     module.add_class::<hold::Hold>()?;
     module.add_class::<clock::ManualClock>()?;
+    module.add_class::<gate::Gate>()?;
+    module.add_class::<gate::Key>()?;
+    module.add_class::<gate::Lanes>()?;
+    module.add_class::<gate::Connection>()?;
     module.add_class::<control::Assignment>()?;
     module.add_class::<views::Violation>()?;
     module.add_class::<views::Conduct>()?;

@@ -1,4 +1,4 @@
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -37,6 +37,10 @@ __all__ = [
     "BudgetsSaved",
     "Sharing",
     "Process",
+    "Gate",
+    "Key",
+    "Lanes",
+    "Connection",
 ]
 
 _Agent: TypeAlias = str | bytes
@@ -45,6 +49,8 @@ _Asked: TypeAlias = tuple[_Agent, str | int | Lane] | tuple[_Agent, str | int | 
 _Assignments: TypeAlias = Mapping[str, Assignment] | Mapping[bytes, Assignment] | Mapping[str | bytes, Assignment]
 _Clock: TypeAlias = Literal["auto", "os", "coarse", "boottime"]
 _Decision: TypeAlias = Literal["allow", "warn", "deny", "exempt"]
+_Found: TypeAlias = str | int | None
+_Keys: TypeAlias = Key | Callable[[Any], _Found] | Sequence[Key | Callable[[Any], _Found]]
 _Path: TypeAlias = str | PathLike[str]
 _Plan: TypeAlias = str | Plan | None
 _Policy: TypeAlias = str | PathLike[str] | Mapping[str, Any]
@@ -607,3 +613,73 @@ class ActionLane:
     def is_known(self) -> bool: ...
     @property
     def is_first_seen(self) -> bool: ...
+
+@final
+class Key:
+    @staticmethod
+    def header(name: str) -> Key: ...
+    @staticmethod
+    def secret_header(name: str) -> Key: ...
+    @staticmethod
+    def address(*, ipv6_prefix: int = 64) -> Key: ...
+    @staticmethod
+    def function(what: str, function: Callable[[Any], _Found]) -> Key: ...
+    @staticmethod
+    def shared(id: str) -> Key: ...
+    def prefix(self, prefix: str) -> Key: ...
+
+@final
+class Lanes: ...
+
+@final
+class Connection:
+    def message(self, cost: int = 1) -> tuple[bool, str] | None: ...
+    def release(self) -> None: ...
+
+@final
+class Gate:
+    def __new__(
+        cls,
+        limiter: Limiter,
+        *,
+        key: _Keys | None = None,
+        lane: str | None = None,
+        routes: Mapping[str, str] | None = None,
+        path_contains: Mapping[str, str] | None = None,
+        pass_others: bool = False,
+        cost: int | Callable[[Any], int] | None = None,
+        plan: Callable[[Any], str | None] | None = None,
+        count_violations: bool = False,
+        answer_head: bool = False,
+        trusted_proxies: Sequence[str] = ...,
+        allow_networks: Sequence[str] = ...,
+        allow_routes: Sequence[str] = ...,
+        allow_prefixes: Sequence[str] = ...,
+        profile: Literal["standard", "hub", "platform", "adr", "citizen"] = "standard",
+        headers: Literal["draft-10", "legacy", "off"] | None = None,
+        headers_only_when_low: bool = False,
+        wall_clock: float | None = None,
+    ) -> Gate: ...
+    @property
+    def headers(self) -> str: ...
+    def lanes(self, *names: str) -> Lanes: ...
+    def asgi(
+        self,
+        scope: MutableMapping[str, Any],
+        request: object = None,
+        *,
+        lanes: Lanes | None = None,
+        cost: int | Callable[[Any], int] | None = None,
+    ) -> list[tuple[bytes, bytes]] | tuple[int, list[tuple[bytes, bytes]], bytes] | None: ...
+    def wsgi(
+        self,
+        environ: dict[str, Any],
+        request: object = None,
+        *,
+        path: str | None = None,
+        lanes: Lanes | None = None,
+        cost: int | Callable[[Any], int] | None = None,
+    ) -> list[tuple[str, str]] | tuple[int, list[tuple[str, str]], bytes] | None: ...
+    def connect(
+        self, scope: MutableMapping[str, Any], *, connections: Lanes | None = None, messages: Lanes | None = None
+    ) -> tuple[list[tuple[bytes, bytes]] | tuple[int, list[tuple[bytes, bytes]], bytes] | None, Connection | None]: ...

@@ -1,0 +1,78 @@
+"""Limits for Django, under WSGI and under ASGI.
+
+In settings.py, behind the middleware that signs users in if keys need them:
+
+    MIDDLEWARE = [..., "tollgate_limiter.django.TollgateMiddleware"]
+    TOLLGATE = {"limiter": Limiter({"lanes": {"api": "100/minute"}})}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django import conf
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse
+
+from ._merge import with_limits
+from ._native import Gate
+
+__all__ = ["TollgateMiddleware"]
+
+
+class TollgateMiddleware:
+    """Limits the requests of a project, as ``settings.TOLLGATE`` says: ``limiter`` and the settings of ``Gate``, or
+    ``gate``. Functions are called with the request."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self.get_response = get_response
+        given = dict(getattr(conf.settings, "TOLLGATE", {}))
+        gate, limiter = given.pop("gate", None), given.pop("limiter", None)
+        if (limiter is None) == (gate is None) or (gate is not None and given):
+            raise ImproperlyConfigured('settings.TOLLGATE needs a "limiter" and settings, or a "gate" alone')
+        self.gate: Gate = gate if gate is not None else Gate(limiter, **given)
+        self._single = self.gate.headers == "legacy"
+        self._is_async = iscoroutinefunction(get_response)
+        if self._is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        if self._is_async:
+            return self._call_async(request)
+        ruling = self._rule(request)
+        if isinstance(ruling, HttpResponse):
+            return ruling
+        return self._told(self.get_response(request), ruling)
+
+    async def _call_async(self, request: HttpRequest) -> HttpResponse:
+        ruling = self._rule(request)
+        if isinstance(ruling, HttpResponse):
+            return ruling
+        return self._told(await self.get_response(request), ruling)
+
+    def _rule(self, request: HttpRequest) -> HttpResponse | list[tuple[str, str]] | None:
+        ruling = self.gate.wsgi(request.META, request, path=request.path_info)
+        if ruling is None or isinstance(ruling, list):
+            return ruling
+        status, headers, body = ruling
+        response = HttpResponse(body, status=status)
+        del response["content-type"]  # Django's own.
+        for name, value in headers:
+            response[name] = value
+        return response
+
+    def _told(self, response: HttpResponse, limits: list[tuple[str, str]] | None) -> HttpResponse:
+        if limits:
+            # Django has one value for each name: the values of a list are joined.
+            joined: dict[str, str] = {}
+            for name, value in with_limits(response.items(), limits, self._single):
+                key = next((key for key in joined if key.lower() == name.lower()), name)
+                joined[key] = f"{joined[key]}, {value}" if key in joined else value
+            for name, value in joined.items():
+                response[name] = value
+        return response
