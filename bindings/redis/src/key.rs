@@ -81,6 +81,13 @@ impl AgentKey {
         self.0
     }
 
+    /// What [`Display`](fmt::Display) has written; `None` for anything else.
+    #[must_use]
+    pub fn read(text: &[u8]) -> Option<Self> {
+        let bytes = BASE64.decode(text).ok()?;
+        bytes.try_into().ok().map(|bytes| Self(u128::from_le_bytes(bytes)))
+    }
+
     /// The key of a bucket.
     #[must_use]
     pub fn bucket(self, lane: &LaneKey) -> String {

@@ -98,6 +98,7 @@
 
 #![forbid(unsafe_code)]
 
+mod decisions;
 mod demand;
 mod engine;
 mod error;
@@ -110,6 +111,8 @@ mod settlement;
 mod settler;
 mod steps;
 
+pub use decisions::{DECISIONS_MAX, DecisionScripts, Field, Head};
+pub use decisions::{Put, StoreReply, StoreRequest, Stored};
 pub use engine::{Engine, EngineBuilder, EngineError, Losses, RoundTrips, Status, Tls};
 pub use error::{RangeError, ReplyError, SecretError};
 pub use followed::Out;

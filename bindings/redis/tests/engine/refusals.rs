@@ -14,7 +14,7 @@ const SLOW: u64 = 60;
 
 /// What the README asks of a server of Redis 7.0.
 pub(crate) const ALLOWED: &str = "resetkeys ~tollgate:* -@all +evalsha +script|load +get +set +del +time +ping +hello \
-                                  +info +zadd +zcard +zremrangebyscore";
+                                  +info +zadd +zcard +zremrangebyscore +hget +hset +hmget +hdel +zrem +zrangebyscore";
 
 fn admin(server: &Server, commands: &[&str]) -> Connection {
     let mut connection = server.connect();

@@ -3,7 +3,8 @@
 use crate::link::{BUCKET, Link, key};
 use crate::server::{Kind, on_each};
 use redis::{Client, Connection, Value};
-use tollgate_redis::{AgentKey, BudgetSettlement, LaneKey, NODES_KEY, Settlement};
+use tollgate_redis::{AgentKey, BudgetSettlement, DecisionScripts, LaneKey, NODES_KEY, Settlement};
+use tollgate_redis::{Field, Put, StoreRequest};
 
 /// What `README.md` tells operators to allow.
 fn rules(kind: Kind) -> Vec<String> {
@@ -44,6 +45,18 @@ fn the_list_in_the_readme_suffices_and_allows_no_other_key() {
             floor: 0,
         };
         link.settle(&budget, &asked).unwrap();
+        let replies = DecisionScripts::load().map(|command| command.query::<Value>(&mut link.connection).unwrap());
+        // So that removals are forgotten too.
+        let scripts = DecisionScripts::loaded(&replies, "tag", "node").unwrap().removals(0, 0);
+        let put = |is_live| vec![Put { field: Field::Agent(1), stamp: 0, is_live, sealed: Box::default() }];
+        for request in [
+            StoreRequest::Head,
+            StoreRequest::Put { born: 1, number: 1, puts: put(true) },
+            StoreRequest::Since(0),
+            StoreRequest::Put { born: 1, number: 2, puts: put(false) },
+        ] {
+            scripts.command(&request).exec(&mut link.connection).unwrap();
+        }
         for words in [
             &["PING"] as &[&str],
             &["INFO", "memory"],
@@ -99,6 +112,12 @@ fn call(rule: &str) -> &'static [&'static str] {
         "+zadd" => &["ZADD", NODES_KEY, "1", "node"],
         "+zcard" => &["ZCARD", NODES_KEY],
         "+zremrangebyscore" => &["ZREMRANGEBYSCORE", NODES_KEY, "-inf", "0"],
+        "+hget" => &["HGET", "tollgate:a", "b"],
+        "+hset" => &["HSET", "tollgate:a", "b", "1"],
+        "+hmget" => &["HMGET", "tollgate:a", "b"],
+        "+hdel" => &["HDEL", "tollgate:a", "b"],
+        "+zrem" => &["ZREM", "tollgate:a", "b"],
+        "+zrangebyscore" => &["ZRANGEBYSCORE", "tollgate:a", "-inf", "0"],
         "+client|setinfo" => &["CLIENT", "SETINFO", "LIB-NAME", "tollgate"],
         _ => panic!("{rule}: say how it is called"),
     }

@@ -5,6 +5,8 @@
 mod access;
 mod calls;
 mod cost;
+mod decided;
+mod decisions;
 mod exact;
 mod faults;
 mod foreign;
