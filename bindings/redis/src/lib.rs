@@ -98,6 +98,10 @@
 
 #![forbid(unsafe_code)]
 
+// The models in `tests` name it so.
+#[cfg(test)]
+extern crate self as tollgate_redis;
+
 mod decisions;
 mod demand;
 mod engine;
@@ -111,7 +115,7 @@ mod settlement;
 mod settler;
 mod steps;
 
-pub use decisions::{DECISIONS_MAX, DecisionScripts, Field, Head};
+pub use decisions::{DECISIONS_MAX, DecisionScripts, Decisions, DecisionsStatus, Field, Head};
 pub use decisions::{Put, StoreReply, StoreRequest, Stored};
 pub use engine::{Engine, EngineBuilder, EngineError, Losses, RoundTrips, Status, Tls};
 pub use error::{RangeError, ReplyError, SecretError};

@@ -15,7 +15,7 @@ const REMOVALS_LIVE_US: u64 = 30 * 86_400 * 1_000_000;
 const REMOVALS_MAX: u64 = 1 << 16;
 
 /// Stamps and places are less than this: the script computes in doubles.
-const STAMP_END: u64 = 1 << 52;
+pub(super) const STAMP_END: u64 = 1 << 52;
 
 /// What the store says of all decisions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
