@@ -1,6 +1,7 @@
 //! How a machine settles with servers: what a program, a configuration file or a binding fills in.
 
 use super::Engine;
+use super::decisions::Carrier;
 use super::error::EngineError;
 use super::secret::Secret;
 use super::servers::{Login, Servers, Ways};
@@ -164,10 +165,18 @@ impl EngineBuilder {
         }
         let shared = Arc::new(Shared::new(settings.nodes_at_least));
         let (timeout, seen) = (settings.timeout, Arc::clone(&shared));
+        let mut carrier = Carrier::new(Arc::clone(&limiter), &settings, Arc::clone(&shared));
         let mut thread = Thread::new(Arc::clone(&limiter), settings, Arc::clone(&shared));
         let run = move || seen.watch(&limiter, || thread.run());
-        let handle = thread::Builder::new().name("tollgate-redis".to_owned()).spawn(run);
-        let handle = handle.map_err(|problem| EngineError::Thread { problem })?;
-        Ok(Engine { shared, handle: Some(handle), timeout, process: std::process::id() })
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|problem| EngineError::Thread { problem })
+        };
+        // Dropped if the second thread is refused: then the first one ends too.
+        let mut engine = Engine { handles: Vec::new(), timeout, process: std::process::id(), shared };
+        engine.handles.push(spawn("tollgate-redis", Box::new(run))?);
+        let seen = Arc::clone(&engine.shared);
+        let carry = move || seen.watch_decisions(|| carrier.run());
+        engine.handles.push(spawn("tollgate-decide", Box::new(carry))?);
+        Ok(engine)
     }
 }

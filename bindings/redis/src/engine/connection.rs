@@ -4,7 +4,7 @@ use super::problem::Problem;
 use super::sentinel::Sentinels;
 use super::servers::{Ways, at};
 use super::slots::Slots;
-use crate::Scripts;
+use crate::{DecisionScripts, Scripts, StoreReply, StoreRequest};
 use redis::{Connection, ConnectionAddr, ConnectionInfo, RedisResult, Value};
 use std::time::Duration;
 
@@ -93,8 +93,52 @@ impl Connector {
     }
 }
 
-/// Asks the servers for the masters, one after the other, and connects to each master.
+/// A connection over which decisions are carried.
+pub(super) struct Decider {
+    connection: Connection,
+    scripts: DecisionScripts,
+}
+
+impl Decider {
+    pub(super) fn ask(&mut self, request: &StoreRequest) -> Result<StoreReply, Problem> {
+        let reply: Value = self.scripts.command(request).query(&mut self.connection)?;
+        Ok(self.scripts.reply(request, &reply)?)
+    }
+}
+
+impl Connector {
+    /// A connection to the master that has the decisions with this tag, for an engine of this name.
+    pub(super) fn decider(&mut self, tag: &str, name: &str, timeout: Duration) -> Result<Decider, Problem> {
+        let info = match self {
+            Self::One(info) => ConnectionInfo::clone(info),
+            Self::Sentinel(sentinels) => sentinels.master(timeout)?,
+            Self::Cluster(servers) => {
+                let slots = of_cluster(servers, timeout)?;
+                let (host, port) = slots.masters[slots.of(&DecisionScripts::key_of(tag))].clone();
+                at(&servers[0], host, port)
+            }
+        };
+        let mut connection = open(&info, timeout)?;
+        let mut load = redis::pipe();
+        for command in DecisionScripts::load() {
+            load.add_command(command);
+        }
+        let replies: Vec<Value> = load.query(&mut connection)?;
+        Ok(Decider { scripts: DecisionScripts::loaded(&replies, tag, name)?, connection })
+    }
+}
+
+/// Asks the servers for the masters, and connects to each master.
 fn cluster(servers: &mut [ConnectionInfo], timeout: Duration) -> Result<Masters, Problem> {
+    let slots = of_cluster(servers, timeout)?;
+    let masters = slots.masters.iter().map(|(host, port)| ready(&at(&servers[0], host.clone(), *port), timeout));
+    let ready = masters.collect::<Result<_, _>>()?;
+    Ok(Masters { ready, slots: Some(slots) })
+}
+
+/// Asks the servers of a cluster who has which slots, one after the other. The one that answers is the first from then
+/// on.
+fn of_cluster(servers: &mut [ConnectionInfo], timeout: Duration) -> Result<Slots, Problem> {
     let mut problems = Vec::new();
     for index in 0..servers.len() {
         let server = &servers[index];
@@ -105,10 +149,8 @@ fn cluster(servers: &mut [ConnectionInfo], timeout: Duration) -> Result<Masters,
                 continue;
             }
         };
-        let masters = slots.masters.iter().map(|(host, port)| ready(&at(server, host.clone(), *port), timeout));
-        let ready = masters.collect::<Result<_, _>>()?;
         servers.swap(0, index);
-        return Ok(Masters { ready, slots: Some(slots) });
+        return Ok(slots);
     }
     Err(Problem::Cluster(format!("no server knows the cluster: {}", problems.join("; "))))
 }

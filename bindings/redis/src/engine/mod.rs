@@ -8,6 +8,7 @@
 //! - `thread.rs`: the thread
 //! - `connection.rs`: its connections
 //! - `exchange.rs`: what goes over them
+//! - `decisions.rs`: the thread that carries what operators decide
 //! - `sentinel.rs`: asks sentinels who the master is
 //! - `slots.rs`: which of a cluster's masters has a key
 //! - `problem.rs`: why a connection ended
@@ -16,6 +17,7 @@
 
 mod builder;
 mod connection;
+mod decisions;
 mod error;
 mod exchange;
 mod problem;
@@ -41,8 +43,8 @@ use std::time::{Duration, Instant};
 
 /// A running engine.
 ///
-/// When it is dropped, its thread gives the credit back that was not spent, pays what is owed, and leaves the list of
-/// machines, as far as that gets in about the time-out. From then on checks take the server for lost, until another
+/// When it is dropped, its threads give the credit back that was not spent, pay what is owed, write what was decided
+/// here, and leave the list of machines, as far as that gets in about the time-out. From then on checks take the server for lost, until another
 /// engine is attached.
 ///
 /// A child that is forked has no thread, and its copy says so: checks in it take the server for lost and spend no
@@ -50,9 +52,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
-    handle: Option<JoinHandle<()>>,
+    handles: Vec<JoinHandle<()>>,
     timeout: Duration,
-    /// The one whose thread it is.
+    /// The one whose threads they are.
     process: u32,
 }
 
@@ -80,18 +82,18 @@ impl Engine {
 
     fn end(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
-        let Some(handle) = self.handle.take() else { return };
+        let handles = std::mem::take(&mut self.handles);
         if self.is_copied() {
-            // There is no such thread here, neither to wait for nor to let go.
-            return std::mem::forget(handle);
+            // There are no such threads here, neither to wait for nor to let go.
+            return std::mem::forget(handles);
         }
         // What it waits for, what is left to settle, and leaving. A host name that is being looked up may take longer:
         // then the thread ends by itself.
         let until = Instant::now() + 4 * self.timeout;
-        while !handle.is_finished() && Instant::now() < until {
+        while !handles.iter().all(JoinHandle::is_finished) && Instant::now() < until {
             sleep(Duration::from_millis(1));
         }
-        if handle.is_finished() {
+        for handle in handles.into_iter().filter(JoinHandle::is_finished) {
             let _ = handle.join();
         }
     }

@@ -13,6 +13,8 @@ pub(super) enum Problem {
     Sentinels(String),
     /// What the servers of a cluster said instead of its masters.
     Cluster(String),
+    /// Why this machine's limiter cannot be changed.
+    Limiter(String),
 }
 
 /// The same in a word, for counting.
@@ -35,7 +37,7 @@ impl Problem {
             Self::Redis(error) => error,
             Self::Sentinels(_) => return Reason::Connection,
             Self::Cluster(_) => return Reason::ClusterDown,
-            Self::Reply(_) => return Reason::Other,
+            Self::Reply(_) | Self::Limiter(_) => return Reason::Other,
         };
         if error.is_timeout() {
             return Reason::Timeout;
@@ -71,7 +73,7 @@ impl fmt::Display for Problem {
         match self {
             Self::Redis(error) => error.fmt(f),
             Self::Reply(error) => error.fmt(f),
-            Self::Sentinels(problem) | Self::Cluster(problem) => f.write_str(problem),
+            Self::Sentinels(problem) | Self::Cluster(problem) | Self::Limiter(problem) => f.write_str(problem),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What an engine shows of itself.
 
 use super::problem::Reason;
+use crate::decisions::DecisionsStatus;
 use crate::followed::Out;
 use crate::steps::{Counts, State};
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tollgate::cluster::Link;
@@ -40,6 +41,8 @@ pub struct Status {
     pub last_problem: Option<String>,
     /// What an operator should change: the server evicts keys, say.
     pub warnings: Vec<String>,
+    /// How what operators decide follows to all machines.
+    pub decisions: DecisionsStatus,
 }
 
 /// How often the server was lost, by reason. What did not work again and again while it was lost counts once.
@@ -161,6 +164,7 @@ impl Shared {
             lost_for: Duration::ZERO,
             last_problem: None,
             warnings: Vec::new(),
+            decisions: DecisionsStatus::default(),
         };
         Self { ends: AtomicBool::new(false), status: Mutex::new((status, Since(None))) }
     }
@@ -187,6 +191,27 @@ impl Shared {
         if let Some(link) = Link::of(limiter) {
             link.ended(self.status().nodes);
         }
+    }
+
+    /// Whether the engine was dropped.
+    pub(super) fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    /// Runs what the thread of decisions does. If that panics, the status says so, and limits go on.
+    pub(super) fn watch_decisions(&self, run: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            self.show_decisions(|status| {
+                status.is_current = false;
+                let problem = "the thread that carries decisions has panicked; attach another engine";
+                status.last_problem = Some(problem.to_owned());
+            });
+        }
+    }
+
+    /// Changes what is shown of decisions.
+    pub(super) fn show_decisions(&self, change: impl FnOnce(&mut DecisionsStatus)) {
+        change(&mut self.lock().0.decisions);
     }
 
     /// Changes what is shown. The state has its time.

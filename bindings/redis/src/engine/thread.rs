@@ -17,7 +17,6 @@ use crate::settler::Settler;
 use crate::steps::{Batch, State};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tollgate::Limiter;
@@ -127,7 +126,7 @@ impl Thread {
     }
 
     fn ends(&self) -> bool {
-        self.shared.ends.load(Ordering::Relaxed)
+        self.shared.ends()
     }
 
     /// Gives back what is not spent, pays what is owed, and leaves: as far as that gets in the time that an answer may
