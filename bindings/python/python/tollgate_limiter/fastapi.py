@@ -1,0 +1,230 @@
+"""Limits for the routes of FastAPI and Starlette.
+
+    from tollgate_limiter.fastapi import limit
+
+    @app.get("/agents/{id}", dependencies=[Depends(limit("100/minute;1000/hour"))])
+    def agent(id: str): ...
+
+A limit is a dependency, of a route, a router or an app, and a decorator too: ``@limit("5/minute")`` below the route's
+own. Each is one bucket for every agent, whatever the URL: routes that use the same object share it.
+"""
+
+# No `from __future__ import annotations`: FastAPI reads those of a dependency.
+import functools
+import inspect
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from fastapi import Depends
+from starlette.exceptions import HTTPException, WebSocketException
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from ._native import Gate, Lanes, Limiter
+
+if TYPE_CHECKING:
+    from ._settings import Keys
+
+__all__ = ["Limit", "Limits", "limit", "limits"]
+
+LANES_MAX = 62
+"""The most lanes that a limiter has; each part of ``"100/minute;1000/hour"`` is one."""
+
+_NAME_MAX = 56
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+_Cost = int | Callable[[HTTPConnection], int]
+_Told = list[tuple[bytes, bytes]]
+
+
+class _Done:
+    """What a dependency returns: it can be awaited, and its value is ready."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, told: _Told | None) -> None:
+        self.told = told
+
+    def __await__(self) -> Generator[None, None, _Told | None]:
+        return self.told
+        yield  # A generator, which ends at once.
+
+
+async def _dependency(connection: HTTPConnection, response: Response) -> None:
+    """What FastAPI takes a limit for: its signature, and that it need not run in a thread."""
+
+
+class Limit:
+    """A limit for each agent, made by ``Limits.limit``: a dependency and a decorator."""
+
+    def __init__(self, limits: "Limits", lanes: list[str], key: "Keys | None", cost: _Cost | None) -> None:
+        self._limits, self._lanes, self._key, self._cost = limits, lanes, key, cost
+        self._gate: tuple[Gate, Lanes] | None = None
+        self.__wrapped__ = _dependency
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The names of its lanes."""
+        return tuple(self._lanes)
+
+    def __call__(self, endpoint: Any = None, /, *, connection: Any = None, response: Any = None) -> Any:
+        if connection is None:
+            return self._decorate(endpoint)
+        # Decided here and now, whether the caller awaits the result or runs this in a thread.
+        told = self.check(connection)
+        for name, value in told or ():
+            response.headers.append(name.decode(), value.decode())
+        return _Done(told)
+
+    def check(self, connection: HTTPConnection) -> _Told | None:
+        """Checks a request: the headers for its response. Raises ``HTTPException`` if it is over the limit."""
+        gate, lanes = self._gate or self._open()
+        ruling = gate.asgi(connection.scope, connection, lanes=lanes)
+        if isinstance(ruling, tuple):
+            raise _refusal(connection, *ruling)
+        return ruling
+
+    def _open(self) -> tuple[Gate, Lanes]:
+        gate = self._limits._gate(self._key, self._cost)
+        self._gate = gate, gate.lanes(*self._lanes)
+        return self._gate
+
+    def _decorate(self, endpoint: _Endpoint) -> _Endpoint:
+        if not callable(endpoint):
+            raise TypeError(f"a limit decorates a function, not {type(endpoint).__name__}")
+        signature = inspect.signature(endpoint)
+        name = f"tollgate_{len(self._limits._limits)}_{len(signature.parameters)}"
+        parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=Depends(self), annotation=Any)
+
+        def begin(args: tuple[Any, ...], given: dict[str, Any]) -> _Told | None:
+            if name in given:  # FastAPI has checked it.
+                told = given.pop(name)
+                return told.told if isinstance(told, _Done) else cast("_Told | None", told)
+            # Starlette passes the request. Whoever calls the function without one is no client.
+            connection = next((arg for arg in args if isinstance(arg, HTTPConnection)), None)
+            return None if connection is None else self.check(connection)
+
+        def end(result: Any, told: _Told | None) -> Any:
+            # FastAPI adds a dependency's headers to what it makes a response of, and to no ready one.
+            if told and isinstance(result, Response):
+                result.raw_headers.extend(told)
+            return result
+
+        if inspect.iscoroutinefunction(endpoint):
+
+            @functools.wraps(endpoint)
+            async def limited(*args: Any, **given: Any) -> Any:
+                told = begin(args, given)
+                return end(await endpoint(*args, **given), told)
+
+        else:
+
+            @functools.wraps(endpoint)
+            def limited(*args: Any, **given: Any) -> Any:
+                told = begin(args, given)
+                return end(endpoint(*args, **given), told)
+
+        parameters = list(signature.parameters.values())
+        at = len(parameters) - any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+        parameters.insert(at, parameter)
+        limited.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return cast(_Endpoint, limited)
+
+    def __repr__(self) -> str:
+        return f"<Limit on {', '.join(self._lanes)}>"
+
+
+class Limits:
+    """The limits of an app, over one limiter.
+
+    They are declared where routes are, at import, and the limiter is built at the first request: all its lanes are
+    known then. A limiter has 62 lanes; the declaration of one more raises ``ValueError``. Let routes that may share a
+    bucket use one limit, or make a second ``Limits``.
+
+    ``shared`` names the slab that all workers use; by default the environment variable ``TOLLGATE_SHARED`` does. The
+    key is the client's address unless another is given; functions get the ``HTTPConnection``. Other keywords are those
+    of ``Limiter``.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: "Keys | None" = None,
+        plan: Callable[[Any], str | None] | None = None,
+        plans: dict[str, dict[str, str]] | None = None,
+        agents: int = 100_000,
+        shared: str | None = None,
+        trusted_proxies: list[str] | None = None,
+        profile: Literal["standard", "hub", "platform", "adr", "citizen"] = "standard",
+        headers: Literal["draft-10", "legacy", "off"] | None = None,
+        **limiter: Any,
+    ) -> None:
+        self._key = key
+        self._settings: dict[str, Any] = {"plan": plan, "profile": profile, "headers": headers, "pass_others": True}
+        self._settings["trusted_proxies"] = trusted_proxies or []
+        self._plans = plans or {}
+        self._options = {"agents": agents, "shared": shared or os.environ.get("TOLLGATE_SHARED"), **limiter}
+        self._limits: dict[str, str] = {}
+        self._built: Limiter | None = None
+        self._lock = threading.Lock()
+
+    def limit(
+        self, text: str, /, *, name: str | None = None, key: "Keys | None" = None, cost: _Cost | None = None
+    ) -> Limit:
+        """Declares a limit: ``"5/minute"``, or ``"100/minute;1000/hour"`` for both, of which a request is charged to
+        all or to none. ``name`` is what its lane is called in headers, plans and metrics."""
+        parts = [part.strip() for part in re.split("[;,|]", text)]
+        added: dict[str, str] = {}
+        for part in parts:
+            wanted = part if name is None else name if len(parts) == 1 else f"{name}/{part}"
+            added[self._name(wanted, added)] = part
+        # A mistake is raised here, where the limit stands, and not at the first request.
+        Limiter({"lanes": added}, agents=1)
+        with self._lock:
+            if self._built is not None:
+                raise RuntimeError(f"the limit {text!r} comes too late: declare limits before the first request")
+            if len(self._limits) + len(added) > LANES_MAX:
+                raise ValueError(
+                    f"with {text!r} there would be {len(self._limits) + len(added)} lanes, and a limiter has {LANES_MAX}"
+                    " at most; let routes that may share a bucket use one limit, or make a second Limits"
+                )
+            self._limits.update(added)
+        return Limit(self, list(added), key, cost)
+
+    def _name(self, wanted: str, added: dict[str, str]) -> str:
+        # A slash divides a lane's name into channel and tier.
+        name = re.sub(r"\s+", "-", re.sub(r"\s*/\s*(?=[\d\s]*[a-z]+(\s|$))", "-per-", wanted.strip()))[:_NAME_MAX]
+        names = (name if number == 1 else f"{name}-{number}" for number in range(1, LANES_MAX + 2))
+        return next((one for one in names if one not in self._limits and one not in added), name)
+
+    @property
+    def limiter(self) -> Limiter:
+        """The limiter, built now if it was not yet."""
+        with self._lock:
+            if self._built is None:
+                if not self._limits:
+                    raise RuntimeError("no limit was declared")
+                self._built = Limiter({"lanes": self._limits, "plans": self._plans}, **self._options)
+            return self._built
+
+    def _gate(self, key: "Keys | None", cost: _Cost | None) -> Gate:
+        return Gate(self.limiter, key=key if key is not None else self._key, cost=cost, **self._settings)
+
+
+def _refusal(connection: HTTPConnection, status: int, headers: _Told, body: bytes) -> Exception:
+    is_websocket = connection.scope["type"] == "websocket"
+    if is_websocket and "websocket.http.response" not in (connection.scope.get("extensions") or {}):
+        return WebSocketException(code=1008, reason="rate limited")
+    said = json.loads(body) if body else {}
+    detail = said.get("detail", said) if isinstance(said, dict) else said
+    told = {name.decode(): value.decode() for name, value in headers if name not in (b"content-type", b"content-length")}
+    return HTTPException(status, detail=detail, headers=told)
+
+
+limits = Limits()
+"""The limits that ``limit`` declares. To configure them, make ``Limits(...)`` and use its ``limit``."""
+
+limit = limits.limit

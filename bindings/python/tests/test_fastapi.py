@@ -1,0 +1,240 @@
+"""Limits on the routes of FastAPI and Starlette."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Response, WebSocket
+from fastapi.testclient import TestClient
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import WebSocketDenialResponse
+
+from tollgate_limiter import Key, ManualClock, PolicyError
+from tollgate_limiter.fastapi import Limits
+
+
+def declared(**settings: Any) -> tuple[Limits, ManualClock]:
+    clock = ManualClock()
+    return Limits(agents=100, clock=clock, **settings), clock
+
+
+def statuses(client: TestClient, path: str, times: int, **given: Any) -> list[int]:
+    return [client.get(path, **given).status_code for _ in range(times)]
+
+
+def test_a_route_has_its_limit_and_says_so() -> None:
+    limits, clock = declared()
+    app = FastAPI()
+
+    @app.get("/", dependencies=[Depends(limits.limit("2/minute"))])
+    def hello() -> dict[str, str]:
+        return {"hello": "world"}
+
+    client = TestClient(app)
+    served = client.get("/")
+    assert (served.status_code, served.json()) == (200, {"hello": "world"})
+    assert served.headers["ratelimit"] == '"2-per-minute";r=1;t=30'
+    assert served.headers["ratelimit-policy"] == '"2-per-minute";q=2;w=60'
+    assert client.get("/").status_code == 200
+    refused = client.get("/")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
+    assert refused.headers["ratelimit"] == '"2-per-minute";r=0;t=30'
+    assert refused.json() == {"detail": "2-per-minute has 0 of 2 left, too few for this request. Retry after 30 seconds."}
+    clock.advance(30)
+    assert statuses(client, "/", 2) == [200, 429]
+
+
+def test_a_decorator_needs_no_request_and_does_not_show() -> None:
+    limits, _ = declared()
+    app = FastAPI()
+
+    @app.get("/agents/{id}")
+    @limits.limit("2/minute", name="agents")
+    async def agent(id: int, verbose: bool = False) -> dict[str, Any]:
+        return {"id": id, "verbose": verbose}
+
+    @app.get("/plain")
+    @limits.limit("1/minute")
+    def plain() -> Response:
+        return PlainTextResponse("plain")
+
+    @app.get("/unlimited/{id}")
+    async def unlimited(id: int, verbose: bool = False) -> dict[str, Any]:
+        return {"id": id, "verbose": verbose}
+
+    client = TestClient(app)
+    # One limit for the route, whatever the URL is.
+    assert [client.get(f"/agents/{id}?verbose=1").status_code for id in range(4)] == [200, 200, 429, 429]
+    assert client.get("/agents/x").status_code == 429, "a malformed request is limited too"
+    ready = client.get("/plain")
+    assert (ready.text, ready.headers["ratelimit"]) == ("plain", '"1-per-minute";r=0;t=60'), "a ready response has them too"
+    assert client.get("/plain").status_code == 429
+    paths = client.get("/openapi.json").json()["paths"]
+    limited, free = (json.dumps(paths[path]["get"]["parameters"]) for path in ("/agents/{id}", "/unlimited/{id}"))
+    assert limited == free and "parameters" not in paths["/plain"]["get"]
+
+
+def test_several_limits_are_charged_together_or_not_at_all() -> None:
+    limits, clock = declared()
+    app = FastAPI()
+
+    @app.get("/", dependencies=[Depends(limits.limit("2/minute;3/hour", name="api"))])
+    def hello() -> str:
+        return "hello"
+
+    client = TestClient(app)
+    served = client.get("/")
+    assert served.headers.get_list("ratelimit") == ['"api/2-per-minute";r=1;t=30', '"api/3-per-hour";r=2;t=1200']
+    assert statuses(client, "/", 2) == [200, 429]
+    # The refusal took nothing from the hour: one is left.
+    clock.advance(60)
+    assert statuses(client, "/", 2) == [200, 429]
+    assert client.get("/").headers["retry-after"] == "1140"
+
+
+def test_a_router_shares_one_limit_and_a_request_is_charged_once() -> None:
+    limits, _ = declared()
+    shared = limits.limit("3/minute")
+    router = APIRouter(prefix="/v1", dependencies=[Depends(shared)])
+
+    @router.get("/a", dependencies=[Depends(shared)])
+    def a() -> str:
+        return "a"
+
+    @router.get("/b")
+    def b() -> str:
+        return "b"
+
+    app = FastAPI()
+    app.include_router(router)
+    client = TestClient(app)
+    assert [client.get(path).status_code for path in ("/v1/a", "/v1/b", "/v1/a", "/v1/b")] == [200, 200, 200, 429]
+
+
+def test_limits_on_one_route_add_up() -> None:
+    limits, _ = declared()
+    app = FastAPI()
+
+    @app.get("/")
+    @limits.limit("5/minute")
+    @limits.limit("3/hour")
+    def hello() -> str:
+        return "hello"
+
+    assert statuses(TestClient(app), "/", 4) == [200, 200, 200, 429]
+
+
+def test_keys_and_costs_are_functions() -> None:
+    limits, _ = declared(key=lambda connection: connection.headers.get("x-user"))
+    app = FastAPI()
+
+    def tokens(connection: HTTPConnection) -> int:
+        return int(connection.query_params.get("tokens", 1))
+
+    @app.get("/mine")
+    @limits.limit("10/minute", cost=tokens)
+    def mine() -> str:
+        return "mine"
+
+    @app.get("/everybody")
+    @limits.limit("1/minute", key=Key.shared("everybody"))
+    def everybody() -> str:
+        return "everybody"
+
+    client = TestClient(app)
+    alice, bob = {"x-user": "alice"}, {"x-user": "bob"}
+    assert client.get("/mine?tokens=8", headers=alice).headers["ratelimit"] == '"10-per-minute";r=2;t=6'
+    assert client.get("/mine?tokens=8", headers=alice).status_code == 429
+    assert client.get("/mine?tokens=8", headers=bob).status_code == 200
+    assert client.get("/mine?tokens=11", headers=bob).status_code == 429
+    assert client.get("/mine").status_code == 400, "nobody is limited as nobody"
+    assert [client.get("/everybody", headers=who).status_code for who in (alice, bob)] == [200, 429]
+
+
+@pytest.mark.parametrize("wrong", [lambda _: 1 / 0, lambda _: -1, lambda _: "many"])
+def test_a_function_that_fails_charges_nothing(wrong: Callable[[Any], Any]) -> None:
+    limits, _ = declared()
+    app = FastAPI()
+    costs: list[Callable[[Any], Any]] = [wrong, lambda _: 1]
+
+    @app.get("/")
+    @limits.limit("1/minute", cost=lambda connection: costs[0](connection))
+    def hello() -> str:
+        return "hello"
+
+    client = TestClient(app, raise_server_exceptions=False)
+    assert client.get("/").status_code == 500
+    costs.pop(0)
+    assert statuses(client, "/", 2) == [200, 429]
+
+
+def test_plans_have_their_own_limits() -> None:
+    limits, _ = declared(
+        plans={"pro": {"1-per-minute": "3/minute"}}, plan=lambda connection: connection.headers.get("x-plan")
+    )
+    app = FastAPI()
+
+    @app.get("/")
+    @limits.limit("1/minute")
+    def hello() -> str:
+        return "hello"
+
+    assert statuses(TestClient(app, client=("192.0.2.7", 1)), "/", 2) == [200, 429]
+    pro = TestClient(app, client=("192.0.2.8", 1))
+    assert statuses(pro, "/", 4, headers={"x-plan": "pro"}) == [200, 200, 200, 429]
+
+
+def test_a_websocket_is_refused_before_it_opens() -> None:
+    limits, _ = declared()
+    app = FastAPI()
+
+    @app.websocket("/ws")
+    async def talk(websocket: WebSocket, _: Any = Depends(limits.limit("1/minute"))) -> None:
+        await websocket.accept()
+        await websocket.send_text("hello")
+        await websocket.close()
+
+    client = TestClient(app)
+    with client.websocket_connect("/ws") as session:
+        assert session.receive_text() == "hello"
+    with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect("/ws"):
+        pass
+    assert (refused.value.status_code, refused.value.headers["retry-after"]) == (429, "60")
+
+
+def test_a_decorator_limits_starlette_too() -> None:
+    limits, _ = declared()
+
+    @limits.limit("1/minute")
+    async def hello(request: Request) -> Response:
+        return PlainTextResponse("hello")
+
+    client = TestClient(Starlette(routes=[Route("/", hello)]))
+    assert client.get("/").headers["ratelimit"] == '"1-per-minute";r=0;t=60'
+    assert client.get("/").status_code == 429
+
+
+def test_a_mistake_is_raised_where_the_limit_stands() -> None:
+    limits, _ = declared()
+    with pytest.raises(PolicyError, match="5/fortnight"):
+        limits.limit("5/fortnight")
+    with pytest.raises(TypeError, match="decorates a function"):
+        limits.limit("5/minute")("hello")
+
+
+def test_there_are_62_lanes_and_the_next_says_what_to_do() -> None:
+    limits, _ = declared()
+    for _ in range(61):
+        limits.limit("5/minute")
+    with pytest.raises(ValueError, match="63 lanes, and a limiter has 62 at most; let routes .* second Limits"):
+        limits.limit("1/minute;2/hour")
+    assert limits.limit("5/minute").lanes == ("5-per-minute-62",)
+    with pytest.raises(ValueError, match="63 lanes"):
+        limits.limit("5/minute")
+    assert len(limits.limiter.lanes) == 62
+    with pytest.raises(RuntimeError, match="before the first request"):
+        limits.limit("5/minute")
