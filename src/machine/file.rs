@@ -140,15 +140,39 @@ pub(crate) fn room(file: &File) -> u64 {
     if status == 0 { (about.f_bavail as u64).saturating_mul(about.f_bsize as u64) } else { 0 }
 }
 
+/// Memory is taken in parts of this length, each in less than a millisecond.
+const ALLOCATED_AT_ONCE: usize = 1 << 20;
+
+/// How often a part is tried again that signals interrupt.
+const INTERRUPTED_MAX: u32 = 10_000;
+
 /// Takes memory for these bytes of the file now, so that no later access to them fails.
 pub(crate) fn allocate(file: &File, offset: usize, bytes: usize) -> io::Result<()> {
-    // Lossless: no file is that long.
-    let (offset, bytes) = (offset as libc::off_t, bytes as libc::off_t);
-    // SAFETY: acts on an open file.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, bytes) } {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
+    allocate_in_parts(offset, bytes, |offset, bytes| {
+        // Lossless: no file is that long.
+        let (offset, bytes) = (offset as libc::off_t, bytes as libc::off_t);
+        // SAFETY: acts on an open file.
+        unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, bytes) }
+    })
+}
+
+/// Part by part, each again until no signal interrupts it. `allocate` returns an error number, or 0.
+///
+/// On most kernels any signal interrupts the call, whatever its handler says, and then all memory of the call is given
+/// back. A process with a profiler's timer gets a signal every few milliseconds, and would never have a large file.
+fn allocate_in_parts(offset: usize, bytes: usize, mut allocate: impl FnMut(usize, usize) -> i32) -> io::Result<()> {
+    for start in (0..bytes).step_by(ALLOCATED_AT_ONCE) {
+        let mut interrupted = 0;
+        // Ends with the part, or after so many signals.
+        loop {
+            match allocate(offset + start, ALLOCATED_AT_ONCE.min(bytes - start)) {
+                0 => break,
+                libc::EINTR if interrupted < INTERRUPTED_MAX => interrupted += 1,
+                errno => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
     }
+    Ok(())
 }
 
 /// A lock on one byte, for the system to fill in or to set.
@@ -246,5 +270,24 @@ mod tests {
         allocate(&file, 0, 8_192).unwrap();
         let map = FileMap::new(&file, 0, 8_192).unwrap();
         assert!(map.at(8_184, 8).is_some() && map.at(8_184, 9).is_none() && map.at(usize::MAX, 8).is_none());
+    }
+
+    /// A signal during the build was the error "Interrupted system call", and during an override "no memory".
+    #[test]
+    fn memory_is_taken_though_signals_interrupt() {
+        let (mut calls, mut taken) = (0, Vec::new());
+        let every_second_interrupted = |offset, bytes| {
+            calls += 1;
+            if calls % 2 == 1 {
+                return libc::EINTR;
+            }
+            taken.push((offset, bytes));
+            0
+        };
+        allocate_in_parts(8_192, ALLOCATED_AT_ONCE + 4_096, every_second_interrupted).unwrap();
+        assert_eq!(taken, [(8_192, ALLOCATED_AT_ONCE), (8_192 + ALLOCATED_AT_ONCE, 4_096)]);
+        assert!(allocate_in_parts(0, 0, |_, _| libc::EINTR).is_ok(), "there is nothing to take");
+        let refused = |errno| allocate_in_parts(0, 1, |_, _| errno).unwrap_err().raw_os_error();
+        assert_eq!([refused(libc::ENOSPC), refused(libc::EINTR)], [Some(libc::ENOSPC), Some(libc::EINTR)]);
     }
 }
