@@ -227,10 +227,10 @@ impl Joined {
         (self.header[SEATS_USED_AT].load(Ordering::Relaxed) as usize).min(self.seats.table.len())
     }
 
-    /// How many other processes use it.
+    /// How many other processes use it, or may yet.
     pub(super) fn others(&self) -> usize {
         let own = unforked(|| lock(&self.seat).as_ref().map(|seat| seat.number));
-        self.seats.occupants(&self.file, self.seats_used(), own).len()
+        self.seats.taken(&self.file, self.seats_used(), own).count()
     }
 
     /// Where the block of counters of a seat begins, and its length.

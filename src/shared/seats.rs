@@ -150,13 +150,19 @@ impl Seats {
         seat.map_or(0, |seat| seat[PID].load(Ordering::Relaxed) as u32)
     }
 
+    /// The seats whose lock somebody has, except one. `used` is how many seats were ever taken.
+    ///
+    /// A process whose child was made without the C library may be gone while the child keeps its lock. The child takes
+    /// a seat of its own when it first needs one: so the file is used.
+    pub(super) fn taken(&self, file: &File, used: usize, but: Option<usize>) -> impl Iterator<Item = usize> {
+        let seats = (0..self.table.len().min(used)).filter(move |number| but != Some(*number));
+        seats.filter(|number| file::is_locked_by_other(file, SEATS_AT + *number as u32).unwrap_or(true))
+    }
+
     /// The processes that live, except one seat. `used` is how many seats were ever taken.
     pub(super) fn occupants(&self, file: &File, used: usize, but: Option<usize>) -> Vec<Occupant> {
-        let seats = self.table.iter().enumerate().take(used).filter(|(number, _)| but != Some(*number));
-        let living = seats.filter(|(number, _)| {
-            file::is_locked_by_other(file, SEATS_AT + *number as u32).unwrap_or(true) && !self.is_gone(*number)
-        });
-        living.map(|(number, seat)| occupant(number, seat)).collect()
+        let living = self.taken(file, used, but).filter(|number| !self.is_gone(*number));
+        living.map(|number| occupant(number, &self.table[number])).collect()
     }
 }
 

@@ -4,8 +4,8 @@ use crate::place::Place;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tollgate::shared::Shared;
-use tollgate::{Error, Limiter, Policy, Request};
+use tollgate::shared::{Shared, SharedError};
+use tollgate::{BuildError, Error, Limiter, Policy, Request};
 
 fn limiter(place: impl Into<Shared>) -> Limiter {
     let policy = Policy::builder().lane("http", "100/hour").lane("ws", "held 3").build().unwrap();
@@ -96,27 +96,43 @@ impl Child {
 
 /// A child that waits for its end after `act`.
 pub(crate) fn stays(act: impl FnOnce() -> bool) -> Child {
-    let mut ends = [0; 2];
-    // SAFETY: room for both ends.
-    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    let ends = pipe();
     let child = in_child(|| {
-        let done = [u8::from(act())];
-        // SAFETY: one byte to the pipe.
-        unsafe { libc::write(ends[1], done.as_ptr().cast(), 1) };
+        write(ends[1], u8::from(act()));
         loop {
             // SAFETY: waits for a signal.
             unsafe { libc::pause() };
         }
     });
-    let mut done = [0_u8];
-    // SAFETY: one byte from the pipe.
-    assert_eq!(unsafe { libc::read(ends[0], done.as_mut_ptr().cast(), 1) }, 1);
-    for end in ends {
-        // SAFETY: both are this test's own.
-        unsafe { libc::close(end) };
-    }
-    assert_eq!(done, [1]);
+    assert_eq!(read(ends[0]), 1);
+    ends.into_iter().for_each(close);
     child
+}
+
+/// A pipe: where it is read, and where it is written.
+fn pipe() -> [i32; 2] {
+    let mut ends = [0; 2];
+    // SAFETY: room for both ends.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    ends
+}
+
+fn write(end: i32, byte: u8) {
+    // SAFETY: one byte to a pipe.
+    assert_eq!(unsafe { libc::write(end, (&raw const byte).cast(), 1) }, 1);
+}
+
+/// Waits for a byte.
+fn read(end: i32) -> u8 {
+    let mut byte = 0_u8;
+    // SAFETY: one byte from a pipe.
+    assert_eq!(unsafe { libc::read(end, (&raw mut byte).cast(), 1) }, 1);
+    byte
+}
+
+fn close(end: i32) {
+    // SAFETY: a descriptor of this test's own.
+    unsafe { libc::close(end) };
 }
 
 fn allowed(limiter: &Limiter, checks: usize) -> u8 {
@@ -216,6 +232,43 @@ fn a_child_made_without_the_c_library_takes_a_seat_when_it_needs_one() {
     }
     assert_eq!(Child(pid).wait(), 0);
     assert_eq!((limiter.stats().agents, limiter.sharing().unwrap().processes.len()), (2, 1));
+}
+
+/// Its parent is gone, and it has no seat yet. A process with other lanes took the slab for one that nobody uses, and
+/// removed it.
+#[test]
+fn a_child_made_without_the_c_library_keeps_the_slab_of_its_dead_parent() {
+    let _alone = alone();
+    let place = Place::new();
+    let [goes_on, went_on] = [pipe(), pipe()];
+    let parent = in_child(|| {
+        let limiter = limiter(place.slab());
+        // SAFETY: as `fork`, with the parent's stack copied; the child checks an agent when it is told to, and ends.
+        if unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } == 0 {
+            // SAFETY: if the test fails, nobody ends the child: sets a timer.
+            unsafe { libc::alarm(60) };
+            read(goes_on[0]);
+            let is_allowed = allowed(&limiter, 1) == 1;
+            write(went_on[1], u8::from(is_allowed && !limiter.sharing().unwrap().is_detached));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) }
+        }
+        std::mem::forget(limiter); // It does not leave: it is gone.
+        0
+    });
+    assert_eq!(parent.wait(), 0);
+    let other = Policy::builder().lane("http", "window 100/hour").build().unwrap();
+    let build = || Limiter::builder(other.clone()).agents(1_000).shared(place.slab()).build();
+    let refused = build().unwrap_err();
+    assert!(matches!(refused, BuildError::Shared(SharedError::OtherLane { .. })), "{refused}");
+    write(goes_on[1], 1);
+    assert_eq!(read(went_on[0]), 1);
+    // It ends now, and nobody uses the slab any more.
+    while let Err(error) = build() {
+        assert_eq!(error, refused);
+        std::thread::yield_now();
+    }
+    [goes_on, went_on].concat().into_iter().for_each(close);
 }
 
 /// A guard that a fork has copied is the parent's all the same.
