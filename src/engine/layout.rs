@@ -2,7 +2,7 @@
 
 use super::registry::table;
 use super::{policy_text, reservations};
-use crate::bounds::{EXEMPT_KEPT, PROCESSES_MAX, WAITS_KEPT, WARNED_KEPT};
+use crate::bounds::{EXEMPT_KEPT, LANES_MAX, PROCESSES_MAX, WAITS_KEPT, WARNED_KEPT};
 use crate::limits;
 use crate::observe::{counters, roster};
 use crate::shared::memory::PAGE_BYTES;
@@ -19,7 +19,7 @@ pub(crate) fn layout(shape: &Shape, control_words: usize) -> Layout {
     let [entries, homes] = holds::bytes(shape.holds as usize);
     let [hashes, ids, terms, rows] = table::bytes(shape.agents, lanes);
     let counters = counters::bytes(lanes).next_multiple_of(PAGE_BYTES);
-    Layout::new()
+    let layout = Layout::new()
         .section(Section::Header, PAGE_BYTES)
         .section(Section::Seats, PROCESSES_MAX * SEAT_BYTES)
         .section(Section::Control, control_words * 8)
@@ -47,6 +47,11 @@ pub(crate) fn layout(shape: &Shape, control_words: usize) -> Layout {
         .sparse(Section::KeptIds, kept_ids * roster::PLACE_BYTES)
         .sparse(Section::KeptIdsUsed, roster::used_words(kept_ids) * 8)
         .sparse(Section::Counters, PROCESSES_MAX * counters)
+        // Of the maker, which has the first seat.
+        .part(Section::Counters, 0, counters);
+    // Not beyond the most, whatever the file says.
+    let lanes = 0..lanes.min(LANES_MAX);
+    lanes.fold(layout, |layout, lane| layout.part(Section::Limits, lane * limits::LANE_BYTES, limits::PLAN_ROW_BYTES))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -72,6 +77,6 @@ mod tests {
         let layout = layout(&shape, crate::control::CONTROL_WORDS);
         assert_eq!(crate::bounds::SHARED_LAYOUT, 1);
         let allocated: usize = layout.allocated().map(|(_, bytes)| bytes).sum();
-        assert_eq!((layout.bytes(), allocated), (34_828_288, 2_961_440));
+        assert_eq!((layout.bytes(), allocated), (34_828_288, 3_006_688));
     }
 }

@@ -175,9 +175,9 @@ mod supported {
                 policy_bytes,
                 holds: shape.holds as usize,
             };
-            attached.sit_down()?;
             let (joined, is_maker) = (Arc::clone(&attached.joined), attached.joined.is_maker());
-            let built = builder.within(ground, key).and_then(|limiter| {
+            let seated = attached.sit_down().map_err(BuildError::from);
+            let built = seated.and_then(|()| builder.within(ground, key)).and_then(|limiter| {
                 if let (true, Some(text)) = (is_maker, limiter.engine.policy_text()) {
                     write_text(text, &limiter.policy(), joined.path())?;
                 }

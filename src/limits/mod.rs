@@ -67,6 +67,15 @@ pub(crate) struct LimitTable {
 /// The bytes of a lane's limits.
 pub(crate) const LANE_BYTES: usize = size_of::<LaneRows>();
 
+const ROW_BYTES: usize = size_of::<[QuietU64; LimitWords::COUNT]>();
+
+/// Of those the first, which are used from the start: the rows of plans, and of exempt agents.
+#[cfg_attr(
+    not(all(feature = "shared", target_os = "linux", not(loom))),
+    allow(dead_code, reason = "for a shared file")
+)]
+pub(crate) const PLAN_ROW_BYTES: usize = (Row::EXEMPT.index() + 1) * ROW_BYTES;
+
 impl LimitTable {
     /// A table in which the policy is in force. If the system refuses the memory,
     /// the error is how many bytes were needed.
@@ -97,9 +106,6 @@ impl LimitTable {
             link_of: QuietU64::new(0),
         };
         if memory.is_new() {
-            if !(0..len).all(|lane| table.allocate(lane, Row::unassigned(0), Row::EXEMPT)) {
-                return Err(len as u64 * LANE_BYTES as u64);
-            }
             table.write_numbers(Row::EXEMPT, 0, policy.lanes().map(|_| Numbers::Unlimited));
             table.write_policy(policy, 0);
             table.admit_plans(policy.plans().len());
@@ -107,16 +113,10 @@ impl LimitTable {
         Ok(table)
     }
 
-    /// Takes memory for these rows of a lane. `false` if there is none left.
-    fn allocate(&self, lane: usize, first: Row, last: Row) -> bool {
-        let row_bytes = size_of::<[QuietU64; LimitWords::COUNT]>();
-        let (start, end) = (first.index() * row_bytes, (last.index() + 1) * row_bytes);
-        self.memory.allocate(Section::Limits, lane * LANE_BYTES + start, end - start)
-    }
-
-    /// Takes memory for a row, before it is written. `false` if there is none left.
+    /// Takes memory for an override's row, before it is written. `false` if there is none left.
     pub(crate) fn allocate_row(&self, row: Row) -> bool {
-        (0..self.lanes.len()).all(|lane| self.allocate(lane, row, row))
+        let start = |lane: usize| lane * LANE_BYTES + row.index() * ROW_BYTES;
+        (0..self.lanes.len()).all(|lane| self.memory.allocate(Section::Limits, start(lane), ROW_BYTES))
     }
 
     pub(crate) fn reserved_bytes(&self) -> u64 {

@@ -142,6 +142,11 @@ impl Attached {
         match self.joined.sit_down() {
             Ok(true) => Ok(()),
             Ok(false) => Err(SharedError::TooManyProcesses { path: self.path.clone() }),
+            Err(error) if is_full(&error) => Err(SharedError::NoRoom {
+                path: self.path.clone(),
+                bytes: self.joined.seat_bytes(),
+                left: self.joined.room(),
+            }),
             Err(error) => Err(system(&self.path, "take a seat in it")(error)),
         }
     }
@@ -154,6 +159,11 @@ impl Attached {
 
 fn system<'a>(path: &'a Path, what: &'static str) -> impl Fn(io::Error) -> SharedError + 'a {
     move |error| SharedError::System { path: path.into(), what, problem: error.to_string() }
+}
+
+/// Whether there was no memory left for the file.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::ENOMEM))
 }
 
 fn remove(path: &Path) -> Result<(), SharedError> {
@@ -270,13 +280,11 @@ fn make(
             let left = file::room(file);
             let _ = file.set_len(0); // Gives back what it took.
             let _ = mode.map(|_| std::fs::remove_file(path));
-            return Err(match error.raw_os_error() {
-                Some(libc::ENOSPC | libc::ENOMEM) => {
-                    let bytes = layout.allocated().map(|(_, bytes)| bytes as u64).sum();
-                    SharedError::NoRoom { path: path.into(), bytes, left: left.max(file::room(file)) }
-                }
-                _ => system(path, "take memory for it")(error),
-            });
+            if is_full(&error) {
+                let bytes = layout.allocated_bytes();
+                return Err(SharedError::NoRoom { path: path.into(), bytes, left: left.max(file::room(file)) });
+            }
+            return Err(system(path, "take memory for it")(error));
         }
     }
     if mode.is_none() {

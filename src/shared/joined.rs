@@ -239,6 +239,16 @@ impl Joined {
         (self.layout.start(Section::Counters) + seat * bytes, bytes)
     }
 
+    /// How much memory a seat takes.
+    pub(super) fn seat_bytes(&self) -> u64 {
+        self.counters_of(0).1 as u64
+    }
+
+    /// How many bytes its file system has left.
+    pub(super) fn room(&self) -> u64 {
+        file::room(&self.file)
+    }
+
     /// The `len` counters of this process. A forked child finds its own at the same address.
     pub(crate) fn counters<W: Atomics>(&self, len: usize) -> Option<Words<W>> {
         self.mark();

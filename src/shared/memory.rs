@@ -87,6 +87,8 @@ pub(crate) struct Layout {
     bytes: [usize; SECTIONS],
     /// Those that take memory only where it was asked for.
     is_sparse: [bool; SECTIONS],
+    /// What is asked for from the start: where it begins, and its length.
+    parts: Vec<(usize, usize)>,
     end: usize,
 }
 
@@ -96,7 +98,7 @@ pub(crate) struct Layout {
 )]
 impl Layout {
     pub(crate) const fn new() -> Self {
-        Self { starts: [0; SECTIONS], bytes: [0; SECTIONS], is_sparse: [false; SECTIONS], end: 0 }
+        Self { starts: [0; SECTIONS], bytes: [0; SECTIONS], is_sparse: [false; SECTIONS], parts: Vec::new(), end: 0 }
     }
 
     /// Adds a section after the others.
@@ -111,6 +113,13 @@ impl Layout {
     pub(crate) fn sparse(mut self, section: Section, bytes: usize) -> Self {
         self.is_sparse[section as usize] = true;
         self.section(section, bytes)
+    }
+
+    /// A part of a sparse section that is used from the start.
+    pub(crate) fn part(mut self, section: Section, offset: usize, bytes: usize) -> Self {
+        debug_assert!(offset + bytes <= self.length(section));
+        self.parts.push((self.start(section) + offset, bytes));
+        self
     }
 
     /// The whole file.
@@ -129,7 +138,14 @@ impl Layout {
     /// The parts of the file that need memory from the start.
     pub(crate) fn allocated(&self) -> impl Iterator<Item = (usize, usize)> {
         let all = self.starts.iter().zip(&self.bytes).zip(&self.is_sparse);
-        all.filter(|((_, bytes), is_sparse)| **bytes > 0 && !**is_sparse).map(|((start, bytes), _)| (*start, *bytes))
+        let whole = all.filter(|((_, bytes), is_sparse)| **bytes > 0 && !**is_sparse);
+        whole.map(|((start, bytes), _)| (*start, *bytes)).chain(self.parts.iter().copied())
+    }
+
+    /// How much memory that takes: whole pages.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        let pages = |(start, bytes): (usize, usize)| (start + bytes).div_ceil(PAGE_BYTES) - start / PAGE_BYTES;
+        self.allocated().map(pages).sum::<usize>() as u64 * PAGE_BYTES as u64
     }
 }
 
@@ -190,9 +206,11 @@ mod tests {
     fn sections_begin_on_pages_and_do_not_overlap() {
         let layout = Layout::new().section(Section::Header, 100).sparse(Section::Limits, 5_000);
         let layout = layout.section(Section::Seats, 4_096).section(Section::Totals, 0).section(Section::Slab, 1);
+        let layout = layout.part(Section::Limits, 4_100, 8);
         assert_eq!(layout.start(Section::Limits), 4_096);
         assert_eq!((layout.start(Section::Seats), layout.length(Section::Seats)), (12_288, 4_096));
         assert_eq!((layout.start(Section::Slab), layout.bytes()), (16_384, 20_480));
-        assert!(layout.allocated().eq([(0, 100), (12_288, 4_096), (16_384, 1)]));
+        assert!(layout.allocated().eq([(0, 100), (12_288, 4_096), (16_384, 1), (8_196, 8)]));
+        assert_eq!(layout.allocated_bytes(), 4 * 4_096);
     }
 }
