@@ -63,11 +63,6 @@ impl Control<'_> {
             }
             words.set_policy(0);
         }
-        if words.was_left() {
-            let named = self.slab.rows();
-            table.recount(|row| named.contains(&row.number()));
-            words.clear_left();
-        }
         Ok(())
     }
 

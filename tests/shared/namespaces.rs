@@ -211,6 +211,8 @@ fn use_all(limiter: &Limiter) {
         let _ = limiter.exempt(&agent);
         let _ = limiter.set_override(&agent, "http", "7/s");
     }
+    let twice = Policy::builder().lane("http", "200/day").lane("ws", "held 3").lane("llm", "budget 9/day");
+    limiter.replace_policy(twice.plan("pro", [("http", "1/s")]).build().unwrap()).unwrap();
     drop((limiter.snapshot(), limiter.stats(), limiter.assignments(), limiter.agents(&Default::default())));
     limiter.sweep(Duration::ZERO);
     assert_eq!(limiter.audit(), [""; 0]);

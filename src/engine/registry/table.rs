@@ -237,10 +237,14 @@ impl AssignmentTable {
 
     // --- What control calls do, under their lock.
 
+    /// The first row for overrides that is free. `None` if all are taken.
+    pub(crate) fn free_row(&self) -> Option<Row> {
+        Row::of_overrides().find(|row| !self.is_taken(*row))
+    }
+
     /// Takes a row for overrides. `None` if all are taken.
     pub(crate) fn take_row(&self) -> Option<Row> {
-        let is_free = |row: &Row| !self.is_taken(*row);
-        let row = Row::of_overrides().find(is_free)?;
+        let row = self.free_row()?;
         self.mark_row(row, true);
         Some(row)
     }
@@ -262,7 +266,7 @@ impl AssignmentTable {
     }
 
     /// Writes an entry beside the one in force, and takes the agent's slot for it. Its overrides are written to its
-    /// row, which no decision names.
+    /// row, which no decision names, and which has memory for them.
     pub(crate) fn stage(&self, hash: AgentHash, id: &[u8], entry: &Entry) -> Result<(), NoRoom> {
         let slot = match self.find(hash) {
             Some(slot) => slot,
