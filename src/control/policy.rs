@@ -3,7 +3,9 @@
 use super::edit::{Edit, unsaved};
 use super::lock::ControlState;
 use super::names::lane_names;
+use super::shared::refusal;
 use super::{Control, ControlError};
+use crate::engine::registry::table::AssignmentTable;
 use crate::engine::registry::{Entry, RegisteredAgent};
 use crate::engine::reservations::MovedRecord;
 use crate::limits::Row;
@@ -51,7 +53,9 @@ impl Control<'_> {
         }
         let before = self.limits.epoch();
         let epoch = before + u64::from(!broken(Fault::RowsInPlace));
-        self.write_policy_text(&policy, &known, epoch)?;
+        self.stage_exempt(&policy).and_then(|()| self.write_policy_text(&policy, &known, epoch)).inspect_err(|_| {
+            self.registry.shared().into_iter().for_each(AssignmentTable::unstage_all);
+        })?;
         self.limits.write_policy(&policy, epoch);
         self.lock.words().into_iter().for_each(|words| words.set_policy(epoch));
         self.limits.enter(epoch);
@@ -97,6 +101,25 @@ impl Control<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Takes entries for the agents that a policy exempts and that have none: nothing may be refused for want of room
+    /// when the policy is in force, or neither it nor any later change could be completed. Nothing is staged for them
+    /// yet, so if this process dies they are free again.
+    fn stage_exempt(&self, policy: &Policy) -> Result<(), ControlError> {
+        let Some(table) = self.registry.shared() else { return Ok(()) };
+        let hashes = policy.exempt().filter_map(|agent| Some((agent.as_bytes(), self.hash(agent.as_bytes()).ok()?)));
+        let is_new = |(id, hash): &(&[u8], _)| self.registry.get(*hash, id).is_some_and(|entry| entry.is_nothing());
+        let new: Vec<_> = hashes.filter(is_new).collect();
+        let is_last = |entry: &Entry| Entry { by_policy: false, ..entry.clone() }.is_nothing();
+        let known =
+            self.registry.list().into_iter().filter(|(_, agent)| agent.entry.by_policy && is_last(&agent.entry));
+        let less = known.filter(|(_, agent)| !policy.exempt().any(|exempt| exempt.as_bytes() == &*agent.id)).count();
+        if !table.has_room(new.len() as u64, less as u64) {
+            return Err(ControlError::TooManyAssignments { most: table.most() });
+        }
+        let stage = |(id, hash)| table.stage(hash, id, &Entry::default());
+        new.into_iter().try_for_each(stage).map_err(|problem| refusal(table, problem))
     }
 
     /// Sets whether the policy exempts an agent.

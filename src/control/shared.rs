@@ -51,7 +51,13 @@ impl Control<'_> {
         if words.edits_count() {
             self.put_staged_in_force(control, words, table, &table.staged())?;
         } else {
-            table.staged().into_iter().for_each(|hash| table.unstage(hash));
+            table.unstage_all();
+        }
+        // Before the policy, which must find the rows free that the dead process had taken for it.
+        if words.was_left() {
+            let named = self.slab.rows();
+            table.recount(|row| named.contains(&row.number()));
+            words.clear_left();
         }
         if let Some((epoch, region)) = words.policy() {
             if self.limits.epoch() == epoch {
@@ -113,7 +119,11 @@ impl Control<'_> {
         entry.override_row = None;
         if !entry.overrides.is_empty() {
             let row = table.take_row().ok_or(ControlError::TooManyOverrides)?;
-            if !self.limits.allocate_row(row) {
+            // The next free row too, unless the agent is about to free one: a new policy writes each override anew,
+            // and must find memory for that.
+            let spare = table.free_row().filter(|_| edit.before.overrides.is_empty());
+            let mut rows = [Some(row), spare].into_iter().flatten();
+            if !rows.all(|row| self.limits.allocate_row(row) && table.allocate_terms(row)) {
                 table.mark_row(row, false);
                 return Err(ControlError::NoMemory);
             }
@@ -124,10 +134,7 @@ impl Control<'_> {
         }
         table.stage(edit.hash, &edit.id, &entry).map_err(|problem| {
             entry.override_row.into_iter().for_each(|row| table.mark_row(row, false));
-            match problem {
-                NoRoom::Entries => ControlError::TooManyAssignments { most: table.most() },
-                NoRoom::Memory | NoRoom::Term => ControlError::NoMemory,
-            }
+            refusal(table, problem)
         })
     }
 
@@ -248,6 +255,14 @@ impl Control<'_> {
             }
             Forgives::Record => self.engine.forget(hash, now),
         }
+    }
+}
+
+/// Why an entry was not staged.
+pub(super) fn refusal(table: &AssignmentTable, problem: NoRoom) -> ControlError {
+    match problem {
+        NoRoom::Entries => ControlError::TooManyAssignments { most: table.most() },
+        NoRoom::Memory | NoRoom::Term => ControlError::NoMemory,
     }
 }
 

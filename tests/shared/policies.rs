@@ -3,7 +3,7 @@
 use crate::forks::{Ends, alone};
 use crate::place::Place;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tollgate::{Limiter, Policy, Request};
+use tollgate::{ControlError, Limiter, Policy, Request};
 
 fn limiter(policy: &Policy, place: &Place) -> Limiter {
     Limiter::builder(policy.clone()).agents(100).shared(place.slab()).build().unwrap()
@@ -61,4 +61,32 @@ fn exempt_ids_of_any_character_are_every_processs() {
     assert!(second.is_exempt("\u{0}").unwrap() && !second.is_exempt("a\nb").unwrap());
     second.exempt("agent-7").unwrap();
     assert_eq!(*limiter(&made, &place).policy(), next);
+}
+
+/// A policy with more exempt agents than there is room for was in force when it was refused, without some of them; and
+/// each later call of every process tried it again before its own change.
+#[test]
+fn a_policy_whose_exempt_agents_find_no_room_is_refused_whole() {
+    let _alone = alone();
+    let place = Place::new();
+    let policy = |http: &str, exempt: std::ops::Range<u32>| {
+        Policy::builder().lane("http", http).exempt(exempt.map(|number| number.to_string())).build().unwrap()
+    };
+    let made = policy("1/day", 0..2_000);
+    let (first, second) = (limiter(&made, &place), limiter(&made, &place));
+    let refused = first.replace_policy(policy("2/day", 0..4_097)).unwrap_err();
+    assert!(matches!(refused, ControlError::TooManyAssignments { most: 4_096 }), "{refused}");
+    let http = first.lane("http").unwrap();
+    for limiter in [&first, &second] {
+        assert_eq!(*limiter.policy(), made);
+        assert_eq!(limiter.check("agent-7", http).unwrap().capacity(), 1);
+        assert!(!limiter.is_exempt("4000").unwrap() && limiter.audit().is_empty());
+    }
+    // Those that are exempt no more make room for others.
+    let next = policy("2/day", 1_000..5_096);
+    second.replace_policy(next.clone()).unwrap();
+    assert!(!first.is_exempt("999").unwrap() && first.is_exempt("5095").unwrap());
+    assert_eq!((&*first.policy(), first.audit()), (&next, Vec::new()));
+    assert!(matches!(first.exempt("agent-7"), Err(ControlError::TooManyAssignments { .. })));
+    second.unexempt("agent-7").unwrap();
 }

@@ -295,11 +295,13 @@ impl AssignmentTable {
         Ok(slot)
     }
 
-    fn write_overrides(&self, row: Row, overrides: &BTreeMap<LaneId, Limit>) -> Result<(), NoRoom> {
+    /// Takes memory for the texts of a row's overrides, before they are written. `false` if there is none left.
+    pub(crate) fn allocate_terms(&self, row: Row) -> bool {
         let bytes = self.lanes * size_of::<[QuietU64; TERM_WORDS]>();
-        if !self.memory.allocate(Section::Terms, row.index() * bytes, bytes) {
-            return Err(NoRoom::Memory);
-        }
+        self.memory.allocate(Section::Terms, row.index() * bytes, bytes)
+    }
+
+    fn write_overrides(&self, row: Row, overrides: &BTreeMap<LaneId, Limit>) -> Result<(), NoRoom> {
         for (index, words) in self.terms[row.index() * self.lanes..][..self.lanes].iter().enumerate() {
             let limit = overrides.get(&LaneId::new(index as u32)).map(Limit::to_string).unwrap_or_default();
             if limit.len() > TERM_BYTES_MAX {
@@ -340,6 +342,11 @@ impl AssignmentTable {
         if !self.decision(slot).is_present() {
             self.hashes[slot].store(AgentHash::NOBODY.bits(), Ordering::Release);
         }
+    }
+
+    /// Ends all changes that are staged, as if they had not begun.
+    pub(crate) fn unstage_all(&self) {
+        self.staged().into_iter().for_each(|hash| self.unstage(hash));
     }
 
     /// Counts entries and rows anew, after a control call was lost: what no decision names is free, unless `is_named`
