@@ -1,5 +1,6 @@
-//! What operators decide on one machine holds on all of them: who is told what, and when, without a clock, a thread or
-//! a socket. The thread that drives it carries [`StoreRequest`]s to the server; so does a simulator.
+//! What operators decide on one machine holds on all of them: what is written, and what is put in force. No clock, no
+//! thread and no socket is in it: the thread that drives it carries [`StoreRequest`]s to the server, and so does a
+//! simulator.
 //!
 //! - `field.rs`: what is decided about: an agent, or the policy
 //! - `plain.rs`, `seal.rs`: a decision as bytes, and sealed
@@ -41,8 +42,8 @@
 //! that was away since before the horizon, in a store of the same name, takes it for removed.
 //!
 //! *A machine that starts* reads all before it writes. For an agent that the store knows the store wins, over a file of
-//! this machine too, unless an operator has decided here since. What only this machine's file knows it then writes, with
-//! a stamp that is smaller than any that the store gives: it may be old, and another machine may know better.
+//! this machine too, unless an operator has decided here since. What only this machine's file knows it then writes,
+//! with a stamp that is smaller than any that the store gives: it may be old, and another machine may know better.
 //!
 //! *A policy* travels if it was put in force at run time: the file with which a machine starts is its own. A machine
 //! that starts takes the store's policy, unless its own has a higher version, which it writes instead. One that cannot

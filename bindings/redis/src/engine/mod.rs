@@ -44,8 +44,8 @@ use std::time::{Duration, Instant};
 /// A running engine.
 ///
 /// When it is dropped, its threads give the credit back that was not spent, pay what is owed, write what was decided
-/// here, and leave the list of machines, as far as that gets in about the time-out. From then on checks take the server for lost, until another
-/// engine is attached.
+/// here, and leave the list of machines, as far as that gets in about the time-out. From then on checks take the server
+/// for lost, until another engine is attached.
 ///
 /// A child that is forked has no thread, and its copy says so: checks in it take the server for lost and spend no
 /// credit. Attach an engine in the child, if it checks anything.
