@@ -1,6 +1,8 @@
 """Limits on the routes of FastAPI and Starlette."""
 
 import json
+import os
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -226,15 +228,53 @@ def test_a_mistake_is_raised_where_the_limit_stands() -> None:
         limits.limit("5/minute")("hello")
 
 
-def test_there_are_62_lanes_and_the_next_says_what_to_do() -> None:
+def test_beyond_62_lanes_another_limiter_is_built() -> None:
+    limits, _ = declared(plans={"pro": {"first": "2/minute", "last": "2/minute"}}, plan=lambda _: "pro")
+    app = FastAPI()
+    first = limits.limit("1/minute", name="first")
+    for _ in range(60):
+        limits.limit("5/minute")
+    # Its two lanes are charged together, so they are in one limiter: the second.
+    both = limits.limit("3/minute;4/hour", name="both")
+    last = limits.limit("1/minute", name="last")
+    assert len(first.limiter.lanes) == 61 and last.limiter.lanes == ["both/3-per-minute", "both/4-per-hour", "last"]
+    assert first.limiter is not both.limiter is last.limiter is limits.limiter
+    for number, limit in enumerate((first, both, last)):
+        app.get(f"/{number}", dependencies=[Depends(limit)])(lambda: "hello")
+    client = TestClient(app)
+    assert [statuses(client, f"/{number}", 4) for number in range(3)] == [
+        [200, 200, 429, 429],
+        [200, 200, 200, 429],
+        [200, 200, 429, 429],
+    ]
+    wide = [declared()[0].limit] * 3
+    one, two, three = (limit("exact 100/minute", name=f"wide-{number}") for number, limit in enumerate(wide))
+    assert one.limiter is two.limiter is not three.limiter, "an exact window fills a record sooner"
+    with pytest.raises(ValueError, match="has 17 parts; at most 16"):
+        limits.limit(";".join(["1/minute"] * 17))
+
+
+def test_a_limit_that_comes_late_is_a_limit() -> None:
     limits, _ = declared()
-    for _ in range(61):
-        limits.limit("5/minute")
-    with pytest.raises(ValueError, match="63 lanes, and a limiter has 62 at most; let routes .* second Limits"):
-        limits.limit("1/minute;2/hour")
-    assert limits.limit("5/minute").lanes == ("5-per-minute-62",)
-    with pytest.raises(ValueError, match="63 lanes"):
-        limits.limit("5/minute")
-    assert len(limits.limiter.lanes) == 62
-    with pytest.raises(RuntimeError, match="before the first request"):
-        limits.limit("5/minute")
+    for _ in range(3):  # As the tests of a user's app factory do.
+        app = FastAPI()
+        app.get("/", dependencies=[Depends(limits.limit("1/minute"))])(lambda: "hello")
+        assert statuses(TestClient(app), "/", 2) == [200, 429]
+
+
+def test_limits_that_workers_share_are_declared_before_the_first_request() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        limits, _ = declared(shared=f"{folder}/api.slab")
+        names = [limits.limit("5/minute").lanes[0] for _ in range(63)]
+        assert names[-2:] == ["5-per-minute-62", "5-per-minute"]
+        assert limits.limiter.lanes == ["5-per-minute"]
+        assert sorted(os.listdir(folder)) == ["api.slab.2.v1"]
+        with pytest.raises(RuntimeError, match="'5/minute' comes too late"):
+            limits.limit("5/minute")
+
+
+def test_a_plan_that_names_no_limit_is_a_mistake() -> None:
+    limits, _ = declared(plans={"pro": {"runn": "2/minute"}})
+    limits.limit("1/minute", name="run")
+    with pytest.raises(ValueError, match="the plan 'pro' names runn; the limits are run"):
+        limits.limiter  # noqa: B018

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Set
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from fastapi import Depends
@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException, WebSocketException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from ._errors import PolicyError
 from ._native import Gate, Lanes, Limiter
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ __all__ = ["Limit", "Limits", "limit", "limits"]
 
 LANES_MAX = 62
 """The most lanes that a limiter has; each part of ``"100/minute;1000/hour"`` is one."""
+
+PARTS_MAX = 16
+"""The most parts that are charged together."""
 
 _NAME_MAX = 56
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
@@ -60,10 +64,17 @@ async def _dependency(connection: HTTPConnection, response: Response) -> None:
 class Limit:
     """A limit for each agent, made by ``Limits.limit``: a dependency and a decorator."""
 
-    def __init__(self, limits: "Limits", lanes: list[str], key: "Keys | None", cost: _Cost | None) -> None:
-        self._limits, self._lanes, self._key, self._cost = limits, lanes, key, cost
+    def __init__(
+        self, limits: "Limits", group: "_Group", lanes: list[str], key: "Keys | None", cost: _Cost | None
+    ) -> None:
+        self._limits, self._group, self._lanes, self._key, self._cost = limits, group, lanes, key, cost
         self._gate: tuple[Gate, Lanes] | None = None
         self.__wrapped__ = _dependency
+
+    @property
+    def limiter(self) -> Limiter:
+        """The limiter that has its lanes, built now if it was not yet."""
+        return self._limits._limiter(self._group)
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -88,7 +99,7 @@ class Limit:
         return ruling
 
     def _open(self) -> tuple[Gate, Lanes]:
-        gate = self._limits._gate(self._key, self._cost)
+        gate = self._limits._gate(self._group, self._key, self._cost)
         self._gate = gate, gate.lanes(*self._lanes)
         return self._gate
 
@@ -96,7 +107,7 @@ class Limit:
         if not callable(endpoint):
             raise TypeError(f"a limit decorates a function, not {type(endpoint).__name__}")
         signature = inspect.signature(endpoint)
-        name = f"tollgate_{len(self._limits._limits)}_{len(signature.parameters)}"
+        name = f"tollgate_limit_{len(signature.parameters)}"
         parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=Depends(self), annotation=Any)
 
         def begin(args: tuple[Any, ...], given: dict[str, Any]) -> _Told | None:
@@ -137,16 +148,44 @@ class Limit:
         return f"<Limit on {', '.join(self._lanes)}>"
 
 
+class _Group:
+    """Limits that one limiter has: up to 62 lanes, declared before it is built."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.lanes: dict[str, str] = {}
+        self.limiter: Limiter | None = None
+
+    def lanes_of(self, parts: list[str], name: str | None) -> dict[str, str]:
+        """The lanes that a limit of these parts would add, under names that are free."""
+        added: dict[str, str] = {}
+        for part in parts:
+            wanted = part if name is None else name if len(parts) == 1 else f"{name}/{part}"
+            added[_lane_name(wanted, self.lanes.keys() | added.keys())] = part
+        return added
+
+    def has_room_for(self, added: dict[str, str]) -> bool:
+        if self.limiter is not None or len(self.lanes) + len(added) > LANES_MAX:
+            return False
+        try:
+            # Windows need more room in a record than buckets do.
+            Limiter({"lanes": self.lanes | added}, agents=1)
+        except PolicyError:
+            return False
+        return True
+
+
 class Limits:
-    """The limits of an app, over one limiter.
+    """The limits of an app.
 
-    They are declared where routes are, at import, and the limiter is built at the first request: all its lanes are
-    known then. A limiter has 62 lanes; the declaration of one more raises ``ValueError``. Let routes that may share a
-    bucket use one limit, or make a second ``Limits``.
+    They are declared where routes are, at import, and their limiter is built at the first request: all its lanes are
+    known then. A limiter has 62 lanes, so the next limit begins another limiter, with memory of its own; so does one
+    that is declared after the first request.
 
-    ``shared`` names the slab that all workers use; by default the environment variable ``TOLLGATE_SHARED`` does. The
-    key is the client's address unless another is given; functions get the ``HTTPConnection``. Other keywords are those
-    of ``Limiter``.
+    ``shared`` names the slab that all workers use; by default the environment variable ``TOLLGATE_SHARED`` does. Then a
+    limit may not be declared after the first request, since the workers have to agree on the lanes; further limiters
+    add ``.2``, ``.3`` to the name. The key is the client's address unless another is given; functions get the
+    ``HTTPConnection``. Other keywords are those of ``Limiter``.
     """
 
     def __init__(
@@ -166,10 +205,12 @@ class Limits:
         self._settings: dict[str, Any] = {"plan": plan, "profile": profile, "headers": headers, "pass_others": True}
         self._settings["trusted_proxies"] = trusted_proxies or []
         self._plans = plans or {}
-        self._options = {"agents": agents, "shared": shared or os.environ.get("TOLLGATE_SHARED"), **limiter}
-        self._limits: dict[str, str] = {}
-        self._built: Limiter | None = None
-        self._lock = threading.Lock()
+        self._shared = shared or os.environ.get("TOLLGATE_SHARED")
+        self._options = {"agents": agents, **limiter}
+        # An earlier group belongs to its limits alone, and goes with them.
+        self._group = _Group(1)
+        self._declared: set[str] = set()
+        self._lock = threading.RLock()
 
     def limit(
         self, text: str, /, *, name: str | None = None, key: "Keys | None" = None, cost: _Cost | None = None
@@ -177,41 +218,52 @@ class Limits:
         """Declares a limit: ``"5/minute"``, or ``"100/minute;1000/hour"`` for both, of which a request is charged to
         all or to none. ``name`` is what its lane is called in headers, plans and metrics."""
         parts = [part.strip() for part in re.split("[;,|]", text)]
-        added: dict[str, str] = {}
-        for part in parts:
-            wanted = part if name is None else name if len(parts) == 1 else f"{name}/{part}"
-            added[self._name(wanted, added)] = part
-        # A mistake is raised here, where the limit stands, and not at the first request.
-        Limiter({"lanes": added}, agents=1)
+        if len(parts) > PARTS_MAX:
+            raise ValueError(f"{text!r} has {len(parts)} parts; at most {PARTS_MAX} are charged together")
         with self._lock:
-            if self._built is not None:
-                raise RuntimeError(f"the limit {text!r} comes too late: declare limits before the first request")
-            if len(self._limits) + len(added) > LANES_MAX:
-                raise ValueError(
-                    f"with {text!r} there would be {len(self._limits) + len(added)} lanes, and a limiter has {LANES_MAX}"
-                    " at most; let routes that may share a bucket use one limit, or make a second Limits"
+            if self._group.limiter is not None and self._shared:
+                raise RuntimeError(
+                    f"the limit {text!r} comes too late: declare the limits that workers share before the first request"
                 )
-            self._limits.update(added)
-        return Limit(self, list(added), key, cost)
-
-    def _name(self, wanted: str, added: dict[str, str]) -> str:
-        # A slash divides a lane's name into channel and tier.
-        name = re.sub(r"\s+", "-", re.sub(r"\s*/\s*(?=[\d\s]*[a-z]+(\s|$))", "-per-", wanted.strip()))[:_NAME_MAX]
-        names = (name if number == 1 else f"{name}-{number}" for number in range(1, LANES_MAX + 2))
-        return next((one for one in names if one not in self._limits and one not in added), name)
+            added = self._group.lanes_of(parts, name)
+            # A mistake is raised here, where the limit stands, and not at the first request.
+            Limiter({"lanes": added}, agents=1)
+            if not self._group.has_room_for(added):
+                self._group = _Group(self._group.number + 1)
+                added = self._group.lanes_of(parts, name)
+            self._group.lanes.update(added)
+            self._declared.update(added)
+            return Limit(self, self._group, list(added), key, cost)
 
     @property
     def limiter(self) -> Limiter:
-        """The limiter, built now if it was not yet."""
-        with self._lock:
-            if self._built is None:
-                if not self._limits:
-                    raise RuntimeError("no limit was declared")
-                self._built = Limiter({"lanes": self._limits, "plans": self._plans}, **self._options)
-            return self._built
+        """The limiter of the limits that were declared last, built now if it was not yet."""
+        return self._limiter(self._group)
 
-    def _gate(self, key: "Keys | None", cost: _Cost | None) -> Gate:
-        return Gate(self.limiter, key=key if key is not None else self._key, cost=cost, **self._settings)
+    def _limiter(self, group: _Group) -> Limiter:
+        with self._lock:
+            if group.limiter is None:
+                plans = {plan: self._of_group(plan, lanes, group) for plan, lanes in self._plans.items()}
+                shared = self._shared and (self._shared if group.number == 1 else f"{self._shared}.{group.number}")
+                group.limiter = Limiter({"lanes": group.lanes, "plans": plans}, shared=shared, **self._options)
+            return group.limiter
+
+    def _of_group(self, plan: str, lanes: dict[str, str], group: _Group) -> dict[str, str]:
+        unknown = lanes.keys() - self._declared
+        if unknown:
+            known = ", ".join(sorted(self._declared))
+            raise ValueError(f"the plan {plan!r} names {', '.join(sorted(unknown))}; the limits are {known}")
+        return {lane: limit for lane, limit in lanes.items() if lane in group.lanes}
+
+    def _gate(self, group: _Group, key: "Keys | None", cost: _Cost | None) -> Gate:
+        return Gate(self._limiter(group), key=key if key is not None else self._key, cost=cost, **self._settings)
+
+
+def _lane_name(wanted: str, taken: Set[str]) -> str:
+    """A name for a lane: a slash would divide it into channel and tier, and spaces may not be."""
+    name = re.sub(r"\s+", "-", re.sub(r"\s*/\s*(?=[\d\s]*[a-z]+(\s|$))", "-per-", wanted.strip()))[:_NAME_MAX]
+    names = (name if number == 1 else f"{name}-{number}" for number in range(1, LANES_MAX + 2))
+    return next((one for one in names if one not in taken), name)
 
 
 def _refusal(connection: HTTPConnection, status: int, headers: _Told, body: bytes) -> Exception:
