@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let entries = std::fs::read_dir(root.join("docs")).expect("docs/").map(|entry| entry.expect("an entry").path());
+    let folders = ["docs", "docs/python"].map(|folder| std::fs::read_dir(root.join(folder)).expect(folder));
+    let entries = folders.into_iter().flatten().map(|entry| entry.expect("an entry").path());
     let pages = entries.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
     pages.chain([root.join("README.md")]).collect()
 }

@@ -157,9 +157,15 @@ def django_request(factory: Any, step: dict[str, Any]) -> HttpRequest:
 
 @pytest.fixture(scope="module", autouse=True)
 def project() -> None:
+    configured()
+
+
+def configured() -> tuple[Any, Any]:
+    """Django's settings, and what a view returns."""
     if not settings.configured:
         settings.configure(ALLOWED_HOSTS=["*"], SECRET_KEY="for tests")
         django.setup()
+    return settings, HttpResponse
 
 
 def django_sync(made: Gate) -> Send:

@@ -28,7 +28,9 @@ def test_the_examples_of_a_page_do_what_they_show(page: Path) -> None:
 
 def prompted(block: str) -> str:
     lines = [line for line in block.splitlines() if line.strip()]
-    return "\n".join((">>> " if line[0] not in " )]}" else "... ") + line for line in lines) + "\n"
+    before = [""] + lines[:-1]
+    begins = [line[0] not in " )]}" and not above.startswith("@") for line, above in zip(lines, before)]
+    return "\n".join((">>> " if new else "... ") + line for line, new in zip(lines, begins)) + "\n"
 
 
 def test_the_example_of_the_package_does_what_it_shows() -> None:
