@@ -5,9 +5,12 @@ use std::process::Command;
 
 const VARIABLE: &str = "TOLLGATE_TEST_CHILD";
 
-/// In a child: the path that it was given.
+/// In a child: the path that it was given. From then on it ends with the test that started it, also with one that fails.
 pub(crate) fn argument() -> Option<PathBuf> {
-    std::env::var_os(VARIABLE).map(PathBuf::from)
+    let argument = std::env::var_os(VARIABLE).map(PathBuf::from)?;
+    // SAFETY: no pointer is passed.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }, 0);
+    Some(argument)
 }
 
 /// The test of this name, run again as a child that is given a path. Its
