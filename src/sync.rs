@@ -234,6 +234,9 @@ pub(crate) enum Fault {
     /// A settlement is applied to whatever tenancy it finds.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "of lanes that machines share"))]
     CreditToAnother,
+    /// The debt that a store reports takes the place of a view that was charged meanwhile.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "of lanes that machines share"))]
+    ViewOverCharge,
     /// A file is ready before everything in it is written.
     #[cfg(all(test, loom))]
     ReadyTooSoon,

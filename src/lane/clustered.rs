@@ -297,7 +297,7 @@ pub(crate) fn see(words: &[LaneWord], now: Tick, settled: &Balance, debt_ns: u64
     if is_of_another(words, settled) {
         return Choice::of(unchanged(Applied::Gone));
     }
-    if view != settled.view {
+    if view != settled.view && !broken(Fault::ViewOverCharge) {
         return Choice::of(unchanged(Applied::Again));
     }
     let full_at = now.saturating_add(Duration::from_nanos(debt_ns));

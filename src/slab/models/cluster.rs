@@ -10,8 +10,14 @@ use std::num::NonZeroU16;
 /// there.
 fn model(capacity: u64, on_full: OnFull) -> Model {
     let lane = Clustered { slack_permille: 1_000, is_exact: false, when_lost: WhenLost::Closed, link: LinkWord::LOST };
-    let policy = buckets(1, capacity).with_clustered(vec![(FIRST, lane)]);
-    let clock = ManualClock::new();
+    built(buckets(1, capacity).with_clustered(vec![(FIRST, lane)]), on_full)
+}
+
+fn built(policy: Policy, on_full: OnFull) -> Model {
+    built_on(policy, on_full, ManualClock::new())
+}
+
+pub(super) fn built_on(policy: Policy, on_full: OnFull, clock: ManualClock) -> Model {
     clock.set(Tick::from_nanos(1_000));
     let build = move || {
         let kinds = policy.cell_kinds();
@@ -26,10 +32,10 @@ fn model(capacity: u64, on_full: OnFull) -> Model {
     Model(builder.unwrap().join().unwrap())
 }
 
-const NOW: Tick = Tick::from_nanos(1_000);
+pub(super) const NOW: Tick = Tick::from_nanos(1_000);
 
 /// Settles what was asked, with a store that grants this much, and returns what it was paid and has granted in the end.
-fn settle(model: &Model, grants: u64) -> u64 {
+pub(super) fn settle(model: &Model, grants: u64) -> u64 {
     let link = Link::of(&model.0).unwrap();
     let mut debited = 0;
     for ask in link.asks(1) {
@@ -45,7 +51,7 @@ fn settle(model: &Model, grants: u64) -> u64 {
 }
 
 /// What the machine still has of A's lane, or owes: at most one of both.
-fn left(model: &Model) -> i64 {
+pub(super) fn left(model: &Model) -> i64 {
     let link = Link::of(&model.0).unwrap();
     let ask = crate::cluster::Ask::for_test(&model.0.engine, A, FIRST);
     let tokens = |due: Due| (due.credit() + due.given()) as i64 - due.owed() as i64;

@@ -178,6 +178,8 @@ const UNBOUNDED: Preemptions = None;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod conduct; // After the macro that they use.
+#[cfg(feature = "cluster")]
+mod credit;
 mod first_contact;
 mod joining;
 mod journal;
