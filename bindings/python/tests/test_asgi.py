@@ -1,6 +1,7 @@
 """The ASGI middleware without a server: what real servers do rarely."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,3 +204,57 @@ def test_a_client_without_an_address_is_told_what_to_do() -> None:
     answer = Gate(limiter(api="1/minute")).asgi(scope(client=None))
     assert isinstance(answer, tuple)
     assert answer[0] == 500 and b"--forwarded-allow-ips" in answer[2]
+
+
+ODD: list[Any] = [None, 7, -1, "text", b"bytes", [], [1], [(1, 2)], [(b"x-agent-id",)], {}, object(), "\ud800", 1e300]
+
+
+@pytest.mark.parametrize("name", ["method", "path", "headers", "client", "root_path"])
+def test_no_scope_crashes_a_gate(name: str) -> None:
+    gate = Gate(limiter(api="1000/minute"), key=[Key.header("x-agent-id"), Key.address()], routes={"/a/{b}": "api"})
+    for odd in ODD:
+        try:
+            gate.asgi(scope(**{name: odd}) if name != "path" else scope(path=odd))
+            gate.connect(scope("websocket") | {name: odd})
+        except (TypeError, ValueError, IndexError, KeyError):
+            pass
+
+
+@pytest.mark.parametrize("name", ["REQUEST_METHOD", "PATH_INFO", "REMOTE_ADDR", "HTTP_X_AGENT_ID", "HTTP_ACCEPT"])
+def test_no_environ_crashes_a_gate(name: str) -> None:
+    gate = Gate(limiter(api="1000/minute"), key=[Key.header("x-agent-id"), Key.address()])
+    for odd in [*ODD, "é\u20ac\x00\r\n", "a,b", ","]:
+        try:
+            gate.wsgi({"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REMOTE_ADDR": "192.0.2.7", name: odd})
+        except (TypeError, ValueError):
+            pass
+
+
+@pytest.mark.parametrize("name", ["key", "lane", "routes", "cost", "plan", "allow_networks", "profile", "wall_clock"])
+def test_no_setting_crashes_a_gate(name: str) -> None:
+    for odd in ODD:
+        try:
+            gate = Gate(limiter(api="1000/minute"), **{"key": Key.address(), name: odd})
+            gate.asgi(scope())
+        except (TypeError, ValueError):
+            pass
+
+
+def test_a_gate_leaks_nothing() -> None:
+    gate = Gate(limiter(api="10/minute"), key=[Key.function("nobody", lambda scope: None), Key.header("x-agent-id")])
+    given = scope()
+
+    def resident() -> int:
+        return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0])
+
+    def calls(count: int) -> None:
+        for _ in range(count):
+            gate.asgi(given)
+            with pytest.raises(TypeError):
+                gate.asgi({**given, "headers": [(1, 2)]})
+
+    calls(2_000)
+    before = resident()
+    calls(8_000)
+    # An object of a hundred bytes for each call would be 800 KB.
+    assert resident() - before < 400

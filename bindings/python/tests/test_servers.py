@@ -134,3 +134,15 @@ def test_a_slot_is_free_again_however_the_connection_ends(port: int, end: str) -
         elif end == "closes":
             session.close()
         assert opens_at_last(port, "/ws", agent)
+
+
+def test_odd_requests_are_limited_like_others(port: int) -> None:
+    head = b"GET /%ff%00%2e%2e HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-agent-id: odd \xff\xfe\r\n\r\n"
+    answers = []
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
+            raw.sendall(head)
+            answers.append(b"".join(iter(lambda raw=raw: raw.recv(65_536), b"")))  # type: ignore[misc]
+    assert [answer[9:12] for answer in answers] == [b"404", b"404", b"429"]
+    # An id that is not UTF-8 is shown as its bytes.
+    assert b'"agent_id":{"base64":"b2RkIP/+"}' in answers[2]
