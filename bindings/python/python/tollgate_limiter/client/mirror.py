@@ -32,8 +32,8 @@ class Mirror:
 
         `others` is how many other requests the server may have counted after it wrote this.
         """
-        self._refill(now, in_flight)
-        rate = quota.limit / quota.window * (1 - _DRIFT) if quota.limit and quota.window else 0.0
+        self.refill(now, in_flight)
+        rate = quota.limit / quota.window if quota.limit and quota.window else 0.0
         more_in = quota.more_in
         if more_in is not None and (more_in - 1) * rate > 1:
             rate = 0.0  # More than one token will come by then, so they come all at once.
@@ -46,12 +46,22 @@ class Mirror:
             self._left = quota.remaining
         elif not least - others <= self._left <= most:
             self._left = least - others
-        self._rate, self._limit, self._counts = rate, quota.limit, quota.counts_requests
+        self._rate, self._limit, self._counts = rate * (1 - _DRIFT), quota.limit, quota.counts_requests
         self._more_at = None if rate or more_in is None else now + more_in
+
+    def refill(self, now: float, in_flight: int) -> None:
+        """Adds what has come since the last call; until now `in_flight` requests were on their way."""
+        passed, self._at = max(0.0, now - self._at), now
+        if self._rate and self._limit is not None:
+            # What is on its way has still to be taken from the server's bucket, even from a full one.
+            self._left = max(self._left, min(self._limit - in_flight, self._left + passed * self._rate))
+        elif self._more_at is not None and now >= self._more_at:
+            # One goes and sees how much it is.
+            self._left, self._more_at = max(self._left, 1.0), None
 
     def taken(self, now: float, in_flight: int) -> None:
         """A request was sent."""
-        self._refill(now, in_flight)
+        self.refill(now, in_flight)
         if self._counts:
             self._left -= 1
 
@@ -65,19 +75,10 @@ class Mirror:
 
         `None` if nobody knows: one request may go and see.
         """
-        self._refill(now, in_flight)
+        self.refill(now, in_flight)
         needed = place + 1 if self._counts else 1
         if self._left >= needed - _DUST:
             return 0.0
         if self._rate:
             return (needed - self._left) / self._rate
         return None if self._more_at is None else self._more_at - now
-
-    def _refill(self, now: float, in_flight: int) -> None:
-        passed, self._at = max(0.0, now - self._at), now
-        if self._rate and self._limit is not None:
-            # What is on its way has still to be taken from the server's bucket, even from a full one.
-            self._left = max(self._left, min(self._limit - in_flight, self._left + passed * self._rate))
-        elif self._more_at is not None and now >= self._more_at:
-            # One goes and sees how much it is.
-            self._left, self._more_at = max(self._left, 1.0), None

@@ -155,7 +155,7 @@ class Pacer:
     def _came_back(self, call: "Call", status: int, limits: Limits) -> bool:
         """Learns from a response. Returns whether to send the request again."""
         now = self._clock()
-        self._landed()
+        self._landed(call, now)
         others = self._in_flight + self._answered - 1 - call._answered_before
         heard = [self._mirrors.setdefault(quota.name, Mirror()) for quota in limits.quotas]
         for mirror, quota in zip(heard, limits.quotas):
@@ -182,16 +182,22 @@ class Pacer:
         wait = asked or grown
         self._asked_until = max(self._asked_until, now + wait)
         self._wait_until = max(self._wait_until, now + wait * (1 + self._waits.jitter * self._uniform()))
-        # Who knows nothing of the limit sends one request first.
-        self._alone = not limits.quotas
+        # What is left after that wait is not known: one request goes first.
+        self._alone = True
         not_done = status in (403, 429) or call.method in _IDEMPOTENT
         return not_done and call.may_repeat and call._refusals <= self._retries
 
     def _failed(self, call: "Call", now: float) -> None:
-        self._landed()
+        self._landed(call, now)
         self._breaker.came_back(call, True, now)
 
-    def _landed(self) -> None:
+    def _given_up(self, call: "Call", now: float) -> None:
+        self._landed(call, now)
+        self._breaker.given_up(call)
+
+    def _landed(self, call: "Call", now: float) -> None:
+        for mirror in call._taken:
+            mirror.refill(now, self._in_flight)
         self._in_flight -= 1
         self._answered += 1
 
@@ -260,8 +266,7 @@ class Call:
         with self._pacer._lock:
             if self._is_sent:
                 self._is_sent = False
-                self._pacer._landed()
-                self._pacer._breaker.given_up(self)
+                self._pacer._given_up(self, self._pacer._clock())
             if self in self._pacer._queue:
                 self._pacer._queue.remove(self)
 
