@@ -5,13 +5,15 @@
 .NOTPARALLEL:
 .PHONY: help test lint doc loom count mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
-.PHONY: elixir elixir-long elixir-bench python python-bench
+.PHONY: elixir elixir-long elixir-bench python python-bench server typescript clients-bench
 
 STARTED := $(shell date +%s)
 STAGE := .ci/stage
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 EXAMPLES := $(basename $(notdir $(wildcard examples/*.rs)))
 TESTS := cargo test --workspace --all-features --profile stress --test '*'
+# What the tests start as programs, built as they are, so that no stage builds the crates once more.
+BUILD := cargo build --workspace --all-features --profile stress --examples --bins
 
 # RUSTFLAGS would take the place of the `--cfg loom` in `cargo loom`, and the
 # others would cut short what a model explores.
@@ -23,7 +25,7 @@ export TOLLGATE_ALL := 1
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: tools lint doc unit doctest examples integration c elixir python loom ## Runs what has to pass, each stage with its time
+test: tools lint doc unit doctest examples integration c elixir python typescript loom ## Runs what has to pass, each stage with its time
 	@echo "== all stages passed ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 tools: ## Looks for what the stages need; installs what is missing when run as root
@@ -52,7 +54,7 @@ doctest: ## Runs the examples in the documentation and in the README
 
 # With all features, as the integration tests, and run as they were built: each other way builds the crate once more.
 examples: ## Builds and runs every example
-	@$(STAGE) "examples, build" cargo build --workspace --all-features --profile stress --examples
+	@$(STAGE) "examples, build" $(BUILD)
 	@set -e; for example in $(EXAMPLES); do \
 		$(STAGE) "example $$example" $(TARGET)/stress/examples/$$example; \
 	done
@@ -172,7 +174,7 @@ MATURIN := $(PYTHON)/newest/bin/maturin build --quiet --compatibility linux --ma
 	--target-dir $(PYTHON)/cargo --interpreter $(PYTHON)/newest/bin/python
 
 # One wheel for every version: it is built once, and tested with the lowest and the newest.
-python: ## Builds and tests the Python package
+python: server ## Builds and tests the Python package
 	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON)
 	@$(STAGE) "Python, fmt" cargo fmt --manifest-path bindings/python/Cargo.toml --check
 	@$(STAGE) "Python, clippy" cargo clippy --quiet $(PYTHON_CARGO) --profile checked -- -D warnings
@@ -181,11 +183,39 @@ python: ## Builds and tests the Python package
 	@set -e; for python in newest lowest; do \
 		$(PYTHON)/$$python/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
 			$(PYTHON)/wheels/*.whl; \
-		$(STAGE) "Python, test with the $$python" sh -c 'cd bindings/python && exec $(PYTHON)/'$$python'/bin/python -m pytest'; \
+		TOLLGATE_SERVER=$(SERVER) $(STAGE) "Python, test with the $$python" \
+			sh -c 'cd bindings/python && exec $(PYTHON)/'$$python'/bin/python -m pytest'; \
 	done
 	@$(STAGE) "Python, types" sh -c 'cd bindings/python && export PATH=$(PYTHON)/newest/bin:$$PATH && \
 		mypy --cache-dir $(PYTHON)/mypy -p tollgate_limiter && mypy --cache-dir $(PYTHON)/mypy tests && \
 		MYPY_CACHE_DIR=$(PYTHON)/mypy stubtest --mypy-config-file pyproject.toml tollgate_limiter'
+
+# --- The TypeScript client.
+
+# The program that the clients send requests to.
+SERVER := $(abspath $(TARGET))/stress/tollgate
+server:
+	@$(STAGE) "server, build" $(BUILD) --quiet
+
+TYPESCRIPT := $(abspath $(TARGET))/typescript
+TSC := $(TYPESCRIPT)/node_modules/.bin/tsc --project bindings/typescript --outDir $(TYPESCRIPT)/dist \
+	--typeRoots $(TYPESCRIPT)/node_modules/@types
+
+typescript: server ## Builds and tests the TypeScript client
+	@$(STAGE) "TypeScript, packages" bindings/typescript/packages $(TYPESCRIPT)
+	@rm -rf $(TYPESCRIPT)/dist
+	@$(STAGE) "TypeScript, build" $(TSC)
+	@TOLLGATE_SERVER=$(SERVER) $(STAGE) "TypeScript, test" \
+		sh -c 'cd bindings/typescript && exec node --test $(TYPESCRIPT)/dist/test/*.test.js'
+
+# In real time: a run takes 9 s at best.
+clients-bench: server ## Measures the paced clients beside clients that retry, against the real server
+	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON)
+	@TOLLGATE_SERVER=$(SERVER) $(STAGE) "Python client" \
+		env PYTHONPATH=bindings/python/python $(PYTHON)/newest/bin/python bindings/python/bench/client.py
+	@$(STAGE) "TypeScript, packages" bindings/typescript/packages $(TYPESCRIPT)
+	@$(STAGE) "TypeScript, build" $(TSC)
+	@TOLLGATE_SERVER=$(SERVER) $(STAGE) "TypeScript client" node $(TYPESCRIPT)/dist/bench/client.js
 
 COMPARE := $(TARGET)/compare
 # Both files are complete before either takes the place of the old one.

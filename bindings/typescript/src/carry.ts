@@ -2,7 +2,7 @@
 
 import type { Call } from "./pacer.js";
 
-/** Sleeps so many seconds, or rejects with the signal's reason. */
+/** Sleeps for this time in seconds, or rejects with the signal's reason. */
 export type Sleep = (seconds: number, signal?: AbortSignal) => Promise<void>;
 
 /** The longest that `setTimeout` can wait. */

@@ -183,7 +183,8 @@ function draft10(fields: Fields): Quota[] {
     const remaining = plain(parameters.get("r"));
     if (remaining === null || unit === "concurrent-requests") continue;
     const [limit, window] = [plain(policy?.get("q")) || null, plain(policy?.get("w")) || null];
-    quotas.push({ name, remaining, limit, window, moreIn: plain(parameters.get("t")), countsRequests: unit === "requests" });
+    const moreIn = plain(parameters.get("t"));
+    quotas.push({ name, remaining, limit, window, moreIn, countsRequests: unit === "requests" });
   }
   return quotas;
 }
@@ -199,7 +200,7 @@ function draft6(fields: Fields): Quota[] {
   return windowed("", limit, remaining, plain(fields.get("ratelimit-reset")));
 }
 
-/** A quota that may come back all at once: nothing is said of how it fills. */
+/** A quota that may come back all at once: the fields do not say how it fills. */
 function windowed(
   name: string,
   limit: string | undefined,

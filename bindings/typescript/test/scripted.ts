@@ -49,6 +49,7 @@ export class Time {
 
   /** A pacer on this clock, without jitter. */
   pacer(options: PacerOptions = {}): Pacer {
-    return new Pacer({ clock: () => this.now, unixClock: () => 1_800_000_000 + this.now, uniform: () => 0, ...options });
+    const unixClock = () => 1_800_000_000 + this.now;
+    return new Pacer({ clock: () => this.now, unixClock, uniform: () => 0, ...options });
   }
 }

@@ -5,7 +5,9 @@ import { test } from "node:test";
 import { BURST, paced, RATE, retrying, row, tollgate } from "./rig.js";
 
 const program = process.env["TOLLGATE_SERVER"];
-if (!program && process.env["TOLLGATE_ALL"] === "1") throw new Error("TOLLGATE_SERVER has to name the program `tollgate`");
+if (!program && process.env["TOLLGATE_ALL"] === "1") {
+  throw new Error("TOLLGATE_SERVER has to name the program `tollgate`");
+}
 
 test("a paced client meets no 429", { skip: !program && "TOLLGATE_SERVER names no program `tollgate`" }, async () => {
   await tollgate(program!, async (url) => {

@@ -9,41 +9,53 @@ True
 3
 """
 
+from typing import TYPE_CHECKING
+
 from ._errors import BusyError, FileError, FullError, PolicyError, RequestError, TollgateError
-from ._native import (
-    ActionLane,
-    AgentPage,
-    AgentView,
-    AllVerdict,
-    Assignment,
-    BudgetsLoaded,
-    BudgetsSaved,
-    Conduct,
-    Event,
-    Gate,
-    Hold,
-    Key,
-    Lane,
-    LaneCounts,
-    LaneState,
-    LaneView,
-    Limiter,
-    ListedAgent,
-    ManualClock,
-    Offender,
-    Offenders,
-    Plan,
-    Process,
-    Request,
-    Reservation,
-    Settlement,
-    Sharing,
-    Snapshot,
-    Stats,
-    UnknownActions,
-    Verdict,
-    Violation,
-)
+if TYPE_CHECKING:
+    from ._native import (
+        ActionLane,
+        AgentPage,
+        AgentView,
+        AllVerdict,
+        Assignment,
+        BudgetsLoaded,
+        BudgetsSaved,
+        Conduct,
+        Event,
+        Gate,
+        Hold,
+        Key,
+        Lane,
+        LaneCounts,
+        LaneState,
+        LaneView,
+        Limiter,
+        ListedAgent,
+        ManualClock,
+        Offender,
+        Offenders,
+        Plan,
+        Process,
+        Request,
+        Reservation,
+        Settlement,
+        Sharing,
+        Snapshot,
+        Stats,
+        UnknownActions,
+        Verdict,
+        Violation,
+    )
+else:
+
+    def __getattr__(name: str) -> object:
+        """Loads the native module when something of it is first used: `client` needs none of it."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import _native
+
+        return globals().setdefault(name, getattr(_native, name))
 
 __all__ = [
     "ActionLane",

@@ -51,7 +51,7 @@ class Bucket:
 
 @dataclass
 class Window:
-    """A server that lets so many through in each window, and answers with `X-RateLimit`."""
+    """A server that lets `limit` requests through in each window, and answers with `X-RateLimit`."""
 
     limit: int
     seconds: int

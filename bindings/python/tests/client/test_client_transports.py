@@ -21,7 +21,7 @@ from tollgate_limiter.client import CircuitOpen, Pacer, Pacers, RateLimited, dea
 Sent = tuple[int, str]
 Body = bytes | None
 Send = Callable[[str, Body, bool], Sent]
-"""Posts a body, in pieces if it is said so; gets if there is none."""
+"""Posts a body, in pieces if the last argument says so; without a body, gets."""
 
 
 def pieces(body: bytes) -> Iterator[bytes]:
@@ -182,3 +182,10 @@ def test_each_credential_has_a_pacer() -> None:
     for name in "bcdef":
         pacers.of(f"https://{name}", {})
     assert pacers.of("https://a", {"authorization": "Bearer 1"}) is not first
+
+
+def test_a_transport_for_the_other_httpx_says_so() -> None:
+    transport: Any = paced_httpx2.PacedTransport()
+    with httpx.Client(transport=transport) as client, pytest.raises(TypeError) as raised:
+        client.get("http://127.0.0.1:1/")
+    assert str(raised.value).endswith("the client is of httpx: use tollgate_limiter.client.httpx")

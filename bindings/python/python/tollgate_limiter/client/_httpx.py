@@ -1,6 +1,7 @@
 """What the transports for httpx and for httpx2 have in common: each package has classes of its own."""
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, Protocol
 
 from .carry import HasPacer
@@ -33,11 +34,15 @@ class _Response(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
 
-def call_of(pacer: HasPacer, request: _Request, in_memory: type) -> Call:
+def call_of(pacer: HasPacer, request: _Request, package: ModuleType) -> Call:
     """The call of a request. Only a body in memory can be sent twice."""
+    if not isinstance(request, package.Request):
+        ours, theirs = package.__name__, type(request).__module__.partition(".")[0]
+        use = f"use tollgate_limiter.client.{theirs}"
+        raise TypeError(f"this transport is for {ours}, and the client is of {theirs}: {use}")
     url = request.url
     of_server = pacer.of(f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}", request.headers)
-    may_repeat = isinstance(request.stream, in_memory)
+    may_repeat = isinstance(request.stream, package.ByteStream)
     return of_server.call(request.method, route=f"{request.method} {url.path}", may_repeat=may_repeat)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 class Breaker:
     """Opens after `failures` in a row, for `seconds`; then one request probes the server.
 
-    A failure is a connection that breaks or a status of 500 and above. A 429 is none: the server
-    is well, and says when to come back.
+    A failure is a connection that breaks or a status of 500 and above. A 429 is not a failure:
+    the server is well, and says when to come back.
     """
 
     failures: int = 5

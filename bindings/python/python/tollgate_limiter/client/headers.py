@@ -2,7 +2,7 @@
 
 | fields | sent by |
 |---|---|
-| `RateLimit`, `RateLimit-Policy`: `"api";r=3;t=6`, `"api";q=10;w=60` | tollgate, and whoever follows draft 8 to 10 of the IETF |
+| `RateLimit`, `RateLimit-Policy`: `"api";r=3;t=6`, `"api";q=10;w=60` | tollgate, and drafts 8 to 10 of the IETF |
 | `RateLimit: limit=10, remaining=3, reset=6`; `RateLimit-Limit`, `-Remaining`, `-Reset` | drafts 7 and 6 |
 | `X-RateLimit-Limit`, `-Remaining`, `-Reset`, `-Reset-After`, `-Resource`; `X-Rate-Limit-*` | GitHub and many others |
 | `X-RateLimit-Remaining-Requests` and so on, with resets such as `6m0s` | OpenAI, Groq and servers like them |
@@ -232,7 +232,7 @@ def _draft_6(fields: Mapping[str, str]) -> list[Quota]:
 def _windowed(
     name: str, limit: str | None, remaining: str | None, more_in: float | None, counts_requests: bool = True
 ) -> list[Quota]:
-    """A quota that may come back all at once: nothing is said of how it fills."""
+    """A quota that may come back all at once: the fields do not say how it fills."""
     left = _number(remaining or "")
     if left is None:
         return []

@@ -36,7 +36,7 @@ class PacedTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request, and again if it was refused."""
-        call = call_of(self._pacer, request, httpx.ByteStream)
+        call = call_of(self._pacer, request, httpx)
         return carry(call, lambda: self._inner.handle_request(request), head, httpx.Response.close, self._sleep)
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request, and again if it was refused."""
-        call = call_of(self._pacer, request, httpx.ByteStream)
+        call = call_of(self._pacer, request, httpx)
         send = self._inner.handle_async_request
         return await carry_async(call, lambda: send(request), head, httpx.Response.aclose, self._sleep)
 

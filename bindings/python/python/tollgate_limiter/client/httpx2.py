@@ -36,7 +36,7 @@ class PacedTransport(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Sends a request, and again if it was refused."""
-        call = call_of(self._pacer, request, httpx2.ByteStream)
+        call = call_of(self._pacer, request, httpx2)
         return carry(call, lambda: self._inner.handle_request(request), head, httpx2.Response.close, self._sleep)
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class AsyncPacedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Sends a request, and again if it was refused."""
-        call = call_of(self._pacer, request, httpx2.ByteStream)
+        call = call_of(self._pacer, request, httpx2)
         send = self._inner.handle_async_request
         return await carry_async(call, lambda: send(request), head, httpx2.Response.aclose, self._sleep)
 

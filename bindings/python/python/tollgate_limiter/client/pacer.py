@@ -38,7 +38,7 @@ _deadline: ContextVar[float | None] = ContextVar("tollgate_deadline", default=No
 
 @contextmanager
 def deadline(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Within this block no request waits beyond so many seconds from now: it raises `RateLimited`.
+    """Within this block no request waits beyond this time from now: it raises `RateLimited`.
 
     Of two blocks inside each other the earlier deadline counts.
     """
@@ -144,9 +144,12 @@ class Pacer:
     def _allow_wait(self, wait: float, now: float) -> None:
         latest = _deadline.get()
         if wait > self._max_wait:
-            raise RateLimited(f"the wait is longer than max_wait, {self._max_wait:g} s", wait, self._unix_clock() + wait)
-        if latest is not None and now + wait > latest:
-            raise RateLimited("the wait ends after the deadline", wait, self._unix_clock() + wait)
+            why = f"the wait is longer than max_wait, {self._max_wait:g} s"
+        elif latest is not None and now + wait > latest:
+            why = "the wait ends after the deadline"
+        else:
+            return
+        raise RateLimited(why, wait, self._unix_clock() + wait)
 
     def _of(self, call: "Call") -> list[Mirror]:
         names = self._routes.get(call.route, self._names)

@@ -26,8 +26,8 @@ class Pacers:
 
     def of(self, origin: str, headers: Mapping[str, str]) -> Pacer:
         """The pacer of requests to this server with these header fields."""
-        told_apart = [origin, *(str(headers.get(name, "")) for name in _CREDENTIALS)]
-        key = hashlib.blake2b("\0".join(told_apart).encode("utf-8", "surrogateescape"), digest_size=16).digest()
+        parts = [origin, *(str(headers.get(name, "")) for name in _CREDENTIALS)]
+        key = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=16).digest()
         with self._lock:
             if key not in self._pacers:
                 self._pacers[key] = self._make()

@@ -40,7 +40,7 @@ class PacedAdapter(HTTPAdapter):
         url = urlsplit(str(request.url))
         method = request.method or "GET"
         may_repeat = request.body is None or isinstance(request.body, (bytes, str))
-        pacer = self._pacer.of(f"{url.scheme}://{url.netloc}", {k.lower(): v for k, v in _text(request.headers).items()})
+        pacer = self._pacer.of(f"{url.scheme}://{url.netloc}", _text(request.headers))
         call = pacer.call(method, route=f"{method} {url.path}", may_repeat=may_repeat)
         send = super().send
         return carry(call, lambda: send(request, *args, **options), _head, requests.Response.close, self._sleep)
@@ -55,7 +55,8 @@ def pace(session: requests.Session, *, pacer: HasPacer | None = None) -> request
 
 
 def _text(headers: Mapping[str, str | bytes]) -> dict[str, str]:
-    return {name: value.decode("latin-1") if isinstance(value, bytes) else value for name, value in headers.items()}
+    values = ((name, value.decode("latin-1") if isinstance(value, bytes) else value) for name, value in headers.items())
+    return {name.lower(): value for name, value in values}
 
 
 def _head(response: requests.Response) -> tuple[int, Mapping[str, str]]:
