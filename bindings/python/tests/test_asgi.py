@@ -189,6 +189,17 @@ def test_settings_that_cannot_work_are_refused_with_advice(settings: dict[str, A
         Gate(limiter(api="1/minute", more="1/minute"), **{"lane": "api", **settings})
 
 
+def test_a_middleware_has_a_limiter_or_a_gate() -> None:
+    one = limiter(api="1/minute")
+    for given, message in [
+        ({}, "needs a limiter and settings, or a gate"),
+        ({"limiter": one, "gate": Gate(one)}, "needs a limiter and settings, or a gate"),
+        ({"gate": Gate(one), "lane": "api"}, "the gate has its settings already: lane"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            TollgateMiddleware(hello, **given)  # type: ignore[arg-type]
+
+
 def test_functions_that_fail_are_not_swallowed_and_charge_nothing() -> None:
     gate = Gate(limiter(api="1/minute"), key=[Key.function("a user", lambda scope: scope["user"]), Key.address()])
     with pytest.raises(KeyError, match="user"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from ._merge import with_limits
+from ._adapter import gate_of, with_limits
 from ._native import Connection, Gate, Limiter
 
 if TYPE_CHECKING:
@@ -48,12 +48,8 @@ class TollgateMiddleware:
         message_warnings: bool = False,
         **settings: Unpack[Settings],
     ) -> None:
-        if (limiter is None) == (gate is None):
-            raise TypeError("TollgateMiddleware needs a limiter and settings, or a gate")
-        if gate is not None and settings:
-            raise TypeError(f"the gate has its settings already: {', '.join(settings)}")
         self.app = app
-        self.gate = gate if gate is not None else Gate(limiter, **settings)  # type: ignore[arg-type]
+        self.gate = gate_of(limiter, gate, settings)
         self._connections = None if connections is None else self.gate.lanes(connections)
         self._messages = None if messages is None else self.gate.lanes(messages)
         self._message_warnings = message_warnings

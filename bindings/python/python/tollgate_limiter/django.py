@@ -9,15 +9,17 @@ In settings.py, behind the middleware that signs users in if keys need them:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django import conf
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 
-from ._merge import with_limits
-from ._native import Gate
+from ._adapter import gate_of, with_limits
+
+if TYPE_CHECKING:
+    from ._settings import Settings
 
 __all__ = ["TollgateMiddleware"]
 
@@ -32,10 +34,10 @@ class TollgateMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
         given = dict(getattr(conf.settings, "TOLLGATE", {}))
-        gate, limiter = given.pop("gate", None), given.pop("limiter", None)
-        if (limiter is None) == (gate is None) or (gate is not None and given):
-            raise ImproperlyConfigured('settings.TOLLGATE needs a "limiter" and settings, or a "gate" alone')
-        self.gate: Gate = gate if gate is not None else Gate(limiter, **given)
+        try:
+            self.gate = gate_of(given.pop("limiter", None), given.pop("gate", None), cast("Settings", given))
+        except (TypeError, ValueError) as error:
+            raise ImproperlyConfigured(f"settings.TOLLGATE: {error}") from error
         self._single = self.gate.headers == "legacy"
         self._is_async = iscoroutinefunction(get_response)
         if self._is_async:

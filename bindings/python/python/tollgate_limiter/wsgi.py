@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from ._merge import with_limits
+from ._adapter import gate_of, with_limits
 from ._native import Gate, Limiter
 
 if TYPE_CHECKING:
@@ -33,12 +33,8 @@ class TollgateMiddleware:
         gate: Gate | None = None,
         **settings: Unpack[Settings],
     ) -> None:
-        if (limiter is None) == (gate is None):
-            raise TypeError("TollgateMiddleware needs a limiter and settings, or a gate")
-        if gate is not None and settings:
-            raise TypeError(f"the gate has its settings already: {', '.join(settings)}")
         self.app = app
-        self.gate = gate if gate is not None else Gate(limiter, **settings)  # type: ignore[arg-type]
+        self.gate = gate_of(limiter, gate, settings)
         self._single = self.gate.headers == "legacy"
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

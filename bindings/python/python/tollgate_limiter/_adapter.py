@@ -1,11 +1,27 @@
-"""The limits in the headers of a response that may have some already."""
+"""What the middlewares share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import AnyStr
+from typing import TYPE_CHECKING, AnyStr
+
+from ._native import Gate, Limiter
+
+if TYPE_CHECKING:
+    from ._settings import Settings
 
 _REMAINING = "x-ratelimit-remaining"
+
+
+def gate_of(limiter: Limiter | None, gate: Gate | None, settings: Settings) -> Gate:
+    """The gate that a middleware is given, or one over the limiter."""
+    if limiter is not None and gate is None:
+        return Gate(limiter, **settings)
+    if limiter is not None or gate is None:
+        raise TypeError("the middleware needs a limiter and settings, or a gate")
+    if settings:
+        raise TypeError(f"the gate has its settings already: {', '.join(settings)}")
+    return gate
 
 
 def with_limits(
