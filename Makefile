@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 .PHONY: help test lint doc loom count mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
-.PHONY: elixir elixir-long elixir-bench python python-bench server typescript clients-bench
+.PHONY: elixir elixir-long elixir-bench python python-bench python-bench-asgi server typescript clients-bench
 
 STARTED := $(shell date +%s)
 STAGE := .ci/stage
@@ -189,6 +189,18 @@ python: server ## Builds and tests the Python package
 	@$(STAGE) "Python, types" sh -c 'cd bindings/python && export PATH=$(PYTHON)/newest/bin:$$PATH && \
 		mypy --cache-dir $(PYTHON)/mypy -p tollgate_limiter && mypy --cache-dir $(PYTHON)/mypy tests && \
 		MYPY_CACHE_DIR=$(PYTHON)/mypy stubtest --mypy-config-file pyproject.toml tollgate_limiter'
+
+python-bench-asgi: ## Measures what the ASGI middleware adds, beside slowapi's; writes docs/python/fastapi.md (QUICK=1: a short look, writes nothing)
+	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON)
+	@rm -rf $(PYTHON)/asgi
+	@$(STAGE) "Python, build" $(PYTHON)/newest/bin/maturin build --quiet --release --compatibility linux \
+		--manifest-path bindings/python/Cargo.toml --target-dir $(PYTHON)/cargo --interpreter $(PYTHON)/newest/bin/python \
+		--out $(PYTHON)/asgi
+	@$(PYTHON)/newest/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall $(PYTHON)/asgi/*.whl
+	@$(STAGE) "ASGI, bench" sh -c '$(PYTHON)/newest/bin/python bindings/python/bench/asgi.py $(if $(QUICK),--quick) \
+		| tee $(PYTHON)/asgi.md'
+	@$(if $(QUICK),echo "== a quick run: docs/python/fastapi.md stays as it is",set -e; page=docs/python/fastapi.md; \
+		sed '/^<!-- make python-bench-asgi writes/q' $$page >$$page.new; { echo; cat $(PYTHON)/asgi.md; } >>$$page.new; mv $$page.new $$page)
 
 # --- The TypeScript client.
 

@@ -50,8 +50,11 @@ async def hello(request: Request) -> Response:
     return PlainTextResponse("hello")
 
 
-def starlette() -> Starlette:
-    return Starlette(routes=[Route("/agents/{id}", hello)])
+def starlette(middleware: Any = None, **settings: Any) -> Starlette:
+    app = Starlette(routes=[Route("/agents/{id}", hello)])
+    if middleware is not None:
+        app.add_middleware(middleware, **settings)
+    return app
 
 
 class Nothing:
@@ -74,9 +77,9 @@ def limiter(limit: str) -> Limiter:
 
 
 def slow() -> App:
-    app = starlette()
+    app = starlette(SlowAPIASGIMiddleware)
     app.state.limiter = SlowLimiter(key_func=get_remote_address, default_limits=["1000000000/second"])
-    return SlowAPIASGIMiddleware(app)
+    return app
 
 
 OURS, THEIRS = "Starlette + tollgate", "Starlette + slowapi's ASGI middleware"
@@ -88,9 +91,9 @@ APPS: dict[str, tuple[App, str | None]] = {
     "+ tollgate, headers off": (TollgateMiddleware(raw, limiter(PLENTY), headers="off"), "raw ASGI app"),
     "+ tollgate, refused": (TollgateMiddleware(raw, limiter(NONE)), "raw ASGI app"),
     "Starlette": (starlette(), None),
-    OURS: (TollgateMiddleware(starlette(), limiter(PLENTY)), "Starlette"),
-    "Starlette + tollgate, refused": (TollgateMiddleware(starlette(), limiter(NONE)), "Starlette"),
-    "Starlette + a BaseHTTPMiddleware that does nothing": (BaseHTTPMiddleware(starlette(), pass_on), "Starlette"),
+    OURS: (starlette(TollgateMiddleware, limiter=limiter(PLENTY)), "Starlette"),
+    "Starlette + tollgate, refused": (starlette(TollgateMiddleware, limiter=limiter(NONE)), "Starlette"),
+    "Starlette + a BaseHTTPMiddleware that does nothing": (starlette(BaseHTTPMiddleware, dispatch=pass_on), "Starlette"),
     THEIRS: (slow(), "Starlette"),
 }
 
