@@ -105,6 +105,9 @@ extern "C" {
 /** The address and the length of a string literal or a char array, as two arguments. */
 #define TOLLGATE_LITERAL(text) (text), (sizeof(text) - 1)
 
+/** How machines share lanes: tollgate_redis.h has its members. */
+typedef struct tollgate_cluster_options tollgate_cluster_options;
+
 /* -------------------------------------------------------------------------------------------------
  * Status: how a call ended.
  */
@@ -290,6 +293,11 @@ typedef struct tollgate_error {
  * tollgate_limiter_options.
  */
 #define TOLLGATE_FEATURE_SHARED 4
+/**
+ * A bit of tollgate_features: lanes that machines share, as libtollgate_redis
+ * has it; see tollgate_redis.h.
+ */
+#define TOLLGATE_FEATURE_CLUSTER 8
 /** The longest text or path that a function takes, in bytes: 1 MiB. */
 #define TOLLGATE_TEXT_BYTES_MAX 1048576
 
@@ -303,9 +311,8 @@ const char *tollgate_version(void);
 uint32_t tollgate_version_number(void);
 
 /**
- * What is built into the library: a sum of TOLLGATE_FEATURE_CONFIG,
- * TOLLGATE_FEATURE_PERSIST and TOLLGATE_FEATURE_SHARED. Without a feature, its
- * functions and options exist and return TOLLGATE_STATUS_NOT_BUILT_IN.
+ * What is built into the library: a sum of the bits TOLLGATE_FEATURE_. Without a
+ * feature, its functions and options exist and return TOLLGATE_STATUS_NOT_BUILT_IN.
  */
 uint32_t tollgate_features(void);
 
@@ -645,6 +652,11 @@ typedef struct tollgate_limiter_options {
    * so close it when you like.
    */
   int32_t shared_fd;
+  /**
+   * How machines share lanes over Redis or Valkey, see tollgate_redis.h. NULL: not.
+   * Anything else needs TOLLGATE_FEATURE_CLUSTER.
+   */
+  const tollgate_cluster_options *cluster;
 } tollgate_limiter_options;
 
 /**
@@ -657,7 +669,8 @@ typedef struct tollgate_limiter_options {
  * the number of agents and on_full that the memory was made with.
  *
  * Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE; SHARED
- * if the limiter cannot be shared so, TEXT_TOO_LONG, NOT_BUILT_IN.
+ * if the limiter cannot be shared so, TEXT_TOO_LONG, NOT_BUILT_IN. Of lanes that
+ * machines cannot share: UNKNOWN_LANE, WRONG_KIND, INVALID_LIMIT.
  */
 tollgate_status tollgate_limiter_new(const tollgate_policy *policy,
                                      const tollgate_limiter_options *options,
@@ -810,7 +823,12 @@ typedef struct tollgate_verdict {
   /** If this denial is a violation: how many in a row it makes, up to 15. Else 0. */
   uint32_t violations_in_a_row;
   /** 1 if this denial made the agent's conduct sustained abuse, else 0. */
-  uint32_t sustained_abuse;
+  uint16_t sustained_abuse;
+  /**
+   * Of a lane that machines share, where the answer came from: a
+   * tollgate_source of tollgate_redis.h. Else 0.
+   */
+  uint16_t source;
 } tollgate_verdict;
 
 /**

@@ -1,7 +1,7 @@
 //! Assignments as data: the plan, the overrides and the exemption of agents.
 
 use super::control::{control, no_plan};
-use super::error::Failure;
+use super::failure::Failure;
 use super::guard::guard;
 use super::pointers::{ListOut, Tagged, agent, borrow, bytes, list, out, plan_id, tagged_out, text_array};
 use super::{

@@ -5,7 +5,7 @@
 //! once more before the process ends. If the process is killed, what was charged
 //! since the last save is forgotten.
 
-use super::error::guard_error;
+use super::failure::guard_error;
 use super::pointers::{Tagged, borrow, bytes, tagged_out};
 use super::{Error, Limiter, Status};
 use std::ffi::c_char;
@@ -64,7 +64,7 @@ unsafe impl Tagged for BudgetsSaved {
 
 #[cfg(feature = "persist")]
 mod kept {
-    use super::super::error::Failure;
+    use super::super::failure::Failure;
     use super::{BudgetsLoaded, BudgetsSaved, Status};
     use crate as tollgate;
     use crate::clock::nanos_saturating;
@@ -93,7 +93,7 @@ mod kept {
 
 #[cfg(not(feature = "persist"))]
 mod kept {
-    use super::super::error::Failure;
+    use super::super::failure::Failure;
     use super::{BudgetsLoaded, BudgetsSaved, Status};
     use crate::Limiter;
 

@@ -5,7 +5,7 @@
 //! its change applies to the next check in every thread. Control calls take turns
 //! under a lock that checks never take.
 
-use super::error::{Failure, guard_error};
+use super::failure::{Failure, guard_error};
 use super::guard::guard;
 use super::pointers::{agent, borrow, plan_id, put_text, text};
 use super::{Error, Limiter, Policy, Status};

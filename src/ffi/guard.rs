@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// a thread that stops anywhere, and what else a call touches is either its
 /// own or replaced as a whole.
 #[inline(always)]
-pub(super) fn guard(call: impl FnOnce() -> Result<(), Status>) -> Status {
+pub fn guard(call: impl FnOnce() -> Result<(), Status>) -> Status {
     let guarded = || {
         #[cfg(any(test, tollgate_test_hooks))]
         hook::panic_if_asked();

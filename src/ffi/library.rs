@@ -10,6 +10,9 @@ pub const TOLLGATE_FEATURE_PERSIST: u32 = 2;
 /// A bit of tollgate_features: limiters that processes share, shared_by in
 /// tollgate_limiter_options.
 pub const TOLLGATE_FEATURE_SHARED: u32 = 4;
+/// A bit of tollgate_features: lanes that machines share, as libtollgate_redis
+/// has it; see tollgate_redis.h.
+pub const TOLLGATE_FEATURE_CLUSTER: u32 = 8;
 /// The longest text or path that a function takes, in bytes: 1 MiB.
 pub const TOLLGATE_TEXT_BYTES_MAX: usize = 1_048_576;
 
@@ -38,13 +41,13 @@ const fn part(text: &str) -> u32 {
     }
 }
 
-/// What is built into the library: a sum of TOLLGATE_FEATURE_CONFIG,
-/// TOLLGATE_FEATURE_PERSIST and TOLLGATE_FEATURE_SHARED. Without a feature, its
-/// functions and options exist and return TOLLGATE_STATUS_NOT_BUILT_IN.
+/// What is built into the library: a sum of the bits TOLLGATE_FEATURE_. Without a
+/// feature, its functions and options exist and return TOLLGATE_STATUS_NOT_BUILT_IN.
 #[unsafe(no_mangle)]
 pub extern "C" fn tollgate_features() -> u32 {
     let config = if cfg!(feature = "config") { TOLLGATE_FEATURE_CONFIG } else { 0 };
     let persist = if cfg!(feature = "persist") { TOLLGATE_FEATURE_PERSIST } else { 0 };
     let shared = if cfg!(feature = "shared") { TOLLGATE_FEATURE_SHARED } else { 0 };
-    config | persist | shared
+    let cluster = if cfg!(feature = "cluster") { TOLLGATE_FEATURE_CLUSTER } else { 0 };
+    config | persist | shared | cluster
 }

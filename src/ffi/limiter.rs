@@ -1,11 +1,15 @@
 //! Limiters: made from a policy, for a fixed number of agents.
 
-use super::error::{Failure, guard_error};
+use super::failure::{Failure, guard_error};
 use super::guard::guard;
-use super::pointers::{Tagged, borrow, hand_over, instant, out, tagged_in, take_back, tell, text};
-use super::{Clock, Error, Policy, Status, shared};
+use super::pointers::{Tagged, borrow, hand_over, instant, out, tagged_in, tell, text};
+use super::{Clock, ClusterOptions, Error, Policy, Status, shared};
 use crate as tollgate;
+use crate::sync::{AtomicU64, Ordering};
 use std::ffi::c_char;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most agents that a limiter can be built for.
@@ -18,7 +22,53 @@ const _: () = assert!(TOLLGATE_AGENTS_DEFAULT == tollgate::bounds::AGENTS_DEFAUL
 
 /// An exact rate limiter for a fixed number of agents. Any number of threads
 /// may use it at once.
-pub struct Limiter(pub(super) tollgate::Limiter);
+//
+// The handle points to it without another step, and it is counted: an engine keeps it too.
+pub struct Limiter(
+    pub(super) tollgate::Limiter,
+    /// Freed with the handle, so that a checker of memory names a handle that is freed twice: the count would hide it.
+    ManuallyDrop<Box<u8>>,
+    /// The process whose engine settles for it, or 0.
+    AtomicU64,
+);
+
+impl AsRef<tollgate::Limiter> for Limiter {
+    fn as_ref(&self) -> &tollgate::Limiter {
+        &self.0
+    }
+}
+
+impl Limiter {
+    /// The limiter of a handle, which then outlives the handle.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is NULL or a limiter that is not freed.
+    #[doc(hidden)]
+    pub unsafe fn keep(handle: *const Self) -> Result<Arc<Self>, Status> {
+        let handle = out(handle.cast_mut())?.as_ptr();
+        // SAFETY: from `Arc::into_raw` in tollgate_limiter_new, and not freed, as the caller guarantees.
+        unsafe { Arc::increment_strong_count(handle) };
+        // SAFETY: as above; this is the count that was added.
+        Ok(unsafe { Arc::from_raw(handle) })
+    }
+
+    /// Whether there is no engine yet, and the caller may start one. An engine of the process that this one was forked
+    /// from does not count.
+    ///
+    /// Relaxed: it decides between callers, and tells them nothing else.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn claim_engine(&self) -> bool {
+        self.2.swap(std::process::id().into(), Ordering::Relaxed) != u64::from(std::process::id())
+    }
+
+    /// Says that the engine has ended, if it was one of this process.
+    #[doc(hidden)]
+    pub fn release_engine(&self) {
+        let _ = self.2.compare_exchange(std::process::id().into(), 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
 
 /// What happens to a new agent when every record near its place is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,9 +152,12 @@ pub struct LimiterOptions {
     /// With TOLLGATE_SHARED_BY_DESCRIPTOR: the descriptor. The limiter makes a copy,
     /// so close it when you like.
     pub shared_fd: i32,
+    /// How machines share lanes over Redis or Valkey, see tollgate_redis.h. NULL: not.
+    /// Anything else needs TOLLGATE_FEATURE_CLUSTER.
+    pub cluster: *const ClusterOptions,
 }
 
-const _: () = assert!(size_of::<LimiterOptions>() == 88);
+const _: () = assert!(size_of::<LimiterOptions>() == 96);
 
 // SAFETY: `repr(C)`, and `struct_size` comes first.
 unsafe impl Tagged for LimiterOptions {
@@ -176,14 +229,16 @@ pub(super) fn unknown(option: &str, value: i64) -> Failure {
 /// the number of agents and on_full that the memory was made with.
 ///
 /// Status: INVALID_OPTION, AGENTS_OUT_OF_RANGE, OUT_OF_MEMORY, STRUCT_SIZE; SHARED
-/// if the limiter cannot be shared so, TEXT_TOO_LONG, NOT_BUILT_IN.
+/// if the limiter cannot be shared so, TEXT_TOO_LONG, NOT_BUILT_IN. Of lanes that
+/// machines cannot share: UNKNOWN_LANE, WRONG_KIND, INVALID_LIMIT.
 ///
 /// # Safety
 ///
 /// `policy` is NULL or a policy that is not freed; `options` is NULL or
 /// readable for as many bytes as its struct_size says, its clock is NULL or a
-/// clock that is not freed, and its shared_path is NULL or readable for
-/// shared_path_len bytes; `error_out` is NULL, or readable and writable
+/// clock that is not freed, its shared_path is NULL or readable for
+/// shared_path_len bytes, and its cluster is NULL or readable for as many bytes
+/// as its struct_size says, with what it points to; `error_out` is NULL, or readable and writable
 /// for as many bytes as its struct_size says; `limiter_out` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tollgate_limiter_new(
@@ -209,10 +264,12 @@ pub unsafe extern "C" fn tollgate_limiter_new(
         let mut builder = shared::builder(policy, place)?;
         if let Some(options) = options {
             builder = options.apply(builder)?;
+            // SAFETY: NULL, or readable with what it points to, by this function's contract.
+            builder = unsafe { super::cluster::apply(options.cluster, builder) }?;
         }
-        let limiter = Limiter(builder.build()?);
+        let limiter = Arc::new(Limiter(builder.build()?, ManuallyDrop::new(Box::new(0)), AtomicU64::new(0)));
         // SAFETY: not NULL, so writable by this function's contract.
-        unsafe { hand_over(limiter_out, limiter) };
+        unsafe { limiter_out.write(Arc::into_raw(limiter).cast_mut()) };
         Ok(())
     };
     // SAFETY: as this function's contract has it.
@@ -227,8 +284,15 @@ pub unsafe extern "C" fn tollgate_limiter_new(
 /// is in use by no other thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tollgate_limiter_free(limiter: *mut Limiter) {
-    // SAFETY: as this function's contract has it.
-    unsafe { take_back(limiter) }
+    guard(|| {
+        let Some(limiter) = NonNull::new(limiter) else { return Ok(()) };
+        // SAFETY: from `Arc::into_raw` in tollgate_limiter_new, and the caller's no longer.
+        let limiter = unsafe { Arc::from_raw(limiter.as_ptr()) };
+        // SAFETY: read here alone, once, as the caller guarantees; nobody drops it otherwise.
+        drop(ManuallyDrop::into_inner(unsafe { std::ptr::read(&limiter.1) }));
+        drop(limiter);
+        Ok(())
+    });
 }
 
 /// A copy of the policy in force. Free it with tollgate_policy_free.

@@ -10,9 +10,11 @@
 //! |---|---|
 //! | `guard.rs` | the border that no panic crosses |
 //! | `pointers.rs` | what a caller hands in, checked before it is used |
-//! | `status.rs`, `error.rs`, `library.rs` | what became of a call; which library this is |
+//! | `status.rs`, `error.rs`, `failure.rs`, `library.rs` | what became of a call; which library this is |
 //! | `clock.rs`, `policy.rs`, `limiter.rs`, `log.rs` | one handle each |
 //! | `shared.rs` | one limiter for all processes of a machine |
+//! | `cluster.rs` | lanes that machines share; it stands in `tollgate_redis.h`, with what `bindings/c/redis` adds |
+//! | `border.rs` | what that library needs of this one |
 //! | `request.rs`, `verdict.rs` | the question and the answer |
 //! | `check.rs`, `all.rs` | one request, many, all or none |
 //! | `lane.rs` | one lane of an agent: peek, refund, hold, release, reset |
@@ -30,13 +32,17 @@ mod action;
 mod agent;
 mod all;
 mod assignment;
+#[doc(hidden)]
+pub mod border;
 mod budgets;
 mod check;
 mod clock;
+mod cluster;
 mod conduct;
 mod control;
 mod error;
 mod event;
+mod failure;
 mod guard;
 mod lane;
 mod library;
@@ -60,6 +66,7 @@ pub use assignment::*;
 pub use budgets::*;
 pub use check::*;
 pub use clock::*;
+pub use cluster::{ClusterLane, ClusterOptions, Source, WhenLost};
 pub use conduct::*;
 pub use control::*;
 pub use error::*;

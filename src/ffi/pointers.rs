@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 ///
 /// `pointer` is NULL, or valid for reads for as long as the result is used.
 #[inline(always)]
-pub(super) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Status> {
+pub unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Status> {
     // SAFETY: NULL or valid, as the caller guarantees.
     unsafe { pointer.as_ref() }.ok_or(Status::NullPointer)
 }
@@ -42,7 +42,7 @@ pub(super) fn has_flag(flags: u32, flag: u32) -> Result<bool, Status> {
 
 /// A place to write to.
 #[inline(always)]
-pub(super) fn out<T>(pointer: *mut T) -> Result<NonNull<T>, Status> {
+pub fn out<T>(pointer: *mut T) -> Result<NonNull<T>, Status> {
     NonNull::new(pointer).ok_or(Status::NullPointer)
 }
 
@@ -72,7 +72,7 @@ pub(super) unsafe fn tell<T, V>(
 /// # Safety
 ///
 /// `handle_out` is writable.
-pub(super) unsafe fn hand_over<T>(handle_out: NonNull<*mut T>, handle: T) {
+pub unsafe fn hand_over<T>(handle_out: NonNull<*mut T>, handle: T) {
     // SAFETY: writable, as the caller guarantees.
     unsafe { handle_out.write(Box::into_raw(Box::new(handle))) };
 }
@@ -82,7 +82,7 @@ pub(super) unsafe fn hand_over<T>(handle_out: NonNull<*mut T>, handle: T) {
 /// # Safety
 ///
 /// `handle` is NULL, or from [`hand_over`] and used by nobody any more.
-pub(super) unsafe fn take_back<T>(handle: *mut T) {
+pub unsafe fn take_back<T>(handle: *mut T) {
     guard(|| {
         if !handle.is_null() {
             // SAFETY: made by `Box::into_raw` in `hand_over`, and ours again as the caller guarantees.
@@ -125,7 +125,7 @@ pub(super) unsafe fn agent_at<'a>(id: *const c_void, id_len: usize, now_ns: u64)
 /// # Safety
 ///
 /// `array` is NULL, or readable for `count` elements for as long as the result is used.
-pub(super) unsafe fn list<'a, T>(array: *const T, count: usize) -> Result<&'a [T], Status> {
+pub unsafe fn list<'a, T>(array: *const T, count: usize) -> Result<&'a [T], Status> {
     if array.is_null() && count == 0 {
         return Ok(&[]);
     }
@@ -160,7 +160,7 @@ pub(super) unsafe fn places<'a, T>(array: *mut T, count: usize) -> Result<&'a mu
 }
 
 /// An array to write to: its first elements, as many as there are and fit.
-pub(super) struct ListOut<T> {
+pub struct ListOut<T> {
     /// Invariant: writable for `size` elements.
     start: NonNull<T>,
     size: usize,
@@ -172,7 +172,7 @@ impl<T> ListOut<T> {
     /// # Safety
     ///
     /// `array` is NULL or writable for `size` elements, for as long as the result is used.
-    pub(super) unsafe fn new(array: *mut T, size: usize) -> Result<Self, Status> {
+    pub unsafe fn new(array: *mut T, size: usize) -> Result<Self, Status> {
         match NonNull::new(array) {
             Some(start) => Ok(Self { start, size }),
             None if size == 0 => Ok(Self { start: NonNull::dangling(), size }),
@@ -180,7 +180,8 @@ impl<T> ListOut<T> {
         }
     }
 
-    pub(super) fn write(&self, elements: impl Iterator<Item = T>) {
+    /// Writes as many of them as the array has room for.
+    pub fn write(&self, elements: impl Iterator<Item = T>) {
         for (index, element) in elements.take(self.size).enumerate() {
             // SAFETY: within the array, by the invariant.
             let place = unsafe { self.start.add(index) };
@@ -195,7 +196,7 @@ impl<T> ListOut<T> {
 /// # Safety
 ///
 /// `text` is NULL, or readable for `text_len` bytes for as long as the result is used.
-pub(super) unsafe fn bytes<'a>(text: *const c_char, text_len: usize) -> Result<&'a [u8], Status> {
+pub unsafe fn bytes<'a>(text: *const c_char, text_len: usize) -> Result<&'a [u8], Status> {
     if text.is_null() {
         return Err(Status::NullPointer);
     }
@@ -211,7 +212,7 @@ pub(super) unsafe fn bytes<'a>(text: *const c_char, text_len: usize) -> Result<&
 /// # Safety
 ///
 /// `text` is NULL, or readable for `text_len` bytes for as long as the result is used.
-pub(super) unsafe fn text<'a>(text: *const c_char, text_len: usize) -> Result<&'a str, Status> {
+pub unsafe fn text<'a>(text: *const c_char, text_len: usize) -> Result<&'a str, Status> {
     // SAFETY: as the caller guarantees.
     std::str::from_utf8(unsafe { bytes(text, text_len) }?).map_err(|_| Status::NotUtf8)
 }
@@ -248,7 +249,7 @@ pub(super) unsafe fn put_text(
 
 /// A text in an array that a struct has for it, cut between two characters if
 /// it is too long. A NUL ends it, so one inside it is a question mark.
-pub(super) fn text_array<const N: usize>(text: &str) -> [c_char; N] {
+pub fn text_array<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
     let mut end = text.len().min(N - 1);
     // A character has at most four bytes, so this ends.
@@ -267,7 +268,7 @@ pub(super) fn text_array<const N: usize>(text: &str) -> [c_char; N] {
 /// # Safety
 ///
 /// The type is `repr(C)` and begins with a `u32` that holds the size.
-pub(super) unsafe trait Tagged: Sized {
+pub unsafe trait Tagged: Sized {
     /// Its size in the first version that had it.
     const SIZE_MIN: u32;
 }
@@ -279,7 +280,7 @@ pub(super) unsafe trait Tagged: Sized {
 /// `pointer` is NULL, or valid for reads and writes of as many bytes as its
 /// tag says.
 #[inline(always)]
-pub(super) unsafe fn tagged_out<T: Tagged>(pointer: *mut T) -> Result<(NonNull<T>, u32), Status> {
+pub unsafe fn tagged_out<T: Tagged>(pointer: *mut T) -> Result<(NonNull<T>, u32), Status> {
     let place = out(pointer)?;
     // SAFETY: not NULL, and it begins with its size by the trait's contract.
     let size = unsafe { place.cast::<u32>().read() };
@@ -294,7 +295,7 @@ pub(super) unsafe fn tagged_out<T: Tagged>(pointer: *mut T) -> Result<(NonNull<T
 /// # Safety
 ///
 /// `place` is valid for writes of as many bytes as its tag says, which is `struct_size`.
-pub(super) unsafe fn put_tagged<T: Tagged + Copy>(place: NonNull<T>, struct_size: u32, value: &T) {
+pub unsafe fn put_tagged<T: Tagged + Copy>(place: NonNull<T>, struct_size: u32, value: &T) {
     let bytes = size_of::<T>().min(struct_size as usize);
     // SAFETY: neither has fewer bytes, and one of them is ours.
     unsafe { place.cast::<u8>().copy_from_nonoverlapping(NonNull::from(value).cast(), bytes) };
@@ -312,7 +313,7 @@ pub(super) const TAG_MAX: u32 = 4096;
 ///
 /// `pointer` is NULL, or readable for as many bytes as its tag says. Any bytes
 /// are a value of the type.
-pub(super) unsafe fn tagged_in<T: Tagged + Copy>(pointer: *const T) -> Result<T, Status> {
+pub unsafe fn tagged_in<T: Tagged + Copy>(pointer: *const T) -> Result<T, Status> {
     // SAFETY: NULL or valid, and it begins with its size by the trait's contract.
     let size = *unsafe { borrow(pointer.cast::<u32>()) }?;
     if !(T::SIZE_MIN..=TAG_MAX).contains(&size) {

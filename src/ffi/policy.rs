@@ -16,7 +16,7 @@
 //! "default". To list them, count up until tollgate_policy_lane_name returns
 //! UNKNOWN_LANE, or tollgate_policy_plan_name UNKNOWN_PLAN.
 
-use super::error::{Failure, guard_error};
+use super::failure::{Failure, guard_error};
 use super::guard::guard;
 use super::pointers::{borrow, hand_over, out, plan_id, put_text, take_back, tell, text};
 use super::{Error, Status};

@@ -1,7 +1,7 @@
 //! The report: what an operator wants to know, as JSON. And ids in a form that is
 //! safe to show.
 
-use super::error::{Failure, guard_error};
+use super::failure::{Failure, guard_error};
 use super::guard::guard;
 use super::pointers::{agent, borrow, bytes, put_text};
 use super::{Error, Limiter, Status};

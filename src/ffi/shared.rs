@@ -14,7 +14,7 @@
 //! Slots that a process holds come back when it dies.
 
 use super::Status;
-use super::error::Failure;
+use super::failure::Failure;
 use super::limiter::{LimiterOptions, unknown};
 use super::pointers::bytes;
 use crate as tollgate;

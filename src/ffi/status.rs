@@ -241,9 +241,21 @@ impl From<&tollgate::BuildError> for Status {
             BuildError::Memory { .. } => Self::OutOfMemory,
             #[cfg(feature = "shared")]
             BuildError::Shared(_) => Self::Shared,
-            // No option of C shares a limiter with other machines.
             #[cfg(feature = "cluster")]
-            BuildError::Cluster(_) => Self::InvalidPolicy,
+            BuildError::Cluster(error) => Self::from(error),
+        }
+    }
+}
+
+#[cfg(feature = "cluster")]
+impl From<&tollgate::cluster::ClusterError> for Status {
+    fn from(error: &tollgate::cluster::ClusterError) -> Self {
+        use tollgate::cluster::ClusterError;
+        match error {
+            ClusterError::UnknownLane { .. } => Self::UnknownLane,
+            ClusterError::Kind { .. } => Self::WrongKind,
+            ClusterError::TooSlow { .. } => Self::InvalidLimit,
+            ClusterError::Slack { .. } | ClusterError::Secret { .. } | ClusterError::Shared => Self::InvalidOption,
         }
     }
 }

@@ -61,7 +61,10 @@ pub struct Verdict {
     /// If this denial is a violation: how many in a row it makes, up to 15. Else 0.
     pub violations_in_a_row: u32,
     /// 1 if this denial made the agent's conduct sustained abuse, else 0.
-    pub sustained_abuse: u32,
+    pub sustained_abuse: u16,
+    /// Of a lane that machines share, where the answer came from: a
+    /// tollgate_source of tollgate_redis.h. Else 0.
+    pub source: u16,
 }
 
 const _: () = assert!(size_of::<Verdict>() == 72);
@@ -70,6 +73,13 @@ const _: () = assert!(size_of::<Verdict>() == 72);
 #[inline(always)]
 fn token_and_count(verdict: &tollgate::Verdict) -> (u64, u64) {
     (verdict.token_ns(), verdict.count_left())
+}
+
+/// A tollgate_source.
+#[inline(always)]
+fn source_of(verdict: &tollgate::Verdict) -> u16 {
+    // Lossless: a source has four bits.
+    verdict.finding.source() as u16
 }
 
 /// What a denial means for the agent's conduct: nothing, as a rule.
@@ -104,6 +114,7 @@ impl Verdict {
             count_left,
             violations_in_a_row: judged.in_a_row,
             sustained_abuse: judged.is_abuse.into(),
+            source: source_of(verdict),
         }
     }
 
@@ -121,6 +132,7 @@ impl Verdict {
             count_left: 0,
             violations_in_a_row: 0,
             sustained_abuse: 0,
+            source: 0,
         }
     }
 
@@ -160,7 +172,13 @@ impl Verdict {
             (&raw mut (*to).count_left).write(count_left);
             (&raw mut (*to).violations_in_a_row).write(0);
             (&raw mut (*to).sustained_abuse).write(0);
+            (&raw mut (*to).source).write(0);
         }
+        if verdict.finding.is_plain() {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { (&raw mut (*to).source).write(source_of(&verdict)) };
         if (judged.wait_ns, judged.in_a_row) != (0, 0) {
             // SAFETY: writable, as the caller guarantees, and written.
             unsafe { Self::put_judged(place, judged) };

@@ -63,6 +63,13 @@ impl Finding {
         }
     }
 
+    /// Whether it is a decision and a form, and nothing else.
+    #[cfg(feature = "capi")]
+    #[inline(always)]
+    pub(crate) const fn is_plain(self) -> bool {
+        self.0.get() & !(DECISION_MASK | 1 << FORM_SHIFT) == 0
+    }
+
     /// The same for a lane that counts.
     pub(super) const fn counting(self) -> Self {
         Self::new(self.0.get() | 1 << FORM_SHIFT)
@@ -81,8 +88,8 @@ impl Finding {
     }
 
     /// The number of its source; 0 if it has none.
-    #[cfg(feature = "cluster")]
-    pub(super) const fn source(self) -> u64 {
+    #[cfg(any(feature = "capi", feature = "cluster"))]
+    pub(crate) const fn source(self) -> u64 {
         self.0.get() >> SOURCE_SHIFT & SOURCE_MASK
     }
 
@@ -162,6 +169,8 @@ mod tests {
         let plain = [(Finding::ALLOW, Allow), (Finding::WARN, Warn), (Finding::EXEMPT, Exempt), (Finding::DENY, Deny)];
         for (finding, decision) in plain {
             for (finding, form) in [(finding, Form::Refills), (finding.counting(), Form::Counts)] {
+                #[cfg(feature = "capi")]
+                assert!(finding.is_plain(), "{finding:?}");
                 assert_eq!((finding.decision(), finding.decision_number()), (decision, decision as usize));
                 assert_eq!(
                     (finding.is_denial(), finding.conduct(), finding.conduct_wait_ns()),
@@ -179,6 +188,8 @@ mod tests {
             assert_eq!((finding.source(), finding.form(), finding.decision()), (source, Form::Counts, Deny));
             let judged = finding.judged(15, true, u64::MAX);
             assert_eq!((judged.source(), judged.conduct()), (source, (15, true)));
+            #[cfg(feature = "capi")]
+            assert!(!judged.is_plain() && finding.is_plain() == (source == 0), "{finding:?}");
             assert_eq!(judged.with_decision(Finding::ALLOW).source(), source);
             assert_eq!(finding.with_source(0), Finding::DENY.counting());
         }

@@ -1,12 +1,15 @@
 //! Limits that machines share through a store, such as Redis.
 //!
 //! - `operators.rs`: what operators change here, and what follows from other machines
+//! - `secret.rs`: the secret that these machines have
 //! - `status.rs`: what an operator reads of the lanes that are shared
 
 mod operators;
+mod secret;
 mod status;
 
 pub use operators::Operators;
+pub use secret::SECRET_BYTES_MIN;
 pub use status::{ClusterStatus, SharedLane};
 
 use super::{Limiter, LimiterBuilder};
@@ -142,7 +145,9 @@ impl Cluster {
         })
     }
 
-    pub(super) const fn key(&self) -> [u8; 16] {
+    /// The key that it was made with.
+    #[must_use]
+    pub const fn key(&self) -> [u8; 16] {
         self.key
     }
 }
@@ -215,6 +220,11 @@ pub enum ClusterError {
         /// The percentage as given.
         percent: u8,
     },
+    /// The secret is shorter than [`SECRET_BYTES_MIN`].
+    Secret {
+        /// How long it is.
+        bytes: usize,
+    },
     /// The limiter is one that processes share.
     Shared,
 }
@@ -225,16 +235,20 @@ impl fmt::Display for ClusterError {
             ClusterError::UnknownLane { lane } => write!(f, "the policy has no lane {lane:?} to share"),
             ClusterError::Kind { lane, limit } => write!(
                 f,
-                "lane {lane:?} is {limit:?}, and machines share only buckets such as \"60/min\"; make it one, or leave it to each machine with except({lane:?})"
+                "lane {lane:?} is {limit:?}, and machines share only buckets such as \"60/min\"; make it one, or leave it to each machine"
             ),
             ClusterError::TooSlow { lane, limit } => write!(
                 f,
-                "lane {lane:?}: {limit:?} takes {} days or more to refill, too long for machines to share; take a smaller burst or a faster rate, or leave it to each machine with except({lane:?})",
+                "lane {lane:?}: {limit:?} takes {} days or more to refill, too long for machines to share; take a smaller burst or a faster rate, or leave it to each machine",
                 REFILL_MAX_NS / 86_400_000_000_000
             ),
             ClusterError::Slack { lane, percent } => {
                 write!(f, "lane {lane:?}: a slack of {percent} percent; allowed: 1 to 100")
             }
+            ClusterError::Secret { bytes } => write!(
+                f,
+                "the cluster's secret has {bytes} bytes, and {SECRET_BYTES_MIN} at least are needed: let them be random"
+            ),
             ClusterError::Shared => f.write_str(
                 "a limiter that processes share cannot be shared by machines too; leave out shared(..) or cluster(..)",
             ),

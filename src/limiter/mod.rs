@@ -68,6 +68,12 @@ pub struct Limiter {
     budgets: BudgetKeeper,
 }
 
+impl AsRef<Self> for Limiter {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl Limiter {
     /// Starts to build a limiter with this policy.
     pub fn builder(policy: Policy) -> LimiterBuilder {

@@ -31,7 +31,7 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_error, line), 8);
     EXPECT_EQ(offsetof(tollgate_error, column), 12);
     EXPECT_EQ(offsetof(tollgate_error, message), 16);
-    EXPECT_EQ(sizeof(tollgate_limiter_options), 88);
+    EXPECT_EQ(sizeof(tollgate_limiter_options), 96);
     EXPECT_EQ(offsetof(tollgate_limiter_options, on_full), 4);
     EXPECT_EQ(offsetof(tollgate_limiter_options, agents), 8);
     EXPECT_EQ(offsetof(tollgate_limiter_options, clock), 16);
@@ -47,6 +47,7 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_limiter_options, shared_path_len), 72);
     EXPECT_EQ(offsetof(tollgate_limiter_options, shared_mode), 80);
     EXPECT_EQ(offsetof(tollgate_limiter_options, shared_fd), 84);
+    EXPECT_EQ(offsetof(tollgate_limiter_options, cluster), 88);
     EXPECT_EQ(sizeof(tollgate_request), 32);
     EXPECT_EQ(offsetof(tollgate_request, id_len), 8);
     EXPECT_EQ(offsetof(tollgate_request, cost), 16);
@@ -63,6 +64,7 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_verdict, count_left), 56);
     EXPECT_EQ(offsetof(tollgate_verdict, violations_in_a_row), 64);
     EXPECT_EQ(offsetof(tollgate_verdict, sustained_abuse), 68);
+    EXPECT_EQ(offsetof(tollgate_verdict, source), 70);
     EXPECT_EQ(sizeof(tollgate_all_verdict), 24);
     EXPECT_EQ(offsetof(tollgate_all_verdict, decision), 4);
     EXPECT_EQ(offsetof(tollgate_all_verdict, retry_after_ns), 8);
@@ -230,7 +232,8 @@ static void structs_are_laid_out_as_published(void)
 
 static void a_library_says_what_is_built_in(void)
 {
-    const uint32_t known = TOLLGATE_FEATURE_CONFIG | TOLLGATE_FEATURE_PERSIST | TOLLGATE_FEATURE_SHARED;
+    const uint32_t known = TOLLGATE_FEATURE_CONFIG | TOLLGATE_FEATURE_PERSIST | TOLLGATE_FEATURE_SHARED
+        | TOLLGATE_FEATURE_CLUSTER;
     EXPECT_EQ(tollgate_features() & ~known, 0);
 }
 

@@ -7,18 +7,13 @@
 use crate::error::SecretError;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use siphasher::sip::SipHasher24 as SipHasher24Short;
 use siphasher::sip128::SipHasher24;
 use std::fmt::{self, Write as _};
-
-/// The shortest secret of a cluster: 128 bits if all of them are random.
-pub const SECRET_BYTES_MIN: usize = 16;
+use tollgate::cluster::Cluster;
+pub use tollgate::cluster::SECRET_BYTES_MIN;
 
 /// The key under which nodes show that they live: a sorted set.
 pub const NODES_KEY: &str = "tollgate:nodes";
-
-/// What the two halves of the hash's key are derived with: any two different keys do.
-const HALVES: [&[u8; 16]; 2] = [b"tollgate cluster", b"keyed by secret."];
 
 /// From ids to keys, with the secret that all nodes of a cluster have.
 #[derive(Clone)]
@@ -34,11 +29,7 @@ impl Keyring {
     /// derives the key from it at full speed, so a word that can be guessed can be
     /// found by trying, and with it whether an id has a key on the server.
     pub fn new(secret: &[u8]) -> Result<Self, SecretError> {
-        if secret.len() < SECRET_BYTES_MIN {
-            return Err(SecretError { bytes: secret.len() });
-        }
-        let [low, high] = HALVES.map(|key| SipHasher24Short::new_with_key(key).hash(secret));
-        let key = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        let key = Cluster::with_secret(secret).map_err(|_| SecretError { bytes: secret.len() })?.key();
         Ok(Self { hasher: SipHasher24::new_with_key(&key), key })
     }
 

@@ -70,7 +70,7 @@ impl World<'_> {
         assert_eq!(verdict.status, Status::Ok);
         assert_eq!(verdict.retry_after_ns, verdict.lane_wait_ns.max(verdict.conduct_wait_ns), "{verdict:?}");
         // Only a violation can be abuse.
-        assert!(in_a_row <= 15 && verdict.sustained_abuse <= in_a_row.min(1), "{verdict:?}");
+        assert!(in_a_row <= 15 && u32::from(verdict.sustained_abuse) <= in_a_row.min(1), "{verdict:?}");
         if verdict.decision != Decision::Deny {
             assert_eq!(verdict.retry_after_ns, 0, "{verdict:?}");
         }

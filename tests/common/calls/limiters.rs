@@ -18,6 +18,26 @@ fn are_allowed(options: &LimiterOptions) -> bool {
     is_place && (options.shared_mode == 0 || has_path) && options.shared_mode <= 0o777
 }
 
+/// Options of lanes that machines share: too small, and without a secret.
+struct Clusters([ClusterOptions; 2]);
+
+// SAFETY: its pointers are NULL.
+unsafe impl Sync for Clusters {}
+
+static CLUSTERS: Clusters = {
+    let none = ClusterOptions {
+        struct_size: size_of::<ClusterOptions>() as u32,
+        slack_percent: 0,
+        secret: null(),
+        secret_len: 0,
+        lanes: null(),
+        lanes_count: 0,
+        when_lost: 0,
+        reserved: 0,
+    };
+    Clusters([ClusterOptions { struct_size: 47, ..none }, none])
+};
+
 impl World<'_> {
     pub(super) fn new_limiter(&mut self) {
         let Some(known) = self.policies.last() else { return };
@@ -25,9 +45,12 @@ impl World<'_> {
         let mut faults = Vec::new();
         let policy = self.handle(policy, &mut faults);
         let options = self.options();
-        if !(64..=4096).contains(&options.struct_size) {
+        // SAFETY: NULL or one of ours.
+        let cluster = unsafe { options.cluster.as_ref() };
+        if !(64..=4096).contains(&options.struct_size) || cluster.is_some_and(|cluster| cluster.struct_size < 48) {
             faults.push(Status::StructSize);
         }
+        faults.extend(cluster.filter(|cluster| cluster.secret.is_null()).map(|_| Status::NullPointer));
         let unwanted = options.observe == 0 && (options.sample_every, options.roster) != (0, 0);
         let are_known =
             [options.on_full, options.id_hash, options.observe].iter().all(|option| (0..=1).contains(option));
@@ -96,6 +119,7 @@ impl World<'_> {
             shared_path_len: 0,
             shared_mode: 0,
             shared_fd: 0,
+            cluster: null(),
         };
         if cfg!(feature = "shared") && self.bytes.once_in(16) {
             options.shared_by = SharedBy::Memfd as i32;
@@ -108,7 +132,8 @@ impl World<'_> {
         if !self.bytes.once_in(4) {
             return options;
         }
-        match self.bytes.below(16) {
+        match self.bytes.below(17) {
+            16 => options.cluster = if self.bytes.once_in(2) { &CLUSTERS.0[0] } else { &CLUSTERS.0[1] },
             0 => options.struct_size = self.bytes.number() as u32 % 64,
             1 => options.struct_size = u32::MAX - u32::from(self.bytes.byte()),
             2 => options.on_full = self.bytes.number() as i32,

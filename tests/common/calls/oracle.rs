@@ -65,6 +65,7 @@ impl Lane {
             count_left: 0,
             violations_in_a_row: 0,
             sustained_abuse: 0,
+            source: 0,
         };
         (verdict, if allowed { next } else { full_at })
     }

@@ -6,7 +6,7 @@ use super::error::EngineError;
 use super::secret::Secret;
 use super::servers::{Login, Servers, Ways};
 use super::status::Shared;
-use super::thread::Thread;
+use super::thread::{Held, Thread};
 use super::tls::Tls;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -157,9 +157,13 @@ impl EngineBuilder {
     /// A limiter has one engine. In a process that was forked while one ran, this starts another one for the copy of
     /// the limiter, under a name of its own; it waits for about a second first, until the credit has ended that was
     /// copied too.
-    pub fn attach(self, limiter: Arc<Limiter>) -> Result<Engine, EngineError> {
+    pub fn attach<L>(self, limiter: Arc<L>) -> Result<Engine, EngineError>
+    where
+        L: AsRef<Limiter> + Send + Sync + 'static,
+    {
         let settings = self.settings()?;
-        let link = Link::of(&limiter).ok_or(EngineError::NotClustered)?;
+        let limiter: Held = limiter;
+        let link = Link::of((*limiter).as_ref()).ok_or(EngineError::NotClustered)?;
         if !link.is_copied() {
             link.lost(settings.nodes_at_least);
         }
@@ -167,7 +171,7 @@ impl EngineBuilder {
         let (timeout, seen) = (settings.timeout, Arc::clone(&shared));
         let mut carrier = Carrier::new(Arc::clone(&limiter), &settings, Arc::clone(&shared));
         let mut thread = Thread::new(Arc::clone(&limiter), settings, Arc::clone(&shared));
-        let run = move || seen.watch(&limiter, || thread.run());
+        let run = move || seen.watch((*limiter).as_ref(), || thread.run());
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|problem| EngineError::Thread { problem })
         };

@@ -7,12 +7,13 @@ use super::builder::Settings;
 use super::connection::{Connector, Decider};
 use super::problem::Problem;
 use super::status::Shared;
+use super::thread::Held;
 use crate::decisions::{Decisions, StoreRequest};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tollgate::ControlError;
 use tollgate::cluster::Operators;
-use tollgate::{ControlError, Limiter};
 
 /// How often it looks whether an operator has decided anything.
 const TICK: Duration = Duration::from_millis(10);
@@ -21,7 +22,7 @@ const RECONNECT_FIRST: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_millis(500);
 
 pub(super) struct Carrier {
-    limiter: Arc<Limiter>,
+    limiter: Held,
     connector: Connector,
     timeout: Duration,
     shared: Arc<Shared>,
@@ -29,7 +30,7 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
-    pub(super) fn new(limiter: Arc<Limiter>, settings: &Settings, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(limiter: Held, settings: &Settings, shared: Arc<Shared>) -> Self {
         let connector = Connector::new(settings.ways.clone());
         Self { limiter, connector, timeout: settings.timeout, shared, begin: Instant::now() }
     }
@@ -41,7 +42,7 @@ impl Carrier {
     /// Carries decisions until the engine is dropped.
     pub(super) fn run(&mut self) {
         let limiter = Arc::clone(&self.limiter);
-        let Some(operators) = Operators::of(&limiter) else { return };
+        let Some(operators) = Operators::of((*limiter).as_ref()) else { return };
         let mut name = [0; 16];
         if let Err(problem) = getrandom::fill(&mut name) {
             self.shared.show_decisions(|status| {

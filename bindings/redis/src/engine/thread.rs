@@ -48,8 +48,11 @@ fn node_name() -> String {
     format!("{random:016x}{:08x}", nanos & 0xffff_ffff)
 }
 
+/// A limiter, or what has one.
+pub(super) type Held = Arc<dyn AsRef<Limiter> + Send + Sync>;
+
 pub(super) struct Thread {
-    limiter: Arc<Limiter>,
+    limiter: Held,
     lanes: LaneKeys,
     node: String,
     nodes_at_least: NonZeroU16,
@@ -65,9 +68,9 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(limiter: Arc<Limiter>, settings: Settings, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(limiter: Held, settings: Settings, shared: Arc<Shared>) -> Self {
         Self {
-            lanes: LaneKeys::of(&limiter),
+            lanes: LaneKeys::of((*limiter).as_ref()),
             limiter,
             node: node_name(),
             nodes_at_least: settings.nodes_at_least,
@@ -89,7 +92,7 @@ impl Thread {
     /// Connects, serves until something goes wrong, and again, until the engine is dropped.
     pub(super) fn run(&mut self) {
         let limiter = Arc::clone(&self.limiter);
-        let Some(link) = Link::of(&limiter) else { return };
+        let Some(link) = Link::of((*limiter).as_ref()) else { return };
         self.adopt(&link);
         let mut pause = RECONNECT_FIRST;
         while !self.ends() {
