@@ -4,7 +4,7 @@
 # Stages run in the order in which they are named, also under `make -j`.
 .NOTPARALLEL:
 .PHONY: help test lint doc loom count mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
-.PHONY: bench-http header capi install c c-hooks c-loops c-long c-asan c-fuzz
+.PHONY: bench-http header capi capi-redis install install-redis c c-hooks c-loops c-long c-asan c-fuzz
 .PHONY: elixir elixir-long elixir-bench python python-bench python-bench-asgi server typescript clients-bench
 
 STARTED := $(shell date +%s)
@@ -101,33 +101,54 @@ C_HOOKS := $(abspath $(TARGET))/stress
 C_BUILD := $(abspath $(TARGET))/c
 # What bindings/c/Makefile wants to know.
 C_ENV := BUILD=$(C_BUILD) LIB=$(C_LIB) HOOKS=$(C_HOOKS) SONAME=$(SONAME) PREFIX=$(C_BUILD)/prefix
+C_ENV += STORES="redis-server $(abspath $(TARGET))/valkey/bin/valkey-server"
 C_MAKE := $(MAKE) --no-print-directory -C bindings/c
 
 # The manifest has a Rust library alone, so that Rust users never link a C one,
 # and so that a C one can be optimised as a whole.
 C_RUSTC := cargo rustc --package tollgate --lib --crate-type cdylib --crate-type staticlib
 
-header: ## Writes include/tollgate.h anew from src/ffi
-	@out=$$(cargo build --package tollgate --features header --message-format json \
+header: ## Writes include/tollgate.h and include/tollgate_redis.h anew from their sources
+	@set -e; out=$$(cargo build --package tollgate-redis-capi --features header,tollgate/header --message-format json \
 		| sed -n 's|.*"out_dir":"\([^"]*/build/tollgate-[^"]*\)".*|\1|p'); \
-		cp "$$out/tollgate.h" include/tollgate.h
+		for header in tollgate tollgate_redis; do \
+			for made in $$out; do test ! -f $$made/$$header.h || cp $$made/$$header.h include/$$header.h; done; \
+		done
 
 capi: ## Builds libtollgate.so and libtollgate.a
 	@mkdir -p $(C_LIB)
 	@$(C_RUSTC) --profile capi --features $(FEATURES) -- -C link-arg=-Wl,-soname,$(SONAME) \
-		--print native-static-libs=$(C_LIB)/native-static-libs.txt
+		--print native-static-libs=$(C_LIB)/tollgate.static-libs
 	@ln -sf libtollgate.so $(C_LIB)/$(SONAME)
 
-install: capi ## Puts the C libraries, their headers and their packages under PREFIX
-	@bindings/c/package/install $(C_LIB) $(PREFIX) $(VERSION) $(ABI)
+# Everything of libtollgate and the engine, to be linked in its place. Built as a Rust library under another name,
+# since the crate of the engine has this one.
+C_RUSTC_REDIS := cargo rustc --package tollgate-redis-capi --lib --crate-type cdylib --crate-type staticlib
+
+capi-redis: ## Builds libtollgate_redis.so and libtollgate_redis.a
+	@mkdir -p $(C_LIB)
+	@$(C_RUSTC_REDIS) --profile capi -- -C link-arg=-Wl,-soname,$(subst libtollgate,libtollgate_redis,$(SONAME)) \
+		--print native-static-libs=$(C_LIB)/tollgate_redis.static-libs
+	@ln -f $(C_LIB)/libtollgate_redis_capi.so $(C_LIB)/libtollgate_redis.so
+	@ln -f $(C_LIB)/libtollgate_redis_capi.a $(C_LIB)/libtollgate_redis.a
+	@ln -sf libtollgate_redis.so $(C_LIB)/$(subst libtollgate,libtollgate_redis,$(SONAME))
+
+install: capi ## Puts libtollgate, its headers and its packages under PREFIX
+	@bindings/c/package/install $(C_LIB) $(PREFIX) $(VERSION) $(ABI) tollgate
+
+install-redis: capi-redis ## The same with libtollgate_redis, which takes its place
+	@bindings/c/package/install $(C_LIB) $(PREFIX) $(VERSION) $(ABI) tollgate_redis
 
 c: ## Tests the C ABI: the header, the libraries, the tests in C, the packages
 	@$(STAGE) "C, build" $(MAKE) --no-print-directory capi c-hooks
+	@$(STAGE) "C with an engine, build" $(MAKE) --no-print-directory capi-redis
 	@$(STAGE) "C, unit" cargo test --package tollgate --features header,config,persist,shared --lib ffi
-	@$(STAGE) "C, header as generated" cargo test --package tollgate --features header --test header
+	@$(STAGE) "C, headers as generated" cargo test --package tollgate --package tollgate-redis-capi \
+		--features tollgate/header,tollgate-redis-capi/header --test header
 	@$(STAGE) "C, calls at random" cargo test --package tollgate --features $(FEATURES) --profile stress --test ffi -- --show-output
-	@DESTDIR= $(STAGE) "C, install" bindings/c/package/install $(C_LIB) $(C_BUILD)/prefix $(VERSION) $(ABI)
-	@set -e; export $(C_ENV); for stage in header symbols size plain sanitized valgrind misuse examples consumers; do \
+	@DESTDIR= $(STAGE) "C, install" bindings/c/package/install $(C_LIB) $(C_BUILD)/prefix $(VERSION) $(ABI) \
+		tollgate tollgate_redis
+	@set -e; export $(C_ENV); for stage in header symbols size plain sanitized valgrind misuse redis examples consumers; do \
 		$(STAGE) "C, $$stage" $(C_MAKE) $$stage; \
 	done
 	@export $(C_ENV); $(C_MAKE) churn

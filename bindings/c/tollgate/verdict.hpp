@@ -37,6 +37,9 @@ public:
     std::uint32_t violations_in_a_row() const noexcept { return raw_.violations_in_a_row; }
     bool sustained_abuse() const noexcept { return raw_.sustained_abuse != 0; }
 
+    /// Of a lane that machines share, where the answer came from: a tollgate_source of tollgate_redis.h. Else 0.
+    std::int32_t source() const noexcept { return raw_.source; }
+
     const tollgate_verdict &raw() const noexcept { return raw_; }
 
 private:
