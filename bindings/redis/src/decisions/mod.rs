@@ -26,7 +26,8 @@
 //!
 //! *Each is accepted once.* A call has the engine's name and a number that grows, and the store keeps the last number.
 //! A call whose answer is lost is sent again as it was, before anything else is asked: it is accepted then, or was
-//! before. So no operator's decision comes back over a later one because a reply was lost.
+//! before, and the answer says with which stamp. So no operator's decision comes back over a later one because a reply
+//! was lost, and the machine knows what it has to put back if the store loses it.
 //!
 //! *None is lost* as long as one machine lives that knew it. Each machine keeps what it knows, sealed, with its stamp.
 //! A store that has lost decisions is recognised: by its name, which the first one to write gives it; by a place that
@@ -238,8 +239,8 @@ impl Decisions {
                 Ok(())
             }
             StoreReply::Since(head, stored) => self.read(operators, head, &stored),
-            StoreReply::Put { is_new, before, head } => {
-                self.was_put(is_new, before, head);
+            StoreReply::Put { is_new, before, stamp, head } => {
+                self.was_put(is_new, before, stamp, head);
                 Ok(())
             }
         };

@@ -174,6 +174,25 @@ fn a_call_whose_answer_was_lost_counts_once() {
     }
 }
 
+/// The store accepted a call, and forgot all before the machine had read what it accepted. The decision was in force
+/// here alone, with no stamp, and an older one of another machine went over it.
+#[test]
+fn a_call_that_is_answered_at_last_is_known_with_its_stamp() {
+    let (mut world, mut a, mut b) = (World::new(), Machine::new(1), Machine::new(2));
+    b.set("x", "1/s");
+    world.settle(&mut [&mut b]);
+    world.settle(&mut [&mut a]);
+    a.set("x", "2/s");
+    let request = world.ask(&mut a).unwrap();
+    let _ = world.answer("1", &request);
+    a.reconnect();
+    assert_eq!(world.ask(&mut a).as_ref(), Some(&request));
+    world.serve(&mut a, &request);
+    world.store = DecidedStore::new(LIVES_US, REMOVALS_MAX);
+    world.settle(&mut [&mut b, &mut a]);
+    assert_eq!((&*a.api("x"), &*b.api("x")), ("2/second", "2/second"));
+}
+
 #[test]
 fn of_two_decisions_the_one_that_reached_the_store_later_counts() {
     let (mut world, mut a, mut b) = (World::new(), Machine::new(1), Machine::new(2));
@@ -304,6 +323,22 @@ fn for_a_machine_that_restarts_the_store_wins_and_what_only_its_file_has_is_writ
         assert_eq!([machine.api("x"), machine.api("gone")], ["2/second", ""]);
         assert!(machine.limiter.is_exempt("of the file").unwrap());
     }
+}
+
+/// What only a file has was written, and the store forgot it before the machine had read that.
+#[test]
+fn what_only_a_file_has_is_put_back_too() {
+    let (mut world, a) = (World::new(), Machine::new(1));
+    a.set("x", "1/s");
+    let (mut a, mut b) = (a.restarted(2), Machine::new(3));
+    while a.decisions.status().put_back == 0 {
+        let request = world.ask(&mut a).unwrap();
+        world.serve(&mut a, &request);
+    }
+    world.store = DecidedStore::new(LIVES_US, REMOVALS_MAX);
+    world.settle(&mut [&mut b, &mut a]);
+    world.settle(&mut [&mut b, &mut a]);
+    assert_eq!((&*a.api("x"), &*b.api("x")), ("1/second", "1/second"));
 }
 
 /// A machine with an old file was the first to reach a store that had lost everything, and what it had counted as new:

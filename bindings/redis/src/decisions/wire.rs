@@ -88,6 +88,8 @@ pub enum StoreReply {
         is_new: bool,
         /// The place of the last change before.
         before: u64,
+        /// The stamp that the new ones among them got: now, or earlier.
+        stamp: u64,
         /// What it has in all.
         head: Head,
     },
@@ -189,8 +191,9 @@ impl DecisionScripts {
                 Some(StoreReply::Since(head(parts)?, stored))
             }
             (StoreRequest::Put { .. }, Value::Array(parts)) => {
-                let [is_new, before, parts @ ..] = parts.as_slice() else { return None };
-                Some(StoreReply::Put { is_new: number(is_new)? == 1, before: number(before)?, head: head(parts)? })
+                let [is_new, before, stamp, parts @ ..] = parts.as_slice() else { return None };
+                let (is_new, before, stamp) = (number(is_new)? == 1, number(before)?, number(stamp)?);
+                Some(StoreReply::Put { is_new, before, stamp, head: head(parts)? })
             }
             _ => None,
         };

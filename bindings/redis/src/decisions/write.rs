@@ -149,16 +149,15 @@ impl Decisions {
     }
 
     /// The store has accepted a call: now, or when its answer was lost.
-    pub(super) fn was_put(&mut self, is_new: bool, before: u64, head: Head) {
+    pub(super) fn was_put(&mut self, is_new: bool, before: u64, stamp: u64, head: Head) {
         let Some(Call { request: StoreRequest::Put { number, puts, .. }, digests }) = self.call.take() else { return };
-        if number == 0 {
-            self.counts.put_back += puts.len() as u64;
-        } else {
-            self.counts.written += puts.len() as u64;
-            // What was accepted earlier may have been followed by another decision: it is read as any other.
-            for (Put { field, is_live, sealed, .. }, digest) in puts.into_iter().zip(digests).filter(|_| is_new) {
-                let known = Known { stamp: head.place, is_live, digest, is_in_force: true, sealed };
-                self.known.insert(field, known);
+        let count = if number == 0 { &mut self.counts.put_back } else { &mut self.counts.written };
+        *count += puts.len() as u64;
+        // What the store has accepted later, or had before, is read as any other.
+        for (Put { field, stamp: own, is_live, sealed }, digest) in puts.into_iter().zip(digests) {
+            let stamp = if own > 0 { own } else { stamp };
+            if stamp > self.known.stamp(field) {
+                self.known.insert(field, Known { stamp, is_live, digest, is_in_force: true, sealed });
             }
         }
         // Nobody else has written in between: what is behind is known. What is put back is read.

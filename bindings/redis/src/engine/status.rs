@@ -39,7 +39,7 @@ pub struct Status {
     pub lost_for: Duration,
     /// Why the server was lost the last time.
     pub last_problem: Option<String>,
-    /// What an operator should change: the server evicts keys, say.
+    /// What an operator should change or look at: the server evicts keys, say, or a decision cannot be in force here.
     pub warnings: Vec<String>,
     /// How what operators decide follows to all machines.
     pub decisions: DecisionsStatus,
@@ -176,6 +176,12 @@ impl Shared {
     pub(super) fn status(&self) -> Status {
         let (mut status, since) = self.lock().clone();
         status.lost_for += since.0.map_or(Duration::ZERO, |since| since.elapsed());
+        status.warnings.extend(status.decisions.warnings.iter().cloned());
+        if let (State::Connected, false, Some(problem)) =
+            (status.state, status.decisions.is_current, &status.decisions.last_problem)
+        {
+            status.warnings.push(format!("what operators decide does not follow to or from this machine: {problem}"));
+        }
         status
     }
 

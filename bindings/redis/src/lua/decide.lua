@@ -21,9 +21,10 @@ local before, sum, live, horizon = read('place'), read('sum'), read('live'), rea
 redis.call('ZCARD', order)
 redis.call('ZCARD', gone)
 redis.call('HGET', decisions, '')
-if number > 0 and tonumber(redis.call('GET', pushed) or '0') >= number then
-  -- Sent again, after its answer was lost: once is enough.
-  return {0, text(before), born or '', text(before), text(sum), text(live), text(horizon)}
+local last, accepted = string.match(redis.call('GET', pushed) or '', '^(%d+) (%d+)$')
+if number > 0 and tonumber(last or '0') >= number then
+  -- Sent again, after its answer was lost: once is enough. The stamp is the one that it got.
+  return {0, text(before), accepted, born or '', text(before), text(sum), text(live), text(horizon)}
 end
 
 local place = before + 1
@@ -82,6 +83,6 @@ born = born or ARGV[1]
 redis.call('HSET', head, 'born', born, 'place', text(place), 'sum', text(sum), 'live', text(live), 'horizon', text(horizon))
 if number > 0 then
   -- A node that is away for longer than a month has other troubles.
-  redis.call('SET', pushed, text(number), 'EX', 2592000)
+  redis.call('SET', pushed, text(number) .. ' ' .. text(place), 'EX', 2592000)
 end
-return {1, text(before), born, text(place), text(sum), text(live), text(horizon)}
+return {1, text(before), text(place), born, text(place), text(sum), text(live), text(horizon)}

@@ -267,4 +267,9 @@ fn without_the_rights_limits_are_shared_and_the_status_says_what_is_missing() {
     node.allows_soon("agent-1", "slow");
     until("named", || node.status().decisions.last_problem.is_some_and(|problem| problem.contains("hmget")));
     assert!(!node.status().decisions.is_current && node.status().counts.losses == 0);
+    let warnings = node.status().warnings;
+    assert!(
+        warnings.iter().any(|warning| warning.starts_with("what operators decide does not follow")),
+        "{warnings:?}"
+    );
 }

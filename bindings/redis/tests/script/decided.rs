@@ -15,8 +15,8 @@ pub(crate) struct DecidedStore {
     place: u64,
     horizon: u64,
     decisions: BTreeMap<Field, Decision>,
-    /// The number of the last call of each engine.
-    numbers: HashMap<String, u64>,
+    /// The number of the last call of each engine, and the stamp that it got.
+    numbers: HashMap<String, (u64, u64)>,
     lives_us: u64,
     removals_max: usize,
 }
@@ -75,8 +75,8 @@ impl DecidedStore {
 
     fn put(&mut self, now_us: u64, name: &str, born: u128, number: u64, puts: &[Put]) -> StoreReply {
         let before = self.place;
-        if number > 0 && self.numbers.get(name).is_some_and(|last| *last >= number) {
-            return StoreReply::Put { is_new: false, before, head: self.head() };
+        if let Some((_, stamp)) = self.numbers.get(name).copied().filter(|(last, _)| number > 0 && *last >= number) {
+            return StoreReply::Put { is_new: false, before, stamp, head: self.head() };
         }
         let now = if now_us < MODULUS { now_us } else { 0 };
         let stamps = puts.iter().map(|put| put.stamp).max().unwrap_or(0);
@@ -95,9 +95,9 @@ impl DecidedStore {
         self.forget(now_us);
         self.born = self.born.or(Some(born));
         if number > 0 {
-            self.numbers.insert(name.to_owned(), number);
+            self.numbers.insert(name.to_owned(), (number, self.place));
         }
-        StoreReply::Put { is_new: true, before, head: self.head() }
+        StoreReply::Put { is_new: true, before, stamp: self.place, head: self.head() }
     }
 
     /// Forgets removals that are old, or too many.
