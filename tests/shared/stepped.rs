@@ -28,7 +28,7 @@ type Call = fn(&Limiter, &Path);
 
 /// What is interrupted. Each call may find what an earlier one left.
 const CALLS: [(&str, Call); 11] = [
-    ("claim", |limiter, _| {
+    (CLAIM, |limiter, _| {
         let http = limiter.lane("http").unwrap();
         for agent in 0..3 {
             let _ = limiter.check(format!("{}-{agent}", std::process::id()), http);
@@ -66,6 +66,9 @@ const CALLS: [(&str, Call); 11] = [
 
 /// Makes a slab of its own.
 const MAKE: &str = "make";
+
+/// Gives three agents records.
+const CLAIM: &str = "claim";
 
 fn other(slab: &Path) -> PathBuf {
     slab.with_file_name("other")
@@ -126,6 +129,10 @@ const STEPS_SHORT: u64 = 12_000;
 /// Of a longer one, its beginning is killed at so many places.
 const POINTS_OF_LONG: u64 = 4;
 
+/// A claim is killed at least at so many: it changes things for some hundred instructions alone, and others put right
+/// what it leaves.
+const POINTS_OF_CLAIM: u64 = 100;
+
 /// Kills each call at this many places, evenly over its length, or over these first steps.
 fn run(points: u64, longest: u64) {
     let _alone = alone();
@@ -147,6 +154,9 @@ fn run(points: u64, longest: u64) {
             assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
             wait(pid);
             (length, points) = (longest, POINTS_OF_LONG);
+        }
+        if name == CLAIM {
+            points = points.max(POINTS_OF_CLAIM);
         }
         let mut killed = 0;
         for point in 0..points {
