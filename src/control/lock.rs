@@ -2,6 +2,7 @@
 
 use super::ControlError;
 use super::words::{ControlWords, WordsGuard};
+use crate::bounds::CONTROL_WITHIN;
 use crate::limits::Row;
 use crate::machine::process::{self, unforked};
 use crate::policy::Policy;
@@ -9,6 +10,7 @@ use crate::shared::Memory;
 use crate::sync::{Counter, Mutex, MutexGuard, Ordering, try_lock, wait};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What control calls share.
 pub(super) struct ControlState {
@@ -43,6 +45,8 @@ pub(crate) struct ControlLock {
     holder: Counter,
     /// The lock of all processes, and what a control call is about to do.
     words: Option<ControlWords>,
+    /// How often that lock was not to be had in time.
+    refused: Counter,
     /// Whether anything was changed since an engine last looked; written under the lock.
     #[cfg(feature = "cluster")]
     pub(super) has_changed: Counter,
@@ -64,6 +68,7 @@ impl ControlLock {
             control,
             holder: Counter::new(0),
             words: ControlWords::within(memory)?,
+            refused: Counter::new(0),
             #[cfg(feature = "cluster")]
             has_changed: Counter::new(0),
         })
@@ -74,8 +79,12 @@ impl ControlLock {
     }
 
     /// The wait ends: each holder does a finite amount of work.
+    ///
+    /// Of several threads that wait for another process, one waits for its lock and the others for that one. When it is
+    /// refused, they have waited as long, and are refused too: not one after the other.
     pub(super) fn lock(&self) -> Result<ControlGuard<'_>, ControlError> {
         let me = process::mark();
+        let (began, refused) = (self.words.as_ref().map(|_| Instant::now()), self.refused.load(Ordering::Relaxed));
         for round in 0.. {
             let taken = unforked(|| {
                 let control = try_lock(&self.control)?;
@@ -85,7 +94,12 @@ impl ControlLock {
             if taken.is_some() {
                 let mut guard = ControlGuard { control: taken, holder: &self.holder, words: None };
                 if let Some(words) = &self.words {
-                    guard.words = Some(words.lock()?);
+                    let was_refused = self.refused.load(Ordering::Relaxed) != refused;
+                    let waited = began.filter(|_| was_refused).map_or(Duration::ZERO, |began| began.elapsed());
+                    let taken = words.lock(CONTROL_WITHIN.saturating_sub(waited));
+                    guard.words = Some(taken.inspect_err(|_| {
+                        self.refused.fetch_add(1, Ordering::Relaxed);
+                    })?);
                 }
                 return Ok(guard);
             }

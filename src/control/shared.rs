@@ -9,6 +9,7 @@ use super::edit::{Edit, Save};
 use super::lock::{ControlGuard, ControlState};
 use super::words::{ControlWords, Forgives};
 use super::{Control, ControlError};
+use crate::bounds::CONTROL_WITHIN;
 use crate::clock::Tick;
 use crate::engine::registry::table::{AssignmentTable, NoRoom};
 use crate::engine::{Agent, effective_limit};
@@ -225,7 +226,7 @@ impl Control<'_> {
         match self.enter() {
             Ok(_control) => self.forgive_under_lock(words, what, hash, now),
             Err(ControlError::Forked | ControlError::PolicyUnreadable) => {
-                let _words = words.lock().map_err(in_the_way)?;
+                let _words = words.lock(CONTROL_WITHIN).map_err(in_the_way)?;
                 self.end_forgiving(words)?;
                 self.forgive_under_lock(words, what, hash, now)
             }

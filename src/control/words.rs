@@ -5,7 +5,6 @@
 //! next control call finds it written down, and does it.
 
 use super::ControlError;
-use crate::bounds::CONTROL_WITHIN;
 use crate::error::Error;
 use crate::machine::mapping::Words;
 use crate::policy::LaneId;
@@ -14,6 +13,7 @@ use crate::shared::{Joined, Memory, Section};
 use crate::slab::hash::AgentHash;
 use crate::sync::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 const LOCK: usize = 0;
 /// Whether what is staged in the registry counts.
@@ -65,8 +65,9 @@ impl ControlWords {
         Ok(Some(Self { words, joined: Arc::clone(joined) }))
     }
 
-    pub(super) fn lock(&self) -> Result<WordsGuard<'_>, ControlError> {
-        match lock::take(&self.words[LOCK], &*self.joined, &mut { CONTROL_WITHIN }) {
+    /// Takes the lock; other processes may keep it for about this long.
+    pub(super) fn lock(&self, mut within: Duration) -> Result<WordsGuard<'_>, ControlError> {
+        match lock::take(&self.words[LOCK], &*self.joined, &mut within) {
             Ok(Taken::Free) => Ok(WordsGuard(self)),
             Ok(Taken::FromDead) => {
                 self.joined.count_takeover();

@@ -113,6 +113,15 @@ fn a_control_call_says_which_process_is_in_the_way() {
         signal(&child, libc::SIGCONT);
     }
     assert_eq!(met, Some(child.id()));
+    // Threads are answered at once: each had waited for two seconds after the one before it. Real time is what is
+    // tested, and four in turn would take eight seconds.
+    let asked = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert!(matches!(limiter.exempt("other"), Err(ControlError::Busy { .. }))));
+        }
+    });
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
     // It is killed in the midst of its change, which the next call ends.
     signal(&child, libc::SIGKILL);
     child.wait().unwrap();
@@ -128,9 +137,16 @@ fn a_control_call_says_which_process_is_in_the_way() {
 /// How many waits are measured.
 const WAITS: usize = 100;
 
-/// How long half of the newcomers may wait that meet a stopped process: twice what is promised, since other programs
-/// run on the machine too, and the time is that of the wall.
+/// How long half of the newcomers may wait that meet a stopped process: twice what is promised, since the time is that
+/// of the wall.
 const MEDIAN_MAX: Duration = Duration::from_millis(4);
+
+/// How long this thread was ready to run, and other programs had the processors. None where the kernel does not say.
+fn kept_waiting() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
 
 /// The clock of a wait was first read when it had lasted for a thousand rounds, and a claim had the whole time for each
 /// of two locks: on a busy machine half of the newcomers waited for longer than 2.7 ms, and some for 7 ms.
@@ -144,17 +160,20 @@ fn a_newcomer_waits_no_longer_than_promised() {
     let limiter = limiter(&place.slab());
     let http = limiter.lane("http").unwrap();
     let mut child = start("stopped::a_newcomer_waits_no_longer_than_promised", &place.slab());
-    let mut waits = Vec::new();
+    let (mut shortest, mut waits) = (Duration::MAX, Vec::new());
     for stop in 0..STOPS_MAX {
         // Real time, for the child to get on.
         std::thread::sleep(Duration::from_micros(50));
         signal(&child, libc::SIGSTOP);
-        let (newcomer, asked) = (format!("newcomer-{stop}"), Instant::now());
+        let (newcomer, kept) = (format!("newcomer-{stop}"), kept_waiting());
+        let asked = Instant::now();
         let answer = limiter.check(&newcomer, http);
         let waited = asked.elapsed();
+        let kept = kept_waiting() - kept;
         signal(&child, libc::SIGCONT);
         if answer == Err(Error::Busy) {
-            waits.push(waited);
+            shortest = shortest.min(waited);
+            waits.push(waited.saturating_sub(kept));
         }
         let _ = limiter.forget(&newcomer);
         if waits.len() == WAITS {
@@ -166,6 +185,6 @@ fn a_newcomer_waits_no_longer_than_promised() {
     waits.sort();
     assert_eq!(waits.len(), WAITS, "rarely stopped in the midst of a change");
     println!("half of the newcomers waited {:?} at most, all of them {:?}", waits[WAITS / 2], waits[WAITS - 1]);
-    assert!(waits[0] >= Duration::from_millis(1), "{:?}: answered before its time", waits[0]);
+    assert!(shortest >= Duration::from_millis(1), "{shortest:?}: answered before its time");
     assert!(waits[WAITS / 2] <= MEDIAN_MAX, "{waits:?}");
 }
