@@ -137,7 +137,10 @@ fn close(end: i32) {
 
 fn allowed(limiter: &Limiter, checks: usize) -> u8 {
     let http = limiter.lane("http").unwrap();
-    (0..checks).filter(|_| limiter.check("agent-7", http).unwrap().is_allowed()).count() as u8
+    let ask = || limiter.check("agent-7", http);
+    // On a busy machine another newcomer may not have run for two milliseconds; it goes on.
+    let answer = || std::iter::repeat_with(ask).find(|answer| *answer != Err(Error::Busy)).unwrap();
+    (0..checks).filter(|_| answer().unwrap().is_allowed()).count() as u8
 }
 
 #[test]
