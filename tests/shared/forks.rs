@@ -371,7 +371,12 @@ fn a_process_that_runs_another_program_keeps_no_seat() {
     assert_eq!(said, [1, 0]);
     // Its process lives, and is nobody here.
     child.signal(0);
-    assert_eq!(limiter.sharing().unwrap().processes.len(), 1);
+    // Real time: the kernel closes one descriptor after the other, and that of the pipe may be the first.
+    let is_alone = (0..10_000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        limiter.sharing().unwrap().processes.len() == 1
+    });
+    assert!(is_alone);
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", child.0)).unwrap();
     let open = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     assert_eq!(open.filter(|path| path.starts_with(place.path())).count(), 0);
