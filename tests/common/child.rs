@@ -5,7 +5,8 @@ use std::process::Command;
 
 const VARIABLE: &str = "TOLLGATE_TEST_CHILD";
 
-/// In a child: the path that it was given. From then on it ends with the test that started it, also with one that fails.
+/// In a child: the path that it was given. From then on it ends with the test that started it, also with one that
+/// fails.
 pub(crate) fn argument() -> Option<PathBuf> {
     let argument = std::env::var_os(VARIABLE).map(PathBuf::from)?;
     // SAFETY: no pointer is passed.
