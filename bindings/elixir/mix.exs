@@ -31,15 +31,23 @@ defmodule Tollgate.Build do
   @here __DIR__
   @root Path.expand("../..", __DIR__)
 
-  @doc "The package's NIF: the C shim over the limiter's C ABI."
+  @doc """
+  The package's NIF: the C shim over the limiter's C ABI.
+
+  With the engine for limits that machines share, unless `config :tollgate, redis: false` leaves it out: the NIF is then
+  smaller, and the limiter alone is quicker to build, with an older Rust.
+  """
   def nif do
-    archive = cargo(~w(--profile capi), [])
-    shim("tollgate_nif.so", archive, ~w(-O2))
+    case Application.get_env(:tollgate, :redis, true) do
+      true -> shim("tollgate_nif.so", cargo("tollgate-redis-capi", ~w(--profile capi), []), ~w(-O2 -DTOLLGATE_REDIS))
+      false -> shim("tollgate_nif.so", cargo("tollgate", ~w(--profile capi), []), ~w(-O2))
+      other -> Mix.raise("config :tollgate, redis: has to be true or false, got: #{inspect(other)}")
+    end
   end
 
   @doc "The same NIF with a way to make the limiter panic, for the tests."
   def nif_that_panics do
-    archive = cargo([], ~w(--cfg tollgate_test_hooks))
+    archive = cargo("tollgate", [], ~w(--cfg tollgate_test_hooks))
     shim("tollgate_nif_that_panics.so", archive, ~w(-O1 -DTOLLGATE_TEST_HOOKS))
   end
 
@@ -57,14 +65,12 @@ defmodule Tollgate.Build do
   def priv(name), do: Path.join([Mix.Project.app_path(), "priv", name])
 
   # The features that the package offers: policies from TOML, budgets kept in a file, instances shared by several nodes.
-  defp cargo(profile, flags) do
-    manifest = Path.join(@root, "Cargo.toml")
-
-    arguments =
-      ~w(rustc --package tollgate --lib --crate-type staticlib --features capi,config,persist,shared --manifest-path) ++
-        [manifest | profile]
-
-    artifact(arguments, ~r{"([^"]*libtollgate\.a)"}, flags)
+  # The crate with the engine has them anyway.
+  defp cargo(package, profile, flags) do
+    features = if package == "tollgate", do: ~w(--features capi,config,persist,shared), else: []
+    manifest = ["--manifest-path", Path.join(@root, "Cargo.toml")]
+    arguments = ~w(rustc --lib --crate-type staticlib --package) ++ [package | features] ++ manifest ++ profile
+    artifact(arguments, ~r{"([^"]*libtollgate(?:_redis_capi)?\.a)"}, flags)
   end
 
   # Cargo itself says where its output is: that depends on the environment.
@@ -88,10 +94,13 @@ defmodule Tollgate.Build do
 
   defp shim(name, archive, flags) do
     sources = Path.wildcard(Path.join(@here, "c_src/*.c"))
-    headers = [Path.join(@here, "c_src/nif.h"), Path.join(@root, "include/tollgate.h"), Path.join(@here, "mix.exs")]
+    headers = [Path.join(@here, "c_src/nif.h"), Path.join(@here, "mix.exs") | Path.wildcard("#{@root}/include/*.h")]
     made = priv(name)
+    # Two archives may take each other's place, so the newer one is not always the other one.
+    built_from = made <> ".from"
+    same? = File.read(built_from) == {:ok, archive}
 
-    if Mix.Utils.stale?([archive | sources ++ headers], [made]) do
+    if not same? or Mix.Utils.stale?([archive | sources ++ headers], [made]) do
       temporary = made <> ".new"
       File.mkdir_p!(Path.dirname(made))
 
@@ -104,6 +113,7 @@ defmodule Tollgate.Build do
       run(System.get_env("CC") || "cc", compile, [])
       replace(made, File.read!(temporary))
       File.rm!(temporary)
+      File.write!(built_from, archive)
       File.touch!(made)
     end
 

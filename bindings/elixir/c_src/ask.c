@@ -44,6 +44,7 @@ term make_verdict_map(ErlNifEnv *env, const instance *of, const tollgate_verdict
         {atom_counted, make_bool((flags & TOLLGATE_COUNTED) != 0)},
         {atom_in_a_row, enif_make_uint(env, verdict->violations_in_a_row)},
         {atom_sustained_abuse, make_bool(verdict->sustained_abuse != 0)},
+        {atom_source, make_source(env, verdict->source)},
     };
     return MAKE_MAP(env, fields);
 }

@@ -24,8 +24,14 @@ static void *free_limiter(void *limiter)
     return NULL;
 }
 
+static void *stop_engine(void *engine)
+{
+    free_engine(engine);
+    return NULL;
+}
+
 /* The thread may outlive the module: the library is linked never to be unloaded. */
-static bool free_elsewhere(tollgate_limiter *limiter)
+static bool run_elsewhere(void *(*call)(void *), void *argument)
 {
     pthread_t thread;
     pthread_attr_t detached;
@@ -33,7 +39,7 @@ static bool free_elsewhere(tollgate_limiter *limiter)
         return false;
     }
     bool started = pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) == 0
-        && pthread_create(&thread, &detached, free_limiter, limiter) == 0;
+        && pthread_create(&thread, &detached, call, argument) == 0;
     pthread_attr_destroy(&detached);
     return started;
 }
@@ -44,7 +50,15 @@ static void drop(ErlNifEnv *env, void *object)
     instance *of = object;
     tollgate_clock_free(of->clock);
     tollgate_log_throttle_free(of->log);
-    if (of->memory_bytes < UNMAP_HERE_BYTES || !free_elsewhere(of->limiter)) {
+    /* One that was not stopped in order. It keeps the limiter's memory until it has ended. */
+    tollgate_engine *engine = take_engine(of);
+    if (engine != NULL && !run_elsewhere(stop_engine, engine)) {
+        free_engine(engine);
+    }
+    if (of->engine_lock != NULL) {
+        enif_mutex_destroy(of->engine_lock);
+    }
+    if (of->memory_bytes < UNMAP_HERE_BYTES || !run_elsewhere(free_limiter, of->limiter)) {
         tollgate_limiter_free(of->limiter);
     }
 }
@@ -196,12 +210,16 @@ NIF(nif_new)
     tollgate_limiter_view snapshot = {.struct_size = sizeof snapshot};
     tollgate_policy *policy = NULL;
     instance made = {0};
+    sharing shared = {0};
     int32_t source;
+    term redis;
     if (!read_limiter_options(env, argv[1], &options, &source, &made.whole_seconds)
-        || !read_sharing(env, argv[1], &options)
+        || !read_sharing(env, argv[1], &options) || !option(env, argv[1], "redis", &redis)
+        || (redis != atom_nil && !read_redis(env, redis, &shared))
         || !read_policy(env, argv[0], &policy)) {
         return atom_nil;
     }
+    options.cluster = redis != atom_nil ? &shared.cluster : NULL;
     tollgate_status status = tollgate_log_throttle_new(&made.log);
     if (status == TOLLGATE_STATUS_OK) {
         status = tollgate_clock_new(source, &made.clock);
@@ -214,10 +232,16 @@ NIF(nif_new)
     if (status == TOLLGATE_STATUS_OK) {
         status = tollgate_snapshot(made.limiter, &snapshot, NULL, 0);
     }
+    if (status == TOLLGATE_STATUS_OK && redis != atom_nil) {
+        status = start_engine(&made, &shared, &error);
+    }
     if (status != TOLLGATE_STATUS_OK) {
         tollgate_limiter_free(made.limiter);
         tollgate_clock_free(made.clock);
         tollgate_log_throttle_free(made.log);
+        if (made.engine_lock != NULL) {
+            enif_mutex_destroy(made.engine_lock);
+        }
         return failed(env, status, &error, atom_nil);
     }
     made.memory_bytes = snapshot.memory;

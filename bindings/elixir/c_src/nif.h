@@ -4,7 +4,7 @@
 #define TOLLGATE_NIF_H
 
 #include <erl_nif.h>
-#include <tollgate.h>
+#include <tollgate_redis.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,6 +31,9 @@ typedef struct {
     bool whole_seconds;
     /* Whether other VMs may use the limiter too, so that a change may have to wait for one of them. */
     bool is_shared;
+    /* Of an instance that shares lanes with other machines: its engine, until it is stopped, and a lock for that. */
+    tollgate_engine *engine;
+    ErlNifMutex *engine_lock;
     /* Set once, before anybody else sees the instance. */
     uint32_t lanes;
     struct {
@@ -38,6 +41,13 @@ typedef struct {
         term tier;
     } lane[TOLLGATE_LANES_MAX];
 } instance;
+
+/* How an instance shares lanes with other machines. It points to the terms of the call. */
+typedef struct {
+    tollgate_cluster_options cluster;
+    tollgate_cluster_lane lanes[TOLLGATE_LANES_MAX];
+    tollgate_engine_options engine;
+} sharing;
 
 /* One question, as the arguments of a call put it. */
 typedef struct {
@@ -72,7 +82,8 @@ enum {
     X(sustained_abuse) X(unknown_action) X(saturated) X(clock_fell_back) X(other) \
     X(not_held) X(holds_full) X(reservations_full) X(too_many_reservations) X(used_too_large) X(unknown_reservation) \
     X(id) X(usage) X(violations) X(text) X(html) X(label) X(url) X(json) \
-    X(decision) X(remaining) X(capacity) X(retry_after_ms) X(retry_after_ns) X(lane_wait_ns) X(conduct_wait_ns) \
+    X(decision) X(source) X(remaining) X(capacity) X(retry_after_ms) X(retry_after_ns) X(lane_wait_ns) \
+    X(conduct_wait_ns) \
     X(full_in_ns) X(in_a_row) X(in_window) X(rate_limited) X(wait_ms) X(wait_ns) X(step_ns) X(window_start_ns) \
     X(last_violation_ns) X(lanes) X(allowed) X(warned) X(denied) X(dominant) X(green) X(yellow) X(red)
 
@@ -110,6 +121,15 @@ bool open_instances(ErlNifEnv *env);
 bool read_instance(ErlNifEnv *env, term given, instance **of);
 /* The wait of a denial in milliseconds, never rounded down. */
 term make_wait(ErlNifEnv *env, const instance *of, uint64_t wait_ns);
+
+/* engine.c */
+bool read_redis(ErlNifEnv *env, term given, sharing *shared);
+tollgate_status start_engine(instance *made, const sharing *shared, tollgate_error *error);
+/* The engine, for free_engine, which waits for a few round trips; NULL if there is none. */
+tollgate_engine *take_engine(instance *of);
+void free_engine(tollgate_engine *engine);
+/* Where the answer of a shared lane came from, or nil. */
+term make_source(ErlNifEnv *env, tollgate_source source);
 
 /* question.c */
 bool find_lane(const instance *of, term channel, term tier, uint32_t *lane);
@@ -157,7 +177,8 @@ tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_
     X(set_exempt, 3, CPU) X(limit_of, 3, HERE) X(assignment, 2, HERE) X(assignments, 1, CPU) \
     X(set_assignments, 2, CPU) X(replace_policy, 2, CPU) X(keep_budgets_in, 2, IO) X(save_budgets, 1, IO) \
     X(snapshot, 1, CPU) X(agent, 3, HERE) X(agents, 6, CPU) X(top_offenders, 2, CPU) X(report, 1, CPU) \
-    X(shown, 2, HERE) X(poll_events, 1, CPU) X(log_denied, 3, HERE) X(log_due, 2, CPU)
+    X(shown, 2, HERE) X(poll_events, 1, CPU) X(log_denied, 3, HERE) X(log_due, 2, CPU) \
+    X(engine, 1, CPU) X(stop_engine, 1, IO)
 
 #define DECLARE_NIF(name, arity, where) NIF(nif_##name);
 NIFS(DECLARE_NIF)

@@ -17,7 +17,7 @@ static term make_agent(ErlNifEnv *env, const tollgate_agent_id *id)
     return make_text(env, (const char *)id->bytes, id->len);
 }
 
-static term make_source(tollgate_clock_source source)
+static term make_clock_source(tollgate_clock_source source)
 {
     switch (source) {
     case TOLLGATE_CLOCK_SOURCE_TSC: return atom_tsc;
@@ -57,7 +57,7 @@ NIF(nif_snapshot)
 #define NUMBER(name) {enif_make_atom(env, #name), number(env, view.name)}
     const pair fields[] = {
         {enif_make_atom(env, "observed"), make_bool(view.observed != 0)}, {enif_make_atom(env, "lanes"), lanes},
-        {enif_make_atom(env, "clock"), make_source(view.clock_source)},
+        {enif_make_atom(env, "clock"), make_clock_source(view.clock_source)},
         NUMBER(allowed), NUMBER(warned), NUMBER(denied), NUMBER(exempt), NUMBER(errors), NUMBER(full),
         NUMBER(violations), NUMBER(violations_last_hour), NUMBER(sustained_abuse),
         NUMBER(agents), NUMBER(records), NUMBER(claims), NUMBER(retries), NUMBER(idle_evictions),

@@ -34,6 +34,7 @@ defmodule Tollgate do
   | `Tollgate.Observe` | counts, agents, worst offenders, a report |
   | `Tollgate.Events`, `Tollgate.Telemetry` | what happens, as messages and as `:telemetry` events |
   | `Tollgate.Plug`, `Tollgate.Socket` | HTTP requests and WebSocket messages |
+  | `Tollgate.Redis` | limits that machines share through a Redis or Valkey |
   | `Tollgate.Hub` | the function names of the message hub that the policy `:hub` is made for |
 
   ## Several VMs
@@ -50,6 +51,10 @@ defmodule Tollgate do
 
   A `store:` and `budgets:` are for one of the VMs alone, through which changes are then made: what is not in its store
   is taken back when it starts.
+
+  ## Several machines
+
+  With `redis:` machines share limits through a Redis or Valkey, within a bound that is stated: see `Tollgate.Redis`.
 
   ## Mistakes
 
@@ -226,6 +231,21 @@ defmodule Tollgate do
         error
     end
   end
+
+  @doc """
+  Checks as `check/4` does, and answers with all there is to know: for responses with headers, say.
+
+  `source` is `nil`, unless machines share the lane (see `Tollgate.Redis`): then it says where the answer came from.
+  `:credit` and `:advance` are the machine's own tokens, `:view` is what the store last said. `:pending` is a denial
+  only until the store has answered: the same request may pass after `retry_after_ms`, and it is no violation.
+  `:share`, `:closed`, `:open` and `:alone` are answers while the store is lost.
+
+      iex> verdict = Tollgate.verdict(Tollgate, "agent-7", {:http, :heavy}, cost: 4)
+      iex> {verdict.decision, verdict.remaining, verdict.capacity, verdict.full_in_ms, verdict.source}
+      {:allow, 6, 10, 24000, nil}
+  """
+  @spec verdict(instance, agent, lane, options) :: map | {:error, :full | :busy | :cost_above_capacity}
+  def verdict(instance, agent, lane, options \\ []), do: Verdict.ask(instance, agent, lane, options)
 
   @doc """
   Looks at a lane of an agent without charging it. An agent that is not known does not become so.

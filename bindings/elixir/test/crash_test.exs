@@ -41,7 +41,8 @@ defmodule Tollgate.CrashTest do
               reservations_per_agent: 0,
               prefault: false,
               shared: nil,
-              shared_mode: 0
+              shared_mode: 0,
+              redis: nil
             })
           end,
           fn -> Native.lanes(reference) end,
@@ -120,7 +121,8 @@ defmodule Tollgate.CrashTest do
     IO.puts("seed \#{seed}")
     :rand.seed(:exsss, {1, 2, seed})
     options = %{agents: 10, on_full: :deny, id_hash: :multilinear, clock: :manual, whole_seconds: true, observe: true,
-                roster: 10, reservations: 2, reservations_per_agent: 0, prefault: true, shared: nil, shared_mode: 0}
+                roster: 10, reservations: 2, reservations_per_agent: 0, prefault: true, shared: nil, shared_mode: 0,
+                redis: nil}
     named = Native.new(Policy.source(:hub), options)
     :ok = Native.name_lanes(named, for({name, _} <- Native.lanes(named), do: Policy.pair(name)))
     kinds = Native.new(Policy.source(lanes: [{"ws/light", "held 2"}, {"ws/heavy", "budget 9/day"}]), options)
@@ -140,6 +142,9 @@ defmodule Tollgate.CrashTest do
       [lane: {:ws, :light}], [lane: 99], [so_far: true], [cost: 1, at: 5, counted: true], [{:cost, 1} | :x], [price: 1],
       [{"a", {:ws, :light}, [cost: 2, plan: :default]}], [{"a", "ws/light", [at: 1]}], {:preset, "hub"}, {:preset, "x"},
       {:toml, "x ="}, {:toml, <<255>>}, {:preset, 1}, options, Map.delete(options, :clock), %{options | agents: 0},
+      %{options | redis: [1]}, %{options | redis: %{servers: 4, secret: "short"}},
+      %{options | redis: %{urls: 1, lanes: [%{name: 2} | :x]}},
+      %{options | redis: %{urls: "redis+unix:///nowhere", secret: String.duplicate("x", 16), lanes: [1]}},
       fn -> 1 end
     ]
 

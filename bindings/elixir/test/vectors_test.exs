@@ -37,7 +37,8 @@ defmodule Tollgate.VectorsTest do
       reservations_per_agent: 0,
       prefault: false,
       shared: nil,
-      shared_mode: 0
+      shared_mode: 0,
+      redis: nil
     }
 
     limiter = Native.new(policy(policy), options)

@@ -15,7 +15,7 @@ defmodule Tollgate.Instance do
 
   require Logger
 
-  alias Tollgate.{Error, Events, Holds, Native, Options, Policy, Store, Telemetry}
+  alias Tollgate.{Error, Events, Holds, Native, Options, Policy, Redis, Store, Telemetry}
 
   @nothing {nil, [], false}
 
@@ -48,11 +48,11 @@ defmodule Tollgate.Instance do
   end
 
   def child_spec(options) do
-    %{id: {Tollgate, Options.name(options)}, start: {__MODULE__, :start_link, [options]}}
+    %{id: {Tollgate, Options.name(options)}, start: {__MODULE__, :start_link, [Redis.hide(options)]}}
   end
 
   def start_link(options) do
-    options = Options.check(options)
+    options = options |> Redis.hide() |> Options.check()
     GenServer.start_link(__MODULE__, options, name: options.name)
   end
 
@@ -286,6 +286,7 @@ defmodule Tollgate.Instance do
     if state.options.budgets, do: save(state)
 
     if reason in [:normal, :shutdown] or match?({:shutdown, _}, reason) do
+      if state.options.redis, do: Native.stop_engine(state.reference)
       :persistent_term.erase(state.options.name)
       Holds.forget(state.options.name)
     end

@@ -69,6 +69,9 @@ defmodule Tollgate.Native do
   def log_denied(_reference, _agent, _now_ns), do: :erlang.nif_error(:not_loaded)
   def log_due(_reference, _now_ns), do: :erlang.nif_error(:not_loaded)
 
+  def engine(_reference), do: :erlang.nif_error(:not_loaded)
+  def stop_engine(_reference), do: :erlang.nif_error(:not_loaded)
+
   # Only in the library that the tests build: see test/crash_test.exs.
   def panic_next, do: :erlang.nif_error(:not_loaded)
 end

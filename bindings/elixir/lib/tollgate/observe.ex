@@ -80,6 +80,27 @@ defmodule Tollgate.Observe do
   end
 
   @doc """
+  How the engine of an instance with `redis:` gets on; `nil` if no engine runs.
+
+  `state` is `:connected`, `:seeding` (the store is back, and hears what it missed) or `:lost`, for `since_ms`.
+  `nodes` is by how many machines shares are divided, `nodes_seen` how many have shown themselves lately. `losses`
+  counts how often the store was lost, by reason; `last_problem` is the last one in words, and `warnings` says what an
+  operator should change. `lanes` has each shared lane: `bound` is what all machines together may admit in any window
+  beyond the limit, `credit` and `advance` what this machine has not spent and has not paid, `answers` its answers by
+  source. `asks_dropped` that grow mean that checks ask faster than the store answers. `decisions` says how what
+  operators decide follows to all machines: `current`, if this one knows all of it, and how many wait, were refused
+  here, and the like.
+
+      iex> Tollgate.Observe.engine(Tollgate)
+      nil
+  """
+  @spec engine(Tollgate.instance()) :: map | nil
+  def engine(instance) do
+    {reference, _} = Instance.find(instance)
+    Native.engine(reference)
+  end
+
+  @doc """
   The agents with the most violations in the last hour, the worst first.
 
   An agent has at most `violations`, and at least that less `error`.

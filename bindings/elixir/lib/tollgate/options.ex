@@ -20,6 +20,8 @@ defmodule Tollgate.Options do
       that name it are one limiter, in whatever VM or program they run. The first one makes it, the others join it: see
       "Several VMs" in `Tollgate`. Linux only. Default: none, an instance of this VM alone;
     * `:shared_mode` - who may use that file, as for `File.chmod/2`. Default: `0o600`, its owner alone;
+    * `:redis` - where a Redis or Valkey is through which instances on many machines share limits: see `Tollgate.Redis`.
+      Default: none;
     * `:store` - the path of a DETS file that keeps plans, overrides and exemptions across restarts. They are in force
       before the first check. Default: none;
     * `:budgets` - the path of a file that keeps used budgets across restarts. It is read before the first check, and
@@ -40,6 +42,8 @@ defmodule Tollgate.Options do
       every 5 minutes. `nil` for either never sweeps, which is fine: an idle agent gives way when its room is needed.
   """
 
+  alias Tollgate.Redis
+
   @defaults [
     name: Tollgate,
     policy: :hub,
@@ -50,6 +54,7 @@ defmodule Tollgate.Options do
     retry_after: nil,
     shared: nil,
     shared_mode: nil,
+    redis: nil,
     store: nil,
     always_exempt: nil,
     observe: false,
@@ -81,6 +86,7 @@ defmodule Tollgate.Options do
     |> Map.take(@native)
     |> Map.put(:whole_seconds, options.retry_after == :whole_seconds)
     |> Map.put(:shared_mode, options.shared_mode || 0)
+    |> Map.put(:redis, Redis.native(options.redis))
   end
 
   @doc false
@@ -99,6 +105,7 @@ defmodule Tollgate.Options do
 
     options = Map.new(Keyword.merge(@defaults, options))
     Enum.each(options, &check_one/1)
+    if options.shared && options.redis, do: wrong(:redis, "nil with shared:: an instance is shared in one way", "both")
     if options.shared_mode && !options.shared, do: wrong(:shared_mode, "nil without shared:", options.shared_mode)
 
     %{
