@@ -65,7 +65,8 @@ def test_four_spawned_processes_admit_one_limit(slab: Path) -> None:
     assert sum(admitted) == 100, admitted
     limiter = shared(slab)
     sharing = limiter.sharing()
-    assert sharing is not None and sharing.path == made(slab) and [process.is_this for process in sharing.processes] == [True]
+    assert sharing is not None and sharing.path == made(slab)
+    assert [process.is_this for process in sharing.processes] == [True]
     assert limiter.audit() == [] and not sharing.is_detached and sharing.processes[0].pid == os.getpid()
 
 
