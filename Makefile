@@ -191,16 +191,21 @@ elixir-bench: ## Measures the Elixir package; writes bindings/elixir/README.md (
 
 PYTHON := $(abspath $(TARGET))/python
 PYTHON_CARGO := --manifest-path bindings/python/Cargo.toml --target-dir $(PYTHON)/cargo
-MATURIN := $(PYTHON)/newest/bin/maturin build --quiet --compatibility linux --manifest-path bindings/python/Cargo.toml \
-	--target-dir $(PYTHON)/cargo --interpreter $(PYTHON)/newest/bin/python
+# The source distribution, built as users build it, but for the profile. Unpacked at one place, so that Cargo knows it
+# again, and with the present time, since in the archive every file has the same: cargo would not see a change.
+define PYTHON_WHEEL
+set -e; rm -rf $(PYTHON)/sdist $(2); mkdir -p $(PYTHON)/sdist; cd bindings/python; PATH=$(PYTHON)/newest/bin:$$PATH; \
+maturin sdist --out $(PYTHON)/sdist; tar -C $(PYTHON)/sdist -xmzf $(PYTHON)/sdist/*.tar.gz; \
+export MATURIN_PEP517_ARGS="--profile $(1) --locked --compatibility linux --target-dir $(PYTHON)/cargo"; \
+pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -w $(2) $(PYTHON)/sdist/*/
+endef
 
 # One wheel for every version: it is built once, and tested with the lowest and the newest.
 python: server ## Builds and tests the Python package
 	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON)
 	@$(STAGE) "Python, fmt" cargo fmt --manifest-path bindings/python/Cargo.toml --check
 	@$(STAGE) "Python, clippy" cargo clippy --quiet $(PYTHON_CARGO) --profile checked -- -D warnings
-	@rm -rf $(PYTHON)/wheels
-	@$(STAGE) "Python, build" $(MATURIN) --profile checked --out $(PYTHON)/wheels
+	@$(STAGE) "Python, build" sh -c '$(call PYTHON_WHEEL,checked,$(PYTHON)/wheels)'
 	@set -e; for python in newest lowest; do \
 		$(PYTHON)/$$python/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
 			$(PYTHON)/wheels/*.whl; \
@@ -211,12 +216,19 @@ python: server ## Builds and tests the Python package
 		mypy --cache-dir $(PYTHON)/mypy -p tollgate_limiter && mypy --cache-dir $(PYTHON)/mypy tests && \
 		MYPY_CACHE_DIR=$(PYTHON)/mypy stubtest --mypy-config-file pyproject.toml tollgate_limiter'
 
+# The page is complete before it takes the place of the old one.
+python-bench: ## Measures the Python package beside `limits`; writes bindings/python/README.md (QUICK=1: a short look, writes nothing)
+	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON) bench
+	@$(STAGE) "Python, build" sh -c '$(call PYTHON_WHEEL,release,$(PYTHON)/release)'
+	@$(PYTHON)/bench/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall $(PYTHON)/release/*.whl
+	@$(STAGE) "Python, bench" sh -c '$(PYTHON)/bench/bin/python bindings/python/bench/check.py $(if $(QUICK),--quick) \
+		| tee $(PYTHON)/bench.md'
+	@$(if $(QUICK),echo "== a quick run: bindings/python/README.md stays as it is",set -e; page=bindings/python/README.md; \
+		sed '/^<!-- make python-bench writes/q' $$page >$$page.new; { echo; cat $(PYTHON)/bench.md; } >>$$page.new; mv $$page.new $$page)
+
 python-bench-asgi: ## Measures what the ASGI middleware adds, beside slowapi's; writes docs/python/fastapi.md (QUICK=1: a short look, writes nothing)
 	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON)
-	@rm -rf $(PYTHON)/asgi
-	@$(STAGE) "Python, build" $(PYTHON)/newest/bin/maturin build --quiet --release --compatibility linux \
-		--manifest-path bindings/python/Cargo.toml --target-dir $(PYTHON)/cargo --interpreter $(PYTHON)/newest/bin/python \
-		--out $(PYTHON)/asgi
+	@$(STAGE) "Python, build" sh -c '$(call PYTHON_WHEEL,release,$(PYTHON)/asgi)'
 	@$(PYTHON)/newest/bin/pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall $(PYTHON)/asgi/*.whl
 	@$(STAGE) "ASGI, bench" sh -c '$(PYTHON)/newest/bin/python bindings/python/bench/asgi.py $(if $(QUICK),--quick) \
 		| tee $(PYTHON)/asgi.md'

@@ -99,8 +99,8 @@ impl Lane {
     /// May the agent do this once, now? If so, charges one token. The quickest form.
     #[inline]
     #[pyo3(signature = (agent, /))]
-    fn allow(&self, agent: Id<'_>) -> PyResult<bool> {
-        match self.limiter.check(agent.0, self.id) {
+    fn allow(&self, agent: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self.limiter.check(Id::of(agent)?, self.id) {
             Ok(verdict) => Ok(verdict.is_allowed()),
             Err(error) => Err(of_call(error)),
         }
@@ -111,13 +111,13 @@ impl Lane {
     #[pyo3(signature = (agent, cost=None, plan=None, *, counted=false, at=None))]
     fn check(
         &self,
-        agent: Id<'_>,
+        agent: &Bound<'_, PyAny>,
         cost: Option<Whole>,
         plan: Option<&Bound<'_, PyAny>>,
         counted: bool,
         at: Option<Instant>,
     ) -> PyResult<Verdict> {
-        let request = self.request(agent, cost, plan, counted, at)?;
+        let request = self.request(Id::of(agent)?, cost, plan, counted, at)?;
         self.limiter.check_request(request).map(Verdict).map_err(of_call)
     }
 
@@ -126,13 +126,13 @@ impl Lane {
     #[pyo3(signature = (agent, cost=None, plan=None, *, counted=false, at=None))]
     fn denied(
         &self,
-        agent: Id<'_>,
+        agent: &Bound<'_, PyAny>,
         cost: Option<Whole>,
         plan: Option<&Bound<'_, PyAny>>,
         counted: bool,
         at: Option<Instant>,
     ) -> PyResult<Option<Verdict>> {
-        let request = self.request(agent, cost, plan, counted, at)?;
+        let request = self.request(Id::of(agent)?, cost, plan, counted, at)?;
         let verdict = self.limiter.check_request(request).map_err(of_call)?;
         Ok((!verdict.is_allowed()).then_some(Verdict(verdict)))
     }
