@@ -1,8 +1,8 @@
 //! One vocabulary: names in every language keep to `docs/words.md`.
 //!
 //! A word in backticks in the table's last column may be part of no public
-//! name: not of a Rust item, a C function or member, a C++ method, an Elixir
-//! function, a key of a policy file. And a JSON key that the pages show is in
+//! name: not of a Rust item, a C function or member, a C++ method, an Elixir or
+//! Python function, a key of a policy file. And a JSON key that the pages show is in
 //! the table of keys.
 
 #![expect(clippy::panic, reason = "a file that cannot be read fails its test")]
@@ -102,6 +102,10 @@ fn names() -> Vec<(PathBuf, BTreeSet<String>)> {
     // The hub's own names stand in hub.ex: they are its contract.
     for file in files("bindings/elixir/lib", ".ex").into_iter().filter(|file| !file.ends_with("hub.ex")) {
         found.push((file.clone(), declared(&read(&file), &["def ", "defdelegate ", "defmacro "])));
+    }
+    // Private names too: they are read as much.
+    for file in files("bindings/python/python", ".py").into_iter().chain(files("bindings/python/python", ".pyi")) {
+        found.push((file.clone(), declared(&read(&file), &["def ", "async def ", "class "])));
     }
     for file in files("include", ".h").into_iter().chain(files("bindings/c/tollgate", ".hpp")) {
         found.push((file.clone(), identifiers(&read(&file))));

@@ -1,4 +1,4 @@
-"""The examples of the documentation, run in the order of the page: they share their names, as a reader's session does."""
+"""The examples of the documentation, run in the order of the page: they share names, as a session of a reader does."""
 
 import doctest
 import re
@@ -9,7 +9,7 @@ import pytest
 import tollgate_limiter
 
 HERE = Path(__file__).parent
-PAGES = [HERE.parent / "README.md"]
+PAGES = [HERE.parent / "README.md", HERE.parents[2] / "docs" / "python.md"]
 
 
 def run(name: str, text: str) -> None:

@@ -49,13 +49,13 @@ class TollgateMiddleware:
         ruling = self._rule(request)
         if isinstance(ruling, HttpResponse):
             return ruling
-        return self._told(self.get_response(request), ruling)
+        return self._with_limits(self.get_response(request), ruling)
 
     async def _call_async(self, request: HttpRequest) -> HttpResponse:
         ruling = self._rule(request)
         if isinstance(ruling, HttpResponse):
             return ruling
-        return self._told(await self.get_response(request), ruling)
+        return self._with_limits(await self.get_response(request), ruling)
 
     def _rule(self, request: HttpRequest) -> HttpResponse | list[tuple[str, str]] | None:
         ruling = self.gate.wsgi(request.META, request, path=request.path_info)
@@ -68,7 +68,7 @@ class TollgateMiddleware:
             response[name] = value
         return response
 
-    def _told(self, response: HttpResponse, limits: list[tuple[str, str]] | None) -> HttpResponse:
+    def _with_limits(self, response: HttpResponse, limits: list[tuple[str, str]] | None) -> HttpResponse:
         if limits:
             # Django has one value for each name: the values of a list are joined.
             joined: dict[str, str] = {}
