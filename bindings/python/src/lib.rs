@@ -71,6 +71,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<views::Offender>()?;
     module.add_class::<observe::Event>()?;
     module.add_class::<observe::ActionLane>()?;
+    module.add_class::<observe::LogThrottle>()?;
+    module.add_class::<observe::LogLine>()?;
     module.add_class::<counts::Snapshot>()?;
     module.add_class::<counts::LaneCounts>()?;
     module.add_class::<counts::Stats>()?;

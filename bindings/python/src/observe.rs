@@ -83,6 +83,46 @@ view! {
     }
 }
 
+view! {
+    /// A line for the log.
+    LogLine {
+        /// `"INFO"`, `"THROTTLE"` or `"SUMMARY"`.
+        level: &'static str,
+        /// The line. Ids in it are escaped.
+        text: String,
+    }
+}
+
+impl LogLine {
+    fn of(line: &tollgate::observe::LogLine) -> Self {
+        Self { level: line.level(), text: line.to_string() }
+    }
+}
+
+/// Keeps a flood of denials from being a flood of lines: the first denial of an agent is logged, then their number
+/// once a minute, and a summary every five minutes.
+#[pyclass(frozen, module = "tollgate_limiter")]
+pub(crate) struct LogThrottle(tollgate::observe::LogThrottle);
+
+#[pymethods]
+impl LogThrottle {
+    /// A throttle without any denials yet.
+    #[new]
+    fn new() -> Self {
+        Self(tollgate::observe::LogThrottle::new())
+    }
+
+    /// Records that an agent was denied at `now`. Returns the line to log, if any.
+    fn denied(&self, agent: Id<'_>, now: Instant) -> Option<LogLine> {
+        self.0.denied(agent, now.0).as_ref().map(LogLine::of)
+    }
+
+    /// The lines that are due at `now`: call it every few seconds.
+    fn due(&self, now: Instant) -> Vec<LogLine> {
+        self.0.due(now.0).iter().map(LogLine::of).collect()
+    }
+}
+
 fn unix_time(at: SystemTime) -> f64 {
     at.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }

@@ -13,6 +13,7 @@ from tollgate_limiter import (
     Assignment,
     FileError,
     Limiter,
+    LogThrottle,
     ManualClock,
     PolicyError,
     Request,
@@ -165,6 +166,15 @@ def test_events_are_polled_once() -> None:
     assert events[0].details == {"in_a_row": 10} and events[2].details == {"channel": "http", "action": "dance"}
     assert limiter.unknown_actions().names == [("http", "dance")]
     assert limiter.lane_for("smoke", "signal") is None
+
+
+def test_a_flood_of_denials_is_no_flood_of_lines() -> None:
+    log, minute = LogThrottle(), 60 * 10**9
+    first = log.denied("agent-7\n", 0)
+    assert first is not None and (first.level, first.text) == ("INFO", "Rate limit hit by agent agent-7\\n")
+    assert [log.denied("agent-7\n", 1) for _ in range(47)] == [None] * 47
+    assert [line.text for line in log.due(minute)] == ["Suppressed 47 similar messages from agent-7\\n in last minute"]
+    assert [line.level for line in log.due(5 * minute)] == ["SUMMARY"]
 
 
 def test_a_sampled_check_is_an_event() -> None:

@@ -12,6 +12,7 @@ True
 from typing import TYPE_CHECKING
 
 from ._errors import BusyError, FileError, FullError, PolicyError, RequestError, TollgateError
+
 if TYPE_CHECKING:
     from ._native import (
         ActionLane,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
         LaneView,
         Limiter,
         ListedAgent,
+        LogLine,
+        LogThrottle,
         ManualClock,
         Offender,
         Offenders,
@@ -79,6 +82,8 @@ __all__ = [
     "LaneView",
     "Limiter",
     "ListedAgent",
+    "LogLine",
+    "LogThrottle",
     "ManualClock",
     "Offender",
     "Offenders",

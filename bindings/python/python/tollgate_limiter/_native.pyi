@@ -29,6 +29,8 @@ __all__ = [
     "Offender",
     "Event",
     "ActionLane",
+    "LogThrottle",
+    "LogLine",
     "Snapshot",
     "LaneCounts",
     "Stats",
@@ -604,6 +606,19 @@ class Event:
     def agent(self) -> str | bytes | None: ...
     @property
     def details(self) -> dict[str, Any]: ...
+
+@final
+class LogLine:
+    @property
+    def level(self) -> Literal["INFO", "THROTTLE", "SUMMARY"]: ...
+    @property
+    def text(self) -> str: ...
+
+@final
+class LogThrottle:
+    def __new__(cls) -> LogThrottle: ...
+    def denied(self, agent: _Agent, now: int) -> LogLine | None: ...
+    def due(self, now: int) -> list[LogLine]: ...
 
 @final
 class ActionLane:

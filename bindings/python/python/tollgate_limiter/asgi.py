@@ -73,12 +73,12 @@ class TollgateMiddleware:
         """``send``, with the limits on the message that starts the response."""
 
         # Not a coroutine: a stream pays one call for each chunk, and nothing else.
-        def with_limits(message: _Message) -> Awaitable[None]:
+        def answer(message: _Message) -> Awaitable[None]:
             if message["type"] == start:
                 message["headers"] = with_limits(message.get("headers", ()), limits, self._single)
             return send(message)
 
-        return with_limits
+        return answer
 
     async def _websocket(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         ruling, connection = self.gate.connect(scope, connections=self._connections, messages=self._messages)

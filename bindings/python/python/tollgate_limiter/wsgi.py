@@ -44,10 +44,10 @@ class TollgateMiddleware:
         if isinstance(ruling, list):
             limits = ruling
 
-            def with_limits(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
+            def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
                 return start_response(status, with_limits(headers, limits, self._single), *exc_info)
 
-            return self.app(environ, with_limits)
+            return self.app(environ, start)
         status, headers, body = ruling
         start_response(f"{status} {HTTPStatus(status).phrase}", headers)
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
