@@ -5,7 +5,8 @@
 //! `state.rs`. `defaults.json` has the lanes' limits that were changed through the
 //! admin API. They take precedence over the policy file, and so survive its reload,
 //! until they are deleted. Servers that share a slab take turns with it, and read it
-//! again before each change: another one may have written it.
+//! again before each change: another one may have written it. Machines that share a store have the policy in common
+//! that was put in force last, so there a limit is set on top of that.
 
 use crate::defaults::{self, Defaults};
 use crate::dry_run;
@@ -36,6 +37,8 @@ pub struct Control {
     /// The files of the state directory.
     files: Option<StateFiles>,
     is_shared: bool,
+    /// Whether other machines put policies in force too.
+    is_clustered: bool,
 }
 
 /// What the policy in force is made of.
@@ -104,6 +107,7 @@ impl Control {
             effective,
             files,
             is_shared: settings.slab.is_some(),
+            is_clustered: settings.cluster.is_some(),
         };
         Ok((control, limiter))
     }
@@ -144,7 +148,27 @@ impl Control {
         let mut effective = self.lock();
         // A file that cannot be read is reported by the next change.
         _ = self.read_again(&mut effective);
-        effective.defaults.clone()
+        if self.is_clustered { self.differing(&effective.base) } else { effective.defaults.clone() }
+    }
+
+    /// Limits in force that are not the policy's: whatever machine they were set on.
+    fn differing(&self, base: &Policy) -> Defaults {
+        let in_force = self.limiter.policy();
+        let differing = base.lanes().filter_map(|(lane, name)| {
+            let limit = in_force.limit(in_force.lane(name)?)?;
+            (base.limit(lane) != Some(limit)).then(|| (name.to_owned(), limit))
+        });
+        differing.collect()
+    }
+
+    /// The limits that were set through this server's admin API, and that no other machine has changed since.
+    fn own_defaults(&self, effective: &EffectivePolicy) -> Defaults {
+        let in_force = self.limiter.policy();
+        let is_in_force =
+            |name: &str, limit: &Limit| in_force.lane(name).and_then(|lane| in_force.limit(lane)) == Some(*limit);
+        let mut defaults = effective.defaults.clone();
+        defaults.retain(|name, limit| !self.is_clustered || is_in_force(name, limit));
+        defaults
     }
 
     /// Locks the defaults for a change, in all servers that share them.
@@ -191,13 +215,22 @@ impl Control {
     pub fn set_defaults(&self, more: Option<Defaults>) -> Result<(), Problem> {
         let (mut effective, _turn) = self.lock_for_change()?;
         self.is_newest(&effective.base)?;
-        let mut defaults = effective.defaults.clone();
-        match more {
-            Some(more) => defaults.extend(more),
+        let mut defaults = self.own_defaults(&effective);
+        match &more {
+            Some(more) => defaults.extend(more.clone()),
             None => defaults.clear(),
         }
-        let policy = defaults::apply(&effective.base, &defaults)
-            .map_err(|error| Problem::field("defaults", error.to_string()))?;
+        let policy = if self.is_clustered {
+            // On top of what other machines have put in force.
+            let changed: Defaults = match &more {
+                Some(more) => more.clone(),
+                None => own_limits(&effective.base),
+            };
+            defaults::apply(&self.limiter.policy(), &changed)
+        } else {
+            defaults::apply(&effective.base, &defaults)
+        };
+        let policy = policy.map_err(|error| Problem::field("defaults", error.to_string()))?;
         if let Some(file) = &effective.file {
             defaults::write(file, &defaults).map_err(|error| self.cannot_keep(file, &error))?;
         }
@@ -263,6 +296,7 @@ impl Control {
         let (mut effective, _turn) =
             self.lock_for_change().map_err(|problem| not_reloaded(&problem, problem.detail().to_owned()))?;
         let (base, settings) = self.source.read()?;
+        effective.defaults = self.own_defaults(&effective);
         let policy = defaults::apply(&base, &effective.defaults).map_err(|error| failed(&error))?;
         self.limiter.replace_policy(policy).map_err(|error| {
             let message = error.to_string();
@@ -308,6 +342,11 @@ impl Control {
         }
         outcome
     }
+}
+
+/// The limit of each lane, as the policy has it.
+fn own_limits(policy: &Policy) -> Defaults {
+    policy.lanes().filter_map(|(lane, name)| Some((name.to_owned(), policy.limit(lane)?))).collect()
 }
 
 /// Why a reload failed, and whether to try again.

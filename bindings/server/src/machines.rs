@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tollgate::cluster::{ClusterStatus, Link, Source, WhenLost};
 use tollgate::{LaneId, Limiter};
-use tollgate_redis::{Engine, State, Status};
+use tollgate_redis::{DecisionsStatus, Engine, State, Status};
 
 /// The engine, and how it was set up.
 pub(crate) struct Machines {
@@ -147,10 +147,26 @@ impl Machines {
             "seeded": counts.seeded,
             "asks": checks.as_ref().map(|checks| checks.asks),
             "asks_dropped": checks.as_ref().map(|checks| checks.asks_dropped + counts.dropped),
+            "decisions": decisions_json(&status.decisions),
             "lanes": lanes,
             "own_lanes": own,
         })
     }
+}
+
+/// How what operators decide follows.
+fn decisions_json(decisions: &DecisionsStatus) -> Value {
+    json!({
+        "current": decisions.is_current,
+        "version": decisions.version,
+        "agents": decisions.agents,
+        "waiting": decisions.waiting,
+        "refused": decisions.refused,
+        "written": decisions.written,
+        "followed": decisions.followed,
+        "put_back": decisions.put_back,
+        "last_problem": decisions.last_problem,
+    })
 }
 
 /// The state's name.

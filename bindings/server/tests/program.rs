@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic names the line that failed")]
 
+#[path = "program/decisions.rs"]
+mod decisions;
 #[path = "common/directory.rs"]
 mod directory;
 #[path = "program/log.rs"]

@@ -121,6 +121,7 @@ fn text(document: &Value) -> String {
             format!("{} times; {granted} tokens granted, {given} given back, {paid} paid", document["settled"]),
         ],
     ];
+    facts.push(["decisions".to_owned(), decisions(&document["decisions"])]);
     for warning in document["warnings"].as_array().into_iter().flatten() {
         facts.push(["warning".to_owned(), plain(warning)]);
     }
@@ -150,6 +151,15 @@ fn text(document: &Value) -> String {
     text
 }
 
+/// How what operators decide follows to all machines, in a line.
+fn decisions(document: &Value) -> String {
+    let number = |key: &str| document[key].as_u64().unwrap_or(0);
+    let state = if document["current"] == true { "current" } else { "not current" };
+    let [agents, waiting, refused] = ["agents", "waiting", "refused"].map(number);
+    let agents = format!("{agents} agent{} with assignments", if agents == 1 { "" } else { "s" });
+    format!("{state}; {agents}; {waiting} waiting for the store, {refused} refused here")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +172,7 @@ mod tests {
         let mut document = json!({"shared_by": "machines", "store": "redis://a", "state": "lost", "since_ms": 4_000,
             "without_store": "every machine allows a third", "nodes": 3, "nodes_seen": 2, "round_trip_us": 210,
             "losses": {"timeout": 1, "other": 0}, "last_problem": "timed out", "warnings": ["use noeviction"], "settled": 7, "granted": 5,
-            "given": 1, "paid": 2, "lanes": [lane], "own_lanes": [{"lane": "ws/conn", "why": "held"}]});
+            "given": 1, "paid": 2, "decisions": {"current": true, "agents": 12, "waiting": 0, "refused": 1}, "lanes": [lane], "own_lanes": [{"lane": "ws/conn", "why": "held"}]});
         let printed = text(&document);
         for line in [
             "store       redis://a",
@@ -171,6 +181,7 @@ mod tests {
             "round trip  0.21 ms",
             "losses      1 timeout, the last because of: timed out",
             "settled     7 times; 5 tokens granted, 1 given back, 2 paid",
+            "decisions   current; 12 agents with assignments; 0 waiting for the store, 1 refused here",
             "warning     use noeviction",
             "http/heavy  10/minute burst 5  no     10 %   share      4       1        3",
             "each machine has its own: ws/conn",

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, header};
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 use tollgate::cluster::Source;
-use tollgate_redis::{Out, RoundTrips, State as StoreState};
+use tollgate_redis::{DecisionsStatus, Out, RoundTrips, State as StoreState};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -205,6 +205,24 @@ fn shared(app: &App, page: &mut Page) {
     page.one(Kind::Gauge, "tollgate_policy_differs", help, u8::from(sharing.policy_differs));
 }
 
+/// How what operators decide follows to all machines.
+fn of_operators(decisions: &DecisionsStatus, page: &mut Page) {
+    let help = "Whether this machine knows all that operators have decided on the others.";
+    page.one(Kind::Gauge, "tollgate_engine_decisions_current", help, u8::from(decisions.is_current));
+    let help = "Decisions of this machine that the store does not know yet.";
+    page.one(Kind::Gauge, "tollgate_engine_decisions_waiting", help, decisions.waiting);
+    let help = "Decisions of other machines that cannot be in force on this one.";
+    page.one(Kind::Gauge, "tollgate_engine_decisions_refused", help, decisions.refused);
+    let name = "tollgate_engine_decisions_total";
+    let help = "Decisions: written to the store, followed from other machines, put back after the store has lost them.";
+    page.family(Kind::Counter, name, help);
+    for (what, count) in
+        [("written", decisions.written), ("followed", decisions.followed), ("put_back", decisions.put_back)]
+    {
+        page.sample(name, &[("what", what)], count);
+    }
+}
+
 /// One of two numbers.
 type Of = fn(&Out) -> u64;
 
@@ -240,6 +258,7 @@ fn machines(app: &App, page: &mut Page) {
     page.one(Kind::Counter, "tollgate_engine_lost_seconds_total", help, status.lost_for.as_secs_f64());
     let help = "What an operator should change about the store: how many warnings there are.";
     page.one(Kind::Gauge, "tollgate_engine_warnings", help, status.warnings.len());
+    of_operators(&status.decisions, page);
     let counts = status.counts;
     let Some(checks) = machines.lanes() else { return };
     let (asks, dropped) = (checks.asks, checks.asks_dropped);

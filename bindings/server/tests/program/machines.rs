@@ -9,11 +9,11 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ADMIN: &str = "an-admin-token-of-mine";
+pub(crate) const ADMIN: &str = "an-admin-token-of-mine";
 const SECRET: &str = "0f6f4c0d9d1e7e4a";
 
 /// Two lanes that do not refill during a test, one that machines cannot share, and the store.
-fn config(store: &Store, more: &str) -> String {
+pub(crate) fn config(store: &Store, more: &str) -> String {
     format!(
         "[lanes]\napi = \"100/day\"\nlogin = \"5/day\"\nws = \"held 3\"\n[server]\nagents = 1_000\ndrain = \"0s\"\n\
          [cluster]\nredis = \"{}\"\nsecret = \"env:TOLLGATE_CLUSTER_SECRET\"\nnodes = 2\n{more}\n",
@@ -21,20 +21,20 @@ fn config(store: &Store, more: &str) -> String {
     )
 }
 
-fn serve(file: &str) -> ServerProcess {
+pub(crate) fn serve(file: &str) -> ServerProcess {
     let mut command = tollgate(&["serve", "--config", file, "--listen", "127.0.0.1:0"]);
     ServerProcess::start(command.env("TOLLGATE_ADMIN_TOKEN", ADMIN).env("TOLLGATE_CLUSTER_SECRET", SECRET))
 }
 
-fn get(server: &ServerProcess, path: &str) -> String {
+pub(crate) fn get(server: &ServerProcess, path: &str) -> String {
     server.send(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address))
 }
 
-fn body_of(answer: &str) -> Value {
+pub(crate) fn body_of(answer: &str) -> Value {
     serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
-fn engine(server: &ServerProcess) -> Value {
+pub(crate) fn engine(server: &ServerProcess) -> Value {
     body_of(&get(server, "/v1/engine"))
 }
 
@@ -61,7 +61,7 @@ fn allowed(servers: &[&ServerProcess], agent: &str, lane: &str) -> usize {
 }
 
 /// Waits until something is so, and no longer than a minute.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
