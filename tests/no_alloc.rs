@@ -1,5 +1,9 @@
 //! No call allocates: not for a known agent, not for a new one, not when a record changes tenants.
 
+#[cfg(feature = "cluster")]
+#[path = "common/machine.rs"]
+mod machine;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
@@ -236,4 +240,13 @@ fn kinds_all_or_none_and_reservations_allocate_nothing() {
     });
     assert!(verdicts[0] > 0 && verdicts[1] > 0, "both kinds of verdict: {verdicts:?}");
     assert_eq!(allocated, 0);
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn a_check_of_a_lane_that_machines_share_allocates_nothing() {
+    let limiter = machine::machine();
+    let (lanes, mut seen) = (machine::lanes(&limiter), 0);
+    assert_eq!(allocations(|| seen = machine::check_in_every_way(&limiter, lanes)), 0);
+    assert_eq!(seen, machine::every_way(), "credit, advance, view, pending and share");
 }
