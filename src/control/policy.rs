@@ -5,7 +5,7 @@ use super::lock::ControlState;
 use super::names::lane_names;
 use super::shared::refusal;
 use super::{Control, ControlError};
-use crate::engine::registry::table::AssignmentTable;
+use crate::engine::registry::table::{AssignmentTable, NoRoom};
 use crate::engine::registry::{Entry, RegisteredAgent};
 use crate::engine::reservations::MovedRecord;
 use crate::limits::Row;
@@ -118,7 +118,11 @@ impl Control<'_> {
         if !table.has_room(new.len() as u64, less as u64) {
             return Err(ControlError::TooManyAssignments { most: table.most() });
         }
-        let stage = |(id, hash)| table.stage(hash, id, &Entry::default());
+        let stage = |(id, hash)| match table.stage(hash, id, &Entry::default()) {
+            // Those that are exempt no more go first, and may make room for it.
+            Err(NoRoom::Entries) if less > 0 => Ok(()),
+            staged => staged,
+        };
         new.into_iter().try_for_each(stage).map_err(|problem| refusal(table, problem))
     }
 
