@@ -173,6 +173,18 @@ def test_a_timeout_inside_a_reservation_gives_it_back() -> None:
     assert left(llm) == 9_990
 
 
+def test_the_end_of_an_async_block_releases_what_is_still_referred_to() -> None:
+    ws = limiter()[0].lane("ws")
+
+    async def main() -> Hold:
+        async with ws.hold("a") as hold:
+            assert hold and left(ws) == 1
+        return hold
+
+    hold = asyncio.run(main())
+    assert hold and left(ws) == 2
+
+
 def test_many_tasks_share_slots() -> None:
     ws = limiter()[0].lane("ws")
     most = 0
