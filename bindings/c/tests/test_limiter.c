@@ -1,4 +1,6 @@
 /* Limiters: built, asked about themselves, swept, freed. */
+#include "tollgate_redis.h"
+
 #include "expect.h"
 
 static tollgate_limiter_view snapshot(const tollgate_limiter *limiter)
@@ -122,6 +124,26 @@ static void bad_options_are_refused(void)
     tollgate_policy_free(policy);
 }
 
+/* Without an engine there is nobody to share lanes with. The options are checked all the same. */
+static void a_library_without_an_engine_shares_no_lanes(void)
+{
+    if ((tollgate_features() & TOLLGATE_FEATURE_CLUSTER) != 0)
+        return;
+    tollgate_policy *policy = rig_policy();
+    tollgate_limiter *limiter = NULL;
+    tollgate_cluster_options cluster = SIZED(tollgate_cluster_options);
+    tollgate_limiter_options options = rig_options(1, 0, NULL);
+    options.cluster = &cluster;
+    EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_NULL_POINTER);
+    cluster.secret = "sixteen bytes or more";
+    cluster.secret_len = 21;
+    EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_NOT_BUILT_IN);
+    cluster.struct_size--;
+    EXPECT_EQ(tollgate_limiter_new(policy, &options, NULL, &limiter), TOLLGATE_STATUS_STRUCT_SIZE);
+    EXPECT(limiter == NULL);
+    tollgate_policy_free(policy);
+}
+
 static void a_limiter_knows_its_lanes_its_time_and_its_policy(void)
 {
     rig made = rig_new(100, TOLLGATE_ON_FULL_DENY);
@@ -199,6 +221,7 @@ int main(void)
     memory_is_prefaulted_on_request();
     options_from_the_future_are_understood_if_they_ask_for_nothing_new();
     bad_options_are_refused();
+    a_library_without_an_engine_shares_no_lanes();
     a_limiter_knows_its_lanes_its_time_and_its_policy();
     a_sweep_vacates_idle_agents();
     return expectations_end("test_limiter");
