@@ -204,9 +204,9 @@ typedef struct tollgate_engine_options {
   /** A tollgate_servers. */
   int32_t servers;
   /**
-   * A URL, or several with a space between two: redis://host[:port][/database],
-   * rediss:// for TLS, or redis+unix:///path. One may have user:password@ before
-   * the host.
+   * A URL, or several with a space between two: redis://host:port/database, whose
+   * port and database may be left out, rediss:// for TLS, or redis+unix:///path. One
+   * may have user:password@ before the host.
    */
   const char *urls;
   /** Its length in bytes. */

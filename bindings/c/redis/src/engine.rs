@@ -31,9 +31,9 @@ pub struct EngineOptions {
     pub struct_size: u32,
     /// A tollgate_servers.
     pub servers: i32,
-    /// A URL, or several with a space between two: redis://host[:port][/database],
-    /// rediss:// for TLS, or redis+unix:///path. One may have user:password@ before
-    /// the host.
+    /// A URL, or several with a space between two: redis://host:port/database, whose
+    /// port and database may be left out, rediss:// for TLS, or redis+unix:///path. One
+    /// may have user:password@ before the host.
     pub urls: *const c_char,
     /// Its length in bytes.
     pub urls_len: usize,
