@@ -81,7 +81,8 @@ impl Engine {
     }
 
     fn end(&mut self) {
-        self.shared.ends.store(true, Ordering::Relaxed);
+        // Release: a thread that sees this sees what was decided before.
+        self.shared.ends.store(true, Ordering::Release);
         let handles = std::mem::take(&mut self.handles);
         if self.is_copied() {
             // There are no such threads here, neither to wait for nor to let go.

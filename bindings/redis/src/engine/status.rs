@@ -201,7 +201,8 @@ impl Shared {
 
     /// Whether the engine was dropped.
     pub(super) fn ends(&self) -> bool {
-        self.ends.load(Ordering::Relaxed)
+        // Acquire, paired with the release in `Engine::end`.
+        self.ends.load(Ordering::Acquire)
     }
 
     /// Runs what the thread of decisions does. If that panics, the status says so, and limits go on.
