@@ -80,6 +80,16 @@ def test_headers_are_on_the_start_alone() -> None:
     )
 
 
+def test_an_app_that_sends_the_same_message_again_collects_no_headers() -> None:
+    start: dict[str, Any] = {"type": "http.response.start", "status": 204, "headers": []}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start)
+
+    middleware = TollgateMiddleware(app, limiter(api="9/minute"))
+    assert [len(call(middleware, scope())[0]["headers"]) for _ in range(3)] == [2, 2, 2]
+
+
 @pytest.mark.parametrize(("inner", "outer", "left"), [("5/minute", "3/minute", b"2"), ("3/minute", "5/minute", b"2")])
 def test_of_two_gates_the_tighter_limit_is_told_where_there_is_room_for_one(inner: str, outer: str, left: bytes) -> None:
     app = TollgateMiddleware(hello, limiter(inner=inner), headers="legacy")
@@ -198,6 +208,16 @@ def test_a_middleware_has_a_limiter_or_a_gate() -> None:
     ]:
         with pytest.raises(TypeError, match=message):
             TollgateMiddleware(hello, **given)  # type: ignore[arg-type]
+
+
+def test_a_held_lane_is_for_connections_alone() -> None:
+    gate = Gate(limiter(ws="held 1", api="9/minute"), lane="api")
+    with pytest.raises(ValueError, match="name it as the lane of connections"):
+        gate.asgi(scope(), lanes=gate.lanes("ws"))
+    with pytest.raises(ValueError, match="name it as the lane of connections"):
+        gate.connect(scope("websocket"), messages=gate.lanes("ws"))
+    with pytest.raises(ValueError, match="each have one lane"):
+        gate.connect(scope("websocket"), messages=gate.lanes("api", "api"))
 
 
 def test_functions_that_fail_are_not_swallowed_and_charge_nothing() -> None:

@@ -4,10 +4,11 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, Depends, FastAPI, Response, WebSocket
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Response, WebSocket
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
@@ -220,10 +221,25 @@ def test_a_decorator_limits_starlette_too() -> None:
     assert client.get("/").status_code == 429
 
 
+def test_a_dependency_that_runs_in_a_thread_limits_as_well() -> None:
+    """Older FastAPI runs what is no coroutine function in a thread, and awaits nothing."""
+    limits, _ = declared()
+    limit = limits.limit("1/minute")
+    connection = HTTPConnection({"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("192.0.2.7", 1)})
+    response = Response()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(limit, connection=connection, response=response).result()
+        assert response.headers["ratelimit"] == '"1-per-minute";r=0;t=60'
+        with pytest.raises(HTTPException):
+            thread.submit(limit, connection=connection, response=response).result()
+
+
 def test_a_mistake_is_raised_where_the_limit_stands() -> None:
     limits, _ = declared()
     with pytest.raises(PolicyError, match="5/fortnight"):
         limits.limit("5/fortnight")
+    with pytest.raises(ValueError, match="slots of the lane \"held-5\" are held until they are released"):
+        limits.limit("held 5")
     with pytest.raises(TypeError, match="decorates a function"):
         limits.limit("5/minute")("hello")
 

@@ -75,7 +75,8 @@ class TollgateMiddleware:
         # Not a coroutine: a stream pays one call for each chunk, and nothing else.
         def answer(message: _Message) -> Awaitable[None]:
             if message["type"] == start:
-                message["headers"] = with_limits(message.get("headers", ()), limits, self._single)
+                # A copy: an app may send the same message again.
+                message = {**message, "headers": with_limits(message.get("headers", ()), limits, self._single)}
             return send(message)
 
         return answer

@@ -19,8 +19,7 @@ import threading
 from collections.abc import Callable, Generator, Set
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from fastapi import Depends
-from starlette.exceptions import HTTPException, WebSocketException
+from fastapi import Depends, HTTPException, WebSocketException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -39,6 +38,7 @@ PARTS_MAX = 16
 """The most parts that are charged together."""
 
 _NAME_MAX = 56
+_NOBODY = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("192.0.2.1", 0)}
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _Cost = int | Callable[[HTTPConnection], int]
 _Told = list[tuple[bytes, bytes]]
@@ -227,7 +227,8 @@ class Limits:
                 )
             added = self._group.lanes_of(parts, name)
             # A mistake is raised here, where the limit stands, and not at the first request.
-            Limiter({"lanes": added}, agents=1)
+            gate = Gate(Limiter({"lanes": added}, agents=1), pass_others=True)
+            gate.asgi(_NOBODY, lanes=gate.lanes(*added))
             if not self._group.has_room_for(added):
                 self._group = _Group(self._group.number + 1)
                 added = self._group.lanes_of(parts, name)

@@ -41,11 +41,10 @@ impl Connection {
 }
 
 /// The one lane of a list.
-fn only(lanes: Option<&Bound<'_, Lanes>>) -> PyResult<Option<LaneId>> {
-    match lanes.map(|lanes| lanes.get().0.as_slice()) {
-        None => Ok(None),
-        Some([lane]) => Ok(Some(*lane)),
-        Some(_) => Err(PyValueError::new_err("connections and messages each have one lane")),
+fn only(lanes: &[LaneId]) -> PyResult<LaneId> {
+    match lanes {
+        [lane] => Ok(*lane),
+        _ => Err(PyValueError::new_err("connections and messages each have one lane")),
     }
 }
 
@@ -57,7 +56,8 @@ pub(super) fn connect<'py>(
     messages: Option<&Bound<'py, Lanes>>,
 ) -> PyResult<(Bound<'py, PyAny>, Option<Connection>)> {
     let py = scope.py();
-    let (connections, messages) = (only(connections)?, only(messages)?);
+    let connections = connections.map(|lanes| only(&lanes.get().lanes)).transpose()?;
+    let messages = messages.map(|lanes| only(lanes.get().charged()?)).transpose()?;
     let answer = |response| Ok((shown(py, Ruled::Answer(response), as_bytes)?, None));
     let mut request = Request::of_scope(scope, &gate.read)?;
     let call = gate.call(&mut request, scope);

@@ -49,7 +49,24 @@ pub(crate) struct Gate {
 
 /// Lanes that a request is charged to together: all of them or none.
 #[pyclass(frozen, module = "tollgate_limiter")]
-pub(crate) struct Lanes(Vec<LaneId>);
+pub(crate) struct Lanes {
+    lanes: Vec<LaneId>,
+    /// The first of them whose slots are held, if there is one.
+    held: Option<String>,
+}
+
+impl Lanes {
+    /// The lanes, none of which is held: nobody would release its slots.
+    fn charged(&self) -> PyResult<&[LaneId]> {
+        match &self.held {
+            None => Ok(&self.lanes),
+            Some(held) => Err(invalid(format!(
+                "slots of the lane {held:?} are held until they are released, and a request releases none; name it as \
+                 the lane of connections"
+            ))),
+        }
+    }
+}
 
 fn invalid(problem: impl Display) -> PyErr {
     PyValueError::new_err(problem.to_string())
@@ -158,7 +175,11 @@ impl Gate {
             let unknown = || invalid(format!("there is no lane {name:?}; the limiter's policy has {}", known()));
             policy.lane(&name).ok_or_else(unknown)
         };
-        names.iter().map(lane).collect::<PyResult<_>>().map(Lanes)
+        let lanes = names.iter().map(lane).collect::<PyResult<Vec<_>>>()?;
+        let is_held = |lane: &&LaneId| self.gate.limiter().is_held(**lane).unwrap_or(false);
+        let name = |lane: &LaneId| policy.lanes().find(|(id, _)| id == lane).map(|(_, name)| name.to_owned());
+        let held = lanes.iter().find(is_held).and_then(name);
+        Ok(Lanes { lanes, held })
     }
 
     /// The style of its headers: "draft-10", "legacy" or "off".
@@ -227,7 +248,7 @@ impl Gate {
     ) -> PyResult<Ruled> {
         let call = self.call(&mut request, object);
         let head = request.head();
-        let lanes = lanes.map_or_else(|| self.gate.lanes(&head), |lanes| lanes.get().0.as_slice());
+        let lanes = lanes.map_or_else(|| Ok(self.gate.lanes(&head)), |lanes| lanes.get().charged())?;
         let mut question = match self.asked(&head, lanes, object, cost, call.as_deref())? {
             Asked::Pass => return Ok(Ruled::Pass(None)),
             Asked::Answer(response) => return Ok(Ruled::Answer(response)),
