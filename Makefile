@@ -4,7 +4,7 @@
 # Stages run in the order in which they are named, also under `make -j`.
 .NOTPARALLEL:
 .PHONY: help test lint doc loom count mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
-.PHONY: bench-http header capi capi-redis install install-redis c c-hooks c-loops c-long c-asan c-fuzz
+.PHONY: bench-http bench-cluster header capi capi-redis install install-redis c c-hooks c-loops c-long c-asan c-fuzz
 .PHONY: elixir elixir-long elixir-bench python python-bench python-bench-asgi server typescript clients-bench
 
 STARTED := $(shell date +%s)
@@ -295,6 +295,20 @@ bench-http: ## Measures the server beside throttlecrab-server, and what the towe
 	@TOLLGATE_PEER=$(PEERS)/bin/throttlecrab-server $(STAGE) "HTTP" \
 		cargo bench --package tollgate-server --bench http $(if $(QUICK),-- --quick)
 	@$(STAGE) "tower layer" cargo bench --package tollgate-tower --bench layer
+
+# limitador does not compile as released: benches/cluster/peer says why, and puts what does into the target directory.
+CLUSTER := $(abspath $(TARGET))/bench-cluster
+CLUSTER_PAGE := docs/machines.md
+bench-cluster: ## Measures limits over Redis beside limitador and a script; writes docs/machines.md (QUICK=1: a short look, writes nothing)
+	@$(STAGE) "limitador" benches/cluster/peer $(CLUSTER)/peer
+	@$(STAGE) "cluster, build" cargo build --release --manifest-path benches/cluster/Cargo.toml --target-dir $(CLUSTER) \
+		--config 'patch.crates-io.limitador.path="$(CLUSTER)/peer/limitador"'
+	@rm -f $(CLUSTER)/table.md
+	@$(STAGE) "cluster" $(CLUSTER)/release/bench-cluster $(if $(QUICK),--quick) --out $(CLUSTER)/table.md
+	@$(if $(QUICK),echo "== a quick run: $(CLUSTER_PAGE) stays as it is",set -e; \
+		grep -q '^<!-- make bench-cluster writes' $(CLUSTER_PAGE); \
+		{ sed '/^<!-- make bench-cluster writes/q' $(CLUSTER_PAGE); echo; cat $(CLUSTER)/table.md; } > $(CLUSTER)/page.md; \
+		cp $(CLUSTER)/page.md $(CLUSTER_PAGE); echo "== wrote $(CLUSTER_PAGE)")
 
 long: tools ignored helgrind tsan c-long elixir-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
