@@ -7,6 +7,10 @@
 use crate::{COUNT_MAX, DEBT_NS_MAX, Settle, Settlement};
 use tollgate::cluster::Due;
 
+/// As many machines may owe at once, though this one may not have heard of them yet: one that forgot what others owe
+/// would let more pass.
+const NODES_UNSEEN: u64 = 8;
+
 /// What a lane's settlement depends on, the lane itself aside.
 pub(crate) struct Demand {
     pub(crate) nodes: u64,
@@ -27,7 +31,7 @@ impl Demand {
         let min = self.cost.saturating_sub(due.credit()).min(capacity);
         let want = self.wanted.min(due.credit_max()).saturating_sub(due.credit()).max(min).min(COUNT_MAX);
         let depth = capacity.saturating_mul(token_ns);
-        let over = (4 * self.nodes).saturating_mul(due.advance_max().max(1));
+        let over = (4 * self.nodes.max(NODES_UNSEEN)).saturating_mul(due.advance_max().max(1));
         let settlement = Settlement {
             token_ns,
             capacity,

@@ -166,6 +166,18 @@ fn an_agent_that_sends_all_the_time_takes_credit() {
     assert!(settlements < 60, "{settlements} settlements for 300 requests");
 }
 
+/// The first of eight machines took itself for the only one for a second. It ended the debt of an agent where one
+/// machine's could end, and so forgot what the others owed.
+#[test]
+fn a_machine_that_takes_itself_for_the_only_one_forgets_no_debt_of_others() {
+    let mut machine = Machine::new("60/min", 10);
+    assert!(machine.allows("agent-1", 1));
+    machine.tend();
+    let steps = machine.settle(plenty);
+    // Half of the capacity is the advance of one machine.
+    assert!(matches!(steps[..], [Step::Settle(Settlement { over: 240.., .. })]), "{steps:?}");
+}
+
 /// Refunds piled up in memory for as long as the store was away.
 #[test]
 fn refunds_of_a_long_outage_take_bounded_memory() {
