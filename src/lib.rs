@@ -99,7 +99,7 @@ mod sync;
 #[cfg(feature = "cluster")]
 pub mod cluster {
     pub use crate::control::{Changed, Followed};
-    pub use crate::engine::{Ask, Due, Settled};
+    pub use crate::engine::{Ask, BudgetWindow, Due, Settled};
     pub use crate::lane::clustered::{Source, WhenLost};
     pub use crate::limiter::cluster::{Cluster, ClusterError, ClusterLane, ClusterStatus, Link, Operators};
     pub use crate::limiter::cluster::{SECRET_BYTES_MIN, SharedLane};

@@ -237,6 +237,9 @@ pub(crate) enum Fault {
     /// The debt that a store reports takes the place of a view that was charged meanwhile.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "of lanes that machines share"))]
     ViewOverCharge,
+    /// What a machine has of a budget is taken for the present window's, whatever window it is of.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "of lanes that machines share"))]
+    CreditOfOldWindow,
     /// A file is ready before everything in it is written.
     #[cfg(all(test, loom))]
     ReadyTooSoon,

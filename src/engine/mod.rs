@@ -16,7 +16,8 @@
 //! - `agents.rs`: the state of agents, and lists of them; `snapshot.rs`: counts and the report
 //! - `action.rs`: which lane pays for an action?
 //! - `policy_text.rs` (feature `shared`): the policy in force, for other processes; `layout.rs`: the sections of a file
-//! - `cluster.rs` (feature `cluster`): what a check asks of the store that machines share lanes through
+//! - `cluster.rs` (feature `cluster`): what a check asks of the store that machines share lanes through;
+//!   `reservers.rs`: whose reservations of shared budgets are open; `copied.rs`: what a forked child has of its parent
 //! - `registry/`: which agents have an assignment, and `exempt.rs` which are exempt, without a lock;
 //!   `assignment.rs`: an assignment as plain data, and `assigned.rs` how it applies
 
@@ -32,6 +33,8 @@ mod claim;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod conduct;
+#[cfg(feature = "cluster")]
+mod copied;
 mod exempt;
 mod fast;
 mod hold;
@@ -45,6 +48,8 @@ pub(crate) mod registry;
 mod request;
 pub(crate) mod reservations;
 mod reserve;
+#[cfg(feature = "cluster")]
+mod reservers;
 mod snapshot;
 mod total;
 mod warnings;
@@ -58,7 +63,7 @@ pub use assignment::{Assignment, Assignments};
 #[cfg(feature = "cluster")]
 pub(crate) use cluster::Asks;
 #[cfg(feature = "cluster")]
-pub use cluster::{Ask, Due, Settled};
+pub use cluster::{Ask, BudgetWindow, Due, Settled};
 pub use request::{Agent, Request};
 pub use reserve::{Reservation, ReservationId, Settle, Settlement};
 #[cfg(feature = "capi")]

@@ -11,7 +11,7 @@ use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::kind::{Receipt, look};
-use crate::lane::{Choice, Decision, LaneWord, Verdict, bucket};
+use crate::lane::{Choice, LaneWord, Verdict, bucket};
 use crate::limits::LaneLimits;
 use crate::policy::LaneId;
 use crate::sync::{Fault, broken};
@@ -161,7 +161,8 @@ impl Engine {
                 position,
                 generation: word.generation(),
                 expires: now.saturating_add(ttl),
-                is_charged: verdict.decision() != Decision::Exempt,
+                // Not of an agent that is exempt, nor while a lane is open because its store is lost.
+                is_charged: charge.receipt.is_some(),
             }
         };
         slot.announce_total(total);
@@ -174,6 +175,8 @@ impl Engine {
         match self.finish(agent, lane, estimate, charges.answer()) {
             Ok(verdict) if verdict.is_allowed() => {
                 let id = ReservationId(slot.id());
+                #[cfg(feature = "cluster")]
+                self.note_reserver(slot.index(), agent, lane);
                 slot.keep_total(charges.total.zip(total).map(|(charge, (lane, worth))| entry(&charge, lane, worth)));
                 slot.keep(entry(&charges.lane, lane, worth));
                 Ok(Reservation { verdict, id: Some(id) })
@@ -197,6 +200,10 @@ impl Engine {
             slot.keep(entry);
             return Err(error);
         }
+        #[cfg(feature = "cluster")]
+        if overspent > 0 {
+            self.ask_for_reserver(slot.index(), entry.hash, entry.lane, entry.plan);
+        }
         if keeps_rest {
             let lessened =
                 |entry: Entry| Entry { left, worth: entry.worth.min(left.saturating_mul(entry.token)), ..entry };
@@ -205,6 +212,10 @@ impl Engine {
             return Ok(Settlement { unused: 0, overspent, left });
         }
         [Some(entry), total].iter().flatten().for_each(|entry| self.give_back(&slot, entry, left, now));
+        #[cfg(feature = "cluster")]
+        if left > 0 {
+            self.ask_for_reserver(slot.index(), entry.hash, entry.lane, entry.plan);
+        }
         if broken(Fault::StaleId) {
             slot.keep(entry);
         } else {

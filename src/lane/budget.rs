@@ -293,6 +293,19 @@ fn refundable(era: Era, word: LaneWord, at: At, reserved: impl Fn(u64) -> u64) -
     used.saturating_sub(reserved(index))
 }
 
+/// The number of a word's window, and what is used of it.
+#[cfg(feature = "cluster")]
+pub(super) fn counted(word: LaneWord) -> (u64, u64) {
+    let Seen { index, used, .. } = parts(word);
+    (index, used)
+}
+
+/// The same tenancy with this much used of this window.
+#[cfg(feature = "cluster")]
+pub(super) fn with_counted(word: LaneWord, window: u64, used: u64) -> LaneWord {
+    put(word, Seen { index: window, used, is_unknown: false })
+}
+
 /// The number of the window in which something is used, and how much; `None` if
 /// that window is over in window `now`.
 #[cfg(feature = "persist")]

@@ -43,22 +43,28 @@
 //! only denies: 4 is bounded by the balance alone.
 //!
 //! - `credit.rs`: the credit word
+//! - `budget.rs`: a budget that machines share; `window_credit.rs`: its credit word
+//! - `settling.rs`: what an engine settles of either
 //! - `link.rs`: the store and the other machines, as a check has to know them
 //! - `source.rs`: where an answer came from
 
+mod budget;
 mod credit;
 mod link;
+mod settling;
 mod source;
+mod window_credit;
 
 use super::bucket::{self, Bucket, BucketLimit};
 use super::rules::{Charged, LimitWords, Receipt, Refunded, Rules, first, look as unchanged};
 use super::{Choice, Finding, LaneState, LaneWord, Numbers, Outcome, RETRY_NEVER, Verdict};
 use crate::clock::{At, Tick};
 use crate::error::Error;
-use crate::sync::{Fault, broken};
+pub(crate) use budget::{BUDGET_MAX, BUDGET_WORDS, ClusteredBudget};
 pub(crate) use credit::CREDIT_LIVES;
 use credit::CreditWord;
 pub(crate) use link::{LinkState, LinkWord};
+pub(crate) use settling::{Applied, Balance, Known, Shared};
 pub use source::Source;
 use std::time::Duration;
 
@@ -210,113 +216,6 @@ impl Clustered {
 /// Whether machines can share a lane of these numbers: its bucket refills in less than `most_ns`.
 pub(crate) fn fits(numbers: Numbers, most_ns: u64) -> bool {
     BucketLimit::new(numbers, 0).depth_ns() < most_ns
-}
-
-/// What a lane of these numbers holds when it is full, and how long a token takes to refill, in nanoseconds.
-pub(crate) fn refill(numbers: Numbers) -> (u64, u64) {
-    let limit = BucketLimit::new(numbers, 0);
-    (limit.capacity(), limit.token_ns())
-}
-
-/// Marks the word as asked about. `false` if it is already.
-pub(crate) fn ask(word: LaneWord, now: Tick) -> Outcome<bool> {
-    let credit = CreditWord::of(word);
-    let next = (!credit.is_asked(now)).then(|| credit.asked(now).word());
-    Outcome { next, answer: next.is_some() }
-}
-
-/// Takes the mark back: nobody could be asked.
-pub(crate) fn not_asked(word: LaneWord) -> Outcome<()> {
-    Outcome { next: Some(CreditWord::of(word).not_asked().word()), answer: () }
-}
-
-/// What a lane has to settle with the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Balance {
-    /// Tokens that were spent in advance.
-    pub(crate) owed: u64,
-    /// Tokens that come off the credit to be given back to the store: more than the machine may have, or not spent in
-    /// time.
-    pub(crate) given: u64,
-    /// What is left of the credit.
-    pub(crate) credit: u64,
-    /// The debt of the view.
-    pub(crate) view_debt_ns: u64,
-    pub(crate) token_ns: u64,
-    pub(crate) capacity: u64,
-    pub(crate) credit_max: u64,
-    pub(crate) advance_max: u64,
-    pub(crate) generation: u64,
-    pub(crate) view: LaneWord,
-}
-
-/// What an answer of the store did to a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Applied {
-    Done,
-    /// More was spent in advance meanwhile: settle again.
-    Again,
-    /// The lane is another's by now, or was reset: what was granted has to be given back.
-    Gone,
-}
-
-impl Clustered {
-    /// What the lane has to settle. What is given back comes off in the same exchange: before the store hears of it.
-    pub(crate) fn balance(&self, words: &[LaneWord], now: Tick, limit: LimitWords) -> Choice<Balance> {
-        let (credit, limit) = (CreditWord::of(first(words)), BucketLimit::from_words(limit));
-        let credit_max = self.credit_max(limit.capacity());
-        let balance = credit.balance();
-        let kept = self.spendable(credit, now).min(i64::try_from(credit_max).unwrap_or(i64::MAX));
-        let next = (kept != balance).then(|| credit.with_balance(kept).word());
-        let tokens = |balance: i64| u64::try_from(balance).unwrap_or(0);
-        let viewed = bucket::state(view(words), now, limit);
-        let answer = Balance {
-            owed: tokens(-kept),
-            given: tokens(balance - kept),
-            credit: tokens(kept),
-            view_debt_ns: viewed.full_in_ns,
-            token_ns: limit.token_ns(),
-            capacity: limit.capacity(),
-            credit_max,
-            advance_max: self.advance_max(limit.capacity()),
-            generation: first(words).generation(),
-            view: view(words),
-        };
-        Choice::of(Outcome { next, answer })
-    }
-}
-
-/// Whether the lane has changed hands since it was settled, or was reset.
-fn is_of_another(words: &[LaneWord], settled: &Balance) -> bool {
-    first(words).generation() != settled.generation && !broken(Fault::CreditToAnother)
-}
-
-/// Sets the view to the debt that the store has reported, unless it was charged meanwhile.
-pub(crate) fn see(words: &[LaneWord], now: Tick, settled: &Balance, debt_ns: u64) -> Choice<Applied> {
-    let view = view(words);
-    if is_of_another(words, settled) {
-        return Choice::of(unchanged(Applied::Gone));
-    }
-    if view != settled.view && !broken(Fault::ViewOverCharge) {
-        return Choice::of(unchanged(Applied::Again));
-    }
-    let full_at = now.saturating_add(Duration::from_nanos(debt_ns));
-    let next = view.with_payload(full_at.as_nanos());
-    Choice::at(VIEW, Outcome { next: (next != view).then_some(next), answer: Applied::Done })
-}
-
-/// Adds what was paid and granted to the balance.
-pub(crate) fn receive(words: &[LaneWord], now: Tick, settled: &Balance, granted: u64, again: bool) -> Choice<Applied> {
-    let credit = CreditWord::of(first(words));
-    if is_of_another(words, settled) {
-        return Choice::of(unchanged(Applied::Gone));
-    }
-    let received = i64::try_from(settled.owed.saturating_add(granted)).unwrap_or(i64::MAX);
-    let balance = credit.balance().saturating_add(received);
-    let next = credit.settled(now, balance, granted);
-    let again = again || balance < 0;
-    let (next, answer) = if again { (next.asked(now), Applied::Again) } else { (next, Applied::Done) };
-    Choice::of(Outcome { next: Some(next.word()), answer })
 }
 
 /// The view of a lane.

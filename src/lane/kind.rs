@@ -8,7 +8,7 @@
 use super::bucket;
 use super::calendar::Era;
 #[cfg(feature = "cluster")]
-use super::clustered::Clustered;
+use super::clustered::{Clustered, ClusteredBudget};
 use super::exact::Exact;
 use super::finding::{Decision, Finding};
 use super::limit::Numbers;
@@ -38,6 +38,9 @@ pub(crate) enum Kind {
     /// A token bucket that machines share.
     #[cfg(feature = "cluster")]
     Clustered(Clustered),
+    /// A budget that machines share.
+    #[cfg(feature = "cluster")]
+    ClusteredBudget(ClusteredBudget),
 }
 
 /// The one dispatch: the answer of the rules of a kind. A match and not a trait
@@ -54,6 +57,8 @@ macro_rules! of_rules {
             Kind::Held => of_rules!(@ &$crate::lane::held::Held, $rules, $answer),
             #[cfg(feature = "cluster")]
             Kind::Clustered(clustered) => of_rules!(@ clustered, $rules, $answer),
+            #[cfg(feature = "cluster")]
+            Kind::ClusteredBudget(budget) => of_rules!(@ budget, $rules, $answer),
         }
     };
     (@ $kind:expr, $rules:ident, $answer:expr) => {{
@@ -69,13 +74,18 @@ impl Kind {
         matches!(self, Kind::Bucket | Kind::Debt)
     }
 
-    /// The kind of a lane's further words.
-    pub(crate) const fn further(self) -> Self {
+    /// The kind of one of a lane's further words.
+    pub(crate) const fn further(self, cell: usize) -> Self {
         match self {
             Kind::Window(window) => Kind::Window(window.second()),
             #[cfg(feature = "cluster")]
             Kind::Clustered(_) => Kind::Bucket,
-            kind => kind,
+            #[cfg(feature = "cluster")]
+            Kind::ClusteredBudget(budget) => budget.further(cell),
+            kind => {
+                let _ = cell;
+                kind
+            }
         }
     }
 
@@ -83,7 +93,7 @@ impl Kind {
     const fn of_cell(self, cell: usize) -> Self {
         match self {
             #[cfg(feature = "cluster")]
-            Kind::Clustered(_) if cell > 0 => self.further(),
+            Kind::Clustered(_) if cell > 0 => self.further(cell),
             kind => {
                 let _ = cell;
                 kind
@@ -96,6 +106,8 @@ impl Kind {
         match self {
             #[cfg(feature = "cluster")]
             Kind::Clustered(_) => Kind::Bucket,
+            #[cfg(feature = "cluster")]
+            Kind::ClusteredBudget(budget) => Kind::Budget(budget.era),
             kind => kind,
         }
     }
@@ -228,7 +240,7 @@ impl LaneLimit {
         let Some((cell, more)) = of_rules!(self.kind, rules => rules.next_to_reset(words, at.now, round)) else {
             return Choice::of(look(false));
         };
-        let kind = if cell == 0 { self.kind } else { self.kind.further() };
+        let kind = if cell == 0 { self.kind } else { self.kind.further(cell) };
         let word = words.get(cell).copied().unwrap_or_default();
         // With another generation, so that nothing charged before is given back.
         let next = kind.under_other_row(word, at, true, Duration::ZERO);

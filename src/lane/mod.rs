@@ -15,6 +15,7 @@
 //! | budget | `budget.rs` | a calendar window's number, and what was used of it | 0 |
 //! | held slots | `held.rs` | how many are held | 0 |
 //! | bucket that machines share | `clustered.rs` | what this machine may spend or owes; a second word is a bucket's, as the store last reported it | 0 |
+//! | budget that machines share | `clustered/budget.rs` | a calendar window's number, and what this machine may spend in it or owes; of two further words one is a budget's, as the store last reported it | 0 |
 //!
 //! `rules.rs` is the trait that every kind implements, and `kind.rs` has the one
 //! enum of kinds and the one dispatch.

@@ -261,7 +261,7 @@ impl LimiterBuilder {
         let reservations_per_agent = self.per_agent();
         let policy = Arc::new(self.policy.ok_or(BuildError::Memory { bytes: 0 })?);
         #[cfg(feature = "cluster")]
-        let asks = self.cluster.map(|cluster| Asks::new(cluster.key(), self.agents, policy.lanes().len()));
+        let asks = self.cluster.map(|cluster| Asks::new(cluster.key(), self.agents, &policy, self.reservations));
         let control = ControlLock::new(&ground.memory, Arc::clone(&policy));
         let setup = Setup {
             policy,

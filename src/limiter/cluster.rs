@@ -15,6 +15,7 @@ pub use status::{ClusterStatus, SharedLane};
 use super::{Limiter, LimiterBuilder};
 use crate::engine::{Ask, Due, Engine, Settled};
 use crate::error::BuildError;
+use crate::lane::Numbers;
 use crate::lane::clustered::{self, Clustered, LinkState, LinkWord, WhenLost};
 use crate::policy::{Kind, LaneId, PlanId, Policy};
 use std::fmt;
@@ -28,7 +29,12 @@ use std::time::Duration;
 /// use tollgate::cluster::{Cluster, ClusterLane, Link, WhenLost};
 /// use tollgate::{Limiter, Policy};
 ///
-/// let policy = Policy::builder().lane("http", "1000/s").lane("login", "5/min").lane("ws", "held 3").build()?;
+/// let policy = Policy::builder()
+///     .lane("http", "1000/s")
+///     .lane("login", "5/min")
+///     .lane("llm", "budget 1_000_000/day")
+///     .lane("ws", "held 3")
+///     .build()?;
 /// let cluster = Cluster::new([7; 16]) // The same secret key on every machine.
 ///     .slack_percent(5)
 ///     .lane("login", ClusterLane::new().exact().when_lost(WhenLost::Closed))
@@ -72,8 +78,8 @@ impl Cluster {
     }
 
     /// How much of a lane's capacity all machines together may hold in credit and owe in advance, in percent. More lets
-    /// more checks be answered without the store, and lets more pass in any window: the capacity, that much more, and
-    /// what is refilled.
+    /// more checks be answered without the store, and lets more pass: of a bucket the capacity, that much more, and
+    /// what is refilled, in any window; of a budget half of that much more.
     pub const fn slack_percent(mut self, percent: u8) -> Self {
         self.slack_percent = percent;
         self
@@ -91,7 +97,8 @@ impl Cluster {
         self
     }
 
-    /// Leaves a lane to each machine. Only buckets can be shared, so lanes of other kinds have to be named here.
+    /// Leaves a lane to each machine. Only buckets and budgets can be shared, so lanes of other kinds have to be named
+    /// here.
     pub fn except(mut self, name: impl Into<String>) -> Self {
         self.excepted.push(name.into());
         self
@@ -123,13 +130,19 @@ impl Cluster {
     /// How a lane is shared.
     fn lane_of(&self, policy: &Policy, lane: LaneId, name: &str) -> Result<Clustered, ClusterError> {
         let of = |plan: PlanId| policy.plan_limit(plan, lane).map(|limit| limit.to_string()).unwrap_or_default();
-        let is_bucket = policy.kinds().nth(lane.index()) == Some(Kind::Bucket);
-        if !is_bucket || policy.total() == Some(lane) {
+        let kind = policy.kinds().nth(lane.index());
+        if !matches!(kind, Some(Kind::Bucket | Kind::Budget(_))) || policy.total() == Some(lane) {
             return Err(ClusterError::Kind { lane: name.to_owned(), limit: of(PlanId::DEFAULT) });
         }
         for (plan, _) in policy.plans() {
-            if policy.numbers(plan).nth(lane.index()).is_some_and(|numbers| !clustered::fits(numbers, REFILL_MAX_NS)) {
-                return Err(ClusterError::TooSlow { lane: name.to_owned(), limit: of(plan) });
+            match policy.numbers(plan).nth(lane.index()) {
+                Some(Numbers::Count(count)) if count > clustered::BUDGET_MAX => {
+                    return Err(ClusterError::TooLarge { lane: name.to_owned(), limit: of(plan) });
+                }
+                Some(numbers @ Numbers::Bucket(_)) if !clustered::fits(numbers, REFILL_MAX_NS) => {
+                    return Err(ClusterError::TooSlow { lane: name.to_owned(), limit: of(plan) });
+                }
+                _ => {}
             }
         }
         let own = self.lanes.iter().rev().find(|(named, _)| named == name).map(|(_, own)| *own).unwrap_or_default();
@@ -199,7 +212,7 @@ pub enum ClusterError {
         /// Its name as given.
         lane: String,
     },
-    /// The lane is not a bucket, or it is the total.
+    /// The lane is neither a bucket nor a budget, or it is the total.
     Kind {
         /// The lane.
         lane: String,
@@ -211,6 +224,13 @@ pub enum ClusterError {
         /// The lane.
         lane: String,
         /// The limit that takes too long.
+        limit: String,
+    },
+    /// The lane's budget is too large.
+    TooLarge {
+        /// The lane.
+        lane: String,
+        /// The limit that is too large.
         limit: String,
     },
     /// A slack is 1 to 100 percent.
@@ -235,7 +255,12 @@ impl fmt::Display for ClusterError {
             ClusterError::UnknownLane { lane } => write!(f, "the policy has no lane {lane:?} to share"),
             ClusterError::Kind { lane, limit } => write!(
                 f,
-                "lane {lane:?} is {limit:?}, and machines share only buckets such as \"60/min\"; make it one, or leave it to each machine"
+                "lane {lane:?} is {limit:?}, and machines share only buckets such as \"60/min\" and budgets such as \"budget 1000/day\"; make it one of them, or leave it to each machine"
+            ),
+            ClusterError::TooLarge { lane, limit } => write!(
+                f,
+                "lane {lane:?}: {limit:?} is too much for machines to share; take at most {}, or leave it to each machine",
+                clustered::BUDGET_MAX
             ),
             ClusterError::TooSlow { lane, limit } => write!(
                 f,
@@ -269,8 +294,8 @@ impl LimiterBuilder {
     /// the store, such as that of the crate `tollgate-redis`. Default: a limiter of this machine alone.
     ///
     /// A check never waits for the store: it spends credit that the store was debited for, or a bounded advance that is
-    /// paid at once, or it denies by what the store last reported. A shared lane cannot be
-    /// [reserved](Limiter::reserve).
+    /// paid at once, or it denies by what the store last reported. A shared bucket cannot be
+    /// [reserved](Limiter::reserve); a budget can.
     pub fn cluster(mut self, cluster: Cluster) -> Self {
         self.cluster = Some(cluster);
         self
@@ -301,11 +326,12 @@ impl<'a> Link<'a> {
         self.0.take_due(ask)
     }
 
-    /// Adds what the store has granted to a lane, and shows it the debt of the bucket in nanoseconds of refill. Call it
-    /// once for each [`due`](Self::due) that the store has answered, and not if the answer is unknown: what was owed is
-    /// then paid twice, and a grant is lost, so that nothing is admitted that the store does not know of.
-    pub fn settle(&self, ask: &Ask, due: &Due, granted: u64, debt_ns: u64) -> Settled {
-        self.0.settle_due(ask, due, granted, debt_ns)
+    /// Adds what the store has granted to a lane, and shows it the level that the store reported: the debt of a bucket
+    /// in nanoseconds of refill, or how much of a budget is used. Call it once for each [`due`](Self::due) that the
+    /// store has answered, and not if the answer is unknown: what was owed is then paid twice, and a grant is lost, so
+    /// that nothing is admitted that the store does not know of.
+    pub fn settle(&self, ask: &Ask, due: &Due, granted: u64, level: u64) -> Settled {
+        self.0.settle_due(ask, due, granted, level)
     }
 
     /// Says that the store answers, for about a second. `nodes` machines share it, and a question takes about `wait`.
@@ -333,9 +359,9 @@ impl<'a> Link<'a> {
     }
 
     /// The engine of this process settles from now on. After a fork, call it once the credit that came with the copy
-    /// has ended: after [`Link::CREDIT_LIVES`].
+    /// has ended: after [`Link::CREDIT_LIVES`]. That credit is dropped: it is the parent's.
     pub fn adopt(&self) {
-        self.0.limits.adopt_link();
+        self.0.adopt_link();
     }
 
     /// Whether checks take the store for connected.

@@ -25,6 +25,9 @@ impl Limiter {
     /// A wall clock that was set back while no limiter ran reopens no window: the calendar continues
     /// from the time in the file.
     ///
+    /// A budget that machines share is kept by their store and not here. What the file has of one, from before it
+    /// was shared, counts as [`unknown`](BudgetsLoaded::unknown).
+    ///
     /// # Errors
     ///
     /// [`PersistError::InUse`] if another process, or this one, keeps budgets there;

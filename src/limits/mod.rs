@@ -22,7 +22,7 @@ use crate::conduct::ConductNumbers;
 use crate::error::Error;
 use crate::lane::bucket::BucketLimit;
 #[cfg(feature = "cluster")]
-use crate::lane::clustered::{Clustered, LinkWord};
+use crate::lane::clustered::{Clustered, ClusteredBudget, LinkWord, Shared};
 use crate::lane::kind::{LaneLimit, LimitWords};
 use crate::lane::{Kind, Limit, Numbers};
 use crate::machine::mapping::Words;
@@ -199,16 +199,27 @@ impl LimitTable {
     fn kind_now(&self, lane: LaneId) -> Kind {
         match self.kinds[lane.index()] {
             #[cfg(feature = "cluster")]
-            Kind::Clustered(clustered) => Kind::Clustered(Clustered { link: self.link(), ..clustered }),
+            Kind::Clustered(clustered) => Kind::Clustered(self.linked(clustered)),
+            #[cfg(feature = "cluster")]
+            Kind::ClusteredBudget(ClusteredBudget { settings, era }) => {
+                Kind::ClusteredBudget(ClusteredBudget { settings: self.linked(settings), era })
+            }
             kind => kind,
         }
     }
 
+    /// How machines share a lane, with the store as it is now.
+    #[cfg(feature = "cluster")]
+    fn linked(&self, settings: Clustered) -> Clustered {
+        Clustered { link: self.link(), ..settings }
+    }
+
     /// How machines share the lane, if they do.
     #[cfg(feature = "cluster")]
-    pub(crate) fn clustered(&self, lane: LaneId) -> Option<Clustered> {
+    pub(crate) fn clustered(&self, lane: LaneId) -> Option<Shared> {
         match self.kind_now(lane) {
-            Kind::Clustered(clustered) => Some(clustered),
+            Kind::Clustered(clustered) => Some(Shared::Bucket(clustered)),
+            Kind::ClusteredBudget(budget) => Some(Shared::Budget(budget)),
             _ => None,
         }
     }

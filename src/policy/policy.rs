@@ -7,7 +7,7 @@ use super::conduct::ConductRules;
 use super::lane_id::LaneId;
 use super::plan::{OnChange, Plan, PlanId};
 #[cfg(feature = "cluster")]
-use crate::lane::clustered::{CLUSTERED_WORDS, Clustered};
+use crate::lane::clustered::{BUDGET_WORDS, CLUSTERED_WORDS, Clustered, ClusteredBudget};
 use crate::lane::{Kind, Limit, Numbers};
 
 /// The name of the lane whose limit is over all others.
@@ -226,11 +226,15 @@ impl Policy {
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kind = |lane| self.limits_of(lane).find_map(|limit| limit.lane_kind());
         self.lanes().map(move |(lane, _)| {
+            let kind = kind(lane).unwrap_or(Kind::Bucket);
             #[cfg(feature = "cluster")]
-            if let Some(clustered) = self.clustered(lane) {
-                return Kind::Clustered(clustered);
+            if let Some(settings) = self.clustered(lane) {
+                return match kind {
+                    Kind::Budget(era) => Kind::ClusteredBudget(ClusteredBudget { settings, era }),
+                    _ => Kind::Clustered(settings),
+                };
             }
-            kind(lane).unwrap_or(Kind::Bucket)
+            kind
         })
     }
 
@@ -250,10 +254,14 @@ impl Policy {
     /// largest limit, a window two, every other kind one.
     pub(crate) fn cells(&self) -> impl Iterator<Item = Cells> {
         let mut more = self.lanes.len();
-        self.lanes().map(move |(lane, _)| {
-            let words = self.limits_of(lane).map(|limit| limit.words()).max().unwrap_or(1);
-            #[cfg(feature = "cluster")]
-            let words = self.clustered(lane).map_or(words, |_| CLUSTERED_WORDS);
+        self.lanes().zip(self.kinds()).map(move |((lane, _), kind)| {
+            let words = match kind {
+                #[cfg(feature = "cluster")]
+                Kind::Clustered(_) => CLUSTERED_WORDS,
+                #[cfg(feature = "cluster")]
+                Kind::ClusteredBudget(_) => BUDGET_WORDS,
+                _ => self.limits_of(lane).map(|limit| limit.words()).max().unwrap_or(1),
+            };
             let cells = Cells { own: lane.index(), more, count: words };
             more += words - 1;
             cells
@@ -263,8 +271,10 @@ impl Policy {
     /// What each word of the lanes means in a limiter that starts with this
     /// policy: those of the lanes, then the further ones.
     pub(crate) fn cell_kinds(&self) -> Box<[Kind]> {
-        let further =
-            self.kinds().zip(self.cells()).flat_map(|(kind, cells)| (1..cells.count).map(move |_| kind.further()));
+        let further = self
+            .kinds()
+            .zip(self.cells())
+            .flat_map(|(kind, cells)| (1..cells.count).map(move |cell| kind.further(cell)));
         self.kinds().chain(further).collect()
     }
 

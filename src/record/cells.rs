@@ -12,6 +12,7 @@ use crate::sync::{AtomicU64, Fault, Ordering, broken, peek};
 pub(crate) fn with_words<T>(count: usize, with: impl FnOnce(&mut [LaneWord]) -> T) -> T {
     match count {
         0..=2 => with(&mut [LaneWord::default(); 2][..count]),
+        3 => with(&mut [LaneWord::default(); 3]),
         _ => with(&mut [LaneWord::default(); EXACT_MAX as usize][..count]),
     }
 }

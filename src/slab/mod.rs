@@ -316,7 +316,7 @@ impl Slab {
 
     /// Every occupied record. Without a lock: one that changes tenants
     /// meanwhile is returned with its old tenant, its new one, or not at all.
-    #[cfg(feature = "persist")]
+    #[cfg(any(feature = "persist", feature = "cluster"))]
     pub(crate) fn occupied(&self) -> impl Iterator<Item = FoundRecord<'_>> {
         (0..self.geometry.records).filter_map(|position| {
             // The fingerprint first: records that never had a tenant are not touched.

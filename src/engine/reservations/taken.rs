@@ -22,6 +22,12 @@ impl<'a> TakenSlot<'a> {
         &self.table.slots[self.index]
     }
 
+    /// Its place in the table.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     pub(crate) fn id(&self) -> u64 {
         (self.generation & ID_GENERATION_MASK) << SLOT_BITS | self.index as u64
     }

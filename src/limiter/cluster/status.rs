@@ -1,7 +1,7 @@
 //! What an operator reads of limits that machines share.
 
 use super::Link;
-use crate::lane::clustered::{self, LinkState, Source, WhenLost};
+use crate::lane::clustered::{LinkState, Source, WhenLost};
 use crate::policy::{LaneId, PlanId};
 use std::num::NonZeroU16;
 
@@ -31,9 +31,9 @@ pub struct SharedLane {
     pub lane: LaneId,
     /// Its name.
     pub name: String,
-    /// What its bucket holds when it is full, for an agent of the default plan.
+    /// What its bucket holds when it is full, or its whole budget, for an agent of the default plan.
     pub capacity: u64,
-    /// How long a token of the default plan takes to refill, in nanoseconds.
+    /// How long a token of the default plan takes to refill, in nanoseconds; 0 if it is a budget.
     pub token_ns: u64,
     /// How much of its capacity may be in credit and in advance at once, in percent.
     pub slack_percent: u8,
@@ -41,8 +41,8 @@ pub struct SharedLane {
     pub is_exact: bool,
     /// What this machine does with it while the store is lost.
     pub when_lost: WhenLost,
-    /// How many tokens all machines together may admit to an agent of the default plan beyond its limit, in any window,
-    /// while the store answers.
+    /// How many tokens all machines together may admit to an agent of the default plan beyond its limit while the store
+    /// answers: of a bucket in any window, of a budget in one of its calendar.
     pub bound_tokens: u64,
     answers: [u64; Source::ALL.len()],
 }
@@ -65,10 +65,10 @@ impl Link<'_> {
         let (engine, now) = (self.0, self.0.clock.now());
         let (policy, link, (asks, asks_dropped)) = (engine.policy(), engine.limits.link(), engine.ask_counts());
         let shared = |(lane, name): (LaneId, &str)| {
-            let clustered = engine.limits.clustered(lane)?;
+            let shared = engine.limits.clustered(lane)?;
             let numbers = policy.numbers(PlanId::DEFAULT).nth(lane.index())?;
-            let (capacity, token_ns) = clustered::refill(numbers);
-            let of_machine = clustered.credit_max(capacity).saturating_add(clustered.advance_max(capacity));
+            let (capacity, token_ns, of_machine) = shared.refill(numbers);
+            let clustered = shared.settings();
             Some(SharedLane {
                 lane,
                 name: name.to_owned(),

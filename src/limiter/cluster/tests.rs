@@ -1,3 +1,5 @@
+mod budgets;
+
 use super::*;
 use crate::clock::ManualClock;
 use crate::engine::Request;

@@ -14,18 +14,18 @@ fn model(capacity: u64, on_full: OnFull) -> Model {
 }
 
 fn built(policy: Policy, on_full: OnFull) -> Model {
-    built_on(policy, on_full, ManualClock::new())
+    built_on(policy, on_full, ManualClock::new(), NOW)
 }
 
-pub(super) fn built_on(policy: Policy, on_full: OnFull, clock: ManualClock) -> Model {
-    clock.set(Tick::from_nanos(1_000));
+pub(super) fn built_on(policy: Policy, on_full: OnFull, clock: ManualClock, now: Tick) -> Model {
+    clock.set(now);
     let build = move || {
         let kinds = policy.cell_kinds();
         let geometry = Geometry { groups: 1, window: 1, records: 1, lanes: kinds.len() };
         let slab = Slab::within(Memory::Private, geometry, fixed_key(KEY), kinds, 2).unwrap();
         let builder = Limiter::builder(policy).clock(clock.clone()).on_full(on_full).cluster(Cluster::new([7; 16]));
         let limiter = builder.over(slab).unwrap();
-        limiter.engine.set_link(LinkWord::connected(NonZeroU16::MIN, 1, Tick::from_nanos(1_000)));
+        limiter.engine.set_link(LinkWord::connected(NonZeroU16::MIN, 1, now));
         Arc::new(limiter)
     };
     let builder = thread::Builder::new().stack_size(STACK_WORDS).spawn(build);

@@ -16,7 +16,7 @@ const EXACT: Clustered =
     Clustered { slack_permille: 1_000, is_exact: true, when_lost: WhenLost::Closed, link: LinkWord::LOST };
 
 fn with(clock: ManualClock, on_full: OnFull, lane: Clustered) -> Model {
-    built_on(buckets(1, 4).with_clustered(vec![(FIRST, lane)]), on_full, clock)
+    built_on(buckets(1, 4).with_clustered(vec![(FIRST, lane)]), on_full, clock, NOW)
 }
 
 /// Asks for A, is denied, and is granted so many.

@@ -176,6 +176,8 @@ macro_rules! model {
 const UNBOUNDED: Preemptions = None;
 
 #[cfg(feature = "cluster")]
+mod budgets;
+#[cfg(feature = "cluster")]
 mod cluster;
 mod conduct; // After the macro that they use.
 #[cfg(feature = "cluster")]
