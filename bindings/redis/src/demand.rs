@@ -3,9 +3,14 @@
 //! Limits change at run time, so what is owed or to be given back may have been counted by another price. As a debt it
 //! may then be more than the server can hold: the rest is forgotten, as the script forgets a debt beyond the overdraft,
 //! and less is given back than could be.
+//!
+//! What is settled with a budget is of the window that the lane's balance was read in, whose number is part of the key.
+//! So whatever is late, an answer or a give, is never counted in the next.
 
-use crate::{COUNT_MAX, DEBT_NS_MAX, Settle, Settlement};
-use tollgate::cluster::Due;
+use crate::steps::Step;
+use crate::{BudgetSettlement, COUNT_MAX, DEBT_NS_MAX, Settle, Settlement};
+use std::time::Duration;
+use tollgate::cluster::{BudgetWindow, Due};
 
 /// As many machines may owe at once, though this one may not have heard of them yet: one that forgot what others owe
 /// would let more pass.
@@ -19,17 +24,43 @@ pub(crate) struct Demand {
     pub(crate) wanted: u64,
     /// Whether the server is told what this machine knows.
     pub(crate) has_floor: bool,
+    /// Whether what it knows may be from before the server was last lost.
+    pub(crate) is_old: bool,
     /// Whether all is given back and paid, and nothing taken.
     pub(crate) is_ending: bool,
 }
 
 impl Demand {
     /// `None` for a limit that the server cannot count: one that was put in force at run time and refills too slowly.
-    pub(crate) fn settlement(&self, due: &Due) -> Option<Settlement> {
+    pub(crate) fn step(&self, due: &Due) -> Option<Step> {
+        match due.window() {
+            Some(window) => {
+                self.of_budget(due, &window).map(|settlement| Step::SettleBudget(window.number, settlement))
+            }
+            None => self.of_bucket(due).map(Step::Settle),
+        }
+    }
+
+    /// How much must be granted, and how much may be.
+    fn min_and_want(&self, due: &Due) -> (u64, u64) {
+        let min = self.cost.saturating_sub(due.credit()).min(due.capacity());
+        let want = self.wanted.min(due.credit_max()).saturating_sub(due.credit()).max(min).min(COUNT_MAX);
+        if self.is_ending { (0, 0) } else { (min, want) }
+    }
+
+    fn of_budget(&self, due: &Due, window: &BudgetWindow) -> Option<BudgetSettlement> {
+        let (owed, (min, want)) = (due.owed().min(COUNT_MAX), self.min_and_want(due));
+        // What this machine owes is not in its view. A budget has no refill: an old view of its window holds still.
+        let floor = if self.has_floor || self.is_old { window.used.saturating_add(owed).min(COUNT_MAX) } else { 0 };
+        let back = back(due, window, due.given());
+        let settlement = BudgetSettlement { owed, min, want, share: 2 * self.nodes, floor, ..back };
+        settlement.check().is_ok().then_some(settlement)
+    }
+
+    fn of_bucket(&self, due: &Due) -> Option<Settlement> {
         let (token_ns, capacity) = (due.token_ns().max(1), due.capacity());
         let most = DEBT_NS_MAX / token_ns;
-        let min = self.cost.saturating_sub(due.credit()).min(capacity);
-        let want = self.wanted.min(due.credit_max()).saturating_sub(due.credit()).max(min).min(COUNT_MAX);
+        let (min, want) = self.min_and_want(due);
         let depth = capacity.saturating_mul(token_ns);
         let over = (4 * self.nodes.max(NODES_UNSEEN)).saturating_mul(due.advance_max().max(1));
         let settlement = Settlement {
@@ -37,8 +68,8 @@ impl Demand {
             capacity,
             owed: due.owed().min(most),
             give: due.given().min(most),
-            min: if self.is_ending { 0 } else { min },
-            want: if self.is_ending { 0 } else { want },
+            min,
+            want,
             share: 2 * self.nodes,
             over: over.min((DEBT_NS_MAX - depth.min(DEBT_NS_MAX)) / token_ns),
             floor_ns: if self.has_floor { due.known_debt_ns().min(depth) } else { 0 },
@@ -47,10 +78,35 @@ impl Demand {
     }
 }
 
-/// What gives tokens back that no record knows of.
-pub(crate) fn give(due: &Due, tokens: u64) -> Option<Settlement> {
+/// The longest time that a window may go on: a clock that is wrong by years would ask for more than the script takes.
+const LEFT_MAX: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// A settlement with a budget that gives this much back, and no more.
+fn back(due: &Due, window: &BudgetWindow, give: u64) -> BudgetSettlement {
+    BudgetSettlement {
+        // Lossless: 400 days.
+        left_ms: window.left.min(LEFT_MAX).as_millis() as u64,
+        capacity: due.capacity(),
+        owed: 0,
+        give: give.min(COUNT_MAX),
+        min: 0,
+        want: 0,
+        share: 1,
+        // What was used is used, however much that is: nothing that is paid is forgotten.
+        over: COUNT_MAX.saturating_sub(due.capacity()),
+        floor: 0,
+    }
+}
+
+/// What gives tokens back that no record knows of, and how many.
+pub(crate) fn give(due: &Due, tokens: u64) -> Option<(Step, u64)> {
+    if let Some(window) = due.window() {
+        let settlement = back(due, &window, tokens);
+        let is_any = settlement.give > 0 && settlement.check().is_ok();
+        return is_any.then_some((Step::SettleBudget(window.number, settlement), settlement.give));
+    }
     let (token_ns, capacity) = (due.token_ns().max(1), due.capacity());
     let give = tokens.min(DEBT_NS_MAX / token_ns);
     let settlement = Settlement { token_ns, capacity, owed: 0, give, min: 0, want: 0, share: 1, over: 0, floor_ns: 0 };
-    (give > 0 && settlement.check().is_ok()).then_some(settlement)
+    (give > 0 && settlement.check().is_ok()).then_some((Step::Settle(settlement), give))
 }

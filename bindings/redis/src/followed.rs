@@ -13,8 +13,12 @@ pub(crate) struct Followed {
     pub(crate) ask: Ask,
     pub(crate) is_queued: bool,
     pub(crate) is_under_way: bool,
+    /// Whether it was asked about once more while it was.
+    pub(crate) is_asked_again: bool,
     /// Whether the lane's view may have been charged, so that the server must be told at least that.
     pub(crate) has_floor: bool,
+    /// Whether its view may be from before the last loss.
+    pub(crate) is_old: bool,
     /// Tokens spent per second, as of the last settlements.
     pub(crate) rate: f64,
     pub(crate) settled_at: Duration,
@@ -29,7 +33,9 @@ impl Followed {
             ask,
             is_queued: false,
             is_under_way: false,
+            is_asked_again: false,
             has_floor: false,
+            is_old: false,
             rate: 0.0,
             settled_at: Duration::ZERO,
             ends: None,
@@ -74,9 +80,13 @@ impl FollowedLanes {
         self.lanes.get_mut(&of)
     }
 
-    /// The lane, followed from now on.
-    pub(crate) fn follow(&mut self, of: Of, ask: Ask) -> &mut Followed {
-        self.lanes.entry(of).or_insert_with(|| Followed::new(ask))
+    /// The lane, asked about and followed from now on. If it was not followed, what it knows `is_old`: it may be from
+    /// before the last loss.
+    pub(crate) fn follow(&mut self, of: Of, ask: Ask, is_old: bool) -> &mut Followed {
+        let followed = self.lanes.entry(of).or_insert_with(|| Followed { is_old, ..Followed::new(ask) });
+        followed.ask = ask;
+        followed.is_asked_again |= followed.is_under_way;
+        followed
     }
 
     /// Every lane that is followed.
@@ -131,7 +141,7 @@ mod tests {
         let of = |ask: &Ask| (u128::from_le_bytes(ask.key()), ask.lane());
         let sum = |lanes: &FollowedLanes| lanes.out().get(&asks[0].lane()).copied().unwrap_or_default();
         for ask in &asks {
-            assert_eq!(lanes.follow(of(ask), *ask).credit(), 0);
+            assert_eq!(lanes.follow(of(ask), *ask, false).credit(), 0);
         }
         assert_eq!(sum(&lanes), Out::default());
         lanes.set_out(of(&asks[0]), Out { credit: 5, advance: 0 });

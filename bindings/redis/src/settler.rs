@@ -26,7 +26,7 @@
 use crate::demand::{self, Demand};
 use crate::followed::{FollowedLanes, Of, Out};
 use crate::steps::{Batch, Counts, KeyStep, State, Step, StepReply};
-use crate::{AgentKey, Settled, Settlement};
+use crate::{AgentKey, BudgetSettled, Settled};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -65,7 +65,7 @@ enum UnderWay {
     Lane {
         of: Of,
         ask: Ask,
-        due: Due,
+        due: Box<Due>,
         wanted_at: Duration,
     },
     /// Nothing of a record follows from the answer.
@@ -250,7 +250,7 @@ impl Settler {
         for ask in link.asks(most) {
             let agent = AgentKey::from_bits(u128::from_le_bytes(ask.key()));
             if ask.is_reset() {
-                self.wait(KeyStep { agent, lane: ask.lane(), step: Step::Forget });
+                self.wait(KeyStep { agent, lane: ask.lane(), step: Step::Forget(ask.reset_window()) });
                 continue;
             }
             if ask.is_refund() {
@@ -265,9 +265,7 @@ impl Settler {
                 continue;
             }
             let is_lost = self.state != State::Connected;
-            let followed = self.followed.follow(of, ask);
-            followed.ask = ask;
-            followed.has_floor |= is_lost;
+            self.followed.follow(of, ask, self.counts.losses > 0).has_floor |= is_lost;
             self.enqueue(of);
         }
     }
@@ -309,7 +307,7 @@ impl Settler {
                 self.settled_one(link, now);
                 continue;
             }
-            let (Some(settlement), Some(followed)) = (self.settlement(of, &due, now), self.followed.get_mut(of)) else {
+            let (Some(step), Some(followed)) = (self.settlement(of, &due, now), self.followed.get_mut(of)) else {
                 self.counts.refused += 1;
                 self.followed.forget(of);
                 self.settled_one(link, now);
@@ -320,8 +318,8 @@ impl Settler {
             followed.ask = ask.later();
             self.counts.given += due.given();
             self.followed.set_out(of, Out { credit: due.credit(), advance: due.owed() });
-            steps.push(KeyStep { agent: AgentKey::from_bits(of.0), lane: of.1, step: Step::Settle(settlement) });
-            under_way.push(UnderWay::Lane { of, ask, due, wanted_at: now });
+            steps.push(KeyStep { agent: AgentKey::from_bits(of.0), lane: of.1, step });
+            under_way.push(UnderWay::Lane { of, ask, due: Box::new(due), wanted_at: now });
         }
         if steps.is_empty() {
             return None;
@@ -334,7 +332,7 @@ impl Settler {
     }
 
     /// What to settle for a lane. `None` if the server cannot count its limit.
-    fn settlement(&mut self, of: Of, due: &Due, now: Duration) -> Option<Settlement> {
+    fn settlement(&mut self, of: Of, due: &Due, now: Duration) -> Option<Step> {
         let followed = self.followed.get_mut(of)?;
         let spent = followed.credit().saturating_sub(due.credit() + due.given()) + due.owed();
         let since = now.saturating_sub(followed.settled_at).max(Duration::from_micros(100));
@@ -347,16 +345,17 @@ impl Settler {
             // At least 0, and a rate is far below 2^53.
             wanted: (followed.rate * AHEAD.as_secs_f64()) as u64,
             has_floor: followed.has_floor,
+            is_old: followed.is_old,
             is_ending: self.is_ending,
         };
-        demand.settlement(due)
+        demand.step(due)
     }
 
     /// Gives tokens back that no record knows of.
     fn give(&mut self, agent: AgentKey, lane: LaneId, due: &Due, tokens: u64) {
-        let Some(settlement) = demand::give(due, tokens) else { return };
-        self.counts.given += settlement.give;
-        self.wait(KeyStep { agent, lane, step: Step::Settle(settlement) });
+        let Some((step, given)) = demand::give(due, tokens) else { return };
+        self.counts.given += given;
+        self.wait(KeyStep { agent, lane, step });
     }
 
     /// Lets a step wait that belongs to no record.
@@ -392,31 +391,36 @@ impl Settler {
         wanted_at: Duration,
         reply: StepReply,
     ) {
-        let StepReply::Done(Settled { granted, debt_ns }) = reply else {
+        let (granted, level) = match reply {
+            StepReply::Done(Settled { granted, debt_ns }) => (granted, debt_ns),
+            StepReply::DoneBudget(BudgetSettled { granted, used }) => (granted, used),
             // Nothing was paid: it is owed still, and asked about again by the next check.
-            self.followed.forget(of);
-            return;
+            StepReply::Refused | StepReply::Forgotten => return self.followed.forget(of),
         };
         self.counts.granted += granted;
         self.counts.paid += due.owed();
-        let settled = link.settle(ask, due, granted, debt_ns);
+        let settled = link.settle(ask, due, granted, level);
         let credit = due.credit() + granted;
         let is_gone = settled == cluster::Settled::Gone;
         self.followed.set_out(of, Out { credit: if is_gone { 0 } else { credit }, advance: 0 });
         let Some(followed) = self.followed.get_mut(of) else { return };
         followed.is_under_way = false;
         followed.settled_at = wanted_at.max(Duration::from_nanos(1));
+        let is_asked_again = std::mem::take(&mut followed.is_asked_again);
         match settled {
             cluster::Settled::Gone => {
-                let is_asked_about = followed.is_queued;
-                if !is_asked_about {
+                if !followed.is_queued {
                     self.followed.forget(of);
                 }
-                self.give(AgentKey::from_bits(of.0), of.1, due, granted);
+                // The store forgets what a budget was debited with a reset, and with its window.
+                if due.window().is_none() {
+                    self.give(AgentKey::from_bits(of.0), of.1, due, granted);
+                }
             }
             cluster::Settled::Again => self.enqueue(of),
+            cluster::Settled::Done if is_asked_again => self.enqueue(of),
             cluster::Settled::Done => {
-                followed.has_floor = false;
+                (followed.has_floor, followed.is_old) = (false, false);
                 // Without credit too: whoever asks again until then has a rate.
                 let ends = now + CREDIT_FOR;
                 if followed.ends.replace(ends).is_none() {

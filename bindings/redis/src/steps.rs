@@ -1,6 +1,6 @@
 //! What the settler has sent, what comes back, and what it counts.
 
-use crate::{AgentKey, Settled, Settlement};
+use crate::{AgentKey, BudgetSettled, BudgetSettlement, LaneKey, Settled, Settlement};
 use tollgate::LaneId;
 
 /// What is done with a key on the server.
@@ -8,8 +8,10 @@ use tollgate::LaneId;
 pub enum Step {
     /// Settle with its bucket.
     Settle(Settlement),
-    /// Forget it: the agent was reset.
-    Forget,
+    /// Settle with its budget in the calendar window of this number.
+    SettleBudget(u64, BudgetSettlement),
+    /// Forget it, in the window of this number if it is a budget: the agent was reset.
+    Forget(Option<u64>),
 }
 
 /// A step, and the key that it is for.
@@ -21,6 +23,17 @@ pub struct KeyStep {
     pub lane: LaneId,
     /// What is done.
     pub step: Step,
+}
+
+impl KeyStep {
+    /// The key on the server.
+    #[must_use]
+    pub fn key(&self, lane: &LaneKey) -> String {
+        match self.step {
+            Step::SettleBudget(window, _) | Step::Forget(Some(window)) => self.agent.budget(lane, window),
+            Step::Settle(_) | Step::Forget(None) => self.agent.bucket(lane),
+        }
+    }
 }
 
 /// Steps to be sent at once. Their order matters if two are for one key.
@@ -35,8 +48,12 @@ pub struct Batch {
 /// What came back for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepReply {
-    /// A settlement came to this; a key that was to be forgotten is.
+    /// A settlement with a bucket came to this.
     Done(Settled),
+    /// A settlement with a budget came to this.
+    DoneBudget(BudgetSettled),
+    /// A key that was to be forgotten is.
+    Forgotten,
     /// The server refused it, and nothing has changed.
     Refused,
 }

@@ -66,13 +66,13 @@ impl Machine {
         let link = Link::of(&self.limiter).unwrap();
         let Some(batch) = self.settler.next_batch(&link, self.now, 64) else { return Vec::new() };
         let steps: Vec<_> = batch.steps.iter().map(|step| step.step).collect();
-        let nothing = Settled { granted: 0, debt_ns: 0 };
         let reply = |step: &Step| match step {
             Step::Settle(settlement) => {
                 settlement.check().unwrap();
                 StepReply::Done(answer(settlement))
             }
-            Step::Forget => StepReply::Done(nothing),
+            Step::Forget(_) => StepReply::Forgotten,
+            Step::SettleBudget(..) => StepReply::Refused,
         };
         let replies: Vec<_> = steps.iter().map(reply).collect();
         self.settler.answered(&link, self.now, batch.number, &replies);

@@ -7,23 +7,74 @@ use super::connection::{Masters, Ready};
 use super::problem::Problem;
 use crate::lane_key::LaneKeys;
 use crate::steps::{KeyStep, Step, StepReply};
-use crate::{ReplyError, SETTLEMENTS_MAX, Settled, Settlement};
-use redis::{Pipeline, Value};
+use crate::{BudgetSettlement, RangeError, ReplyError, SETTLEMENTS_MAX, Scripts, Settle, Settlement};
+use redis::{Cmd, Pipeline, Value};
 
 /// A command, and the numbers of the steps in it.
 enum Command {
-    /// One key in one command: a server of a cluster takes no other.
-    Settle(String, Settlement, usize),
-    /// Many keys in one.
-    SettleMany(Vec<(String, Settlement)>, Vec<usize>),
+    Buckets(Settlements<Settlement>),
+    Budgets(Settlements<BudgetSettlement>),
     Forget(String, usize),
+}
+
+/// Settlements in one command, and the numbers of their steps.
+struct Settlements<S> {
+    settlements: Vec<(String, S)>,
+    numbers: Vec<usize>,
+    /// Whether the command takes many keys: one for a server of a cluster takes no more than one.
+    has_many: bool,
+}
+
+impl<S: Settle> Settlements<S> {
+    fn new(key: String, settlement: S, number: usize, has_many: bool) -> Self {
+        Self { settlements: vec![(key, settlement)], numbers: vec![number], has_many }
+    }
+
+    fn takes_more(&self) -> bool {
+        self.has_many && self.settlements.len() < SETTLEMENTS_MAX
+    }
+
+    fn push(&mut self, key: String, settlement: S, number: usize) {
+        self.settlements.push((key, settlement));
+        self.numbers.push(number);
+    }
+
+    fn command(&self, scripts: &Scripts) -> Result<Cmd, RangeError> {
+        match self.settlements.as_slice() {
+            [(key, settlement)] if !self.has_many => scripts.settle(key, settlement),
+            many => scripts.settle_many(many),
+        }
+    }
+
+    /// What each step came to.
+    fn read(
+        &self,
+        scripts: &Scripts,
+        reply: Value,
+        done: impl Fn(S::Settled) -> StepReply,
+    ) -> Result<Vec<(usize, StepReply)>, Problem> {
+        match (self.settlements.as_slice(), reply) {
+            ([_], Value::ServerError(error)) if !self.has_many && error.code() == "TOLLGATE" => {
+                Ok(vec![(self.numbers[0], StepReply::Refused)])
+            }
+            ([(_, settlement)], reply) if !self.has_many => {
+                let settled = scripts.settled(settlement, &reply.extract_error()?)?;
+                Ok(vec![(self.numbers[0], done(settled))])
+            }
+            (many, reply) => {
+                let settled = scripts.settled_many(many, &reply.extract_error()?)?;
+                let read = |one: Result<S::Settled, ReplyError>| one.map_or(StepReply::Refused, &done);
+                Ok(self.numbers.iter().copied().zip(settled.into_iter().map(read)).collect())
+            }
+        }
+    }
 }
 
 /// Sends steps in one pipeline to each server, and returns what each came to.
 pub(super) fn exchange(masters: &mut Masters, lanes: &LaneKeys, steps: &[&KeyStep]) -> Result<Vec<StepReply>, Problem> {
     let mut of_masters: Vec<Vec<Command>> = (0..masters.count()).map(|_| Vec::new()).collect();
     for (number, step) in steps.iter().enumerate() {
-        let key = step.agent.bucket(lanes.of_lane(step.lane));
+        let key = step.key(lanes.of_lane(step.lane));
         let place = masters.of(&key);
         add(&mut of_masters[place], masters.is_one(), key, step.step, number);
     }
@@ -44,15 +95,19 @@ pub(super) fn exchange(masters: &mut Masters, lanes: &LaneKeys, steps: &[&KeySte
 /// Adds a step to the commands for a server, in its order.
 fn add(commands: &mut Vec<Command>, has_many: bool, key: String, step: Step, number: usize) {
     match (step, commands.last_mut()) {
-        (Step::Forget, _) => commands.push(Command::Forget(key, number)),
-        (Step::Settle(settlement), Some(Command::SettleMany(many, numbers))) if many.len() < SETTLEMENTS_MAX => {
-            many.push((key, settlement));
-            numbers.push(number);
+        (Step::Forget(_), _) => commands.push(Command::Forget(key, number)),
+        (Step::Settle(settlement), Some(Command::Buckets(last))) if last.takes_more() => {
+            last.push(key, settlement, number);
         }
-        (Step::Settle(settlement), _) if has_many => {
-            commands.push(Command::SettleMany(vec![(key, settlement)], vec![number]));
+        (Step::Settle(settlement), _) => {
+            commands.push(Command::Buckets(Settlements::new(key, settlement, number, has_many)));
         }
-        (Step::Settle(settlement), _) => commands.push(Command::Settle(key, settlement, number)),
+        (Step::SettleBudget(_, settlement), Some(Command::Budgets(last))) if last.takes_more() => {
+            last.push(key, settlement, number);
+        }
+        (Step::SettleBudget(_, settlement), _) => {
+            commands.push(Command::Budgets(Settlements::new(key, settlement, number, has_many)));
+        }
     }
 }
 
@@ -60,14 +115,14 @@ fn send(Ready { connection, scripts }: &mut Ready, commands: &[Command]) -> Resu
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
         let command = match command {
-            Command::Settle(key, settlement, _) => scripts.settle(key, settlement),
-            Command::SettleMany(settlements, _) => scripts.settle_many(settlements),
+            Command::Buckets(settlements) => settlements.command(scripts),
+            Command::Budgets(settlements) => settlements.command(scripts),
             Command::Forget(key, _) => {
                 pipeline.del(key);
                 continue;
             }
         };
-        // Checked when the limiter was built: a limit that is out of range is nobody's.
+        // Checked by the settler: a limit that is out of range is nobody's.
         pipeline.add_command(command.map_err(|error| ReplyError::Refused { why: error.to_string() })?);
     }
     Ok(connection.send_packed_command(&pipeline.get_packed_pipeline())?)
@@ -76,28 +131,17 @@ fn send(Ready { connection, scripts }: &mut Ready, commands: &[Command]) -> Resu
 /// Reads the reply to one command. If it is none, the rest of the connection means nothing.
 fn receive(ready: &mut Ready, command: &Command, replies: &mut [Option<StepReply>]) -> Result<(), Problem> {
     let reply = ready.connection.recv_response()?;
-    let mut put = |number: usize, reply| {
-        if let Some(place) = replies.get_mut(number) {
-            *place = Some(reply);
-        }
-    };
-    match command {
-        Command::Settle(_, settlement, number) => match reply {
-            Value::ServerError(error) if error.code() == "TOLLGATE" => put(*number, StepReply::Refused),
-            reply => {
-                let settled = ready.scripts.settled(settlement, &reply.extract_error()?)?;
-                put(*number, StepReply::Done(settled));
-            }
-        },
-        Command::SettleMany(settlements, numbers) => {
-            let settled = ready.scripts.settled_many(settlements, &reply.extract_error()?)?;
-            for (number, one) in numbers.iter().zip(settled) {
-                put(*number, one.map_or(StepReply::Refused, StepReply::Done));
-            }
-        }
+    let read = match command {
+        Command::Buckets(settlements) => settlements.read(&ready.scripts, reply, StepReply::Done)?,
+        Command::Budgets(settlements) => settlements.read(&ready.scripts, reply, StepReply::DoneBudget)?,
         Command::Forget(_, number) => {
             reply.extract_error()?;
-            put(*number, StepReply::Done(Settled { granted: 0, debt_ns: 0 }));
+            vec![(*number, StepReply::Forgotten)]
+        }
+    };
+    for (number, reply) in read {
+        if let Some(place) = replies.get_mut(number) {
+            *place = Some(reply);
         }
     }
     Ok(())

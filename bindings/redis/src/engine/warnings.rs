@@ -78,7 +78,10 @@ impl Warnings {
 /// What to say of a lane whose slack is less than what is refilled in four round trips: a machine then waits for
 /// credit, and denies what the limit allows.
 fn too_far(lane: &SharedLane, round_trip: Duration) -> Option<String> {
-    let refilled = 4 * round_trip.as_nanos() / u128::from(lane.token_ns.max(1));
+    if lane.token_ns == 0 {
+        return None; // A budget is not refilled.
+    }
+    let refilled = 4 * round_trip.as_nanos() / u128::from(lane.token_ns);
     let needed = (100 * refilled).div_ceil(u128::from(lane.capacity.max(1)));
     // A machine spends one token in advance whatever the slack is.
     if refilled < 4 || needed <= u128::from(lane.slack_percent) {

@@ -264,7 +264,7 @@ impl World {
         let at = (step.agent, step.lane);
         let Step::Settle(mut settlement) = step.step else {
             self.server.buckets.remove(&at);
-            return StepReply::Done(Settled { granted: 0, debt_ns: 0 });
+            return StepReply::Forgotten;
         };
         match self.fault {
             Some(Fault::GiveResent) => settlement.give *= 2,
