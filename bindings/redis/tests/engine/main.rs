@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic names the line that failed")]
 
+mod budgets;
 mod decisions;
 mod ends;
 mod groups;

@@ -9,12 +9,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic names the line that failed")]
 
 mod bound;
+mod budgets;
 #[allow(dead_code, reason = "what is decided is compared elsewhere")]
 #[path = "../script/decided.rs"]
 mod decided;
 mod decisions;
 mod node;
-#[allow(dead_code, reason = "budgets are for the scripts")]
 #[path = "../script/oracle.rs"]
 mod oracle;
 #[path = "../../../../tests/common/random.rs"]
