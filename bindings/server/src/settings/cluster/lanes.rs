@@ -185,7 +185,12 @@ pub(super) fn resolve(
     }
     if shared.is_empty() {
         let why = own.iter().find_map(|lane| lane.why.as_deref()).unwrap_or("none is named");
-        return Err((None, format!("cluster: no lane can be shared: {why}; add a bucket such as \"60/min\"")));
+        return Err((
+            None,
+            format!(
+                "cluster: no lane can be shared: {why}; add a bucket such as \"60/min\" or a budget such as \"budget 1000/day\""
+            ),
+        ));
     }
     Ok((shared, own))
 }
