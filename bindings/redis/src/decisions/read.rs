@@ -20,6 +20,8 @@ struct Whole {
     born: Option<u128>,
     /// Up to where this machine had read before, if that was in the same store.
     before: Option<u64>,
+    /// The horizon when it began.
+    horizon: u64,
     /// What the store has, with its stamp; 0 for a removal.
     seen: HashMap<Field, u64>,
 }
@@ -58,7 +60,7 @@ impl Decisions {
 
     fn read_all(&mut self, born: Option<u128>, before: Option<u64>) {
         self.place = 0;
-        self.reading = Some(Reading { whole: Some(Whole { born, before, seen: HashMap::new() }) });
+        self.reading = Some(Reading { whole: Some(Whole { born, before, horizon: 0, seen: HashMap::new() }) });
     }
 
     /// Reads all again as after a start: what the store has wins over what is in force here.
@@ -85,7 +87,16 @@ impl Decisions {
             self.read_all(head.born, before.filter(|_| born == head.born));
             return Ok(());
         }
-        if self.reading.as_ref().is_some_and(|reading| reading.whole.is_none()) && head.horizon > self.place {
+        // Removals that are forgotten before they were read are found by what is missing, in one reading of all.
+        let known = match &mut reading.whole {
+            Some(whole) if self.place == 0 => {
+                whole.horizon = head.horizon;
+                whole.horizon
+            }
+            Some(whole) => whole.horizon,
+            None => 0,
+        };
+        if head.horizon > self.place.max(known) {
             self.read_all(head.born, before);
             return Ok(());
         }
@@ -225,7 +236,7 @@ impl Decisions {
     /// All that the store has was read, and is known: what it lacks was lost, or was removed while this machine was
     /// away.
     fn compare(&mut self, operators: &Operators<'_>, head: Head, whole: Whole) -> Result<(), ControlError> {
-        let Whole { born, before, seen } = whole;
+        let Whole { born, before, seen, .. } = whole;
         let mut sum = Sum::default();
         seen.values().filter(|stamp| **stamp > 0).for_each(|stamp| sum.add(*stamp));
         self.drift = Sum::new(head.sum, head.live).less(sum);

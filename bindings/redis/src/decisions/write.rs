@@ -151,6 +151,10 @@ impl Decisions {
     /// The store has accepted a call: now, or when its answer was lost.
     pub(super) fn was_put(&mut self, is_new: bool, before: u64, stamp: u64, head: Head) {
         let Some(Call { request: StoreRequest::Put { number, puts, .. }, digests }) = self.call.take() else { return };
+        if self.born == Some(None) {
+            // It was read when nobody had written to it; now it has a name, and is the same.
+            self.born = Some(head.born);
+        }
         let count = if number == 0 { &mut self.counts.put_back } else { &mut self.counts.written };
         *count += puts.len() as u64;
         // What the store has accepted later, or had before, is read as any other.

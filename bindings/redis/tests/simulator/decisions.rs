@@ -130,6 +130,19 @@ fn machines_agree_in_twenty_thousand_seeds() {
     runs(20_000);
 }
 
+/// A machine had read an empty store and written to it, and slept. What it had written was removed meanwhile, and the
+/// removal forgotten: it took the store, which had a name by then, for another one, and put back what it had written.
+#[test]
+fn a_store_that_gets_its_name_is_no_other_store() {
+    run(19_099, None).unwrap();
+}
+
+/// A call was answered at last, and the store forgot what it had accepted before the machine had read it.
+#[test]
+fn what_was_accepted_and_forgotten_is_put_back_by_its_machine() {
+    run(1_088, None).unwrap();
+}
+
 /// The simulator has seen each of these break.
 #[test]
 fn planted_faults_of_decisions_are_found() {
