@@ -379,7 +379,9 @@ impl World {
         let limit = capacity as f64 + seconds as f64 * 1e9 / token_ns as f64;
         let asked = (rate * seconds * nodes as u64) as f64 / agents as f64;
         let is_slack_enough = self.scenario.credit_max() as f64 * token_ns as f64 >= 40e6 * nodes as f64;
-        if !self.scenario.is_calm() || cost_max > 1 || asked < 2.0 * limit || !is_slack_enough {
+        // Of an exact lane every other request is denied until the store has answered.
+        let least = if self.scenario.is_exact { 4.0 } else { 2.0 } * limit;
+        if !self.scenario.is_calm() || cost_max > 1 || asked < least || !is_slack_enough {
             return Ok(());
         }
         let held = (nodes as u64 * (self.scenario.credit_max() + 1)) as f64;
