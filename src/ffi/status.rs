@@ -254,7 +254,7 @@ impl From<&tollgate::cluster::ClusterError> for Status {
         match error {
             ClusterError::UnknownLane { .. } => Self::UnknownLane,
             ClusterError::Kind { .. } => Self::WrongKind,
-            ClusterError::TooSlow { .. } => Self::InvalidLimit,
+            ClusterError::TooSlow { .. } | ClusterError::TooLarge { .. } => Self::InvalidLimit,
             ClusterError::Slack { .. } | ClusterError::Secret { .. } | ClusterError::Shared => Self::InvalidOption,
         }
     }
