@@ -62,7 +62,7 @@ use crate::clock::{At, Tick};
 use crate::error::Error;
 pub(crate) use budget::{BUDGET_MAX, BUDGET_WORDS, ClusteredBudget};
 pub(crate) use credit::CREDIT_LIVES;
-use credit::CreditWord;
+use credit::{BALANCE_MAX, CreditWord};
 pub(crate) use link::{LinkState, LinkWord};
 pub(crate) use settling::{Applied, Balance, Known, Shared};
 pub use source::Source;
@@ -112,6 +112,11 @@ pub(crate) struct Clustered {
 pub(crate) const CLUSTERED_WORDS: usize = 2;
 /// The view's place among them.
 pub(crate) const VIEW: usize = 1;
+
+/// The most that all machines may owe of a bucket in advance, in nanoseconds of refill. The store counts debts below
+/// 2^52 ns, and the bucket itself takes less than half of that. So a lane whose tokens take days has no advance: it
+/// would be forgotten.
+const OVERDRAFT_NS_MAX: u64 = 1 << 51;
 
 /// How long a lane is denied that is closed because the store is lost.
 const CLOSED_FOR_NS: u64 = 1_000_000_000;
@@ -177,9 +182,15 @@ impl Clustered {
         u64::try_from(share).unwrap_or(capacity)
     }
 
-    /// How much a machine may spend in advance.
-    pub(crate) fn advance_max(&self, capacity: u64) -> u64 {
+    /// How much a machine may spend in advance of a lane of this capacity.
+    fn advance_of(&self, capacity: u64) -> u64 {
         if self.is_exact { 0 } else { self.credit_max(capacity).max(1) }
+    }
+
+    /// How much a machine may spend of a bucket in advance: what all of them may owe, the store has to be able to count.
+    fn advance_max(&self, limit: BucketLimit) -> u64 {
+        let owed_max = OVERDRAFT_NS_MAX / limit.token_ns().max(1);
+        self.advance_of(limit.capacity()).min(owed_max / u64::from(self.link.nodes())).min(BALANCE_MAX as u64)
     }
 
     /// What may be spent now, or is owed.
@@ -304,7 +315,7 @@ impl Rules for Clustered {
             let asks = asks && !credit.is_live(at.now);
             return look.deny(Source::View, wait).map(|denied| denied.asking(asks));
         }
-        if self.link.takes_asks() && after >= -(self.advance_max(limit.capacity()) as i64) {
+        if self.link.takes_asks() && after >= -(self.advance_max(limit) as i64) {
             return look.spend(Source::Advance, after);
         }
         look.deny(Source::Pending, self.link.wait_ns()).map(|denied| denied.asking(asks))

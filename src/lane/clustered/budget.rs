@@ -149,7 +149,7 @@ impl ClusteredBudget {
 
     /// How much a machine may spend in advance.
     pub(crate) fn advance_max(&self, capacity: u64) -> u64 {
-        self.settings.advance_max(capacity).min(BUDGET_MAX)
+        self.settings.advance_of(capacity).min(BUDGET_MAX)
     }
 
     /// The kind of a further word.

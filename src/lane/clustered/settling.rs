@@ -82,7 +82,7 @@ impl Shared {
             Shared::Bucket(clustered) => {
                 let limit = BucketLimit::new(numbers, 0);
                 let capacity = limit.capacity();
-                let of_machine = clustered.credit_max(capacity).saturating_add(clustered.advance_max(capacity));
+                let of_machine = clustered.credit_max(capacity).saturating_add(clustered.advance_max(limit));
                 (capacity, limit.token_ns(), of_machine)
             }
             Shared::Budget(budget) => {
@@ -219,7 +219,7 @@ impl Clustered {
             known: Known::Debt { debt_ns: viewed.full_in_ns, token_ns: limit.token_ns() },
             capacity: limit.capacity(),
             credit_max,
-            advance_max: self.advance_max(limit.capacity()),
+            advance_max: self.advance_max(limit),
             generation: first(words).generation(),
             view: view(words),
         };

@@ -39,6 +39,19 @@ fn settle(limiter: &Limiter, granted: u64, debt: Duration) -> Option<(u64, u64)>
     Some((due.owed(), due.given()))
 }
 
+/// Sixty machines could owe 60 days of refill in advance, of which the store can count 26: it forgot the rest.
+#[test]
+fn machines_owe_no_more_in_advance_than_the_store_can_count() {
+    let (limiter, _) = limiter("1/day burst 20", ClusterLane::new());
+    let connected = |nodes| {
+        Link::of(&limiter).unwrap().connected(NonZeroU16::new(nodes).unwrap(), Duration::from_millis(2));
+    };
+    connected(60);
+    assert!(!allows(&limiter, 1), "it has to be granted first");
+    connected(26);
+    assert!(allows(&limiter, 1));
+}
+
 #[test]
 fn what_cannot_be_shared_is_refused_with_a_way_out() {
     let refusal = |policy: Policy, cluster: Cluster| {
