@@ -12,9 +12,6 @@ use std::fmt::{self, Write as _};
 use tollgate::cluster::Cluster;
 pub use tollgate::cluster::SECRET_BYTES_MIN;
 
-/// The key under which nodes show that they live: a sorted set.
-pub const NODES_KEY: &str = "tollgate:nodes";
-
 /// From ids to keys, with the secret that all nodes of a cluster have.
 #[derive(Clone)]
 pub struct Keyring {
@@ -30,7 +27,12 @@ impl Keyring {
     /// found by trying, and with it whether an id has a key on the server.
     pub fn new(secret: &[u8]) -> Result<Self, SecretError> {
         let key = Cluster::with_secret(secret).map_err(|_| SecretError { bytes: secret.len() })?.key();
-        Ok(Self { hasher: SipHasher24::new_with_key(&key), key })
+        Ok(Self::of(key))
+    }
+
+    /// That of a [`key`](Self::key).
+    pub(crate) fn of(key: [u8; 16]) -> Self {
+        Self { hasher: SipHasher24::new_with_key(&key), key }
     }
 
     /// The key for [`Cluster::new`](tollgate::cluster::Cluster::new), with which a limiter hashes ids as this does.
@@ -43,6 +45,14 @@ impl Keyring {
     #[must_use]
     pub fn agent(&self, id: &[u8]) -> AgentKey {
         AgentKey(u128::from(self.hasher.hash(id)))
+    }
+
+    /// The key under which the nodes with this secret show that they live: a sorted set. Others on the same server have
+    /// another, and do not count.
+    #[must_use]
+    pub fn nodes(&self) -> String {
+        // No agent has an empty id.
+        format!("tollgate:nodes:{{{}}}", self.agent(b""))
     }
 }
 

@@ -120,7 +120,7 @@ pub use decisions::{Put, StoreReply, StoreRequest, Stored};
 pub use engine::{Engine, EngineBuilder, EngineError, Losses, RoundTrips, Status, Tls};
 pub use error::{RangeError, ReplyError, SecretError};
 pub use followed::Out;
-pub use key::{AgentKey, Keyring, LaneKey, NODES_KEY, SECRET_BYTES_MIN};
+pub use key::{AgentKey, Keyring, LaneKey, SECRET_BYTES_MIN};
 pub use script::{SETTLEMENTS_MAX, Script, Scripts};
 pub use settlement::{BudgetSettled, BudgetSettlement, COUNT_MAX, DEBT_NS_MAX, EXPIRY_MARGIN_MS, Settle};
 pub use settlement::{Settled, Settlement};

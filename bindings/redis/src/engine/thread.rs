@@ -11,7 +11,7 @@ use super::exchange::exchange;
 use super::problem::Problem;
 use super::status::Shared;
 use super::warnings::Warnings;
-use crate::NODES_KEY;
+use crate::key::Keyring;
 use crate::lane_key::LaneKeys;
 use crate::settler::Settler;
 use crate::steps::{Batch, State};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tollgate::Limiter;
-use tollgate::cluster::Link;
+use tollgate::cluster::{Link, Operators};
 
 /// How long the thread rests if nobody asks.
 const REST: Duration = Duration::from_micros(500);
@@ -55,6 +55,7 @@ pub(super) struct Thread {
     limiter: Held,
     lanes: LaneKeys,
     node: String,
+    nodes_key: String,
     nodes_at_least: NonZeroU16,
     timeout: Duration,
     connector: Connector,
@@ -69,10 +70,13 @@ pub(super) struct Thread {
 
 impl Thread {
     pub(super) fn new(limiter: Held, settings: Settings, shared: Arc<Shared>) -> Self {
+        let key = Operators::of((*limiter).as_ref()).map(|operators| operators.key()).unwrap_or_default();
+        let nodes_key = Keyring::of(key).nodes();
         Self {
             lanes: LaneKeys::of((*limiter).as_ref()),
             limiter,
             node: node_name(),
+            nodes_key,
             nodes_at_least: settings.nodes_at_least,
             timeout: settings.timeout,
             connector: Connector::new(settings.ways),
@@ -144,12 +148,12 @@ impl Thread {
             }
             self.exchange(link, masters, &batches)?;
         }
-        let place = masters.of(NODES_KEY);
+        let place = masters.of(&self.nodes_key);
         // A score before all times, and so the first to go.
         redis::pipe()
-            .zadd(NODES_KEY, &self.node, 0)
+            .zadd(&self.nodes_key, &self.node, 0)
             .ignore()
-            .zrembyscore(NODES_KEY, "-inf", 0)
+            .zrembyscore(&self.nodes_key, "-inf", 0)
             .ignore()
             .exec(&mut masters.at(place).connection)?;
         Ok(())
@@ -227,7 +231,7 @@ impl Thread {
             return Ok(());
         }
         self.heartbeat_at = Some(now);
-        let place = masters.of(NODES_KEY);
+        let place = masters.of(&self.nodes_key);
         for (_, ready) in masters.all().enumerate().filter(|(other, _)| *other != place) {
             // One that nobody asks about anything is lost all the same if it does not answer.
             redis::cmd("PING").exec(&mut ready.connection)?;
@@ -238,11 +242,11 @@ impl Thread {
         self.warnings.clock(seconds.saturating_mul(1_000_000).saturating_add(micros), self.now());
         let gone = seconds - NODE_FOR.as_secs() as i64;
         let (count,): (u64,) = redis::pipe()
-            .zadd(NODES_KEY, &self.node, seconds)
+            .zadd(&self.nodes_key, &self.node, seconds)
             .ignore()
-            .zrembyscore(NODES_KEY, "-inf", gone)
+            .zrembyscore(&self.nodes_key, "-inf", gone)
             .ignore()
-            .zcard(NODES_KEY)
+            .zcard(&self.nodes_key)
             .query(connection)?;
         let nodes = u16::try_from(count).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX);
         self.settler.set_nodes(nodes.max(self.nodes_at_least));

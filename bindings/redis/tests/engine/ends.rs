@@ -1,6 +1,6 @@
 //! Engines that end, and children that are forked while one runs.
 
-use super::node::{Node, PATIENCE, admitted};
+use super::node::{Node, PATIENCE, SECRET, admitted};
 use super::server::group::ask;
 use super::server::{Kind, Server, on_each};
 use std::num::NonZeroU16;
@@ -15,9 +15,14 @@ const MILLI: Duration = Duration::from_millis(1);
 
 /// What is charged for an agent of the lane `large`, in tokens.
 fn charged(server: &Server, agent: &str) -> f64 {
-    let key = Keyring::new(super::node::SECRET).unwrap().agent(agent.as_bytes()).bucket(&LaneKey::new("large"));
+    let key = Keyring::new(SECRET).unwrap().agent(agent.as_bytes()).bucket(&LaneKey::new("large"));
     let value: String = redis::cmd("GET").arg(key).query(&mut server.connect()).unwrap();
     value.split_once(':').unwrap().1.parse::<f64>().unwrap() / 1e8
+}
+
+/// How many machines have shown that they are there.
+fn nodes_of(server: &Server) -> u64 {
+    ask(&mut server.connect(), &format!("ZCARD {}", Keyring::new(SECRET).unwrap().nodes())).unwrap()
 }
 
 #[test]
@@ -30,7 +35,7 @@ fn an_engine_that_ends_gives_back_pays_and_leaves() {
         let (spent, _) = admitted(&nodes, "agent-1", "large", MILLI / 10, 300 * MILLI);
         let spent = spent as f64 + 1.0;
         let [Node { limiter, engine }] = nodes;
-        assert_eq!(ask::<u64>(&mut server.connect(), "ZCARD tollgate:nodes").unwrap(), 1);
+        assert_eq!(nodes_of(server), 1);
         let status = engine.stop();
         // All that was spent, and nothing else: less what was refilled meanwhile.
         let charged = charged(server, "agent-1");
@@ -39,7 +44,7 @@ fn an_engine_that_ends_gives_back_pays_and_leaves() {
         assert!((spent - refilled..spent + 0.1).contains(&charged), "{spent} spent, {charged} charged");
         assert!(status.counts.given > 20, "it had credit: {:?}", status.counts);
         assert_eq!((status.state, status.counts.losses), (State::Lost, 0));
-        assert_eq!(ask::<u64>(&mut server.connect(), "ZCARD tollgate:nodes").unwrap(), 0);
+        assert_eq!(nodes_of(server), 0);
         assert!(!Link::of(&limiter).unwrap().is_connected());
         // Another engine for the same limiter.
         let engine = EngineBuilder::new(&server.url()).unwrap().attach(Arc::clone(&limiter)).unwrap();
@@ -104,9 +109,9 @@ fn a_forked_child_has_no_engine_until_it_attaches_its_own() {
         }
         assert!(attached.elapsed() >= Link::CREDIT_LIVES, "the parent's credit may live still");
         assert!(link.is_connected() && !link.is_copied());
-        assert_eq!(ask::<u64>(&mut server.connect(), "ZCARD tollgate:nodes").unwrap(), 2, "it has a name of its own");
+        assert_eq!(nodes_of(&server), 2, "it has a name of its own");
         drop(engine);
     });
-    let server_nodes = ask::<u64>(&mut server.connect(), "ZCARD tollgate:nodes").unwrap();
+    let server_nodes = nodes_of(&server);
     assert_eq!(server_nodes, 1, "the parent is there still");
 }

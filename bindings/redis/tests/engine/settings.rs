@@ -1,10 +1,12 @@
 //! Settings that cannot work are refused with a way out, and no password is shown.
 
-use super::node::{limiter, policy};
+use super::node::{Node, limiter, policy};
+use super::server::on_each;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::Limiter;
-use tollgate_redis::{Engine, EngineBuilder, EngineError, Tls};
+use tollgate::cluster::Cluster;
+use tollgate_redis::{Engine, EngineBuilder, EngineError, Keyring, State, Tls};
 
 const PASSWORD: &str = "hunter2";
 
@@ -85,4 +87,21 @@ fn no_password_is_shown() {
     assert!(!format!("{builder:?}").contains(PASSWORD), "{builder:?}");
     let unix = EngineBuilder::new("redis+unix:///nowhere?user=app&pass=hunter2").unwrap();
     assert!(!format!("{unix:?}").contains(PASSWORD), "{unix:?}");
+}
+
+/// All machines on a server counted as one cluster: whoever had another secret made the shares of the others smaller.
+#[test]
+fn machines_with_another_secret_do_not_count() {
+    on_each(|server| {
+        let node = Node::start(server, 1);
+        let cluster = Cluster::new(Keyring::new(b"another secret for tests").unwrap().key());
+        let other = Limiter::builder(policy()).agents(10).cluster(cluster.except("ws")).build().unwrap();
+        let engine = EngineBuilder::new(&server.url()).unwrap().attach(Arc::new(other)).unwrap();
+        let of_other = Node { limiter: Arc::clone(&node.limiter), engine };
+        of_other.wait_for(|status| status.state == State::Connected);
+        let engine = EngineBuilder::new(&server.url()).unwrap().attach(limiter()).unwrap();
+        let twin = Node { limiter: Arc::clone(&node.limiter), engine };
+        twin.wait_for(|status| status.state == State::Connected);
+        assert_eq!((of_other.status().nodes_seen, twin.status().nodes_seen), (1, 2));
+    });
 }

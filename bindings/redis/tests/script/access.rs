@@ -3,7 +3,7 @@
 use crate::link::{BUCKET, Link, key};
 use crate::server::{Kind, on_each};
 use redis::{Client, Connection, Value};
-use tollgate_redis::{AgentKey, BudgetSettlement, DecisionScripts, LaneKey, NODES_KEY, Settlement};
+use tollgate_redis::{AgentKey, BudgetSettlement, DecisionScripts, LaneKey, Settlement};
 use tollgate_redis::{Field, Put, StoreRequest};
 
 /// What `README.md` tells operators to allow.
@@ -63,9 +63,9 @@ fn the_list_in_the_readme_suffices_and_allows_no_other_key() {
             &["HELLO", "3"],
             &["HELLO", "2"],
             &["TIME"],
-            &["ZADD", NODES_KEY, "1", "node"],
-            &["ZREMRANGEBYSCORE", NODES_KEY, "-inf", "0"],
-            &["ZCARD", NODES_KEY],
+            &["ZADD", "tollgate:nodes:{x}", "1", "node"],
+            &["ZREMRANGEBYSCORE", "tollgate:nodes:{x}", "-inf", "0"],
+            &["ZCARD", "tollgate:nodes:{x}"],
             &["GET", &bucket],
             &["SET", &bucket, "1:1"],
             &["DEL", &bucket],
@@ -109,9 +109,9 @@ fn call(rule: &str) -> &'static [&'static str] {
         "+time" => &["TIME"],
         "+ping" => &["PING"],
         "+info" => &["INFO"],
-        "+zadd" => &["ZADD", NODES_KEY, "1", "node"],
-        "+zcard" => &["ZCARD", NODES_KEY],
-        "+zremrangebyscore" => &["ZREMRANGEBYSCORE", NODES_KEY, "-inf", "0"],
+        "+zadd" => &["ZADD", "tollgate:nodes:{x}", "1", "node"],
+        "+zcard" => &["ZCARD", "tollgate:nodes:{x}"],
+        "+zremrangebyscore" => &["ZREMRANGEBYSCORE", "tollgate:nodes:{x}", "-inf", "0"],
         "+hget" => &["HGET", "tollgate:a", "b"],
         "+hset" => &["HSET", "tollgate:a", "b", "1"],
         "+hmget" => &["HMGET", "tollgate:a", "b"],
