@@ -127,7 +127,9 @@ int main(void)
         if (pid == 0) {
             alarm(CHILD_SECONDS);
             int ended = child(limiter, log);
-            tollgate_log_throttle_free(log); /* Its own copy. */
+            /* Its own copies. */
+            tollgate_log_throttle_free(log);
+            tollgate_limiter_free(limiter);
             _exit(ended);
         }
         int status = 0;

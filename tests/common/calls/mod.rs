@@ -176,7 +176,7 @@ impl<'a> World<'a> {
     /// What needs no handle.
     fn others(&mut self) {
         match self.bytes.below(3) {
-            0 => assert!(!call!(self, tollgate_version()).is_null() && call!(self, tollgate_features()) < 8),
+            0 => assert!(!call!(self, tollgate_version()).is_null() && call!(self, tollgate_features()) < 16),
             1 => assert!(call!(self, tollgate_version_number()) > 0),
             _ => {
                 let status = self.bytes.number() as i32;
