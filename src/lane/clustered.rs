@@ -187,7 +187,7 @@ impl Clustered {
         if self.is_exact { 0 } else { self.credit_max(capacity).max(1) }
     }
 
-    /// How much a machine may spend of a bucket in advance: what all of them may owe, the store has to be able to count.
+    /// How much a machine may spend of a bucket in advance: the store has to be able to count what all of them owe.
     fn advance_max(&self, limit: BucketLimit) -> u64 {
         let owed_max = OVERDRAFT_NS_MAX / limit.token_ns().max(1);
         self.advance_of(limit.capacity()).min(owed_max / u64::from(self.link.nodes())).min(BALANCE_MAX as u64)
