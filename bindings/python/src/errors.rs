@@ -72,6 +72,7 @@ pub(crate) fn of_build(error: BuildError) -> PyErr {
         BuildError::Agents { .. } => raise(Class::Request, "agents", error),
         BuildError::Reservations { .. } => raise(Class::Request, "reservations", error),
         BuildError::Memory { .. } => raise(Class::Full, "memory", error),
+        BuildError::Cluster(_) => raise(Class::Request, "cluster", error),
         BuildError::Shared(_) => raise(Class::File, "shared", error),
         _ => PyRuntimeError::new_err(error.to_string()),
     }

@@ -1,6 +1,7 @@
 //! A lane of a limiter, and the checks.
 
 use crate::arguments::{Id, Instant, Whole, wrong_type};
+use crate::engine::Attached;
 use crate::errors::of_call;
 use crate::verdict::{LaneState, Verdict};
 use pyo3::exceptions::PyValueError;
@@ -51,6 +52,8 @@ pub(crate) fn plan_id(limiter: &Arc<tollgate::Limiter>, plan: Option<&Bound<'_, 
 pub(crate) struct Lane {
     pub(crate) limiter: Arc<tollgate::Limiter>,
     pub(crate) id: LaneId,
+    /// Runs as long as this can check.
+    pub(crate) _engine: Option<Arc<Attached>>,
 }
 
 impl Lane {

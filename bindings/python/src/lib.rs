@@ -8,6 +8,8 @@
 //! - `clock.rs`: the clock that tests move
 //! - `verdict.rs`: the answer to a check
 //! - `limiter.rs`: how a limiter is built, and what is found in it by name
+//! - `redis.rs`: how limits are shared with other machines
+//! - `engine.rs`: the engine that shares them
 //! - `lane.rs`: the checks
 //! - `batch.rs`: many requests, each decided by itself, or all charged or none
 //! - `reserve.rs`: charges that are settled later
@@ -19,8 +21,8 @@
 //! - `gate/`: what a middleware asks about a request
 //! - `views.rs`, `counts.rs`: what those answer, as plain values
 //!
-//! A check never releases the interpreter's lock: that costs more than the check. What may wait for a file or walks
-//! all records does, through [`Python::detach`](pyo3::Python::detach).
+//! A check never releases the interpreter's lock: that costs more than the check. What may wait for a file or a
+//! server, or walks all records, does, through [`Python::detach`](pyo3::Python::detach).
 
 mod arguments;
 mod awaitable;
@@ -29,6 +31,7 @@ mod clock;
 mod conduct;
 mod control;
 mod counts;
+mod engine;
 mod errors;
 mod gate;
 mod hold;
@@ -36,6 +39,7 @@ mod lane;
 mod limiter;
 mod observe;
 mod policy;
+mod redis;
 mod reserve;
 mod verdict;
 mod views;
@@ -81,5 +85,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<counts::BudgetsSaved>()?;
     module.add_class::<counts::Sharing>()?;
     module.add_class::<counts::Process>()?;
+    module.add_class::<redis::Redis>()?;
+    module.add_class::<engine::EngineStatus>()?;
+    module.add_class::<engine::SharedLane>()?;
+    module.add_class::<engine::DecisionsStatus>()?;
     Ok(())
 }

@@ -2,8 +2,10 @@
 
 use crate::arguments::{Whole, wrong_type};
 use crate::clock::ManualClock;
+use crate::engine::Attached;
 use crate::errors::{Class, of_build, of_call, raise};
 use crate::lane::{Lane, Plan};
+use crate::redis::Redis;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
@@ -15,7 +17,7 @@ use tollgate::{Clock, IdHash, LaneId, LimiterBuilder, OnFull, Policy};
 
 /// An exact rate limiter for a fixed number of agents. Any number of threads may use it at once.
 #[pyclass(frozen, module = "tollgate_limiter")]
-pub(crate) struct Limiter(pub(crate) Arc<tollgate::Limiter>);
+pub(crate) struct Limiter(pub(crate) Arc<tollgate::Limiter>, pub(crate) Option<Arc<Attached>>);
 
 /// One of these words.
 pub(crate) fn choose<T: Copy>(what: &str, word: &str, known: &[(&str, T)]) -> PyResult<T> {
@@ -44,10 +46,14 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 fn built(py: Python<'_>, builder: LimiterBuilder) -> PyResult<Limiter> {
-    py.detach(|| builder.build()).map(|limiter| Limiter(Arc::new(limiter))).map_err(of_build)
+    py.detach(|| builder.build()).map(|limiter| Limiter(Arc::new(limiter), None)).map_err(of_build)
 }
 
 impl Limiter {
+    pub(crate) fn lane_of_id(&self, id: LaneId) -> Lane {
+        Lane { limiter: Arc::clone(&self.0), id, _engine: self.1.clone() }
+    }
+
     /// A lane by its name or its number.
     pub(crate) fn lane_id(policy: &Policy, lane: &Bound<'_, PyAny>) -> PyResult<LaneId> {
         if let Ok(name) = lane.cast::<PyString>() {
@@ -74,7 +80,8 @@ impl Limiter {
     /// A limiter with this policy: a preset's name, TOML text, a pathlib.Path or a dict.
     #[new]
     #[pyo3(signature = (policy, *, agents=None, clock=None, shared=None, shared_mode=None, on_full=None, id_hash=None,
-        reservations=None, reservations_per_agent=None, prefault=false, observe=false, roster=None, sample_every=None))]
+        reservations=None, reservations_per_agent=None, prefault=false, observe=false, roster=None, sample_every=None,
+        redis=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         py: Python<'_>,
@@ -91,6 +98,7 @@ impl Limiter {
         observe: bool,
         roster: Option<Whole>,
         sample_every: Option<Whole>,
+        redis: Option<&Bound<'_, Redis>>,
     ) -> PyResult<Self> {
         let mut builder = tollgate::Limiter::builder(crate::policy::policy(policy)?).prefault(prefault);
         if let Some(Whole(agents)) = agents {
@@ -127,7 +135,10 @@ impl Limiter {
             (None, None) => {}
             (None, Some(_)) => return Err(PyValueError::new_err("shared_mode needs shared")),
         }
-        built(py, builder)
+        let Some(redis) = redis.map(Bound::get) else { return built(py, builder) };
+        let limiter = built(py, builder.cluster(redis.cluster.clone()))?.0;
+        let attached = Attached::start(py, redis.engine.clone(), &limiter)?;
+        Ok(Self(limiter, Some(attached)))
     }
 
     /// Joins a shared slab, with the policy and the numbers that it was made with.
@@ -139,7 +150,7 @@ impl Limiter {
     /// The lane of this name, or with this number. Get it once, and check it often.
     fn lane(&self, lane: &Bound<'_, PyAny>) -> PyResult<Lane> {
         let id = Self::lane_id(&self.0.policy(), lane)?;
-        Ok(Lane { limiter: Arc::clone(&self.0), id })
+        Ok(self.lane_of_id(id))
     }
 
     /// The lanes' names, in the order of the policy.

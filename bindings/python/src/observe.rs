@@ -11,7 +11,6 @@ use crate::views::{AgentPage, AgentView, Offenders, tuple, view};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::SystemTime;
 use tollgate::Policy;
 use tollgate::observe::{AgentQuery, AgentSort, EventKind};
@@ -123,7 +122,7 @@ impl LogThrottle {
     }
 }
 
-fn unix_time(at: SystemTime) -> f64 {
+pub(crate) fn unix_time(at: SystemTime) -> f64 {
     at.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
@@ -199,7 +198,7 @@ impl Limiter {
     /// The lane that pays for an action of a channel, by the policy; None if the channel has none for it.
     fn lane_for(&self, py: Python<'_>, channel: &str, action: &str) -> PyResult<Option<ActionLane>> {
         let Some(found) = self.0.lane_for(channel, action) else { return Ok(None) };
-        let lane = Py::new(py, Lane { limiter: Arc::clone(&self.0), id: found.lane() })?;
+        let lane = Py::new(py, self.lane_of_id(found.lane()))?;
         Ok(Some(ActionLane { lane, is_known: found.is_known(), is_first_seen: found.is_first_seen() }))
     }
 

@@ -132,6 +132,13 @@ impl Verdict {
         self.0.violations_in_a_row()
     }
 
+    /// Where the answer of a lane that machines share came from: `"credit"`, `"advance"`, `"view"` or `"pending"`, and
+    /// while the store is lost `"share"`, `"closed"`, `"open"` or `"alone"`. None for every other lane.
+    #[getter]
+    fn source(&self) -> Option<&'static str> {
+        self.0.source().map(tollgate::cluster::Source::name)
+    }
+
     /// Whether this denial made the agent's conduct sustained abuse.
     #[getter]
     fn is_sustained_abuse(&self) -> bool {

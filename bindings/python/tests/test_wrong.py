@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tollgate_limiter import Assignment, Limiter, ManualClock, Request, TollgateError
+from tollgate_limiter import Assignment, Limiter, ManualClock, Redis, Request, TollgateError
 
 POLICY = {
     "lanes": {"http/api": "10/minute", "ws": "held 2", "llm": "budget 1000/day", "exact": "exact 3/minute"},
@@ -72,6 +72,7 @@ def values(of: Limiter) -> list[Any]:
         *(timedelta(0), timedelta(-1), timedelta.max, timedelta.min, timedelta(seconds=60), Path("none"), Path("\0")),
         *(of, lane, of.plan("pro"), other.lane("ws"), other.plan("pro"), lane.peek("a"), lane.check("a")),
         *(ManualClock(), Request("a", "ws"), Assignment(overrides={"ws": "held 3"}), {"a": Assignment("pro")}),
+        Redis("redis://127.0.0.1:1", secret="x" * 16),
         *(Request(1, 2, plan=3), ValueError("a")),  # type: ignore[arg-type]
     ]
 
@@ -134,7 +135,8 @@ def test_a_constructor_with_wrong_arguments_raises_what_python_raises(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     chosen, pool = random.Random(1), values(limiter())
-    keywords = ("clock", "shared", "shared_mode", "on_full", "id_hash", "reservations_per_agent", "observe", "roster")
+    keywords: tuple[str, ...] = ("clock", "shared", "shared_mode", "on_full", "id_hash", "reservations_per_agent")
+    keywords += ("observe", "roster", "redis")
     built = 0
     for _ in range(400):
         options = {chosen.choice(keywords): chosen.choice(pool) for _ in range(chosen.choice((0, 0, 1, 2)))}
@@ -145,7 +147,7 @@ def test_a_constructor_with_wrong_arguments_raises_what_python_raises(
             built += 1
         except (*EXPECTED, OSError):
             pass
-        made: list[Callable[..., Any]] = [ManualClock, Request, Assignment, Limiter.join]
+        made: list[Callable[..., Any]] = [ManualClock, Request, Assignment, Redis, Limiter.join]
         for make in made:
             try:
                 make(*[chosen.choice(pool) for _ in range(chosen.randrange(4))])

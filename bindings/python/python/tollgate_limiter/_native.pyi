@@ -2,7 +2,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, final
 
 from ._errors import TollgateError
 
@@ -39,6 +39,10 @@ __all__ = [
     "BudgetsSaved",
     "Sharing",
     "Process",
+    "Redis",
+    "EngineStatus",
+    "SharedLane",
+    "DecisionsStatus",
     "Gate",
     "Key",
     "Lanes",
@@ -57,6 +61,13 @@ _Path: TypeAlias = str | PathLike[str]
 _Plan: TypeAlias = str | Plan | None
 _Policy: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 _Seconds: TypeAlias = float | timedelta
+_Source: TypeAlias = Literal["credit", "advance", "view", "pending", "share", "closed", "open", "alone"]
+_WhenLost: TypeAlias = Literal["share", "closed", "open", "alone"]
+
+class _LaneOptions(TypedDict, total=False):
+    exact: bool
+    slack: int
+    when_lost: _WhenLost
 
 @final
 class ManualClock:
@@ -102,6 +113,8 @@ class Verdict:
     def violations_in_a_row(self) -> int: ...
     @property
     def is_sustained_abuse(self) -> bool: ...
+    @property
+    def source(self) -> _Source | None: ...
 
 @final
 class LaneState:
@@ -210,6 +223,7 @@ class Limiter:
         observe: bool = False,
         roster: int | None = None,
         sample_every: int | None = None,
+        redis: Redis | None = None,
     ) -> Limiter: ...
     @staticmethod
     def join(path: _Path) -> Limiter: ...
@@ -272,6 +286,9 @@ class Limiter:
     def save_budgets(self) -> BudgetsSaved: ...
     def sharing(self) -> Sharing | None: ...
     def audit(self) -> list[str]: ...
+    def engine(self) -> EngineStatus | None: ...
+    def attach(self) -> None: ...
+    def close(self) -> None: ...
 
 @final
 class Request:
@@ -593,6 +610,98 @@ class Sharing:
     def policy_differs(self) -> bool: ...
     @property
     def is_detached(self) -> bool: ...
+
+@final
+class Redis:
+    def __new__(
+        cls,
+        url: str | None = None,
+        *,
+        secret: str | bytes,
+        sentinels: Sequence[str] | None = None,
+        master: str | None = None,
+        cluster: Sequence[str] | None = None,
+        nodes: int | None = None,
+        slack: int | None = None,
+        when_lost: _WhenLost = "share",
+        lanes: dict[str, _LaneOptions] | None = None,
+        excepted: Sequence[str] = ...,
+        user: str | None = None,
+        password: str | None = None,
+        sentinel_user: str | None = None,
+        sentinel_password: str | None = None,
+        tls_ca: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
+        timeout: _Seconds | None = None,
+    ) -> Redis: ...
+
+@final
+class SharedLane:
+    @property
+    def name(self) -> str: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def slack(self) -> int: ...
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def when_lost(self) -> _WhenLost: ...
+    @property
+    def bound(self) -> int: ...
+    @property
+    def credit(self) -> int: ...
+    @property
+    def advance(self) -> int: ...
+    @property
+    def answers(self) -> dict[_Source, int]: ...
+
+@final
+class DecisionsStatus:
+    @property
+    def is_current(self) -> bool: ...
+    @property
+    def agents(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+    @property
+    def last_problem(self) -> str | None: ...
+    @property
+    def warnings(self) -> list[str]: ...
+
+@final
+class EngineStatus:
+    @property
+    def state(self) -> Literal["connected", "seeding", "lost"]: ...
+    @property
+    def since(self) -> float: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def nodes_seen(self) -> int: ...
+    @property
+    def round_trip(self) -> float: ...
+    @property
+    def round_trip_max(self) -> float: ...
+    @property
+    def losses(self) -> dict[str, int]: ...
+    @property
+    def lost_for(self) -> float: ...
+    @property
+    def last_problem(self) -> str | None: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    @property
+    def settled(self) -> int: ...
+    @property
+    def asks_dropped(self) -> int: ...
+    @property
+    def lanes(self) -> tuple[SharedLane, ...]: ...
+    @property
+    def decisions(self) -> DecisionsStatus: ...
 
 @final
 class Event:

@@ -13,6 +13,7 @@ pub(crate) use connection::Connection;
 pub(crate) use key::Key;
 
 use crate::arguments::{Whole, wrong_type};
+use crate::engine::Attached;
 use crate::lane::Plan;
 use crate::limiter::Limiter;
 use bytes::Bytes;
@@ -37,6 +38,8 @@ const NO_ADDRESS: &str = "the client's address is unknown: the server has none f
 #[pyclass(frozen, module = "tollgate_limiter")]
 pub(crate) struct Gate {
     gate: Arc<tollgate_gate::Gate>,
+    /// Runs as long as this can check.
+    _engine: Option<Arc<Attached>>,
     /// The headers that the gate reads, with the variables of an environ that have them.
     read: Vec<HeaderName>,
     variables: Vec<(HeaderName, String)>,
@@ -162,7 +165,16 @@ impl Gate {
         let read = gate.headers_read();
         let variables = read.iter().map(|name| (name.clone(), variable(name))).collect();
         let single = gate.headers_of_agents();
-        Ok(Self { gate: Arc::new(gate), read, variables, single, calls_python, cost, plan })
+        Ok(Self {
+            gate: Arc::new(gate),
+            _engine: limiter.get().1.clone(),
+            read,
+            variables,
+            single,
+            calls_python,
+            cost,
+            plan,
+        })
     }
 
     /// Lanes that requests are charged to together, for the calls that take them.
