@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tollgate_limiter import FileError, Limiter, ManualClock
+from tollgate_limiter import BusyError, FileError, Lane, Limiter, ManualClock
 
 POLICY = {"lanes": {"api": "100/day", "ws": "held 3"}, "plans": {"pro": {"api": "200/day"}}}
 SPAWN = multiprocessing.get_context("spawn")
@@ -48,10 +48,20 @@ def in_child(work: Any) -> Any:
     return code
 
 
+def allows(lane: Lane, agent: str) -> bool:
+    """Asks again while another process that is making the agent's record waits for a processor."""
+    for _ in range(1_000):
+        try:
+            return lane.allow(agent)
+        except BusyError:
+            pass
+    raise AssertionError("busy for seconds")
+
+
 def ask(path: Path, asked: int, results: Any, start: Any) -> None:
     api = shared(path).lane("api")
     start.wait(60)
-    results.put(sum(api.allow("agent-7") for _ in range(asked)))
+    results.put(sum(allows(api, "agent-7") for _ in range(asked)))
 
 
 def test_four_spawned_processes_admit_one_limit(slab: Path) -> None:
@@ -152,7 +162,7 @@ def test_threads_admit_one_limit() -> None:
 
 
 def pool_worker(path: Path) -> int:
-    return sum(shared(path).lane("api").allow("pool") for _ in range(30))
+    return sum(allows(shared(path).lane("api"), "pool") for _ in range(30))
 
 
 def test_a_pool_of_forked_workers_admits_one_limit(slab: Path) -> None:
