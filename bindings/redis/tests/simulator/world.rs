@@ -332,7 +332,7 @@ impl World {
     /// Plants the faults of records.
     fn plant(&mut self, at: usize) {
         let is_due = match self.fault {
-            Some(Fault::NoExpiry) => self.now_us % 500_000 < 42_000,
+            Some(Fault::NoExpiry) => self.now_us % 1_000_000 < 400_000,
             Some(Fault::AskedBitLost) => true,
             _ => false,
         };
