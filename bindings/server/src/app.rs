@@ -6,6 +6,7 @@ use crate::error::StartError;
 use crate::leases::Leases;
 use crate::machines::Machines;
 use crate::meter::{Meter, SavedFile};
+use crate::net::stages::Stages;
 use crate::page::feed::Feed;
 use crate::problem::{Cause, reason_of};
 use crate::settings::Settings;
@@ -13,7 +14,6 @@ use crate::source::Source;
 use crate::webhook::Webhook;
 use http::StatusCode;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 use tollgate::observe::{LogLine, LogThrottle, ShownId};
@@ -35,7 +35,7 @@ pub struct App {
     /// Locked while the report is written, so that the last one, at shutdown, waits for the one before.
     report_lock: Mutex<()>,
     feed: Arc<Feed>,
-    is_draining: AtomicBool,
+    stages: Stages,
 }
 
 impl App {
@@ -57,7 +57,7 @@ impl App {
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         limiter.sharing().into_iter().for_each(|sharing| keys.share(sharing.secret));
         let machines = settings.cluster.as_ref().map(|cluster| Machines::start(cluster, &limiter)).transpose()?;
-        let (webhook, log, is_draining) = (OnceLock::new(), LogThrottle::new(), AtomicBool::new(false));
+        let (webhook, log) = (OnceLock::new(), LogThrottle::new());
         let report_lock = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
         let leases = Leases::new(Arc::clone(&limiter), settings.leases, settings.leases_per_agent);
@@ -74,7 +74,7 @@ impl App {
             report_lock,
             feed,
             settings,
-            is_draining,
+            stages: Stages::new(),
         })
     }
 
@@ -199,9 +199,9 @@ impl App {
         &self.keys
     }
 
-    /// Makes `/readyz` answer 503 and every response the last on its connection.
-    pub(crate) fn drain(&self) {
-        self.is_draining.store(true, Relaxed);
+    /// The stages of a shutdown.
+    pub(crate) fn stages(&self) -> &Stages {
+        &self.stages
     }
 
     /// Releases slots whose lease has expired, closes expired reservations, and then
@@ -215,10 +215,6 @@ impl App {
     /// Closes the connections of open pages.
     pub(crate) fn end(&self) {
         self.feed.end();
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Relaxed)
     }
 
     /// The wall clock, for times shown to clients. No limit depends on it.

@@ -73,10 +73,10 @@ pub(crate) struct Keys {
 impl Keys {
     /// Takes the tokens from the settings. Also returns the admin token if it was generated, because there was none.
     pub(crate) fn new(settings: &Settings) -> Result<(Self, Option<String>), StartError> {
-        let is_loopback = settings.listen.ip().is_loopback();
+        let is_local = settings.listen.is_local();
         let generated = match &settings.admin_token {
             Some(_) => None,
-            None if is_loopback => Some(random::hex::<16>()?),
+            None if is_local => Some(random::hex::<16>()?),
             None => {
                 return Err(StartError::new(format!(
                     "{} is not a loopback address, and there is no admin token; set admin_token_file in [server], or \

@@ -1,12 +1,13 @@
 //! A plain HTTP client over one connection, for the commands and the tests.
 
+use crate::address::Address;
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use std::net::SocketAddr;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
 /// How much of a response is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -37,10 +38,15 @@ impl Client {
     /// # Errors
     ///
     /// If nobody listens there.
-    pub async fn connect(address: SocketAddr) -> Result<Self, ClientError> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Self::over(stream, address.to_string()).await
+    pub async fn connect(address: impl Into<Address>) -> Result<Self, ClientError> {
+        match address.into() {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Self::over(stream, address.to_string()).await
+            }
+            Address::Unix(path) => Self::over(UnixStream::connect(path).await?, "localhost".to_owned()).await,
+        }
     }
 
     /// Uses a connection to a host of this name.
@@ -48,7 +54,10 @@ impl Client {
     /// # Errors
     ///
     /// If the connection is closed.
-    pub async fn over(stream: TcpStream, host: String) -> Result<Self, ClientError> {
+    pub async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        host: String,
+    ) -> Result<Self, ClientError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Self { sender, host })

@@ -4,6 +4,7 @@
 //! port and state. Two things only a real start shows: whether the port is free,
 //! and whether the files of the state directory are valid.
 
+use crate::address::Address;
 use crate::auth::Keys;
 use crate::control;
 use crate::error::StartError;
@@ -11,8 +12,8 @@ use crate::settings::Settings;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::net::TcpListener;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
-
 use tollgate::Policy;
 
 /// Tries everything that a start needs, and returns warnings.
@@ -22,13 +23,8 @@ use tollgate::Policy;
 /// Why it would not start.
 pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>, StartError> {
     Keys::new(settings)?;
-    match TcpListener::bind(settings.listen) {
-        // It may be the server that is to be reloaded.
-        Err(error) if error.kind() != ErrorKind::AddrInUse => {
-            let listen = settings.listen;
-            return Err(StartError::new(format!("cannot listen on {listen}: {error}; choose another address")));
-        }
-        _ => {}
+    for address in settings.listen.addresses() {
+        can_listen(address)?;
     }
     if let Some(directory) = &settings.state {
         can_write(directory, "state directory")?;
@@ -49,9 +45,34 @@ pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>,
     Ok(too_large(settings.agents, bytes).into_iter().collect())
 }
 
+/// Checks that a server could listen there. Whoever listens now may be the server that is to be reloaded.
+fn can_listen(address: &Address) -> Result<(), StartError> {
+    match address {
+        Address::Tcp(address) => match TcpListener::bind(address) {
+            Err(error) if error.kind() != ErrorKind::AddrInUse => {
+                Err(StartError::new(format!("cannot listen on {address}: {error}; choose another address")))
+            }
+            _ => Ok(()),
+        },
+        Address::Unix(path) => match std::fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => Ok(()),
+            Ok(_) => {
+                let problem = "there is a file that is not a socket; choose another path";
+                Err(StartError::new(format!("cannot listen on {address}: {problem}")))
+            }
+            Err(_) => can_write(parent(path), "directory of the socket"),
+        },
+    }
+}
+
+/// The directory of a file.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Checks what can be known without a slab: that its directory exists.
 fn can_share(slab: &Path) -> Result<(), StartError> {
-    let directory = slab.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = parent(slab);
     if !directory.is_dir() {
         let directory = directory.display();
         return Err(StartError::new(format!("the slab's directory {directory} does not exist; create it first")));

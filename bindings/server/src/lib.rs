@@ -60,6 +60,7 @@ mod source;
 mod state;
 mod webhook;
 
+pub use address::{Address, Listen};
 pub use app::App;
 pub use control::{Control, ReloadOutcome};
 pub use defaults::Defaults;

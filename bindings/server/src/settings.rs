@@ -10,10 +10,10 @@ pub(crate) use cluster::check_url;
 pub use cluster::{ClusterSettings, OwnLane, Secret, SharedLane, Store, TlsSettings};
 pub(crate) use entry::check_token;
 
+use crate::address::Listen;
 use crate::leases::{LEASES_DEFAULT, LEASES_MAX};
 use crate::webhook::Url;
 use entry::{Entry, Section, TOKEN, Value};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tollgate::bounds::{AGENTS_DEFAULT, AGENTS_MAX, RESERVATIONS_DEFAULT, RESERVATIONS_MAX};
@@ -30,7 +30,9 @@ pub const PORT: u16 = 8787;
 #[non_exhaustive]
 pub struct Settings {
     /// Where it listens.
-    pub listen: SocketAddr,
+    pub listen: Listen,
+    /// Who may use its Unix sockets, as for `chmod`.
+    pub listen_mode: u32,
     /// Host names that it answers to, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Proxies whose `X-Forwarded-For` is believed.
@@ -89,7 +91,9 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// How often the records of idle agents are given up, so that counts show recent agents.
     pub sweep_every: Duration,
-    /// How long it keeps serving at shutdown while `/readyz` answers 503.
+    /// How long it serves as before at shutdown, while `/readyz` answers 503.
+    pub notice: Duration,
+    /// How long it keeps serving after that, each response being the last on its connection.
     pub drain: Duration,
     /// How long it waits for requests in flight after that.
     pub grace: Duration,
@@ -98,7 +102,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            listen: Listen::new(crate::address::DEFAULT, []),
+            listen_mode: LISTEN_MODE,
             hosts: Vec::new(),
             trusted_proxies: Networks::default(),
             state: None,
@@ -127,6 +132,7 @@ impl Default for Settings {
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
+            notice: Duration::from_secs(1),
             drain: Duration::from_secs(1),
             sweep_every: Duration::from_secs(300),
             grace: Duration::from_secs(10),
@@ -138,7 +144,7 @@ impl Settings {
     /// Whether checks need no token.
     #[must_use]
     pub fn checks_are_open(&self) -> bool {
-        self.open_checks.unwrap_or(self.listen.ip().is_loopback() && self.check_token.is_none())
+        self.open_checks.unwrap_or(self.listen.is_local() && self.check_token.is_none())
     }
 
     /// The header style in use.
@@ -157,7 +163,7 @@ impl Settings {
         let table = DeTable::parse(text)
             .map_err(|error| ConfigError::new(text, error.span().unwrap_or_default(), error.message().to_owned()))?;
         let mut settings = Self::default();
-        for (name, keys) in [("server", &KEYS[..]), ("shared", &SHARED_KEYS)] {
+        for (name, keys) in [("server", KEYS), ("shared", SHARED_KEYS)] {
             if let Some(value) = table.get_ref().get(name) {
                 settings.read(&Section { text, name, directory }, keys, value)?;
             }
@@ -188,7 +194,8 @@ impl Settings {
 
     fn set(&mut self, entry: &Entry<'_, '_>) -> Result<(), ConfigError> {
         match entry.name {
-            "listen" => self.listen = entry.address()?,
+            "listen" => self.listen = entry.listen()?,
+            "listen_mode" => self.listen_mode = entry.mode()?,
             "hosts" => self.hosts = entry.hosts()?,
             "trusted_proxies" => self.trusted_proxies = entry.networks()?,
             "state" => self.state = Some(entry.path()?),
@@ -221,6 +228,7 @@ impl Settings {
             "head_timeout" => self.head_timeout = entry.duration()?,
             "body_timeout" => self.body_timeout = entry.duration()?,
             "idle_timeout" => self.idle_timeout = entry.duration()?,
+            "notice" => self.notice = entry.duration_or_zero()?,
             "drain" => self.drain = entry.duration_or_zero()?,
             "sweep_every" => self.sweep_every = entry.duration()?,
             "grace" => self.grace = entry.duration()?,
@@ -233,12 +241,16 @@ impl Settings {
 /// Of a slab's file, by default: its owner may read and write, and nobody else.
 const SLAB_MODE: u32 = 0o600;
 
+/// Of a Unix socket, by default: its owner and its group may connect.
+const LISTEN_MODE: u32 = 0o660;
+
 /// The keys of `[shared]`; a test checks that each is read.
-pub(crate) const SHARED_KEYS: [&str; 2] = ["slab", "mode"];
+pub(crate) const SHARED_KEYS: &[&str] = &["slab", "mode"];
 
 /// The keys of `[server]`; a test checks that `set` knows each.
-pub(crate) const KEYS: [&str; 31] = [
+pub(crate) const KEYS: &[&str] = &[
     "listen",
+    "listen_mode",
     "hosts",
     "trusted_proxies",
     "state",
@@ -266,127 +278,11 @@ pub(crate) const KEYS: [&str; 31] = [
     "head_timeout",
     "body_timeout",
     "idle_timeout",
+    "notice",
     "drain",
     "sweep_every",
     "grace",
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<Settings, String> {
-        Settings::from_toml(text, Path::new("/etc/tollgate")).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_file_without_the_table_has_the_defaults() {
-        assert_eq!(read("preset = \"hub\""), Ok(Settings::default()));
-        assert_eq!(read("[server]"), Ok(Settings::default()));
-    }
-
-    #[test]
-    fn every_key_is_read() {
-        for key in KEYS {
-            let error = read(&format!("[server]\n{key} = 1e3")).unwrap_err();
-            assert!(error.contains(&format!("server.{key}: this is of type float; give ")), "{error}");
-        }
-        for key in SHARED_KEYS {
-            let error = read(&format!("[shared]\n{key} = 1e3")).unwrap_err();
-            assert!(error.contains(&format!("shared.{key}: this is of type float; give ")), "{error}");
-        }
-    }
-
-    #[test]
-    fn values_reach_their_settings() {
-        let settings = read(
-            r#"
-            [server]
-            listen = "0.0.0.0:80"
-            hosts = ["Limits.Example.COM"]
-            state = "state"
-            admin_token = "0123456789abcdef"
-            open_checks = true
-            agents = 1_000
-            prefault = true
-            on_full = "deny"
-            profile = "hub"
-            max_connections = 50
-            head_timeout = "2min"
-            drain = "0s"
-
-            [shared]
-            slab = "/run/tollgate/slab"
-            mode = "0660"
-            "#,
-        );
-        let expected = Settings {
-            listen: "0.0.0.0:80".parse().unwrap(),
-            hosts: vec!["limits.example.com".into()],
-            state: Some("/etc/tollgate/state".into()),
-            admin_token: Some("0123456789abcdef".into()),
-            open_checks: Some(true),
-            agents: 1_000,
-            prefault: true,
-            on_full: OnFull::Deny,
-            slab: Some("/run/tollgate/slab".into()),
-            slab_mode: 0o660,
-            profile: Profile::Hub,
-            max_connections: 50,
-            head_timeout: Duration::from_secs(120),
-            drain: Duration::ZERO,
-            ..Settings::default()
-        };
-        assert_eq!(settings, Ok(expected.clone()));
-        assert_eq!(expected.style(), Style::Legacy);
-    }
-
-    #[test]
-    fn mistakes_are_reported_with_their_location() {
-        for (line, problem) in [
-            ("listn = 1", "line 2, column 1: server has no key \"listn\"; allowed: listen, hosts,"),
-            (
-                "listen = \"here\"",
-                "line 2, column 10: server.listen: \"here\" is not an address; give an address and a port",
-            ),
-            ("agents = 0", "out of range; give a whole number, 1 to"),
-            ("agents = -1", "out of range"),
-            ("prefault = 1", "server.prefault: this is of type integer; give true or false"),
-            ("profile = \"hubs\"", "there is no profile \"hubs\"; there are standard, hub"),
-            ("headers = \"draft\"", "there is no header style"),
-            ("admin_token = \"short\"", "server.admin_token: a token of 5 bytes; give a token of 16 to 256"),
-            ("admin_token = \"0123456789 abcdef\"", "without white space"),
-            ("admin_token_file = \"none\"", "cannot read /etc/tollgate/none"),
-            ("hosts = [\"https://a\"]", "a name without scheme and port"),
-            ("trusted_proxies = [\"proxy\"]", "server.trusted_proxies: \"proxy\" is not a network; write 10.0.0.0/8"),
-            ("trusted_proxies = [\"0.0.0.0/0\"]", "to trust 0.0.0.0/0 lets every client choose its address"),
-            ("trusted_proxies = [10]", "each is a text; give a list of networks"),
-            ("on_full = \"drop\"", "allowed: \"evict\" and \"deny\""),
-            ("webhook = \"https://a\"", "use a proxy on this machine"),
-            ("metrics_agents = [\"\"]", "1 to 256 bytes"),
-            ("grace = \"0s\"", "from \"1s\" to \"1h\""),
-            ("drain = \"2h\"", "from \"0s\" to \"1h\""),
-            ("grace = \"10 parsecs\"", "such as \"10s\""),
-        ] {
-            let error = read(&format!("[server]\n{line}")).unwrap_err();
-            assert!(error.contains(problem), "{error}");
-        }
-        for (line, problem) in [
-            ("slabs = \"/run/slab\"", "line 2, column 1: shared has no key \"slabs\"; allowed: slab, mode"),
-            ("slab = \"\"", "line 2, column 8: shared.slab: the path is empty"),
-            ("mode = 660", "shared.mode: this is of type integer; give a mode in octal and in quotes"),
-            ("mode = \"0o660\"", "\"0o660\"; give a mode in octal and in quotes: \"0600\" for one user"),
-            ("mode = \"660 \"", "give a mode in octal"),
-            ("mode = \"0460\"", "give a mode in octal"),
-            ("mode = \"0640\"", "give a mode in octal"),
-            ("mode = \"00660\"", "give a mode in octal"),
-        ] {
-            let error = read(&format!("[shared]\n{line}")).unwrap_err();
-            assert!(error.contains(problem), "{error}");
-        }
-        assert_eq!(read("[shared]\nmode = \"660\"").unwrap().slab_mode, 0o660);
-        assert!(read("server = 1").unwrap_err().contains("write [server]"));
-        assert!(read("shared = 1").unwrap_err().contains("write [shared]"));
-        assert!(read("[server").unwrap_err().contains("line 1"));
-    }
-}
+mod tests;

@@ -4,12 +4,12 @@ use super::check_config::columns;
 use super::explain::ask;
 use super::slab::span;
 use super::{print_line, runtime};
+use crate::address::{Address, DEFAULT};
 use crate::error::StartError;
-use crate::settings::{PORT, Settings};
+use crate::settings::Settings;
 use crate::source::Source;
 use serde_json::Value;
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,8 +21,8 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     /// The server's address [default: 127.0.0.1:8787, or that of --config]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
-    server: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    server: Option<Address>,
     /// The policy file of a server on this machine: its address is asked, with its token
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -50,10 +50,10 @@ impl Arguments {
             return Ok(());
         }
         let settings = self.config.map(|file| Source::File(file).read()).transpose()?.map(|(_, settings)| settings);
-        let of_file = settings.as_ref().map(|settings| crate::address::reachable(settings.listen));
-        let server = self.server.or(of_file).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)));
+        let of_file = settings.as_ref().map(|settings| settings.listen.reachable());
+        let server = self.server.or(of_file).unwrap_or(DEFAULT);
         let token = settings.and_then(|Settings { check_token, admin_token, .. }| check_token.or(admin_token));
-        let document = runtime()?.block_on(ask(server, "/v1/engine", token))?;
+        let document = runtime()?.block_on(ask(&server, "/v1/engine", token))?;
         print_line(&if self.json { document.to_string() } else { text(&document) });
         Ok(())
     }

@@ -2,11 +2,11 @@
 
 use super::check_config::columns;
 use super::{machines, print_line, runtime, serve};
+use crate::address::{Address, reachable_of};
 use crate::app::App;
 use crate::client::{Client, ClientError};
 use crate::error::StartError;
 use crate::log::Log;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -62,10 +62,10 @@ impl Arguments {
             serve.agents = Some(10_000);
             let instance = serve.start().await?;
             print_line(&instance.greeting());
-            let (app, address) = (Arc::clone(&instance.app), instance.server.address());
+            let (app, address) = (Arc::clone(&instance.app), reachable_of(instance.server.addresses()));
             let agents: Vec<_> = demo_agents(&app, self.agents.min(1_000)).into_iter().map(Arc::new).collect();
             for agent in &agents {
-                tokio::spawn(Arc::clone(agent).run(address));
+                tokio::spawn(Arc::clone(agent).run(address.clone()));
             }
             let seconds = self.seconds;
             let stop = async move {
@@ -128,18 +128,18 @@ impl DemoAgent {
     }
 
     /// Sends requests for ever, and reconnects when the connection breaks.
-    async fn run(self: Arc<Self>, address: SocketAddr) {
+    async fn run(self: Arc<Self>, address: Address) {
         loop {
             // The runtime ends with the demo.
-            if self.send_requests(address).await.is_err() {
+            if self.send_requests(&address).await.is_err() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }
 
     /// Sends requests until the connection breaks.
-    async fn send_requests(&self, address: SocketAddr) -> Result<(), ClientError> {
-        let mut client = Client::connect(address).await?;
+    async fn send_requests(&self, address: &Address) -> Result<(), ClientError> {
+        let mut client = Client::connect(address.clone()).await?;
         let pace = match self.behaviour {
             Behaviour::Steady { pace, .. } => pace,
             Behaviour::Impatient => Duration::from_millis(300),

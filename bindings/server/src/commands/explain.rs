@@ -2,12 +2,11 @@
 
 use super::check_config::columns;
 use super::{print_line, runtime};
+use crate::address::{Address, DEFAULT};
 use crate::client::Client;
 use crate::error::StartError;
 use crate::id;
-use crate::settings::PORT;
 use serde_json::Value;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -15,9 +14,9 @@ pub(super) struct Arguments {
     /// The agent's id
     agent: String,
     /// The server's address
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
-    #[arg(default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
-    server: SocketAddr,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(default_value_t = DEFAULT)]
+    server: Address,
 }
 
 impl Arguments {
@@ -25,9 +24,9 @@ impl Arguments {
     pub(super) fn run(self) -> Result<(), StartError> {
         let path = format!("/v1/agents/{}", id::to_segment(self.agent.as_bytes()));
         let (document, engine) = runtime()?.block_on(async {
-            let document = ask(self.server, &path, None).await?;
+            let document = ask(&self.server, &path, None).await?;
             // An older server does not have it.
-            Ok((document, ask(self.server, "/v1/engine", None).await.unwrap_or_default()))
+            Ok((document, ask(&self.server, "/v1/engine", None).await.unwrap_or_default()))
         })?;
         print_line(&text(&document, &engine));
         Ok(())
@@ -35,21 +34,21 @@ impl Arguments {
 }
 
 /// The JSON document at a path of a server. The admin token of the environment precedes the other.
-pub(super) async fn ask(server: SocketAddr, path: &str, token: Option<String>) -> Result<Value, StartError> {
+pub(super) async fn ask(server: &Address, path: &str, token: Option<String>) -> Result<Value, StartError> {
     let failed = |error: &dyn std::fmt::Display| {
-        StartError::new(format!("cannot reach http://{server}: {error}; is it running? --server names another"))
+        StartError::new(format!("cannot reach {server}: {error}; is it running? --server names another"))
     };
     let token = std::env::var("TOLLGATE_ADMIN_TOKEN").ok().or(token);
     let authorization = token.map(|token| format!("Bearer {token}"));
     let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
     let answer = tokio::time::timeout(Duration::from_secs(10), async {
-        Client::connect(server).await?.send("GET", path, &headers, "").await
+        Client::connect(server.clone()).await?.send("GET", path, &headers, "").await
     });
     let answer = answer.await.map_err(|_| failed(&"no answer within 10 s"))?.map_err(|error| failed(&error))?;
     let document: Value = serde_json::from_slice(&answer.body).map_err(|error| failed(&error))?;
     if !answer.status.is_success() {
         let detail = document["detail"].as_str().unwrap_or_default();
-        return Err(StartError::new(format!("http://{server} answers {}: {detail}", answer.status)));
+        return Err(StartError::new(format!("{server} answers {}: {detail}", answer.status)));
     }
     Ok(document)
 }

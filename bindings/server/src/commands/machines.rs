@@ -1,6 +1,7 @@
 //! `tollgate demo --cluster`: three servers on one store, each as if on a machine of its own.
 
 use super::{print_line, runtime, serve};
+use crate::address::Address;
 use crate::error::StartError;
 use crate::random;
 use crate::settings::{ClusterSettings, Secret};
@@ -151,7 +152,11 @@ fn start_server(
     secret: &str,
     number: u16,
 ) -> Result<(SocketAddr, Process), StartError> {
-    let mut listen = serve.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], crate::settings::PORT)));
+    let tcp = serve.listen.iter().find_map(|address| match address {
+        Address::Tcp(address) => Some(*address),
+        Address::Unix(_) => None,
+    });
+    let mut listen = tcp.unwrap_or(SocketAddr::from(([127, 0, 0, 1], crate::settings::PORT)));
     if listen.port() != 0 {
         listen.set_port(listen.port().saturating_add(number));
     }

@@ -1,6 +1,7 @@
 //! `tollgate serve`.
 
-use super::{print_line, program, runtime};
+use super::{print_line, program, runtime, shell_word};
+use crate::address::{Address, Listen, reachable_of};
 use crate::app::App;
 use crate::error::StartError;
 use crate::log::Log;
@@ -8,7 +9,6 @@ use crate::net::listener::Server;
 use crate::settings::{ClusterSettings, Secret, Settings, Store, check_url};
 use crate::source::Source;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,9 +24,10 @@ pub(super) struct Arguments {
     /// The preset to serve instead of a file: adr, citizen, hub, platform or standard
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// Where to listen [default: 127.0.0.1:8787]; a port alone is on loopback, 0.0.0.0:8787 is everywhere
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
-    pub(super) listen: Option<SocketAddr>,
+    /// Where to listen [default: 127.0.0.1:8787]; a port alone is on loopback, 0.0.0.0:8787 is everywhere,
+    /// unix:/run/tollgate.sock is a socket; more than once to listen at several
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(super) listen: Vec<Address>,
     /// The directory that keeps changes made through the admin API; by default they are lost at the end
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
@@ -74,7 +75,8 @@ impl Arguments {
     pub(super) async fn start(self) -> Result<Instance, StartError> {
         let source = self.source();
         let (policy, mut settings) = source.read()?;
-        settings.listen = self.listen.unwrap_or(settings.listen);
+        let mut listen = self.listen.into_iter();
+        settings.listen = listen.next().map_or(settings.listen, |first| Listen::new(first, listen));
         settings.state = self.state.or(settings.state);
         settings.slab = self.shared.or(settings.slab);
         settings.agents = self.agents.unwrap_or(settings.agents);
@@ -149,6 +151,14 @@ fn read_token_variable(name: &str, token: &mut Option<String>) -> Result<(), Sta
     }
 }
 
+/// An address as a URL.
+fn url(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => format!("http://{address}"),
+        socket @ Address::Unix(_) => socket.to_string(),
+    }
+}
+
 /// A server that is listening.
 pub(super) struct Instance {
     pub(super) app: Arc<App>,
@@ -185,16 +195,24 @@ impl Instance {
 
     /// What to know after starting it.
     pub(super) fn greeting(&self) -> String {
-        let (app, address) = (&self.app, crate::address::reachable(self.server.address()));
+        let app = &self.app;
         let (settings, policy) = (app.settings(), app.limiter().policy());
-        let base = format!("http://{address}");
-        let listens = self.server.address();
+        // What follows `curl` in a command.
+        let reachable = reachable_of(self.server.addresses());
+        let base = match &reachable {
+            Address::Tcp(address) => format!("http://{address}"),
+            Address::Unix(path) => {
+                format!("--unix-socket {} http://localhost", shell_word(&path.display().to_string()))
+            }
+        };
+        let listens: Vec<_> = self.server.addresses().iter().map(url).collect();
         let program = program();
         let mut lines = vec![
             format!(
-                "tollgate {} serves {} on http://{listens}: {} {}, up to {} agents.",
+                "tollgate {} serves {} on {}: {} {}, up to {} agents.",
                 env!("CARGO_PKG_VERSION"),
                 self.what,
+                listens.join(" and "),
                 policy.lanes().len(),
                 if policy.lanes().len() == 1 { "lane" } else { "lanes" },
                 settings.agents
@@ -202,13 +220,22 @@ impl Instance {
             format!("Limiter:    {}", sharing(app)),
             String::new(),
         ];
-        match app.generated_token() {
-            Some(token) => {
-                lines.push(format!("Dashboard:  {base}/#token={token}"));
-                lines.push("            This token, generated for this run, is for the admin API too:".to_owned());
+        // No browser opens a Unix socket.
+        let page = matches!(reachable, Address::Tcp(_)).then_some(&base);
+        match (app.generated_token(), page) {
+            (Some(token), page) => {
+                let what = match page {
+                    Some(base) => {
+                        lines.push(format!("Dashboard:  {base}/#token={token}"));
+                        "            This token, generated for this run, is for the admin API too:"
+                    }
+                    None => "Admin API:  with this token, generated for this run:",
+                };
+                lines.push(what.to_owned());
                 lines.push(format!("            curl -H 'authorization: Bearer {token}' {base}/api/admin/rate-limits"));
             }
-            None => lines.push(format!("Dashboard:  {base}/ (log in with the admin token)")),
+            (None, Some(base)) => lines.push(format!("Dashboard:  {base}/ (log in with the admin token)")),
+            (None, None) => {}
         }
         lines.extend(self.try_it(&policy, &base).into_iter().flatten());
         if settings.state.is_none() {

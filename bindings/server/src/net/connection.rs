@@ -3,7 +3,8 @@
 use super::exchange::{RequestBody, ResponseBody};
 use super::flight::{InFlight, too_much};
 use super::progress::Progress;
-use super::stream::WatchedStream;
+use super::stages::Stage;
+use super::stream::{Stream, WatchedStream};
 use super::watch::Registration;
 use crate::app::App;
 use crate::problem::Problem;
@@ -20,7 +21,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tollgate_tower::Peer;
 use tower_service::Service as _;
@@ -37,10 +37,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn serve(self, stream: TcpStream, registration: Registration) {
+    pub(super) async fn serve(self, stream: impl Stream, registration: Registration) {
         let Self { app, router, peer, mut stopped } = self;
-        // Responses are short; delaying one to send more with it only makes it late.
-        _ = stream.set_nodelay(true);
         let progress = registration.progress();
         let service = service_fn(|request: http::Request<Incoming>| {
             progress.on_request(!request.body().is_end_stream());
@@ -55,7 +53,7 @@ impl Connection {
                     response = too_much().into_response();
                     progress.set_in_flight(0);
                 }
-                finish(&mut response, app.is_draining(), progress);
+                finish(&mut response, app.stages().has_begun(Stage::Draining), progress);
                 progress.on_response();
                 Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, Arc::clone(progress))))
             }

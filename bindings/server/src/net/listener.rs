@@ -1,27 +1,21 @@
 //! Accepts connections, up to a bound, and shuts down gracefully.
 
 use super::connection::Connection;
+use super::socket::{Accepted, BACKLOG, Socket};
+use super::stages::{Stage, Stop};
 use super::watch::{Bounds, Timeouts, Watch};
 use super::workers::{Arrival, Workers};
+use crate::address::Address;
 use crate::app::App;
 use crate::error::StartError;
 use crate::routes;
 use crate::settings::Settings;
-use std::net::SocketAddr;
-use std::pin::pin;
+use axum::Router;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
-
-/// How many connections may wait to be accepted, if the system allows as many
-/// (`net.core.somaxconn`). If the queue is full, the client's system tries again a
-/// second later.
-const BACKLOG: u32 = 4_096;
-
-/// How much of a response the system buffers for a client that does not read; Linux
-/// doubles it. By default it buffers megabytes.
-const SEND_BYTES: u32 = 128 * 1024;
+use tokio::task::JoinSet;
 
 /// How long a connection may be served beyond the time for its body: everything
 /// else takes milliseconds.
@@ -33,49 +27,53 @@ const FILES_RESERVED: u64 = 64;
 /// A server that listens, and does not answer yet.
 pub struct Server {
     app: Arc<App>,
-    listener: TcpListener,
-    address: SocketAddr,
+    sockets: Vec<Socket>,
+    addresses: Vec<Address>,
     workers: Workers,
 }
 
 impl Server {
-    /// Listens on the address in the settings.
+    /// Listens on the addresses in the settings.
     ///
     /// # Errors
     ///
-    /// If the address is in use, not on this machine, or not allowed.
+    /// If an address is in use, not on this machine, or not allowed.
     pub async fn bind(app: Arc<App>) -> Result<Self, StartError> {
-        let wanted = app.settings().listen;
-        let failed = |error: std::io::Error| {
-            let advice = match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "another program uses it; stop that one, or choose another port with --listen"
-                }
-                std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another",
-                std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
-                _ => "choose another address with --listen",
-            };
-            StartError::new(format!("cannot listen on {wanted}: {error}; {advice}"))
-        };
-        let listener = listen(wanted).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { app, listener, address, workers: Workers::start()? })
+        let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
+        for wanted in app.settings().listen.addresses() {
+            let failed = |error: std::io::Error| cannot_listen(wanted, &error);
+            let socket = Socket::bind(wanted, app.settings().listen_mode).map_err(failed)?;
+            addresses.push(socket.address().map_err(failed)?);
+            sockets.push(socket);
+        }
+        Ok(Self { app, sockets, addresses, workers: Workers::start()? })
     }
 
-    /// The address it listens on, with the real port if port 0 was requested.
+    /// Where it listens, with the real port if port 0 was requested.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The first of its addresses with a port; 0.0.0.0:0 if it listens on Unix sockets alone.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        let tcp = self.addresses.iter().find_map(|address| match address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        });
+        tcp.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
     }
 
     /// Serves until `stop` is ready, and shuts down gracefully:
     ///
-    /// 1. For the time in the setting `drain`, `/readyz` answers 503 and everything
-    ///    else is served as before, but each response is the last on its connection.
-    /// 2. Then no new connections are accepted. Requests that were sent are answered,
+    /// 1. For the time in the setting `notice`, `/readyz` answers 503 and everything
+    ///    else is served as before.
+    /// 2. For the time in `drain`, each response is the last on its connection.
+    /// 3. Then no new connections are accepted. Requests that were sent are answered,
     ///    up to the time in `grace`, and idle connections are closed.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { app, listener, workers, .. } = self;
+        let Self { app, sockets, workers, .. } = self;
         app.start();
         let settings = app.settings();
         let timeouts = Timeouts {
@@ -88,20 +86,21 @@ impl Server {
         let watcher = tokio::spawn(Arc::clone(&watch).run());
         let (stopping, stopped) = watch::channel(false);
         let router = routes::router(Arc::clone(&app));
-        let take = |(stream, peer): (TcpStream, SocketAddr)| {
-            // A stream that cannot be handed over, or whose address has reached its bound, is closed.
-            if let (Ok(stream), Some(registration)) = (stream.into_std(), watch.register(peer.ip())) {
-                let connection =
-                    Connection { app: Arc::clone(&app), router: router.clone(), peer, stopped: stopped.clone() };
-                workers.take(Arrival { connection, stream, registration });
-            }
-        };
-        accept_until(stop, &listener, &watch, take).await;
-        app.drain();
-        accept_until(tokio::time::sleep(settings.drain), &listener, &watch, take).await;
-        accept_waiting(&listener, &watch, take).await;
+        let reception =
+            Arc::new(Reception { app: Arc::clone(&app), watch: Arc::clone(&watch), workers, router, stopped });
+        // Each accepts until the stage `Closing`, and ends when its listener is closed.
+        let mut receiving = JoinSet::new();
+        for socket in sockets {
+            receiving.spawn(Arc::clone(&reception).receive(socket, app.stages().subscribe()));
+        }
+        stop.await;
+        app.stages().begin(Stage::Notice);
+        tokio::time::sleep(settings.notice).await;
+        app.stages().begin(Stage::Draining);
+        tokio::time::sleep(settings.drain).await;
+        app.stages().begin(Stage::Closing);
+        receiving.join_all().await;
         // No new connections, and the open ones end.
-        drop(listener);
         app.end();
         stopping.send_replace(true);
         if tokio::time::timeout(settings.grace, watch.wait_until_empty()).await.is_err() {
@@ -122,58 +121,89 @@ impl Server {
     }
 }
 
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart does not wait for connections of the previous run.
-    socket.set_reuseaddr(true)?;
-    // Connections inherit it from the listener.
-    socket.set_send_buffer_size(SEND_BYTES)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// Accepts connections until `stop` is ready.
-async fn accept_until(
-    stop: impl Future<Output = ()>,
-    listener: &TcpListener,
-    watch: &Arc<Watch>,
-    take: impl Fn((TcpStream, SocketAddr)),
-) {
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            accepted = accept(listener, watch) => accepted.into_iter().for_each(&take),
+/// What is wrong with an address to listen on, and what to do.
+pub(crate) fn cannot_listen(wanted: &Address, error: &std::io::Error) -> StartError {
+    let advice = match (wanted, error.kind()) {
+        (Address::Tcp(_), std::io::ErrorKind::AddrInUse) => {
+            "another program uses it; stop that one, or choose another port with --listen"
         }
-    }
-}
-
-/// Accepts the connections that are already waiting, as long as there is room.
-async fn accept_waiting(listener: &TcpListener, watch: &Arc<Watch>, take: impl Fn((TcpStream, SocketAddr))) {
-    for _ in 0..BACKLOG {
-        // Within that time the runtime notices a waiting connection.
-        let next = tokio::time::timeout(Duration::from_millis(1), listener.accept());
-        match next.await {
-            Ok(Ok(accepted)) if watch.has_room() => take(accepted),
-            _ => break,
+        (Address::Unix(_), std::io::ErrorKind::AddrInUse) => {
+            "another program listens there; stop that one, or choose another path with --listen"
         }
-    }
+        (Address::Unix(_), std::io::ErrorKind::NotFound) => "create its directory first",
+        (Address::Unix(_), std::io::ErrorKind::PermissionDenied) => {
+            "this user may not create files there; choose another directory"
+        }
+        (Address::Unix(_), _) => "choose another path with --listen",
+        (_, std::io::ErrorKind::AddrNotAvailable) => "this machine does not have that address; choose another",
+        (_, std::io::ErrorKind::PermissionDenied) => "ports below 1024 need privileges; choose a higher one",
+        _ => "choose another address with --listen",
+    };
+    StartError::new(format!("cannot listen on {wanted}: {error}; {advice}"))
 }
 
-async fn accept(listener: &TcpListener, watch: &Arc<Watch>) -> Option<(TcpStream, SocketAddr)> {
-    watch.wait_for_room().await;
-    match listener.accept().await {
-        Ok(accepted) => Some(accepted),
-        Err(error) => {
-            // A client that has gone away already is not our problem. Otherwise no more
-            // files can be opened, and all we can do is wait.
-            if !matches!(error.kind(), std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::ConnectionReset) {
-                tracing::warn!(%error, "cannot accept connections");
-                watch.make_room();
-                tokio::time::sleep(Duration::from_millis(100)).await;
+/// What is needed to take a connection.
+struct Reception {
+    app: Arc<App>,
+    watch: Arc<Watch>,
+    workers: Workers,
+    router: Router,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Reception {
+    /// Accepts connections until the server closes its listeners.
+    async fn receive(self: Arc<Self>, socket: Socket, mut stop: Stop) {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.reaches(Stage::Closing) => break,
+                accepted = self.accept(&socket) => accepted.into_iter().for_each(|accepted| self.take(accepted)),
             }
-            None
+        }
+        self.accept_waiting(socket.hidden()).await;
+    }
+
+    /// A connection that cannot be handed over, or whose address has reached its bound, is closed.
+    fn take(&self, (stream, peer): (Accepted, SocketAddr)) {
+        let address = match &stream {
+            Accepted::Tcp(_) => Some(peer.ip()),
+            // Whoever may use the file may use all of it: often that is one proxy.
+            Accepted::Unix(_) => None,
+        };
+        if let Some(registration) = self.watch.register(address) {
+            let (app, router, stopped) = (Arc::clone(&self.app), self.router.clone(), self.stopped.clone());
+            self.workers.take(Arrival { connection: Connection { app, router, peer, stopped }, stream, registration });
+        }
+    }
+
+    /// Accepts the connections that are already waiting, as long as there is room.
+    async fn accept_waiting(&self, socket: Socket) {
+        for _ in 0..BACKLOG {
+            // Within that time the runtime notices a waiting connection.
+            let next = tokio::time::timeout(Duration::from_millis(1), socket.accept());
+            match next.await {
+                Ok(Ok(accepted)) if self.watch.has_room() => self.take(accepted),
+                _ => break,
+            }
+        }
+    }
+
+    async fn accept(&self, socket: &Socket) -> Option<(Accepted, SocketAddr)> {
+        self.watch.wait_for_room().await;
+        match socket.accept().await {
+            Ok(accepted) => Some(accepted),
+            Err(error) => {
+                // A client that has gone away already is not our problem. Otherwise no more
+                // files can be opened, and all we can do is wait.
+                use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
+                if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
+                    tracing::warn!(%error, "cannot accept connections");
+                    self.watch.make_room();
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                None
+            }
         }
     }
 }
@@ -182,7 +212,7 @@ async fn accept(listener: &TcpListener, watch: &Arc<Watch>) -> Option<(TcpStream
 /// client takes them all; on loopback it may, because every client is on this machine.
 fn bounds(settings: &Settings) -> Bounds {
     let connections = connections_max(settings.max_connections);
-    let default = if settings.listen.ip().is_loopback() { connections } else { connections.div_ceil(4) };
+    let default = if settings.listen.is_local() { connections } else { connections.div_ceil(4) };
     let per_address = settings.max_connections_per_address.unwrap_or(default);
     Bounds {
         connections,

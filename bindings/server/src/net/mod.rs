@@ -1,6 +1,7 @@
 //! The listener and its connections.
 //!
 //! - `listener.rs`: accepts connections, up to a bound, and shuts down gracefully
+//! - `socket.rs`: what it listens on; `stages.rs`: the stages of a shutdown
 //! - `workers.rs`: the threads that serve them
 //! - `connection.rs`: serves one; `exchange.rs`: its bodies; `stream.rs`: its bytes
 //! - `progress.rs`: what one is doing; `connections.rs`: all of them, and which ones make room
@@ -17,6 +18,8 @@ pub(crate) mod flight;
 pub(crate) mod front;
 pub(crate) mod listener;
 mod progress;
+mod socket;
+pub(crate) mod stages;
 mod stream;
 mod watch;
 mod workers;

@@ -12,11 +12,12 @@
 
 use super::progress::{Phase, Progress};
 use rustix::net::RecvFlags;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 /// How many unwanted bytes are read at once, how many times before other tasks get their turn, and
 /// how many bytes in all.
@@ -30,12 +31,27 @@ pub(super) trait Unread {
 }
 
 impl Unread for TcpStream {
-    /// Asks the system, because the runtime notices a little later.
     fn has_unread(&self) -> bool {
-        let mut byte = [0; 1];
-        rustix::net::recv(self, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(_, bytes)| bytes > 0)
+        has_unread(self)
     }
 }
+
+impl Unread for UnixStream {
+    fn has_unread(&self) -> bool {
+        has_unread(self)
+    }
+}
+
+/// Asks the system, because the runtime notices a little later.
+fn has_unread(socket: impl AsFd) -> bool {
+    let mut byte = [0; 1];
+    rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(_, bytes)| bytes > 0)
+}
+
+/// The stream of a connection.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unread + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unread + Unpin + Send> Stream for S {}
 
 /// A stream that reports the progress of its connection.
 pub(super) struct WatchedStream<S> {

@@ -123,11 +123,13 @@ impl Watch {
 
     /// Adds a connection. `None` if its address has reached its bound and all of its
     /// connections are being served or have just arrived.
-    pub(super) fn register(self: &Arc<Self>, peer: IpAddr) -> Option<Registration> {
-        let address = (!self.bounds.proxies.contains(peer)).then_some(peer);
+    ///
+    /// Without an address it counts for none, like a connection of a trusted proxy.
+    pub(super) fn register(self: &Arc<Self>, peer: impl Into<Option<IpAddr>>) -> Option<Registration> {
+        let address = peer.into().filter(|peer| !self.bounds.proxies.contains(*peer));
         let progress = Arc::new(Progress::new(Arc::clone(&self.clock), Arc::clone(&self.flight), address));
         let (mut connections, address, max) = (self.connections(), progress.address(), self.bounds.per_address);
-        if connections.of(address) >= max {
+        if address.is_some() && connections.of(address) >= max {
             self.crowded.store(true, Relaxed);
             // A few more than needed, so that one pass makes room for several.
             let victims = (max / 16).clamp(1, VICTIMS);

@@ -5,16 +5,17 @@
 //! threads share, each thread that finds work first wakes another to look for more.
 
 use super::connection::Connection;
+use super::socket::Accepted;
 use super::watch::Registration;
 use crate::error::StartError;
-use std::net::TcpStream;
 use std::sync::Arc;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// An accepted connection.
 pub(super) struct Arrival {
     pub(super) connection: Connection,
-    pub(super) stream: TcpStream,
+    pub(super) stream: Accepted,
     pub(super) registration: Registration,
 }
 
@@ -67,12 +68,23 @@ impl Worker {
 /// Ends when all senders are gone.
 async fn serve_all(mut arrivals: UnboundedReceiver<(Arrival, Arc<()>)>) {
     while let Some((Arrival { connection, stream, registration }, load)) = arrivals.recv().await {
-        // A stream has to be registered with the runtime of its thread.
-        if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
-            tokio::spawn(async move {
-                connection.serve(stream, registration).await;
-                drop(load);
-            });
-        }
+        tokio::spawn(async move {
+            // A stream has to be registered with the runtime of its thread.
+            match stream {
+                Accepted::Tcp(stream) => {
+                    if let Ok(stream) = TcpStream::from_std(stream) {
+                        // Responses are short; delaying one to send more with it only makes it late.
+                        _ = stream.set_nodelay(true);
+                        connection.serve(stream, registration).await;
+                    }
+                }
+                Accepted::Unix(stream) => {
+                    if let Ok(stream) = UnixStream::from_std(stream) {
+                        connection.serve(stream, registration).await;
+                    }
+                }
+            }
+            drop(load);
+        });
     }
 }

@@ -1,7 +1,6 @@
 //! One key of a table: reads its value, or refuses it with what is allowed.
 
-use crate::address;
-use std::net::SocketAddr;
+use crate::address::{self, Address, Listen};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -109,8 +108,19 @@ impl Entry<'_, '_> {
             .ok_or_else(|| self.error(format!("out of range; give {range}")))
     }
 
-    pub(super) fn address(&self) -> Result<SocketAddr, ConfigError> {
-        address::parse(self.string(address::WANTED)?).map_err(|problem| self.error(problem))
+    /// One address or a list of them; relative paths of sockets start from the file's directory.
+    pub(super) fn listen(&self) -> Result<Listen, ConfigError> {
+        let wanted = || self.wrong(&format!("{}; or a list of such", address::WANTED));
+        let read = |value: &Value<'_>| {
+            let text = value.get_ref().as_str().ok_or_else(wanted)?;
+            let address: Address = text.parse().map_err(|problem| self.error(problem))?;
+            Ok(address.within(self.section.directory))
+        };
+        let Some(list) = self.value.get_ref().as_array() else {
+            return read(self.value).map(|address| Listen::new(address, []));
+        };
+        let mut all = list.iter().map(read).collect::<Result<Vec<_>, _>>()?.into_iter();
+        all.next().map(|first| Listen::new(first, all)).ok_or_else(wanted)
     }
 
     /// A name; its error lists the known ones.

@@ -45,7 +45,7 @@ impl TestServer {
         settings.listen = "127.0.0.1:0".parse().expect("an address");
         settings.admin_token = Some(ADMIN.to_owned());
         settings.agents = 10_000;
-        settings.drain = std::time::Duration::ZERO;
+        (settings.notice, settings.drain) = (Duration::ZERO, Duration::ZERO);
         change(&mut settings);
         let clock = ManualClock::new();
         let app = Arc::new(App::new(settings, source, Some(clock.clone().into())).expect("an app"));

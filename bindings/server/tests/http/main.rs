@@ -5,6 +5,8 @@
 mod common;
 #[path = "../common/directory.rs"]
 mod directory;
+#[path = "../../../../tests/common/tools.rs"]
+mod tools;
 
 mod admin;
 mod agents;
@@ -19,5 +21,6 @@ mod hostile;
 mod metrics;
 mod profiles;
 mod shutdown;
+mod sockets;
 mod tokens;
 mod webhook;

@@ -113,6 +113,23 @@ async fn while_it_drains_everything_is_served_and_each_response_is_the_last() {
     assert_eq!((answer.status.as_u16(), header(&answer, "connection")), (200, Some("close")));
 }
 
+/// A load balancer needs a probe or two to notice. Until then it would send the clients of a
+/// closed connection here again.
+#[tokio::test]
+async fn before_it_drains_readyz_answers_503_and_connections_are_kept() {
+    let policy = super::common::counting().lane("api", "10/min").build().expect("a policy");
+    let mut server = TestServer::with(policy, |settings| settings.notice = Duration::from_secs(600)).await;
+    let mut kept = server.client().await;
+    assert_eq!(kept.send("GET", "/readyz", &[], "").await.expect("an answer").status, 200);
+    server.stop();
+    while kept.send("GET", "/readyz", &[], "").await.expect("the same connection").status != 503 {
+        tokio::task::yield_now().await;
+    }
+    let answer = kept.send("POST", "/v1/check", &[], r#"{"agent": "a"}"#).await.expect("the same connection");
+    assert_eq!((answer.status.as_u16(), header(&answer, "connection")), (200, None));
+    assert_eq!(server.check(r#"{"agent": "a"}"#).await.status, 200, "new connections are accepted");
+}
+
 #[tokio::test]
 async fn a_request_that_never_ends_is_cut_off_after_the_grace_period() {
     let mut server = server(1).await;

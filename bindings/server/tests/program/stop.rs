@@ -9,7 +9,7 @@ use std::net::TcpStream;
 #[test]
 fn sigterm_drops_no_request_that_was_sent() {
     let directory = Directory::new("end");
-    let file = directory.file("tollgate.toml", "preset = \"standard\"\n[server]\ndrain = \"5s\"\n");
+    let file = directory.file("tollgate.toml", "preset = \"standard\"\n[server]\nnotice = \"0s\"\ndrain = \"5s\"\n");
     let mut server = ServerProcess::start(&mut tollgate(&["serve", "--config", &file, "--listen", "127.0.0.1:0"]));
     let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
     let mut kept: Vec<_> = (0..64).map(|_| TcpStream::connect(server.address).unwrap()).collect();
