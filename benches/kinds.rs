@@ -19,7 +19,7 @@ use tollgate::bounds::PARTS_MAX;
 use tollgate::{LaneId, Limiter, Policy, Request, Tick};
 
 /// The row of the table, the limit, and how far time advances with each check.
-const KINDS: [(&str, &str, u64); 7] = [
+const KINDS: [(&str, &str, u64); 8] = [
     ("bucket", "1000000/s", 2_000),
     ("window", "window 100_000/min", 1_000_000),
     ("exact window", "exact 5/5ms", 1_000_000),
@@ -27,6 +27,7 @@ const KINDS: [(&str, &str, u64); 7] = [
     ("exact window of 128", "exact 128/128ms", 1_000_000),
     ("budget", "budget 1_000_000_000_000/day", 1),
     ("held", "held 1000", 1),
+    ("dynamic", "dynamic 1000000/s", 2_000),
 ];
 
 /// Eight bytes or more, like most ids.

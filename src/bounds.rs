@@ -93,6 +93,11 @@ pub const TOKENS_PER_SECOND_MAX: u64 = 1_000_000_000;
 /// reaches the end of the range (and then it denies).
 pub const REFILL_MAX: Duration = Duration::from_secs(315_576_000);
 
+/// How deep a dynamic lane without a default is taken to be when records are
+/// ranked by what they would lose: most limits that calls bring are of about a
+/// minute. `lane/dynamic.rs` says why no depth lets more pass.
+pub(crate) const DYNAMIC_DEPTH: Duration = Duration::from_secs(60);
+
 /// The shortest window: a shorter one would leave its word no room to count.
 pub const WINDOW_MIN: Duration = Duration::from_millis(1);
 

@@ -53,6 +53,22 @@ pub enum Error {
         /// The lane's number.
         lane: u32,
     },
+    /// The lane takes its limit from each call, and this one brought none; see
+    /// [`Limit::dynamic`](crate::Limit::dynamic).
+    NoLimit {
+        /// The lane's number.
+        lane: u32,
+    },
+    /// The call brought a limit, and the lane has its own.
+    LimitGiven {
+        /// The lane's number.
+        lane: u32,
+    },
+    /// Two parts of `check_all` concern the same lane of one agent, and bring different limits.
+    LimitsDiffer {
+        /// The lane's number.
+        lane: u32,
+    },
     /// `check_all` takes 1 to [`PARTS_MAX`](crate::bounds::PARTS_MAX) parts.
     Parts {
         /// How many there were.
@@ -139,6 +155,20 @@ impl fmt::Display for Error {
             Error::WrongKind { lane } => {
                 write!(f, "this call does not work for lane {lane}, because of its kind; name another lane")
             }
+            Error::NoLimit { lane } => write!(
+                f,
+                "lane {lane} is dynamic and has no default: give the call a limit, such as \"10/second burst 20\""
+            ),
+            Error::LimitGiven { lane } => {
+                write!(
+                    f,
+                    "lane {lane} has its own limit; leave out the call's, or make the lane \"dynamic\" in the policy"
+                )
+            }
+            Error::LimitsDiffer { lane } => write!(
+                f,
+                "two parts bring different limits for lane {lane} of one agent; give them one limit, or check one by one"
+            ),
             Error::Parts { parts } => write!(f, "{parts} parts; give 1 to {}", crate::bounds::PARTS_MAX),
             Error::ReservationsFull => {
                 write!(f, "no more reservations can be open at once; settle some, or build the limiter for more")

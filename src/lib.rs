@@ -118,8 +118,8 @@ pub use observe::stats::Stats;
 #[cfg(feature = "config")]
 pub use policy::ConfigError;
 pub use policy::{
-    Calendar, Classification, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId, Policy,
-    PolicyBuilder, PolicyError, preset,
+    Calendar, CallLimit, Classification, ConductError, ConductRules, LaneId, Limit, LimitError, OnChange, PlanId,
+    Policy, PolicyBuilder, PolicyError, preset,
 };
 pub use slab::{IdHash, OnFull};
 

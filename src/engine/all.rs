@@ -86,7 +86,7 @@ impl Engine {
             parts.0.copy_within(place..index, place + 1);
             parts.0[place] = Some(part);
         }
-        parts.add_up_lanes();
+        parts.add_up_lanes()?;
         if self.limits.has_total() {
             parts.add_up_totals();
         }

@@ -26,7 +26,7 @@ pub(crate) trait BatchItem: Copy {
     fn lane(&self) -> LaneId;
     fn cost(&self) -> u64;
     fn at(&self) -> Option<Tick>;
-    /// Whether it has no plan and is not counted, like most.
+    /// Whether it has no plan and no limit and is not counted, like most.
     fn is_plain(&self) -> bool;
     /// The whole request.
     fn request(&self) -> Request<'_>;
@@ -55,7 +55,7 @@ impl BatchItem for &Request<'_> {
 
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        self.plan.is_none() && !self.is_counted
+        self.plan.is_none() && !self.is_counted && self.limit.is_none()
     }
 
     fn request(&self) -> Request<'_> {

@@ -73,7 +73,7 @@ impl Engine {
         step: impl Fn(LaneLimit, &[LaneWord], At) -> Choice<A>,
     ) -> Option<A> {
         let row = stand_in_row(found.tag.row(), target.plan);
-        let step = |words: &[LaneWord]| step(self.limits.lane_limit(target.lane, row), words, at);
+        let step = |words: &[LaneWord]| step(self.limits.lane_limit(target.lane, row, target.limit), words, at);
         let cells = self.limits.cells(target.lane.id());
         found.record.update_lane(found.tag, cells, step, || self.slab.count_retry())
     }
@@ -153,7 +153,7 @@ impl Engine {
         let likely = if self.limits.is_fast(lane.id()) { self.slab.likely_record(hash) } else { None };
         match likely {
             Some(record) => self.charge_likely(record, hash, lane, cost, plan, now, std::convert::identity, elsewhere),
-            None => elsewhere(),
+            None => self.charge_general(request),
         }
     }
 
@@ -173,10 +173,15 @@ impl Engine {
         is_given: bool,
     ) -> Answer {
         let target = Target::new(hash, self.limits.lane(lane)?, plan, now);
-        let request = ResolvedRequest { agent, target, cost, is_given, mark: None };
-        match self.limits.total_with(lane) {
-            Some(_) => self.charge_both(&request).answer(),
-            None => self.charge_alone(&request),
+        self.charge_general(&ResolvedRequest { agent, target, cost, is_given, mark: None })
+    }
+
+    /// The same for a request that is in memory.
+    #[inline(never)]
+    fn charge_general(&self, request: &ResolvedRequest<'_>) -> Answer {
+        match self.limits.total_with(request.lane()) {
+            Some(_) => self.charge_both(request).answer(),
+            None => self.charge_alone(request),
         }
     }
 
@@ -252,10 +257,10 @@ impl Engine {
         change: &Cell<Option<Change>>,
     ) -> Option<Answer> {
         let FoundRecord { record, tag, .. } = found;
-        let ResolvedRequest { target: Target { lane, plan, .. }, cost, .. } = *request;
+        let ResolvedRequest { target: Target { lane, plan, limit: given, .. }, cost, .. } = *request;
         let (kind, row) = (self.kind(lane.id()), stand_in_row(tag.row(), plan));
         let retried = || self.slab.count_retry();
-        let limit = || self.limits.lane_limit(lane, row);
+        let limit = || self.limits.lane_limit(lane, row, given);
         // Most lanes have one word, and most of those are buckets.
         match (kind, self.limits.cells(lane.id())) {
             (Kind::Bucket, _) => {

@@ -39,7 +39,7 @@ impl Engine {
         // record may have been filled, and the row be another agent's.
         let inherited = Cell::new(fresh.answer);
         let lane_passes = |lane, row, record: Record<'_>| {
-            let limit = self.limits.lane_limit(lane, row);
+            let limit = self.limits.lane_limit(lane, row, target.limit);
             let step = |words: &[_]| limit.step(words, at, cost);
             let Outcome { next, answer } = record.peek_cells(self.limits.cells(lane.id()), step).outcome;
             inherited.set(answer);
@@ -49,7 +49,7 @@ impl Engine {
         let passes = |row, record: Record<'_>| {
             let row = stand_in_row(row, target.plan);
             let total_passes =
-                |total| self.limits.lane_limit(total, row).is_exempt() || lane_passes(total, row, record);
+                |total| self.limits.lane_limit(total, row, None).is_exempt() || lane_passes(total, row, record);
             // The total is charged next, and must not be found empty after somebody has lost a record.
             lane_passes(target.lane, row, record) && total.is_none_or(total_passes)
         };
@@ -147,7 +147,7 @@ impl Engine {
     /// The limit of an agent without a record: its assignment's, or else that of
     /// the plan that stands in for one.
     pub(super) fn limit_without_record(&self, target: &Target<'_>) -> LaneLimit {
-        let limit = |row| self.limits.lane_limit(target.lane, stand_in_row(row, target.plan));
+        let limit = |row| self.limits.lane_limit(target.lane, stand_in_row(row, target.plan), target.limit);
         self.limits.of_epoch(|epoch| self.registry.with_row(target.hash, epoch, limit))
     }
 
@@ -163,7 +163,7 @@ impl Engine {
         let mut loads = self.limits.lanes().zip(self.limits.kinds()).map(|(lane, kind)| {
             record.peek_cells(self.limits.cells(lane.id()), |words| {
                 let is_kept = words.iter().any(|word| kind.is_kept(*word, at));
-                (!is_kept).then(|| self.limits.lane_limit(lane, tag.row()).load(words, at.now))
+                (!is_kept).then(|| self.limits.lane_limit(lane, tag.row(), None).load(words, at.now))
             })
         });
         loads.try_fold(0, |most, load| Some(load?.max(most)))

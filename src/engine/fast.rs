@@ -33,8 +33,8 @@ impl Engine {
     /// whether anybody observes it, so most checks pay for nothing else.
     #[inline(always)]
     pub(crate) fn check_with<R>(&self, request: Request<'_>, give: impl FnOnce(Answer) -> R) -> R {
-        if request.is_counted {
-            return give(self.check_counted(&request));
+        if request.is_counted || request.limit.is_some() {
+            return give(self.check_with_options(&request));
         }
         let Request { agent, lane, cost, plan, at, .. } = request;
         match self.limits.unobserved_lane(lane) {

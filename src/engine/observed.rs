@@ -39,14 +39,17 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn check_any(&self, agent: &[u8], lane: LaneId, cost: u64, plan: Option<PlanId>, at: Option<Tick>) -> Answer {
-        let request = Request { agent, lane, cost, plan, at, is_counted: false };
+        let request = Request { agent, lane, cost, plan, at, is_counted: false, limit: None };
         self.finish(agent, lane, cost, self.resolve(request).and_then(|request| self.charge(&request)))
     }
 
-    /// Checks a request whose denial may be a violation.
+    /// Checks a request whose denial may be a violation, or that brings its limit along.
     #[inline(never)]
-    pub(super) fn check_counted(&self, request: &Request<'_>) -> Answer {
-        let answer = self.resolve(*request).and_then(|request| self.charge_counted(&request));
+    pub(super) fn check_with_options(&self, request: &Request<'_>) -> Answer {
+        let answer = self.resolve(*request).and_then(|resolved| match request.is_counted {
+            true => self.charge_counted(&resolved),
+            false => self.charge(&resolved),
+        });
         self.finish(request.agent, request.lane, request.cost, answer)
     }
 

@@ -17,10 +17,16 @@ use std::time::Duration;
 impl Engine {
     /// The lane as a check would find it, or its total if that has less left.
     pub(crate) fn peek(&self, request: Request<'_>) -> Result<LaneState, Error> {
-        let Request { agent, lane, plan, at, .. } = request;
+        let Request { agent, lane, plan, at, limit, .. } = request;
         let (lane, hash) = (self.limits.lane(lane)?, self.hash_for(agent, plan)?);
+        limit.map_or(Ok(()), |_| self.limits.must_be_dynamic(lane.id()))?;
         let target = Target::new(hash, lane, plan, at.unwrap_or_else(|| self.clock.now()));
-        Ok(self.state_with_total(&Target { floor: self.floor_of(hash, at), ..target }))
+        let target = Target { floor: self.floor_of(hash, at), limit, ..target };
+        if self.kind(lane.id()) == Kind::Dynamic {
+            let missing = self.apply(&target, |limit, _, _| Choice::of(look(limit.missing())));
+            missing.map_or(Ok(()), Err)?;
+        }
+        Ok(self.state_with_total(&target))
     }
 
     /// The [floor](Target::floor) of an agent's lanes for a look at this

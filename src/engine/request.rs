@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::clock::Tick;
 use crate::error::Error;
+use crate::lane::CallLimit;
 use crate::lane::held::HoldMark;
 use crate::limits::LaneLimits;
 use crate::policy::{LaneId, PlanId};
@@ -36,13 +37,14 @@ pub struct Request<'a> {
     pub(crate) plan: Option<PlanId>,
     pub(crate) at: Option<Tick>,
     pub(crate) is_counted: bool,
+    pub(crate) limit: Option<CallLimit>,
 }
 
 impl<'a> Request<'a> {
     /// A request that costs one token, now.
     #[inline(always)]
     pub fn new<A: AsRef<[u8]> + ?Sized>(agent: &'a A, lane: LaneId) -> Self {
-        Self { agent: agent.as_ref(), lane, cost: 1, plan: None, at: None, is_counted: false }
+        Self { agent: agent.as_ref(), lane, cost: 1, plan: None, at: None, is_counted: false, limit: None }
     }
 
     /// What it costs, in tokens. All of them are charged, or none. Default: 1.
@@ -84,6 +86,20 @@ impl<'a> Request<'a> {
     #[inline(always)]
     pub const fn counted(mut self) -> Self {
         self.is_counted = true;
+        self
+    }
+
+    /// The limit by which this call is answered, on a lane that the policy
+    /// declares [dynamic](crate::Limit::dynamic); on any other lane it is
+    /// [`Error::LimitGiven`]. Default, and `None`: the lane's default, or
+    /// [`Error::NoLimit`] if it has none.
+    ///
+    /// What the agent was charged before stays charged as time, whatever the
+    /// limit: a changed limit applies at once. An agent that the policy or an
+    /// operator exempts or denies stays so.
+    #[inline(always)]
+    pub fn limit(mut self, limit: impl Into<Option<CallLimit>>) -> Self {
+        self.limit = limit.into();
         self
     }
 }
@@ -140,11 +156,13 @@ pub(super) struct Target<'a> {
     /// instant would claim a record whose lanes are at this floor. Zero if the
     /// instant is the clock's, which a check would read again.
     pub(super) floor: Tick,
+    /// What the call brings along, if the lane is dynamic.
+    pub(super) limit: Option<CallLimit>,
 }
 
 impl<'a> Target<'a> {
     pub(super) const fn new(hash: AgentHash, lane: LaneLimits<'a>, plan: Option<PlanId>, now: Tick) -> Self {
-        Self { hash, lane, plan, now, floor: Tick::ZERO }
+        Self { hash, lane, plan, now, floor: Tick::ZERO, limit: None }
     }
 
     /// Another lane of the same agent.
@@ -197,10 +215,11 @@ impl Engine {
         request: Request<'a>,
         now: Option<Tick>,
     ) -> Result<ResolvedRequest<'a>, Error> {
-        let Request { agent, lane, cost, plan, at, .. } = request;
+        let Request { agent, lane, cost, plan, at, limit, .. } = request;
         let (lane, hash) = (self.limits.chargeable(lane)?, self.hash_for(agent, plan)?);
+        limit.map_or(Ok(()), |_| self.limits.must_be_dynamic(lane.id()))?;
         let now = at.or(now).unwrap_or_else(|| self.clock.now());
-        let target = Target::new(hash, lane, plan, now);
+        let target = Target { limit, ..Target::new(hash, lane, plan, now) };
         Ok(ResolvedRequest { agent, target, cost, is_given: at.is_some(), mark: None })
     }
 }

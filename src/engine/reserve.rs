@@ -11,7 +11,7 @@ use crate::bounds::{CAPACITY_MAX, OVERSPEND_MAX};
 use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::kind::{Receipt, look};
-use crate::lane::{Choice, LaneWord, Verdict, bucket};
+use crate::lane::{CallLimit, Choice, Kind, LaneWord, Verdict, bucket};
 use crate::limits::LaneLimits;
 use crate::policy::LaneId;
 use crate::sync::{Fault, broken};
@@ -286,19 +286,26 @@ impl Engine {
         }
         // Its record may be gone: a bucket is full again, or a window over.
         let charge = |target: &Target<'_>| self.impose(target, |limit, words, at| limit.force(words, at, overspent));
-        let target = Target::new(entry.hash, lane, entry.plan, now);
+        let target = self.target_at_price(entry, lane, now);
         if charge(&target).is_none() && !self.limit_without_record(&target).is_exempt() {
             return Err(Error::Full);
         }
         // There is a record now. If a newcomer takes it in this moment, the lane's charge is lost with it too.
         if let Some((entry, lane)) = total.filter(|(entry, _)| entry.is_charged) {
-            charge(&Target::new(entry.hash, lane, entry.plan, now));
+            charge(&self.target_at_price(entry, lane, now));
         }
         Ok(())
     }
 
+    /// What a reservation concerns. On a dynamic lane, more is used at the price of the call that reserved.
+    fn target_at_price<'a>(&self, entry: &Entry, lane: LaneLimits<'a>, now: Tick) -> Target<'a> {
+        let is_dynamic = self.kind(entry.lane) == Kind::Dynamic;
+        let limit = if is_dynamic { CallLimit::at_price(entry.token) } else { None };
+        Target { limit, ..Target::new(entry.hash, lane, entry.plan, now) }
+    }
+
     fn overspend_max(&self, entry: &Entry, lane: LaneLimits<'_>, now: Tick) -> u64 {
-        match self.state(&Target::new(entry.hash, lane, entry.plan, now)).capacity() {
+        match self.state(&self.target_at_price(entry, lane, now)).capacity() {
             // It denies everything or is unlimited: it has no number.
             0 | u64::MAX => CAPACITY_MAX,
             capacity => capacity.saturating_mul(OVERSPEND_MAX).min(CAPACITY_MAX),

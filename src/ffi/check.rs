@@ -71,7 +71,7 @@ unsafe extern "C" fn check_plain<const NOW: bool>(
         let agent = unsafe { agent(request.id, request.id_len) }?;
         let (lane, cost) = (LaneId::new(request.lane), request.cost);
         let at = if NOW { None } else { Some(Tick::from_nanos(now_ns)) };
-        let request = tollgate::Request { agent, lane, cost, plan: None, at, is_counted: false };
+        let request = tollgate::Request { agent, lane, cost, plan: None, at, is_counted: false, limit: None };
         // SAFETY: not NULL, so writable as the caller guarantees.
         limiter.0.check_with(request, |answer| unsafe { Verdict::put(verdict_out, answer) })
     })

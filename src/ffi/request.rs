@@ -63,5 +63,5 @@ pub(super) unsafe fn asked<'a>(
     // SAFETY: NULL, or readable for `id_len` bytes, as the caller guarantees.
     let agent = unsafe { agent(request.id, request.id_len) }?;
     let (lane, cost, plan) = (LaneId::new(request.lane), request.cost, plan_id(request.plan));
-    Ok(tollgate::Request { agent, lane, cost, plan, at: instant(now_ns), is_counted })
+    Ok(tollgate::Request { agent, lane, cost, plan, at: instant(now_ns), is_counted, limit: None })
 }

@@ -222,6 +222,8 @@ impl From<tollgate::Error> for Status {
             Error::NoSeat { .. } => Self::Shared,
             Error::BatchSize { .. } => Self::BatchSize,
             Error::NotHeld { .. } => Self::NotHeld,
+            // Requests of C bring no limit yet, so the first is the only one that can be met.
+            Error::NoLimit { .. } | Error::LimitGiven { .. } | Error::LimitsDiffer { .. } => Self::InvalidLimit,
             Error::WrongKind { .. } => Self::WrongKind,
             Error::Parts { .. } => Self::Parts,
             Error::ReservationsFull => Self::ReservationsFull,

@@ -63,6 +63,16 @@ impl Terms for BucketTerms {
     }
 
     fn check(&self) -> Result<Numbers, LimitError> {
+        self.numbers().map(Numbers::Bucket)
+    }
+}
+
+impl BucketTerms {
+    /// A limit without a keyword is a bucket.
+    pub(super) const KEYWORD: &str = "";
+
+    /// The checked numbers.
+    pub(super) fn numbers(&self) -> Result<BucketNumbers, LimitError> {
         let Self { tokens, per, capacity, .. } = *self;
         if tokens == 0 || capacity == 0 {
             return Err(LimitError::Zero);
@@ -83,16 +93,11 @@ impl Terms for BucketTerms {
         }
         match u64::try_from(token_ns).ok().and_then(NonZeroU64::new) {
             Some(token_ns) if u128::from(token_ns.get()) * u128::from(capacity) < REFILL_MAX.as_nanos() => {
-                Ok(Numbers::Bucket(BucketNumbers { token_ns, capacity }))
+                Ok(BucketNumbers { token_ns, capacity })
             }
             _ => Err(LimitError::TooSlow { tokens, per, capacity }),
         }
     }
-}
-
-impl BucketTerms {
-    /// A limit without a keyword is a bucket.
-    pub(super) const KEYWORD: &str = "";
 
     /// `None` if it is something else.
     pub(super) fn read(parts: &mut Parts<'_>) -> Result<Option<Self>, LimitError> {
@@ -120,7 +125,7 @@ impl fmt::Display for BucketTerms {
 }
 
 /// Checked numbers: a whole bucket refills in less than [`REFILL_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BucketNumbers {
     pub(super) token_ns: NonZeroU64,
     pub(super) capacity: u64,
@@ -254,7 +259,7 @@ impl Rules for Bucket {
 }
 
 /// Gives `cost` tokens back, never beyond full.
-fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<LaneState, Error>> {
+pub(super) fn refund(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<Result<LaneState, Error>> {
     if let Some(error) = limit.error(cost) {
         return Outcome { next: None, answer: Err(error) };
     }
@@ -331,7 +336,7 @@ pub(crate) fn spare(word: LaneWord, next: LaneWord, now: Tick, reserved: u64) ->
 }
 
 /// Takes `cost` tokens, into debt if need be: up to [`OVERSPEND_MAX`] times the depth.
-fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()> {
+pub(super) fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) -> Outcome<()> {
     if limit.is_exempt() || limit.capacity == 0 {
         return Outcome { next: None, answer: () };
     }

@@ -29,7 +29,7 @@ impl CountLimit {
             Numbers::Count(count) => Self::new(count, warn_below_percent),
             Numbers::Unlimited => Self::EXEMPT,
             // A policy gives no lane that counts the numbers of a bucket.
-            Numbers::Deny | Numbers::Bucket(_) => Self::DENY,
+            Numbers::Deny | Numbers::Bucket(_) | Numbers::OfCall => Self::DENY,
         }
     }
 

@@ -9,6 +9,7 @@ use super::bucket;
 use super::calendar::Era;
 #[cfg(feature = "cluster")]
 use super::clustered::{Clustered, ClusteredBudget};
+use super::dynamic;
 use super::exact::Exact;
 use super::finding::{Decision, Finding};
 use super::limit::Numbers;
@@ -35,6 +36,8 @@ pub(crate) enum Kind {
     Budget(Era),
     /// Slots that are held.
     Held,
+    /// A token bucket whose limit travels with each call.
+    Dynamic,
     /// A token bucket that machines share.
     #[cfg(feature = "cluster")]
     Clustered(Clustered),
@@ -55,6 +58,7 @@ macro_rules! of_rules {
             Kind::Window(window) => of_rules!(@ window, $rules, $answer),
             Kind::Budget(era) => of_rules!(@ era, $rules, $answer),
             Kind::Held => of_rules!(@ &$crate::lane::held::Held, $rules, $answer),
+            Kind::Dynamic => of_rules!(@ &$crate::lane::dynamic::Dynamic, $rules, $answer),
             #[cfg(feature = "cluster")]
             Kind::Clustered(clustered) => of_rules!(@ clustered, $rules, $answer),
             #[cfg(feature = "cluster")]
@@ -71,7 +75,7 @@ pub(super) use of_rules;
 impl Kind {
     /// Whether the word is that of a token bucket.
     pub(crate) const fn is_bucket(self) -> bool {
-        matches!(self, Kind::Bucket | Kind::Debt)
+        matches!(self, Kind::Bucket | Kind::Debt | Kind::Dynamic)
     }
 
     /// The kind of one of a lane's further words.
@@ -245,6 +249,14 @@ impl LaneLimit {
         // With another generation, so that nothing charged before is given back.
         let next = kind.under_other_row(word, at, true, Duration::ZERO);
         Choice::at(cell, Outcome { next: Some(next), answer: more })
+    }
+
+    /// Why the lane has no state: a call brought no limit, and there is no default.
+    pub(crate) fn missing(&self) -> Option<Error> {
+        match self.kind {
+            Kind::Dynamic => dynamic::missing(self.limit),
+            _ => None,
+        }
     }
 
     /// See [`Rules::state`].

@@ -3,6 +3,7 @@
 use super::bucket::{BucketNumbers, BucketTerms};
 use super::budget::BudgetTerms;
 use super::calendar::{Calendar, Era};
+use super::dynamic::DynamicTerms;
 use super::exact::ExactTerms;
 use super::held::HeldTerms;
 use super::kind::Kind;
@@ -31,6 +32,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// | [exact](Limit::exact) | `"exact 5/5min"` | never more than the count in any trailing window, and no denial before that; up to 128 |
 /// | [budget](Limit::budget) | `"budget 10_000/day"` | a number per calendar window |
 /// | [held](Limit::held) | `"held 3"` | at most that many at once |
+/// | [dynamic](Limit::dynamic) | `"dynamic"`, `"dynamic 60/minute"` | what a bucket does, by the limit that each call brings |
 /// | [deny](Limit::deny_all) | `"deny"` | nothing passes |
 /// | [unlimited](Limit::unlimited) | `"unlimited"` | a plan's total alone: everything passes |
 ///
@@ -55,6 +57,7 @@ pub(super) enum Written {
     Exact(ExactTerms),
     Budget(BudgetTerms),
     Held(HeldTerms),
+    Dynamic(DynamicTerms),
     DenyAll,
     Unlimited,
 }
@@ -87,6 +90,8 @@ pub(crate) enum Numbers {
     Bucket(BucketNumbers),
     /// What a window or a budget holds at most, or how many slots there are.
     Count(u64),
+    /// Each call brings its own.
+    OfCall,
     /// Nothing passes.
     Deny,
     /// No limit.
@@ -347,12 +352,13 @@ impl Limit {
             Written::Exact(terms) => Some(terms),
             Written::Budget(terms) => Some(terms),
             Written::Held(terms) => Some(terms),
+            Written::Dynamic(terms) => Some(terms),
             Written::DenyAll | Written::Unlimited => None,
         }
     }
 
-    /// How much a full lane holds; 0 for [`deny_all`](Limit::deny_all),
-    /// `u64::MAX` for [`unlimited`](Limit::unlimited).
+    /// How much a full lane holds; 0 for [`deny_all`](Limit::deny_all) and for
+    /// [`dynamic`](Limit::dynamic) without a default, `u64::MAX` for [`unlimited`](Limit::unlimited).
     #[must_use]
     pub fn capacity(&self) -> u64 {
         let without = if self.is_unlimited() { u64::MAX } else { 0 };

@@ -93,6 +93,11 @@ pub enum LimitError {
         /// The limit as text.
         limit: String,
     },
+    /// A call brings a bucket without debt along, and no other kind of limit.
+    OfCall {
+        /// The limit as text.
+        limit: String,
+    },
     /// A number of the text is larger than any that is allowed.
     TooLarge {
         /// The number as given, its first 40 characters.
@@ -158,6 +163,9 @@ impl fmt::Display for LimitError {
                 f,
                 "{limit:?} is the limit of a single lane; a total is a bucket, a window or a budget, such as \"20/min\" or \"budget 1000/day\""
             ),
+            LimitError::OfCall { limit } => {
+                write!(f, "{limit:?} can't travel with a call; a call brings a bucket, such as \"10/second burst 20\"")
+            }
             LimitError::TooLarge { number } => write!(
                 f,
                 "{number} is too large; capacities are up to {CAPACITY_MAX}, rates up to {TOKENS_PER_SECOND_MAX} per second, periods less than {} seconds",
@@ -165,7 +173,7 @@ impl fmt::Display for LimitError {
             ),
             LimitError::Syntax { text } => write!(
                 f,
-                "{text:?} is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\", or of another kind \"window 100/min\", \"exact 5/5min\", \"budget 10000/day\" or \"held 3\""
+                "{text:?} is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\", or of another kind \"window 100/min\", \"exact 5/5min\", \"budget 10000/day\", \"held 3\" or \"dynamic\""
             ),
         }
     }

@@ -2,9 +2,9 @@
 
 use super::bucket::BucketTerms;
 use super::budget::BudgetTerms;
+use super::dynamic::DynamicTerms;
 use super::exact::ExactTerms;
 use super::held::HeldTerms;
-use super::kind::Kind;
 use super::limit::{Limit, Written};
 use super::limit_error::LimitError;
 use super::text::Parts;
@@ -30,8 +30,8 @@ impl FromStr for Limit {
 
     /// Reads `"10/second burst 20"`, `"60/min"`, `"5 per 5 minutes"`,
     /// `"window 100/min"`, `"exact 5/5min"`, `"budget 10_000/day"`,
-    /// `"budget 10_000/day zone +02:00"`, `"held 3"`, `"deny"` or
-    /// `"unlimited"`. A bucket may end in `"oversize debt"` or `"oversize
+    /// `"budget 10_000/day zone +02:00"`, `"held 3"`, `"dynamic"`,
+    /// `"dynamic 60/min"`, `"deny"` or `"unlimited"`. A bucket may end in `"oversize debt"` or `"oversize
     /// reject"`, the default. Numbers may have underscores; the numbers are
     /// checked too.
     fn from_str(text: &str) -> Result<Self, LimitError> {
@@ -42,13 +42,14 @@ impl FromStr for Limit {
             WindowTerms::KEYWORD => WindowTerms::read(&mut parts)?.map(Written::Window),
             ExactTerms::KEYWORD => ExactTerms::read(&mut parts)?.map(Written::Exact),
             BudgetTerms::KEYWORD => BudgetTerms::read(&mut parts)?.map(Written::Budget),
+            DynamicTerms::KEYWORD => DynamicTerms::read(&mut parts)?.map(Written::Dynamic),
             HeldTerms::KEYWORD => HeldTerms::read(&mut parts)?.map(Written::Held),
             DENY => Some(Written::DenyAll),
             UNLIMITED => Some(Written::Unlimited),
             _ => None,
         };
         let limit = Self(written.ok_or_else(syntax)?);
-        if !limit.lane_kind().is_some_and(Kind::is_bucket) && parts.take("oversize") {
+        if !matches!(limit.0, Written::Bucket(_)) && parts.take("oversize") {
             return Err(LimitError::Oversize { limit: limit.to_string() });
         }
         if !parts.0.is_empty() {
@@ -97,6 +98,8 @@ mod tests {
             ("budget 5/week zone +05:30", Limit::budget(5, Calendar::Week).zone_minutes(330)),
             ("budget 5/month zone -8:00", Limit::budget(5, Calendar::Month).zone_minutes(-480)),
             ("held 3", Limit::held(3)),
+            ("dynamic", Limit::dynamic()),
+            (" dynamic 60 / min burst  5 ", Limit::per_minute(60).burst(5).unless_given()),
             ("unlimited", Limit::unlimited()),
         ] {
             assert_eq!(text.parse(), Ok(limit), "{text}");
@@ -127,6 +130,9 @@ mod tests {
             "window 5/s burst 3",
             "deny all",
             "windows 1/s",
+            "dynamic 5",
+            "dynamic budget 5/day",
+            "dynamic deny",
         ] {
             assert!(matches!(text.parse::<Limit>(), Err(LimitError::Syntax { .. })), "{text:?}");
         }
@@ -134,7 +140,7 @@ mod tests {
 
     #[test]
     fn only_a_bucket_goes_into_debt() {
-        for text in ["window 5/second", "exact 5/minute", "budget 5/day", "held 5", "deny"] {
+        for text in ["window 5/second", "exact 5/minute", "budget 5/day", "held 5", "dynamic 5/second", "deny"] {
             let error = format!("{text} oversize debt").parse::<Limit>().expect_err("only a bucket");
             assert!(error.to_string().starts_with(&format!("{text:?} can't have \"oversize\"")), "{error}");
             let limit: Limit = text.parse().unwrap();

@@ -15,6 +15,7 @@
 //! | budget | `budget.rs` | a calendar window's number, and what was used of it | 0 |
 //! | held slots | `held.rs` | how many are held | 0 |
 //! | bucket that machines share | `clustered.rs` | what this machine may spend or owes; a second word is a bucket's, as the store last reported it | 0 |
+//! | bucket whose limit travels with each call | `dynamic.rs` | that of a bucket | 0 |
 //! | budget that machines share | `clustered/budget.rs` | a calendar window's number, and what this machine may spend in it or owes; of two further words one is a budget's, as the store last reported it | 0 |
 //!
 //! `rules.rs` is the trait that every kind implements, and `kind.rs` has the one
@@ -25,6 +26,7 @@
 //! | a word and its generation | `word.rs` |
 //! | a word that is an instant | `instant.rs` |
 //! | a limit that is a count | `count.rs` |
+//! | a limit that a call brings along | `call_limit.rs` |
 //! | what the next tenant of a word finds | `succession.rs` |
 //! | [`Limit`], its text, what can be wrong with it | `limit.rs`, `limit_text.rs`, `limit_error.rs` |
 //! | numbers and lengths of time as people write them | `text.rs` |
@@ -35,9 +37,11 @@
 pub(crate) mod bucket;
 pub(crate) mod budget;
 mod calendar;
+mod call_limit;
 #[cfg(feature = "cluster")]
 pub(crate) mod clustered;
 mod count;
+pub(crate) mod dynamic;
 mod exact;
 mod finding;
 pub(crate) mod held;
@@ -58,6 +62,7 @@ mod word;
 pub use calendar::Calendar;
 #[cfg(any(feature = "persist", all(test, not(loom))))]
 pub(crate) use calendar::Era;
+pub use call_limit::CallLimit;
 pub use finding::Decision;
 pub(crate) use finding::Finding;
 pub(crate) use kind::Kind;

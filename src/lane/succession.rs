@@ -104,6 +104,7 @@ mod tests {
             Kind::Window(Window::new(1_000_000).second()),
             Kind::Budget(day),
             Kind::Held,
+            Kind::Dynamic,
         ];
         for kind in kinds {
             for (succession, start) in [(Succession::Idle, 0), (Succession::Forget, 0), (Succession::Inherit, 9)] {
@@ -128,6 +129,7 @@ mod tests {
             Kind::Debt,
             Kind::Exact(Exact { length: 1_000_000 }),
             Kind::Window(Window::new(60_000_000_000)),
+            Kind::Dynamic,
         ];
         for kind in kinds {
             for succession in [Succession::Idle, Succession::Forget, Succession::Inherit] {
@@ -162,7 +164,7 @@ mod tests {
     fn what_is_left_depends_on_the_kind_and_on_the_succession() {
         use Succession::{Forget, Idle, Inherit};
         let then = |word: LaneWord| Some(word.next_generation());
-        for kind in [Kind::Bucket, Kind::Exact(Exact { length: 50 })] {
+        for kind in [Kind::Bucket, Kind::Dynamic, Kind::Exact(Exact { length: 50 })] {
             let left = |nanos, succession| kind.succeeded_by(bucket(nanos), passing(succession, 100, 100, 40));
             assert_eq!([10, 90, 100].map(|nanos| left(nanos, Idle)), [40, 90, 100].map(|nanos| then(bucket(nanos))));
             assert_eq!(left(101, Idle), None);
@@ -200,7 +202,7 @@ mod tests {
         let at = at(100);
         let under =
             |kind: Kind, word, reset, longest| kind.under_other_row(word, at, reset, Duration::from_nanos(longest));
-        for kind in [Kind::Bucket, Kind::Exact(Exact { length: 50 })] {
+        for kind in [Kind::Bucket, Kind::Dynamic, Kind::Exact(Exact { length: 50 })] {
             for (debt_max, left) in [(0, 100), (50, 150), (400, 500), (1_000, 500)] {
                 assert_eq!(under(kind, bucket(500), false, debt_max), bucket(left).next_generation());
             }

@@ -24,7 +24,7 @@ use crate::lane::bucket::BucketLimit;
 #[cfg(feature = "cluster")]
 use crate::lane::clustered::{Clustered, ClusteredBudget, LinkWord, Shared};
 use crate::lane::kind::{LaneLimit, LimitWords};
-use crate::lane::{Kind, Limit, Numbers};
+use crate::lane::{CallLimit, Kind, Limit, Numbers, dynamic};
 use crate::machine::mapping::Words;
 #[cfg(feature = "cluster")]
 use crate::machine::process::generation;
@@ -190,8 +190,22 @@ impl LimitTable {
     }
 
     /// The lane's limit in a row, as its kind reads it; see [`LaneLimits::words`].
-    pub(crate) fn lane_limit(&self, lane: LaneLimits<'_>, row: Row) -> LaneLimit {
-        LaneLimit::new(self.kind_now(lane.id), lane.words(row))
+    /// On a dynamic lane the one that the call has `given` comes first; any other
+    /// lane goes by the row alone.
+    pub(crate) fn lane_limit(&self, lane: LaneLimits<'_>, row: Row, given: Option<CallLimit>) -> LaneLimit {
+        let (kind, words) = (self.kind_now(lane.id), lane.words(row));
+        match kind {
+            Kind::Dynamic => LaneLimit::new(kind, dynamic::of_call(words, given, lane.id.number())),
+            kind => LaneLimit::new(kind, words),
+        }
+    }
+
+    /// Refuses a limit that a call brings for a lane that has its own.
+    pub(crate) fn must_be_dynamic(&self, lane: LaneId) -> Result<(), Error> {
+        match self.kinds[lane.index()] {
+            Kind::Dynamic => Ok(()),
+            _ => Err(Error::LimitGiven { lane: lane.number() }),
+        }
     }
 
     /// What the lane's word means, and how the store is if machines share the lane.
@@ -323,7 +337,7 @@ impl LimitTable {
 
     /// The longest debt that the lane keeps under a row, in nanoseconds.
     pub(crate) fn debt_max(&self, row: Row, lane: LaneId) -> u64 {
-        self.lane(lane).map_or(0, |lane| self.lane_limit(lane, row).debt_max())
+        self.lane(lane).map_or(0, |lane| self.lane_limit(lane, row, None).debt_max())
     }
 
     /// See [`StateWords::of_epoch`].

@@ -30,7 +30,7 @@ pub mod preset;
 #[cfg(feature = "persist")]
 pub(crate) use crate::lane::Era;
 pub(crate) use crate::lane::Kind;
-pub use crate::lane::{Calendar, Limit, LimitError};
+pub use crate::lane::{Calendar, CallLimit, Limit, LimitError};
 pub use actions::Classification;
 #[cfg(feature = "config")]
 use builder::NamedLimit;

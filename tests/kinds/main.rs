@@ -3,6 +3,7 @@
 mod all;
 mod budget;
 mod debt;
+mod dynamic;
 mod exact;
 mod held;
 #[path = "../common/random.rs"]
@@ -53,7 +54,9 @@ fn check_at(limiter: &Limiter, now: u64, cost: u64) -> Verdict {
 /// Fresh memory is a fresh lane, and an agent that has used nothing is idle.
 #[test]
 fn a_fresh_lane_of_every_kind_is_full_and_idle() {
-    for limit in ["5/min", "5/min oversize debt", "window 5/min", "exact 5/min", "budget 5/day", "held 5"] {
+    for limit in
+        ["5/min", "5/min oversize debt", "dynamic 5/min", "window 5/min", "exact 5/min", "budget 5/day", "held 5"]
+    {
         let (limiter, clock) = limiter(limit);
         let status = limiter.peek(Request::new(AGENT, LANE)).unwrap();
         assert_eq!((status.remaining(), status.full_in().as_nanos()), (5, 0), "{limit}");

@@ -2,6 +2,7 @@
 
 use crate::bounds::PARTS_MAX;
 use crate::engine::request::ResolvedRequest;
+use crate::error::Error;
 use crate::limits::LaneLimits;
 use crate::slab::hash::AgentHash;
 
@@ -48,15 +49,24 @@ impl<'a> OrderedParts<'a> {
     }
 
     /// The sums of each lane, once all parts are in their order.
-    pub(super) fn add_up_lanes(&mut self) {
-        let mut before = None;
+    ///
+    /// Tokens of different limits cannot be added up.
+    pub(super) fn add_up_lanes(&mut self) -> Result<(), Error> {
+        let mut before: Option<(_, _, u64)> = None;
         for part in self.0.iter_mut().map_while(Option::as_mut) {
-            let lane = (part.hash(), part.request.lane());
+            let (lane, limit) = ((part.hash(), part.request.lane()), part.request.target.limit);
             // Parts of one lane are adjacent.
-            let sum = before.filter(|(other, _)| *other == lane).map_or(0, |(_, sum)| sum);
+            let sum = match before.filter(|(other, ..)| *other == lane) {
+                Some((_, known, _)) if known != limit => {
+                    return Err(Error::LimitsDiffer { lane: part.request.lane().number() });
+                }
+                Some((_, _, sum)) => sum,
+                None => 0,
+            };
             part.sum = part.request.cost.saturating_add(sum);
-            before = Some((lane, part.sum));
+            before = Some((lane, limit, part.sum));
         }
+        Ok(())
     }
 
     /// The sums of each total.

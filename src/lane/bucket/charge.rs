@@ -50,27 +50,34 @@ pub(crate) struct BucketLimit {
 
 impl BucketLimit {
     /// The limit of agents that are never limited.
-    pub(super) const EXEMPT: Self = Self { token: parts(1), depth: 0, capacity: u64::MAX, warn_below: 0 };
+    pub(in super::super) const EXEMPT: Self = Self { token: parts(1), depth: 0, capacity: u64::MAX, warn_below: 0 };
 
     /// The limit of a lane that denies everything.
-    pub(super) const DENY: Self = Self { token: parts(1), depth: GENERATION_MASK, capacity: 0, warn_below: 0 };
+    pub(in super::super) const DENY: Self =
+        Self { token: parts(1), depth: GENERATION_MASK, capacity: 0, warn_below: 0 };
 
     pub(in super::super) fn new(numbers: Numbers, warn_below_percent: u8) -> Self {
         let (token, capacity) = match numbers {
             Numbers::Bucket(BucketNumbers { token_ns, capacity }) => (token_ns.get(), capacity),
             Numbers::Unlimited => return Self::EXEMPT,
             // A policy gives no bucket the numbers of a lane that counts.
-            Numbers::Deny | Numbers::Count(_) => return Self::DENY,
+            Numbers::Deny | Numbers::Count(_) | Numbers::OfCall => return Self::DENY,
         };
         debug_assert!(u128::from(capacity * token) < REFILL_MAX.as_nanos());
+        Self::of(token, capacity, u64::from(warn_below_percent))
+    }
+
+    /// A bucket of this many tokens, each of this many nanoseconds.
+    #[inline]
+    pub(in super::super) const fn of(token_ns: u64, capacity: u64, warn_below_percent: u64) -> Self {
         // Fewer whole tokens than a share of the capacity is fewer than that
         // share rounded up; a capacity of 10^12 times 100 fits.
-        let warn_tokens = (capacity * u64::from(warn_below_percent)).div_ceil(100);
+        let warn_tokens = capacity.wrapping_mul(warn_below_percent).div_ceil(100);
         Self {
-            token: parts(token),
-            depth: parts(capacity * token) | GENERATION_MASK,
+            token: parts(token_ns),
+            depth: parts(capacity.wrapping_mul(token_ns)) | GENERATION_MASK,
             capacity,
-            warn_below: parts(warn_tokens * token),
+            warn_below: parts(warn_tokens.wrapping_mul(token_ns)),
         }
     }
 

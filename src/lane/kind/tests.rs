@@ -10,7 +10,7 @@ fn kinds() -> Vec<Kind> {
     let era = |calendar| Era { calendar, zone_minutes: -570 };
     let windows = [1_000_000, 60_000_000_000, 86_400_000_000_000].map(|length| Kind::Window(Window::new(length)));
     let budgets = [Calendar::Hour, Calendar::Month].map(|calendar| Kind::Budget(era(calendar)));
-    [Kind::Bucket, Kind::Debt, Kind::Exact(Exact { length: 60_000_000_000 }), Kind::Held]
+    [Kind::Bucket, Kind::Debt, Kind::Exact(Exact { length: 60_000_000_000 }), Kind::Held, Kind::Dynamic]
         .into_iter()
         .chain(windows)
         .chain(budgets)
@@ -23,10 +23,11 @@ fn rows() -> Vec<LimitWords> {
     let texts = ["deny", "1/s", "3/min burst 7", "1000000/s", "1/day burst 300"];
     let buckets = texts.map(|text| text.parse::<Limit>().unwrap().compile().unwrap());
     let counts = [1, 3, 15, 16, 128, CAPACITY_MAX].map(Numbers::Count);
-    let none = [Numbers::Deny, Numbers::Unlimited];
+    let none = [Numbers::Deny, Numbers::Unlimited, Numbers::OfCall];
     let rows = buckets.into_iter().chain(none).map(|numbers| Kind::Bucket.row(numbers, 20));
     let rows = rows.chain(counts.into_iter().chain(none).map(|numbers| Kind::Held.row(numbers, 20)));
-    rows.chain([LimitWords([0; 4])]).collect()
+    let dynamic = buckets.into_iter().chain(none).map(|numbers| Kind::Dynamic.row(numbers, 20));
+    rows.chain(dynamic).chain([LimitWords([0; 4])]).collect()
 }
 
 proptest! {

@@ -26,6 +26,7 @@ defmodule Tollgate.Policy do
   | `"window 1000/minute"` | never more than 1,000 in any minute; a charge counts for 60 to 80 seconds |
   | `"exact 5/5min"` | never more than 5 in any 5 minutes, exactly; up to 128 |
   | `"budget 10_000/day"`, `"budget 5_000/month zone +02:00"` | an amount per hour, day, week or month of the calendar |
+  | `"dynamic"`, `"dynamic 60/minute"` | what each call brings as its `limit:`; else 60 per minute, or an error |
   | `"held 3"` | 3 at once, until they are released: see `Tollgate.hold/4` |
   | `"deny"` | nothing passes |
   | `"unlimited"` | no total; for the lane `"total"` alone |
