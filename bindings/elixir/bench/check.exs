@@ -101,6 +101,8 @@ defmodule Bench.FixedWindow do
   end
 end
 
+Code.require_file("hub.exs", __DIR__)
+
 defmodule Bench do
   alias Tollgate.{Native, RustlerExample}
 
@@ -128,12 +130,66 @@ defmodule Bench do
     rows = for {title, tier, processes, keys} <- columns(), do: {title, column(limiters, tier, processes, keys, quick)}
     table = table(rows, limiters)
     IO.puts(table)
+    {hub, hub_lines, hub_met} = hub(quick)
+    IO.puts([hub, "\n", hub_lines])
     storms = if quick, do: over_admission(200, 1), else: over_admission(2_000, 3)
     IO.puts(storms)
     {lines, met} = bars(rows)
     IO.puts(lines)
-    unless quick, do: publish(table, storms, lines)
-    unless met, do: System.halt(1)
+    unless quick, do: publish([table, "\n", hub], storms, [lines, hub_lines])
+    unless met and hub_met, do: System.halt(1)
+  end
+
+  # What a hub's own path costs, by bench/hub.exs.
+  defp hub(quick) do
+    Bench.Hub.start()
+    rows = Bench.Hub.rows()
+
+    calls =
+      for {title, ours, theirs, _} <- rows, {who, call} <- [ours: ours, theirs: theirs], call, do: {{title, who}, call}
+
+    :erlang.system_flag(:schedulers_online, 1)
+    for {_, call} <- calls, do: measure(call, 1, ["agent-7"], 20_000)
+    count = if quick, do: 50_000, else: 200_000
+
+    rounds =
+      for _ <- 1..rounds(quick), {key, call} <- Enum.shuffle(calls), do: {key, measure(call, 1, ["agent-7"], count)}
+
+    :erlang.system_flag(:schedulers_online, @schedulers)
+    rounds = Enum.group_by(rounds, &elem(&1, 0), &elem(&1, 1))
+    {denied, longest, slowest} = Bench.Hub.flood(if quick, do: 2, else: 4)
+
+    lines =
+      for {title, _, theirs, _} <- rows do
+        cell = fn who -> "#{round(median(rounds[{title, who}]))} (#{round(Enum.min(rounds[{title, who}]))})" end
+        "| #{title} | #{cell.(:ours)} | #{if theirs, do: cell.(:theirs), else: "–"} |\n"
+      end
+
+    table = ["| ns a call | tollgate | the hub's own code |\n|---|---:|---:|\n" | lines]
+
+    bars =
+      for {title, _, theirs, most} <- rows, most != nil do
+        ours = median(rounds[{title, :ours}])
+        {"#{title}: #{round(ours)} ns; at most #{most}#{if theirs, do: against(rounds, title)}", ours <= most}
+      end
+
+    half =
+      median(rounds[{"WebSocket message, denied", :ours}]) <=
+        0.5 * median(rounds[{"WebSocket message, denied", :theirs}])
+
+    flood = [
+      {"A WebSocket message that is denied costs at most half of the hub's own code", half},
+      {"#{denied} denials with log: true: the owner's queue was #{longest} at the longest; under 1,000",
+       longest < 1_000},
+      {"Meanwhile a control call took #{slowest} ms at the longest; under 50", slowest < 50}
+    ]
+
+    lines = for {text, met} <- bars ++ flood, do: "- #{text}: #{if met, do: "met", else: "MISSED"}.\n"
+    {IO.iodata_to_binary(table), IO.iodata_to_binary(lines), Enum.all?(bars ++ flood, &elem(&1, 1))}
+  end
+
+  defp against(rounds, title) do
+    ", and #{ratio(median(rounds[{title, :ours}]) / median(rounds[{title, :theirs}]))} times the hub's own code"
   end
 
   @marker "<!-- make elixir-bench writes what follows -->"

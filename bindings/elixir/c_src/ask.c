@@ -91,6 +91,90 @@ NIF(nif_verdict)
     return ask(env, argv, tollgate_check, make_verdict_map);
 }
 
+/* The lane of an action; an action that is no valid text is found by none. Returns whether there is one. */
+static bool find_action(ErlNifEnv *env, const term argv[], question *asked, bool *is_new)
+{
+    ErlNifBinary channel, action;
+    tollgate_action_lane found = {.struct_size = sizeof found};
+    if (!read_text(env, argv[2], "a channel", &channel) || !read_text(env, argv[3], "an action", &action)) {
+        return false;
+    }
+    tollgate_status status = tollgate_lane_for(asked->of->limiter, (const char *)channel.data, channel.size,
+        (const char *)action.data, action.size, &found);
+    if (status != TOLLGATE_STATUS_OK && status != TOLLGATE_STATUS_UNKNOWN_LANE) {
+        failed(env, status, NULL, argv[1]);
+        return false;
+    }
+    asked->request.lane = found.lane;
+    *is_new = found.first_seen != 0;
+    return status == TOLLGATE_STATUS_OK && found.lane < asked->of->lanes;
+}
+
+static term make_admitted(ErlNifEnv *env, const question *asked, const tollgate_verdict *verdict, bool is_new)
+{
+    term lane = enif_make_uint(env, asked->request.lane);
+    if (verdict->decision == TOLLGATE_DECISION_EXEMPT) {
+        return enif_make_tuple2(env, atom_exempt, lane);
+    }
+    const term parts[] = {
+        make_decision(verdict->decision), lane, enif_make_uint64(env, tollgate_verdict_remaining(verdict)),
+        enif_make_uint64(env, verdict->capacity), make_wait(env, asked->of, verdict->retry_after_ns),
+        make_span(env, verdict->full_in_ns), enif_make_uint64(env, verdict->token_ns),
+        verdict->conduct_wait_ns > verdict->lane_wait_ns ? atom_conduct : atom_lane,
+        make_source(env, verdict->source),
+        /* Of a denial only. */
+        enif_make_uint(env, verdict->violations_in_a_row), make_bool(verdict->sustained_abuse != 0),
+        make_bool(is_new),
+    };
+    return enif_make_tuple_from_array(env, parts, verdict->decision == TOLLGATE_DECISION_DENY ? 12 : 9);
+}
+
+/*
+ * (reference, agent, channel, action, cost, plan, counted), or with nil and a lane instead of a channel and an action:
+ * a check that answers with what Tollgate.Verdict.admit says; nil if the channel has no lane for the action. A plan in
+ * a tuple applies if the policy has it.
+ */
+NIF(nif_admit)
+{
+    question asked;
+    tollgate_verdict verdict;
+    const term *wrapped;
+    int arity;
+    bool is_new = false;
+    term reason, made;
+    if (!read_agent(env, argv, &asked) || !read_cost(env, argv[4], &asked.request.cost)) {
+        return atom_nil;
+    }
+    if (enif_get_tuple(env, argv[5], &arity, &wrapped) && arity == 1) {
+        ErlNifBinary name;
+        if (!read_text(env, wrapped[0], "the name of a plan", &name)) {
+            return atom_nil;
+        }
+        if (tollgate_limiter_plan(asked.of->limiter, (const char *)name.data, name.size, &asked.request.plan)
+            != TOLLGATE_STATUS_OK) {
+            asked.request.plan = TOLLGATE_NONE;
+        }
+    } else if (!read_plan(env, asked.of, argv[5], &asked.request.plan)) {
+        return atom_nil;
+    }
+    if (argv[2] == atom_nil ? !read_lane(env, asked.of, argv[3], &asked.request.lane)
+                            : !find_action(env, argv, &asked, &is_new)) {
+        return atom_nil;
+    }
+    uint32_t flags = argv[6] == atom_true ? TOLLGATE_COUNTED : 0;
+    tollgate_status status = tollgate_check(asked.of->limiter, &asked.request, asked.now_ns, flags, &verdict);
+    if (status == TOLLGATE_STATUS_OK) {
+        made = make_admitted(env, &asked, &verdict, is_new);
+    } else if (is_answer(status, &reason)) {
+        made = enif_make_tuple3(env, atom_error, reason, enif_make_uint(env, asked.request.lane));
+    } else {
+        return failed(env, status, NULL, argv[1]);
+    }
+    bool is_denied = status == TOLLGATE_STATUS_OK && verdict.decision == TOLLGATE_DECISION_DENY;
+    return is_new && !is_denied
+        ? enif_make_tuple3(env, atom_unknown, enif_make_uint(env, asked.request.lane), made) : made;
+}
+
 /* (reference, agent, lane, options) -> verdict */
 NIF(nif_hold)
 {

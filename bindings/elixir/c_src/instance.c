@@ -63,10 +63,10 @@ static void drop(ErlNifEnv *env, void *object)
     }
 }
 
-bool open_instances(ErlNifEnv *env)
+bool open_instances(ErlNifEnv *env, const char *build)
 {
     ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
-    instances = enif_open_resource_type(env, NULL, "instance", drop, flags, NULL);
+    instances = enif_open_resource_type(env, NULL, build, drop, flags, NULL);
     return instances != NULL;
 }
 

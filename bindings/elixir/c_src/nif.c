@@ -2,6 +2,8 @@
 
 #include "nif.h"
 
+#include <string.h>
+
 /* Costs nothing but the call: the floor of the bench. */
 NIF(nif_nothing)
 {
@@ -35,18 +37,37 @@ static ErlNifFunc functions[] = {
 #endif
 };
 
-static int load(ErlNifEnv *env, void **private_data, term info)
+/*
+ * What was compiled, all of it: see Tollgate.Build. What an instance keeps, the limiter included, is laid out alike in
+ * two libraries only if they are of one build.
+ */
+static const char build[] = "tollgate build " TOLLGATE_BUILD;
+
+/* () -> the id of the build that is loaded */
+NIF(nif_build)
 {
-    (void)private_data;
-    (void)info;
-    make_atoms(env);
-    return open_instances(env) ? 0 : 1;
+    (void)argv;
+    return make_text(env, TOLLGATE_BUILD, strlen(TOLLGATE_BUILD));
 }
 
-/* The module is loaded over itself: the instances live on. */
+static int load(ErlNifEnv *env, void **private_data, term info)
+{
+    (void)info;
+    *private_data = (void *)build;
+    make_atoms(env);
+    return open_instances(env, build) ? 0 : 1;
+}
+
+/*
+ * The module is loaded over itself. The same build takes over the instances. Another one cannot read them, so it is
+ * refused, and the old code goes on serving them. The libraries of every version keep the text of their build as their
+ * private data; those before there was such a text keep none.
+ */
 static int upgrade(ErlNifEnv *env, void **private_data, void **old_private_data, term info)
 {
-    (void)old_private_data;
+    if (*old_private_data == NULL || strcmp(*old_private_data, build) != 0) {
+        return 2;
+    }
     return load(env, private_data, info);
 }
 

@@ -9,6 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The id of what is compiled: Tollgate.Build gives it. */
+#ifndef TOLLGATE_BUILD
+#error "TOLLGATE_BUILD is missing: build with mix compile"
+#endif
+
 typedef ERL_NIF_TERM term;
 
 /* A function that Elixir calls; each has a fixed number of arguments. */
@@ -23,6 +28,10 @@ typedef ERL_NIF_TERM term;
 
 /* An instance: what a reference in Elixir points to. */
 typedef struct {
+#ifdef TOLLGATE_TEST_LAYOUT
+    /* Another build, for the tests: what it keeps lies elsewhere. */
+    char elsewhere[TOLLGATE_TEST_LAYOUT];
+#endif
     tollgate_limiter *limiter;
     tollgate_clock *clock;
     tollgate_log_throttle *log;
@@ -77,6 +86,7 @@ enum {
     X(cost) X(plan) X(at) X(counted) X(lane) X(so_far) \
     X(preset) X(toml) X(evict) X(multilinear) X(siphash13) \
     X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \
+    X(unknown) X(conduct) \
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
     X(other_lanes) X(plan_missing) \
     X(sustained_abuse) X(unknown_action) X(saturated) X(clock_fell_back) X(other) \
@@ -100,6 +110,8 @@ void make_atoms(ErlNifEnv *env);
 term bad_argument(ErlNifEnv *env, const char *format, ...);
 /* What a status other than OK becomes: {:error, reason} or ArgumentError. `agent` is the one it may be about. */
 term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error, term agent);
+/* Whether a status is what can happen to a valid call, and so an answer: its reason. */
+bool is_answer(tollgate_status status, term *reason);
 term bad_agent(ErlNifEnv *env, term given);
 term make_text(ErlNifEnv *env, const char *text, size_t length);
 term make_bool(bool value);
@@ -117,7 +129,8 @@ bool read_u64(ErlNifEnv *env, term given, const char *what, uint64_t *value);
 bool read_text(ErlNifEnv *env, term given, const char *what, ErlNifBinary *text);
 
 /* instance.c */
-bool open_instances(ErlNifEnv *env);
+/* `build` names the type, so that no library takes over the instances of another build. */
+bool open_instances(ErlNifEnv *env, const char *build);
 bool read_instance(ErlNifEnv *env, term given, instance **of);
 /* The wait of a denial in milliseconds, never rounded down. */
 term make_wait(ErlNifEnv *env, const instance *of, uint64_t wait_ns);
@@ -140,6 +153,7 @@ bool read_lane(ErlNifEnv *env, const instance *of, term given, uint32_t *lane);
 bool read_plan(ErlNifEnv *env, const instance *of, term given, uint32_t *plan);
 /* The instance and the agent that begin the arguments of a call; the rest of the question gets its defaults. */
 bool read_agent(ErlNifEnv *env, const term argv[], question *asked);
+bool read_cost(ErlNifEnv *env, term given, uint64_t *cost);
 bool read_options(ErlNifEnv *env, term given, unsigned allowed, question *asked);
 /* (reference, agent, lane, options) */
 bool read_question(ErlNifEnv *env, const term argv[], question *asked);
@@ -169,7 +183,8 @@ tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_
 #define NIFS(X) \
     X(new, 2, CPU) X(name_lanes, 2, HERE) X(lanes, 1, HERE) X(plans, 1, HERE) X(plan, 2, HERE) \
     X(lane_for, 3, HERE) X(unknown_actions, 1, HERE) X(sweep, 2, CPU) X(now, 1, HERE) X(advance_clock, 2, HERE) \
-    X(set_clock, 2, HERE) X(nothing, 0, HERE) X(check, 4, HERE) X(ask, 4, HERE) X(verdict, 4, HERE) \
+    X(set_clock, 2, HERE) X(nothing, 0, HERE) X(build, 0, HERE) X(check, 4, HERE) X(ask, 4, HERE) X(verdict, 4, HERE) \
+    X(admit, 7, HERE) \
     X(validate, 2, HERE) X(check_many, 3, HERE) X(check_all, 3, HERE) X(peek, 4, HERE) X(refund, 4, HERE) \
     X(hold, 4, HERE) X(release, 4, HERE) X(reserve, 5, HERE) X(settle, 4, HERE) X(extend, 4, HERE) \
     X(reset, 3, HERE) X(forget, 3, HERE) X(record_violation, 3, HERE) X(conduct, 3, HERE) \

@@ -113,7 +113,7 @@ static bool read_flag(ErlNifEnv *env, term name, term given, uint32_t flag, uint
     return true;
 }
 
-static bool read_cost(ErlNifEnv *env, term given, uint64_t *cost)
+bool read_cost(ErlNifEnv *env, term given, uint64_t *cost)
 {
     ErlNifUInt64 number;
     if (!enif_get_uint64(env, given, &number) || number == 0) {

@@ -97,8 +97,7 @@ term bad_agent(ErlNifEnv *env, term given)
     return bad_argument(env, "the agent has to be a binary, got: %.60T", given);
 }
 
-/* What can happen to a valid call, and is an answer. */
-static bool is_answer(tollgate_status status, term *reason)
+bool is_answer(tollgate_status status, term *reason)
 {
     switch (status) {
     case TOLLGATE_STATUS_FULL: *reason = atom_full; break;

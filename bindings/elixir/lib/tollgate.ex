@@ -149,7 +149,7 @@ defmodule Tollgate do
   # The common case takes the short way: nothing is parsed, nothing is reported.
   def check(instance, agent, {channel, tier} = lane, []) do
     case :persistent_term.get(instance, nil) do
-      {reference, nil, _} -> Native.check(reference, agent, channel, tier)
+      {reference, nil, _, _} -> Native.check(reference, agent, channel, tier)
       _ -> ask(&Native.ask/4, instance, agent, lane, [])
     end
   end
@@ -157,8 +157,8 @@ defmodule Tollgate do
   def check(instance, agent, lane, options), do: ask(&Native.ask/4, instance, agent, lane, options)
 
   defp ask(native, instance, agent, lane, options) do
-    {reference, reporter} = Instance.find(instance)
-    Verdict.report(native.(reference, agent, lane, options), instance, reporter, agent, lane)
+    {reference, _, _, _} = entry = Instance.entry(instance)
+    Verdict.report(native.(reference, agent, lane, options), entry, instance, agent, lane)
   end
 
   @doc """
@@ -173,11 +173,11 @@ defmodule Tollgate do
   """
   @spec check_many(instance, [request], at: non_neg_integer, counted: boolean) :: [verdict]
   def check_many(instance, requests, options \\ []) do
-    {reference, reporter} = Instance.find(instance)
+    {reference, reporter, _, _} = entry = Instance.entry(instance)
     answers = check_chunks(reference, chunks(requests), options)
 
     if reporter || options != [] do
-      Enum.zip_with(requests, answers, &Verdict.report(&2, instance, reporter, elem(&1, 0), elem(&1, 1)))
+      Enum.zip_with(requests, answers, &Verdict.report(&2, entry, instance, elem(&1, 0), elem(&1, 1)))
     else
       answers
     end
@@ -213,17 +213,17 @@ defmodule Tollgate do
   """
   @spec check_all(instance, [request], at: non_neg_integer, counted: boolean) :: all_verdict
   def check_all(instance, parts, options \\ []) do
-    {reference, reporter} = Instance.find(instance)
+    {reference, reporter, _, _} = entry = Instance.entry(instance)
 
     case Native.check_all(reference, parts, options) do
       {:deny, wait, _wait_ns, blocking, verdicts} ->
         blocking = for index <- blocking, do: {Enum.at(parts, index), Enum.at(verdicts, index)}
-        Verdict.report_all_denied(blocking, wait, instance, reporter)
+        Verdict.report_all_denied(blocking, wait, entry, instance)
         {:deny, wait, Enum.map(blocking, &elem(&1, 0))}
 
       {decision, _wait, _wait_ns, [], verdicts} ->
         if reporter,
-          do: Enum.zip_with(parts, verdicts, &Verdict.report(&2, instance, reporter, elem(&1, 0), elem(&1, 1)))
+          do: Enum.zip_with(parts, verdicts, &Verdict.report(&2, entry, instance, elem(&1, 0), elem(&1, 1)))
 
         {if(decision == :warn, do: :warn, else: :allow), verdicts}
 
@@ -362,12 +362,14 @@ defmodule Tollgate do
           | {:deny, pos_integer | :infinity}
           | {:error, :full | :busy | :cost_above_capacity | :reservations_full | :too_many_reservations}
   def reserve(instance, agent, lane, ttl_ms, options \\ []) do
-    {reference, reporter} = Instance.find(instance)
+    {reference, _, _, _} = entry = Instance.entry(instance)
 
     with {verdict, reservation} when is_map(verdict) <-
            Native.reserve(reference, agent, lane, nanoseconds(ttl_ms), options) do
-      verdict = verdict |> Verdict.counted() |> Verdict.report(instance, reporter, agent, lane)
-      if reservation, do: Tuple.append(verdict, reservation), else: verdict
+      case verdict |> Verdict.counted() |> Verdict.report(entry, instance, agent, lane) do
+        {decision, detail} when reservation != nil -> {decision, detail, reservation}
+        denied -> denied
+      end
     end
   end
 

@@ -51,4 +51,54 @@ defmodule Tollgate.EventsTest do
     assert_raise ArgumentError, fn -> Events.subscribe(one, [:weather]) end
     assert_raise ArgumentError, fn -> Events.subscribe(Nobody) end
   end
+
+  test "a topic that nobody wants costs no lookup, and who subscribes is heard from then on" do
+    name = start()
+    {_, _, _, %{events: {wanted, nil} = events}} = Tollgate.Instance.entry(name)
+    # Nobody was there: the first event finds that out.
+    assert Events.wanted?(events, :violation)
+    Tollgate.Conduct.record_violation(name, "agent-7")
+    refute Events.wanted?(events, :violation)
+    Events.subscribe(name, [:violation])
+    assert Events.wanted?(events, :violation)
+    Tollgate.Conduct.record_violation(name, "agent-7")
+    assert_received {:tollgate, ^name, :violation, _}
+    # The owner's crash loses no subscription.
+    owner = Process.whereis(name)
+    Process.exit(owner, :kill)
+    eventually(fn -> Process.whereis(name) not in [nil, owner] end)
+    Tollgate.Conduct.record_violation(name, "agent-7")
+    assert_received {:tollgate, ^name, :violation, _}
+    Events.unsubscribe(name)
+    Tollgate.Conduct.record_violation(name, "agent-7")
+    refute_received {:tollgate, _, _, _}
+    assert :atomics.get(wanted, 2) == 0
+  end
+
+  test "events are broadcast through a PubSub, and one that is missing harms nobody" do
+    start_supervised!({Phoenix.PubSub, name: Tollgate.EventsTest.PubSub})
+    name = start(pubsub: Tollgate.EventsTest.PubSub)
+    Phoenix.PubSub.subscribe(Tollgate.EventsTest.PubSub, "tollgate")
+    for _ <- 1..10, do: Tollgate.Conduct.record_violation(name, "agent-7")
+    assert_received {:tollgate, ^name, :sustained_abuse, %{agent: "agent-7", in_a_row: 10}}
+    :ok = Tollgate.Control.exempt(name, "agent-8")
+    assert_received {:tollgate, ^name, :change, %{agent: "agent-8"}}
+    refute_received {:tollgate, _, :violation, _}
+
+    other = start(pubsub: [server: Tollgate.EventsTest.PubSub, topic: "limits", events: [:violation]])
+    Phoenix.PubSub.subscribe(Tollgate.EventsTest.PubSub, "limits")
+    Tollgate.Conduct.record_violation(other, "agent-7")
+    assert_received {:tollgate, ^other, :violation, %{agent: "agent-7"}}
+
+    alone = start(pubsub: Tollgate.EventsTest.Nobody)
+
+    assert ExUnit.CaptureLog.capture_log(fn -> :ok = Tollgate.Control.exempt(alone, "agent-8") end) =~
+             "cannot broadcast"
+
+    assert Tollgate.Control.exempt?(alone, "agent-8")
+
+    for wrong <- ["text", [topic: "x"], [server: nil], [server: :a, events: [:nothing]], [server: :a, colour: 1]] do
+      assert_raise ArgumentError, fn -> Tollgate.start_link(name: :never, pubsub: wrong) end
+    end
+  end
 end

@@ -93,6 +93,32 @@ defmodule Tollgate.ObserveTest do
     assert Native.log_due(reference, Native.now(reference)) == []
   end
 
+  test "a flood of denials is a flood of neither lines nor messages" do
+    name = start(log: true)
+    me = self()
+
+    log =
+      capture_log(fn ->
+        flood = fn agent ->
+          for at <- 1..20_000 do
+            if at == 10_000, do: send(me, {:longest, elem(Process.info(Process.whereis(name), :message_queue_len), 1)})
+            Tollgate.check(name, agent, {:ws, :heavy}, counted: true)
+          end
+        end
+
+        Task.await_many(for(at <- 1..4, do: Task.async(fn -> flood.("agent-#{at}") end)), :infinity)
+        assert :ok = Tollgate.Control.set_override(name, "agent-9", :heavy, "100/minute")
+      end)
+
+    for _ <- 1..4 do
+      assert_received {:longest, messages}
+      assert messages < 1_000
+    end
+
+    assert length(Regex.scan(~r/INFO: Rate limit hit/, log)) == 4
+    assert length(String.split(log, "\n", trim: true)) < 20
+  end
+
   test "agents are listed, searched and sorted, a page at a time" do
     name = start(observe: true, roster: 1_000)
     for at <- 1..5, _ <- 1..at, do: Tollgate.check(name, "user:#{at}", {:ws, :heavy})

@@ -5,7 +5,7 @@ defmodule Tollgate.PlugTest do
   alias Tollgate.TestJSON
 
   defp call(conn, options), do: Tollgate.Plug.call(conn, Tollgate.Plug.init(options))
-  defp of(agent), do: %Plug.Conn{assigns: %{agent_id: agent}}
+  defp of(agent), do: %Plug.Conn{assigns: %{agent_id: agent}, remote_ip: {127, 0, 0, 1}}
   defp header(conn, name), do: conn.resp_headers |> List.keyfind(name, 0, {name, nil}) |> elem(1)
   defp unix, do: 1_700_000_000_001
 
@@ -58,7 +58,8 @@ defmodule Tollgate.PlugTest do
     never = call(of("agent-7"), instance: name, tier: :never)
     assert never.status == 429
     assert header(never, "retry-after") == nil
-    assert TestJSON.decode!(never.resp_body)["retry_after_ms"] == nil
+    # An operator may open it.
+    assert TestJSON.decode!(never.resp_body)["retry_after_ms"] == 60_000
   end
 
   test "the policy classifies actions" do
@@ -94,6 +95,87 @@ defmodule Tollgate.PlugTest do
     assert allowed.status == nil and header(allowed, "x-ratelimit-limit") == nil
   end
 
+  test "whatever an application has for an id, its client does not get a 500" do
+    name = start()
+
+    for {id, agent} <- [
+          {42, "42"},
+          {:worker, "worker"},
+          {-1, "-1"},
+          {String.duplicate("x", 257), "sha256:" <> Base.encode16(:crypto.hash(:sha256, String.duplicate("x", 257)))},
+          {<<255, 0>>, <<255, 0>>},
+          {Bitwise.bsl(1, 5_000), "sha256:" <> Base.encode16(:crypto.hash(:sha256, to_string(Bitwise.bsl(1, 5_000))))}
+        ] do
+      call(of(id), instance: name, tier: :heavy)
+      assert Tollgate.peek(name, agent, {:http, :heavy}).remaining == 9
+    end
+
+    # None at all is the address.
+    for id <- [nil, "", false], do: call(of(id), instance: name, tier: :light)
+    assert Tollgate.peek(name, "ip:127.0.0.1", {:http, :light}, plan: "unauthenticated").remaining == 57
+    # What can only be a mistake in the application is one.
+    assert_raise ArgumentError, ~r/an agent is a binary/, fn -> call(of(%{id: 7}), instance: name, tier: :heavy) end
+  end
+
+  test "the assign of those who have authenticated comes first" do
+    name = start()
+    conn = %{of("agent-7") | assigns: %{agent_id: "claimed", authenticated_agent: "verified"}}
+    call(conn, instance: name, tier: :heavy)
+    assert Tollgate.peek(name, "verified", {:http, :heavy}).remaining == 9
+    assert Tollgate.peek(name, "claimed", {:http, :heavy}).remaining == 10
+  end
+
+  test "peers of a Unix socket have no address, and are one agent" do
+    name = start()
+    options = Tollgate.Plug.init(instance: name, tier: :heavy)
+
+    for remote_ip <- [{:local, "/run/hub.sock"}, {:local, ""}, :unspecified, nil] do
+      refute Tollgate.Plug.call(%Plug.Conn{remote_ip: remote_ip}, options).halted
+    end
+
+    assert Tollgate.peek(name, "unix", {:http, :heavy}, plan: "unauthenticated").remaining == 1
+  end
+
+  test "networks that are allowed have no limit" do
+    name = start()
+    options = Tollgate.Plug.init(instance: name, tier: :heavy, allow: ["192.0.2.0/24", "2001:db8::/32", "198.51.100.7"])
+
+    allowed = [
+      {192, 0, 2, 9},
+      {0x2001, 0xDB8, 9, 9, 9, 9, 9, 9},
+      {0, 0, 0, 0, 0, 0xFFFF, 0xC000, 0x0207},
+      {198, 51, 100, 7}
+    ]
+
+    for remote_ip <- allowed, _ <- 1..20 do
+      conn = Tollgate.Plug.call(%Plug.Conn{remote_ip: remote_ip}, options)
+      assert {conn.halted, header(conn, "x-ratelimit-limit")} == {false, nil}
+    end
+
+    for remote_ip <- [{192, 0, 3, 1}, {198, 51, 100, 8}, {0x2001, 0xDB9, 0, 0, 0, 0, 0, 1}, {:local, ""}] do
+      assert header(Tollgate.Plug.call(%Plug.Conn{remote_ip: remote_ip}, options), "x-ratelimit-limit") == "5"
+    end
+
+    for wrong <- ["192.0.2.1/24", "192.0.2.0/33", "192.0.2/24", "2001:db8::/129", "x", "", 7, "1.2.3.4/"] do
+      assert_raise ArgumentError, ~r/a network is/, fn -> Tollgate.Plug.init(tier: :heavy, allow: [wrong]) end
+    end
+  end
+
+  test "two plugs in a row report the limit with less left, and a sent response is refused as by Plug" do
+    name = start()
+    light = Tollgate.Plug.init(instance: name, tier: :light)
+    heavy = Tollgate.Plug.init(instance: name, tier: :heavy)
+
+    for plugs <- [[light, heavy], [heavy, light]] do
+      conn = Enum.reduce(plugs, of("agent-#{inspect(plugs == [light, heavy])}"), &Tollgate.Plug.call(&2, &1))
+      assert header(conn, "x-ratelimit-limit") == "10"
+      assert length(for {"x-ratelimit-" <> _, _} <- conn.resp_headers, do: 1) == 3
+    end
+
+    sent = Plug.Conn.send_resp(of("agent-7"), 200, "")
+    assert_raise Plug.Conn.AlreadySentError, fn -> Tollgate.Plug.call(sent, heavy) end
+  end
+
   test "addresses are written the same way for the same client" do
     for {address, text} <- [
           {{192, 0, 2, 7}, "192.0.2.7"},
@@ -127,7 +209,9 @@ defmodule Tollgate.PlugTest do
     name = start(agents: 1, on_full: :deny)
     conn = call(of("agent-1"), instance: name, tier: :heavy, cost: 11)
     assert conn.status == 429 and conn.halted
-    assert TestJSON.decode!(conn.resp_body)["error"] == "cost_above_capacity"
+    assert TestJSON.decode!(conn.resp_body) == %{"error" => "rate_limited", "retry_after_ms" => nil, "tier" => "heavy"}
+    assert header(conn, "retry-after") == nil
+    assert header(conn, "x-ratelimit-remaining") == "10"
     answers = for at <- 1..1_000, do: call(of("agent-#{at}"), instance: name, tier: :light)
     assert %{halted: true} = full = Enum.find(answers, &(&1.status == 503))
     assert header(full, "retry-after") == "1"

@@ -19,7 +19,7 @@ defmodule Tollgate.SocketTest do
 
     assert warnings ==
              for(
-               left <- 11..0,
+               left <- 11..0//-1,
                do: %{"type" => "rate_limit_warning", "tier" => "normal", "remaining" => left, "capacity" => 60}
              )
 
@@ -32,6 +32,25 @@ defmodule Tollgate.SocketTest do
     name = start()
     for _ <- 1..1_000, do: assert(Socket.message(name, nil, "identify") == :allow)
     assert Tollgate.Observe.snapshot(name).agents == 0
+  end
+
+  test "nothing that a client sends raises" do
+    name = start()
+
+    ExUnit.CaptureLog.capture_log(fn ->
+      types = [5, nil, [], %{}, 1.5, "", <<255>>, String.duplicate("x", 1_000_000), {:a}, true, :ping, <<1::3>>]
+      for type <- types, do: assert(Socket.message(name, "agent-7", type) == :allow)
+    end)
+
+    # All but `:ping` are charged as what is not known.
+    assert Tollgate.peek(name, "agent-7", {:ws, :normal}).remaining == 60 - 11
+    assert {"ws", "(no text)"} in Tollgate.Actions.unknown(name).names
+
+    for id <- [0, 42, :worker, "", String.duplicate("x", 257), <<0>>], do: Socket.message(name, id, "identify")
+    assert Tollgate.peek(name, "42", {:ws, :heavy}).remaining == 9
+    long = "sha256:" <> Base.encode16(:crypto.hash(:sha256, String.duplicate("x", 257)))
+    assert Tollgate.peek(name, long, {:ws, :heavy}).remaining == 9
+    assert_raise ArgumentError, ~r/an agent is/, fn -> Socket.message(name, {:not, "an id"}, "ping") end
   end
 
   test "an exempt agent sees no frames" do

@@ -17,20 +17,26 @@ defmodule Tollgate.Actions do
   @spec lane_for(Tollgate.instance(), Tollgate.channel(), String.t() | atom) :: {Tollgate.channel(), Tollgate.tier()}
   def lane_for(instance, channel, action) do
     {reference, _} = Instance.find(instance)
-    action = readable(action)
+    action = text(action)
 
     case Native.lane_for(reference, Atom.to_string(channel), action) do
       nil ->
-        raise ArgumentError,
-              "the policy of #{inspect(instance)} classifies no actions of the channel #{inspect(channel)}"
+        unclassified(instance, channel)
 
       {_number, {_, tier} = lane, _known, first_seen} ->
-        if first_seen do
-          Logger.warning("the policy does not name the action #{inspect(action)} of #{channel}: it goes to #{tier}")
-        end
-
+        if first_seen, do: log_unknown(action, channel, tier)
         lane
     end
+  end
+
+  @doc false
+  def unclassified(instance, channel) do
+    raise ArgumentError, "the policy of #{inspect(instance)} classifies no actions of the channel #{channel}"
+  end
+
+  @doc false
+  def log_unknown(action, channel, tier) do
+    Logger.warning("the policy does not name the action #{inspect(action)} of #{channel}: it goes to #{tier}")
   end
 
   @doc """
@@ -52,13 +58,13 @@ defmodule Tollgate.Actions do
     %{total: total, names: names, not_listed: not_listed}
   end
 
-  # What a client sends may be anything; the limiter takes text.
-  defp readable(action) when is_atom(action), do: Atom.to_string(action)
+  @doc false
+  # An action as the limiter takes it: text. What a client sends may be anything, and what is no text has one name, so
+  # that no list of names grows by it.
+  def text(action) when is_binary(action) and byte_size(action) <= 256, do: valid(action)
+  def text(action) when is_binary(action), do: action |> binary_part(0, 256) |> valid()
+  def text(action) when is_atom(action) and action not in [nil, true, false], do: Atom.to_string(action)
+  def text(_), do: "(no text)"
 
-  defp readable(action) when is_binary(action) do
-    action = binary_part(action, 0, min(byte_size(action), 256))
-    if String.valid?(action), do: action, else: inspect(action)
-  end
-
-  defp readable(other), do: raise(ArgumentError, "an action is a string or an atom, got: #{inspect(other)}")
+  defp valid(action), do: if(String.valid?(action), do: action, else: inspect(action))
 end

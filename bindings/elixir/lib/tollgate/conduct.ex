@@ -19,10 +19,10 @@ defmodule Tollgate.Conduct do
   @spec record_violation(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer) ::
           non_neg_integer | {:error, :full | :busy}
   def record_violation(instance, agent, options \\ []) do
-    {reference, reporter} = Instance.find(instance)
+    {reference, _, _, _} = entry = Instance.entry(instance)
 
     with %{wait_ms: wait} = violation <- Native.record_violation(reference, agent, options) do
-      Verdict.violated(instance, reporter, agent, wait, violation.in_a_row, violation.sustained_abuse, %{})
+      Verdict.violated(entry, instance, agent, wait, violation.in_a_row, violation.sustained_abuse, %{})
       wait
     end
   end

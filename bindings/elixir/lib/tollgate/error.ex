@@ -14,6 +14,7 @@ defmodule Tollgate.Error do
     * `:shared` - the memory that the limiter shares has no room for the change;
     * `:always_exempt` - the instance was started with this agent in `always_exempt:`;
     * `:store` - the file could not be written;
+    * `:nif` - the native part could not be loaded;
     * `:budgets` - from `Tollgate.Control.save_budgets/1`: the file could not be written, or there is none.
   """
 

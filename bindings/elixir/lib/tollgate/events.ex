@@ -21,9 +21,22 @@ defmodule Tollgate.Events do
 
   A flood of denials is a flood of `:violation` messages; a process gets them only if it asks. Messages to a process
   that does not read them stay in its mailbox, as ever.
+
+  ## Phoenix.PubSub
+
+  With the option `pubsub: MyApp.PubSub` an instance also broadcasts every topic but `:violation`, as the same messages:
+
+      Phoenix.PubSub.subscribe(MyApp.PubSub, "tollgate")
+
+  `pubsub: [server: MyApp.PubSub, topic: "limits", events: [:sustained_abuse, :violation]]` chooses another topic, and
+  which events. They go to all nodes that share the PubSub: an instance on each of them broadcasts its own.
   """
 
+  require Logger
+
   alias Tollgate.Instance
+
+  @compile {:no_warn_undefined, Phoenix.PubSub}
 
   @topics [:sustained_abuse, :violation, :change, :saturated, :unknown_action, :clock_fell_back]
 
@@ -32,15 +45,19 @@ defmodule Tollgate.Events do
   @doc "Subscribes the calling process, once, however often it asks. The subscription ends with the process."
   @spec subscribe(Tollgate.instance(), [topic]) :: :ok
   def subscribe(instance \\ Tollgate, topics \\ [:sustained_abuse]) do
-    Instance.find(instance)
-
     case topics -- @topics do
       [] -> :ok
       unknown -> raise ArgumentError, "unknown topics #{inspect(unknown)}; known are #{inspect(@topics)}"
     end
 
+    {_, _, _, %{events: {wanted, _}}} = Instance.entry(instance)
     known = Registry.keys(__MODULE__, self())
-    for topic <- topics, {instance, topic} not in known, do: Registry.register(__MODULE__, {instance, topic}, nil)
+
+    for topic <- topics do
+      if {instance, topic} not in known, do: Registry.register(__MODULE__, {instance, topic}, nil)
+      :atomics.put(wanted, number(topic), System.unique_integer([:positive, :monotonic]))
+    end
+
     :ok
   end
 
@@ -52,11 +69,75 @@ defmodule Tollgate.Events do
   end
 
   @doc false
-  def send(instance, topic, fields) do
-    Registry.dispatch(__MODULE__, {instance, topic}, fn subscribers ->
-      for {subscriber, _} <- subscribers, do: Kernel.send(subscriber, {:tollgate, instance, topic, fields})
-    end)
+  # What an instance keeps to know whom its events concern: for each topic a number, not 0 as long as somebody may be
+  # subscribed, and where they are broadcast. A number that says so for nothing is corrected by the first event.
+  def new(pubsub) do
+    wanted = :atomics.new(length(@topics), signed: true)
+    for topic <- @topics, do: :atomics.put(wanted, number(topic), 1)
+    {wanted, pubsub}
   end
+
+  @doc false
+  # The option `pubsub:` as it is kept.
+  def pubsub(nil), do: nil
+  def pubsub(server) when is_atom(server), do: pubsub(server: server)
+
+  def pubsub(options) do
+    known = [server: nil, topic: "tollgate", events: @topics -- [:violation]]
+
+    unless Keyword.keyword?(options) and Keyword.keys(options) -- Keyword.keys(known) == [] do
+      raise ArgumentError, "pubsub has to be a PubSub's name, or server:, topic: and events:, got: #{inspect(options)}"
+    end
+
+    options = Map.new(Keyword.merge(known, options))
+
+    unless is_atom(options.server) and options.server != nil and is_binary(options.topic) and
+             is_list(options.events) and options.events -- @topics == [] do
+      raise ArgumentError, "pubsub needs a server:, a topic: that is text, and events: of #{inspect(@topics)}"
+    end
+
+    options
+  end
+
+  @doc false
+  def wanted?({wanted, pubsub}, topic) do
+    :atomics.get(wanted, number(topic)) != 0 or (pubsub != nil and topic in pubsub.events)
+  end
+
+  @doc false
+  def send(instance, topic, fields) do
+    {_, _, _, aux} = Instance.entry(instance)
+    dispatch(aux.events, instance, topic, fields)
+  end
+
+  @doc false
+  def dispatch({wanted, pubsub}, instance, topic, fields) do
+    message = {:tollgate, instance, topic, fields}
+
+    case :atomics.get(wanted, number(topic)) do
+      0 ->
+        :ok
+
+      seen ->
+        case Registry.lookup(__MODULE__, {instance, topic}) do
+          # Unless somebody has subscribed meanwhile.
+          [] -> :atomics.compare_exchange(wanted, number(topic), seen, 0)
+          subscribers -> for {subscriber, _} <- subscribers, do: Kernel.send(subscriber, message)
+        end
+    end
+
+    if pubsub != nil and topic in pubsub.events, do: broadcast(pubsub, message)
+    :ok
+  end
+
+  # Whoever is denied has nothing to do with a PubSub that is not there.
+  defp broadcast(%{server: server, topic: topic}, message) do
+    Phoenix.PubSub.broadcast(server, topic, message)
+  rescue
+    error -> Logger.error("#{inspect(server)} cannot broadcast an event: #{Exception.message(error)}")
+  end
+
+  for {topic, number} <- Enum.with_index(@topics, 1), do: defp(number(unquote(topic)), do: unquote(number))
 
   @doc false
   def child_spec(_), do: Registry.child_spec(keys: :duplicate, name: __MODULE__)

@@ -15,7 +15,7 @@ defmodule Tollgate.Instance do
 
   require Logger
 
-  alias Tollgate.{Error, Events, Holds, Native, Options, Policy, Redis, Store, Telemetry}
+  alias Tollgate.{Error, Events, Headers, Holds, JSON, Log, Native, Options, Policy, Redis, Store, Telemetry}
 
   @nothing {nil, [], false}
 
@@ -25,9 +25,17 @@ defmodule Tollgate.Instance do
   # What a check finds.
   @spec find(atom) :: {reference, tuple | nil}
   def find(name) do
+    {reference, reporter, _options, _aux} = entry(name)
+    {reference, reporter}
+  end
+
+  # All that is kept for an instance: `{reference, reporter, options, aux}`. `aux` has the lanes with what is prepared
+  # for them, who wants its events, and whether denials are logged.
+  @spec entry(atom) :: {reference, tuple | nil, map, map}
+  def entry(name) do
     case :persistent_term.get(name, nil) do
-      {reference, reporter, _options} -> {reference, reporter}
-      nil -> raise ArgumentError, not_started(name)
+      {_reference, _reporter, _options, _aux} = entry -> entry
+      _ -> raise ArgumentError, not_started(name)
     end
   end
 
@@ -70,8 +78,7 @@ defmodule Tollgate.Instance do
       if options.budgets && !left_behind, do: keep_budgets(reference, options.budgets, @file_tries)
       # Only now can it be found: assignments are in force before the first check.
       reporter = Telemetry.reporter(options.telemetry, options.telemetry_prefix)
-      :persistent_term.put(options.name, {reference, reporter, options})
-      if options.log, do: Events.subscribe(options.name, [:violation])
+      :persistent_term.put(options.name, {reference, reporter, options, aux(reference, options)})
       {:ok, state |> sweep_later() |> poll_later() |> save_later()}
     else
       {:error, message} -> {:stop, ArgumentError.exception(message)}
@@ -102,8 +109,8 @@ defmodule Tollgate.Instance do
   # and loaded again is not valid any more.
   defp take_over(%{name: name} = options) do
     case :persistent_term.get(name, nil) do
-      {reference, _reporter, ^options} -> if living?(reference), do: reference
-      {_reference, _reporter, %{name: ^name}} -> nil
+      {reference, _reporter, ^options, _aux} -> if living?(reference), do: reference
+      {_reference, _reporter, %{name: ^name}, _aux} -> nil
       nil -> nil
       _ -> raise ArgumentError, "somebody else keeps a :persistent_term under #{inspect(name)}: choose another name"
     end
@@ -119,6 +126,27 @@ defmodule Tollgate.Instance do
     reference = Native.new(Policy.source(options.policy), Options.native(options))
     :ok = Native.name_lanes(reference, for({name, _limit} <- Native.lanes(reference), do: Policy.pair(name)))
     reference
+  end
+
+  # Those who subscribed to the events of a crashed owner stay subscribed.
+  defp aux(reference, options) do
+    events =
+      case :persistent_term.get(options.name, nil) do
+        {_, _, _, %{events: {wanted, _}}} -> {wanted, Events.pubsub(options.pubsub)}
+        nil -> Events.new(Events.pubsub(options.pubsub))
+      end
+
+    lanes = for {name, _limit} <- Native.lanes(reference), do: prepared(name)
+    %{lanes: List.to_tuple(lanes), events: events, log: options.log}
+  end
+
+  # What is the same in all answers about a lane, written once: the start of a warning, the end of a denial, and its
+  # name in a header.
+  defp prepared(name) do
+    {channel, tier} = Policy.pair(name)
+    text = JSON.encode(tier)
+    warning = ~s({"type":"rate_limit_warning","tier":#{text},"remaining":)
+    {channel, tier, %{warning: warning, denial: ~s(,"tier":#{text}}), name: name, quoted: Headers.string(name)}}
   end
 
   # Puts the store's assignments in force. A limiter that was taken over may have
@@ -225,13 +253,8 @@ defmodule Tollgate.Instance do
   # Events of the limiter go to the subscribers, lines that are due to the log.
   def handle_info(:poll, %{reference: reference, options: options} = state) do
     if options.observe, do: Enum.each(Native.poll_events(reference), &pass_on(options.name, &1))
-    if options.log, do: Enum.each(Native.log_due(reference, Native.now(reference)), &log/1)
+    if options.log, do: Log.due(reference)
     {:noreply, poll_later(state)}
-  end
-
-  def handle_info({:tollgate, _name, :violation, %{agent: agent}}, %{reference: reference} = state) do
-    Enum.each(Native.log_denied(reference, agent, Native.now(reference)), &log/1)
-    {:noreply, state}
   end
 
   def handle_info(_, state), do: {:noreply, state}
@@ -245,9 +268,6 @@ defmodule Tollgate.Instance do
 
   defp pass_on(name, {:clock_fell_back}), do: Events.send(name, :clock_fell_back, %{})
   defp pass_on(_name, _event), do: :ok
-
-  # A line begins with its kind: INFO, THROTTLE or SUMMARY.
-  defp log(line), do: Logger.warning(line)
 
   @poll_every_ms 1_000
 

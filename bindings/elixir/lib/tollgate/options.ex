@@ -37,6 +37,8 @@ defmodule Tollgate.Options do
     * `:reservations_per_agent` - how many of them one agent may have. Default: one in 64 of all, but at least 16;
     * `:log` - `true` to log denials, rate-limited: the first of an agent, then their number once a minute, and a
       summary every five minutes. Default: `false`;
+    * `:pubsub` - the name of a `Phoenix.PubSub` through which events are broadcast: see `Tollgate.Events`. Default:
+      none;
     * `:telemetry`, `:telemetry_prefix` - which events go to `:telemetry`: see `Tollgate.Telemetry`;
     * `:sweep_every_ms`, `:sweep_idle_ms` - the records of agents that have been idle for 10 minutes are given up
       every 5 minutes. `nil` for either never sweeps, which is fine: an idle agent gives way when its room is needed.
@@ -65,6 +67,7 @@ defmodule Tollgate.Options do
     budgets: nil,
     save_budgets_every_ms: 5_000,
     log: false,
+    pubsub: nil,
     telemetry: nil,
     telemetry_prefix: [:tollgate],
     sweep_every_ms: 300_000,
@@ -140,6 +143,14 @@ defmodule Tollgate.Options do
   defp check_one({:always_exempt, agents}) do
     is_nil(agents) or (is_list(agents) and Enum.all?(agents, &is_binary/1)) or
       wrong(:always_exempt, "a list of agents", agents)
+  end
+
+  defp check_one({:pubsub, pubsub}) do
+    if pubsub != nil and not Code.ensure_loaded?(Phoenix.PubSub) do
+      wrong(:pubsub, "nil without the package phoenix_pubsub in the application's dependencies", pubsub)
+    end
+
+    Tollgate.Events.pubsub(pubsub)
   end
 
   defp check_one({:telemetry, which}) do

@@ -15,9 +15,13 @@ defmodule Tollgate.Socket do
       {"type":"rate_limited","retry_after_ms":6000,"tier":"heavy"}
 
   A denial never closes a connection. Call this after a message was validated, so that an invalid one costs nothing.
+
+  Nothing that a client sends raises. A type that the policy does not name, or that is no text at all, is charged to the
+  tier for unknown actions (policy `:hub`: `:normal`). An agent is a binary, a whole number or an atom; an id that is
+  empty or longer than 256 bytes is limited by its SHA-256.
   """
 
-  alias Tollgate.{Actions, JSON, Verdict}
+  alias Tollgate.{Actions, Id, Instance, JSON, Verdict}
 
   @doc """
   May this message go on? A denial counts against the agent's conduct.
@@ -35,22 +39,36 @@ defmodule Tollgate.Socket do
       {:deny, ~s({"type":"rate_limited","retry_after_ms":6000,"tier":"heavy"})}
       iex> Tollgate.Socket.message(Tollgate, nil, "identify")
       :allow
+      iex> Tollgate.Socket.message(Tollgate, 3, %{"not" => "a type"})
+      :allow
   """
-  @spec message(Tollgate.instance(), Tollgate.agent() | nil, String.t() | atom) ::
+  @spec message(Tollgate.instance(), Tollgate.agent() | integer | atom, term) ::
           :allow | {:warn, String.t()} | {:deny, String.t()}
   def message(instance, agent, type)
   def message(_instance, nil, _type), do: :allow
 
   def message(instance, agent, type) do
-    {_, tier} = lane = Actions.lane_for(instance, :ws, type)
+    {_, _, _, aux} = entry = Instance.entry(instance)
 
-    case Verdict.ask(instance, agent, lane, counted: true) do
-      %{decision: :warn, remaining: remaining, capacity: capacity} -> {:warn, warning(tier, remaining, capacity)}
-      %{decision: :deny, retry_after_ms: wait} -> {:deny, denial(tier, wait)}
+    case Verdict.admit(entry, instance, Id.agent(agent), "ws", Actions.text(type), 1, nil) do
+      {:allow, _, _, _, _, _, _, _, _} -> :allow
+      {:warn, lane, remaining, capacity, _, _, _, _, _} -> {:warn, warning(aux, lane, remaining, capacity)}
+      {:deny, lane, _, _, wait, _, _, _, _} -> {:deny, denied(aux, lane, wait)}
       # No record is free for a newcomer: it has to come back.
-      {:error, _} -> {:deny, denial(tier, 1_000)}
-      _ -> :allow
+      {:error, _reason, lane} -> {:deny, denied(aux, lane, 1_000)}
+      _exempt -> :allow
     end
+  end
+
+  defp warning(aux, lane, remaining, capacity) do
+    {_, _, %{warning: start}} = elem(aux.lanes, lane)
+    <<start::binary, Integer.to_string(remaining)::binary, ",\"capacity\":", Integer.to_string(capacity)::binary, ?}>>
+  end
+
+  defp denied(aux, lane, wait) do
+    {_, _, %{denial: ending}} = elem(aux.lanes, lane)
+    wait = if is_integer(wait), do: Integer.to_string(wait), else: "null"
+    <<"{\"type\":\"rate_limited\",\"retry_after_ms\":", wait::binary, ending::binary>>
   end
 
   @doc "The frame for an agent that is near its limit."

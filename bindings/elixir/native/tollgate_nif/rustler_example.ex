@@ -4,7 +4,7 @@ defmodule Tollgate.RustlerExample do
   @on_load :load
 
   @doc false
-  def load, do: :erlang.load_nif(:filename.join(:code.priv_dir(:tollgate), 'tollgate_rustler'), 0)
+  def load, do: :erlang.load_nif(:filename.join(:code.priv_dir(:tollgate), ~c"tollgate_rustler"), 0)
 
   def new(_agents, _limit), do: :erlang.nif_error(:not_loaded)
   def check(_reference, _agent, _channel, _tier), do: :erlang.nif_error(:not_loaded)

@@ -13,7 +13,7 @@ defmodule Tollgate.Child do
         :stderr_to_stdout,
         {:line, 1_000},
         {:args, arguments(code)},
-        {:env, [{'LANG', 'C.UTF-8'}]}
+        {:env, [{~c"LANG", ~c"C.UTF-8"}]}
       ])
 
     {:os_pid, pid} = Port.info(port, :os_pid)

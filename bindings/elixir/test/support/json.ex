@@ -64,6 +64,6 @@ defmodule Tollgate.TestJSON do
   defp string(<<?\\, escaped, rest::binary>>, read), do: string(rest, [Map.fetch!(@escapes, escaped) | read])
   defp string(<<char::utf8, rest::binary>>, read) when char >= 0x20, do: string(rest, [<<char::utf8>> | read])
 
-  defp space(<<char, rest::binary>>) when char in ' \t\r\n', do: space(rest)
+  defp space(<<char, rest::binary>>) when char in ~c" \t\r\n", do: space(rest)
   defp space(rest), do: rest
 end
