@@ -1,6 +1,8 @@
 """The ASGI middleware without a server: what real servers do rarely."""
 
 import asyncio
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 from tollgate_limiter import Gate, Key, Limiter, ManualClock
 from tollgate_limiter.asgi import TollgateMiddleware
+from tollgate_limiter.fastapi import Limits
 
 AGENT = (b"x-agent-id", b"agent-7")
 
@@ -197,6 +200,43 @@ def test_the_prefix_at_which_an_app_is_mounted_does_not_count() -> None:
 def test_settings_that_cannot_work_are_refused_with_advice(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Gate(limiter(api="1/minute", more="1/minute"), **{"lane": "api", **settings})
+
+
+async def later(request: Any) -> str:
+    return "agent-7"
+
+
+class Later:
+    async def __call__(self, request: Any) -> str:
+        return "agent-7"
+
+
+@pytest.mark.parametrize("function", [later, Later(), functools.partial(later)], ids=["def", "object", "partial"])
+def test_a_function_that_nobody_would_await_is_refused(function: Any) -> None:
+    one = limiter(api="1/minute")
+    makes: list[tuple[Callable[[], Any], str]] = [
+        (lambda: Gate(one, key=function), "a key"),
+        (lambda: Gate(one, key=[Key.function("a user", function), Key.address()]), "a key's function"),
+        (lambda: Gate(one, cost=function), "cost"),
+        (lambda: Gate(one, plan=function), "plan"),
+        (lambda: Limits().limit("1/minute", key=function), "a key"),
+        (lambda: Limits().limit("1/minute", cost=function), "cost"),
+        (lambda: Limits(key=function), "a key"),
+        (lambda: Limits(plan=function), "plan"),
+    ]
+    for make, what in makes:
+        with pytest.raises(TypeError, match=f"^{what} is an ordinary function, not one with async"):
+            make()
+
+
+@pytest.mark.parametrize("wrong", [{"cost": "many"}, {"cost": -1}, {"cost": 1.5}, {"plan": "pro"}, {"key": 7}])
+def test_a_setting_of_the_wrong_type_is_refused_where_it_stands(wrong: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Gate(limiter(api="1/minute"), **wrong)
+    with pytest.raises((TypeError, ValueError)):
+        Limits(**wrong) if "plan" in wrong else Limits().limit("1/minute", **wrong)
+    with pytest.raises(TypeError, match="a key's function is a function of the request, not int"):
+        Key.function("a user", 7)  # type: ignore[arg-type]
 
 
 def test_a_middleware_has_a_limiter_or_a_gate() -> None:

@@ -211,6 +211,8 @@ class Limits:
         self._group = _Group(1)
         self._declared: set[str] = set()
         self._lock = threading.RLock()
+        # Raises here what is wrong with the settings, and not at the first request.
+        Gate(Limiter({"lanes": {"any": "1/s"}}, agents=1), key=key, **self._settings)
 
     def limit(
         self, text: str, /, *, name: str | None = None, key: "Keys | None" = None, cost: _Cost | None = None
@@ -227,7 +229,9 @@ class Limits:
                 )
             added = self._group.lanes_of(parts, name)
             # A mistake is raised here, where the limit stands, and not at the first request.
-            gate = Gate(Limiter({"lanes": added}, agents=1), pass_others=True)
+            tried = Limiter({"lanes": added}, agents=1)
+            Gate(tried, key=key, cost=cost, pass_others=True)
+            gate = Gate(tried, pass_others=True)
             gate.asgi(_NOBODY, lanes=gate.lanes(*added))
             if not self._group.has_room_for(added):
                 self._group = _Group(self._group.number + 1)

@@ -1,5 +1,6 @@
 //! Keys: where a request has its agent's id. A key may be a function in Python.
 
+use super::must_be_plain;
 use crate::arguments::wrong_type;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
@@ -88,8 +89,12 @@ impl Key {
 
     /// What a function finds in the request: a str, an int, or None. Errors call it `what`.
     #[staticmethod]
-    fn function(what: String, function: Py<PyAny>) -> Self {
-        Self::of_function(what, function)
+    fn function(what: String, function: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if !function.is_callable() {
+            return Err(wrong_type("a key's function is a function of the request", function.as_borrowed()));
+        }
+        must_be_plain("a key's function", function)?;
+        Ok(Self::of_function(what, function.clone().unbind()))
     }
 
     /// One id for all requests.

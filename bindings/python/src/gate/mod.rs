@@ -75,16 +75,31 @@ fn invalid(problem: impl Display) -> PyErr {
     PyValueError::new_err(problem.to_string())
 }
 
+/// A function is called before the request goes on, and nothing awaits what it returns.
+fn must_be_plain(what: &str, function: &Bound<'_, PyAny>) -> PyResult<()> {
+    let is_async = function.py().import("inspect")?.getattr("iscoroutinefunction")?;
+    // An object that is called is as its method is.
+    let is_async = |of: &Bound<'_, PyAny>| is_async.call1((of,))?.is_truthy();
+    match is_async(function)? || is_async(&function.getattr("__call__")?)? {
+        true => Err(PyTypeError::new_err(format!(
+            "{what} is an ordinary function, not one with async: it is called before the request goes on; let a \
+             middleware or a dependency find out what it needs"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// The keys that a caller gives: one or several, each a [`Key`] or a function.
 fn keys(given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(tollgate_gate::Key, bool)>> {
     let one = |key: &Bound<'_, PyAny>| -> PyResult<(tollgate_gate::Key, bool)> {
         if let Ok(key) = key.cast::<Key>() {
             return Ok((key.get().key(), key.get().calls_python));
         }
-        match key.is_callable() {
-            true => Ok((Key::of_function("an id".to_owned(), key.clone().unbind()).key(), true)),
-            false => Err(wrong_type("a key is a Key, a function of the request, or a list of them", key.as_borrowed())),
+        if !key.is_callable() {
+            return Err(wrong_type("a key is a Key, a function of the request, or a list of them", key.as_borrowed()));
         }
+        must_be_plain("a key", key)?;
+        Ok((Key::of_function("an id".to_owned(), key.clone().unbind()).key(), true))
     };
     match given {
         None => Ok(vec![(tollgate_gate::Key::address(), false)]),
@@ -158,8 +173,19 @@ impl Gate {
             let now = Duration::try_from_secs_f64(seconds).map_err(invalid)?;
             builder = builder.wall_clock(move || SystemTime::UNIX_EPOCH + now);
         }
-        if plan.as_ref().is_some_and(|function| !function.bind(limiter.py()).is_callable()) {
-            return Err(PyTypeError::new_err("plan is a function of the request that returns a plan's name, or None"));
+        let py = limiter.py();
+        if let Some(plan) = plan.as_ref().map(|plan| plan.bind(py)) {
+            if !plan.is_callable() {
+                let expected = "plan is a function of the request that returns a plan's name, or None";
+                return Err(wrong_type(expected, plan.as_borrowed()));
+            }
+            must_be_plain("plan", plan)?;
+        }
+        if let Some(cost) = cost.as_ref().map(|cost| cost.bind(py)) {
+            match cost.is_callable() {
+                true => must_be_plain("cost", cost)?,
+                false => drop(cost.extract::<Whole>()?),
+            }
         }
         let gate = builder.build().map_err(invalid)?;
         let read = gate.headers_read();
