@@ -9,6 +9,34 @@ use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 use tollgate::{HeldSlot, Limiter};
 
+/// A slot until it is given back, which may have to wait for another process that gives back slots of the same agent.
+/// So other threads run meanwhile, however it comes about.
+pub(crate) struct Slot(Mutex<Option<HeldSlot<Arc<Limiter>>>>);
+
+impl Slot {
+    pub(crate) fn new(slot: Option<HeldSlot<Arc<Limiter>>>) -> Self {
+        Self(Mutex::new(slot))
+    }
+
+    /// Gives the slot back. More calls change nothing.
+    pub(crate) fn release(&self, py: Python<'_>) {
+        // Taken first: no lock is held while this thread waits.
+        let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if slot.is_some() {
+            py.detach(|| drop(slot));
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // Nobody else has it. Most are empty by now.
+        if self.0.get_mut().unwrap_or_else(PoisonError::into_inner).is_some() {
+            Python::attach(|py| self.release(py));
+        }
+    }
+}
+
 /// A slot that is held, or the denial of one. True if it is a slot.
 ///
 /// It is released at the end of a `with` block, with or without `async` and however that ends, by `release`, or when
@@ -16,7 +44,7 @@ use tollgate::{HeldSlot, Limiter};
 #[pyclass(frozen, module = "tollgate_limiter")]
 pub(crate) struct Hold {
     verdict: tollgate::Verdict,
-    slot: Mutex<Option<HeldSlot<Arc<Limiter>>>>,
+    slot: Slot,
 }
 
 #[pymethods]
@@ -35,7 +63,7 @@ impl Lane {
         let request = self.request(agent, cost, plan, counted, at)?;
         let limiter = Arc::clone(&self.limiter);
         let hold = py.detach(|| Limiter::hold(limiter, request)).map_err(of_call)?;
-        Ok(Hold { verdict: hold.verdict(), slot: Mutex::new(hold.into_slot()) })
+        Ok(Hold { verdict: hold.verdict(), slot: Slot::new(hold.into_slot()) })
     }
 
     /// Takes a slot until `release` gives it back: for slots that no object stands for.
@@ -81,7 +109,7 @@ impl Hold {
 
     /// Releases the slot. Another call does nothing, and neither does one on a denial.
     fn release(&self, py: Python<'_>) {
-        py.detach(|| drop(self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        self.slot.release(py);
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

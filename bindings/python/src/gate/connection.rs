@@ -3,11 +3,12 @@
 use super::head::Request;
 use super::{Gate, Lanes, Ruled, as_bytes, shown};
 use crate::errors::of_call;
+use crate::hold::Slot;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use std::sync::{Arc, Mutex, PoisonError};
-use tollgate::{HeldSlot, LaneId, Limiter, PlanId};
+use std::sync::Arc;
+use tollgate::{LaneId, PlanId};
 use tollgate_gate::{Asked, Delivery, Holding, Ruling};
 
 /// A connection that was admitted.
@@ -18,7 +19,7 @@ pub(crate) struct Connection {
     plan: Option<PlanId>,
     /// The lane of its messages.
     lane: Option<LaneId>,
-    slot: Mutex<Option<HeldSlot<Arc<Limiter>>>>,
+    slot: Slot,
 }
 
 #[pymethods]
@@ -35,8 +36,8 @@ impl Connection {
     }
 
     /// Gives the slot back. More calls change nothing.
-    fn release(&self) {
-        drop(self.slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+    fn release(&self, py: Python<'_>) {
+        self.slot.release(py);
     }
 }
 
@@ -73,10 +74,10 @@ pub(super) fn connect<'py>(
     };
     gate.choose_plan(&mut question, scope)?;
     // The slot first: if the charge is refused it is given back, and a charge could not be.
-    let slot = match connections.map(|lane| gate.gate.hold(&head, &question, lane)) {
+    let slot = match connections.map(|lane| py.detach(|| gate.gate.hold(&head, &question, lane))) {
         Some(Holding::Answer(response)) => return answer(response),
-        Some(Holding::Slot(slot)) => slot,
-        None => None,
+        Some(Holding::Slot(slot)) => Slot::new(slot),
+        None => Slot::new(None),
     };
     let mut headers = None;
     if !of_route.is_empty() {
@@ -96,7 +97,7 @@ pub(super) fn connect<'py>(
         agent: question.agent.as_bytes().to_vec(),
         plan: question.plan,
         lane: messages,
-        slot: Mutex::new(slot),
+        slot,
     };
     Ok((shown(py, Ruled::Pass(headers), as_bytes)?, Some(connection)))
 }
