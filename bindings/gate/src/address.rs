@@ -128,6 +128,12 @@ impl Proxies {
         Self { trusted }
     }
 
+    /// Whether no proxy is trusted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.trusted.is_empty()
+    }
+
     /// The client of a request that came from `peer` with these headers.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {

@@ -117,6 +117,11 @@ impl Profile {
         accepted.flat_map(|accept| accept.split(',')).find_map(requested).unwrap_or(self)
     }
 
+    /// Whether an `Accept` may request a profile: `application/problem+json` has a `+`, and `profile=` a `=`.
+    pub(crate) fn may_be_requested(accept: &[u8]) -> bool {
+        accept.contains(&b'+') || accept.contains(&b'=')
+    }
+
     /// The body of a refusal.
     #[must_use]
     pub fn body(self, refusal: &Refusal<'_>) -> String {

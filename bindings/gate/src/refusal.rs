@@ -78,10 +78,13 @@ impl Form {
     /// The form that a request expects: gRPC if its content type is a gRPC one.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
-        match headers.get(CONTENT_TYPE) {
-            Some(kind) if kind.as_bytes().starts_with(b"application/grpc") => Self::Grpc(kind.clone()),
-            _ => Self::Http,
-        }
+        let grpc = headers.get_all(CONTENT_TYPE).iter().find(|kind| Self::is_grpc(kind.as_bytes()));
+        grpc.map_or(Self::Http, |kind| Self::Grpc(kind.clone()))
+    }
+
+    /// Whether this content type is one of gRPC.
+    pub(crate) fn is_grpc(kind: &[u8]) -> bool {
+        kind.starts_with(b"application/grpc")
     }
 }
 

@@ -75,8 +75,9 @@ class TollgateMiddleware:
         # Not a coroutine: a stream pays one call for each chunk, and nothing else.
         def answer(message: _Message) -> Awaitable[None]:
             if message["type"] == start:
+                has = message.get("headers", ())
                 # A copy: an app may send the same message again.
-                message = {**message, "headers": with_limits(message.get("headers", ()), limits, self._single)}
+                message = {**message, "headers": with_limits(has, limits, True) if self._single else [*has, *limits]}
             return send(message)
 
         return answer

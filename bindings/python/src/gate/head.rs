@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use tollgate_gate::{Head, Peer};
+use tollgate_gate::{Gate, Head, Peer};
 
 /// The head of a request, as far as a gate reads it.
 pub(super) struct Request {
@@ -69,13 +69,17 @@ impl Request {
     }
 
     fn add_pair(&mut self, header: &Bound<'_, PyAny>, read: &[HeaderName]) -> PyResult<()> {
-        let (name, value) = match header.cast::<PyTuple>() {
-            Ok(pair) => (pair.get_item(0)?, pair.get_item(1)?),
-            Err(_) => (header.get_item(0)?, header.get_item(1)?),
-        };
+        let tuple = header.cast::<PyTuple>().ok();
+        let item = |at| tuple.map_or_else(|| header.get_item(at), |pair| pair.get_item(at));
+        let name = item(0)?;
         let name = name.cast::<PyBytes>()?.as_bytes();
-        if let Some(name) = read.iter().find(|read| read.as_str().as_bytes().eq_ignore_ascii_case(name)) {
-            self.add(name, value.cast::<PyBytes>()?.as_bytes());
+        let Some(name) = read.iter().find(|read| read.as_str().as_bytes().eq_ignore_ascii_case(name)) else {
+            return Ok(());
+        };
+        let value = item(1)?;
+        let value = value.cast::<PyBytes>()?.as_bytes();
+        if Gate::heeds(name, value) {
+            self.add(name, value);
         }
         Ok(())
     }
@@ -84,7 +88,7 @@ impl Request {
     pub(super) fn of_environ(
         environ: &Bound<'_, PyDict>,
         path: Option<&str>,
-        read: &[(HeaderName, String)],
+        read: &[(HeaderName, Py<PyString>)],
         single: &[HeaderName],
     ) -> PyResult<Self> {
         let py = environ.py();
@@ -102,6 +106,9 @@ impl Request {
         for (name, variable) in read {
             let Some(value) = environ.get_item(variable)? else { continue };
             let value = latin1(value.cast::<PyString>()?.to_str()?);
+            if !Gate::heeds(name, &value) {
+                continue;
+            }
             // The servers join what a client sent twice, and of two ids nobody could say which one was verified.
             match single.contains(name) {
                 true => value.split(|byte| *byte == b',').for_each(|value| request.add(name, value.trim_ascii())),
@@ -113,9 +120,9 @@ impl Request {
 }
 
 /// The variable of an environ that has a header.
-pub(super) fn variable(name: &HeaderName) -> String {
+pub(super) fn variable(py: Python<'_>, name: &HeaderName) -> Py<PyString> {
     let name = name.as_str().to_ascii_uppercase().replace('-', "_");
-    if name == "CONTENT_TYPE" { name } else { format!("HTTP_{name}") }
+    PyString::intern(py, &if name == "CONTENT_TYPE" { name } else { format!("HTTP_{name}") }).unbind()
 }
 
 /// The bytes that a server gave as Latin-1.

@@ -42,7 +42,7 @@ pub(crate) struct Gate {
     _engine: Option<Arc<Attached>>,
     /// The headers that the gate reads, with the variables of an environ that have them.
     read: Vec<HeaderName>,
-    variables: Vec<(HeaderName, String)>,
+    variables: Vec<(HeaderName, Py<PyString>)>,
     /// The headers that name the agent.
     single: Vec<HeaderName>,
     calls_python: bool,
@@ -189,7 +189,7 @@ impl Gate {
         }
         let gate = builder.build().map_err(invalid)?;
         let read = gate.headers_read();
-        let variables = read.iter().map(|name| (name.clone(), variable(name))).collect();
+        let variables = read.iter().map(|name| (name.clone(), variable(py, name))).collect();
         let single = gate.headers_of_agents();
         Ok(Self {
             gate: Arc::new(gate),
