@@ -1,9 +1,11 @@
 """Limits on the routes of FastAPI and Starlette."""
 
+import asyncio
+import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -79,6 +81,58 @@ def test_a_decorator_needs_no_request_and_does_not_show() -> None:
     paths = client.get("/openapi.json").json()["paths"]
     limited, free = (json.dumps(paths[path]["get"]["parameters"]) for path in ("/agents/{id}", "/unlimited/{id}"))
     assert limited == free and "parameters" not in paths["/plain"]["get"]
+
+
+POSTPONED = """
+from __future__ import annotations
+from fastapi import Request
+from pydantic import BaseModel
+
+class Item(BaseModel):
+    name: str
+
+async def make(item: Item, request: Request) -> Item:
+    return item
+
+def odd(item: OnlyForTypeCheckers) -> None: ...
+"""
+
+
+def test_annotations_that_are_text_are_known_outside_of_their_module() -> None:
+    """Older FastAPI evaluates them with the globals of what it is given: of the decorator, that is."""
+    limits, _ = declared()
+    names: dict[str, Any] = {"__name__": "postponed"}
+    exec(compile(POSTPONED, "postponed", "exec", dont_inherit=True), names)
+    app = FastAPI()
+    made = app.post("/items")(limits.limit("1/minute")(names["make"]))
+    signature = inspect.signature(made)
+    assert signature.parameters["item"].annotation is names["Item"] and signature.return_annotation is names["Item"]
+    client = TestClient(app)
+    assert [client.post("/items", json={"name": "a"}).status_code for _ in range(2)] == [200, 429]
+    assert inspect.signature(limits.limit("1/minute")(names["odd"])).parameters["item"].annotation == "OnlyForTypeCheckers"
+
+
+def test_an_endpoint_may_be_an_object_or_a_generator() -> None:
+    limits, _ = declared()
+
+    class Agent:
+        async def __call__(self, id: int) -> int:
+            return id
+
+    limited = limits.limit("2/minute")(Agent())
+    assert inspect.iscoroutinefunction(limited) and asyncio.run(limited(7)) == 7
+    app = FastAPI()
+    app.get("/agents/{id}")(limited)
+
+    @app.get("/lines")
+    @limits.limit("1/minute")
+    async def lines() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    client = TestClient(app)
+    assert statuses(client, "/agents/7", 3) == [200, 200, 429]
+    assert client.get("/lines").text.split() == ["1", "2"] and client.get("/lines").status_code == 429
 
 
 def test_several_limits_are_charged_together_or_not_at_all() -> None:

@@ -106,7 +106,7 @@ class Limit:
     def _decorate(self, endpoint: _Endpoint) -> _Endpoint:
         if not callable(endpoint):
             raise TypeError(f"a limit decorates a function, not {type(endpoint).__name__}")
-        signature = inspect.signature(endpoint)
+        signature = _signature(endpoint)
         name = f"tollgate_limit_{len(signature.parameters)}"
         parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=Depends(self), annotation=Any)
 
@@ -124,7 +124,8 @@ class Limit:
                 result.raw_headers.extend(told)
             return result
 
-        if inspect.iscoroutinefunction(endpoint):
+        # An object that is called is as its method is.
+        if inspect.iscoroutinefunction(endpoint) or inspect.iscoroutinefunction(getattr(endpoint, "__call__")):
 
             @functools.wraps(endpoint)
             async def limited(*args: Any, **given: Any) -> Any:
@@ -262,6 +263,15 @@ class Limits:
 
     def _gate(self, group: _Group, key: "Keys | None", cost: _Cost | None) -> Gate:
         return Gate(self._limiter(group), key=key if key is not None else self._key, cost=cost, **self._settings)
+
+
+def _signature(endpoint: Callable[..., Any]) -> inspect.Signature:
+    """The endpoint's, with annotations that are text evaluated: older FastAPI looks for their names where this module
+    has its own."""
+    try:
+        return inspect.signature(endpoint, eval_str=True)
+    except NameError:  # A name that only type checkers know. FastAPI says so itself, if it needs it.
+        return inspect.signature(endpoint)
 
 
 def _lane_name(wanted: str, taken: Set[str]) -> str:
