@@ -88,5 +88,9 @@ def test_django(under: str) -> None:
         assert (refused.status_code, refused.headers["content-type"]) == (429, "application/problem+json")
         assert refused.json()["agent_id"] == "ip:127.0.0.1" and int(refused.headers["retry-after"]) > 42_000
         assert limited.get(f"{path}?user=7").status_code == 200
+        # A key that asks the database, which Django refuses to do in a coroutine, works under both; and charges once.
+        signed_in = [limited.get(f"{path}?token=t-7") for _ in range(3)]
+        assert [(one.status_code, one.headers["ratelimit"][:9]) for one in signed_in[:2]] == [(200, '"api";r=1'), (200, '"api";r=0')]
+        assert (signed_in[2].status_code, signed_in[2].json()["agent_id"]) == (429, "signed-in:alice")
         # A route is matched decoded, as Django matches it.
         assert [limited.get(f"/straße/{id}?user=8").status_code for id in (1, 2)] == [200, 429]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django import conf
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 from django.http import HttpRequest, HttpResponse
 
 from ._adapter import gate_of, with_limits
@@ -52,7 +52,11 @@ class TollgateMiddleware:
         return self._with_limits(self.get_response(request), ruling)
 
     async def _call_async(self, request: HttpRequest) -> HttpResponse:
-        ruling = self._rule(request)
+        try:
+            ruling = self._rule(request)
+        except SynchronousOnlyOperation:
+            # A function asks the database, as `request.user` does for a signed-in user. Nothing was charged yet.
+            ruling = await sync_to_async(self._rule)(request)
         if isinstance(ruling, HttpResponse):
             return ruling
         return self._with_limits(await self.get_response(request), ruling)
