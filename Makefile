@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 .PHONY: help test lint doc loom count mutants mutants-arithmetic bench long tools fmt clippy unit doctest examples integration ignored helgrind tsan
 .PHONY: bench-http bench-cluster header capi capi-redis install install-redis c c-hooks c-loops c-long c-asan c-fuzz
-.PHONY: elixir elixir-long elixir-bench python python-bench python-bench-asgi server typescript clients-bench
+.PHONY: elixir elixir-long elixir-bench python python-long python-bench python-bench-asgi server typescript clients-bench
 
 STARTED := $(shell date +%s)
 STAGE := .ci/stage
@@ -217,6 +217,10 @@ python: server ## Builds and tests the Python package
 		mypy --cache-dir $(PYTHON)/mypy -p tollgate_limiter && mypy --cache-dir $(PYTHON)/mypy tests && \
 		MYPY_CACHE_DIR=$(PYTHON)/mypy stubtest --mypy-config-file pyproject.toml tollgate_limiter'
 
+# With the wheel that `make python` has installed.
+python-long: python ## Floods four workers of uvicorn 20 times in a row, killing workers in between
+	@TOLLGATE_RUNS=20 $(STAGE) "Python, long" sh -c 'cd bindings/python && $(PYTHON)/newest/bin/python -m pytest tests/test_workers.py'
+
 # The page is complete before it takes the place of the old one.
 python-bench: ## Measures the Python package beside `limits`; writes bindings/python/README.md (QUICK=1: a short look, writes nothing)
 	@$(STAGE) "Python, venvs" python3 bindings/python/venvs $(PYTHON) bench
@@ -311,7 +315,7 @@ bench-cluster: ## Measures limits over Redis beside limitador and a script; writ
 		{ sed '/^<!-- make bench-cluster writes/q' $(CLUSTER_PAGE); echo; cat $(CLUSTER)/table.md; } > $(CLUSTER)/page.md; \
 		cp $(CLUSTER)/page.md $(CLUSTER_PAGE); echo "== wrote $(CLUSTER_PAGE)")
 
-long: tools ignored helgrind tsan c-long elixir-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
+long: tools ignored helgrind tsan c-long elixir-long python-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 # The kill harness also kills processes in C, and BEAMs.
