@@ -158,6 +158,15 @@ def test_moving_from_flask_limiter() -> None:
     assert (before("/nowhere"), after("/nowhere")) == (404, 429)
 
 
+def test_what_the_tables_of_the_moving_page_name_can_be_called() -> None:
+    limiter = Limiter({"lanes": {"api": "10/minute"}}, agents=10, clock=ManualClock())
+    names = {"limiter": limiter, "lane": limiter.lane("api"), "id": "agent-7"}
+    called = re.findall(r"`((?:lane|limiter)\.[a-z_]+\([^`]*)`", (DOCS / "migrate.md").read_text())
+    assert len(called) >= 4
+    for code in called:
+        eval(code, dict(names))
+
+
 def test_all_blocks_were_run() -> None:
     counts = {page.name: len(blocks(page.name)) for page in DOCS.glob("*.md")}
     assert counts == {"fastapi.md": 3, "flask.md": 1, "django.md": 1, "migrate.md": 8}
