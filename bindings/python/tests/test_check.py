@@ -1,5 +1,7 @@
 """May the agent do this?"""
 
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -175,3 +177,5 @@ def test_the_package_names_what_it_exports() -> None:
     assert sorted(tollgate_limiter.__all__) == tollgate_limiter.__all__
     for name in tollgate_limiter.__all__:
         assert getattr(tollgate_limiter, name).__doc__, name
+    listed = [sys.executable, "-c", "import tollgate_limiter; print('Limiter' in dir(tollgate_limiter))"]
+    assert subprocess.run(listed, check=True, capture_output=True, text=True).stdout == "True\n", "before it is loaded"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tollgate_limiter import Assignment, Limiter, ManualClock, Redis, Request, TollgateError
+from tollgate_limiter import Assignment, Gate, Key, Limiter, LogThrottle, ManualClock, Redis, Request, TollgateError
 
 POLICY = {
     "lanes": {"http/api": "10/minute", "ws": "held 2", "llm": "budget 1000/day", "exact": "exact 3/minute"},
@@ -77,6 +77,12 @@ def values(of: Limiter) -> list[Any]:
     ]
 
 
+def connection(of: Limiter) -> Any:
+    gate = Gate(of, lane="exact")
+    scope = {"type": "websocket", "path": "/", "headers": [], "client": ("192.0.2.7", 1)}
+    return gate.connect(scope, connections=gate.lanes("ws"), messages=gate.lanes("http/api"))[1]
+
+
 # Each makes the object anew, since calls change it.
 OBJECTS: dict[str, Callable[[Limiter], Any]] = {
     "Limiter": lambda of: of,
@@ -93,6 +99,12 @@ OBJECTS: dict[str, Callable[[Limiter], Any]] = {
     "Assignment": lambda of: Assignment("pro"),
     "Snapshot": lambda of: of.snapshot(),
     "AgentView": lambda of: of.agent("a"),
+    "LogThrottle": lambda of: LogThrottle(),
+    "Redis": lambda of: Redis("redis://127.0.0.1:1", secret="x" * 16),
+    "Key": lambda of: Key.header("x-agent-id"),
+    "Gate": lambda of: Gate(of, lane="http/api"),
+    "Lanes": lambda of: Gate(of, lane="http/api").lanes("ws"),
+    "Connection": connection,
 }
 
 
@@ -162,7 +174,7 @@ def test_no_object_of_an_answer_can_be_made_or_changed_by_hand() -> None:
         made = make(of)
         with pytest.raises((AttributeError, TypeError)):
             made.decision = "allow"
-        if type(made) not in (Limiter, ManualClock, Request, Assignment):
+        if type(made) not in (Limiter, ManualClock, Request, Assignment, LogThrottle):
             with pytest.raises(TypeError):
                 type(made)()
         with pytest.raises(TypeError):

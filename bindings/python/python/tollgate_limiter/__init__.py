@@ -64,6 +64,10 @@ else:
 
         return globals().setdefault(name, getattr(_native, name))
 
+    def __dir__() -> list[str]:
+        """With the names that are not loaded yet: a console completes them."""
+        return sorted({*globals(), *__all__})
+
 __all__ = [
     "ActionLane",
     "AgentPage",

@@ -30,3 +30,8 @@ class BusyError(TollgateError, RuntimeError):
 
 class FileError(TollgateError, OSError):
     """A file that could not be read, written or shared."""
+
+
+# As callers import them, in tracebacks and in logs.
+for _error in (TollgateError, RequestError, PolicyError, FullError, BusyError, FileError):
+    _error.__module__ = "tollgate_limiter"
