@@ -80,13 +80,27 @@ pub(crate) fn open(path: &Path, mode: u32) -> io::Result<File> {
     options.read(true).write(true).mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
     match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        opened => return opened,
+        opened => return opened.and_then(above_streams),
     }
-    match options.create_new(true).open(path) {
+    let opened = match options.create_new(true).open(path) {
         // Somebody else was faster; if it is gone again, the caller is told so.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.create_new(false).open(path),
         made => made,
-    }
+    };
+    opened.and_then(above_streams)
+}
+
+/// A directory, to look at what it is on. That takes no right to list it.
+pub(crate) fn directory(path: &Path) -> io::Result<File> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    File::options().read(true).custom_flags(flags).open(path)
+}
+
+/// The same file, with a descriptor that is none of the standard streams'. A daemon may have closed those, and then its
+/// first file is where other code prints.
+fn above_streams(file: File) -> io::Result<File> {
+    // The library's copies are never below that.
+    if file.as_raw_fd() > libc::STDERR_FILENO { Ok(file) } else { file.try_clone() }
 }
 
 /// A new file that has no name and lives in memory.
@@ -98,7 +112,7 @@ pub(crate) fn memfd() -> io::Result<File> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor was just made, and nobody else has it.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    above_streams(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// Keeps a file that [`memfd`] made from being cut or grown, whoever has its descriptor.
@@ -112,12 +126,12 @@ pub(crate) fn seal(file: &File) -> io::Result<()> {
 /// The same file with a description of its own, so that locks made through one are not the other's.
 pub(crate) fn reopen(file: &File) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)
+    File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path).and_then(above_streams)
 }
 
-/// Whether the file is in memory: its pages are never written to a disk, which would stop its writers.
+/// Whether the file is in memory: its pages are never written to a disk, which would stop its writers. Not of the file
+/// system of huge pages, which can neither be written to nor mapped in parts.
 pub(crate) fn is_in_memory(file: &File) -> io::Result<bool> {
-    const HUGETLBFS: u64 = 0x9584_58f6;
     const RAMFS: u64 = 0x8584_58f6;
     const TMPFS: u64 = 0x0102_1994;
     // SAFETY: plain numbers, for which zero is valid.
@@ -128,7 +142,7 @@ pub(crate) fn is_in_memory(file: &File) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     // Some systems have a signed type of 32 bits here.
-    Ok([TMPFS, RAMFS, HUGETLBFS].contains(&(about.f_type as u64 & 0xffff_ffff)))
+    Ok([TMPFS, RAMFS].contains(&(about.f_type as u64 & 0xffff_ffff)))
 }
 
 /// How many bytes its file system has left.
@@ -151,8 +165,17 @@ pub(crate) fn allocate(file: &File, offset: usize, bytes: usize) -> io::Result<(
     allocate_in_parts(offset, bytes, |offset, bytes| {
         // Lossless: no file is that long.
         let (offset, bytes) = (offset as libc::off_t, bytes as libc::off_t);
+        // Not `posix_fallocate`: where the kernel has nothing to offer, that writes to the file, and so over what
+        // others have just written.
         // SAFETY: acts on an open file.
-        unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, bytes) }
+        match unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, bytes) } {
+            0 => 0,
+            _ => match io::Error::last_os_error().raw_os_error() {
+                // A ramfs takes memory when it is touched, and is never full.
+                Some(libc::EOPNOTSUPP) => 0,
+                errno => errno.unwrap_or(libc::EIO),
+            },
+        }
     })
 }
 

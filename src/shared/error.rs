@@ -49,7 +49,7 @@ pub enum SharedError {
         /// The mode that this process asked for.
         asked: u32,
     },
-    /// The file is on a disk.
+    /// The file is not on tmpfs: on a disk, or on hugetlbfs.
     OnDisk {
         /// The file.
         path: PathBuf,
@@ -144,7 +144,7 @@ pub enum SharedError {
         /// The same in the policy.
         asked: String,
     },
-    /// Another process is making or joining the slab, and does not finish.
+    /// Another process is making or joining the slab, and does not get on.
     Attaching {
         /// The file.
         path: PathBuf,
@@ -208,7 +208,11 @@ impl fmt::Display for SharedError {
                 path.display()
             ),
             SharedError::OnDisk { path } => {
-                write!(f, "{} is on a disk; a shared slab belongs on tmpfs, such as /run or /dev/shm", path.display())
+                write!(
+                    f,
+                    "{} is on a disk, or on hugetlbfs; a shared slab belongs on tmpfs, such as /run or /dev/shm",
+                    path.display()
+                )
             }
             SharedError::NoRoom { path, bytes, left } => write!(
                 f,
@@ -262,7 +266,8 @@ impl fmt::Display for SharedError {
             ),
             SharedError::Attaching { path } => write!(
                 f,
-                "another process has been joining {} for two seconds; see whether it is stopped, and try again",
+                "another process is joining {} and has not got on for two seconds; see whether it is stopped, and try \
+                 again",
                 path.display()
             ),
             SharedError::TooManyProcesses { path } => write!(

@@ -33,8 +33,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a process waits while another makes or joins the file.
+/// How long a process waits for one that makes or joins the file and does not get on.
 const ATTACH_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long it waits though others get on: for the memory of the largest slab, or for all processes there may be.
+const ATTACH_AT_MOST: Duration = Duration::from_secs(60);
 
 /// What the owner of a file must be able to do: read and write.
 const OWNER_MODE: u32 = 0o600;
@@ -60,8 +63,8 @@ pub(crate) fn attach(
     layout: impl Fn(&Shape) -> Layout,
     makes_none: bool,
 ) -> Result<Attached, SharedError> {
-    let path = shared.path();
     let has_path = matches!(shared.place, Place::Path(_));
+    let path = if has_path { absolute(shared.path())? } else { shared.path() };
     let refused = |what| system(&path, what);
     if has_path && shared.mode & OWNER_MODE != OWNER_MODE {
         return Err(SharedError::Mode { path, mode: shared.mode });
@@ -157,6 +160,11 @@ impl Attached {
     }
 }
 
+/// The path as it is looked up later too, when the process may have another working directory.
+fn absolute(path: PathBuf) -> Result<PathBuf, SharedError> {
+    std::path::absolute(&path).map_err(system(&path, "find its directory"))
+}
+
 fn system<'a>(path: &'a Path, what: &'static str) -> impl Fn(io::Error) -> SharedError + 'a {
     move |error| SharedError::System { path: path.into(), what, problem: error.to_string() }
 }
@@ -180,10 +188,10 @@ fn open(shared: &Shared, path: &Path, makes_none: bool) -> Result<File, SharedEr
         Place::Descriptor(descriptor) => {
             File::from(descriptor.try_clone().map_err(system(path, "use its descriptor"))?)
         }
-        Place::Path(path) => {
+        Place::Path(_) => {
             let is_link = std::fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_symlink());
             if is_link {
-                return Err(SharedError::SymbolicLink { path: path.clone() });
+                return Err(SharedError::SymbolicLink { path: path.into() });
             }
             is_in_memory(path)?;
             file::open(path, shared.mode).map_err(|error| not_opened(path, error))?
@@ -212,7 +220,7 @@ fn not_opened(path: &Path, error: io::Error) -> SharedError {
 /// Refuses a directory on a disk, before a file is made there.
 fn is_in_memory(path: &Path) -> Result<(), SharedError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let directory = File::open(parent).map_err(system(path, "open its directory"))?;
+    let directory = file::directory(parent).map_err(system(path, "open its directory"))?;
     match file::is_in_memory(&directory).map_err(system(path, "look at its file system"))? {
         true => Ok(()),
         false => Err(SharedError::OnDisk { path: path.into() }),
@@ -247,17 +255,29 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Locks ATTACH until the process has joined.
+///
+/// Many may be before it, and the first of them makes the file, for which a large one takes seconds.
 fn wait_for_attach(file: &File, path: &Path) -> Result<AttachLock, SharedError> {
     let lock = AttachLock::new(file).map_err(system(path, "open it again"))?;
-    let started = Instant::now();
-    // Ends with the lock, or after two seconds.
+    let began = Instant::now();
+    let (mut seen, mut since) = (touched(file), began);
+    // Ends with the lock, or when its time is over.
     while !lock.try_lock().map_err(system(path, "lock it"))? {
-        if started.elapsed() > ATTACH_WITHIN {
+        let now = touched(file);
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
+        if since.elapsed() > ATTACH_WITHIN || began.elapsed() > ATTACH_AT_MOST {
             return Err(SharedError::Attaching { path: path.into() });
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(lock)
+}
+
+/// Changes while a process takes memory for the file: all of it, or that of a seat.
+fn touched(file: &File) -> Option<(u64, i64, i64)> {
+    file.metadata().ok().map(|about| (about.blocks(), about.ctime(), about.ctime_nsec()))
 }
 
 /// Makes an empty file as long as it has to be, with memory for all that is used from the start, and a header.

@@ -9,6 +9,7 @@ mod child;
 mod random;
 
 mod agreement;
+mod awkward;
 mod basics;
 mod changes;
 mod forks;
@@ -24,6 +25,7 @@ mod place;
 mod policies;
 mod refused;
 mod scribbled;
+
 mod stepped;
 mod stopped;
 mod wounds;

@@ -148,8 +148,12 @@ fn a_child_with_the_pid_of_its_parent_is_another_process() {
 
 /// Mounts a file system of this size in memory, over those at the directory.
 fn mount(directory: &Path, size: &str) {
-    let options = format!("size={size}");
-    let run = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "none"]).arg(directory).status();
+    mount_as("tmpfs", directory, &format!("size={size}"));
+}
+
+/// Mounts a file system of this kind over those at the directory.
+pub(crate) fn mount_as(kind: &str, directory: &Path, options: &str) {
+    let run = Command::new("mount").args(["-t", kind, "-o", options, "none"]).arg(directory).status();
     assert!(run.unwrap().success());
 }
 
@@ -219,7 +223,7 @@ fn use_all(limiter: &Limiter) {
 }
 
 /// Runs a test again where it may mount what it likes, with a directory that it has to itself.
-fn in_namespace(test: &str) {
+pub(crate) fn in_namespace(test: &str) {
     let _alone = alone();
     let place = Place::new();
     let Some(mut command) = unshare(&["--mount"], test, place.path()) else { return };

@@ -9,7 +9,7 @@ use tollgate::shared::SharedError;
 use tollgate::{BuildError, ControlError, Limiter, LimiterBuilder, Policy, PolicyBuilder};
 
 /// The bytes that are locked, as in src/shared/seats.rs and src/machine/file.rs.
-const ATTACH: i64 = 1 << 62;
+pub(crate) const ATTACH: i64 = 1 << 62;
 const SEATS: i64 = ATTACH + 16;
 const PROCESSES_MAX: i64 = 1_024;
 
@@ -29,7 +29,7 @@ fn refusal(builder: LimiterBuilder) -> SharedError {
 }
 
 /// Locks bytes of the file until it is closed, as processes do that use it.
-fn lock(file: &Path, first: i64, count: i64) -> File {
+pub(crate) fn lock(file: &Path, first: i64, count: i64) -> File {
     let file = File::options().read(true).write(true).open(file).unwrap();
     // SAFETY: plain numbers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
