@@ -25,7 +25,7 @@ mod place;
 mod policies;
 mod refused;
 mod scribbled;
-
+mod states;
 mod stepped;
 mod stopped;
 mod wounds;

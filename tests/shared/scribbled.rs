@@ -28,7 +28,7 @@ fn builder(place: Shared) -> LimiterBuilder {
 }
 
 /// The pages of the file that anybody has written.
-fn pages(file: &File) -> Vec<u64> {
+pub(crate) fn pages(file: &File) -> Vec<u64> {
     let (mut pages, mut at) = (Vec::new(), 0);
     // Ends with the file.
     loop {

@@ -19,15 +19,15 @@ fn policy(is_second: bool) -> Policy {
         .unwrap()
 }
 
-fn limiter(slab: &Path) -> Limiter {
+pub(crate) fn limiter(slab: &Path) -> Limiter {
     let builder = Limiter::builder(policy(false)).agents(50).reservations(8).on_full(OnFull::Deny);
     builder.clock(Clock::os()).shared(slab).build().unwrap()
 }
 
-type Call = fn(&Limiter, &Path);
+pub(crate) type Call = fn(&Limiter, &Path);
 
 /// What is interrupted. Each call may find what an earlier one left.
-const CALLS: [(&str, Call); 11] = [
+pub(crate) const CALLS: [(&str, Call); 11] = [
     (CLAIM, |limiter, _| {
         let http = limiter.lane("http").unwrap();
         for agent in 0..3 {
@@ -65,7 +65,7 @@ const CALLS: [(&str, Call); 11] = [
 ];
 
 /// Makes a slab of its own.
-const MAKE: &str = "make";
+pub(crate) const MAKE: &str = "make";
 
 /// Gives three agents records.
 const CLAIM: &str = "claim";
@@ -88,7 +88,7 @@ fn forget_other(place: &Place) {
 }
 
 /// A child that is stopped before its call, and traced.
-fn traced(limiter: &Limiter, slab: &Path, call: Call) -> libc::pid_t {
+pub(crate) fn traced(limiter: &Limiter, slab: &Path, call: Call) -> libc::pid_t {
     // SAFETY: the child makes one call, and ends without running destructors.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
@@ -114,8 +114,15 @@ fn wait(pid: libc::pid_t) -> bool {
     libc::WIFSTOPPED(status)
 }
 
+/// Kills a child that is traced.
+pub(crate) fn kill(pid: libc::pid_t) {
+    // SAFETY: a child of this process.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    wait(pid);
+}
+
 /// Lets a child take this many steps. `false` if it has ended.
-fn step(pid: libc::pid_t, steps: u64) -> bool {
+pub(crate) fn step(pid: libc::pid_t, steps: u64) -> bool {
     (0..steps).all(|_| {
         // SAFETY: a child that is stopped and traced.
         assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, 0) }, 0);
@@ -150,9 +157,7 @@ fn run(points: u64, longest: u64) {
         }
         let mut points = points;
         if length > longest {
-            // SAFETY: a child of this process.
-            assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-            wait(pid);
+            kill(pid);
             (length, points) = (longest, POINTS_OF_LONG);
         }
         if name == CLAIM {
@@ -165,9 +170,7 @@ fn run(points: u64, longest: u64) {
             let pid = traced(&watcher, &slab, call);
             if step(pid, steps) {
                 killed += 1;
-                // SAFETY: a child of this process.
-                assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-                wait(pid);
+                kill(pid);
             }
             let after = format!("{name}, killed after {steps} of {length} instructions");
             // The living go on, and the next control call ends what was begun.
