@@ -126,9 +126,8 @@ fn sharing(app: &App) -> String {
         }
         Some(sharing) => {
             let processes = sharing.processes.len();
-            let joined =
-                if processes == 1 { "1 process has joined" } else { &format!("{processes} processes have joined") };
-            format!("shared: {}, {joined}", sharing.path.display())
+            let have = if processes == 1 { "has" } else { "have" };
+            format!("shared by processes: {}, {processes} {have} joined", sharing.path.display())
         }
     }
 }

@@ -59,8 +59,8 @@ fn three_servers_are_one_limiter_and_one_may_be_killed() {
     let (file, slab) = (directory.file("tollgate.toml", SLOW), memory.slab());
     let [first, second, third] = [(); 3].map(|()| serve(&file, &slab));
     let limiter = |server: &ServerProcess| server.greeting.lines().nth(1).unwrap().to_owned();
-    assert_eq!(limiter(&first), format!("Limiter:    shared: {slab}.v1, 1 process has joined"));
-    assert_eq!(limiter(&third), format!("Limiter:    shared: {slab}.v1, 3 processes have joined"));
+    assert_eq!(limiter(&first), format!("Limiter:    shared by processes: {slab}.v1, 1 has joined"));
+    assert_eq!(limiter(&third), format!("Limiter:    shared by processes: {slab}.v1, 3 have joined"));
     let all = [&first, &second, &third];
     assert_eq!(allowed(&all, "a", "api", 300), 100);
     // An override that is set through one holds for the next check on every other.
