@@ -1,12 +1,13 @@
 //! The app: everything that requests share.
 
 use crate::auth::Keys;
-use crate::control::Control;
+use crate::control::{Control, ReloadOutcome};
 use crate::error::StartError;
 use crate::leases::Leases;
 use crate::machines::Machines;
 use crate::meter::{Meter, SavedFile};
 use crate::net::stages::Stages;
+use crate::net::tls::Tls;
 use crate::page::feed::Feed;
 use crate::problem::{Cause, reason_of};
 use crate::settings::Settings;
@@ -36,6 +37,7 @@ pub struct App {
     report_lock: Mutex<()>,
     feed: Arc<Feed>,
     stages: Stages,
+    tls: Option<Arc<Tls>>,
 }
 
 impl App {
@@ -53,6 +55,7 @@ impl App {
                 StartError::new(format!("cannot create the audit directory {}: {error}", directory.display()))
             })?;
         }
+        let tls = settings.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         limiter.sharing().into_iter().for_each(|sharing| keys.share(sharing.secret));
@@ -75,6 +78,7 @@ impl App {
             feed,
             settings,
             stages: Stages::new(),
+            tls,
         })
     }
 
@@ -123,6 +127,9 @@ impl App {
         tokio::spawn(repeat(Arc::downgrade(self), sweep_every, sweep_every, Self::sweep));
         if self.settings.audit_directory.is_some() {
             tokio::spawn(repeat(Arc::downgrade(self), Duration::ZERO, REPORT_EVERY, Self::write_report));
+        }
+        if self.tls.is_some() {
+            tokio::spawn(repeat(Arc::downgrade(self), TLS_EVERY, TLS_EVERY, Self::reload_certificate));
         }
         if self.settings.state.is_some() {
             tokio::spawn(repeat(Arc::downgrade(self), Duration::ZERO, BUDGETS_EVERY, |app| app.control.save_budgets()));
@@ -199,6 +206,30 @@ impl App {
         &self.keys
     }
 
+    /// The certificate in force, if clients on ports speak TLS.
+    pub(crate) const fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
+    }
+
+    /// Reads the certificate again if it has changed.
+    fn reload_certificate(&self) {
+        if let Some(is_reloaded) = self.tls.as_ref().and_then(|tls| tls.reload_if_changed()) {
+            self.meter.count_certificate(is_reloaded);
+        }
+    }
+
+    /// Reads the policy and the certificate again, and logs the outcome.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Control::reload`].
+    pub fn reload(&self) -> Result<ReloadOutcome, StartError> {
+        if let Some(is_reloaded) = self.tls.as_ref().and_then(|tls| tls.reload()) {
+            self.meter.count_certificate(is_reloaded);
+        }
+        self.control.reload_and_log()
+    }
+
     /// The stages of a shutdown.
     pub(crate) fn stages(&self) -> &Stages {
         &self.stages
@@ -246,6 +277,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// How often used budgets are saved: a killed server loses at most this much of them.
 const BUDGETS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often the files of the certificate are looked at.
+const TLS_EVERY: Duration = Duration::from_secs(2);
 
 /// How often a server tries to take over the files of one that has ended.
 const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);

@@ -8,6 +8,7 @@ use crate::address::Address;
 use crate::auth::Keys;
 use crate::control;
 use crate::error::StartError;
+use crate::net::tls::Tls;
 use crate::settings::Settings;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -23,6 +24,7 @@ use tollgate::Policy;
 /// Why it would not start.
 pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>, StartError> {
     Keys::new(settings)?;
+    settings.tls.as_ref().map(Tls::load).transpose()?;
     for address in settings.listen.addresses() {
         can_listen(address)?;
     }

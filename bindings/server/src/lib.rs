@@ -67,6 +67,6 @@ pub use defaults::Defaults;
 pub use error::StartError;
 pub use net::listener::Server;
 pub use problem::Problem;
-pub use settings::{ClusterSettings, OwnLane, PORT, Secret, Settings, SharedLane, Store, TlsSettings};
+pub use settings::{ClusterSettings, OwnLane, PORT, Secret, Settings, SharedLane, Store, TlsFiles, TlsSettings};
 pub use source::Source;
 pub use webhook::Url;

@@ -23,6 +23,7 @@ pub(crate) struct Meter {
     durations: [AtomicU64; BOUNDS_NS.len() + 1],
     durations_ns: AtomicU64,
     reloads: [AtomicU64; 2],
+    certificates: [AtomicU64; 2],
     failed_saves: [AtomicU64; SavedFile::ALL.len()],
     sweeps: AtomicU64,
     /// Records that sweeps gave up.
@@ -75,6 +76,7 @@ impl Meter {
             durations: [const { AtomicU64::new(0) }; BOUNDS_NS.len() + 1],
             durations_ns: AtomicU64::new(0),
             reloads: [const { AtomicU64::new(0) }; 2],
+            certificates: [const { AtomicU64::new(0) }; 2],
             failed_saves: [const { AtomicU64::new(0) }; SavedFile::ALL.len()],
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
@@ -141,6 +143,16 @@ impl Meter {
         if succeeded {
             self.stamp_policy();
         }
+    }
+
+    /// Counts a certificate that was read again, successfully or not.
+    pub(crate) fn count_certificate(&self, succeeded: bool) {
+        self.certificates[usize::from(succeeded)].fetch_add(1, Relaxed);
+    }
+
+    /// How often reading the certificate again has failed and succeeded.
+    pub(crate) fn certificates(&self) -> (u64, u64) {
+        (self.certificates[0].load(Relaxed), self.certificates[1].load(Relaxed))
     }
 
     /// Counts a sweep and the records that it gave up.

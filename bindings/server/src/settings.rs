@@ -3,12 +3,15 @@
 
 mod cluster;
 mod entry;
+mod tls;
 
 #[cfg(test)]
 pub(crate) use cluster::CLUSTER_KEYS;
 pub(crate) use cluster::check_url;
 pub use cluster::{ClusterSettings, OwnLane, Secret, SharedLane, Store, TlsSettings};
 pub(crate) use entry::check_token;
+pub use tls::TlsFiles;
+use tls::TlsKeys;
 
 use crate::address::Listen;
 use crate::leases::{LEASES_DEFAULT, LEASES_MAX};
@@ -33,6 +36,8 @@ pub struct Settings {
     pub listen: Listen,
     /// Who may use its Unix sockets, as for `chmod`.
     pub listen_mode: u32,
+    /// The certificate that it has on its ports; `None` for no TLS.
+    pub tls: Option<TlsFiles>,
     /// Host names that it answers to, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Proxies whose `X-Forwarded-For` is believed.
@@ -104,6 +109,7 @@ impl Default for Settings {
         Self {
             listen: Listen::new(crate::address::DEFAULT, []),
             listen_mode: LISTEN_MODE,
+            tls: None,
             hosts: Vec::new(),
             trusted_proxies: Networks::default(),
             state: None,
@@ -162,10 +168,12 @@ impl Settings {
     pub fn from_toml(text: &str, directory: &Path) -> Result<Self, ConfigError> {
         let table = DeTable::parse(text)
             .map_err(|error| ConfigError::new(text, error.span().unwrap_or_default(), error.message().to_owned()))?;
-        let mut settings = Self::default();
+        let (mut settings, mut tls) = (Self::default(), TlsKeys::default());
         for (name, keys) in [("server", KEYS), ("shared", SHARED_KEYS)] {
             if let Some(value) = table.get_ref().get(name) {
-                settings.read(&Section { text, name, directory }, keys, value)?;
+                let section = Section { text, name, directory };
+                settings.read(&section, keys, value, &mut tls)?;
+                settings.tls = tls.files(&section, value)?.or(settings.tls);
             }
         }
         if let Some(value) = table.get_ref().get("cluster") {
@@ -175,10 +183,20 @@ impl Settings {
     }
 
     /// Reads one of the tables.
-    fn read(&mut self, section: &Section<'_>, keys: &[&str], value: &Value<'_>) -> Result<(), ConfigError> {
+    fn read(
+        &mut self,
+        section: &Section<'_>,
+        keys: &[&str],
+        value: &Value<'_>,
+        tls: &mut TlsKeys,
+    ) -> Result<(), ConfigError> {
         for (name, value) in section.entries(value, keys)? {
             let entry = Entry { section, name, value };
-            if section.name == "shared" { self.set_shared(&entry)? } else { self.set(&entry)? }
+            match section.name {
+                "shared" => self.set_shared(&entry)?,
+                _ if tls.set(&entry)? => {}
+                _ => self.set(&entry)?,
+            }
         }
         Ok(())
     }
@@ -251,6 +269,9 @@ pub(crate) const SHARED_KEYS: &[&str] = &["slab", "mode"];
 pub(crate) const KEYS: &[&str] = &[
     "listen",
     "listen_mode",
+    "tls_certificate",
+    "tls_key",
+    "tls_client_ca",
     "hosts",
     "trusted_proxies",
     "state",

@@ -9,6 +9,7 @@ use crate::net::listener::Server;
 use crate::settings::{ClusterSettings, Secret, Settings, Store, check_url};
 use crate::source::Source;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -150,10 +151,14 @@ fn read_token_variable(name: &str, token: &mut Option<String>) -> Result<(), Sta
     }
 }
 
-/// An address as a URL.
-fn url(address: &Address) -> String {
+fn url(address: &SocketAddr, settings: &Settings) -> String {
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}
+
+fn shown(address: &Address, settings: &Settings) -> String {
     match address {
-        Address::Tcp(address) => format!("http://{address}"),
+        Address::Tcp(address) => url(address, settings),
         socket @ Address::Unix(_) => socket.to_string(),
     }
 }
@@ -177,7 +182,7 @@ impl Instance {
             while hangup.recv().await.is_some() {
                 let app = Arc::clone(&app);
                 // It reads files and walks all records.
-                _ = tokio::task::spawn_blocking(move || app.control().reload_and_log()).await;
+                _ = tokio::task::spawn_blocking(move || app.reload()).await;
             }
         });
         let stop = async {
@@ -199,12 +204,12 @@ impl Instance {
         // What follows `curl` in a command.
         let reachable = reachable_of(self.server.addresses());
         let base = match &reachable {
-            Address::Tcp(address) => format!("http://{address}"),
+            Address::Tcp(address) => url(address, settings),
             Address::Unix(path) => {
                 format!("--unix-socket {} http://localhost", shell_word(&path.display().to_string()))
             }
         };
-        let listens: Vec<_> = self.server.addresses().iter().map(url).collect();
+        let listens: Vec<_> = self.server.addresses().iter().map(|address| shown(address, settings)).collect();
         let program = program();
         let mut lines = vec![
             format!(
@@ -219,6 +224,7 @@ impl Instance {
             format!("Limiter:    {}", sharing(app)),
             String::new(),
         ];
+        let unchecked = self.unchecked();
         // No browser opens a Unix socket.
         let page = matches!(reachable, Address::Tcp(_)).then_some(&base);
         match (app.generated_token(), page) {
@@ -231,7 +237,9 @@ impl Instance {
                     None => "Admin API:  with this token, generated for this run:",
                 };
                 lines.push(what.to_owned());
-                lines.push(format!("            curl -H 'authorization: Bearer {token}' {base}/api/admin/rate-limits"));
+                lines.push(format!(
+                    "            curl{unchecked} -H 'authorization: Bearer {token}' {base}/api/admin/rate-limits"
+                ));
             }
             (None, Some(base)) => lines.push(format!("Dashboard:  {base}/ (log in with the admin token)")),
             (None, None) => {}
@@ -246,6 +254,11 @@ impl Instance {
         lines.push(format!("Your own:   {program} init            writes tollgate.toml, a commented policy file"));
         lines.push(format!("            {program} serve --config tollgate.toml"));
         lines.join("\n")
+    }
+
+    /// The option of curl for a first try: the certificate has the name that clients use, and not this address.
+    fn unchecked(&self) -> &'static str {
+        if self.app.settings().tls.is_some() { " -k" } else { "" }
     }
 
     /// A command whose last call is denied, if there is a lane to try.
@@ -274,7 +287,7 @@ impl Instance {
         let body = super::shell_quote(&format!("{{\"agent\":\"me\",\"lane\":{lane}{cost}}}"));
         let times = if calls == 1 { "once".to_owned() } else { format!("{calls} times in a row") };
         Some([
-            format!("Try it:     curl -i{authorization} -d {body} {base}/v1/{path}"),
+            format!("Try it:     curl -i{}{authorization} -d {body} {base}/v1/{path}", self.unchecked()),
             format!("            Call it {times}: the last answer is 429."),
         ])
     }

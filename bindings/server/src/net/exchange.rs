@@ -1,22 +1,22 @@
 //! The bodies of a request and its response, as they are received and sent.
 
-use super::progress::Progress;
+use super::multiplex::Exchange;
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The body of a request. Its connection knows whether more of it is awaited.
 pub(super) struct RequestBody {
-    body: Incoming,
-    progress: Arc<Progress>,
+    /// Until this is dropped.
+    body: Option<Incoming>,
+    exchange: Exchange,
 }
 
 impl RequestBody {
-    pub(super) fn new(body: Incoming, progress: Arc<Progress>) -> Self {
-        Self { body, progress }
+    pub(super) fn new(body: Incoming, exchange: Exchange) -> Self {
+        Self { body: Some(body), exchange }
     }
 }
 
@@ -25,22 +25,31 @@ impl HttpBody for RequestBody {
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let Self { body: Some(body), exchange } = &mut *self else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut *body).poll_frame(cx);
         match &polled {
-            Poll::Pending => self.progress.on_body_pending(),
-            Poll::Ready(None) => self.progress.on_body_complete(),
-            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => self.progress.on_body_complete(),
+            Poll::Pending => exchange.on_body_pending(),
+            Poll::Ready(None) => exchange.on_body_complete(),
+            Poll::Ready(Some(Ok(_))) if body.is_end_stream() => exchange.on_body_complete(),
             Poll::Ready(Some(_)) => {}
         }
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(SizeHint::default, HttpBody::size_hint)
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
+            self.exchange.leave_unread(body);
+        }
     }
 }
 
@@ -52,12 +61,12 @@ pub(super) struct ResponseBody {
     body: Body,
     /// The rest of the last frame.
     rest: Bytes,
-    progress: Arc<Progress>,
+    exchange: Exchange,
 }
 
 impl ResponseBody {
-    pub(super) fn new(body: Body, progress: Arc<Progress>) -> Self {
-        Self { body, rest: Bytes::new(), progress }
+    pub(super) fn new(body: Body, exchange: Exchange) -> Self {
+        Self { body, rest: Bytes::new(), exchange }
     }
 }
 
@@ -75,6 +84,7 @@ impl HttpBody for ResponseBody {
                 ended => return Poll::Ready(ended),
             }
         }
+        self.exchange.on_piece();
         let piece = self.rest.len().min(PIECE_BYTES);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
     }
@@ -95,6 +105,6 @@ impl HttpBody for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.progress.on_response_sent();
+        self.exchange.on_response_sent();
     }
 }

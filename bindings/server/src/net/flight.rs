@@ -4,13 +4,12 @@
 //! makes the server keep it in memory. So everything larger than [`SMALL_BYTES`]
 //! is counted before it is kept, per connection and in all. If it is too much in
 //! all, the request is refused, and the connections that have had bytes in flight
-//! for longest are ended. A connection serves one request at a time, whose body
-//! and response are bounded, so it has a few megabytes at most.
+//! for longest are ended. A request's body and response are bounded, so a connection
+//! that serves one at a time has a few megabytes at most.
 
-use super::progress::Progress;
+use super::multiplex::Exchange;
 use crate::problem::Problem;
 use http::StatusCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// What a connection may keep uncounted: about as much as its buffers take anyway.
@@ -55,7 +54,7 @@ impl Flight {
 
 /// The bytes in flight of a request's connection; one of the request's extensions.
 #[derive(Clone)]
-pub(crate) struct InFlight(pub(super) Arc<Progress>);
+pub(crate) struct InFlight(pub(super) Exchange);
 
 impl InFlight {
     /// Sets how many bytes the connection has in flight.

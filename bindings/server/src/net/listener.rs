@@ -172,8 +172,10 @@ impl Reception {
             Accepted::Unix(_) => None,
         };
         if let Some(registration) = self.watch.register(address) {
-            let (app, router, stopped) = (Arc::clone(&self.app), self.router.clone(), self.stopped.clone());
-            self.workers.take(Arrival { connection: Connection { app, router, peer, stopped }, stream, registration });
+            let (app, router) = (Arc::clone(&self.app), self.router.clone());
+            let (stop, stopped) = (app.stages().subscribe(), self.stopped.clone());
+            let connection = Connection { app, router, peer, stop, stopped };
+            self.workers.take(Arrival { connection, stream, registration });
         }
     }
 

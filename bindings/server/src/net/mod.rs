@@ -3,7 +3,8 @@
 //! - `listener.rs`: accepts connections, up to a bound, and shuts down gracefully
 //! - `socket.rs`: what it listens on; `stages.rs`: the stages of a shutdown
 //! - `workers.rs`: the threads that serve them
-//! - `connection.rs`: serves one; `exchange.rs`: its bodies; `stream.rs`: its bytes
+//! - `connection.rs`: serves one, in HTTP/1.1 or HTTP/2; `tls.rs`: inside TLS
+//! - `multiplex.rs`: its requests; `exchange.rs`: their bodies; `stream.rs`: its bytes
 //! - `progress.rs`: what one is doing; `connections.rs`: all of them, and which ones make room
 //! - `watch.rs`: ends those that take too long, and makes room when there are too many
 //! - `flight.rs`: a bound on the memory of bodies and responses
@@ -11,15 +12,17 @@
 //! - `front.rs`: what is checked first of every request
 
 pub(crate) mod body;
-mod connection;
+pub(crate) mod connection;
 mod connections;
 mod exchange;
 pub(crate) mod flight;
 pub(crate) mod front;
 pub(crate) mod listener;
+mod multiplex;
 mod progress;
 mod socket;
 pub(crate) mod stages;
 mod stream;
+pub(crate) mod tls;
 mod watch;
 mod workers;

@@ -41,6 +41,11 @@ pub(crate) struct Progress {
     is_ended: AtomicBool,
     /// Whether the server stops.
     stops: AtomicBool,
+    /// Whether it has several requests at once, each with a stream of its own (`multiplex.rs`).
+    is_multiplexed: AtomicBool,
+    /// How many of them there are, and the bytes that they have in flight.
+    streams: AtomicUsize,
+    stream_bytes: AtomicUsize,
     /// Whether all of the last request has arrived.
     is_whole: AtomicBool,
     /// Whether some of the next request arrived during the response to the last.
@@ -64,6 +69,9 @@ impl Progress {
             end: Notify::new(),
             is_ended: AtomicBool::new(false),
             stops: AtomicBool::new(false),
+            is_multiplexed: AtomicBool::new(false),
+            streams: AtomicUsize::new(0),
+            stream_bytes: AtomicUsize::new(0),
             is_whole: AtomicBool::new(true),
             is_ahead: AtomicBool::new(false),
             is_sent: AtomicBool::new(true),
@@ -140,6 +148,49 @@ impl Progress {
         (self.bytes.load(Relaxed), self.bytes_since.load(Relaxed))
     }
 
+    /// The client speaks HTTP/2: from now on streams say what it is doing, and no single read or write does.
+    pub(super) fn multiplex(&self) {
+        self.is_multiplexed.store(true, Relaxed);
+        self.enter(Phase::Idle);
+    }
+
+    pub(super) fn is_multiplexed(&self) -> bool {
+        self.is_multiplexed.load(Relaxed)
+    }
+
+    /// Something happened in one of the streams.
+    pub(super) fn on_stream_activity(&self) {
+        self.enter(if self.streams.load(Relaxed) > 0 { Phase::Serving } else { Phase::Idle });
+    }
+
+    /// Adds a stream with this many bytes in flight. Returns false if there is no room for them.
+    pub(super) fn open_stream(&self, bytes: usize) -> bool {
+        let is_open = self.resize_stream(0, bytes);
+        if is_open {
+            self.streams.fetch_add(1, Relaxed);
+            self.on_stream_activity();
+        }
+        is_open
+    }
+
+    /// Removes a stream.
+    pub(super) fn close_stream(&self, bytes: usize) {
+        self.resize_stream(bytes, 0);
+        self.streams.fetch_sub(1, Relaxed);
+        self.on_stream_activity();
+    }
+
+    /// Changes how many bytes a stream has in flight. Returns false, and changes nothing, if there is no room for them.
+    pub(super) fn resize_stream(&self, before: usize, bytes: usize) -> bool {
+        // Only the thread of the connection writes it.
+        let all = self.stream_bytes.load(Relaxed) - before + bytes;
+        let fits = self.set_in_flight(all);
+        if fits {
+            self.stream_bytes.store(all, Relaxed);
+        }
+        fits
+    }
+
     /// Everything buffered is written.
     pub(super) fn on_flushed(&self) {
         if self.phase().0 == Phase::Responding && self.is_sent.load(Relaxed) {
@@ -198,6 +249,7 @@ impl Progress {
     /// Bytes were read.
     pub(super) fn on_read(&self) {
         match self.phase().0 {
+            Phase::Idle if self.is_multiplexed() => {}
             Phase::Idle => self.enter(Phase::Head),
             Phase::Responding | Phase::Blocked => self.is_ahead.store(true, Relaxed),
             _ => {}

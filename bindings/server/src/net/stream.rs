@@ -11,12 +11,13 @@
 //! arrived is served, and then the stream ends.
 
 use super::progress::{Phase, Progress};
+use bytes::{Bytes, BytesMut};
 use rustix::net::RecvFlags;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// How many unwanted bytes are read at once, how many times before other tasks get their turn, and
@@ -43,19 +44,33 @@ impl Unread for UnixStream {
 }
 
 /// Asks the system, because the runtime notices a little later.
-fn has_unread(socket: impl AsFd) -> bool {
+pub(super) fn has_unread(socket: impl AsFd) -> bool {
     let mut byte = [0; 1];
     rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(_, bytes)| bytes > 0)
 }
 
 /// The stream of a connection.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unread + Unpin + Send {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unread + Unpin + Send + 'static {}
 
-impl<S: AsyncRead + AsyncWrite + Unread + Unpin + Send> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unread + Unpin + Send + 'static> Stream for S {}
+
+impl<S: Unread + ?Sized> Unread for Box<S> {
+    fn has_unread(&self) -> bool {
+        (**self).has_unread()
+    }
+}
+
+/// How an HTTP/2 client begins, whatever it asks for.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How many bytes are read to see which protocol a client speaks: with most of them the first request.
+const FIRST_BYTES: usize = 2 * 1024;
 
 /// A stream that reports the progress of its connection.
 pub(super) struct WatchedStream<S> {
     stream: S,
+    /// What was read to see which protocol the client speaks.
+    first: Bytes,
     progress: Arc<Progress>,
     /// Whether the client has closed its writing side.
     is_over: bool,
@@ -65,7 +80,24 @@ pub(super) struct WatchedStream<S> {
 
 impl<S> WatchedStream<S> {
     pub(super) fn new(stream: S, progress: Arc<Progress>) -> Self {
-        Self { stream, progress, is_over: false, unread: 0 }
+        Self { stream, first: Bytes::new(), progress, is_over: false, unread: 0 }
+    }
+}
+
+impl<S: AsyncRead + Unread + Unpin> WatchedStream<S> {
+    /// Whether the client speaks HTTP/2. Waits for its first bytes, which are read once more afterwards.
+    pub(super) async fn begins_http2(&mut self) -> bool {
+        let mut first = BytesMut::with_capacity(FIRST_BYTES);
+        // Ends: each round reads at least a byte of the preface.
+        loop {
+            let is_over = !matches!(self.read_buf(&mut first).await, Ok(1..));
+            let known = first.len().min(PREFACE.len());
+            if is_over || known == PREFACE.len() || first[..known] != PREFACE[..known] {
+                let is_http2 = first.starts_with(PREFACE);
+                self.first = first.freeze();
+                return is_http2;
+            }
+        }
     }
 }
 
@@ -75,6 +107,11 @@ impl<S: AsyncRead + Unread + Unpin> AsyncRead for WatchedStream<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
+        if !self.first.is_empty() {
+            let bytes = self.first.len().min(buffer.remaining());
+            buffer.put_slice(&self.first.split_to(bytes));
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {

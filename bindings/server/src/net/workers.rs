@@ -75,12 +75,16 @@ async fn serve_all(mut arrivals: UnboundedReceiver<(Arrival, Arc<()>)>) {
                     if let Ok(stream) = TcpStream::from_std(stream) {
                         // Responses are short; delaying one to send more with it only makes it late.
                         _ = stream.set_nodelay(true);
-                        connection.serve(stream, registration).await;
+                        match connection.app.tls().cloned() {
+                            Some(tls) => connection.serve_tls(&tls, stream, registration).await,
+                            None => connection.serve_plain(stream, registration).await,
+                        }
                     }
                 }
+                // The system says who may use a Unix socket, and nobody can listen in.
                 Accepted::Unix(stream) => {
                     if let Ok(stream) = UnixStream::from_std(stream) {
-                        connection.serve(stream, registration).await;
+                        connection.serve_plain(stream, registration).await;
                     }
                 }
             }

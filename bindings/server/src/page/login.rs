@@ -2,9 +2,11 @@
 
 use crate::app::App;
 use crate::auth::Right;
+use crate::net::connection::InsideTls;
 use crate::net::{body, front};
 use crate::problem::Problem;
 use crate::routes::{self, PeerAddress};
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -24,11 +26,15 @@ pub(super) async fn log_in(State(app): State<Arc<App>>, request: Request) -> Res
     let token = value.get("token").and_then(Value::as_str);
     let token = token.ok_or_else(|| Problem::field("token", "give the admin token as a string"))?;
     let cookie = app.keys().log_in(token.as_bytes(), &parts.headers, routes::peer(&parts.extensions))?;
-    Ok(with_cookie(&cookie))
+    Ok(with_cookie(&cookie, parts.extensions.get().copied()))
 }
 
-pub(super) async fn log_out(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    with_cookie(&app.keys().log_out(&headers))
+pub(super) async fn log_out(
+    State(app): State<Arc<App>>,
+    inside: Option<Extension<InsideTls>>,
+    headers: HeaderMap,
+) -> Response {
+    with_cookie(&app.keys().log_out(&headers), inside.map(|Extension(inside)| inside))
 }
 
 /// Whether there is a session. If not, that is not an error: the page only wants to know.
@@ -41,10 +47,12 @@ pub(super) async fn session(
     Ok(routes::json(&json!({"logged_in": is_admin})))
 }
 
-fn with_cookie(cookie: &str) -> Response {
+fn with_cookie(cookie: &str, inside: Option<InsideTls>) -> Response {
     let mut response = routes::json(&json!({"ok": true}));
+    // Browsers send it inside TLS alone from then on.
+    let cookie = format!("{cookie}{}", if inside.is_some() { "; Secure" } else { "" });
     // The cookie is hexadecimal digits and our own words.
-    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response

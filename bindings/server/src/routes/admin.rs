@@ -416,7 +416,7 @@ fn only_field<'a>(body: &'a Value, name: &str, wanted: &str) -> Result<&'a Value
 
 async fn reload(State(app): State<Arc<App>>, Change(_): Change) -> Result<Response, Problem> {
     let outcome = change(&app, |app| {
-        let outcome = app.control().reload_and_log();
+        let outcome = app.reload();
         outcome.map_err(|error| match error.is_busy() {
             true => Problem::busy(error.to_string()),
             false => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),

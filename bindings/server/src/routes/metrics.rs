@@ -303,6 +303,13 @@ fn server(app: &App, page: &mut Page) {
     page.family(Kind::Counter, name, "Reloads of the policy.");
     page.sample(name, &[("result", "success")], succeeded);
     page.sample(name, &[("result", "failure")], failed);
+    if app.tls().is_some() {
+        let (failed, succeeded) = app.meter().certificates();
+        let name = "tollgate_certificate_reloads_total";
+        page.family(Kind::Counter, name, "Reloads of the TLS certificate.");
+        page.sample(name, &[("result", "success")], succeeded);
+        page.sample(name, &[("result", "failure")], failed);
+    }
     let name = "tollgate_save_failures_total";
     page.family(Kind::Counter, name, "Files that could not be written.");
     for (file, count) in app.meter().failed_saves() {

@@ -73,7 +73,7 @@ fn values_reach_their_settings() {
 #[test]
 fn mistakes_are_reported_with_their_location() {
     for (line, problem) in [
-        ("listn = 1", "line 2, column 1: server has no key \"listn\"; allowed: listen, listen_mode, hosts,"),
+        ("listn = 1", "line 2, column 1: server has no key \"listn\"; allowed: listen, listen_mode, tls_certificate,"),
         (
             "listen = \"here\"",
             "line 2, column 10: server.listen: \"here\" is not an address; give an address and a port",
@@ -82,6 +82,9 @@ fn mistakes_are_reported_with_their_location() {
         ("listen = [1]", "or a list of such"),
         ("listen = \"unix:\"", "has no path of a socket; write unix:/run/tollgate.sock"),
         ("listen_mode = \"0755\"", "give a mode in octal"),
+        ("tls_certificate = \"a.pem\"", "line 1, column 1: server: a certificate needs its key; set tls_key too"),
+        ("tls_key = \"a.pem\"", "a key needs its certificate; set tls_certificate too"),
+        ("tls_client_ca = \"a.pem\"", "clients show certificates inside TLS"),
         ("agents = 0", "out of range; give a whole number, 1 to"),
         ("agents = -1", "out of range"),
         ("prefault = 1", "server.prefault: this is of type integer; give true or false"),

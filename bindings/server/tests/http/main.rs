@@ -2,7 +2,9 @@
 
 #![allow(clippy::panic, reason = "a panic names the line that failed")]
 
+mod certificates;
 mod common;
+mod curl;
 #[path = "../common/directory.rs"]
 mod directory;
 #[path = "../../../../tests/common/tools.rs"]
@@ -18,9 +20,11 @@ mod grants;
 mod headers;
 mod heads;
 mod hostile;
+mod http2;
 mod metrics;
 mod profiles;
 mod shutdown;
 mod sockets;
+mod tls;
 mod tokens;
 mod webhook;
