@@ -52,6 +52,11 @@ impl Networks {
         self.0.is_empty()
     }
 
+    /// The networks, as [`parse`](Self::parse) reads them.
+    pub fn texts(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(IpNet::to_string)
+    }
+
     /// The first network that contains every IPv4 or every IPv6 address, if there is one.
     #[must_use]
     pub fn catch_all(&self) -> Option<String> {
@@ -144,10 +149,12 @@ impl Proxies {
         let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
         let hops = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
         let mut is_certain = !was_forwarded(headers);
-        for hop in hops.filter(|hop| !hop.is_empty()) {
+        let mut hops = hops.filter(|hop| !hop.is_empty());
+        while let Some(hop) = hops.next() {
             match self.hop(hop) {
                 Some(hop) if self.trusted.contains(hop) => (address, is_certain) = (hop, true),
-                Some(hop) => return Client { address: hop, is_certain: true },
+                // An entry to the left of it is one that it forwarded, or made up.
+                Some(hop) => return Client { address: hop, is_certain: hops.next().is_none() },
                 // The proxy to the right of it is the last known address.
                 None => return Client { address, is_certain: false },
             }
@@ -232,10 +239,10 @@ mod tests {
             // One proxy, two proxies, and a client that made up a first entry.
             (PROXIES, "10.0.0.1", &["192.0.2.7"], "192.0.2.7", true),
             (PROXIES, "10.0.0.1", &["192.0.2.7, 10.0.0.2"], "192.0.2.7", true),
-            (PROXIES, "10.0.0.1", &["6.6.6.6, 192.0.2.7,10.0.0.2"], "192.0.2.7", true),
-            (PROXIES, "10.0.0.1", &["6.6.6.6", "192.0.2.7", "10.0.0.2"], "192.0.2.7", true),
+            (PROXIES, "10.0.0.1", &["6.6.6.6, 192.0.2.7,10.0.0.2"], "192.0.2.7", false),
+            (PROXIES, "10.0.0.1", &["6.6.6.6", "192.0.2.7", "10.0.0.2"], "192.0.2.7", false),
             // Two headers, of which the proxy wrote the second.
-            (PROXIES, "10.0.0.1", &["10.0.0.3", "192.0.2.7"], "192.0.2.7", true),
+            (PROXIES, "10.0.0.1", &["10.0.0.3", "192.0.2.7"], "192.0.2.7", false),
             // Ports, brackets, IPv6, IPv4-mapped IPv6, empty entries.
             (PROXIES, "10.0.0.1", &["192.0.2.7:4711"], "192.0.2.7", true),
             (PROXIES, "fd00::1", &["[2001:db8::7]:4711, fd00::2"], "2001:db8::7", true),

@@ -171,8 +171,33 @@ impl Gate {
         if self.answers_head && head.method == Method::HEAD {
             return Ruling::Answer(self.report(head, question));
         }
+        self.conclude_on(head, question, self.check(question))
+    }
+
+    /// The ruling for a verdict, for a server that asks the limiter itself. The question has one lane.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::{Limiter, Policy};
+    /// use tollgate_gate::{Asked, Gate, Head, Key, Ruling};
+    ///
+    /// let limiter = Limiter::builder(Policy::builder().lane("api", "60/min burst 1").build()?).build()?;
+    /// let gate = Gate::builder(limiter).key(Key::header("x-agent-id")).build()?;
+    /// let request = Request::get("/").header("x-agent-id", "agent-7").body(())?;
+    /// let head = Head::from(&request);
+    /// let Asked::Decide(question) = gate.ask(&head) else { return Err("a limited request".into()) };
+    ///
+    /// let verdict = gate.limiter().check(question.agent.as_bytes(), question.lanes[0]);
+    /// assert!(matches!(gate.conclude(&head, &question, verdict), Ruling::Pass(Some(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn conclude(&self, head: &Head<'_>, question: &Question<'_>, verdict: Result<Verdict, Error>) -> Ruling {
+        self.conclude_on(head, question, verdict.map(Verdicts::One))
+    }
+
+    fn conclude_on(&self, head: &Head<'_>, question: &Question<'_>, verdicts: Result<Verdicts, Error>) -> Ruling {
         let decided = self.style.reports_instants().then(|| self.limiter.now());
-        match self.check(question) {
+        match verdicts {
             Ok(verdicts) => match verdicts.decision() {
                 Decision::Deny => Ruling::Answer(self.deny(head, question, &verdicts)),
                 Decision::Allow if self.only_when_low => Ruling::Pass(None),
