@@ -9,7 +9,8 @@ use crate::meter::{Meter, SavedFile};
 use crate::net::stages::Stages;
 use crate::net::tls::Tls;
 use crate::page::feed::Feed;
-use crate::problem::{Cause, reason_of};
+use crate::problem::{Cause, Refused, reason_of};
+use crate::routes::gate::GateRules;
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::webhook::Webhook;
@@ -29,6 +30,7 @@ pub struct App {
     keys: Keys,
     generated_token: Option<String>,
     control: Control,
+    gate: GateRules,
     leases: Leases,
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
@@ -38,6 +40,7 @@ pub struct App {
     feed: Arc<Feed>,
     stages: Stages,
     tls: Option<Arc<Tls>>,
+    wall_clock: fn() -> SystemTime,
 }
 
 impl App {
@@ -60,6 +63,7 @@ impl App {
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
         limiter.sharing().into_iter().for_each(|sharing| keys.share(sharing.secret));
         let machines = settings.cluster.as_ref().map(|cluster| Machines::start(cluster, &limiter)).transpose()?;
+        let gate = GateRules::new(&limiter, &settings, SystemTime::now)?;
         let (webhook, log) = (OnceLock::new(), LogThrottle::new());
         let report_lock = Mutex::default();
         let feed = Feed::new(Arc::clone(&limiter));
@@ -70,6 +74,7 @@ impl App {
             keys,
             generated_token,
             control,
+            gate,
             leases,
             meter,
             webhook,
@@ -79,7 +84,18 @@ impl App {
             settings,
             stages: Stages::new(),
             tls,
+            wall_clock: SystemTime::now,
         })
+    }
+
+    /// Shows clients the time of another wall clock; by default it is the system's. For tests: no limit depends on it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn with_wall_clock(mut self, wall_clock: fn() -> SystemTime) -> Result<Self, StartError> {
+        self.gate = GateRules::new(&self.limiter, &self.settings, wall_clock)?;
+        Ok(Self { wall_clock, ..self })
     }
 
     /// The limiter.
@@ -109,6 +125,11 @@ impl App {
     #[must_use]
     pub fn control(&self) -> &Control {
         &self.control
+    }
+
+    /// How gateways' questions are answered.
+    pub(crate) const fn gate(&self) -> &GateRules {
+        &self.gate
     }
 
     /// The slots that are held over HTTP.
@@ -162,7 +183,9 @@ impl App {
         match response.extensions().get::<Cause>() {
             Some(Cause { reason, detail }) => self.count_problem(status, reason, detail, peer),
             // A verdict: the request was valid.
-            None if status == StatusCode::TOO_MANY_REQUESTS => _ = self.meter.count_response(status, "denied"),
+            None if status == StatusCode::TOO_MANY_REQUESTS || response.extensions().get::<Refused>().is_some() => {
+                _ = self.meter.count_response(status, "denied")
+            }
             None => _ = self.meter.count_response(status, reason_of(status)),
         }
     }
@@ -250,7 +273,7 @@ impl App {
 
     /// The wall clock, for times shown to clients. No limit depends on it.
     pub(crate) fn wall_clock(&self) -> SystemTime {
-        SystemTime::now()
+        (self.wall_clock)()
     }
 }
 

@@ -332,7 +332,9 @@ impl Control {
             Ok(outcome) => {
                 tracing::info!("the policy was read again and is in force");
                 if outcome.needs_restart {
-                    tracing::warn!("[server], [shared] or [cluster] has changed; that takes effect at the next start");
+                    tracing::warn!(
+                        "[server], [shared], [cluster] or [gate] has changed; that takes effect at the next start"
+                    );
                 }
                 for lane in &outcome.hidden {
                     tracing::warn!(lane, "a limit set through the admin API overrides the one in the file");

@@ -72,6 +72,11 @@ impl<'a> Id<'a> {
         Self::checked(bytes.ok_or_else(|| format!("give {}", Self::WANTED))?)
     }
 
+    /// An agent's id that was checked elsewhere.
+    pub(crate) const fn of_agent(id: &'a [u8]) -> Self {
+        Self(Cow::Borrowed(id))
+    }
+
     fn checked(bytes: Cow<'a, [u8]>) -> Result<Self, String> {
         match bytes.len() {
             1..=ID_BYTES_MAX => Ok(Self(bytes)),

@@ -23,7 +23,7 @@
 //! - `leases.rs`: slots that are held until they are released or their lease expires
 //! - `meter.rs`: counters; `log.rs`: the log; `webhook.rs`: notifications of abuse
 //! - `address.rs`: listen addresses; `settings/`: the tables `[server]`,
-//!   `[shared]` and `[cluster]`; `source.rs`: the policy file
+//!   `[shared]`, `[cluster]` and `[gate]`; `source.rs`: the policy file
 //! - `machines.rs`: the engine that settles with the store, and what is shown of it
 //! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries; `client.rs`: how its
 //!   commands ask a server
@@ -67,6 +67,7 @@ pub use defaults::Defaults;
 pub use error::StartError;
 pub use net::listener::Server;
 pub use problem::Problem;
+pub use settings::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
 pub use settings::{ClusterSettings, OwnLane, PORT, Secret, Settings, SharedLane, Store, TlsFiles, TlsSettings};
 pub use source::Source;
 pub use webhook::Url;

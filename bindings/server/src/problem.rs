@@ -178,6 +178,10 @@ pub(crate) struct Cause {
     pub(crate) detail: Cow<'static, str>,
 }
 
+/// Attached to the refusal of a valid request whose status is not 429.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused;
+
 /// The reason under which a response of this status is counted, by default.
 pub(crate) fn reason_of(status: StatusCode) -> &'static str {
     match status.as_u16() {

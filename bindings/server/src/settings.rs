@@ -1,8 +1,10 @@
-//! The tables `[server]`, `[shared]` and `[cluster]` of a policy file: where the server
-//! listens, what it trusts, how much clients may take, and with whom it shares its limiter.
+//! The tables `[server]`, `[shared]`, `[cluster]` and `[gate]` of a policy file: where the server
+//! listens, what it trusts, how much clients may take, with whom it shares its limiter, and
+//! how it answers gateways.
 
 mod cluster;
 mod entry;
+mod gate;
 mod tls;
 
 #[cfg(test)]
@@ -10,6 +12,9 @@ pub(crate) use cluster::CLUSTER_KEYS;
 pub(crate) use cluster::check_url;
 pub use cluster::{ClusterSettings, OwnLane, Secret, SharedLane, Store, TlsSettings};
 pub(crate) use entry::check_token;
+#[cfg(test)]
+pub(crate) use gate::GATE_KEYS;
+pub use gate::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
 pub use tls::TlsFiles;
 use tls::TlsKeys;
 
@@ -64,6 +69,8 @@ pub struct Settings {
     pub slab_mode: u32,
     /// How machines share lanes; `None` for a limiter of this machine alone.
     pub cluster: Option<ClusterSettings>,
+    /// How gateways' questions are answered; `None`: by the client's address, on the lane that they name.
+    pub gate: Option<GateSettings>,
     /// How many reservations can be open at once.
     pub reservations: usize,
     /// How many of them one agent may have; `None`: one in 64, but at least 16.
@@ -123,6 +130,7 @@ impl Default for Settings {
             slab: None,
             slab_mode: SLAB_MODE,
             cluster: None,
+            gate: None,
             reservations: RESERVATIONS_DEFAULT,
             reservations_per_agent: None,
             leases: LEASES_DEFAULT,
@@ -159,7 +167,7 @@ impl Settings {
         self.headers.unwrap_or_else(|| self.profile.style())
     }
 
-    /// Reads the tables `[server]`, `[shared]` and `[cluster]` of a policy file. Relative paths start
+    /// Reads the tables `[server]`, `[shared]`, `[cluster]` and `[gate]` of a policy file. Relative paths start
     /// from `directory`, the file's own.
     ///
     /// # Errors
@@ -178,6 +186,9 @@ impl Settings {
         }
         if let Some(value) = table.get_ref().get("cluster") {
             settings.cluster = Some(ClusterSettings::read(&Section { text, name: "cluster", directory }, value)?);
+        }
+        if let Some(value) = table.get_ref().get("gate") {
+            settings.gate = Some(GateSettings::read(&Section { text, name: "gate", directory }, value)?);
         }
         Ok(settings)
     }

@@ -22,7 +22,7 @@ pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// The last two are for the server, which reads the same file, and are ignored here.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "preset",
     "version",
     "warn_below_percent",
@@ -38,6 +38,7 @@ const KEYS: [&str; 15] = [
     "server",
     "shared",
     "cluster",
+    "gate",
 ];
 const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "every_denial", "enforce_wait"];
 /// What to do about `ws/light = ...` and `ws.light = ...`.

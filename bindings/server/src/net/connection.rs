@@ -10,7 +10,7 @@ use super::tls::Tls;
 use super::watch::Registration;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::routes::check;
+use crate::routes::{check, gate};
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse as _, Response};
@@ -253,9 +253,16 @@ fn name_host(request: &mut http::Request<Incoming>) -> Result<(), Problem> {
 
 async fn route(shared: &Arc<Shared>, exchange: &Exchange, request: http::Request<Incoming>) -> Response {
     let (app, peer) = (&shared.app, shared.peer);
+    let is_gate = gate::is_gate(request.uri().path());
+    if is_gate && gate::takes_any_host(app) {
+        return gate::rule(app, peer, request.into_parts().0).await;
+    }
     let checked = super::front::check(request.method(), request.uri(), request.headers(), &app.settings().hosts);
     if let Err(problem) = checked {
         return problem.into_response();
+    }
+    if is_gate {
+        return gate::rule(app, peer, request.into_parts().0).await;
     }
     let mut request = request.map(|body| RequestBody::new(body, exchange.clone()));
     if request.method() == Method::POST && request.uri().path() == "/v1/check" {

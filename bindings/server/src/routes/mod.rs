@@ -6,6 +6,7 @@ mod all;
 pub(crate) mod check;
 mod engine;
 pub(crate) mod fields;
+pub(crate) mod gate;
 mod health;
 mod hold;
 mod metrics;

@@ -141,7 +141,7 @@ fn no_lane(policy: &Policy, name: &str) -> Problem {
     Problem::field("lane", format!("there is no lane \"{}\"; the lanes are {}", short(name), lane_names(policy)))
 }
 
-fn no_plan(policy: &Policy, name: &str) -> Problem {
+pub(super) fn no_plan(policy: &Policy, name: &str) -> Problem {
     let plans = policy.plans().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
     Problem::field("plan", format!("there is no plan \"{}\"; the plans are {plans}", short(name)))
 }
@@ -149,40 +149,44 @@ fn no_plan(policy: &Policy, name: &str) -> Problem {
 impl CheckRequest<'_> {
     /// Decides, and charges if allowed.
     pub(super) fn decide(&self, app: &App, now: Tick) -> Result<Outcome, Problem> {
-        match app.limiter().check_request(self.to_request(now)) {
-            Ok(verdict) => {
-                let outcome = self.outcome(&verdict);
-                self.count(app, &outcome, verdict.is_sustained_abuse());
-                Ok(outcome)
-            }
-            Err(Error::CostAboveCapacity { .. }) => {
-                let outcome = self.peek(app, now)?;
-                self.count(app, &outcome, false);
-                Ok(outcome)
-            }
-            Err(error) => Err(error.into()),
-        }
+        self.conclude(app, now, app.limiter().check_request(self.to_request(now)))
     }
 
-    /// Decides, and waits for the store if that alone stands in the way: of an exact lane that machines share, and no
-    /// longer than its `wait`. No violation is counted for that.
+    /// The same, waiting for the store as [`ask`](Self::ask) does.
     pub(super) async fn decide_exactly(&self, app: &App) -> Result<Outcome, Problem> {
+        let (now, verdict) = self.ask(app).await;
+        self.conclude(app, now, verdict)
+    }
+
+    /// The outcome of a verdict, which it counts.
+    pub(super) fn conclude(&self, app: &App, now: Tick, verdict: Result<Verdict, Error>) -> Result<Outcome, Problem> {
+        let (outcome, is_abuse) = match verdict {
+            Ok(verdict) => (self.outcome(&verdict), verdict.is_sustained_abuse()),
+            Err(Error::CostAboveCapacity { .. }) => (self.peek(app, now)?, false),
+            Err(error) => return Err(error.into()),
+        };
+        self.count(app, &outcome, is_abuse);
+        Ok(outcome)
+    }
+
+    /// The verdict, and when it was given. Waits for the store if that alone stands in the way: of an exact lane that
+    /// machines share, and no longer than its `wait`. No violation is counted for that.
+    pub(super) async fn ask(&self, app: &App) -> (Tick, Result<Verdict, Error>) {
         let wait = app.machines().map_or(Duration::ZERO, |machines| machines.wait(self.lane));
         let begun = Instant::now();
-        // Ends: each round sleeps, and `wait` passes.
-        while !wait.is_zero() {
-            // An error is reported by the check below.
-            let Ok(verdict) = app.limiter().check_request(self.to_request(app.limiter().now())) else { break };
+        // Ends: each round but the last sleeps, and `wait` passes.
+        loop {
+            let now = app.limiter().now();
+            let verdict = app.limiter().check_request(self.to_request(now));
             let left = wait.saturating_sub(begun.elapsed());
-            if !verdict.is_provisional() || left.is_zero() {
-                let outcome = self.outcome(&verdict);
-                self.count(app, &outcome, verdict.is_sustained_abuse());
-                return Ok(outcome);
+            match verdict {
+                Ok(verdict) if verdict.is_provisional() && !left.is_zero() => {
+                    let round_trip = verdict.retry_after().unwrap_or_default();
+                    tokio::time::sleep(round_trip.clamp(POLL_MIN, POLL_MAX).min(left)).await;
+                }
+                verdict => return (now, verdict),
             }
-            let round_trip = verdict.retry_after().unwrap_or_default();
-            tokio::time::sleep(round_trip.clamp(POLL_MIN, POLL_MAX).min(left)).await;
         }
-        self.decide(app, app.limiter().now())
     }
 
     /// The outcome of a verdict.

@@ -48,7 +48,13 @@ impl TestServer {
         (settings.notice, settings.drain) = (Duration::ZERO, Duration::ZERO);
         change(&mut settings);
         let clock = ManualClock::new();
-        let app = Arc::new(App::new(settings, source, Some(clock.clone().into())).expect("an app"));
+        let app = App::new(settings, source, Some(clock.clone().into())).expect("an app");
+        Self::serve(app, clock).await
+    }
+
+    /// Serves an app that was built with this clock.
+    pub(crate) async fn serve(app: App, clock: ManualClock) -> Self {
+        let app = Arc::new(app);
         let server = Server::bind(Arc::clone(&app)).await.expect("a free port");
         let address = server.address();
         let (stop, stopped) = oneshot::channel();

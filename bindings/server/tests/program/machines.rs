@@ -211,7 +211,10 @@ fn limits_change_with_a_reload_and_the_store_with_a_restart() {
     until("the new limit is in force", || engine(&server)["lanes"][0]["capacity"] == 200);
     assert_eq!(engine(&server)["nodes_at_least"], 2);
     let log = server.stop();
-    assert!(log.contains("[server], [shared] or [cluster] has changed; that takes effect at the next start"), "{log}");
+    assert!(
+        log.contains("[server], [shared], [cluster] or [gate] has changed; that takes effect at the next start"),
+        "{log}"
+    );
 }
 
 #[test]
