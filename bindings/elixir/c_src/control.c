@@ -28,6 +28,7 @@ static term done(ErlNifEnv *env, tollgate_status status, const tollgate_error *e
     case TOLLGATE_STATUS_PLAN_MISSING: reason = atom_plan_missing; break;
     case TOLLGATE_STATUS_BUSY: reason = atom_busy; break;
     case TOLLGATE_STATUS_SHARED: reason = atom_shared; break;
+    case TOLLGATE_STATUS_FILE: reason = atom_store; break;
     default: return failed(env, status, error, agent);
     }
     bool is_explained = error->status == status && error->message[0] != 0;
@@ -39,8 +40,19 @@ NIF(nif_assign)
 {
     question asked;
     tollgate_error error = {.struct_size = sizeof error};
-    if (!read_agent(env, argv, &asked) || !read_plan(env, asked.of, argv[2], &asked.request.plan)) {
+    ErlNifBinary name;
+    if (!read_agent(env, argv, &asked)) {
         return atom_nil;
+    }
+    bool is_name = enif_inspect_binary(env, argv[2], &name);
+    if (!is_name && !read_plan(env, asked.of, argv[2], &asked.request.plan)) {
+        return atom_nil;
+    }
+    if (is_name && tollgate_limiter_plan(asked.of->limiter, (const char *)name.data, name.size,
+            &asked.request.plan) != TOLLGATE_STATUS_OK) {
+        char message[TOLLGATE_ERROR_MESSAGE_BYTES];
+        enif_snprintf(message, sizeof message, "the policy has no plan %.80T", argv[2]);
+        return make_refusal(env, atom_unknown_plan, message);
     }
     tollgate_status status = tollgate_assign(asked.of->limiter, asked.request.id, asked.request.id_len,
         asked.request.plan, &error);
@@ -283,6 +295,30 @@ NIF(nif_set_assignments)
     enif_free(entries);
     enif_free(overrides);
     return answer;
+}
+
+/* (reference, path): decisions are in this file from now on */
+NIF(nif_keep_assignments_in)
+{
+    instance *of;
+    ErlNifBinary path;
+    tollgate_error error = {.struct_size = sizeof error};
+    if (!read_instance(env, argv[0], &of) || !read_text(env, argv[1], "a path", &path)) {
+        return atom_nil;
+    }
+    tollgate_status status = tollgate_keep_assignments_in(of->limiter, (const char *)path.data, path.size, &error);
+    return done(env, status, &error, atom_nil);
+}
+
+/* (reference): saves what other VMs have decided, and reads the file again if it was edited */
+NIF(nif_reload_assignments)
+{
+    instance *of;
+    tollgate_error error = {.struct_size = sizeof error};
+    if (!read_instance(env, argv[0], &of)) {
+        return atom_nil;
+    }
+    return done(env, tollgate_reload_assignments(of->limiter, &error), &error, atom_nil);
 }
 
 /* (reference, policy) */

@@ -88,7 +88,7 @@ enum {
     X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \
     X(unknown) X(conduct) \
     X(unknown_lane) X(unknown_plan) X(bad_limit) X(not_utf8) X(text_too_long) X(too_many_overrides) X(same_hash) \
-    X(other_lanes) X(plan_missing) \
+    X(other_lanes) X(plan_missing) X(store) \
     X(sustained_abuse) X(unknown_action) X(saturated) X(clock_fell_back) X(other) \
     X(not_held) X(holds_full) X(reservations_full) X(too_many_reservations) X(used_too_large) X(unknown_reservation) \
     X(id) X(usage) X(violations) X(text) X(html) X(label) X(url) X(json) \
@@ -188,9 +188,11 @@ tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_
     X(validate, 2, HERE) X(check_many, 3, HERE) X(check_all, 3, HERE) X(peek, 4, HERE) X(refund, 4, HERE) \
     X(hold, 4, HERE) X(release, 4, HERE) X(reserve, 5, HERE) X(settle, 4, HERE) X(extend, 4, HERE) \
     X(reset, 3, HERE) X(forget, 3, HERE) X(record_violation, 3, HERE) X(conduct, 3, HERE) \
-    X(reset_violations, 2, HERE) X(assignable, 3, HERE) X(assign, 3, CPU) X(set_override, 4, CPU) \
-    X(set_exempt, 3, CPU) X(limit_of, 3, HERE) X(assignment, 2, HERE) X(assignments, 1, CPU) \
-    X(set_assignments, 2, CPU) X(replace_policy, 2, CPU) X(keep_budgets_in, 2, IO) X(save_budgets, 1, IO) \
+    X(reset_violations, 2, HERE) X(assignable, 3, HERE) X(assign, 3, IO) X(set_override, 4, IO) \
+    X(set_exempt, 3, IO) X(limit_of, 3, HERE) X(assignment, 2, HERE) X(assignments, 1, CPU) \
+    X(set_assignments, 2, IO) X(replace_policy, 2, CPU) X(keep_assignments_in, 2, IO) \
+    X(reload_assignments, 1, IO) X(policy, 1, HERE) X(plan_limits, 2, HERE) X(keep_budgets_in, 2, IO) \
+    X(save_budgets, 1, IO) \
     X(snapshot, 1, CPU) X(agent, 3, HERE) X(agents, 6, CPU) X(top_offenders, 2, CPU) X(report, 1, CPU) \
     X(shown, 2, HERE) X(poll_events, 1, CPU) X(log_denied, 3, HERE) X(log_due, 2, CPU) \
     X(engine, 1, CPU) X(stop_engine, 1, IO)

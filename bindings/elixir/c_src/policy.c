@@ -73,6 +73,27 @@ static bool take_policy(ErlNifEnv *env, term given, tollgate_policy **policy)
     return true;
 }
 
+/* (reference) -> the policy in force, as TOML */
+NIF(nif_policy)
+{
+    tollgate_policy *policy = NULL;
+    size_t length = 0;
+    term made;
+    if (!take_policy(env, argv[0], &policy)) {
+        return atom_nil;
+    }
+    tollgate_status status = tollgate_policy_to_toml(policy, NULL, 0, &length);
+    bool is_long = status == TOLLGATE_STATUS_OK || status == TOLLGATE_STATUS_BUFFER_TOO_SMALL;
+    char *toml = is_long ? enif_alloc(length + 1) : NULL;
+    if (toml != NULL) {
+        status = tollgate_policy_to_toml(policy, toml, length + 1, &length);
+    }
+    made = status == TOLLGATE_STATUS_OK ? make_text(env, toml, length) : failed(env, status, NULL, atom_nil);
+    enif_free(toml);
+    tollgate_policy_free(policy);
+    return made;
+}
+
 /* {name, limit} */
 static tollgate_status make_lane(ErlNifEnv *env, const tollgate_policy *policy, uint32_t lane, term *made)
 {
@@ -118,6 +139,37 @@ NIF(nif_lanes)
 NIF(nif_plans)
 {
     return list(env, argv[0], make_plan, TOLLGATE_STATUS_UNKNOWN_PLAN);
+}
+
+/* (reference, the name of a plan) -> [{name, limit}], the lanes in their order under it | nil */
+NIF(nif_plan_limits)
+{
+    instance *of;
+    ErlNifBinary plan_name;
+    uint32_t plan;
+    tollgate_policy *policy = NULL;
+    term all = enif_make_list(env, 0), in_order;
+    if (!read_instance(env, argv[0], &of) || !read_text(env, argv[1], "the name of a plan", &plan_name)) {
+        return atom_nil;
+    }
+    if (tollgate_limiter_plan(of->limiter, (const char *)plan_name.data, plan_name.size, &plan) != TOLLGATE_STATUS_OK) {
+        return atom_nil;
+    }
+    if (!take_policy(env, argv[0], &policy)) {
+        return atom_nil;
+    }
+    for (uint32_t lane = 0; lane < of->lanes; lane++) {
+        char name[TOLLGATE_NAME_BYTES_MAX + 1], limit[TOLLGATE_LIMIT_BYTES];
+        size_t name_length, limit_length;
+        if (tollgate_policy_lane_name(policy, lane, name, sizeof name, &name_length) == TOLLGATE_STATUS_OK
+            && tollgate_policy_limit(policy, plan, lane, limit, sizeof limit, &limit_length) == TOLLGATE_STATUS_OK
+            && limit_length > 0) {
+            all = enif_make_list_cell(env, enif_make_tuple2(env, make_text(env, name, name_length),
+                make_text(env, limit, limit_length)), all);
+        }
+    }
+    tollgate_policy_free(policy);
+    return enif_make_reverse_list(env, all, &in_order) ? in_order : all;
 }
 
 /* (reference, name) -> the plan's number | nil */

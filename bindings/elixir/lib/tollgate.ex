@@ -49,8 +49,7 @@ defmodule Tollgate do
   force, until one with a higher `version:` comes, or `Tollgate.Control.replace_policy/2` replaces it for all. A VM that
   is killed at any moment leaves nothing behind that blocks the others, and the slots that it held come back.
 
-  A `store:` and `budgets:` are for one of the VMs alone, through which changes are then made: what is not in its store
-  is taken back when it starts.
+  A `store:` and `budgets:` are for one of the VMs alone. What the others decide is in its store within two seconds.
 
   ## Several machines
 

@@ -77,7 +77,10 @@ defmodule Tollgate.ConductTest do
     for _ <- 1..4, do: Tollgate.Conduct.record_violation(name, "agent-7")
     assert %{in_window: 4, in_a_row: 4} = Tollgate.Conduct.of(name, "agent-7")
     assert Tollgate.Conduct.reset_violations(name, "agent-7") == :ok
-    assert Tollgate.Conduct.of(name, "agent-7") == %{in_window: 0, in_a_row: 0, wait_ms: 0, rate_limited: false}
+
+    assert Tollgate.Conduct.of(name, "agent-7") ==
+             %{in_window: 0, window_began_ms_ago: nil, in_a_row: 0, wait_ms: 0, rate_limited: false}
+
     refute Tollgate.Conduct.rate_limited?(name, "agent-7")
     assert Tollgate.Conduct.record_violation(name, "agent-7") == 1_000
   end

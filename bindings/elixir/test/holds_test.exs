@@ -144,4 +144,23 @@ defmodule Tollgate.HoldsCrashTest do
     Process.exit(List.last(owners), :kill)
     eventually(fn -> left.() == 3 end)
   end
+
+  test "the slot of one owner is found without a look at those of others" do
+    name = start(agents: 10_000, policy: [lanes: [{"ws/connections", "held 3"}]])
+    owner = spawn_link(fn -> Process.sleep(:infinity) end)
+    for at <- 1..2_000, do: Tollgate.hold(name, "agent-#{at}", {:ws, :connections}, owner: owner)
+    holder = Process.whereis(Tollgate.Holds)
+
+    cost = fn agent ->
+      Tollgate.hold(name, agent, {:ws, :connections}, owner: owner)
+      {:reductions, before} = Process.info(holder, :reductions)
+      %{remaining: 3} = Tollgate.release(name, agent, {:ws, :connections}, owner: owner)
+      {:reductions, later} = Process.info(holder, :reductions)
+      later - before
+    end
+
+    # A scan of 2,000 holds is some thousand reductions.
+    assert Enum.min(for at <- 1..20, do: cost.("other-#{at}")) < 400
+    assert Tollgate.release(name, "other-1", {:ws, :connections}, owner: owner) == {:error, :not_held}
+  end
 end

@@ -22,9 +22,9 @@ defmodule Tollgate.ObserveTest do
     seen = Tollgate.Observe.snapshot(name)
     assert seen.observed
     assert %{allowed: 10, warned: 2, denied: 5, exempt: 1, violations: 3, agents_exempt: 1} = seen
-    assert seen.lanes[{:ws, :heavy}] == %{allowed: 8, warned: 2, denied: 5, exempt: 0}
-    assert seen.lanes[{:http, :light}] == %{allowed: 2, warned: 0, denied: 0, exempt: 0}
-    assert seen.lanes[{:ws, :normal}].exempt == 1
+    assert seen.lanes["ws/heavy"] == %{allowed: 8, warned: 2, denied: 5, exempt: 0}
+    assert seen.lanes["http/light"] == %{allowed: 2, warned: 0, denied: 0, exempt: 0}
+    assert seen.lanes["ws/normal"].exempt == 1
     assert map_size(seen.lanes) == 6
   end
 
@@ -200,5 +200,65 @@ defmodule Tollgate.ObserveTest do
     assert {:error, %ArgumentError{}} = Tollgate.start_link(name: :no, observe: true, roster: -1)
     assert_raise ArgumentError, fn -> Tollgate.start_link(observe: :yes) end
     assert_raise ArgumentError, fn -> Tollgate.start_link(log: 1) end
+  end
+
+  test "an agent is shown as it is under the plan of a request" do
+    name = start()
+    Tollgate.check(name, "agent-7", {:http, :heavy}, plan: "unauthenticated", cost: 4)
+    view = Tollgate.Observe.agent(name, "agent-7", plan: :unauthenticated)
+    lane = Enum.find(view.lanes, &(&1.channel == :http and &1.tier == :heavy))
+    assert %{limit: "5/minute", capacity: 5, remaining: 1, used_percent: 80.0, level: :yellow} = lane
+    assert view.dominant == lane
+    # What the plan does not name is the policy's.
+    assert %{limit: "10/minute", remaining: 10} = Enum.find(view.lanes, &(&1.channel == :ws and &1.tier == :heavy))
+    assert_raise ArgumentError, ~r/no plan/, fn -> Tollgate.Observe.agent(name, "agent-7", plan: "gold") end
+    :ok = Tollgate.Control.assign(name, "agent-7", "default")
+
+    assert %{capacity: 10} =
+             Enum.find(Tollgate.Observe.agent(name, "agent-7", plan: :unauthenticated).lanes, &(&1.tier == :heavy))
+  end
+
+  test "the window of an agent's violations has a beginning" do
+    name = start()
+    assert Tollgate.Conduct.of(name, "agent-7").window_began_ms_ago == nil
+    Tollgate.Conduct.record_violation(name, "agent-7")
+    Tollgate.advance_clock(name, 30_000)
+    Tollgate.Conduct.record_violation(name, "agent-7")
+    began = Tollgate.Conduct.of(name, "agent-7").window_began_ms_ago
+    # In the eighths of a second in which conduct is kept.
+    assert began in 29_875..30_125
+  end
+
+  test "views are JSON, with ids of any bytes" do
+    name = start(observe: true, roster: 10)
+    for agent <- ["agent-7", <<255, 0>>], do: Tollgate.check(name, agent, {:ws, :heavy})
+    alias Tollgate.{JSON, TestJSON}
+
+    assert %{"lanes" => %{"ws/heavy" => %{"allowed" => 2}}} =
+             TestJSON.decode!(JSON.encode(Tollgate.Observe.snapshot(name)))
+
+    %{agents: agents} = Tollgate.Observe.agents(name)
+
+    assert ["agent-7", "dashboard", %{"base64" => "/wA="}] =
+             for(agent <- agents, do: TestJSON.decode!(JSON.encode(agent))["agent"])
+
+    # And so for Jason, if the application has it.
+    assert Jason.encode!(hd(agents)) == JSON.encode(hd(agents))
+    assert Jason.encode!(%Tollgate.Error{reason: :busy, message: "x"}) == ~s({"message":"x","reason":"busy"})
+  end
+
+  test "numbers for Prometheus: every line is one that its parser takes" do
+    name = start(observe: true, policy: [lanes: [{~s(a"b/x\\y), "2/minute"}, {"plain", "2/minute"}]])
+    for _ <- 1..3, do: Tollgate.check(name, "agent-7", "plain")
+    text = Tollgate.Metrics.text(name)
+    assert text =~ ~s(tollgate_decisions_total{policy="plain",tier="plain",channel="",outcome="deny"} 1\n)
+    assert text =~ ~S(policy="a\"b/x\\y",tier="x\\y",channel="a\"b",outcome="allow"} 0)
+    refute text =~ "agent-7"
+    sample = ~r/^[a-z_]+(\{[a-z]+="(?:[^"\\]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\]|\\["\\n])*")*\})? \d+$/
+    lines = String.split(text, "\n", trim: true)
+    assert for(line <- lines, not (line =~ ~r/^# (HELP|TYPE) /), not (line =~ sample), do: line) == []
+    # A family is declared once, before its samples.
+    types = for "# TYPE " <> rest <- lines, do: rest |> String.split() |> hd()
+    assert types == Enum.uniq(types)
   end
 end

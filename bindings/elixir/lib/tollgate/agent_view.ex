@@ -18,6 +18,23 @@ defmodule Tollgate.AgentView do
   @type t :: %__MODULE__{}
 
   @doc false
+  # The same with other lanes, and what follows from them.
+  def with_lanes(view, change) do
+    lanes = for lane <- view.lanes, do: lane |> change.() |> used()
+    # Of those that let anything pass, the one of which the largest share is used; the first of several.
+    dominant = lanes |> Enum.filter(&(&1.capacity > 0)) |> Enum.max_by(& &1.used_percent, fn -> nil end)
+    %{view | lanes: lanes, dominant: dominant}
+  end
+
+  defp used(%{capacity: 0} = lane), do: %{lane | used_percent: 100.0, level: :red}
+
+  defp used(%{capacity: capacity, remaining: remaining} = lane) do
+    percent = max(0, capacity - remaining) * 100 / capacity
+    level = if percent < 50, do: :green, else: if(percent <= 80, do: :yellow, else: :red)
+    %{lane | used_percent: percent, level: level}
+  end
+
+  @doc false
   # From what the NIF says of it, all at one instant.
   def new(agent, view) do
     lanes = Enum.map(view.lanes, &lane/1)
@@ -46,5 +63,15 @@ defmodule Tollgate.AgentView do
       level: level,
       full_in_ms: Verdict.milliseconds(full_in_ns)
     }
+  end
+end
+
+# Compiled if your application has Jason: as the other languages write it, so that an id may be any bytes.
+if Code.ensure_compiled(Jason.Encoder) == {:module, Jason.Encoder} do
+  defimpl Jason.Encoder, for: [Tollgate.AgentView, Tollgate.Error] do
+    def encode(%Tollgate.Error{} = error, _),
+      do: Tollgate.JSON.encode(%{reason: error.reason, message: error.message})
+
+    def encode(view, _options), do: Tollgate.JSON.encode(view)
   end
 end

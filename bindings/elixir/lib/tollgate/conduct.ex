@@ -28,14 +28,16 @@ defmodule Tollgate.Conduct do
   end
 
   @doc """
-  The agent's conduct: its violations in the window of the abuse threshold, those in a row, what is left of its wait
-  (up to an eighth of a second more than it was given), and whether it is rate limited.
+  The agent's conduct: its violations in the window of the abuse threshold, how long ago that window began (`nil`
+  without one), those in a row, what is left of its wait (up to an eighth of a second more than it was given), and
+  whether it is rate limited.
 
       iex> Tollgate.Conduct.record_violation(Tollgate, "agent-5")
       iex> %{in_window: 1, in_a_row: 1, rate_limited: true} = Tollgate.Conduct.of(Tollgate, "agent-5")
   """
   @spec of(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer) :: %{
           in_window: non_neg_integer,
+          window_began_ms_ago: non_neg_integer | nil,
           in_a_row: non_neg_integer,
           wait_ms: non_neg_integer,
           rate_limited: boolean
@@ -44,9 +46,12 @@ defmodule Tollgate.Conduct do
     {reference, _} = Instance.find(instance)
     conduct = Native.conduct(reference, agent, options)
 
+    now = Keyword.get_lazy(options, :at, fn -> Native.now(reference) end)
+    began = conduct.window_start_ns && Verdict.milliseconds(max(0, now - conduct.window_start_ns))
+
     conduct
     |> Map.take([:in_window, :in_a_row, :rate_limited])
-    |> Map.put(:wait_ms, Verdict.milliseconds(conduct.wait_ns))
+    |> Map.merge(%{wait_ms: Verdict.milliseconds(conduct.wait_ns), window_began_ms_ago: began})
   end
 
   @doc """

@@ -51,6 +51,37 @@ defmodule Tollgate.Control do
     Instance.control(instance, {:agent, agent, {:override, name(lane_or_tier), limit}})
   end
 
+  @doc """
+  Gives the agent exactly these limits of its own, by lane or by tier, in one step: all of them, or none if one is
+  invalid. Those that it had are gone.
+
+      iex> Tollgate.Control.set_overrides(Tollgate, "agent-4", %{heavy: "100/minute", light: "deny"})
+      :ok
+      iex> {:error, %Tollgate.Error{reason: :bad_limit}} =
+      ...>   Tollgate.Control.set_overrides(Tollgate, "agent-4", heavy: "50/minute", light: "nothing")
+      iex> Tollgate.Control.limit_of(Tollgate, "agent-4", {:http, :heavy})
+      "100/minute"
+      iex> Tollgate.Control.set_overrides(Tollgate, "agent-4", %{})
+      :ok
+  """
+  @spec set_overrides(Tollgate.instance(), Tollgate.agent(), Enumerable.t()) :: :ok | {:error, Tollgate.Error.t()}
+  def set_overrides(instance, agent, limits), do: Instance.control(instance, {:overrides, agent, limits(limits)})
+
+  # By the names of lanes and tiers.
+  defp limits(limits) when is_map(limits) or is_list(limits) do
+    for limit <- limits, into: %{} do
+      case limit do
+        {lane_or_tier, limit} when is_binary(limit) ->
+          {name(lane_or_tier), limit}
+
+        other ->
+          raise ArgumentError, "limits are pairs of a lane or tier and the text of a limit, got: #{inspect(other)}"
+      end
+    end
+  end
+
+  defp limits(other), do: raise(ArgumentError, "limits are a map or a list of pairs, got: #{inspect(other)}")
+
   @doc "Takes the agent's own limit for a lane or tier away."
   @spec remove_override(Tollgate.instance(), Tollgate.agent(), lane_or_tier) :: :ok | {:error, Tollgate.Error.t()}
   def remove_override(instance, agent, lane_or_tier) do
@@ -182,18 +213,72 @@ defmodule Tollgate.Control do
   end
 
   @doc """
+  The policy's lanes in their order, each with its limit for an agent without a plan.
+
+      iex> Tollgate.start_link(name: Laned, policy: [lanes: [{"api/read", "10/minute"}]])
+      iex> Tollgate.Control.lanes(Laned)
+      [%{lane: "api/read", channel: :api, tier: :read, limit: "10/minute"}]
+  """
+  @spec lanes(Tollgate.instance()) :: [
+          %{lane: String.t(), channel: Tollgate.channel(), tier: Tollgate.tier(), limit: Policy.limit()}
+        ]
+  def lanes(instance) do
+    {reference, _} = Instance.find(instance)
+
+    for {name, limit} <- Native.lanes(reference) do
+      {channel, tier} = Policy.pair(name)
+      %{lane: name, channel: channel, tier: tier, limit: limit}
+    end
+  end
+
+  @doc """
+  The policy in force, as TOML: what `{:toml, text}` takes.
+
+      iex> Tollgate.start_link(name: Written, policy: [lanes: [{"api/read", "10/minute"}]])
+      iex> Tollgate.Control.policy(Written) =~ ~s("api/read" = "10/minute")
+      true
+  """
+  @spec policy(Tollgate.instance()) :: String.t()
+  def policy(instance) do
+    {reference, _} = Instance.find(instance)
+    Native.policy(reference)
+  end
+
+  @doc """
   Puts another policy in force: other numbers for the same lanes, and perhaps more plans. Assignments stay.
 
-  It holds until the instance is stopped: the next start takes the policy of its options.
+  With a `:store` the next start has it too, unless the options of the instance have another policy by then.
 
       iex> Tollgate.start_link(name: Changed, policy: [lanes: [{"api/read", "10/minute"}]])
       iex> Tollgate.Control.replace_policy(Changed, lanes: [{"api/read", "20/minute"}])
       :ok
       iex> Tollgate.Control.limit_of(Changed, "agent-4", {:api, :read})
       "20/minute"
+      iex> {:error, %Tollgate.Error{reason: :bad_policy}} = Tollgate.Control.replace_policy(Changed, {:toml, "[lane]"})
   """
   @spec replace_policy(Tollgate.instance(), Policy.t()) :: :ok | {:error, Tollgate.Error.t()}
-  def replace_policy(instance, policy), do: Instance.control(instance, {:policy, policy})
+  def replace_policy(instance, policy), do: Instance.control(instance, {:policy, Policy.source(policy), :kept})
+
+  @doc """
+  Sets limits of the policy, by lane or by tier, for agents without one of their own; kept like a whole policy.
+
+      iex> Tollgate.start_link(name: Defaulted)
+      iex> Tollgate.Control.set_defaults(Defaulted, %{:heavy => "20/minute", "ws/heavy" => "30/minute"})
+      iex> for channel <- [:ws, :http], do: Tollgate.Control.limit_of(Defaulted, "agent-4", {channel, :heavy})
+      ["30/minute", "20/minute"]
+      iex> Tollgate.Control.restore_policy(Defaulted)
+      iex> Tollgate.Control.limit_of(Defaulted, "agent-4", {:ws, :heavy})
+      "10/minute"
+  """
+  @spec set_defaults(Tollgate.instance(), %{lane_or_tier => Policy.limit()}) :: :ok | {:error, Tollgate.Error.t()}
+  def set_defaults(instance, limits), do: Instance.control(instance, {:defaults, limits(limits)})
+
+  @doc "Puts the policy of the instance's options in force again."
+  @spec restore_policy(Tollgate.instance()) :: :ok | {:error, Tollgate.Error.t()}
+  def restore_policy(instance) do
+    {_, _, options, _} = Instance.entry(instance)
+    Instance.control(instance, {:policy, Policy.source(options.policy), :restored})
+  end
 
   @doc """
   Writes used budgets to the file of the option `:budgets` now: before the VM is halted, say.

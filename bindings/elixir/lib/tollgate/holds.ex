@@ -5,18 +5,27 @@ defmodule Tollgate.Holds do
   # those end. It takes the slot itself, so that an owner cannot end between
   # taking one and being monitored.
   #
-  # Its state is in a table of the application's, so that it survives: if it
+  # Its state is in tables of the application's, so that it survives: if it
   # crashes, its successor monitors the same owners, and learns at once of those
   # that have ended meanwhile.
+  #
+  # A hold is `{key, reference, options}`, with the key
+  # `{instance, owner, agent, lane, monitor}`: in order, so that the holds of an
+  # owner on a lane are found without a look at the others. The second table has
+  # the key of each monitor.
 
   use GenServer
 
   alias Tollgate.Native
 
   @table __MODULE__
+  @monitors Module.concat(__MODULE__, Monitors)
 
-  # Called by the application itself, whose process then owns the table.
-  def make_table, do: :ets.new(@table, [:named_table, :public, :set])
+  # Called by the application itself, whose process then owns the tables.
+  def make_table do
+    :ets.new(@table, [:named_table, :public, :ordered_set])
+    :ets.new(@monitors, [:named_table, :public, :set])
+  end
 
   def start_link(_), do: GenServer.start_link(__MODULE__, nil, name: __MODULE__)
 
@@ -38,9 +47,11 @@ defmodule Tollgate.Holds do
 
   @impl GenServer
   def init(nil) do
-    for {old, hold} <- :ets.tab2list(@table) do
-      :ets.delete(@table, old)
-      watch(hold)
+    :ets.delete_all_objects(@monitors)
+
+    for {{instance, owner, agent, lane, _}, reference, options} = hold <- :ets.tab2list(@table) do
+      :ets.delete(@table, elem(hold, 0))
+      watch(instance, owner, agent, lane, reference, options)
     end
 
     {:ok, nil}
@@ -53,10 +64,10 @@ defmodule Tollgate.Holds do
     case answer do
       # An exempt agent takes no slot, and has none to release.
       {:allow, :exempt} ->
-        watch({owner, instance, reference, agent, lane, :exempt})
+        watch(instance, owner, agent, lane, reference, :exempt)
 
       {held, _} when held in [:allow, :warn] ->
-        watch({owner, instance, reference, agent, lane, Keyword.take(options, [:cost, :plan])})
+        watch(instance, owner, agent, lane, reference, Keyword.take(options, [:cost, :plan]))
 
       _ ->
         :ok
@@ -68,21 +79,22 @@ defmodule Tollgate.Holds do
   end
 
   def handle_call({:release, instance, owner, agent, lane}, _from, state) do
-    case :ets.match(@table, {:"$1", {owner, instance, :_, agent, lane, :_}}, 1) do
-      {[[monitor]], _} ->
+    # A number comes before every reference.
+    case :ets.next(@table, {instance, owner, agent, lane, 0}) do
+      {^instance, ^owner, ^agent, ^lane, monitor} ->
         Process.demonitor(monitor, [:flush])
         {:reply, give_back(monitor), state}
 
-      :"$end_of_table" ->
+      _ ->
         {:reply, {:error, :not_held}, state}
     end
   end
 
   @impl GenServer
   def handle_cast({:forget, instance}, state) do
-    for [monitor] <- :ets.match(@table, {:"$1", {:_, instance, :_, :_, :_, :_}}) do
+    for [monitor] <- :ets.match(@table, {{instance, :_, :_, :_, :"$1"}, :_, :_}) do
       Process.demonitor(monitor, [:flush])
-      :ets.delete(@table, monitor)
+      take(monitor)
     end
 
     {:noreply, state}
@@ -96,13 +108,26 @@ defmodule Tollgate.Holds do
 
   def handle_info(_, state), do: {:noreply, state}
 
-  defp watch({owner, _, _, _, _, _} = hold), do: :ets.insert(@table, {Process.monitor(owner), hold})
+  defp watch(instance, owner, agent, lane, reference, options) do
+    monitor = Process.monitor(owner)
+    key = {instance, owner, agent, lane, monitor}
+    # If this process is killed in between, its successor finds the hold and makes a new monitor.
+    :ets.insert(@table, {key, reference, options})
+    :ets.insert(@monitors, {monitor, key})
+  end
+
+  defp take(monitor) do
+    case :ets.take(@monitors, monitor) do
+      [{_, key}] -> :ets.take(@table, key)
+      [] -> []
+    end
+  end
 
   # Out of the table first: a slot that is released twice would be somebody else's.
   defp give_back(monitor) do
-    case :ets.take(@table, monitor) do
-      [{_, {_, _, _, _, _, :exempt}}] -> :exempt
-      [{_, {_, _, reference, agent, lane, options}}] -> Native.release(reference, agent, lane, options)
+    case take(monitor) do
+      [{_, _, :exempt}] -> :exempt
+      [{{_, _, agent, lane, _}, reference, options}] -> Native.release(reference, agent, lane, options)
       [] -> {:error, :not_held}
     end
   rescue

@@ -39,6 +39,13 @@ defmodule Tollgate.Instance do
     end
   end
 
+  # What the lanes have by the policy of the instance's options.
+  def limits_of_options(name) do
+    {_, _, options, _} = entry(name)
+    fields = %{Options.native(Map.merge(options, %{redis: nil, shared: nil, shared_mode: nil})) | agents: 1, roster: 0}
+    options.policy |> Policy.source() |> Native.new(%{fields | reservations: 1, observe: false}) |> Native.lanes()
+  end
+
   def not_started(name) when is_atom(name) do
     "there is no instance #{inspect(name)}: start {Tollgate, name: #{inspect(name)}} under a supervisor first"
   end
@@ -69,20 +76,17 @@ defmodule Tollgate.Instance do
     # So that `terminate` runs when a supervisor stops the instance.
     Process.flag(:trap_exit, true)
 
-    with {:ok, store} <- Store.open(options.name, options.store) do
-      left_behind = take_over(options)
-      reference = left_behind || new(options)
-      state = %{reference: reference, store: store, options: options, unsaved: nil}
-      load(state)
-      # A limiter that was left behind has its file, and is ahead of it.
-      if options.budgets && !left_behind, do: keep_budgets(reference, options.budgets, @file_tries)
-      # Only now can it be found: assignments are in force before the first check.
-      reporter = Telemetry.reporter(options.telemetry, options.telemetry_prefix)
-      :persistent_term.put(options.name, {reference, reporter, options, aux(reference, options)})
-      {:ok, state |> sweep_later() |> poll_later() |> save_later()}
-    else
-      {:error, message} -> {:stop, ArgumentError.exception(message)}
-    end
+    left_behind = take_over(options)
+    reference = left_behind || new(options)
+    # A limiter that was left behind has its files, and is ahead of that of the budgets.
+    unless left_behind, do: Store.keep(reference, options)
+    exempt_always(reference, options.always_exempt)
+    if options.budgets && !left_behind, do: keep_budgets(reference, options.budgets, @file_tries)
+    # Only now can it be found: assignments are in force before the first check.
+    reporter = Telemetry.reporter(options.telemetry, options.telemetry_prefix)
+    :persistent_term.put(options.name, {reference, reporter, options, aux(reference, options)})
+    state = %{reference: reference, options: options, unsaved: nil, unread: nil}
+    {:ok, state |> sweep_later() |> poll_later() |> save_later() |> reload_later()}
   rescue
     error in ArgumentError -> {:stop, error}
   end
@@ -149,23 +153,16 @@ defmodule Tollgate.Instance do
     {channel, tier, %{warning: warning, denial: ~s(,"tier":#{text}}), name: name, quoted: Headers.string(name)}}
   end
 
-  # Puts the store's assignments in force. A limiter that was taken over may have
-  # a change that its owner died before writing down: the store decides.
-  defp load(%{reference: reference, store: store, options: options}) do
-    gone = if store, do: Map.new(Native.assignments(reference), fn {agent, _} -> {agent, @nothing} end), else: %{}
-    decided = Map.merge(gone, Map.new(Store.all(store)))
-    always = Enum.reduce(options.always_exempt, decided, &exempted(&2, &1, reference))
+  defp exempt_always(reference, agents) do
+    always =
+      for agent <- agents,
+          {plan, overrides, exempt} = Native.assignment(reference, agent),
+          not exempt,
+          do: {agent, {plan, overrides, true}}
 
-    case Native.set_assignments(reference, Map.to_list(always)) do
-      :ok -> :ok
-      {:error, {reason, message}} when reason in [:busy, :shared] -> raise ArgumentError, message
-      {:error, {_reason, message}} -> raise ArgumentError, "the store holds what the policy does not know: #{message}"
+    with {:error, {_reason, message}} <- if(always == [], do: :ok, else: Native.set_assignments(reference, always)) do
+      raise ArgumentError, "always_exempt: #{message}"
     end
-  end
-
-  defp exempted(decided, agent, reference) do
-    {plan, overrides, _} = Map.get_lazy(decided, agent, fn -> Native.assignment(reference, agent) end)
-    Map.put(decided, agent, {plan, overrides, true})
   end
 
   @impl GenServer
@@ -179,19 +176,27 @@ defmodule Tollgate.Instance do
 
   defp changed({:agent, agent, what}), do: %{what: what, agent: agent}
   defp changed({:allowlist, agents}), do: %{what: {:allowlist, agents}}
-  defp changed({:policy, _policy}), do: %{what: :policy}
+  defp changed({:overrides, agent, limits}), do: %{what: {:overrides, limits}, agent: agent}
+  defp changed({:assignment, agent, plan, limits}), do: %{what: {:assignment, plan, limits}, agent: agent}
+  defp changed({:policy, _source, _kept}), do: %{what: :policy}
+  defp changed({:defaults, limits}), do: %{what: {:defaults, limits}}
 
-  # One agent: the limiter judges the change, then it is written down. If that
-  # fails, the limiter goes back to what it was.
+  # The limiter judges a change, and writes it to its file before it is in force.
   defp change({:agent, agent, change}, state) do
-    before = Native.assignment(state.reference, agent)
+    refusal(with :ok <- allowed(change, agent, state), do: apply_change(state.reference, agent, change))
+  end
 
-    with :ok <- allowed(change, agent, state),
-         :ok <- apply_change(state.reference, agent, change) do
-      write([{agent, Native.assignment(state.reference, agent)}], [{agent, before}], state)
-    else
-      {:error, {reason, message}} -> {:error, %Error{reason: reason, message: message}}
-    end
+  # Several of one agent, all or none.
+  defp change({:overrides, agent, limits}, %{reference: reference} = state) do
+    {plan, _, _} = Native.assignment(reference, agent)
+    change({:assignment, agent, plan, limits}, state)
+  end
+
+  defp change({:assignment, agent, plan, limits}, %{reference: reference}) do
+    {_, _, exempt} = Native.assignment(reference, agent)
+    refusal(Native.set_assignments(reference, [{agent, {plan, by_lane(reference, limits), exempt}}]))
+  catch
+    {:error, _} = error -> refusal(error)
   end
 
   # Exactly these agents, and those that always are, become exempt.
@@ -200,25 +205,71 @@ defmodule Tollgate.Instance do
     decided = Map.new(Native.assignments(state.reference))
     known = for {agent, {_, _, true}} <- decided, do: agent
 
-    before =
+    later =
       for agent <- Enum.uniq(known ++ MapSet.to_list(wanted)),
-          {_, _, exempt} = assignment <- [Map.get(decided, agent, @nothing)],
+          {plan, overrides, exempt} <- [Map.get(decided, agent, @nothing)],
           exempt != MapSet.member?(wanted, agent),
-          do: {agent, assignment}
+          do: {agent, {plan, overrides, not exempt}}
 
-    later = for {agent, {plan, overrides, exempt}} <- before, do: {agent, {plan, overrides, not exempt}}
+    refusal(Native.set_assignments(state.reference, later))
+  end
 
-    case Native.set_assignments(state.reference, later) do
-      :ok -> write(later, before, state)
-      {:error, {reason, message}} -> {:error, %Error{reason: reason, message: message}}
+  # The policy in force, and the one that is kept, are the same, or nothing has changed.
+  defp change({:policy, source, kept}, %{reference: reference, options: options}) do
+    before = Native.policy(reference)
+
+    with :ok <- refusal(replace(reference, source)) do
+      toml = if kept == :kept, do: Native.policy(reference)
+
+      case Store.put_policy(options, toml) do
+        :ok ->
+          :ok
+
+        {:error, message} ->
+          :ok = Native.replace_policy(reference, {:toml, before})
+          {:error, %Error{reason: :store, message: "the policy cannot be kept: #{message}"}}
+      end
     end
   end
 
-  defp change({:policy, policy}, state) do
-    case Native.replace_policy(state.reference, Policy.source(policy)) do
-      :ok -> :ok
-      {:error, {reason, message}} -> {:error, %Error{reason: reason, message: message}}
-    end
+  defp change({:defaults, limits}, %{reference: reference} = state) do
+    lines = Map.new(by_lane(reference, limits))
+    change({:policy, {:toml, Policy.with_limits(Native.policy(reference), lines)}, :kept}, state)
+  catch
+    {:error, _} = error -> refusal(error)
+  end
+
+  defp replace(reference, source) do
+    Native.replace_policy(reference, source)
+  rescue
+    # A text that is no policy is an operator's mistake.
+    error in ArgumentError -> {:error, {:bad_policy, error.message}}
+  end
+
+  defp refusal(:ok), do: :ok
+  defp refusal({:error, %Error{}} = error), do: error
+  defp refusal({:error, {reason, message}}), do: {:error, %Error{reason: reason, message: message}}
+
+  # Limits by lane, from limits by lane or by tier. A lane's own limit takes precedence over its tier's.
+  defp by_lane(reference, limits) do
+    names = for {name, _} <- Native.lanes(reference), do: name
+    {lanes, tiers} = Enum.split_with(limits, fn {name, _} -> name in names end)
+
+    of_tiers =
+      for {tier, limit} <- tiers do
+        case Enum.filter(names, &(&1 |> String.split("/") |> List.last() == tier)) do
+          [] ->
+            throw(
+              {:error,
+               {:unknown_lane, "there is no lane or tier #{inspect(tier)}; the lanes are #{Enum.join(names, ", ")}"}}
+            )
+
+          found ->
+            for name <- found, do: {name, limit}
+        end
+      end
+
+    of_tiers |> Enum.concat() |> Map.new() |> Map.merge(Map.new(lanes)) |> Map.to_list()
   end
 
   defp allowed({:exempt, false}, agent, state) do
@@ -235,17 +286,22 @@ defmodule Tollgate.Instance do
   defp apply_change(reference, agent, {:override, lane, limit}), do: Native.set_override(reference, agent, lane, limit)
   defp apply_change(reference, agent, {:exempt, exempt}), do: Native.set_exempt(reference, agent, exempt)
 
-  defp write(later, before, state) do
-    with {:error, reason} <- Store.put(state.store, later) do
-      :ok = Native.set_assignments(state.reference, before)
-      {:error, %Error{reason: :store, message: "the store cannot be written: #{inspect(reason)}"}}
-    end
-  end
-
   @impl GenServer
   def handle_info(:sweep, state) do
     Native.sweep(state.reference, state.options.sweep_idle_ms * 1_000_000)
     {:noreply, sweep_later(state)}
+  end
+
+  # What other VMs that share the limiter have decided goes to the file.
+  def handle_info(:reload, %{reference: reference, unread: before} = state) do
+    problem =
+      case Native.reload_assignments(reference) do
+        {:error, {reason, message}} when reason != :busy -> message
+        _ -> nil
+      end
+
+    if problem && problem != before, do: Logger.error("the store #{state.options.store}: #{problem}")
+    {:noreply, reload_later(%{state | unread: problem})}
   end
 
   def handle_info(:save_budgets, state), do: {:noreply, state |> save() |> save_later()}
@@ -295,6 +351,13 @@ defmodule Tollgate.Instance do
     state
   end
 
+  @reload_every_ms 2_000
+
+  defp reload_later(%{options: %{store: path, shared: shared}} = state) do
+    if path && shared, do: Process.send_after(self(), :reload, @reload_every_ms)
+    state
+  end
+
   defp sweep_later(%{options: %{sweep_every_ms: every, sweep_idle_ms: idle}} = state) do
     if every && idle, do: Process.send_after(self(), :sweep, every)
     state
@@ -302,7 +365,6 @@ defmodule Tollgate.Instance do
 
   @impl GenServer
   def terminate(reason, state) do
-    Store.close(state.store)
     if state.options.budgets, do: save(state)
 
     if reason in [:normal, :shutdown] or match?({:shutdown, _}, reason) do

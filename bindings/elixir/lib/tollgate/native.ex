@@ -116,6 +116,10 @@ defmodule Tollgate.Native do
   def assignments(_reference), do: missing()
   def set_assignments(_reference, _assignments), do: missing()
   def replace_policy(_reference, _policy), do: missing()
+  def policy(_reference), do: missing()
+  def plan_limits(_reference, _name), do: missing()
+  def keep_assignments_in(_reference, _path), do: missing()
+  def reload_assignments(_reference), do: missing()
   def keep_budgets_in(_reference, _path), do: missing()
   def save_budgets(_reference), do: missing()
 

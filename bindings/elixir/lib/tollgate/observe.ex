@@ -6,7 +6,7 @@ defmodule Tollgate.Observe do
   runs on a dirty scheduler: it is for operators, and not for the path of a request.
   """
 
-  alias Tollgate.{AgentView, Instance, Native}
+  alias Tollgate.{AgentView, Instance, Native, Policy, Verdict}
 
   @doc """
   What the instance holds and has done, all at one instant, in all and by lane.
@@ -23,26 +23,44 @@ defmodule Tollgate.Observe do
 
       iex> Tollgate.start_link(name: Counted, observe: true)
       iex> Tollgate.check(Counted, "agent-7", {:ws, :light})
-      iex> %{allowed: 1, lanes: %{{:ws, :light} => %{allowed: 1, denied: 0}}} = Tollgate.Observe.snapshot(Counted)
+      iex> %{allowed: 1, lanes: %{"ws/light" => %{allowed: 1, denied: 0}}} = Tollgate.Observe.snapshot(Counted)
   """
   @spec snapshot(Tollgate.instance()) :: map
   def snapshot(instance) do
     {reference, _} = Instance.find(instance)
-    Native.snapshot(reference)
+    # By their names, so that any JSON encoder takes it.
+    update_in(Native.snapshot(reference).lanes, &Map.new(&1, fn {pair, counts} -> {Policy.name(pair), counts} end))
   end
 
   @doc """
   The state of all lanes of the agent, and its conduct: see `Tollgate.AgentView`. Charges nothing.
+
+  `plan:` shows the lanes as they are for a request with this plan, if the agent has none assigned.
 
       iex> Tollgate.check(Tollgate, "agent-2", {:ws, :heavy}, cost: 6)
       iex> %{dominant: lane} = Tollgate.Observe.agent(Tollgate, "agent-2")
       iex> {lane.tier, lane.used_percent, lane.level}
       {:heavy, 60.0, :yellow}
   """
-  @spec agent(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer) :: AgentView.t()
+  @spec agent(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer, plan: String.t() | atom) :: AgentView.t()
   def agent(instance, agent, options \\ []) do
     {reference, _} = Instance.find(instance)
-    AgentView.new(agent, Native.agent(reference, agent, options))
+    {plan, options} = Keyword.pop(options, :plan)
+    view = AgentView.new(agent, Native.agent(reference, agent, options))
+    if plan == nil or view.plan != nil or view.exempt, do: view, else: under(view, reference, to_string(plan), options)
+  end
+
+  # Overrides go before a plan.
+  defp under(view, reference, plan, options) do
+    limits = Native.plan_limits(reference, plan) || raise ArgumentError, "the policy has no plan #{inspect(plan)}"
+    limits = Map.new(limits)
+
+    AgentView.with_lanes(view, fn lane ->
+      name = Policy.name({lane.channel, lane.tier})
+      {remaining, capacity, _, full_in} = Native.peek(reference, view.agent, name, [plan: plan] ++ options)
+      limit = if lane.override, do: lane.limit, else: limits[name] || lane.limit
+      %{lane | limit: limit, remaining: remaining, capacity: capacity, full_in_ms: Verdict.milliseconds(full_in)}
+    end)
   end
 
   @doc """

@@ -22,12 +22,14 @@ defmodule Tollgate.Options do
     * `:shared_mode` - who may use that file, as for `File.chmod/2`. Default: `0o600`, its owner alone;
     * `:redis` - where a Redis or Valkey is through which instances on many machines share limits: see `Tollgate.Redis`.
       Default: none;
-    * `:store` - the path of a DETS file that keeps plans, overrides and exemptions across restarts. They are in force
-      before the first check. Default: none;
+    * `:store` - the path of a file, such as `"data/limits.json"`, that keeps plans, overrides and exemptions across
+      restarts, and beside it the policy that `Tollgate.Control` put in force. They are in force before the first check.
+      It is the file that the server and the other languages have, and one instance at a time may use it. Default: none;
     * `:budgets` - the path of a file that keeps used budgets across restarts. It is read before the first check, and
       written every `:save_budgets_every_ms` (5,000) and when the instance is stopped: if the VM is killed, charges
       since the last time are lost. Takes 272 more bytes per agent. Default: none;
-    * `:always_exempt` - agents that are never limited, whatever is decided while it runs. Default: `["dashboard"]` for
+    * `:always_exempt` - agents that are never limited, whatever is decided while it runs. A `:store` has them as exempt
+      from then on. Default: `["dashboard"]` for
       the policy `:hub`, otherwise none;
     * `:observe` - `true` to count verdicts by lane and to find the worst offenders: see `Tollgate.Observe`. Costs a few
       nanoseconds per check, and 700 kB. Default: `false`;
@@ -145,6 +147,8 @@ defmodule Tollgate.Options do
       wrong(:always_exempt, "a list of agents", agents)
   end
 
+  defp check_one({:store, path}), do: Tollgate.Store.check(path)
+
   defp check_one({:pubsub, pubsub}) do
     if pubsub != nil and not Code.ensure_loaded?(Phoenix.PubSub) do
       wrong(:pubsub, "nil without the package phoenix_pubsub in the application's dependencies", pubsub)
@@ -161,7 +165,7 @@ defmodule Tollgate.Options do
     (is_list(prefix) and Enum.all?(prefix, &is_atom/1)) or wrong(:telemetry_prefix, "a list of atoms", prefix)
   end
 
-  # The store checks its path, Tollgate.Policy the policy, and the NIF the rest.
+  # Tollgate.Policy checks the policy, and the NIF the rest.
   defp check_one(_), do: true
 
   defp wrong(key, wanted, got), do: raise(ArgumentError, "#{key} has to be #{wanted}, got: #{inspect(got)}")

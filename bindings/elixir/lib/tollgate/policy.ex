@@ -165,6 +165,23 @@ defmodule Tollgate.Policy do
   defp wrong(rule, given), do: raise(ArgumentError, "#{rule}, got: #{inspect(given)}")
 
   @doc false
+  # A policy as the limiter writes it, with other limits for some of its lanes.
+  def with_limits(toml, limits) do
+    [before, lanes] = String.split(toml, ~r/^\[lanes\]\n/m, parts: 2)
+    {lanes, rest} = lanes |> String.split("\n") |> Enum.split_while(&(not String.starts_with?(&1, "[")))
+
+    lanes =
+      for line <- lanes do
+        case Enum.find(limits, fn {name, _} -> String.starts_with?(line, [string(name) <> " = ", name <> " = "]) end) do
+          {name, limit} -> string(name) <> " = " <> string(limit)
+          nil -> line
+        end
+      end
+
+    Enum.join([before, "[lanes]\n", Enum.join(lanes ++ rest, "\n")])
+  end
+
+  @doc false
   # A lane's name as Elixir knows it. A policy has at most 62 lanes, and only an
   # operator names them, so the atoms are few.
   def pair(name), do: pair(name, &String.to_atom/1)
