@@ -113,22 +113,23 @@ impl Key {
     fn new(source: Source, prefix: impl Into<String>) -> Self {
         Self { source, prefix: prefix.into(), is_secret: false }
     }
+}
 
-    /// What a request needs for this key to find an id.
-    fn what(&self) -> String {
-        match &self.source {
-            Source::Header(Ok(name)) => format!("the header {name}"),
-            Source::Header(Err(text)) => text.clone(),
-            Source::Function { what, .. } => what.clone(),
-            Source::Address { .. } => "an address".to_string(),
-            Source::Shared => self.prefix.clone(),
-        }
+/// What a request needs for this key to find an id: "the header x-agent-id".
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.source {
+            Source::Header(Ok(name)) => return write!(f, "the header {name}"),
+            Source::Header(Err(text)) | Source::Function { what: text, .. } => text,
+            Source::Address { .. } => "an address",
+            Source::Shared => &self.prefix,
+        })
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("what", &self.what()).field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("Key").field("what", &self.to_string()).field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
@@ -162,7 +163,7 @@ impl Keys {
                 _ => {}
             }
         }
-        let wanted = keys.iter().map(Key::what).collect::<Vec<_>>().join(" or ").into();
+        let wanted = keys.iter().map(Key::to_string).collect::<Vec<_>>().join(" or ").into();
         Ok(Self { keys, wanted })
     }
 
@@ -208,7 +209,7 @@ impl Keys {
                 Source::Shared => true,
             };
             if found && text.len() > ID_BYTES_MAX {
-                return Err(KeyError::TooLong { what: key.what(), bytes: text.len() });
+                return Err(KeyError::TooLong { what: key.to_string(), bytes: text.len() });
             }
             if found && text.len() > key.prefix.len() || matches!(key.source, Source::Shared) {
                 return Ok(AgentId { text, is_secret: key.is_secret });

@@ -4,6 +4,7 @@ use crate::frame;
 use crate::gate::{Gate, Question, reason};
 use crate::head::Head;
 use crate::quota::Quota;
+use crate::refusal::Reason;
 use bytes::Bytes;
 use http::Response;
 use std::sync::Arc;
@@ -78,7 +79,11 @@ impl Gate {
             Ok(hold) => {
                 let verdict = hold.verdict();
                 let quota = Quota::from(&verdict);
-                Holding::Answer(self.refuse(head, &question.agent, lane, reason(&verdict, &quota, 1), quota))
+                let reason = match reason(&verdict, &quota, 1) {
+                    Reason::Quota => Reason::Held,
+                    other => other,
+                };
+                Holding::Answer(self.refuse(head, &question.agent, lane, reason, quota))
             }
             Err(error) => Holding::Answer(self.answer_error(head, question, error)),
         }

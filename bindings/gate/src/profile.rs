@@ -149,7 +149,7 @@ fn requested(range: &str) -> Option<Profile> {
 fn standard(refusal: &Refusal<'_>) -> Object {
     let quota = refusal.quota;
     let (kind, title) = match refusal.reason {
-        Reason::Quota | Reason::Cost(_) | Reason::Pending => (QUOTA_EXCEEDED, "Quota exceeded"),
+        Reason::Quota | Reason::Cost(_) | Reason::Held | Reason::Pending => (QUOTA_EXCEEDED, "Quota exceeded"),
         Reason::Conduct => (ABNORMAL_USAGE, "Abnormal usage detected"),
     };
     let mut problem = problem(kind, title, StatusCode::TOO_MANY_REQUESTS, &refusal.detail());

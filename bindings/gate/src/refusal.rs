@@ -59,6 +59,8 @@ pub enum Reason {
     Quota,
     /// The request costs more than the lane's capacity.
     Cost(u64),
+    /// All slots of the lane are held, until one is released.
+    Held,
     /// The agent kept sending requests after refusals and has to back off.
     Conduct,
     /// Machines share the lane, and the store through which they do is still being asked.
@@ -123,6 +125,12 @@ impl Refusal<'_> {
                 detail.push_str(", and ");
                 push(&mut detail, [self.lane, " never holds more than "], capacity);
                 detail.push('.');
+            }
+            Reason::Held => {
+                push(&mut detail, [self.lane, " has "], remaining);
+                push(&mut detail, [" of ", ""], capacity);
+                detail.push_str(" slots left, too few for this request. One has to be released first.");
+                return detail;
             }
             Reason::Conduct => {
                 detail.push_str("Too many requests were sent after refusals on ");

@@ -134,6 +134,17 @@ def test_a_refused_connection_takes_no_slot() -> None:
     assert held.lane("ws").peek("ip:192.0.2.7").remaining == 1
 
 
+def test_a_connection_without_a_slot_is_told_that_one_has_to_be_released() -> None:
+    gate = Gate(limiter(ws="held 1", api="9/minute"), lane="api")
+    opened = gate.connect(scope("websocket"), connections=gate.lanes("ws"))[1]
+    refused = gate.connect(scope("websocket"), connections=gate.lanes("ws"))[0]
+    assert isinstance(refused, tuple) and refused[0] == 429 and b"retry-after" not in dict(refused[1])
+    assert b"ws has 0 of 1 slots left, too few for this request. One has to be released first." in refused[2]
+    assert opened is not None
+    opened.release()
+    assert gate.connect(scope("websocket"), connections=gate.lanes("ws"))[1] is not None
+
+
 def test_a_cancelled_connection_gives_its_slot_back() -> None:
     held = limiter(ws="held 1", api="100/minute")
     app = TollgateMiddleware(chat, held, lane="api", connections="ws")
@@ -195,11 +206,14 @@ def test_the_prefix_at_which_an_app_is_mounted_does_not_count() -> None:
         ({"profile": "loud"}, "there is no profile"),
         ({"headers": "draft-3"}, "there is no header style"),
         ({"key": Key.header("agent id")}, "is not a header name"),
+        ({"lane": None}, 'matches with lane="...", or let them pass with pass_others=True'),
+        ({"lane": "slots"}, "name it as the lane of connections, or take slots with Lane.hold"),
+        ({"key": Key.address(ipv6_prefix=129)}, "addresses grouped by 129 bits; allowed: 1 to 128"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_advice(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Gate(limiter(api="1/minute", more="1/minute"), **{"lane": "api", **settings})
+        Gate(limiter(api="1/minute", more="1/minute", slots="held 1"), **{"lane": "api", **settings})
 
 
 async def later(request: Any) -> str:
@@ -248,6 +262,26 @@ def test_a_middleware_has_a_limiter_or_a_gate() -> None:
     ]:
         with pytest.raises(TypeError, match=message):
             TollgateMiddleware(hello, **given)  # type: ignore[arg-type]
+
+
+def test_what_is_passed_around_shows_what_it_is() -> None:
+    assert repr(Key.header("x-agent-id")) == "<Key: the header x-agent-id>"
+    assert repr(Key.function("a signed-in user", str)) == "<Key: a signed-in user>"
+    assert repr(Gate(limiter(api="1/minute"))) == '<Gate over the lanes "api">'
+
+
+@pytest.mark.parametrize("number", [-1, 300, 2**64])
+def test_a_number_out_of_range_is_a_value_error(number: int) -> None:
+    with pytest.raises(ValueError):
+        Key.address(ipv6_prefix=number)
+    gate = Gate(limiter(api="9/minute"))
+    _, connection = gate.connect(scope("websocket"), messages=gate.lanes("api"))
+    assert connection is not None
+    if number == 300:
+        assert connection.message(number) == (False, '{"type":"rate_limited","retry_after_ms":60000,"tier":"api"}')
+        return
+    with pytest.raises(ValueError):
+        connection.message(number)
 
 
 def test_a_held_lane_is_for_connections_alone() -> None:

@@ -1,5 +1,6 @@
 """Every method with wrong types and values: an exception of Python, no crash, and nothing leaks."""
 
+import inspect
 import random
 import subprocess
 import sys
@@ -113,6 +114,12 @@ def methods(of: Any) -> list[str]:
     return [name for name in dir(of) if not name.startswith("__") or name in special]
 
 
+def named(method: Any) -> list[str]:
+    """What can be passed by name, and a name that nothing has."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [one.name for one in inspect.signature(method).parameters.values() if one.kind in kinds] + ["other"]
+
+
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_a_method_with_wrong_arguments_raises_what_python_raises(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -129,11 +136,7 @@ def test_a_method_with_wrong_arguments_raises_what_python_raises(
             if not callable(attribute):
                 continue
             arguments = [chosen.choice(pool) for _ in range(chosen.choice((0, 1, 1, 2, 2, 3, 4)))]
-            keywords = {
-                chosen.choice(("cost", "plan", "at", "counted", "ttl", "so_far", "agent", "sort", "prefix", "other")):
-                chosen.choice(pool)
-                for _ in range(chosen.choice((0, 0, 1, 2)))
-            }
+            keywords = {chosen.choice(named(attribute)): chosen.choice(pool) for _ in range(chosen.choice((0, 0, 1, 2)))}
             calls += 1
             try:
                 attribute(*arguments, **keywords)

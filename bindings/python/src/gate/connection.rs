@@ -2,6 +2,7 @@
 
 use super::head::Request;
 use super::{Gate, Lanes, Ruled, as_bytes, shown};
+use crate::arguments::Whole;
 use crate::errors::of_call;
 use crate::hold::Slot;
 use pyo3::exceptions::PyValueError;
@@ -25,9 +26,10 @@ pub(crate) struct Connection {
 #[pymethods]
 impl Connection {
     /// Rules on a message. `None`: it is delivered. A pair: whether it is, and the frame that the client gets.
-    #[pyo3(signature = (cost=1))]
-    fn message<'py>(&self, py: Python<'py>, cost: u64) -> PyResult<Option<(bool, Bound<'py, PyString>)>> {
+    #[pyo3(signature = (cost=None))]
+    fn message<'py>(&self, py: Python<'py>, cost: Option<Whole>) -> PyResult<Option<(bool, Bound<'py, PyString>)>> {
         let Some(lane) = self.lane else { return Ok(None) };
+        let cost = cost.map_or(1, |Whole(cost)| cost);
         Ok(match self.gate.message(&self.agent, lane, cost, self.plan).map_err(of_call)? {
             Delivery::Deliver => None,
             Delivery::Warn(frame) => Some((true, PyString::new(py, &frame))),

@@ -1,7 +1,7 @@
 //! Keys: where a request has its agent's id. A key may be a function in Python.
 
 use super::must_be_plain;
-use crate::arguments::wrong_type;
+use crate::arguments::{Whole, wrong_type};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
 use std::fmt::Display;
@@ -80,11 +80,15 @@ impl Key {
         Self::new(tollgate_gate::Key::secret_header(name))
     }
 
-    /// The client's address; IPv6 addresses count by their network of so many bits.
+    /// The client's address; IPv6 addresses count by their network of so many bits; default: 64.
     #[staticmethod]
-    #[pyo3(signature = (*, ipv6_prefix=64))]
-    fn address(ipv6_prefix: u8) -> Self {
-        Self::new(tollgate_gate::Key::address().ipv6_prefix(ipv6_prefix))
+    #[pyo3(signature = (*, ipv6_prefix=None))]
+    fn address(ipv6_prefix: Option<Whole>) -> PyResult<Self> {
+        let key = tollgate_gate::Key::address();
+        Ok(Self::new(match ipv6_prefix {
+            Some(bits) => key.ipv6_prefix(bits.to("an ipv6_prefix")?),
+            None => key,
+        }))
     }
 
     /// What a function finds in the request: a str, an int, or None. Errors call it `what`.
@@ -109,6 +113,6 @@ impl Key {
     }
 
     fn __repr__(&self) -> String {
-        format!("<{:?}>", self.key)
+        format!("<Key: {}>", self.key)
     }
 }

@@ -27,7 +27,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tollgate::LaneId;
-use tollgate_gate::{Asked, Peer, Question, Ruling};
+use tollgate_gate::{Asked, BuildError, Peer, Question, Ruling};
 
 /// What the answer to a request says if its address is needed and the server has none.
 const NO_ADDRESS: &str = "the client's address is unknown: the server has none for this connection; if it listens on a \
@@ -63,11 +63,23 @@ impl Lanes {
     fn charged(&self) -> PyResult<&[LaneId]> {
         match &self.held {
             None => Ok(&self.lanes),
-            Some(held) => Err(invalid(format!(
-                "slots of the lane {held:?} are held until they are released, and a request releases none; name it as \
-                 the lane of connections"
-            ))),
+            Some(held) => Err(of_build(BuildError::HeldLane { lane: held.clone() })),
         }
+    }
+}
+
+/// Why a gate cannot be built, with the advice in terms of this package.
+fn of_build(error: BuildError) -> PyErr {
+    match error {
+        BuildError::HeldLane { lane } => invalid(format!(
+            "slots of the lane {lane:?} are held until they are released, and a request releases none; name it as the \
+             lane of connections, or take slots with Lane.hold"
+        )),
+        BuildError::NoLane => invalid(
+            "the policy has several lanes; name the one for requests that no rule matches with lane=\"...\", or let \
+             them pass with pass_others=True",
+        ),
+        _ => invalid(error),
     }
 }
 
@@ -187,7 +199,7 @@ impl Gate {
                 false => drop(cost.extract::<Whole>()?),
             }
         }
-        let gate = builder.build().map_err(invalid)?;
+        let gate = builder.build().map_err(of_build)?;
         let read = gate.headers_read();
         let variables = read.iter().map(|name| (name.clone(), variable(py, name))).collect();
         let single = gate.headers_of_agents();
@@ -218,6 +230,12 @@ impl Gate {
         let name = |lane: &LaneId| policy.lanes().find(|(id, _)| id == lane).map(|(_, name)| name.to_owned());
         let held = lanes.iter().find(is_held).and_then(name);
         Ok(Lanes { lanes, held })
+    }
+
+    fn __repr__(&self) -> String {
+        let policy = self.gate.limiter().policy();
+        let lanes: Vec<_> = policy.lanes().map(|(_, name)| format!("{name:?}")).collect();
+        format!("<Gate over the lanes {}>", lanes.join(", "))
     }
 
     /// The style of its headers: "draft-10", "legacy" or "off".
