@@ -1,4 +1,4 @@
-"""What the ASGI middleware adds to a request, beside slowapi's: `make python-bench`.
+"""What the ASGI middleware adds to a request, beside slowapi's: `make python-bench-asgi`.
 
 Apps are called in process, without a server: what is measured is the CPU time of one request through the app. Every row
 is timed in every round, in turn, so that what else the machine does falls on all of them alike. A number is the median
@@ -76,13 +76,15 @@ def limiter(limit: str) -> Limiter:
     return Limiter({"lanes": {"api": limit}}, agents=100_000)
 
 
-def slow() -> App:
+def slow(headers: bool) -> App:
     app = starlette(SlowAPIASGIMiddleware)
-    app.state.limiter = SlowLimiter(key_func=get_remote_address, default_limits=["1000000000/second"])
+    default_limits = ["1000000000/second"]
+    app.state.limiter = SlowLimiter(get_remote_address, default_limits=default_limits, headers_enabled=headers)
     return app
 
 
 OURS, THEIRS = "Starlette + tollgate", "Starlette + slowapi's ASGI middleware"
+OFF = ", headers off"
 PLENTY, NONE = "1000000000/second", "deny"
 APPS: dict[str, tuple[App, str | None]] = {
     "raw ASGI app": (raw, None),
@@ -92,9 +94,11 @@ APPS: dict[str, tuple[App, str | None]] = {
     "+ tollgate, refused": (TollgateMiddleware(raw, limiter(NONE)), "raw ASGI app"),
     "Starlette": (starlette(), None),
     OURS: (starlette(TollgateMiddleware, limiter=limiter(PLENTY)), "Starlette"),
+    OURS + OFF: (starlette(TollgateMiddleware, limiter=limiter(PLENTY), headers="off"), "Starlette"),
     "Starlette + tollgate, refused": (starlette(TollgateMiddleware, limiter=limiter(NONE)), "Starlette"),
     "Starlette + a BaseHTTPMiddleware that does nothing": (starlette(BaseHTTPMiddleware, dispatch=pass_on), "Starlette"),
-    THEIRS: (slow(), "Starlette"),
+    THEIRS: (slow(headers=True), "Starlette"),
+    THEIRS + OFF: (slow(headers=False), "Starlette"),
 }
 
 
@@ -147,11 +151,11 @@ def main() -> None:
             continue
         added[name] = [one - without for one, without in zip(times[name], times[base], strict=True)]
         print(f"| {name} | {median(times[name]):.1f} | {median(added[name]):.1f} |")
-    ours, theirs = added[OURS], added[THEIRS]
-    ratio = median(slow / fast for slow, fast in zip(theirs, ours, strict=True))
     print()
-    bar(f"tollgate adds {median(ours):.1f} us to a request in Starlette; at most 6", median(ours) <= 6)
-    bar(f"slowapi's ASGI middleware adds {ratio:.0f} times as much; at least 15", ratio >= 15)
+    bar(f"tollgate adds {median(added[OURS]):.1f} us to a request in Starlette; at most 6", median(added[OURS]) <= 6)
+    for what, which in ((", both with headers", ""), (", both without", OFF)):
+        ratio = median(slow / fast for slow, fast in zip(added[THEIRS + which], added[OURS + which], strict=True))
+        bar(f"slowapi's ASGI middleware adds {ratio:.0f} times as much{what}; at least 15", ratio >= 15)
 
 
 def bar(text: str, met: bool) -> None:
