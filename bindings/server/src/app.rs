@@ -2,6 +2,7 @@
 
 use crate::auth::Keys;
 use crate::control::{Control, ReloadOutcome};
+use crate::envoy::Envoy;
 use crate::error::StartError;
 use crate::leases::Leases;
 use crate::machines::Machines;
@@ -119,6 +120,11 @@ impl App {
     #[must_use]
     pub fn generated_token(&self) -> Option<&str> {
         self.generated_token.as_deref()
+    }
+
+    /// Envoy's rate limit service, if it is served.
+    pub(crate) fn envoy(&self) -> Option<&Arc<Envoy>> {
+        self.control.envoy()
     }
 
     /// Changes at run time.

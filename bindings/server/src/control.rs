@@ -10,6 +10,7 @@
 
 use crate::defaults::{self, Defaults};
 use crate::dry_run;
+use crate::envoy::Envoy;
 use crate::error::StartError;
 use crate::meter::{Meter, SavedFile};
 use crate::problem::Problem;
@@ -34,6 +35,8 @@ pub struct Control {
     /// The settings of the source at the start: later differences need a restart.
     settings: Settings,
     effective: Mutex<EffectivePolicy>,
+    /// The rules for Envoy.
+    envoy: Option<Arc<Envoy>>,
     /// The files of the state directory.
     files: Option<StateFiles>,
     is_shared: bool,
@@ -67,7 +70,8 @@ impl Control {
         clock: Option<Clock>,
         meter: Arc<Meter>,
     ) -> Result<(Self, Arc<Limiter>), StartError> {
-        let (base, source_settings) = source.read()?;
+        let (base, mut source_settings) = source.read()?;
+        without_rules(&mut source_settings);
         let failed = |error: &dyn std::fmt::Display| StartError::new(error.to_string());
         let file = match &settings.state {
             None => None,
@@ -98,6 +102,8 @@ impl Control {
         }
         let keep = |directory: &PathBuf| StateFiles::start(&limiter, directory.clone());
         let files = settings.state.as_ref().map(keep).transpose()?;
+        let envoy =
+            settings.envoy.as_ref().map(|envoy| Envoy::new(envoy, &limiter.policy()).map(Arc::new)).transpose()?;
         let effective = Mutex::new(EffectivePolicy { base, defaults, file });
         let control = Self {
             limiter: Arc::clone(&limiter),
@@ -105,6 +111,7 @@ impl Control {
             source,
             settings: source_settings,
             effective,
+            envoy,
             files,
             is_shared: settings.slab.is_some(),
             is_clustered: settings.cluster.is_some(),
@@ -136,6 +143,11 @@ impl Control {
                 tracing::warn!(%error, "used budgets were not saved");
             }
         }
+    }
+
+    /// The rules for Envoy, if they are served.
+    pub(crate) fn envoy(&self) -> Option<&Arc<Envoy>> {
+        self.envoy.as_ref()
     }
 
     fn lock(&self) -> MutexGuard<'_, EffectivePolicy> {
@@ -295,13 +307,18 @@ impl Control {
         let failed = |error: &dyn std::fmt::Display| StartError::new(error.to_string());
         let (mut effective, _turn) =
             self.lock_for_change().map_err(|problem| not_reloaded(&problem, problem.detail().to_owned()))?;
-        let (base, settings) = self.source.read()?;
+        let (base, mut settings) = self.source.read()?;
+        let rules = self.envoy.as_ref().map(|envoy| envoy.read_again(settings.envoy.as_ref(), &base)).transpose()?;
+        without_rules(&mut settings);
         effective.defaults = self.own_defaults(&effective);
         let policy = defaults::apply(&base, &effective.defaults).map_err(|error| failed(&error))?;
         self.limiter.replace_policy(policy).map_err(|error| {
             let message = error.to_string();
             not_reloaded(&error.into(), message)
         })?;
+        for (envoy, rules) in self.envoy.iter().zip(rules) {
+            envoy.replace(rules);
+        }
         let hides = |(name, limit): (&String, &Limit)| {
             let in_file = base.lane(name).and_then(|lane| base.limit(lane));
             (in_file != Some(*limit)).then(|| name.clone())
@@ -333,7 +350,8 @@ impl Control {
                 tracing::info!("the policy was read again and is in force");
                 if outcome.needs_restart {
                     tracing::warn!(
-                        "[server], [shared], [cluster] or [gate] has changed; that takes effect at the next start"
+                        "[server], [shared], [cluster], [envoy] or [gate] has changed; that takes effect at the next \
+                         start"
                     );
                 }
                 for lane in &outcome.hidden {
@@ -343,6 +361,13 @@ impl Control {
             Err(error) => tracing::error!(%error, "the policy was not read again; the old one stays in force"),
         }
         outcome
+    }
+}
+
+/// Leaves out what a reload puts in force, so that it does not count as a change that needs a restart.
+fn without_rules(settings: &mut Settings) {
+    if let Some(envoy) = &mut settings.envoy {
+        envoy.clear_rules();
     }
 }
 

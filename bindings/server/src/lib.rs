@@ -18,12 +18,13 @@
 //!
 //! - `net/`: the listener, connections and their bounds, checks that apply to every request
 //! - `routes/`: one file per group of paths; `page/`: the dashboard
+//! - `envoy/`: Envoy's rate limit service, over gRPC
 //! - `auth.rs`: tokens and sessions; `control.rs`: changes at run time; `defaults.rs`: limits set
 //!   through the admin API; `state.rs`: who keeps the files of the state directory
 //! - `leases.rs`: slots that are held until they are released or their lease expires
 //! - `meter.rs`: counters; `log.rs`: the log; `webhook.rs`: notifications of abuse
 //! - `address.rs`: listen addresses; `settings/`: the tables `[server]`,
-//!   `[shared]`, `[cluster]` and `[gate]`; `source.rs`: the policy file
+//!   `[shared]`, `[cluster]`, `[envoy]` and `[gate]`; `source.rs`: the policy file
 //! - `machines.rs`: the engine that settles with the store, and what is shown of it
 //! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries; `client.rs`: how its
 //!   commands ask a server
@@ -44,6 +45,7 @@ pub mod commands;
 mod control;
 mod defaults;
 mod dry_run;
+mod envoy;
 mod error;
 mod id;
 mod leases;
@@ -68,6 +70,9 @@ pub use error::StartError;
 pub use net::listener::Server;
 pub use problem::Problem;
 pub use settings::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
-pub use settings::{ClusterSettings, OwnLane, PORT, Secret, Settings, SharedLane, Store, TlsFiles, TlsSettings};
+pub use settings::{
+    ClusterSettings, ENVOY_PORT, EnvoySettings, OwnLane, PORT, Secret, Settings, SharedLane, Store, TlsFiles,
+    TlsSettings,
+};
 pub use source::Source;
 pub use webhook::Url;

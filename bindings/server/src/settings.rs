@@ -1,9 +1,10 @@
-//! The tables `[server]`, `[shared]`, `[cluster]` and `[gate]` of a policy file: where the server
+//! The tables `[server]`, `[shared]`, `[cluster]`, `[envoy]` and `[gate]` of a policy file: where the server
 //! listens, what it trusts, how much clients may take, with whom it shares its limiter, and
 //! how it answers gateways.
 
 mod cluster;
 mod entry;
+mod envoy;
 mod gate;
 mod tls;
 
@@ -12,6 +13,9 @@ pub(crate) use cluster::CLUSTER_KEYS;
 pub(crate) use cluster::check_url;
 pub use cluster::{ClusterSettings, OwnLane, Secret, SharedLane, Store, TlsSettings};
 pub(crate) use entry::check_token;
+#[cfg(test)]
+pub(crate) use envoy::ENVOY_KEYS;
+pub use envoy::{ENVOY_PORT, EnvoySettings};
 #[cfg(test)]
 pub(crate) use gate::GATE_KEYS;
 pub use gate::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
@@ -71,6 +75,8 @@ pub struct Settings {
     pub cluster: Option<ClusterSettings>,
     /// How gateways' questions are answered; `None`: by the client's address, on the lane that they name.
     pub gate: Option<GateSettings>,
+    /// Envoy's rate limit service; `None` serves none.
+    pub envoy: Option<EnvoySettings>,
     /// How many reservations can be open at once.
     pub reservations: usize,
     /// How many of them one agent may have; `None`: one in 64, but at least 16.
@@ -131,6 +137,7 @@ impl Default for Settings {
             slab_mode: SLAB_MODE,
             cluster: None,
             gate: None,
+            envoy: None,
             reservations: RESERVATIONS_DEFAULT,
             reservations_per_agent: None,
             leases: LEASES_DEFAULT,
@@ -167,8 +174,8 @@ impl Settings {
         self.headers.unwrap_or_else(|| self.profile.style())
     }
 
-    /// Reads the tables `[server]`, `[shared]`, `[cluster]` and `[gate]` of a policy file. Relative paths start
-    /// from `directory`, the file's own.
+    /// Reads the tables `[server]`, `[shared]`, `[cluster]`, `[envoy]` and `[gate]` of a policy file. Relative
+    /// paths start from `directory`, the file's own.
     ///
     /// # Errors
     ///
@@ -189,6 +196,9 @@ impl Settings {
         }
         if let Some(value) = table.get_ref().get("gate") {
             settings.gate = Some(GateSettings::read(&Section { text, name: "gate", directory }, value)?);
+        }
+        if let Some(value) = table.get_ref().get("envoy") {
+            settings.envoy = Some(EnvoySettings::read(&Section { text, name: "envoy", directory }, value)?);
         }
         Ok(settings)
     }

@@ -14,6 +14,8 @@ use tollgate::Policy;
 pub enum Source {
     /// A preset, by name.
     Preset(String),
+    /// A preset with a dynamic lane, `envoy`, for the limits of Envoy's rules.
+    PresetForEnvoy(String),
     /// A policy file, read again at every reload.
     File(PathBuf),
     /// A policy that was built elsewhere; a reload puts it in force again.
@@ -30,6 +32,13 @@ impl Source {
         match self {
             Self::Preset(name) => {
                 let policy = Policy::preset(name).map_err(|error| StartError::new(error.to_string()))?;
+                Ok((policy, Settings::default()))
+            }
+            Self::PresetForEnvoy(name) => {
+                let text = format!("preset = {name:?}\n[lanes]\nenvoy = \"dynamic\"\n");
+                // Its one mistake can be the name.
+                let unknown = |_| Policy::preset(name).err().map_or(String::new(), |error| error.to_string());
+                let policy = Policy::from_toml(&text).map_err(|error| StartError::new(unknown(error)))?;
                 Ok((policy, Settings::default()))
             }
             Self::File(path) => read_file(path),
@@ -72,5 +81,6 @@ fn read_file(path: &Path) -> Result<(Policy, Settings), StartError> {
     let policy = Policy::from_toml(&text).map_err(wrong)?;
     let directory = path.parent().unwrap_or(Path::new(""));
     let settings = Settings::from_toml(&text, directory).map_err(wrong)?;
+    settings.envoy.iter().try_for_each(|envoy| crate::envoy::check(envoy, &policy)).map_err(wrong)?;
     Ok((policy, settings))
 }

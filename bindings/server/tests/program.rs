@@ -6,6 +6,8 @@
 mod decisions;
 #[path = "common/directory.rs"]
 mod directory;
+#[path = "program/envoy.rs"]
+mod envoy;
 #[path = "program/log.rs"]
 mod log;
 #[path = "program/machines.rs"]

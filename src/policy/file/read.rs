@@ -21,8 +21,8 @@ use toml::de::{DeString, DeTable, DeValue};
 pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
-/// The last two are for the server, which reads the same file, and are ignored here.
-const KEYS: [&str; 16] = [
+/// The last five are for the server, which reads the same file, and are ignored here.
+const KEYS: [&str; 17] = [
     "preset",
     "version",
     "warn_below_percent",
@@ -39,6 +39,7 @@ const KEYS: [&str; 16] = [
     "shared",
     "cluster",
     "gate",
+    "envoy",
 ];
 const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "every_denial", "enforce_wait"];
 /// What to do about `ws/light = ...` and `ws.light = ...`.

@@ -50,7 +50,7 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{CLUSTER_KEYS, GATE_KEYS, KEYS, SHARED_KEYS, Settings};
+    use crate::settings::{CLUSTER_KEYS, ENVOY_KEYS, GATE_KEYS, KEYS, SHARED_KEYS, Settings};
     use std::collections::BTreeSet;
     use tollgate::Policy;
 
@@ -119,12 +119,13 @@ mod tests {
         let is_comment = |line: &&str| line.starts_with("# ") || *line == "#";
         let present: BTreeSet<_> = FULL.lines().filter(|line| !is_comment(line)).flat_map(names).collect();
         let keys = ["x = 1", "[conduct]\nx = 1", "[conduct]\nabuse = { x = 1 }"].map(allowed).concat();
-        assert_eq!(keys.len(), 16 + 5 + 2, "{keys:?}");
-        let known = [KEYS, SHARED_KEYS, &CLUSTER_KEYS, &GATE_KEYS].concat();
+        assert_eq!(keys.len(), 17 + 5 + 2, "{keys:?}");
+        let known = [KEYS, SHARED_KEYS, &CLUSTER_KEYS, &ENVOY_KEYS, &GATE_KEYS].concat();
         for key in keys.iter().map(String::as_str).chain(known) {
             let key = match key {
                 "lane" => "cluster",
                 "routes" => "gate",
+                "rules" => "envoy",
                 key => key,
             };
             assert!(present.contains(key), "{key} is not in full.toml");

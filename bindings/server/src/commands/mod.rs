@@ -4,6 +4,7 @@ mod check_config;
 mod cluster;
 mod demo;
 mod explain;
+mod import;
 mod init;
 mod machines;
 mod serve;
@@ -35,6 +36,7 @@ gets the first 429 and a token for the admin API.
   tollgate init                              write a commented policy file, tollgate.toml
   tollgate check-config tollgate.toml        check it, and print what it means
   tollgate serve --config tollgate.toml      serve it; SIGHUP reads it again, SIGTERM shuts down
+  tollgate import envoy ratelimit.yaml       print configuration of envoyproxy/ratelimit as a policy file
   tollgate explain agent-7                   print the state of an agent, from the running server
   tollgate slab /run/tollgate/slab           print who shares a limiter, and how that goes
   tollgate cluster                           print how machines share limits, from the running server
@@ -44,6 +46,9 @@ POST /v1/reserve charges an estimate that /v1/settle settles; POST /v1/hold take
 /v1/release gives back; /v1/extend gives either more time. GET /v1/agents/AGENT reads the state \
 of an agent, and charges nothing. /api/admin changes limits, /metrics is for Prometheus, /healthz \
 and /readyz for probes, / is the dashboard.
+
+With --envoy, or [envoy] in the policy file, it answers Envoy's rate limit filters over gRPC; \
+--envoy-config serves the configuration of envoyproxy/ratelimit as it is.
 
 With --shared, all servers of a machine that name the same slab are one limiter. With --redis, or \
 [cluster] in the policy file, machines share their limits through Redis or Valkey, and no check \
@@ -62,6 +67,8 @@ enum Command {
     CheckConfig(check_config::Arguments),
     /// Write a commented policy file
     Init(init::Arguments),
+    /// Print configuration of another rate limiter as a policy file
+    Import(import::Arguments),
     /// Print the state of an agent, from a running server
     Explain(explain::Arguments),
     /// Print who shares a slab, and how that goes; it joins the slab for the moment
@@ -80,6 +87,7 @@ pub fn main() -> ExitCode {
         Some(Command::Serve(arguments)) => arguments.run(),
         Some(Command::CheckConfig(arguments)) => arguments.run(),
         Some(Command::Init(arguments)) => arguments.run(),
+        Some(Command::Import(arguments)) => arguments.run(),
         Some(Command::Explain(arguments)) => arguments.run(),
         Some(Command::Slab(arguments)) => arguments.run(),
         Some(Command::Cluster(arguments)) => arguments.run(),

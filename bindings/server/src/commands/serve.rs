@@ -39,6 +39,12 @@ pub(super) struct Arguments {
     /// in TOLLGATE_CLUSTER_SECRET on every machine
     #[arg(long, value_name = "URL")]
     pub(super) redis: Option<String>,
+    /// Where to listen for Envoy's rate limit filters: 127.0.0.1:8081
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    envoy: Option<Address>,
+    /// Configuration of envoyproxy/ratelimit to serve to Envoy: a file, or a directory of .yaml files
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    envoy_config: Option<PathBuf>,
     /// Write log lines as JSON
     #[arg(long)]
     log_json: bool,
@@ -62,7 +68,11 @@ impl Arguments {
     pub(super) fn source(&self) -> Source {
         match (&self.config, &self.preset) {
             (Some(file), _) => Source::File(file.clone()),
-            (None, preset) => Source::Preset(preset.clone().unwrap_or_else(|| "standard".to_owned())),
+            (None, preset) => {
+                let preset = preset.clone().unwrap_or_else(|| "standard".to_owned());
+                let for_envoy = self.envoy.is_some() || self.envoy_config.is_some();
+                if for_envoy { Source::PresetForEnvoy(preset) } else { Source::Preset(preset) }
+            }
         }
     }
 
@@ -81,13 +91,18 @@ impl Arguments {
         settings.state = self.state.or(settings.state);
         settings.slab = self.shared.or(settings.slab);
         settings.agents = self.agents.unwrap_or(settings.agents);
+        if self.envoy.is_some() || self.envoy_config.is_some() {
+            let envoy = settings.envoy.get_or_insert_default();
+            envoy.listen = self.envoy.unwrap_or(envoy.listen.clone());
+            envoy.config = self.envoy_config.or(envoy.config.take());
+        }
         if let Some(url) = self.redis {
             settings.cluster = Some(share_through(&policy, &url, settings.cluster)?);
         }
         read_token_variables(&mut settings)?;
         let what = match &source {
             Source::File(path) => format!("the policy of {}", path.display()),
-            Source::Preset(name) => format!("the preset \"{name}\""),
+            Source::Preset(name) | Source::PresetForEnvoy(name) => format!("the preset \"{name}\""),
             Source::Policy(_) => "its policy".to_owned(),
         };
         let app = Arc::new(App::new(settings, source, None)?);
@@ -225,6 +240,13 @@ impl Instance {
             String::new(),
         ];
         let unchecked = self.unchecked();
+        if let (Some(address), Some(envoy)) = (self.server.envoy_address(), app.envoy()) {
+            let rules = match envoy.settings().config.as_deref() {
+                Some(config) => format!("the rules of {}", config.display()),
+                None => "the rules of the policy".to_owned(),
+            };
+            lines.insert(2, format!("Envoy:      {rules}, over gRPC on {address}"));
+        }
         // No browser opens a Unix socket.
         let page = matches!(reachable, Address::Tcp(_)).then_some(&base);
         match (app.generated_token(), page) {

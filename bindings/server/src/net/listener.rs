@@ -7,6 +7,7 @@ use super::watch::{Bounds, Timeouts, Watch};
 use super::workers::{Arrival, Workers};
 use crate::address::Address;
 use crate::app::App;
+use crate::envoy::EnvoyListener;
 use crate::error::StartError;
 use crate::routes;
 use crate::settings::Settings;
@@ -30,6 +31,7 @@ pub struct Server {
     sockets: Vec<Socket>,
     addresses: Vec<Address>,
     workers: Workers,
+    envoy: Option<EnvoyListener>,
 }
 
 impl Server {
@@ -46,7 +48,8 @@ impl Server {
             addresses.push(socket.address().map_err(failed)?);
             sockets.push(socket);
         }
-        Ok(Self { app, sockets, addresses, workers: Workers::start()? })
+        let envoy = EnvoyListener::bind(&app)?;
+        Ok(Self { app, sockets, addresses, workers: Workers::start()?, envoy })
     }
 
     /// Where it listens, with the real port if port 0 was requested.
@@ -65,6 +68,12 @@ impl Server {
         tcp.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
     }
 
+    /// The address at which Envoy asks, if its rate limit service is served.
+    #[must_use]
+    pub fn envoy_address(&self) -> Option<&Address> {
+        self.envoy.as_ref().map(EnvoyListener::address)
+    }
+
     /// Serves until `stop` is ready, and shuts down gracefully:
     ///
     /// 1. For the time in the setting `notice`, `/readyz` answers 503 and everything
@@ -73,7 +82,7 @@ impl Server {
     /// 3. Then no new connections are accepted. Requests that were sent are answered,
     ///    up to the time in `grace`, and idle connections are closed.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { app, sockets, workers, .. } = self;
+        let Self { app, sockets, workers, envoy, .. } = self;
         app.start();
         let settings = app.settings();
         let timeouts = Timeouts {
@@ -93,6 +102,7 @@ impl Server {
         for socket in sockets {
             receiving.spawn(Arc::clone(&reception).receive(socket, app.stages().subscribe()));
         }
+        let envoy = envoy.map(|envoy| tokio::spawn(envoy.run()));
         stop.await;
         app.stages().begin(Stage::Notice);
         tokio::time::sleep(settings.notice).await;
@@ -110,6 +120,10 @@ impl Server {
             );
             watch.end_all();
             _ = tokio::time::timeout(Duration::from_secs(1), watch.wait_until_empty()).await;
+        }
+        if let Some(envoy) = envoy {
+            // Ends after the grace period at the latest.
+            _ = envoy.await;
         }
         watcher.abort();
         // At the very end, when nothing can be charged any more.

@@ -20,7 +20,7 @@ pub(crate) mod front;
 pub(crate) mod listener;
 mod multiplex;
 mod progress;
-mod socket;
+pub(crate) mod socket;
 pub(crate) mod stages;
 mod stream;
 pub(crate) mod tls;

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 /// How many connections may wait to be accepted, if the system allows as many
 /// (`net.core.somaxconn`). If the queue is full, the client's system tries again a
 /// second later.
-pub(super) const BACKLOG: u32 = 4_096;
+pub(crate) const BACKLOG: u32 = 4_096;
 
 /// How much of a response the system buffers for a client that does not read; Linux
 /// doubles it. By default it buffers megabytes.
@@ -26,19 +26,19 @@ const SEND_BYTES: u32 = 128 * 1024;
 const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A socket that listens.
-pub(super) enum Socket {
+pub(crate) enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
 }
 
 /// An accepted connection, not yet registered with the runtime of a thread.
-pub(super) enum Accepted {
+pub(crate) enum Accepted {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
 }
 
 /// The file of a Unix socket, removed when the socket closes, unless another server has replaced it.
-pub(super) struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     /// The number of the file in its file system.
     file: u64,
@@ -50,7 +50,7 @@ impl Socket {
     /// # Errors
     ///
     /// What the system refuses, or `AddrInUse` if somebody listens there.
-    pub(super) fn bind(address: &Address, mode: u32) -> Result<Self> {
+    pub(crate) fn bind(address: &Address, mode: u32) -> Result<Self> {
         match address {
             Address::Tcp(address) => bind_tcp(*address).map(Self::Tcp),
             Address::Unix(path) => bind_unix(path, mode),
@@ -58,7 +58,7 @@ impl Socket {
     }
 
     /// Where it listens, with the real port if port 0 was requested.
-    pub(super) fn address(&self) -> Result<Address> {
+    pub(crate) fn address(&self) -> Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
             Self::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
@@ -66,7 +66,7 @@ impl Socket {
     }
 
     /// The same without its file: nobody can connect any more, and nobody who has is lost.
-    pub(super) fn hidden(self) -> Self {
+    pub(crate) fn hidden(self) -> Self {
         if let Self::Unix(_, file) = &self {
             file.remove();
         }
@@ -74,7 +74,7 @@ impl Socket {
     }
 
     /// The next connection, and the address of its client.
-    pub(super) async fn accept(&self) -> Result<(Accepted, SocketAddr)> {
+    pub(crate) async fn accept(&self) -> Result<(Accepted, SocketAddr)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;

@@ -4,6 +4,7 @@
 //! bounded by the policy.
 
 use crate::app::App;
+use crate::envoy::EnvoyCounters;
 use crate::leases::Counts;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -86,6 +87,7 @@ fn exposition(app: &App, is_open: bool) -> String {
     records(app, &mut page);
     shared(app, &mut page);
     machines(app, &mut page);
+    envoy(app, &mut page);
     server(app, &mut page);
     process(app, &mut page);
     if is_open {
@@ -188,6 +190,21 @@ fn records(app: &App, page: &mut Page) {
     page.one(Kind::Counter, "tollgate_unknown_actions_total", help, snapshot.unknown_actions);
     let help = "How often the limiter stopped trusting a clock.";
     page.one(Kind::Counter, "tollgate_clock_fallbacks_total", help, snapshot.clock_fallbacks);
+}
+
+/// What Envoy has asked, if it is served.
+fn envoy(app: &App, page: &mut Page) {
+    let Some(envoy) = app.envoy() else { return };
+    let counters = envoy.counters();
+    for (index, (what, help)) in EnvoyCounters::NAMES.iter().enumerate() {
+        let name = format!("tollgate_envoy_{what}_total");
+        page.family(Kind::Counter, &name, help);
+        for (domain, rule, counts) in &counters {
+            page.sample(&name, &[("domain", domain), ("rule", rule)], counts[index]);
+        }
+    }
+    let help = "Limits of Envoy's requests that were ignored, because there is no dynamic lane.";
+    page.one(Kind::Counter, "tollgate_envoy_ignored_overrides_total", help, envoy.ignored_overrides());
 }
 
 /// What processes share, if they do.

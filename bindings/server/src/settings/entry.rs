@@ -111,16 +111,22 @@ impl Entry<'_, '_> {
     /// One address or a list of them; relative paths of sockets start from the file's directory.
     pub(super) fn listen(&self) -> Result<Listen, ConfigError> {
         let wanted = || self.wrong(&format!("{}; or a list of such", address::WANTED));
-        let read = |value: &Value<'_>| {
-            let text = value.get_ref().as_str().ok_or_else(wanted)?;
-            let address: Address = text.parse().map_err(|problem| self.error(problem))?;
-            Ok(address.within(self.section.directory))
-        };
+        let read = |value: &Value<'_>| self.address_of(value.get_ref().as_str().ok_or_else(wanted)?);
         let Some(list) = self.value.get_ref().as_array() else {
             return read(self.value).map(|address| Listen::new(address, []));
         };
         let mut all = list.iter().map(read).collect::<Result<Vec<_>, _>>()?.into_iter();
         all.next().map(|first| Listen::new(first, all)).ok_or_else(wanted)
+    }
+
+    /// One address.
+    pub(super) fn one_address(&self) -> Result<Address, ConfigError> {
+        self.address_of(self.string(address::WANTED)?)
+    }
+
+    fn address_of(&self, text: &str) -> Result<Address, ConfigError> {
+        let address: Address = text.parse().map_err(|problem| self.error(problem))?;
+        Ok(address.within(self.section.directory))
     }
 
     /// A name; its error lists the known ones.

@@ -21,6 +21,8 @@ pub(crate) fn counting() -> PolicyBuilder {
 
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
+    /// Where Envoy asks.
+    pub(crate) envoy: Option<String>,
     pub(crate) app: Arc<App>,
     pub(crate) clock: ManualClock,
     stop: Option<oneshot::Sender<()>>,
@@ -57,12 +59,13 @@ impl TestServer {
         let app = Arc::new(app);
         let server = Server::bind(Arc::clone(&app)).await.expect("a free port");
         let address = server.address();
+        let envoy = server.envoy_address().map(ToString::to_string);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(async {
             // A dropped sender stops it too.
             _ = stopped.await;
         }));
-        Self { address, app, clock, stop: Some(stop), task: Some(task) }
+        Self { address, envoy, app, clock, stop: Some(stop), task: Some(task) }
     }
 
     pub(crate) fn limiter(&self) -> &Limiter {

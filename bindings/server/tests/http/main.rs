@@ -17,6 +17,7 @@ mod bodies;
 mod checks;
 mod conformance;
 mod dashboard;
+mod envoy;
 mod gate;
 mod grants;
 mod headers;
