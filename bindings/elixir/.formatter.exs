@@ -1,4 +1,4 @@
 [
-  inputs: ["{mix,.formatter}.exs", "{config,lib,mix,test,bench,native}/**/*.{ex,exs}"],
+  inputs: ["{mix,.formatter}.exs", "{config,lib,mix,test,bench,native,examples}/**/*.{ex,exs}"],
   line_length: 120
 ]

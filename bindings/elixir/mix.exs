@@ -39,7 +39,21 @@ defmodule Tollgate.MixProject do
     ]
   end
 
-  defp docs, do: []
+  # What a reader looks for first stands first.
+  defp docs do
+    [
+      main: "elixir",
+      extras: Path.wildcard(Path.expand("../../docs/elixir*.md", __DIR__)),
+      groups_for_modules: [
+        "The limiter": [Tollgate, Tollgate.Options, Tollgate.Policy, Tollgate.Error],
+        "HTTP and WebSocket": [Tollgate.Plug, Tollgate.Socket, Tollgate.Actions, Tollgate.AdminPlug],
+        Operators: [Tollgate.Control, Tollgate.Conduct, Tollgate.Observe, Tollgate.AgentView, Tollgate.Metrics],
+        Events: [Tollgate.Events, Tollgate.Telemetry],
+        "More than one machine": [Tollgate.Redis],
+        "From another limiter": [Tollgate.Hub]
+      ]
+    ]
+  end
 end
 
 defmodule Mix.Tasks.Compile.TollgateNif do

@@ -237,14 +237,14 @@ defmodule Bench do
 
   # Each is called by a function of the agent, made for a tier.
   defp limiters(native) do
-    rustler = %{normal: RustlerExample.new(100_000, @ample), heavy: RustlerExample.new(100_000, @none)}
+    rustler = RustlerExample.new(100_000, @lanes)
     Bench.Reference.new()
     Bench.FixedWindow.new()
 
     [
       {"Tollgate.check/3", fn tier -> checked({:ws, tier}) end},
       {"its NIF, reference at hand", fn tier -> &Native.check(native, &1, :ws, tier) end},
-      {"Rustler, reference at hand", fn tier -> rustled(rustler[tier], tier) end},
+      {"Rustler, reference at hand", fn tier -> rustled(rustler, tier) end},
       {"the reference on ETS", fn tier -> &Bench.Reference.check(&1, :ws, tier) end},
       {"fixed window on update_counter", fn tier -> &Bench.FixedWindow.check(&1, :ws, tier) end},
       {"a NIF that does nothing", fn _tier -> fn _agent -> Native.nothing() end end}

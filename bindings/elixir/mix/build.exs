@@ -56,7 +56,7 @@ defmodule Tollgate.Build do
 
   @doc "The example of a NIF made with Rustler."
   def rustler do
-    manifest = Path.join(@here, "native/tollgate_nif/Cargo.toml")
+    manifest = Path.join(@here, "native/Cargo.toml")
 
     built =
       artifact(~w(build --release --locked --manifest-path) ++ [manifest], ~r{"([^"]*tollgate_nif\.(?:so|dylib))"})

@@ -276,14 +276,27 @@ defmodule Tollgate.CrashTest do
 
   describe "the example made with Rustler" do
     test "answers as the package does" do
-      reference = Tollgate.RustlerExample.new(100, "10/minute")
-      assert Tollgate.RustlerExample.check(reference, "agent-7", :ws, :heavy) == {:allow, 9}
-      for _ <- 1..9, do: Tollgate.RustlerExample.check(reference, "agent-7", :ws, :heavy)
-      assert {:deny, 6_000} = Tollgate.RustlerExample.check(reference, "agent-7", :ws, :heavy)
-      assert_raise ArgumentError, fn -> Tollgate.RustlerExample.check(reference, :agent, :ws, :heavy) end
-      assert_raise ArgumentError, fn -> Tollgate.RustlerExample.check(reference, "agent-7", :ws, :nothing) end
-      assert_raise ErlangError, fn -> Tollgate.RustlerExample.check(reference, "", :ws, :heavy) end
-      assert_raise ErlangError, fn -> Tollgate.RustlerExample.new(100, "nothing") end
+      alias Tollgate.RustlerExample
+      reference = RustlerExample.new(100, [{"ws/heavy", "10/minute"}, {"plain", "deny"}])
+      assert RustlerExample.check(reference, "agent-7", :ws, :heavy) == {:allow, 9}
+      for _ <- 1..8, do: RustlerExample.check(reference, "agent-7", :ws, :heavy)
+      assert RustlerExample.check(reference, "agent-7", :ws, :heavy) == {:warn, 0}
+      assert {:deny, wait} = RustlerExample.check(reference, "agent-7", :ws, :heavy)
+      assert wait in 5_000..6_000
+      assert RustlerExample.check(reference, "agent-7", nil, :plain) == {:deny, :infinity}
+      assert_raise ArgumentError, ~r/no such lane/, fn -> RustlerExample.check(reference, "agent-7", :ws, :nothing) end
+      assert_raise ArgumentError, ~r/lots/, fn -> RustlerExample.new(100, [{"ws/heavy", "lots"}]) end
+
+      for agent <- [:agent, "", String.duplicate("x", 257), 7, <<1::3>>] do
+        assert_raise ArgumentError, fn -> RustlerExample.check(reference, agent, :ws, :heavy) end
+      end
+
+      assert_raise ArgumentError, fn -> RustlerExample.check(make_ref(), "agent-7", :ws, :heavy) end
+    end
+
+    test "is a template of few lines" do
+      source = Path.expand("../native/tollgate_nif/src/lib.rs", __DIR__)
+      assert source |> File.read!() |> String.split("\n") |> length() <= 40
     end
 
     test "does not take the VM down when it panics" do
@@ -300,7 +313,7 @@ defmodule Tollgate.CrashTest do
         error in ErlangError -> :nif_panicked = error.original
       end
 
-      :ok = Tollgate.RustlerExample.nothing()
+      {_, 0} = Tollgate.RustlerExample.check(Tollgate.RustlerExample.new(9, [{"a", "1/s"}]), "x", nil, :a)
       """)
     end
   end

@@ -85,4 +85,47 @@ defmodule Tollgate.HubTest do
       assert Tollgate.Hub.capacity(name, "agent-7", :a, :b) == elem(numbers, 0)
     end
   end
+
+  test "an agent may be what a hub has at hand, and mistakes of the hub are ArgumentErrors" do
+    name = start()
+    long = String.duplicate("x", 300)
+
+    for agent <- [7, :worker, long, ""] do
+      assert Hub.check(name, agent, :ws, :heavy) == {:allow, 9}
+      assert Hub.capacity(name, agent, :ws, :heavy) == 10
+      assert {10_000, _} = Hub.get_limits(name, agent, :ws, :heavy)
+      assert Hub.record_violation(name, agent) == 1_000
+      assert Hub.rate_limited?(name, agent)
+      assert Hub.reset_violations(name, agent) == :ok
+      refute Hub.rate_limited?(name, agent)
+      assert Hub.delete_agent_buckets(name, agent) == :ok
+      assert Hub.check(name, agent, :ws, :heavy) == {:allow, 9}
+      refute Hub.exempt?(name, agent)
+    end
+
+    assert Tollgate.peek(name, "7", {:ws, :heavy}).remaining == 9
+    assert Hub.update_whitelist(name, [7, :worker]) == :ok
+    assert Hub.whitelist(name) == ["7", "dashboard", "worker"]
+    assert {Hub.check(name, 7, :ws, :heavy), Hub.capacity(name, 7, :ws, :heavy)} == {{:allow, :exempt}, :infinity}
+    assert Hub.get_limits(name, 7, :ws, :heavy) == :exempt
+
+    for wrong <- [
+          fn -> Hub.check(name, {:not, "an id"}, :ws, :heavy) end,
+          fn -> Hub.check(name, nil, :ws, :heavy) end,
+          fn -> Hub.check(name, "a", :ws, :enormous) end,
+          fn -> Hub.check(name, "a", "ws", "heavy") end,
+          fn -> Hub.capacity(name, "a", :smtp, :heavy) end,
+          fn -> Hub.get_limits(name, "a", :smtp, :heavy) end,
+          fn -> Hub.record_violation(name, 1.5) end,
+          fn -> Hub.rate_limited?(name, []) end,
+          fn -> Hub.reset_violations(name, %{}) end,
+          fn -> Hub.exempt?(name, <<1::3>>) end,
+          fn -> Hub.delete_agent_buckets(name, self()) end,
+          fn -> Hub.update_whitelist(name, [1.5]) end,
+          fn -> Hub.defaults(name, 5) end,
+          fn -> Hub.check(:nobody, "a", :ws, :heavy) end
+        ] do
+      assert_raise ArgumentError, wrong
+    end
+  end
 end

@@ -20,7 +20,8 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
 
     `whitelist` is an alias of `allowlist`; `/api/admin/rate-limits/agents/{agent}` finds every agent, also one that is
     called `defaults`. A limit is its text, or a number per minute. Changes are sent as `content-type:
-    application/json`. What is invalid is answered 400 as an RFC 9457 problem whose `field` says where, and changes nothing.
+    application/json`. What is invalid is answered 400 as an RFC 9457 problem whose `field` says where, and changes
+    nothing.
 
     Requests that are not for it pass: it can stand in a pipeline as well as behind `forward`.
 

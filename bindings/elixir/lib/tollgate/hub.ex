@@ -4,10 +4,14 @@ defmodule Tollgate.Hub do
   its own module. Each is a thin form of a function elsewhere; new code calls those.
 
   They ask the instance `Tollgate`, or another one that is given first. The hub gives waits in whole seconds, in
-  milliseconds, and a minute where no wait helps: an instance with the policy `:hub` does.
+  milliseconds, and a minute where no wait helps: an instance with the policy `:hub` does. An agent may be a number or
+  an atom, and its id of any length, as in `Tollgate.Socket`.
   """
 
-  alias Tollgate.{Actions, Conduct, Control, Instance, Native, Policy}
+  alias Tollgate.{Actions, Conduct, Control, Id, Instance, Native, Policy}
+
+  @typedoc "Who is limited; see above."
+  @type agent :: binary | integer | atom
 
   @doc """
   May the agent do this now? As `Tollgate.check/4`.
@@ -15,8 +19,8 @@ defmodule Tollgate.Hub do
       iex> Tollgate.Hub.check("agent-1", :ws, :normal)
       {:allow, 59}
   """
-  @spec check(Tollgate.instance(), Tollgate.agent(), Tollgate.channel(), Tollgate.tier()) :: Tollgate.verdict()
-  def check(instance \\ Tollgate, agent, channel, tier), do: Tollgate.check(instance, agent, {channel, tier})
+  @spec check(Tollgate.instance(), agent, Tollgate.channel(), Tollgate.tier()) :: Tollgate.verdict()
+  def check(instance \\ Tollgate, agent, channel, tier), do: Tollgate.check(instance, Id.agent(agent), {channel, tier})
 
   @doc """
   Records a denial as a violation, and returns how long the agent should wait. As `Tollgate.Conduct.record_violation/3`.
@@ -24,8 +28,8 @@ defmodule Tollgate.Hub do
       iex> for _ <- 1..6, do: Tollgate.Hub.record_violation("agent-1")
       [1000, 2000, 5000, 10000, 30000, 30000]
   """
-  @spec record_violation(Tollgate.instance(), Tollgate.agent()) :: non_neg_integer | {:error, :full | :busy}
-  def record_violation(instance \\ Tollgate, agent), do: Conduct.record_violation(instance, agent)
+  @spec record_violation(Tollgate.instance(), agent) :: non_neg_integer | {:error, :full | :busy}
+  def record_violation(instance \\ Tollgate, agent), do: Conduct.record_violation(instance, Id.agent(agent))
 
   @doc """
   Whether the scheduler passes the agent over. As `Tollgate.Conduct.rate_limited?/3`.
@@ -33,12 +37,12 @@ defmodule Tollgate.Hub do
       iex> Tollgate.Hub.rate_limited?("agent-1")
       false
   """
-  @spec rate_limited?(Tollgate.instance(), Tollgate.agent()) :: boolean
-  def rate_limited?(instance \\ Tollgate, agent), do: Conduct.rate_limited?(instance, agent)
+  @spec rate_limited?(Tollgate.instance(), agent) :: boolean
+  def rate_limited?(instance \\ Tollgate, agent), do: Conduct.rate_limited?(instance, Id.agent(agent))
 
   @doc "Forgives the agent all violations. As `Tollgate.Conduct.reset_violations/2`."
-  @spec reset_violations(Tollgate.instance(), Tollgate.agent()) :: :ok
-  def reset_violations(instance \\ Tollgate, agent), do: Conduct.reset_violations(instance, agent)
+  @spec reset_violations(Tollgate.instance(), agent) :: :ok
+  def reset_violations(instance \\ Tollgate, agent), do: Conduct.reset_violations(instance, Id.agent(agent))
 
   @doc """
   Whether the agent is never limited. As `Tollgate.Control.exempt?/2`.
@@ -46,16 +50,16 @@ defmodule Tollgate.Hub do
       iex> Tollgate.Hub.exempt?("dashboard")
       true
   """
-  @spec exempt?(Tollgate.instance(), Tollgate.agent()) :: boolean
-  def exempt?(instance \\ Tollgate, agent), do: Control.exempt?(instance, agent)
+  @spec exempt?(Tollgate.instance(), agent) :: boolean
+  def exempt?(instance \\ Tollgate, agent), do: Control.exempt?(instance, Id.agent(agent))
 
   @doc "The exempt agents. As `Tollgate.Control.allowlist/1`."
   @spec whitelist(Tollgate.instance()) :: [Tollgate.agent()]
   def whitelist(instance \\ Tollgate), do: Control.allowlist(instance)
 
   @doc "Exempts exactly these agents, and the dashboard. As `Tollgate.Control.set_allowlist/2`."
-  @spec update_whitelist(Tollgate.instance(), [Tollgate.agent()]) :: :ok | {:error, Tollgate.Error.t()}
-  def update_whitelist(instance \\ Tollgate, agents), do: Control.set_allowlist(instance, agents)
+  @spec update_whitelist(Tollgate.instance(), [agent]) :: :ok | {:error, Tollgate.Error.t()}
+  def update_whitelist(instance \\ Tollgate, agents), do: Control.set_allowlist(instance, Enum.map(agents, &Id.agent/1))
 
   @doc """
   What a lane of the agent holds when it is full; `:infinity` if the agent is exempt. `Tollgate.peek/4` has it.
@@ -63,10 +67,10 @@ defmodule Tollgate.Hub do
       iex> Tollgate.Hub.capacity("agent-1", :ws, :light)
       120
   """
-  @spec capacity(Tollgate.instance(), Tollgate.agent(), Tollgate.channel(), Tollgate.tier()) ::
+  @spec capacity(Tollgate.instance(), agent, Tollgate.channel(), Tollgate.tier()) ::
           non_neg_integer | :infinity
   def capacity(instance \\ Tollgate, agent, channel, tier) do
-    case Tollgate.peek(instance, agent, {channel, tier}) do
+    case Tollgate.peek(instance, Id.agent(agent), {channel, tier}) do
       :exempt -> :infinity
       %{capacity: capacity} -> capacity
     end
@@ -79,10 +83,10 @@ defmodule Tollgate.Hub do
       iex> Tollgate.Hub.get_limits("agent-1", :ws, :light)
       {120_000, 2.0}
   """
-  @spec get_limits(Tollgate.instance(), Tollgate.agent(), Tollgate.channel(), Tollgate.tier()) ::
+  @spec get_limits(Tollgate.instance(), agent, Tollgate.channel(), Tollgate.tier()) ::
           {non_neg_integer, float} | :exempt
   def get_limits(instance \\ Tollgate, agent, channel, tier) do
-    case Control.limit_of(instance, agent, {channel, tier}) do
+    case Control.limit_of(instance, Id.agent(agent), {channel, tier}) do
       nil -> :exempt
       limit -> in_thousandths(limit)
     end
@@ -96,8 +100,8 @@ defmodule Tollgate.Hub do
       iex> Tollgate.Hub.check("agent-1", :ws, :light)
       {:allow, 119}
   """
-  @spec delete_agent_buckets(Tollgate.instance(), Tollgate.agent()) :: :ok
-  def delete_agent_buckets(instance \\ Tollgate, agent), do: Tollgate.reset(instance, agent)
+  @spec delete_agent_buckets(Tollgate.instance(), agent) :: :ok
+  def delete_agent_buckets(instance \\ Tollgate, agent), do: Tollgate.reset(instance, Id.agent(agent))
 
   @doc """
   The tier of a WebSocket message. As `Tollgate.Actions.lane_for/3`.

@@ -6,8 +6,7 @@ defmodule Tollgate.RustlerExample do
   @doc false
   def load, do: :erlang.load_nif(:filename.join(:code.priv_dir(:tollgate), ~c"tollgate_rustler"), 0)
 
-  def new(_agents, _limit), do: :erlang.nif_error(:not_loaded)
+  def new(_agents, _lanes), do: :erlang.nif_error(:not_loaded)
   def check(_reference, _agent, _channel, _tier), do: :erlang.nif_error(:not_loaded)
-  def nothing, do: :erlang.nif_error(:not_loaded)
   def panic, do: :erlang.nif_error(:not_loaded)
 end
