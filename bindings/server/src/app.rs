@@ -247,7 +247,7 @@ impl App {
         }
     }
 
-    /// Reads the policy and the certificate again, and logs the outcome.
+    /// Reads the policy, the named tokens and the certificate again, and logs the outcome.
     ///
     /// # Errors
     ///
@@ -256,7 +256,14 @@ impl App {
         if let Some(is_reloaded) = self.tls.as_ref().and_then(|tls| tls.reload()) {
             self.meter.count_certificate(is_reloaded);
         }
-        self.control.reload_and_log()
+        let outcome = self.control.reload_and_log()?;
+        // Those of a server without a file come from its settings alone.
+        if self.control.has_file() {
+            self.keys.replace_tokens(&outcome.tokens).inspect_err(|error| {
+                tracing::error!(%error, "the policy is in force, but the tokens were not read again");
+            })?;
+        }
+        Ok(outcome)
     }
 
     /// The stages of a shutdown.

@@ -8,7 +8,8 @@
 use crate::error::StartError;
 use crate::problem::Problem;
 use crate::random;
-use crate::settings::{self, Settings};
+use crate::settings::{self, May, NamedToken, Settings};
+use crate::tokens::{Scope, Tokens};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, StatusCode, header};
@@ -50,7 +51,11 @@ const WRONG_ADMIN_TOKEN: &str = "this is not the admin token; it is in the serve
 pub(crate) enum Right {
     /// Nothing that needs a right.
     None,
-    /// Check, and read the state of agents.
+    /// Read `/metrics`, if it needs a token.
+    Metrics,
+    /// Read the state of agents.
+    Read,
+    /// Check.
     Check,
     /// Everything.
     Admin,
@@ -63,7 +68,9 @@ pub(crate) struct Keys {
     seal_key: (u64, u64),
     admin: u128,
     check: Option<u128>,
+    tokens: Tokens,
     open_checks: bool,
+    open_metrics: bool,
     sessions: Mutex<VecDeque<(u128, Instant)>>,
     /// Wrong tokens by client.
     guesses: Limiter,
@@ -97,7 +104,9 @@ impl Keys {
             seal_key: (key()?, key()?),
             admin: 0,
             check: None,
+            tokens: Tokens::default(),
             open_checks: settings.checks_are_open(),
+            open_metrics: settings.open_metrics,
             sessions: Mutex::default(),
             guesses: guesses()?,
             proxies: Proxies::new(settings.trusted_proxies.clone()),
@@ -105,7 +114,32 @@ impl Keys {
         let admin = settings.admin_token.as_deref().or(generated.as_deref()).unwrap_or_default();
         keys.admin = keys.digest(admin.as_bytes());
         keys.check = settings.check_token.as_ref().map(|token| keys.digest(token.as_bytes()));
+        keys.replace_tokens(&settings.tokens)?;
         Ok((keys, generated))
+    }
+
+    /// Puts named tokens in force in place of those before.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is invalid or is also another one. Then nothing has changed.
+    pub(crate) fn replace_tokens(&self, tokens: &[NamedToken]) -> Result<(), StartError> {
+        for token in tokens {
+            for digest in token.secrets.iter().map(|secret| self.digest(secret.as_bytes())) {
+                if digest == self.admin || Some(digest) == self.check {
+                    let name = &token.name;
+                    let problem =
+                        format!("the token {name} is the admin token or the check token too; make them differ");
+                    return Err(StartError::new(problem));
+                }
+            }
+        }
+        self.tokens.replace(tokens, |secret| self.digest(secret.as_bytes()))
+    }
+
+    /// The named tokens.
+    pub(crate) const fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     /// Seals ids of reservations with the secret of a shared limiter from now on.
@@ -119,40 +153,62 @@ impl Keys {
     ///
     /// If it sends an invalid token, or too many wrong ones.
     pub(crate) fn right(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Right, Problem> {
+        self.scoped_right(headers, peer).map(|(right, _)| right)
+    }
+
+    /// What the client of a request may do, and in which lanes.
+    fn scoped_right(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(Right, Scope), Problem> {
         let Some(authorization) = headers.get(header::AUTHORIZATION) else {
-            return Ok(if self.has_session(headers) { Right::Admin } else { Right::None });
+            let right = if self.has_session(headers) { Right::Admin } else { Right::None };
+            return Ok((right, Scope::default()));
         };
         let token = authorization.as_bytes().split_at_checked(7);
         let Some((_, token)) = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer ")) else {
             return Err(Problem::unauthorized("the Authorization header is not of the form: Bearer TOKEN"));
         };
         match self.right_of_token(token, headers, peer)? {
-            Right::None => Err(Problem::unauthorized(WRONG_TOKEN)),
+            (Right::None, _) => Err(Problem::unauthorized(WRONG_TOKEN)),
             right => Ok(right),
         }
     }
 
-    /// Checks that the client of a request has this right.
-    pub(crate) fn require(&self, right: Right, headers: &HeaderMap, peer: IpAddr) -> Result<(), Problem> {
-        match self.right(headers, peer)? {
-            has if has >= right => Ok(()),
-            Right::None => Err(Problem::unauthorized("this needs a token; send it as: Authorization: Bearer TOKEN")),
-            _ => Err(Problem::new(StatusCode::FORBIDDEN, "this token may only check and read; send the admin token")),
-        }
+    /// Checks that the client of a request has this right, and returns the lanes in which it has it.
+    pub(crate) fn require(&self, right: Right, headers: &HeaderMap, peer: IpAddr) -> Result<Scope, Problem> {
+        let (has, scope) = self.scoped_right(headers, peer)?;
+        if has >= right { Ok(scope) } else { Err(too_little(has)) }
     }
 
-    /// Checks that the client of a request may check.
-    pub(crate) fn require_check(&self, headers: &HeaderMap, peer: impl FnOnce() -> IpAddr) -> Result<(), Problem> {
-        if self.open_checks { Ok(()) } else { self.require(Right::Check, headers, peer()) }
+    /// Checks that the client of a request may check, and returns the lanes in which it may.
+    pub(crate) fn require_check(&self, headers: &HeaderMap, peer: impl FnOnce() -> IpAddr) -> Result<Scope, Problem> {
+        if self.open_checks { Ok(Scope::default()) } else { self.require(Right::Check, headers, peer()) }
     }
 
-    /// The right that a token gives. A wrong one counts as a guess of the client.
-    fn right_of_token(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<Right, Problem> {
+    /// What the client of a request may do, who may read the state of agents, and the lanes that it may see.
+    pub(crate) fn require_read(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(Right, Scope), Problem> {
+        let (has, scope) = self.scoped_right(headers, peer)?;
+        if self.open_checks || has >= Right::Read { Ok((has, scope)) } else { Err(too_little(has)) }
+    }
+
+    /// Checks that the client of a request may read the metrics.
+    pub(crate) fn require_metrics(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Problem> {
+        if self.open_metrics { Ok(()) } else { self.require(Right::Metrics, headers, peer).map(|_| ()) }
+    }
+
+    /// The right that a token gives, and in which lanes. A wrong one counts as a guess of the client.
+    fn right_of_token(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<(Right, Scope), Problem> {
         let digest = self.digest(token);
         match (digest == self.admin, Some(digest) == self.check) {
-            (true, _) => return Ok(Right::Admin),
-            (_, true) => return Ok(Right::Check),
+            (true, _) => return Ok((Right::Admin, Scope::default())),
+            (_, true) => return Ok((Right::Check, Scope::default())),
             _ => {}
+        }
+        if let Some((may, scope)) = self.tokens.find(digest) {
+            let right = match may {
+                May::Metrics => Right::Metrics,
+                May::Read => Right::Read,
+                May::Check => Right::Check,
+            };
+            return Ok((right, scope));
         }
         let client = Group::of(self.proxies.client(peer, headers).address, 64).to_string();
         match self.guesses.check(&client, LaneId::new(0)) {
@@ -160,13 +216,13 @@ impl Keys {
                 let detail = "too many wrong tokens came from this address";
                 Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).retry_after(1))
             }
-            _ => Ok(Right::None),
+            _ => Ok((Right::None, Scope::default())),
         }
     }
 
     /// Starts a session for the admin token, and returns the cookie to set.
     pub(crate) fn log_in(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<String, Problem> {
-        if self.right_of_token(token, headers, peer)? != Right::Admin {
+        if self.right_of_token(token, headers, peer)?.0 != Right::Admin {
             return Err(Problem::unauthorized(WRONG_ADMIN_TOKEN));
         }
         let session =
@@ -240,6 +296,19 @@ impl Keys {
     }
 }
 
+/// The refusal of a client that may do this and not more.
+fn too_little(has: Right) -> Problem {
+    let detail = match has {
+        Right::None => {
+            return Problem::unauthorized("this needs a token; send it as: Authorization: Bearer TOKEN");
+        }
+        Right::Metrics => "this token may only read the metrics; send another one",
+        Right::Read => "this token may only read; send another one",
+        Right::Check | Right::Admin => "this token may only check and read; send the admin token",
+    };
+    Problem::new(StatusCode::FORBIDDEN, detail)
+}
+
 fn digest(key: (u64, u64), secret: &[u8]) -> u128 {
     let mut hasher = SipHasher24::new_with_keys(key.0, key.1);
     hasher.write(secret);
@@ -268,132 +337,4 @@ fn guesses() -> Result<Limiter, StartError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
-    const ADMIN: &str = "admin-token-0123456789";
-    const CHECK: &str = "check-token-0123456789";
-
-    fn keys(change: impl FnOnce(&mut Settings)) -> Result<(Keys, Option<String>), StartError> {
-        let (admin_token, check_token) = (Some(ADMIN.to_owned()), Some(CHECK.to_owned()));
-        let mut settings = Settings { admin_token, check_token, ..Settings::default() };
-        change(&mut settings);
-        Keys::new(&settings)
-    }
-
-    fn bearer(token: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
-        headers
-    }
-
-    fn status(keys: &Keys, right: Right, headers: &HeaderMap) -> u16 {
-        keys.require(right, headers, PEER).map_or_else(|problem| problem.status().as_u16(), |()| 200)
-    }
-
-    #[test]
-    fn each_token_has_its_right() {
-        let (keys, generated) = keys(|_| {}).unwrap();
-        assert_eq!(generated, None);
-        for (headers, check, admin) in [
-            (bearer(ADMIN), 200, 200),
-            (bearer(CHECK), 200, 403),
-            (bearer("something else"), 401, 401),
-            (bearer(""), 401, 401),
-            (HeaderMap::new(), 401, 401),
-        ] {
-            assert_eq!(status(&keys, Right::Check, &headers), check, "{headers:?}");
-            assert_eq!(status(&keys, Right::Admin, &headers), admin, "{headers:?}");
-        }
-        let mut basic = HeaderMap::new();
-        basic.insert(header::AUTHORIZATION, format!("Basic {ADMIN}").parse().unwrap());
-        assert_eq!(status(&keys, Right::Admin, &basic), 401);
-    }
-
-    #[test]
-    fn without_a_token_one_is_generated_on_loopback_and_nothing_starts_elsewhere() {
-        let (keys, generated) = self::keys(|settings| settings.admin_token = None).unwrap();
-        let generated = generated.unwrap();
-        assert_eq!(generated.len(), 32);
-        assert_eq!(status(&keys, Right::Admin, &bearer(&generated)), 200);
-        let elsewhere = |settings: &mut Settings| {
-            settings.admin_token = None;
-            settings.listen = "0.0.0.0:80".parse().unwrap();
-        };
-        let error = self::keys(elsewhere).err().unwrap().to_string();
-        assert!(
-            error.contains("0.0.0.0:80 is not a loopback address") && error.contains("TOLLGATE_ADMIN_TOKEN"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn checks_are_open_on_loopback_by_default() {
-        let needs =
-            |change: fn(&mut Settings)| keys(change).unwrap().0.require_check(&HeaderMap::new(), || PEER).is_err();
-        assert!(needs(|_| {}), "with a check token, checks need it");
-        assert!(!needs(|settings| settings.check_token = None));
-        assert!(needs(|settings| {
-            settings.check_token = None;
-            settings.listen = "0.0.0.0:80".parse().unwrap();
-        }));
-        assert!(!needs(|settings| settings.open_checks = Some(true)));
-    }
-
-    #[test]
-    fn bad_tokens_in_the_settings_are_errors() {
-        assert!(keys(|settings| settings.admin_token = Some("short".into())).is_err());
-        assert!(keys(|settings| settings.check_token = settings.admin_token.clone()).is_err());
-    }
-
-    #[test]
-    fn a_session_replaces_the_admin_token_until_it_ends() {
-        let (keys, _) = keys(|_| {}).unwrap();
-        assert_eq!(keys.log_in(CHECK.as_bytes(), &HeaderMap::new(), PEER).unwrap_err().status(), 401);
-        let cookie = keys.log_in(ADMIN.as_bytes(), &HeaderMap::new(), PEER).unwrap();
-        assert!(cookie.contains("; HttpOnly; SameSite=Strict;"), "{cookie}");
-        let mut headers = HeaderMap::new();
-        let pair = cookie.split(';').next().unwrap();
-        headers.insert(header::COOKIE, format!("theme=dark; {pair}").parse().unwrap());
-        assert_eq!(status(&keys, Right::Admin, &headers), 200);
-        keys.log_out(&headers);
-        assert_eq!(status(&keys, Right::Admin, &headers), 401);
-    }
-
-    #[test]
-    fn new_sessions_replace_the_oldest() {
-        let (keys, _) = keys(|_| {}).unwrap();
-        for _ in 0..2 * SESSIONS_MAX {
-            keys.log_in(ADMIN.as_bytes(), &HeaderMap::new(), PEER).unwrap();
-        }
-        assert_eq!(keys.sessions().len(), SESSIONS_MAX);
-    }
-
-    #[test]
-    fn a_sealed_reservation_cannot_be_made_up() {
-        let ((keys, _), (others, _)) = (keys(|_| {}).unwrap(), self::keys(|_| {}).unwrap());
-        let (id, lane) = (ReservationId::from_number(0x0123_4567_89ab_cdef), LaneId::new(3));
-        let sealed = keys.seal(id, lane);
-        assert_eq!(keys.unseal(&sealed), Some((id, lane)));
-        assert_eq!(others.unseal(&sealed), None);
-        for at in 0..sealed.len() {
-            for other in ["A", "B", "", "AA", "?"] {
-                let mut changed = sealed.clone();
-                changed.replace_range(at..=at, other);
-                assert!(changed == sealed || keys.unseal(&changed).is_none(), "{changed}");
-            }
-        }
-        assert_eq!(keys.unseal(""), None);
-    }
-
-    #[test]
-    fn guessing_is_limited_and_delays_no_other_client() {
-        let (keys, _) = keys(|_| {}).unwrap();
-        let refused = (0..400).filter(|_| status(&keys, Right::Admin, &bearer("a guess")) == 429).count();
-        assert!(refused > 100, "{refused}");
-        assert_eq!(status(&keys, Right::Admin, &bearer(ADMIN)), 200);
-        let other = "192.0.2.8".parse().unwrap();
-        assert_eq!(keys.require(Right::Admin, &bearer("a guess"), other).unwrap_err().status(), 401);
-    }
-}
+mod tests;

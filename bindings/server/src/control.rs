@@ -14,7 +14,7 @@ use crate::envoy::Envoy;
 use crate::error::StartError;
 use crate::meter::{Meter, SavedFile};
 use crate::problem::Problem;
-use crate::settings::Settings;
+use crate::settings::{NamedToken, Settings};
 use crate::source::Source;
 use crate::state::StateFiles;
 use http::StatusCode;
@@ -61,6 +61,8 @@ pub struct ReloadOutcome {
     pub needs_restart: bool,
     /// Lanes whose limit in the file is overridden by one set through the admin API.
     pub hidden: Vec<String>,
+    /// The named tokens of the file.
+    pub(crate) tokens: Vec<NamedToken>,
 }
 
 impl Control {
@@ -117,6 +119,11 @@ impl Control {
             is_clustered: settings.cluster.is_some(),
         };
         Ok((control, limiter))
+    }
+
+    /// Whether the policy comes from a file.
+    pub(crate) const fn has_file(&self) -> bool {
+        matches!(self.source, Source::File(_))
     }
 
     /// Takes over the files of the state directory, if the process that keeps them has ended; saves what
@@ -334,7 +341,10 @@ impl Control {
                 not_reloaded(&error.into(), message)
             })?;
         }
-        Ok(ReloadOutcome { needs_restart: settings != self.settings, hidden })
+        let tokens = settings.tokens.clone();
+        // The tokens are in force after a reload.
+        let settings = Settings { tokens: self.settings.tokens.clone(), ..settings };
+        Ok(ReloadOutcome { needs_restart: settings != self.settings, hidden, tokens })
     }
 
     /// Reloads like [`reload`](Self::reload), and logs the outcome.

@@ -19,8 +19,8 @@
 //! - `net/`: the listener, connections and their bounds, checks that apply to every request
 //! - `routes/`: one file per group of paths; `page/`: the dashboard
 //! - `envoy/`: Envoy's rate limit service, over gRPC
-//! - `auth.rs`: tokens and sessions; `control.rs`: changes at run time; `defaults.rs`: limits set
-//!   through the admin API; `state.rs`: who keeps the files of the state directory
+//! - `auth.rs`: rights and sessions; `tokens.rs`: tokens with names; `control.rs`: changes at run time;
+//!   `defaults.rs`: limits set through the admin API; `state.rs`: who keeps the files of the state directory
 //! - `leases.rs`: slots that are held until they are released or their lease expires
 //! - `meter.rs`: counters; `log.rs`: the log; `webhook.rs`: notifications of abuse
 //! - `address.rs`: listen addresses; `settings/`: the tables `[server]`,
@@ -60,6 +60,7 @@ mod routes;
 mod settings;
 mod source;
 mod state;
+mod tokens;
 mod webhook;
 
 pub use address::{Address, Listen};
@@ -71,8 +72,8 @@ pub use net::listener::Server;
 pub use problem::Problem;
 pub use settings::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
 pub use settings::{
-    ClusterSettings, ENVOY_PORT, EnvoySettings, OwnLane, PORT, Secret, Settings, SharedLane, Store, TlsFiles,
-    TlsSettings,
+    ClusterSettings, ENVOY_PORT, EnvoySettings, May, NamedToken, OwnLane, PORT, Secret, Settings, SharedLane, Store,
+    TlsFiles, TlsSettings,
 };
 pub use source::Source;
 pub use webhook::Url;

@@ -7,10 +7,12 @@ mod entry;
 mod envoy;
 mod gate;
 mod tls;
+mod tokens;
 
 #[cfg(test)]
 pub(crate) use cluster::CLUSTER_KEYS;
 pub(crate) use cluster::check_url;
+pub(crate) use cluster::lanes::matches;
 pub use cluster::{ClusterSettings, OwnLane, Secret, SharedLane, Store, TlsSettings};
 pub(crate) use entry::check_token;
 #[cfg(test)]
@@ -21,6 +23,7 @@ pub(crate) use gate::GATE_KEYS;
 pub use gate::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
 pub use tls::TlsFiles;
 use tls::TlsKeys;
+pub use tokens::{May, NamedToken};
 
 use crate::address::Listen;
 use crate::leases::{LEASES_DEFAULT, LEASES_MAX};
@@ -59,7 +62,13 @@ pub struct Settings {
     pub admin_token: Option<String>,
     /// A token that may check and read, and change nothing.
     pub check_token: Option<String>,
-    /// Whether checks need no token; `None`: only on loopback, and without a check token.
+    /// More tokens, each with a name. A reload reads them again.
+    pub tokens: Vec<NamedToken>,
+    /// Whether `/metrics` needs no token.
+    pub open_metrics: bool,
+    /// Origins whose pages may use `/v1/`, or `*`.
+    pub cors_origins: Vec<String>,
+    /// Whether checks need no token; `None`: only on loopback, and without a token for checks.
     pub open_checks: Option<bool>,
     /// How many agents can be active at once.
     pub agents: u64,
@@ -129,6 +138,9 @@ impl Default for Settings {
             audit_directory: None,
             admin_token: None,
             check_token: None,
+            tokens: Vec::new(),
+            open_metrics: true,
+            cors_origins: Vec::new(),
             open_checks: None,
             agents: AGENTS_DEFAULT,
             prefault: false,
@@ -165,7 +177,7 @@ impl Settings {
     /// Whether checks need no token.
     #[must_use]
     pub fn checks_are_open(&self) -> bool {
-        self.open_checks.unwrap_or(self.listen.is_local() && self.check_token.is_none())
+        self.open_checks.unwrap_or(self.listen.is_local() && self.check_token.is_none() && self.tokens.is_empty())
     }
 
     /// The header style in use.
@@ -243,6 +255,9 @@ impl Settings {
             "admin_token_file" => self.admin_token = Some(entry.token_in_file()?),
             "check_token" => self.check_token = Some(entry.token(entry.string(TOKEN)?)?),
             "check_token_file" => self.check_token = Some(entry.token_in_file()?),
+            "tokens" => self.tokens = tokens::tables(entry)?,
+            "open_metrics" => self.open_metrics = entry.boolean()?,
+            "cors_origins" => self.cors_origins = entry.origins()?,
             "open_checks" => self.open_checks = Some(entry.boolean()?),
             "agents" => self.agents = entry.integer(1..=AGENTS_MAX)?,
             "prefault" => self.prefault = entry.boolean()?,
@@ -301,6 +316,9 @@ pub(crate) const KEYS: &[&str] = &[
     "admin_token_file",
     "check_token",
     "check_token_file",
+    "tokens",
+    "open_metrics",
+    "cors_origins",
     "open_checks",
     "agents",
     "prefault",

@@ -1,5 +1,6 @@
 //! One connection: its requests, one after the other or, in HTTP/2, several at once.
 
+use super::cors;
 use super::exchange::{RequestBody, ResponseBody};
 use super::flight::{InFlight, too_much};
 use super::multiplex::Exchange;
@@ -253,17 +254,28 @@ fn name_host(request: &mut http::Request<Incoming>) -> Result<(), Problem> {
 
 async fn route(shared: &Arc<Shared>, exchange: &Exchange, request: http::Request<Incoming>) -> Response {
     let (app, peer) = (&shared.app, shared.peer);
+    let settings = app.settings();
+    // The headers that a gateway passes on are its client's, the origin too.
     let is_gate = gate::is_gate(request.uri().path());
     if is_gate && gate::takes_any_host(app) {
         return gate::rule(app, peer, request.into_parts().0).await;
     }
-    let checked = super::front::check(request.method(), request.uri(), request.headers(), &app.settings().hosts);
-    if let Err(problem) = checked {
-        return problem.into_response();
+    let origin = if is_gate { None } else { cors::allowed_origin(&request, &settings.cors_origins) };
+    let (method, target, headers) = (request.method(), request.uri(), request.headers());
+    let mut response = match super::front::check(method, target, headers, &settings.hosts, origin.is_some()) {
+        Err(problem) => problem.into_response(),
+        Ok(()) if is_gate => gate::rule(app, peer, request.into_parts().0).await,
+        Ok(()) if origin.is_some() && cors::is_preflight(&request) => cors::preflight(),
+        Ok(()) => answer(shared, exchange, request).await,
+    };
+    if let Some(origin) = origin {
+        cors::allow(response.headers_mut(), origin);
     }
-    if is_gate {
-        return gate::rule(app, peer, request.into_parts().0).await;
-    }
+    response
+}
+
+async fn answer(shared: &Arc<Shared>, exchange: &Exchange, request: http::Request<Incoming>) -> Response {
+    let (app, peer) = (&shared.app, shared.peer);
     let mut request = request.map(|body| RequestBody::new(body, exchange.clone()));
     if request.method() == Method::POST && request.uri().path() == "/v1/check" {
         return check::decide(app, peer.ip(), request).await.unwrap_or_else(Problem::into_response);

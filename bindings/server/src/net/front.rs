@@ -10,8 +10,14 @@ use http::uri::{Authority, Uri};
 use http::{HeaderMap, Method, StatusCode, header};
 use std::net::IpAddr;
 
-/// Checks the host and the origin of a request.
-pub(crate) fn check(method: &Method, target: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<(), Problem> {
+/// Checks the host and the origin of a request; `is_allowed` if the operator lets pages of its origin in.
+pub(crate) fn check(
+    method: &Method,
+    target: &Uri,
+    headers: &HeaderMap,
+    hosts: &[String],
+    is_allowed: bool,
+) -> Result<(), Problem> {
     let mut named = headers.get_all(header::HOST).iter();
     let host = match (named.next().and_then(|host| host.to_str().ok()), named.next()) {
         (Some(host), None) => host,
@@ -27,7 +33,7 @@ pub(crate) fn check(method: &Method, target: &Uri, headers: &HeaderMap, hosts: &
             "this host name is not served here; use the address, or add the name to hosts in [server]",
         ));
     }
-    if !method.is_safe() && !is_same_origin(headers, host) {
+    if !method.is_safe() && !is_allowed && !is_same_origin(headers, host) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "requests from pages of other origins are refused"));
     }
     Ok(())
@@ -83,7 +89,7 @@ mod tests {
         for (name, value) in fields {
             headers.append(*name, value.parse().unwrap());
         }
-        match check(&method, &Uri::from_static("/"), &headers, &["limits.example.com".to_owned()]) {
+        match check(&method, &Uri::from_static("/"), &headers, &["limits.example.com".to_owned()], false) {
             Ok(()) => 200,
             Err(problem) => problem.status().as_u16(),
         }

@@ -9,11 +9,12 @@
 //! - `watch.rs`: ends those that take too long, and makes room when there are too many
 //! - `flight.rs`: a bound on the memory of bodies and responses
 //! - `body.rs`: reads bodies, up to a bound in bytes and time
-//! - `front.rs`: what is checked first of every request
+//! - `front.rs`: what is checked first of every request; `cors.rs`: pages of other origins
 
 pub(crate) mod body;
 pub(crate) mod connection;
 mod connections;
+mod cors;
 mod exchange;
 pub(crate) mod flight;
 pub(crate) mod front;

@@ -40,7 +40,7 @@ pub(super) async fn list(
     query: Result<Query<ListQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    app.keys().require(Right::Admin, &headers, peer)?;
+    _ = app.keys().require(Right::Admin, &headers, peer)?;
     let wanted = parse_query(query)?;
     let sort = match wanted.sort.as_str() {
         "" | "usage" => AgentSort::Usage,
@@ -76,7 +76,7 @@ pub(super) async fn one(
     AgentInPath(agent): AgentInPath,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    app.keys().require(Right::Admin, &headers, peer)?;
+    _ = app.keys().require(Right::Admin, &headers, peer)?;
     let limiter = app.limiter();
     let view = limiter.agent(&agent)?;
     let mut card = card(&agent, &view);

@@ -61,7 +61,7 @@ pub(super) async fn live(
     query: Result<Query<LiveQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    app.keys().require(Right::Admin, &headers, peer)?;
+    _ = app.keys().require(Right::Admin, &headers, peer)?;
     let every = interval(parse_query(query)?.every);
     let (sender, body) = Channel::new(1);
     let page = Page { app, sender, headers, peer, sampled_ms: 0, next_event: 0 };
@@ -106,7 +106,7 @@ impl Page {
 
     async fn send_snapshot(&mut self) -> Result<(), Gone> {
         // The session may have ended meanwhile.
-        self.app.keys().require(Right::Admin, &self.headers, self.peer).map_err(|_| Gone)?;
+        _ = self.app.keys().require(Right::Admin, &self.headers, self.peer).map_err(|_| Gone)?;
         self.send_events().await?;
         let snapshot = self.snapshot();
         self.send("snapshot", None, &snapshot).await

@@ -59,7 +59,7 @@ impl FromRequestParts<Arc<App>> for Admin {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        app.keys().require(Right::Admin, &parts.headers, super::peer(&parts.extensions))?;
+        _ = app.keys().require(Right::Admin, &parts.headers, super::peer(&parts.extensions))?;
         Ok(Self)
     }
 }

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Right;
 use crate::id;
 use crate::problem::Problem;
+use crate::tokens::Scope;
 use axum::extract::State;
 use axum::response::Response;
 use http::HeaderMap;
@@ -25,23 +26,26 @@ pub(crate) async fn state(
     PeerAddress(peer): PeerAddress,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    app.keys().require_check(&headers, || peer)?;
-    let is_admin = app.keys().right(&headers, peer)? == Right::Admin;
+    let (right, scope) = app.keys().require_read(&headers, peer)?;
+    let is_admin = right == Right::Admin;
     // Releases slots whose lease has expired.
     drop(app.leases().lock(app.limiter().now()));
-    let document = document(app.limiter(), &agent, is_admin)?;
+    let mut document = document(app.limiter(), &agent, is_admin)?;
+    if let Some(lanes) = document["lanes"].as_array_mut() {
+        lanes.retain(|lane| lane["lane"].as_str().is_some_and(|lane| scope.has(lane)));
+    }
     let mut response = super::json(&document);
-    write_headers(&app, &agent, response.headers_mut())?;
+    write_headers(&app, &agent, &scope, response.headers_mut())?;
     Ok(response)
 }
 
 /// Writes every lane into the list fields, and the tightest into fields with room for one.
-fn write_headers(app: &App, agent: &[u8], headers: &mut HeaderMap) -> Result<(), Problem> {
+fn write_headers(app: &App, agent: &[u8], scope: &Scope, headers: &mut HeaderMap) -> Result<(), Problem> {
     let now = || app.wall_clock();
     // The lanes and the total, each by itself.
     let view = app.limiter().agent(agent)?;
     let mut tightest: Option<(&str, Quota)> = None;
-    for lane in view.lanes.iter().filter(|lane| !lane.state.is_exempt()) {
+    for lane in view.lanes.iter().filter(|lane| !lane.state.is_exempt() && scope.has(&lane.name)) {
         let (name, quota) = (lane.name.as_str(), Quota::from(&lane.state));
         Style::Draft10.write(headers, name, &quota, &now);
         let share = |quota: &Quota| quota.remaining as f64 / quota.capacity.max(1) as f64;

@@ -48,14 +48,14 @@ struct AllAllowed<'a> {
 /// Charges all or none, over several lanes and agents. Held slots are leased.
 pub(crate) async fn all(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let format = RefusalFormat::new("/v1/check/all", &app, request.headers());
-    let body = read_body(&app, request, BYTES_MAX).await?;
+    let (body, scope) = read_body(&app, request, BYTES_MAX).await?;
     let All { requests, ttl_seconds } = fields::read(&body, &ALL)?;
     let ttl = ttl(ttl_seconds)?;
     if !(1..=PARTS_MAX).contains(&requests.len()) {
         return Err(Problem::from(Error::Parts { parts: requests.len() }).in_field("requests"));
     }
     let policy = app.limiter().policy();
-    let parts = resolve_each(requests, |body| body.resolve(&app, &policy))?;
+    let parts = resolve_each(requests, |body| body.resolve(&app, &policy, &scope))?;
     let now = app.limiter().now();
     let is_held = |part: &CheckRequest<'_>| app.limiter().is_held(part.lane) == Ok(true);
     let holders: Vec<_> = parts.iter().filter(|part| is_held(part)).map(|part| part.agent.as_bytes()).collect();

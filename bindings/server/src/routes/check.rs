@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::net::body;
 use crate::net::flight::InFlight;
 use crate::problem::Problem;
+use crate::tokens::Scope;
 use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -45,12 +46,12 @@ pub(crate) async fn decide(
     request: http::Request<impl HttpBody<Data = Bytes> + Unpin>,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    app.keys().require_check(&parts.headers, || peer)?;
+    let scope = app.keys().require_check(&parts.headers, || peer)?;
     let body = body::read(&parts.headers, body, BODY_BYTES_MAX, app.settings().body_timeout, None).await?;
     let begun = Instant::now();
     let body: CheckBody<'_> = fields::read(&body, &CheckBody::FIELDS)?;
     let policy = app.limiter().policy();
-    let request = body.resolve_for_check(app, &policy)?;
+    let request = body.resolve_for_check(app, &policy, &scope)?;
     let outcome = request.decide_exactly(app).await?;
     let format = RefusalFormat::new("/v1/check", app, &parts.headers);
     let response = outcome.response(app, &policy, &request.agent, format);
@@ -58,11 +59,13 @@ pub(crate) async fn decide(
     Ok(response)
 }
 
-/// The body of a request, from a client that may check.
-pub(super) async fn read_body(app: &App, request: Request, bytes_max: usize) -> Result<Bytes, Problem> {
+/// The body of a request from a client that may check, and the lanes in which it may.
+pub(super) async fn read_body(app: &App, request: Request, bytes_max: usize) -> Result<(Bytes, Scope), Problem> {
     let (parts, body) = request.into_parts();
-    app.keys().require_check(&parts.headers, || super::peer(&parts.extensions))?;
-    body::read(&parts.headers, body, bytes_max, app.settings().body_timeout, parts.extensions.get()).await
+    let scope = app.keys().require_check(&parts.headers, || super::peer(&parts.extensions))?;
+    let timeout = app.settings().body_timeout;
+    let body = body::read(&parts.headers, body, bytes_max, timeout, parts.extensions.get()).await?;
+    Ok((body, scope))
 }
 
 #[derive(Deserialize)]
@@ -87,7 +90,7 @@ struct Verdicts<'a> {
 /// invalid, none is charged.
 pub(crate) async fn many(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let in_flight: Option<InFlight> = request.extensions().get().cloned();
-    let body = read_body(&app, request, BATCH_BYTES_MAX).await?;
+    let (body, scope) = read_body(&app, request, BATCH_BYTES_MAX).await?;
     // Each request is an object, so there are at most as many requests as braces.
     let requests_max = body.iter().filter(|byte| **byte == b'{').count().min(BATCH_MAX);
     if let Some(in_flight) = in_flight {
@@ -99,7 +102,7 @@ pub(crate) async fn many(State(app): State<Arc<App>>, request: Request) -> Resul
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).in_field("requests"));
     }
     let policy = app.limiter().policy();
-    let requests = resolve_each(requests, |body| body.resolve_for_check(&app, &policy))?;
+    let requests = resolve_each(requests, |body| body.resolve_for_check(&app, &policy, &scope))?;
     let (now, wall_clock) = (app.limiter().now(), app.wall_clock());
     let mut verdicts = Vec::with_capacity(requests.len());
     for (number, some) in requests.chunks(AT_A_TIME).enumerate() {

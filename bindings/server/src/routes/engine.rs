@@ -14,7 +14,7 @@ pub(super) async fn engine(
     PeerAddress(peer): PeerAddress,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    app.keys().require_check(&headers, || peer)?;
+    _ = app.keys().require_read(&headers, peer)?;
     let document = match (app.machines(), app.limiter().sharing()) {
         (Some(machines), _) => machines.to_json(),
         (None, Some(sharing)) => json!({"shared_by": "processes", "processes": sharing.processes.len()}),

@@ -7,12 +7,13 @@
 
 mod target;
 
-use super::request::CheckRequest;
+use super::request::{CheckRequest, lane_name};
 use crate::app::App;
 use crate::error::StartError;
 use crate::id::Id;
 use crate::problem::{Cause, Problem, Refused, reason_of};
 use crate::settings::{GateSettings, OnError, Settings, SourceKind};
+use crate::tokens::Scope;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use http::request::Parts;
@@ -162,7 +163,7 @@ pub(crate) async fn rule(app: &App, peer: SocketAddr, mut parts: Parts) -> Respo
     // Of the client's request, which may be gRPC; this one is not. A refusal must not have a status that passes.
     parts.headers.remove(header::CONTENT_TYPE);
     let answered = match require_check(app, &parts, peer) {
-        Ok(()) => decide(app, peer, &parts).await,
+        Ok(scope) => decide(app, peer, &parts, &scope).await,
         Err(problem) => Err(problem),
     };
     let response = answered.unwrap_or_else(Problem::into_response);
@@ -170,8 +171,8 @@ pub(crate) async fn rule(app: &App, peer: SocketAddr, mut parts: Parts) -> Respo
     response
 }
 
-/// Checks that the gateway may ask.
-fn require_check(app: &App, parts: &Parts, peer: SocketAddr) -> Result<(), Problem> {
+/// Checks that the gateway may ask, and returns the lanes in which it may.
+fn require_check(app: &App, parts: &Parts, peer: SocketAddr) -> Result<Scope, Problem> {
     let Some(token) = target::only(&parts.headers, &TOKEN)? else {
         return app.keys().require_check(&parts.headers, || peer.ip());
     };
@@ -185,7 +186,7 @@ fn require_check(app: &App, parts: &Parts, peer: SocketAddr) -> Result<(), Probl
     app.keys().require_check(&headers, || peer.ip())
 }
 
-async fn decide(app: &App, peer: SocketAddr, parts: &Parts) -> Result<Response, Problem> {
+async fn decide(app: &App, peer: SocketAddr, parts: &Parts, scope: &Scope) -> Result<Response, Problem> {
     let (rules, policy) = (app.gate(), app.limiter().policy());
     let target = Target::of(parts)?;
     let asked = Asked::of(&target)?;
@@ -201,6 +202,7 @@ async fn decide(app: &App, peer: SocketAddr, parts: &Parts) -> Result<Response, 
     let Some(lane) = own_lane.or(by_rule) else {
         return if rules.passes_others { Ok(pass(None)) } else { Err(no_lane(&policy)) };
     };
+    scope.require(lane_name(&policy, lane))?;
     let cost = asked.cost.or(route.map(|rule| rule.cost)).unwrap_or(1);
     let plan = match asked.plan.as_deref().or(route.and_then(|rule| rule.plan.as_deref())) {
         Some(name) => Some(plan(&policy, name)?),

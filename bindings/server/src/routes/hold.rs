@@ -57,11 +57,11 @@ const HOLD: Fields = Fields {
 /// Takes a slot, if one is free, and leases it.
 pub(crate) async fn hold(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let format = RefusalFormat::new("/v1/hold", &app, request.headers());
-    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
+    let (body, scope) = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Hold { agent, lane, channel, action, plan, cost, ttl_seconds } = fields::read(&body, &HOLD)?;
     let ttl = ttl(ttl_seconds)?;
     let policy = app.limiter().policy();
-    let request = CheckBody { agent, lane, channel, action, plan, cost }.resolve(&app, &policy)?;
+    let request = CheckBody { agent, lane, channel, action, plan, cost }.resolve(&app, &policy, &scope)?;
     if !app.limiter().is_held(request.lane)? {
         let name = lane_name(&policy, request.lane);
         return Err(Problem::field("lane", format!("{name} is not a held lane; charge it with /v1/check")));
@@ -128,7 +128,8 @@ const RELEASE: Fields = Fields { all: &[("lease", Shape::Text)], needed: &["leas
 
 /// Gives a slot back.
 pub(crate) async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
+    // Whoever has the lease may give it back.
+    let (body, _) = read_body(&app, request, BODY_BYTES_MAX).await?;
     let ReleaseBody { lease } = fields::read(&body, &RELEASE)?;
     let now = app.limiter().now();
     let release = read_lease(&lease.0).and_then(|id| app.leases().release(id, now)).ok_or_else(no_lease)?;

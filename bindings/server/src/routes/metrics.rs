@@ -3,9 +3,11 @@
 //! It has no agent's id, except those in the setting `metrics_agents`: labels are
 //! bounded by the policy.
 
+use super::PeerAddress;
 use crate::app::App;
 use crate::envoy::EnvoyCounters;
 use crate::leases::Counts;
+use crate::problem::Problem;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderValue, header};
@@ -17,7 +19,12 @@ use tollgate_redis::{DecisionsStatus, Out, RoundTrips, State as StoreState};
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+pub(super) async fn metrics(
+    State(app): State<Arc<App>>,
+    PeerAddress(peer): PeerAddress,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    app.keys().require_metrics(&headers, peer)?;
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     let is_open = accepted
         .flat_map(|accept| accept.split(','))
@@ -25,7 +32,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
     let mut response = exposition(&app, is_open).into_response();
     let kind = HeaderValue::from_static(if is_open { OPEN_METRICS } else { TEXT });
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+    Ok(response)
 }
 
 /// A text in one of the two formats.
@@ -320,6 +327,14 @@ fn server(app: &App, page: &mut Page) {
     page.family(Kind::Counter, name, "Reloads of the policy.");
     page.sample(name, &[("result", "success")], succeeded);
     page.sample(name, &[("result", "failure")], failed);
+    let uses = app.keys().tokens().uses();
+    if !uses.is_empty() {
+        let name = "tollgate_token_uses_total";
+        page.family(Kind::Counter, name, "Requests with a named token, by its name and which of its secrets it was.");
+        for (token, secret, count) in uses {
+            page.sample(name, &[("token", &token), ("secret", &secret.to_string())], count);
+        }
+    }
     if app.tls().is_some() {
         let (failed, succeeded) = app.meter().certificates();
         let name = "tollgate_certificate_reloads_total";

@@ -5,6 +5,7 @@ use super::outcome::Outcome;
 use crate::app::App;
 use crate::id::{Id, Text};
 use crate::problem::Problem;
+use crate::tokens::Scope;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
 use tollgate::bounds::OVERSPEND_MAX;
@@ -58,8 +59,8 @@ pub(super) struct CheckRequest<'a> {
 }
 
 impl<'a> CheckBody<'a> {
-    /// Looks up the lane and the plan. Charges nothing.
-    pub(super) fn resolve(self, app: &App, policy: &Policy) -> Result<CheckRequest<'a>, Problem> {
+    /// Looks up the lane, which has to be one of the client's, and the plan. Charges nothing.
+    pub(super) fn resolve(self, app: &App, policy: &Policy, scope: &Scope) -> Result<CheckRequest<'a>, Problem> {
         let lane = match (&self.lane, &self.channel, &self.action) {
             (Some(Text(lane)), None, None) => policy.lane(lane).ok_or_else(|| no_lane(policy, lane))?,
             (None, Some(Text(channel)), Some(Text(action))) => lane_for(app, policy, channel, action)?,
@@ -84,6 +85,7 @@ impl<'a> CheckBody<'a> {
             );
             return Err(Problem::field("lane", detail));
         }
+        scope.require(lane_name(policy, lane))?;
         let plan = match &self.plan {
             None => None,
             Some(Text(name)) => Some(policy.plan(name).ok_or_else(|| no_plan(policy, name))?),
@@ -97,8 +99,13 @@ impl<'a> CheckBody<'a> {
 
     /// The same, but refuses a held lane: a client without a lease could not release
     /// its slot.
-    pub(super) fn resolve_for_check(self, app: &App, policy: &Policy) -> Result<CheckRequest<'a>, Problem> {
-        let request = self.resolve(app, policy)?;
+    pub(super) fn resolve_for_check(
+        self,
+        app: &App,
+        policy: &Policy,
+        scope: &Scope,
+    ) -> Result<CheckRequest<'a>, Problem> {
+        let request = self.resolve(app, policy, scope)?;
         if app.limiter().is_held(request.lane)? {
             let name = lane_name(policy, request.lane);
             return Err(Problem::field("lane", format!("{name} is a held lane; take a slot with /v1/hold")));

@@ -72,14 +72,15 @@ const RESERVE: Fields = Fields {
 /// Charges an estimate. A denial has the same consequences as that of a check.
 pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let format = RefusalFormat::new("/v1/reserve", &app, request.headers());
-    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
+    let (body, scope) = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Reserve { agent, lane, channel, action, plan, estimate, ttl_seconds } = fields::read(&body, &RESERVE)?;
     let ttl = ttl(ttl_seconds)?;
     if estimate == 0 {
         return Err(Problem::field("estimate", "give a whole number from 1"));
     }
     let (limiter, policy) = (app.limiter(), app.limiter().policy());
-    let request = CheckBody { agent, lane, channel, action, plan, cost: Some(estimate) }.resolve(&app, &policy)?;
+    let request =
+        CheckBody { agent, lane, channel, action, plan, cost: Some(estimate) }.resolve(&app, &policy, &scope)?;
     let now = limiter.now();
     let refuse = |outcome: Outcome, is_abuse| {
         request.count(&app, &outcome, is_abuse);
@@ -124,7 +125,8 @@ const SETTLE: Fields = Fields {
 
 /// Settles a reservation, or reports what has been used so far.
 pub(crate) async fn settle(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
+    // Whoever has the reservation or the lease may settle, cancel and extend it.
+    let (body, _) = read_body(&app, request, BODY_BYTES_MAX).await?;
     let SettleBody { reservation, used, so_far } = fields::read(&body, &SETTLE)?;
     let (id, lane) = unseal(&app, &reservation)?;
     let settle = if so_far == Some(true) { Settle::used_so_far(used) } else { Settle::used(used) };
@@ -143,7 +145,8 @@ const CANCEL: Fields =
 
 /// Gives back what has not been reported as used.
 pub(crate) async fn cancel(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
+    // Whoever has the reservation or the lease may settle, cancel and extend it.
+    let (body, _) = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Cancel { reservation } = fields::read(&body, &CANCEL)?;
     let (id, lane) = unseal(&app, &reservation)?;
     settlement(&app, lane, app.limiter().settle(id, Settle::cancelled()))
@@ -167,7 +170,8 @@ const EXTEND: Fields = Fields {
 
 /// Restarts the time of a reservation or a lease; it never becomes shorter.
 pub(crate) async fn extend(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let body = read_body(&app, request, BODY_BYTES_MAX).await?;
+    // Whoever has the reservation or the lease may settle, cancel and extend it.
+    let (body, _) = read_body(&app, request, BODY_BYTES_MAX).await?;
     let Extend { reservation, lease, ttl_seconds } = fields::read(&body, &EXTEND)?;
     let (ttl, now) = (ttl(ttl_seconds)?, app.limiter().now());
     let lane = match (reservation, lease) {

@@ -3,7 +3,7 @@
 //! What is secret stands elsewhere, `"env:NAME"` or `"file:/path"`, and is read at once: so a file is valid, or says
 //! where it is not. Which lanes can be shared depends on the policy, so that is read too.
 
-mod lanes;
+pub(crate) mod lanes;
 
 pub use lanes::{OwnLane, SharedLane};
 

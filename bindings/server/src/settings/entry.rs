@@ -205,10 +205,24 @@ impl Entry<'_, '_> {
     }
 
     pub(super) fn token_in_file(&self) -> Result<String, ConfigError> {
+        self.token(self.text_of_file()?.trim())
+    }
+
+    pub(super) fn text_of_file(&self) -> Result<String, ConfigError> {
         let path = self.path()?;
-        let text = crate::source::read_text(&path)
-            .map_err(|error| self.error(format!("cannot read {}: {error}", path.display())))?;
-        self.token(text.trim())
+        crate::source::read_text(&path).map_err(|error| self.error(format!("cannot read {}: {error}", path.display())))
+    }
+
+    /// Origins of pages, or `*` for every one.
+    pub(super) fn origins(&self) -> Result<Vec<String>, ConfigError> {
+        let wanted = "a list of origins, such as [\"https://app.example.com\"], or [\"*\"]";
+        let origins = self.value.get_ref().as_array().ok_or_else(|| self.wrong(wanted))?;
+        let origin = |value: &Value<'_>| match value.get_ref().as_str() {
+            Some("*") => Ok("*".to_owned()),
+            Some(text) if is_origin(text) => Ok(text.to_ascii_lowercase()),
+            _ => Err(self.error(format!("each is a scheme and a host, without a path; give {wanted}"))),
+        };
+        origins.iter().map(origin).collect()
     }
 
     pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
@@ -241,6 +255,18 @@ impl Entry<'_, '_> {
         let duration = duration(text).filter(|duration| (least..=3_600).contains(&duration.as_secs()));
         duration.ok_or_else(|| self.error(format!("{text:?}; give {wanted}")))
     }
+}
+
+/// A scheme, a host and possibly a port, as browsers write it.
+fn is_origin(text: &str) -> bool {
+    let uri: Option<http::Uri> = text.parse().ok();
+    uri.is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.authority().is_some_and(|host| !host.as_str().contains('@'))
+            && !text.ends_with('/')
+            && uri.path() == "/"
+            && uri.query().is_none()
+    })
 }
 
 fn is_host_name(text: &str) -> bool {

@@ -85,6 +85,15 @@ fn mistakes_are_reported_with_their_location() {
         ("tls_certificate = \"a.pem\"", "line 1, column 1: server: a certificate needs its key; set tls_key too"),
         ("tls_key = \"a.pem\"", "a key needs its certificate; set tls_certificate too"),
         ("tls_client_ca = \"a.pem\"", "clients show certificates inside TLS"),
+        ("cors_origins = [\"https://a.example/x\"]", "without a path; give a list of origins"),
+        ("cors_origins = [\"a.example\"]", "each is a scheme and a host"),
+        ("cors_origins = \"*\"", "give a list of origins"),
+        ("[server.tokens.\"a b\"]", "a token's name has 1 to 64 letters, digits and -_."),
+        ("[server.tokens.a]\nmay = \"read\"", "server.tokens.a has 0 secrets; give 1 to 8"),
+        ("[server.tokens.a]\ntoken = \"short\"", "server.tokens.a.token: a token of 5 bytes; give a token of 16"),
+        ("[server.tokens.a]\nrole = \"read\"", "server.tokens.a has no key \"role\"; allowed: token, token_file, may"),
+        ("[server.tokens.a]\nmay = \"write\"", "\"write\"; give \"check\", \"read\" or \"metrics\""),
+        ("[server.tokens.a]\nlanes = [\"*/*\"]", "with one * at most"),
         ("agents = 0", "out of range; give a whole number, 1 to"),
         ("agents = -1", "out of range"),
         ("prefault = 1", "server.prefault: this is of type integer; give true or false"),
@@ -136,4 +145,24 @@ fn a_server_listens_at_several_addresses() {
     assert!(listen(r#"[":80", "unix:"]"#).unwrap_err().contains("no path of a socket"));
     let open = |text: &str| read(&format!("[server]\nlisten = {text}")).map(|settings| settings.checks_are_open());
     assert_eq!((open(r#"["unix:a", ":1"]"#), open(r#"["unix:a", "0.0.0.0:1"]"#)), (Ok(true), Ok(false)));
+}
+
+#[test]
+fn tokens_have_names_and_their_secrets_are_not_shown() {
+    let text = r#"
+        [server.tokens.scrape]
+        token = "scrape-token-0123456789"
+        may = "metrics"
+
+        [server.tokens.gateway]
+        token = ["new-token-0123456789", "old-token-0123456789"]
+        lanes = ["http/*"]
+    "#;
+    let settings = read(text).unwrap();
+    let gateway = NamedToken::new("gateway", ["new-token-0123456789", "old-token-0123456789"]).lanes(["http/*"]);
+    let scrape = NamedToken::new("scrape", ["scrape-token-0123456789"]).may(May::Metrics);
+    assert_eq!(settings.tokens, [gateway, scrape]);
+    assert!(!settings.checks_are_open() && !format!("{settings:?}").contains("0123456789"));
+    let error = read("[server.tokens.a]\ntoken = [\"0123456789abcdef\", \"short-secret\"]").unwrap_err();
+    assert!(error.contains("a token of 12 bytes") && !error.contains("short-secret"), "{error}");
 }

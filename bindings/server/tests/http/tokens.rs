@@ -1,10 +1,11 @@
 //! Tokens: the right one is accepted, whatever others from the same address send.
 
 use crate::common::{ADMIN, CHECK, TestServer, assert_problem, header, json};
+use crate::directory::Directory;
 use serde_json::json;
 use tollgate::Policy;
-use tollgate_server::Settings;
 use tollgate_server::client::Answer;
+use tollgate_server::{Settings, Source};
 use tollgate_tower::address::Networks;
 
 async fn server(change: impl FnOnce(&mut Settings)) -> TestServer {
@@ -98,5 +99,159 @@ async fn a_session_is_for_the_port_at_which_it_was_started() {
     ] {
         let answer = server.send("GET", "/api/dashboard/session", &[("host", host), ("cookie", &cookie)], "").await;
         assert_eq!(json(&answer), json!({"logged_in": expected}), "{host} with {cookie}");
+    }
+}
+
+const GATEWAY: &str = "gateway-token-0123456789";
+const READER: &str = "reader-token-0123456789";
+const SCRAPER: &str = "scraper-token-0123456789";
+
+/// A server whose tokens are in its file.
+async fn from_file(directory: &Directory, tokens: &str) -> TestServer {
+    let text = format!("[lanes]\n\"http/read\" = \"10/min\"\n\"http/heavy\" = \"10/min\"\n{tokens}");
+    let file = directory.file("tollgate.toml", &text);
+    let source = Source::File(file.into());
+    let (_, settings) = source.read().expect("a valid file");
+    TestServer::from(source, |change| {
+        change.tokens = settings.tokens;
+        change.open_metrics = settings.open_metrics;
+        change.trusted_proxies = settings.trusted_proxies;
+    })
+    .await
+}
+
+async fn status(server: &TestServer, token: &str, method: &str, path: &str, body: &str) -> u16 {
+    let bearer = format!("Bearer {token}");
+    server.send(method, path, &[("authorization", &bearer)], body).await.status.as_u16()
+}
+
+#[tokio::test]
+async fn a_named_token_may_do_what_its_table_says() {
+    let directory = Directory::new("tokens");
+    let tokens = format!(
+        "[server]\nopen_metrics = false\n\
+         [server.tokens.gateway]\ntoken = \"{GATEWAY}\"\nlanes = [\"http/r*\"]\n\
+         [server.tokens.reader]\ntoken = \"{READER}\"\nmay = \"read\"\n\
+         [server.tokens.scraper]\ntoken = \"{SCRAPER}\"\nmay = \"metrics\"\n"
+    );
+    let server = from_file(&directory, &tokens).await;
+    let read = r#"{"agent": "a", "lane": "http/read"}"#;
+    let heavy = r#"{"agent": "a", "lane": "http/heavy"}"#;
+    let both = format!("{{\"requests\": [{read}, {heavy}]}}");
+    let estimate = r#"{"agent": "a", "lane": "http/heavy", "estimate": 1}"#;
+    for (method, path, body, expected) in [
+        // The gateway, the reader, the scraper, nobody, the admin.
+        ("POST", "/v1/check", read, [200, 403, 403, 401, 200]),
+        ("POST", "/v1/check", heavy, [403, 403, 403, 401, 200]),
+        ("POST", "/v1/check/many", &both, [403, 403, 403, 401, 200]),
+        ("POST", "/v1/check/all", &both, [403, 403, 403, 401, 200]),
+        ("POST", "/v1/reserve", estimate, [403, 403, 403, 401, 200]),
+        ("GET", "/v1/gate?lane=http/heavy", "", [403, 403, 403, 401, 200]),
+        ("GET", "/v1/agents/a", "", [200, 200, 403, 401, 200]),
+        ("GET", "/v1/engine", "", [200, 200, 403, 401, 200]),
+        ("GET", "/metrics", "", [200, 200, 200, 401, 200]),
+        ("GET", "/api/admin/rate-limits", "", [403, 403, 403, 401, 200]),
+        ("GET", "/healthz", "", [200; 5]),
+    ] {
+        for (token, expected) in [GATEWAY, READER, SCRAPER, "", ADMIN].into_iter().zip(expected) {
+            let got = if token.is_empty() {
+                server.send(method, path, &[], body).await.status.as_u16()
+            } else {
+                status(&server, token, method, path, body).await
+            };
+            assert_eq!(got, expected, "{method} {path} {body} with {token:?}");
+        }
+    }
+    // Of the requests that were refused nothing was charged: one check each, and those of the admin.
+    let lanes = server.limiter().snapshot().lanes;
+    assert_eq!(lanes.iter().map(|lane| lane.allowed).collect::<Vec<_>>(), [4, 5]);
+    let bearer = format!("Bearer {GATEWAY}");
+    let refused = server.send("POST", "/v1/check", &[("authorization", &bearer)], heavy).await;
+    assert_problem(&refused, 403, Some("lane"), "the token gateway is not for the lane http/heavy");
+    let answer = server.send("GET", "/v1/agents/a", &[("authorization", &bearer)], "").await;
+    let document = json(&answer);
+    let lanes: Vec<_> = document["lanes"].as_array().expect("a list").iter().map(|lane| &lane["lane"]).collect();
+    assert_eq!(lanes, ["http/read"], "of the others it sees nothing");
+    assert!(!format!("{:?}", answer.headers).contains("http/heavy"), "{answer:?}");
+}
+
+/// The new secret is added, clients take it, the old one goes: nobody is refused meanwhile.
+#[tokio::test]
+async fn a_secret_is_replaced_without_a_refusal() {
+    let directory = Directory::new("rotation");
+    let token_file = |lines: &str| directory.file("gateway-token", lines);
+    let (old, new) = ("old-token-0123456789", "new-token-0123456789");
+    token_file(&format!("{old}\n"));
+    let server = from_file(&directory, "[server.tokens.gateway]\ntoken_file = \"gateway-token\"\n").await;
+    let check = r#"{"agent": "a", "lane": "http/read"}"#;
+    let expect = |expected: [u16; 2]| {
+        let server = &server;
+        async move {
+            for (token, expected) in [old, new].into_iter().zip(expected) {
+                assert_eq!(status(server, token, "POST", "/v1/check", check).await, expected, "{token}");
+            }
+        }
+    };
+    expect([200, 401]).await;
+    token_file(&format!("{new}\n{old}\n"));
+    expect([200, 401]).await;
+    let answer = status(&server, ADMIN, "POST", "/api/admin/reload", "").await;
+    assert_eq!(answer, 415, "a reload is JSON");
+    server.app.reload().expect("a valid file");
+    expect([200, 200]).await;
+    let metrics = server.send("GET", "/metrics", &[], "").await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).expect("a text");
+    for line in [
+        r#"tollgate_token_uses_total{token="gateway",secret="1"} 1"#,
+        r#"tollgate_token_uses_total{token="gateway",secret="2"} 3"#,
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line}: {metrics}");
+    }
+    token_file(&format!("{new}\n"));
+    let outcome = server.app.reload().expect("a valid file");
+    assert!(!outcome.needs_restart);
+    expect([401, 200]).await;
+    // An invalid file changes nothing.
+    token_file("short\n");
+    assert!(server.app.reload().is_err());
+    expect([401, 200]).await;
+}
+
+/// A page of another origin that the operator lists reads refusals and their headers too.
+#[tokio::test]
+async fn pages_of_listed_origins_may_check() {
+    const ORIGIN: &str = "https://app.example.com";
+    let policy = Policy::builder().lane("api", "1/min").build().expect("a policy");
+    let server = TestServer::with(policy, |settings| settings.cors_origins = vec![ORIGIN.to_owned()]).await;
+    let check = r#"{"agent": "a"}"#;
+    let from = |origin: &'static str| [("origin", origin), ("sec-fetch-site", "cross-site")];
+    for expected in [200, 429] {
+        let answer = server.send("POST", "/v1/check", &from(ORIGIN), check).await;
+        assert_eq!(answer.status, expected);
+        assert_eq!(header(&answer, "access-control-allow-origin"), Some(ORIGIN));
+        assert!(header(&answer, "access-control-expose-headers").is_some_and(|names| names.contains("Retry-After")));
+        assert_eq!(
+            (header(&answer, "vary"), header(&answer, "access-control-allow-credentials")),
+            (Some("Origin"), None)
+        );
+    }
+    let [origin, site] = from(ORIGIN);
+    let asks = [origin, site, ("access-control-request-method", "POST")];
+    let preflight = server.send("OPTIONS", "/v1/check", &asks, "").await;
+    assert_eq!(preflight.status, 204);
+    assert!(header(&preflight, "access-control-allow-headers").is_some_and(|names| names.contains("authorization")));
+    // Neither other origins nor other paths.
+    for (method, origin, path, expected) in [
+        ("POST", "https://evil.example", "/v1/check", 403),
+        ("POST", "null", "/v1/check", 403),
+        ("OPTIONS", "https://evil.example", "/v1/check", 405),
+        ("POST", ORIGIN, "/api/admin/reload", 403),
+        ("OPTIONS", ORIGIN, "/api/admin/reload", 405),
+        ("POST", ORIGIN, "/login", 403),
+    ] {
+        let headers = [("origin", origin), ("access-control-request-method", "POST")];
+        let answer = server.send(method, path, &headers, check).await;
+        assert_eq!(answer.status, expected, "{method} {path} from {origin}");
+        assert_eq!(header(&answer, "access-control-allow-origin"), None, "{method} {path} from {origin}");
     }
 }

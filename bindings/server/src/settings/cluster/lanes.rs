@@ -46,11 +46,16 @@ impl Pattern {
     }
 
     fn matches(&self, name: &str) -> bool {
-        match self.text.split_once('*') {
-            None => self.text == name,
-            Some((before, after)) => {
-                name.strip_prefix(before).is_some_and(|rest| rest.len() >= after.len() && rest.ends_with(after))
-            }
+        matches(&self.text, name)
+    }
+}
+
+/// Whether a lane's name matches a pattern.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((before, after)) => {
+            name.strip_prefix(before).is_some_and(|rest| rest.len() >= after.len() && rest.ends_with(after))
         }
     }
 }
