@@ -9,14 +9,15 @@ use crate::lanes::{Bypass, Lanes};
 use crate::profile::Profile;
 use crate::quota::Quota;
 use crate::refusal::{Form, Reason, Refusal, error_response};
+use crate::verdicts::{Limits, Verdicts, reason};
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tollgate::{AllVerdict, Decision, Error, LaneId, LaneState, Limiter, PlanId, Request, Tick, Verdict};
+use std::time::SystemTime;
+use tollgate::{Decision, Error, LaneId, LaneState, Limiter, PlanId, Request, Tick, Verdict};
 
 pub(crate) type PeerOf = dyn Fn(&Head<'_>) -> Option<IpAddr> + Send + Sync;
 pub(crate) type CostOf = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -88,12 +89,6 @@ pub struct LimitHeaders {
     limits: Limits,
     /// When the verdict was given, if the style reports a point in time.
     decided: Option<Tick>,
-}
-
-#[derive(Clone, Debug)]
-enum Limits {
-    One(LaneId, Verdict),
-    All(Box<[(LaneId, Verdict)]>),
 }
 
 impl Gate {
@@ -320,63 +315,6 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("lanes", &self.lanes.names).finish_non_exhaustive()
     }
-}
-
-/// The answer to a question: one verdict for each of its lanes.
-enum Verdicts {
-    One(Verdict),
-    All(Box<AllVerdict>),
-}
-
-impl Verdicts {
-    fn decision(&self) -> Decision {
-        match self {
-            Self::One(verdict) => verdict.decision(),
-            Self::All(all) => all.decision(),
-        }
-    }
-
-    fn limits(&self, question: &Question<'_>) -> Limits {
-        match (self, question.lanes) {
-            (Self::One(verdict), [lane]) => Limits::One(*lane, *verdict),
-            (Self::One(_), _) => Limits::All(Box::default()),
-            (Self::All(all), lanes) => Limits::All(lanes.iter().copied().zip(all.verdicts().iter().copied()).collect()),
-        }
-    }
-
-    /// The lane that keeps the agent waiting longest, and its verdict.
-    fn blocking(&self, question: &Question<'_>) -> (LaneId, &Verdict) {
-        let all = match (self, question.lanes) {
-            (Self::One(verdict), lanes) => return (lanes.first().copied().unwrap_or(LaneId::new(0)), verdict),
-            (Self::All(all), _) => all,
-        };
-        let denied = all.blocking().map(|part| (question.lanes[part], &all.verdicts()[part]));
-        // A wait that does not help is the longest.
-        denied.max_by_key(|(_, verdict)| verdict.retry_after().unwrap_or(Duration::MAX)).expect("a denied part")
-    }
-}
-
-/// Why a request that costs this was denied.
-pub(crate) fn reason(verdict: &Verdict, quota: &Quota, cost: u64) -> Reason {
-    // A wait longer than the lane's own is due to the agent's conduct.
-    let is_conduct = quota.retry_after > verdict.lane_wait() || quota.remaining >= cost;
-    match is_conduct {
-        _ if is_pending(verdict) => Reason::Pending,
-        true => Reason::Conduct,
-        false => Reason::Quota,
-    }
-}
-
-/// Whether the store that machines share the lane through is still being asked.
-#[cfg(feature = "cluster")]
-const fn is_pending(verdict: &Verdict) -> bool {
-    verdict.is_provisional()
-}
-
-/// Machines share nothing.
-#[cfg(not(feature = "cluster"))]
-const fn is_pending(_: &Verdict) -> bool {
-    false
 }
 
 #[cfg(test)]

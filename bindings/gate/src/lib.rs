@@ -25,7 +25,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `gate.rs` | the ruling on a request |
+//! | `gate.rs`, `verdicts.rs` | the ruling on a request |
 //! | `message.rs` | the ruling on a message of a connection |
 //! | `builder.rs`, `error.rs` | settings, each checked once |
 //! | `head.rs`, `key.rs`, `address.rs` | what is read of a request, and whose it is |
@@ -53,6 +53,7 @@ pub mod profile;
 mod quota;
 pub mod refusal;
 pub mod route;
+mod verdicts;
 
 pub use builder::GateBuilder;
 pub use error::BuildError;

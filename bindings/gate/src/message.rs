@@ -1,10 +1,11 @@
 //! What happens on a connection after its request was admitted: messages, and slots held while it lasts.
 
 use crate::frame;
-use crate::gate::{Gate, Question, reason};
+use crate::gate::{Gate, Question};
 use crate::head::Head;
 use crate::quota::Quota;
 use crate::refusal::Reason;
+use crate::verdicts::reason;
 use bytes::Bytes;
 use http::Response;
 use std::sync::Arc;
