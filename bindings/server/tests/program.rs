@@ -8,6 +8,8 @@ mod decisions;
 mod directory;
 #[path = "program/envoy.rs"]
 mod envoy;
+#[path = "program/gateways.rs"]
+mod gateways;
 #[path = "program/log.rs"]
 mod log;
 #[path = "program/machines.rs"]

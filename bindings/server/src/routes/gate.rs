@@ -166,13 +166,17 @@ pub(crate) async fn rule(app: &App, peer: SocketAddr, mut parts: Parts) -> Respo
         Ok(scope) => decide(app, peer, &parts, &scope).await,
         Err(problem) => Err(problem),
     };
-    let response = answered.unwrap_or_else(Problem::into_response);
+    let response = deny_with(answered.unwrap_or_else(Problem::into_response), target::deny(&parts.uri));
     app.meter().record_duration(begun.elapsed());
     response
 }
 
 /// Checks that the gateway may ask, and returns the lanes in which it may.
 fn require_check(app: &App, parts: &Parts, peer: SocketAddr) -> Result<Scope, Problem> {
+    // A client may send any token: where none is needed, none is looked at.
+    if app.settings().checks_are_open() {
+        return Ok(Scope::default());
+    }
     let Some(token) = target::only(&parts.headers, &TOKEN)? else {
         return app.keys().require_check(&parts.headers, || peer.ip());
     };
@@ -226,7 +230,7 @@ async fn decide(app: &App, peer: SocketAddr, parts: &Parts, scope: &Scope) -> Re
     Ok(match ruling {
         Ruling::Pass(limits) => pass(limits.map(|limits| (&rules.gate, limits))),
         Ruling::Answer(answer) if answer.status().is_server_error() && rules.on_error == OnError::Open => pass(None),
-        Ruling::Answer(answer) => refuse(answer, asked.deny),
+        Ruling::Answer(answer) => refuse(answer),
     })
 }
 
@@ -239,8 +243,8 @@ fn pass(limits: Option<(&Gate, gate::LimitHeaders)>) -> Response {
     response
 }
 
-/// The client gets this response, with another status if the gateway can pass on no other.
-fn refuse(answer: http::Response<bytes::Bytes>, deny: Option<StatusCode>) -> Response {
+/// The client gets this response.
+fn refuse(answer: http::Response<bytes::Bytes>) -> Response {
     let status = answer.status();
     let detail = || String::from_utf8_lossy(answer.body()).into_owned();
     let reason = if status == StatusCode::BAD_REQUEST { "gate" } else { reason_of(status) };
@@ -251,7 +255,13 @@ fn refuse(answer: http::Response<bytes::Bytes>, deny: Option<StatusCode>) -> Res
         Some(cause) => _ = response.extensions_mut().insert(cause),
         None => _ = response.extensions_mut().insert(Refused),
     }
-    if let Some(deny) = deny.filter(|_| status.is_client_error()) {
+    response
+}
+
+/// The same refusal with the only status that the gateway can pass on. A wrong token stays one: it is the gateway's.
+fn deny_with(mut response: Response, deny: Option<StatusCode>) -> Response {
+    let status = response.status();
+    if let Some(deny) = deny.filter(|_| status.is_client_error() && status != StatusCode::UNAUTHORIZED) {
         response.headers_mut().insert(STATUS, status.as_u16().into());
         *response.status_mut() = deny;
     }

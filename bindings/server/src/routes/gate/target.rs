@@ -84,7 +84,7 @@ pub(super) struct Asked {
     pub(super) cost: Option<u64>,
     pub(super) plan: Option<String>,
     /// The status of a refusal.
-    pub(super) deny: Option<StatusCode>,
+    deny: Option<StatusCode>,
 }
 
 const PARAMETERS: &str = "lane, cost, plan and deny";
@@ -105,8 +105,7 @@ impl Asked {
                     asked.cost.replace(cost).is_none()
                 }
                 "deny" => {
-                    let status = value.parse::<u16>().ok().filter(|status| (400..500).contains(status));
-                    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+                    let status = refusal(&value);
                     let status = status.ok_or_else(|| wrong("give a status from 400 to 499, such as 403 for nginx"))?;
                     asked.deny.replace(status).is_none()
                 }
@@ -125,6 +124,16 @@ impl Asked {
         }
         Ok(asked)
     }
+}
+
+/// The status of every refusal that the operator's URL asks for, even if the rest of it is wrong.
+pub(super) fn deny(uri: &Uri) -> Option<StatusCode> {
+    let query = uri.query().filter(|_| uri.path() == PATH)?;
+    query.split('&').find_map(|pair| refusal(pair.strip_prefix("deny=")?))
+}
+
+fn refusal(text: &str) -> Option<StatusCode> {
+    text.parse().ok().filter(|status| (400..500).contains(status)).and_then(|status| StatusCode::from_u16(status).ok())
 }
 
 /// The value of a header that is there once.
