@@ -52,7 +52,7 @@ async fn answer(
     };
     // Probes have no token.
     if is_check && !is_open {
-        let right = app.keys().require(Right::Check, &parts.headers, peer);
+        let right = app.keys().require(Right::Check, &parts.headers, peer).and_then(|scope| scope.require_all());
         right.map_err(|problem| Status::new(Failure::Unauthenticated, problem.detail()))?;
     }
     let body = body::read(&parts.headers, body, MESSAGE_BYTES_MAX, app.settings().body_timeout, None).await;
