@@ -46,7 +46,13 @@ defmodule Tollgate.MixProject do
       extras: Path.wildcard(Path.expand("../../docs/elixir*.md", __DIR__)),
       groups_for_modules: [
         "The limiter": [Tollgate, Tollgate.Options, Tollgate.Policy, Tollgate.Error],
-        "HTTP and WebSocket": [Tollgate.Plug, Tollgate.Socket, Tollgate.Actions, Tollgate.AdminPlug],
+        "HTTP and WebSocket": [
+          Tollgate.Plug,
+          Tollgate.Socket,
+          Tollgate.Actions,
+          Tollgate.AdminPlug,
+          Tollgate.DashboardPlug
+        ],
         Operators: [Tollgate.Control, Tollgate.Conduct, Tollgate.Observe, Tollgate.AgentView, Tollgate.Metrics],
         Events: [Tollgate.Events, Tollgate.Telemetry],
         "More than one machine": [Tollgate.Redis],

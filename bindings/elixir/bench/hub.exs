@@ -112,9 +112,8 @@ defmodule Bench.Hub do
   # Denials from all schedulers for a while, each logged if its line is due: the longest queue of the owner, and the
   # longest control call, in milliseconds.
   def flood(seconds) do
-    level = Logger.level()
-    # The lines that are due go to the logger; nobody wants to read them here.
-    Logger.configure_backend(:console, level: :error)
+    # Lines that are due are made, and nobody wants to read them here.
+    Logger.put_module_level(Tollgate.Log, :none)
     {:ok, owner} = Tollgate.start_link(name: Bench.Flooded, policy: :hub, agents: 1_000, log: true, telemetry: :off)
     ending = System.monotonic_time(:millisecond) + seconds * 1_000
     flood = fn agent -> deny(agent, ending, 0) end
@@ -122,7 +121,7 @@ defmodule Bench.Hub do
     {longest, slowest} = watch(owner, ending, 0, 0)
     denied = tasks |> Task.await_many(:infinity) |> Enum.sum()
     GenServer.stop(owner)
-    Logger.configure_backend(:console, level: level)
+    Logger.delete_module_level(Tollgate.Log)
     {denied, longest, slowest}
   end
 

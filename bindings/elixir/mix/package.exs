@@ -9,8 +9,11 @@ defmodule Tollgate.Package do
 
   @own ~w(lib c_src mix native mix.exs .formatter.exs README.md)
   # What the NIF is compiled from: the crates, the C headers, the presets that are built in.
-  @rust ~w(Cargo.lock build.rs src build include presets bindings/redis/Cargo.toml bindings/redis/README.md
-           bindings/redis/src bindings/c/redis/Cargo.toml bindings/c/redis/build.rs bindings/c/redis/src README.md)
+  # The page of the server, which Tollgate.DashboardPlug serves.
+  @rust ~w(Cargo.lock README.md build.rs src build include presets) ++
+          ~w(bindings/redis/Cargo.toml bindings/redis/README.md bindings/redis/src) ++
+          ~w(bindings/c/redis/Cargo.toml bindings/c/redis/build.rs bindings/c/redis/src) ++
+          ~w(bindings/server/src/page/assets)
   @common ~w(CHANGELOG.md LICENSE-APACHE LICENSE-MIT)
 
   @doc "What mix.exs says of the package."

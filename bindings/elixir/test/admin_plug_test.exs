@@ -172,6 +172,9 @@ defmodule Tollgate.AdminPlugTest do
     assert {415, _, _} = ask(name, "PUT", "/agent-7", nil, headers: [{"authorization", "Bearer secret"}])
     assert {400, %{"detail" => "the body is not JSON"}, _} = ask(name, "PUT", "/agent-7", "{")
     assert {413, _, _} = ask(name, "PUT", "/agent-7", String.duplicate(" ", 1_100_000))
+    slow = %Plug.Conn{method: "PUT", path_info: ["rate-limits", "a"], adapter: {Plug.Conn, :timeout}}
+    slow = %{slow | req_headers: [{"authorization", "Bearer secret"}, {"content-type", "application/json"}]}
+    assert AdminPlug.call(slow, AdminPlug.init(instance: name, token: "secret")).status == 400
     # Others pass.
     assert {nil, nil, %{halted: false}} = ask(name, "GET", "", nil, under: "/api/agents")
 

@@ -8,8 +8,8 @@ defmodule Tollgate.ConformanceTest do
   # What an application with Plug has elsewhere: its router chooses lanes and what is left out, and something like
   # `remote_ip` reads what proxies say.
   @elsewhere ~w(routes path_contains pass_others allow_routes allow_prefixes trusted_proxies lane)
-  # An id that is too long is limited by its hash here; of gRPC Plug's servers speak nothing; and a client that sends what
-  # a proxy would is limited by `remote_ip`, as the application believes it.
+  # An id that is too long is limited by its hash here; of gRPC Plug's servers speak nothing; and a client that sends
+  # what a proxy would is limited by `remote_ip`, as the application believes it.
   @others [
     "an id that is too long is refused",
     "gRPC gets a status of its own",

@@ -230,7 +230,7 @@ defmodule Tollgate.ObserveTest do
   end
 
   test "views are JSON, with ids of any bytes" do
-    name = start(observe: true, roster: 10)
+    name = start(observe: true, roster: 1_000)
     for agent <- ["agent-7", <<255, 0>>], do: Tollgate.check(name, agent, {:ws, :heavy})
     alias Tollgate.{JSON, TestJSON}
 

@@ -64,15 +64,23 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
     @doc "Answers a request of the admin API; lets others pass."
     @spec call(Plug.Conn.t(), map) :: Plug.Conn.t()
     def call(conn, options) do
-      case path(conn.path_info) do
+      case path(conn, conn.path_info) do
         nil -> conn
         path -> admit(conn, path, options)
       end
     end
 
-    defp path(["api", "admin" | rest]), do: path(rest)
-    defp path(["rate-limits" | rest]), do: Enum.map(rest, &decoded/1)
-    defp path(_), do: nil
+    defp path(conn, ["api", "admin" | rest]), do: path(conn, rest)
+    defp path(conn, ["rate-limits" | rest]), do: Enum.map(rest, &agent_of(conn, &1))
+    defp path(_conn, _), do: nil
+
+    @doc false
+    # Browsers read "." and ".." as directories, so in every path `-?agent=..` stands for the agent in the query.
+    def agent_of(conn, "-") do
+      with %{"agent" => agent} <- URI.decode_query(conn.query_string), do: agent, else: (_ -> "-")
+    end
+
+    def agent_of(_conn, part), do: decoded(part)
 
     # Plug decodes neither in `path_info`.
     defp decoded(part) do
@@ -96,7 +104,8 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       end
     end
 
-    defp authorized(conn, {:token, token}) do
+    @doc false
+    def authorized(conn, {:token, token}) do
       with [given] <- get_req_header(conn, "authorization"),
            [scheme, given] <- String.split(given, " ", parts: 2),
            "bearer" <- String.downcase(scheme),
@@ -108,7 +117,7 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       end
     end
 
-    defp authorized(conn, function) do
+    def authorized(conn, function) do
       case function.(conn) do
         answer when answer in [:ok, :unauthorized, :forbidden] ->
           answer
@@ -118,12 +127,14 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       end
     end
 
-    defp hash(text), do: :crypto.hash(:sha256, text)
+    @doc false
+    def hash(text), do: :crypto.hash(:sha256, text)
 
-    defp value(text) when is_binary(text) and text != "", do: text
-    defp value({module, function, arguments}), do: module |> apply(function, arguments) |> value()
-    defp value(function) when is_function(function, 0), do: value(function.())
-    defp value(_), do: raise(ArgumentError, "token: of Tollgate.AdminPlug has to be a text that is not empty")
+    @doc false
+    def value(text) when is_binary(text) and text != "", do: text
+    def value({module, function, arguments}), do: module |> apply(function, arguments) |> value()
+    def value(function) when is_function(function, 0), do: value(function.())
+    def value(_), do: raise(ArgumentError, "token: of Tollgate.AdminPlug has to be a text that is not empty")
 
     defp route(%{method: method} = conn, path, instance) do
       case {method, path} do
@@ -200,8 +211,9 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       end
     end
 
+    @doc false
     # A parser of the application's may have read it already.
-    defp body(%{body_params: %{__struct__: _}} = conn) do
+    def body(%{body_params: %{__struct__: _}} = conn) do
       case read_body(conn, length: @bytes_max) do
         {:ok, "", _} -> {:ok, nil}
         {:ok, text, _} -> with :error <- JSON.decode(text), do: {400, "the body is not JSON"}
@@ -210,8 +222,8 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       end
     end
 
-    defp body(%{body_params: %{"_json" => list}}), do: {:ok, list}
-    defp body(%{body_params: params}), do: {:ok, if(params == %{}, do: nil, else: params)}
+    def body(%{body_params: %{"_json" => list}}), do: {:ok, list}
+    def body(%{body_params: params}), do: {:ok, if(params == %{}, do: nil, else: params)}
 
     defp changed(:ok, document), do: {200, document.()}
     defp changed({:error, %Error{reason: :busy, message: message}}, _), do: {503, message}

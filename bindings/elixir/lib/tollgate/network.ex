@@ -14,7 +14,7 @@ defmodule Tollgate.Network do
     with {:ok, parsed} <- :inet.parse_strict_address(String.to_charlist(address)),
          {version, number} = number(parsed),
          width = width(version),
-         bits when bits in 0..width <- length_of(bits, width),
+         bits when bits >= 0 and bits <= width <- length_of(bits, width),
          host = Bitwise.band(number, Bitwise.bsl(1, width - bits) - 1),
          0 <- host do
       {version, bits, Bitwise.bsr(number, width - bits)}

@@ -83,7 +83,24 @@ defmodule Plug.Conn do
     %{conn | state: :sent, status: status, resp_body: IO.iodata_to_binary(body)}
   end
 
-  def read_body(%__MODULE__{adapter: {_, body}} = conn, options \\ []) do
+  def send_chunked(%__MODULE__{state: state}, _status) when state not in @unsent, do: raise(AlreadySentError)
+  def send_chunked(%__MODULE__{} = conn, status), do: %{conn | state: :chunked, status: status}
+
+  # To the process that stands for the client, as long as it is there.
+  def chunk(%__MODULE__{state: :chunked, owner: client} = conn, data) do
+    if Process.alive?(client) do
+      send(client, {:chunk, IO.iodata_to_binary(data)})
+      {:ok, conn}
+    else
+      {:error, :closed}
+    end
+  end
+
+  def read_body(conn, options \\ [])
+  # A client that stopped sending.
+  def read_body(%__MODULE__{adapter: {_, :timeout}}, _options), do: {:error, :timeout}
+
+  def read_body(%__MODULE__{adapter: {_, body}} = conn, options) do
     length = Keyword.get(options, :length, 8_000_000)
     body = body || ""
     rest = byte_size(body) - length
