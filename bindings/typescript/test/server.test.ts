@@ -17,6 +17,8 @@ test("a paced client meets no 429", { skip: !program && "TOLLGATE_SERVER names n
     console.log(row("retrying", other));
     assert.deepEqual([...ours.answers], [[200, 200]]);
     assert(ours.seconds < (4 * (200 - BURST)) / RATE, "the machine is busy, but not so busy");
-    assert(other.answers.get(200) === 60 && other.answers.get(429)! > 0);
+    // On a machine so busy that it cannot send faster than it may, it meets no 429; and takes the longer.
+    const isLimited = other.answers.has(429) || other.ratio >= 1;
+    assert(other.answers.get(200) === 60 && isLimited);
   });
 });
