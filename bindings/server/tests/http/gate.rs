@@ -252,3 +252,60 @@ async fn when_no_record_is_free_the_settings_decide() {
         assert_eq!(answer.status, status, "{on_error}: {answer:?}");
     }
 }
+
+/// The example in `docs/policy-file.md`.
+#[tokio::test]
+async fn a_platform_limits_by_category_and_by_endpoint_and_exempts_what_is_its_own() {
+    let page = include_str!("../../../../docs/policy-file.md");
+    let (_, example) = page.split_once("This puts requests on them:").expect("the example");
+    let example = example.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a policy file");
+    let profile = |settings: &mut Settings| settings.profile = tollgate_tower::Profile::Platform;
+    let server = serve(&example.replace("10.0.0.2", "127.0.0.1"), profile).await;
+    let mut client = server.client().await;
+    for (user, method, path, capacity, lane) in [
+        ("a", "POST", "/auth/login", 5, "http/login"),
+        ("a", "POST", "/auth/register", 3, "http/register"),
+        ("a", "POST", "/auth/forgot-password", 3, "http/forgot_password"),
+        ("a", "POST", "/auth/refresh", 30, "http/refresh"),
+        ("a", "GET", "/auth/login", 20, "http/auth"),
+        ("b", "GET", "/v2/authors", 20, "http/auth"),
+        ("b", "GET", "/agents", 100, "http/list_agents"),
+        ("b", "POST", "/agents", 10, "http/create_agent"),
+        ("b", "POST", "/agents/7/run", 40, "http/executions"),
+        ("c", "POST", "/agents/7/run/stream", 40, "http/executions"),
+        ("d", "PUT", "/jobs/7/execute?now", 40, "http/executions"),
+        ("d", "GET", "/", 200, "http/default"),
+        ("d", "GET", "/statically", 0, "http/default"),
+    ] {
+        let headers = [("x-user-id", user), ("x-forwarded-method", method), ("x-forwarded-uri", path)];
+        for number in 0..=capacity {
+            let answer = client.send("GET", "/v1/gate", &headers, "").await.expect("an answer");
+            let is_last = number == capacity;
+            assert_eq!(answer.status, if is_last { 429 } else { 200 }, "{method} {path}, request {number} of {lane}");
+            if is_last {
+                let error = &json(&answer)["error"];
+                let message = error["message"].as_str().expect("a message");
+                assert_eq!(error["code"], "RATE_LIMITED");
+                assert!(message.starts_with("Too many requests. Please retry after "), "{message}");
+            }
+        }
+    }
+    for (address, path) in [
+        ("10.1.2.3", "/agents"),
+        ("192.0.2.7", "/static/a.css"),
+        ("192.0.2.7", "/health"),
+        ("192.0.2.7", "/ready"),
+        ("192.0.2.7", "/favicon.ico"),
+    ] {
+        let headers = [("x-forwarded-for", address), ("x-forwarded-method", "GET"), ("x-forwarded-uri", path)];
+        for _ in 0..150 {
+            let answer = client.send("GET", "/v1/gate", &headers, "").await.expect("an answer");
+            let limit = header(&answer, "x-ratelimit-limit");
+            assert_eq!((answer.status.as_u16(), limit), (200, None), "{address} {path}");
+        }
+    }
+    // The same user behind two addresses is one agent, and the address counts where there is no user.
+    let anonymous =
+        [("x-forwarded-for", "192.0.2.7"), ("x-forwarded-method", "POST"), ("x-forwarded-uri", "/auth/login")];
+    assert_eq!(client.send("GET", "/v1/gate", &anonymous, "").await.expect("an answer").status, 200);
+}
