@@ -456,7 +456,7 @@ defmodule Tollgate do
   @spec sweep(instance, non_neg_integer) :: non_neg_integer
   def sweep(instance, idle_for_ms) do
     {reference, _} = Instance.find(instance)
-    Native.sweep(reference, idle_for_ms * 1_000_000)
+    Native.sweep(reference, span(idle_for_ms))
   end
 
   @doc "The instant on the instance's clock, in nanoseconds: for the option `at:`."
@@ -480,6 +480,13 @@ defmodule Tollgate do
   @spec advance_clock(instance, non_neg_integer) :: :ok
   def advance_clock(instance, by_ms) do
     {reference, _} = Instance.find(instance)
-    Native.advance_clock(reference, by_ms * 1_000_000)
+    Native.advance_clock(reference, span(by_ms))
+  end
+
+  defp span(ms) when is_integer(ms) and ms in 0..@ttl_ms_max, do: ms * 1_000_000
+
+  defp span(other) do
+    raise ArgumentError,
+          "a span is a whole number of milliseconds from 0 to #{@ttl_ms_max}, got: #{inspect(other)}"
   end
 end

@@ -5,6 +5,7 @@ defmodule Tollgate.HubExampleTest do
   alias Tollgate.TestJSON
 
   @moduletag :tmp_dir
+  @moduletag :capture_log
 
   setup_all do
     files = Path.wildcard(Path.expand("../examples/hub/lib/**/*.ex", __DIR__))

@@ -3,6 +3,8 @@ defmodule Tollgate.SocketTest do
 
   alias Tollgate.{Socket, TestJSON}
 
+  @moduletag :capture_log
+
   doctest Socket
 
   setup context do

@@ -184,7 +184,7 @@ defmodule TollgateTest do
           {fn -> Tollgate.peek(name, "a", {:ws, :no}) end, "channel ws and tier no"},
           {fn -> Tollgate.refund(name, "a", {:ws, :light}, cost: 0) end, "the cost has to be"},
           {fn -> Tollgate.forget(name, "") end, "the agent has to have"},
-          {fn -> Tollgate.advance_clock(name, -1) end, "nanoseconds"}
+          {fn -> Tollgate.advance_clock(name, -1) end, "milliseconds"}
         ] do
       assert_raise ArgumentError, ~r/#{Regex.escape(message)}/, call
     end

@@ -69,6 +69,8 @@ defmodule Tollgate.Control do
 
   # By the names of lanes and tiers.
   defp limits(limits) when is_map(limits) or is_list(limits) do
+    if is_list(limits) and List.improper?(limits), do: raise(ArgumentError, "limits are a map or a list of pairs")
+
     for limit <- limits, into: %{} do
       case limit do
         {lane_or_tier, limit} when is_binary(limit) ->
@@ -142,7 +144,7 @@ defmodule Tollgate.Control do
   """
   @spec set_allowlist(Tollgate.instance(), [Tollgate.agent()]) :: :ok | {:error, Tollgate.Error.t()}
   def set_allowlist(instance, agents) do
-    unless is_list(agents) and Enum.all?(agents, &is_binary/1) do
+    unless is_list(agents) and not List.improper?(agents) and Enum.all?(agents, &is_binary/1) do
       raise ArgumentError, "the agents have to be a list of binaries, got: #{inspect(agents)}"
     end
 

@@ -45,11 +45,7 @@ defmodule Tollgate.Events do
   @doc "Subscribes the calling process, once, however often it asks. The subscription ends with the process."
   @spec subscribe(Tollgate.instance(), [topic]) :: :ok
   def subscribe(instance \\ Tollgate, topics \\ [:sustained_abuse]) do
-    case topics -- @topics do
-      [] -> :ok
-      unknown -> raise ArgumentError, "unknown topics #{inspect(unknown)}; known are #{inspect(@topics)}"
-    end
-
+    known!(topics)
     {_, _, _, %{events: {wanted, _}}} = Instance.entry(instance)
     known = Registry.keys(__MODULE__, self())
 
@@ -64,8 +60,15 @@ defmodule Tollgate.Events do
   @doc "Ends the subscription of the calling process."
   @spec unsubscribe(Tollgate.instance(), [topic]) :: :ok
   def unsubscribe(instance \\ Tollgate, topics \\ @topics) do
+    known!(topics)
     for topic <- topics, do: Registry.unregister(__MODULE__, {instance, topic})
     :ok
+  end
+
+  defp known!(topics) do
+    unless is_list(topics) and not List.improper?(topics) and topics -- @topics == [] do
+      raise ArgumentError, "topics are a list of #{inspect(@topics)}, got: #{inspect(topics)}"
+    end
   end
 
   @doc false

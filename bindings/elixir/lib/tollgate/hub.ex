@@ -59,7 +59,13 @@ defmodule Tollgate.Hub do
 
   @doc "Exempts exactly these agents, and the dashboard. As `Tollgate.Control.set_allowlist/2`."
   @spec update_whitelist(Tollgate.instance(), [agent]) :: :ok | {:error, Tollgate.Error.t()}
-  def update_whitelist(instance \\ Tollgate, agents), do: Control.set_allowlist(instance, Enum.map(agents, &Id.agent/1))
+  def update_whitelist(instance \\ Tollgate, agents) do
+    unless is_list(agents) and not List.improper?(agents) do
+      raise ArgumentError, "the agents have to be a list, got: #{inspect(agents)}"
+    end
+
+    Control.set_allowlist(instance, Enum.map(agents, &Id.agent/1))
+  end
 
   @doc """
   What a lane of the agent holds when it is full; `:infinity` if the agent is exempt. `Tollgate.peek/4` has it.

@@ -45,10 +45,15 @@ defmodule Tollgate.Observe do
   @spec agent(Tollgate.instance(), Tollgate.agent(), at: non_neg_integer, plan: String.t() | atom) :: AgentView.t()
   def agent(instance, agent, options \\ []) do
     {reference, _} = Instance.find(instance)
+    unless Keyword.keyword?(options), do: raise(ArgumentError, "options are a keyword list, got: #{inspect(options)}")
     {plan, options} = Keyword.pop(options, :plan)
     view = AgentView.new(agent, Native.agent(reference, agent, options))
-    if plan == nil or view.plan != nil or view.exempt, do: view, else: under(view, reference, to_string(plan), options)
+    if plan == nil or view.plan != nil or view.exempt, do: view, else: under(view, reference, name(plan), options)
   end
+
+  defp name(plan) when is_binary(plan), do: plan
+  defp name(plan) when is_atom(plan), do: Atom.to_string(plan)
+  defp name(other), do: raise(ArgumentError, "a plan is given by its name, got: #{inspect(other)}")
 
   # Overrides go before a plan.
   defp under(view, reference, plan, options) do

@@ -71,8 +71,8 @@ defmodule Tollgate.Verdict do
   def counted(%{decision: decision, remaining: remaining}), do: {decision, remaining}
 
   @doc "Reports an answer of the NIF, and returns it as the caller gets it."
-  def report({:deny, wait, in_a_row, sustained}, {_, reporter, _, _} = entry, instance, agent, lane) do
-    {channel, tier} = pair(lane)
+  def report({:deny, wait, in_a_row, sustained}, {_, reporter, _, aux} = entry, instance, agent, lane) do
+    {channel, tier} = pair(lane, aux)
     if reporter, do: Telemetry.checked(reporter, {:deny, wait}, agent, channel, tier)
     violated(entry, instance, agent, wait, in_a_row, sustained, %{channel: channel, tier: tier})
     {:deny, wait}
@@ -80,16 +80,16 @@ defmodule Tollgate.Verdict do
 
   def report(answer, {_, nil, _, _}, _instance, _agent, _lane), do: answer
 
-  def report(answer, {_, reporter, _, _}, _instance, agent, lane) do
-    {channel, tier} = pair(lane)
+  def report(answer, {_, reporter, _, aux}, _instance, agent, lane) do
+    {channel, tier} = pair(lane, aux)
     Telemetry.checked(reporter, answer, agent, channel, tier)
   end
 
   @doc "Reports a denial of all parts. It is one violation per agent, however many of its parts stand in the way."
-  def report_all_denied(blocking, wait, {_, reporter, _, _} = entry, instance) do
+  def report_all_denied(blocking, wait, {_, reporter, _, aux} = entry, instance) do
     if reporter do
       for {part, verdict} <- blocking do
-        {channel, tier} = pair(elem(part, 1))
+        {channel, tier} = pair(elem(part, 1), aux)
         Telemetry.checked(reporter, {:deny, elem(verdict, 1)}, elem(part, 0), channel, tier)
       end
     end
@@ -97,7 +97,7 @@ defmodule Tollgate.Verdict do
     counted = for {part, {:deny, _, in_a_row, sustained}} <- blocking, do: {part, in_a_row, sustained}
 
     for {agent, denials} <- Enum.group_by(counted, fn {part, _, _} -> elem(part, 0) end) do
-      {channel, tier} = denials |> hd() |> elem(0) |> elem(1) |> pair()
+      {channel, tier} = denials |> hd() |> elem(0) |> elem(1) |> pair(aux)
       in_a_row = denials |> Enum.map(&elem(&1, 1)) |> Enum.max()
       sustained = Enum.any?(denials, &elem(&1, 2))
       violated(entry, instance, agent, wait, in_a_row, sustained, %{channel: channel, tier: tier})
@@ -131,7 +131,8 @@ defmodule Tollgate.Verdict do
   def milliseconds(:infinity), do: :infinity
   def milliseconds(span_ns), do: div(span_ns + 999_999, 1_000_000)
 
-  # The NIF has found the lane, so it is one.
-  defp pair(lane) when is_binary(lane), do: Policy.lane(lane)
-  defp pair(lane), do: lane
+  # The NIF has found the lane, so it is one; by its number too.
+  defp pair(lane, _aux) when is_binary(lane), do: Policy.lane(lane)
+  defp pair(lane, aux) when is_integer(lane), do: aux.lanes |> elem(lane) |> then(&{elem(&1, 0), elem(&1, 1)})
+  defp pair(lane, _aux), do: lane
 end
