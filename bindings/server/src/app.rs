@@ -1,5 +1,6 @@
 //! The app: everything that requests share.
 
+use crate::access::AccessLog;
 use crate::auth::Keys;
 use crate::control::{Control, ReloadOutcome};
 use crate::envoy::Envoy;
@@ -14,7 +15,7 @@ use crate::problem::{Cause, Refused, reason_of};
 use crate::routes::gate::GateRules;
 use crate::settings::Settings;
 use crate::source::Source;
-use crate::webhook::Webhook;
+use crate::webhook::{Receiver, Webhook};
 use http::StatusCode;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -35,6 +36,9 @@ pub struct App {
     leases: Leases,
     meter: Arc<Meter>,
     webhook: OnceLock<Webhook>,
+    /// Until it is started.
+    receiver: Mutex<Option<Receiver>>,
+    access_log: Option<AccessLog>,
     log: LogThrottle,
     /// Locked while the report is written, so that the last one, at shutdown, waits for the one before.
     report_lock: Mutex<()>,
@@ -59,6 +63,8 @@ impl App {
                 StartError::new(format!("cannot create the audit directory {}: {error}", directory.display()))
             })?;
         }
+        let receiver = Mutex::new(Receiver::new(&settings)?);
+        let access_log = settings.access_log.as_deref().map(AccessLog::start).transpose()?;
         let tls = settings.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
@@ -79,6 +85,8 @@ impl App {
             leases,
             meter,
             webhook,
+            receiver,
+            access_log,
             log,
             report_lock,
             feed,
@@ -165,8 +173,8 @@ impl App {
             let take_over = |app: &Self| app.control.take_over_files();
             tokio::spawn(repeat(Arc::downgrade(self), TAKE_OVER_EVERY, TAKE_OVER_EVERY, take_over));
         }
-        if let Some(url) = &self.settings.webhook {
-            self.webhook.get_or_init(|| Webhook::start(url.clone(), self.settings.webhook_pause));
+        if let Some(receiver) = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.webhook.get_or_init(|| Webhook::start(receiver));
         }
         self.feed.start();
     }
@@ -220,6 +228,10 @@ impl App {
         if let Some(webhook) = self.webhook.get() {
             webhook.notify(agent, lane, violations, within);
         }
+    }
+
+    pub(crate) const fn access_log(&self) -> Option<&AccessLog> {
+        self.access_log.as_ref()
     }
 
     pub(crate) fn webhook_counts(&self) -> [(&'static str, u64); 3] {

@@ -172,6 +172,11 @@ impl Keys {
         }
     }
 
+    /// The address of a request's client, behind trusted proxies too.
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        self.proxies.client(peer, headers).address
+    }
+
     /// Checks that the client of a request has this right, and returns the lanes in which it has it.
     pub(crate) fn require(&self, right: Right, headers: &HeaderMap, peer: IpAddr) -> Result<Scope, Problem> {
         let (has, scope) = self.scoped_right(headers, peer)?;
@@ -210,7 +215,7 @@ impl Keys {
             };
             return Ok((right, scope));
         }
-        let client = Group::of(self.proxies.client(peer, headers).address, 64).to_string();
+        let client = Group::of(self.client(peer, headers), 64).to_string();
         match self.guesses.check(&client, LaneId::new(0)) {
             Ok(verdict) if !verdict.is_allowed() => {
                 let detail = "too many wrong tokens came from this address";

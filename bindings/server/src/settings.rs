@@ -102,6 +102,12 @@ pub struct Settings {
     pub metrics_agents: Vec<String>,
     /// Where sustained abuse is posted to.
     pub webhook: Option<Url>,
+    /// The key with which events are signed; `None` signs none.
+    pub webhook_secret: Option<String>,
+    /// The certificates that an `https` webhook is checked against; `None`: those that the system trusts.
+    pub webhook_ca: Option<PathBuf>,
+    /// The file with a line for every request; `None` writes none.
+    pub access_log: Option<PathBuf>,
     /// How long to wait before an event is sent again; it doubles from one try to the next.
     pub webhook_pause: Duration,
     /// How many connections can be open at once.
@@ -158,6 +164,9 @@ impl Default for Settings {
             headers: None,
             metrics_agents: Vec::new(),
             webhook: None,
+            webhook_secret: None,
+            webhook_ca: None,
+            access_log: None,
             webhook_pause: Duration::from_secs(1),
             max_connections: 10_000,
             max_connections_per_address: None,
@@ -272,6 +281,10 @@ impl Settings {
             "headers" => self.headers = Some(entry.named()?),
             "metrics_agents" => self.metrics_agents = entry.agents()?,
             "webhook" => self.webhook = Some(entry.named()?),
+            "webhook_secret" => self.webhook_secret = Some(entry.token(entry.string(TOKEN)?)?),
+            "webhook_secret_file" => self.webhook_secret = Some(entry.token_in_file()?),
+            "webhook_ca" => self.webhook_ca = Some(entry.path()?),
+            "access_log" => self.access_log = Some(entry.path()?),
             "webhook_pause" => self.webhook_pause = entry.duration()?,
             "max_connections" => self.max_connections = entry.integer(1..=1_000_000)? as usize,
             "max_connections_per_address" => {
@@ -331,6 +344,10 @@ pub(crate) const KEYS: &[&str] = &[
     "headers",
     "metrics_agents",
     "webhook",
+    "webhook_secret",
+    "webhook_secret_file",
+    "webhook_ca",
+    "access_log",
     "webhook_pause",
     "max_connections",
     "max_connections_per_address",

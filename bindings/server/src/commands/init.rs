@@ -62,7 +62,7 @@ mod tests {
     /// The file with its commented keys set, except for files, which do not exist here, and for other stores than the
     /// first. This program's text is the secret.
     fn uncommented(file: &str) -> String {
-        let kept = ["token_file", "file:/etc", "#user", "#tls_", "#sentinel", "#master", "#cluster ="];
+        let kept = ["token_file", "secret_file", "file:/etc", "#user", "#tls_", "#sentinel", "#master", "#cluster ="];
         let is_kept = |line: &str| kept.iter().any(|kept| line.contains(kept));
         let line = |line| if is_example(line) && !is_kept(line) { line.trim_start_matches('#') } else { line };
         let text = file.lines().map(line).collect::<Vec<_>>().join("\n");

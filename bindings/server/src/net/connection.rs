@@ -9,6 +9,7 @@ use super::stages::{Stage, Stop};
 use super::stream::{Stream, WatchedStream};
 use super::tls::Tls;
 use super::watch::Registration;
+use crate::access::{Access, AccessLog};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::routes::{check, gate};
@@ -22,9 +23,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tollgate_tower::Peer;
@@ -216,10 +218,14 @@ fn count_malformed(app: &App, peer: SocketAddr, error: &hyper::Error) {
 
 /// A request's response, with the headers of every response.
 async fn respond(shared: &Arc<Shared>, exchange: &Exchange, mut request: http::Request<Incoming>) -> Response {
+    let seen = shared.app.access_log().map(|log| (log, Seen::of(shared, &request)));
     let mut response = match name_host(&mut request) {
         Ok(()) => route(shared, exchange, request).await,
         Err(problem) => problem.into_response(),
     };
+    if let Some((log, seen)) = seen {
+        seen.record(log, &response);
+    }
     shared.app.count_response(&response, shared.peer);
     // A stream of events has no known length; its events are short.
     let bytes = response.body().size_hint().exact().unwrap_or_default();
@@ -230,6 +236,35 @@ async fn respond(shared: &Arc<Shared>, exchange: &Exchange, mut request: http::R
     // A browser must not take text in an id for a page.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// What the access log wants to know of a request.
+struct Seen {
+    begun: Instant,
+    client: IpAddr,
+    method: Method,
+    uri: http::Uri,
+    version: http::Version,
+}
+
+impl Seen {
+    fn of(shared: &Shared, request: &http::Request<Incoming>) -> Self {
+        let client = shared.app.keys().client(shared.peer.ip(), request.headers());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        Self { begun: Instant::now(), client, method, uri, version: request.version() }
+    }
+
+    fn record(&self, log: &AccessLog, response: &Response) {
+        log.record(&Access {
+            client: self.client,
+            method: self.method.as_str(),
+            // A query may have an agent's id.
+            path: self.uri.path(),
+            version: self.version,
+            status: response.status().as_u16(),
+            took: self.begun.elapsed(),
+        });
+    }
 }
 
 /// HTTP/2 has the host in the target. Two different ones could pass a proxy in front that checks the other.

@@ -5,6 +5,7 @@ use super::socket::{Accepted, BACKLOG, Socket};
 use super::stages::{Stage, Stop};
 use super::watch::{Bounds, Timeouts, Watch};
 use super::workers::{Arrival, Workers};
+use crate::access::AccessLog;
 use crate::address::Address;
 use crate::app::App;
 use crate::envoy::EnvoyListener;
@@ -130,6 +131,7 @@ impl Server {
         let last = move || {
             app.control().save_budgets();
             app.write_report();
+            app.access_log().into_iter().for_each(AccessLog::flush);
         };
         _ = tokio::task::spawn_blocking(last).await;
     }

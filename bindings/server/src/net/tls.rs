@@ -163,7 +163,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
 }
 
 /// The certificates in a file, one at least.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(path)?).collect();
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),

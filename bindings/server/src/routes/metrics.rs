@@ -356,6 +356,10 @@ fn server(app: &App, page: &mut Page) {
     }
     let help = "Log lines that were lost: they came too fast, or could not be written.";
     page.one(Kind::Counter, "tollgate_log_lines_dropped_total", help, crate::log::dropped());
+    if let Some(log) = app.access_log() {
+        let help = "Lines of the access log that were lost: they came too fast, or could not be written.";
+        page.one(Kind::Counter, "tollgate_access_lines_dropped_total", help, log.dropped());
+    }
     page.family(Kind::Gauge, "tollgate_build_info", "Always 1; the labels identify the build.");
     let revision = option_env!("TOLLGATE_REVISION").unwrap_or("unknown");
     page.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)], 1);

@@ -10,6 +10,7 @@ mod directory;
 #[path = "../../../../tests/common/tools.rs"]
 mod tools;
 
+mod access;
 mod admin;
 mod agents;
 mod all;
