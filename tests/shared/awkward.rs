@@ -7,6 +7,7 @@ use crate::namespaces::{in_namespace, mount_as, unshare};
 use crate::place::Place;
 use crate::refused::{ATTACH, lock};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 use tollgate::shared::{Shared, SharedError};
@@ -83,6 +84,43 @@ fn a_directory_that_cannot_be_listed_will_do() {
         u8::from(is_allowed(&builder(place.slab()).build().unwrap()))
     });
     assert_eq!(child.wait(), 1);
+}
+
+/// What stands at the path is nobody's slab: each has its error, and stays as it is.
+#[test]
+fn what_is_no_file_is_refused_and_left_alone() {
+    let _alone = alone();
+    let place = Place::new();
+    let file = place.file();
+    let foreign = SharedError::Foreign { path: file.clone() };
+    let mode = || std::fs::symlink_metadata(&file).unwrap().permissions().mode();
+    let name = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
+    // SAFETY: a name that ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o640) }, 0);
+    let fifo = mode();
+    assert_eq!((refusal(builder(place.slab())), mode()), (foreign, fifo));
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let opened = |refused: &SharedError| matches!(refused, SharedError::System { what: "open it", .. });
+    let refused = refusal(builder(place.slab()));
+    assert!(opened(&refused) && std::fs::read_dir(&file).unwrap().count() == 0, "{refused}");
+    std::fs::remove_dir(&file).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(&file).unwrap();
+    let refused = refusal(builder(place.slab()));
+    assert!(opened(&refused) && mode() & libc::S_IFMT == libc::S_IFSOCK, "{refused}");
+    drop(socket);
+    std::fs::remove_file(&file).unwrap();
+    for name in ["a\0b".to_owned(), "x".repeat(300)] {
+        let refused = refusal(builder(place.path().join(name)));
+        assert!(opened(&refused), "{refused}");
+    }
+    // Any other name will do.
+    for name in [&b"\xff\xfe"[..], b" ", b"a\nb", b"..v1", b""] {
+        let slab = place.path().join(std::ffi::OsStr::from_bytes(name));
+        let limiter = builder(&*slab).build().unwrap();
+        assert!(is_allowed(&limiter) && !limiter.sharing().unwrap().is_detached, "{name:?}");
+        assert!(!is_allowed(&builder(&*slab).build().unwrap()), "{name:?}");
+    }
 }
 
 /// The last of many that start at once was refused, since those before it had taken two seconds in all; so was each

@@ -1,7 +1,7 @@
 //! Processes in other namespaces, and file systems that are full. Needs root, and `unshare` of util-linux.
 
 use crate::child;
-use crate::forks::alone;
+use crate::forks::{alone, in_child};
 use crate::place::Place;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tollgate::observe::Observe;
 use tollgate::shared::SharedError;
-use tollgate::{BuildError, ControlError, Limiter, Policy, Request};
+use tollgate::{BuildError, ControlError, Error, Limiter, Policy, Request};
 
 fn policy() -> Policy {
     Policy::builder().lane("http", "100/day").lane("ws", "held 3").build().unwrap()
@@ -254,6 +254,15 @@ fn a_full_file_system_is_an_error_in_time() {
         let http = limiter.lane("http").unwrap();
         let allowed = (0..5_000).filter(|agent| limiter.check(agent.to_string(), http).is_ok()).count();
         assert_eq!((allowed, limiter.audit()), (5_000, Vec::new()));
+        // A child finds no memory for its seat: it says so, and checks whom it knows.
+        let rest = std::fs::write(directory.join("rest"), vec![7; 4 << 20]);
+        assert!(rest.is_err(), "not a page is left");
+        let child = in_child(|| {
+            let no_seat = Error::NoSeat { errno: libc::ENOSPC };
+            let known = (0..5_000).filter(|agent| limiter.check(agent.to_string(), http).is_ok()).count();
+            u8::from(known > 0 && limiter.check("newcomer of a child", http) == Err(no_seat))
+        });
+        assert_eq!((child.wait(), limiter.audit()), (1, Vec::new()));
         eprintln!("done");
         return;
     }

@@ -9,10 +9,12 @@
 #include "tollgate.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* As in tests/shared/killed.rs. */
@@ -130,6 +132,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: churn SLAB SEED POLICY\n");
         return 2;
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* It ends with the test that started it. */
     state = strtoull(argv[2], NULL, 10);
     char text[8192];
     FILE *file = fopen(argv[3], "r");
