@@ -292,13 +292,14 @@ bench: ## Measures our benches, then the peers; writes benches/README.md (QUICK=
 
 # The peer is built for this alone, and kept in the target directory.
 PEERS := $(abspath $(TARGET))/peers
-bench-http: ## Measures the server beside throttlecrab-server, and what the tower layer adds (QUICK=1: a short look)
+bench-http: ## Measures the server beside throttlecrab-server, Envoy's calls, and what the tower layer adds (QUICK=1: a short look)
 	@command -v protoc >/dev/null || \
 		{ echo "protoc is missing, which the peer needs to build: apt-get install protobuf-compiler" >&2; exit 1; }
 	@$(STAGE) "throttlecrab-server, build" cargo install --quiet --locked --version 0.4.40 --root $(PEERS) \
 		--target-dir $(PEERS)/target throttlecrab-server
 	@TOLLGATE_PEER=$(PEERS)/bin/throttlecrab-server $(STAGE) "HTTP" \
 		cargo bench --package tollgate-server --bench http $(if $(QUICK),-- --quick)
+	@$(STAGE) "Envoy" cargo bench --package tollgate-server --bench envoy $(if $(QUICK),-- --quick)
 	@$(STAGE) "tower layer" cargo bench --package tollgate-tower --bench layer
 
 # limitador does not compile as released: benches/cluster/peer says why, and puts what does into the target directory.

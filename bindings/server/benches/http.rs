@@ -12,10 +12,13 @@
 //! `make bench-http` also runs the peer; `cargo bench -p tollgate-server` measures
 //! the server alone. `--quick` is a short run.
 
+#[path = "common/process.rs"]
+mod process;
+
+use process::{Server, free, median};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::net::TcpStream;
+use std::process::Command;
 
 const CONNECTIONS: usize = 4;
 const AGENTS: usize = 1_000;
@@ -23,48 +26,6 @@ const BATCH: usize = 100;
 
 /// Turns of each case in a round.
 const TURNS: usize = 20;
-
-/// A server in its own process.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Server {
-    fn start(command: &mut Command, address: SocketAddr) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let server = Self { child: child.expect("a program that can be started"), address };
-        let mut tries = 0;
-        while TcpStream::connect(address).is_err() {
-            tries += 1;
-            assert!(tries < 500, "nobody listens on {address}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        server
-    }
-
-    /// CPU time of all its threads, in nanoseconds.
-    fn cpu(&self) -> u64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("a running process");
-        let of = |task: std::fs::DirEntry| {
-            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0)
-        };
-        tasks.flatten().map(of).sum()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
-/// A port that has just been free.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
-}
 
 /// One thing to measure.
 struct Case<'a> {
@@ -159,11 +120,6 @@ fn check(agent: usize, lane: &str) -> String {
 
 fn throttle(agent: usize, burst: u32, period: u32) -> String {
     format!(r#"{{"key":"agent-{agent:06}-{period}","max_burst":{burst},"count_per_period":{burst},"period":{period}}}"#)
-}
-
-fn median(figures: &mut [f64]) -> f64 {
-    figures.sort_unstable_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
 
 fn main() {

@@ -7,6 +7,7 @@
 use crate::address::Address;
 use crate::auth::Keys;
 use crate::control;
+use crate::envoy::{self, Envoy};
 use crate::error::StartError;
 use crate::net::tls::Tls;
 use crate::settings::Settings;
@@ -27,6 +28,11 @@ pub(crate) fn start(policy: &Policy, settings: &Settings) -> Result<Vec<String>,
     settings.tls.as_ref().map(Tls::load).transpose()?;
     for address in settings.listen.addresses() {
         can_listen(address)?;
+    }
+    if let Some(for_envoy) = &settings.envoy {
+        Envoy::new(for_envoy, policy)?;
+        envoy::is_open(settings, &for_envoy.listen)?;
+        can_listen(&for_envoy.listen)?;
     }
     if let Some(directory) = &settings.state {
         can_write(directory, "state directory")?;

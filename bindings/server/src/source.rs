@@ -35,7 +35,7 @@ impl Source {
                 Ok((policy, Settings::default()))
             }
             Self::PresetForEnvoy(name) => {
-                let text = format!("preset = {name:?}\n[lanes]\nenvoy = \"dynamic\"\n");
+                let text = format!("preset = {name:?}\noutside_total = [\"envoy\"]\n[lanes]\nenvoy = \"dynamic\"\n");
                 // Its one mistake can be the name.
                 let unknown = |_| Policy::preset(name).err().map_or(String::new(), |error| error.to_string());
                 let policy = Policy::from_toml(&text).map_err(|error| StartError::new(unknown(error)))?;
@@ -83,4 +83,21 @@ fn read_file(path: &Path) -> Result<(Policy, Settings), StartError> {
     let settings = Settings::from_toml(&text, directory).map_err(wrong)?;
     settings.envoy.iter().try_for_each(|envoy| crate::envoy::check(envoy, &policy)).map_err(wrong)?;
     Ok((policy, settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_gets_a_lane_for_envoy_that_no_total_counts() {
+        for name in Policy::PRESETS {
+            let (policy, _) = Source::PresetForEnvoy(name.to_owned()).read().unwrap();
+            let lane = policy.lane("envoy").unwrap();
+            assert!(policy.limit(lane).unwrap().is_dynamic() && !policy.is_in_total(lane), "{name}");
+            assert_eq!(policy.lanes().len(), Policy::preset(name).unwrap().lanes().len() + 1, "{name}");
+        }
+        let problem = Source::PresetForEnvoy("hubs".to_owned()).read().unwrap_err().to_string();
+        assert_eq!(problem, Source::Preset("hubs".to_owned()).read().unwrap_err().to_string());
+    }
 }

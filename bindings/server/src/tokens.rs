@@ -52,19 +52,6 @@ impl Scope {
     }
 }
 
-impl Scope {
-    /// Refuses a client that may not use every lane, where the lanes of a call are not known before it is made.
-    pub(crate) fn require_all(&self) -> Result<(), Problem> {
-        match self.0.as_ref().filter(|named| named.token.lanes.is_some()) {
-            None => Ok(()),
-            Some(named) => {
-                let detail = format!("the token {} is for some lanes; send one that is for all", named.token.name);
-                Err(Problem::new(StatusCode::FORBIDDEN, detail))
-            }
-        }
-    }
-}
-
 impl Tokens {
     /// Puts tokens in force in place of those before. The secrets that stay keep their counts.
     ///

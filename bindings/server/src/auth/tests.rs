@@ -126,18 +126,3 @@ fn guessing_is_limited_and_delays_no_other_client() {
     let other = "192.0.2.8".parse().unwrap();
     assert_eq!(keys.require(Right::Admin, &bearer("a guess"), other).unwrap_err().status(), 401);
 }
-
-#[test]
-fn a_token_for_some_lanes_is_refused_where_all_may_be_charged() {
-    let (keys, _) = keys(|settings| {
-        let [some, all] = ["some-lanes-0123456789", "all-lanes-0123456789"];
-        settings.tokens = vec![NamedToken::new("some", [some]).lanes(["http/*"]), NamedToken::new("all", [all])];
-    })
-    .unwrap();
-    let scope = |token: &str| keys.require(Right::Check, &bearer(token), PEER).unwrap();
-    let some = scope("some-lanes-0123456789");
-    assert!(some.has("http/read") && !some.has("ws/read"));
-    assert_eq!(some.require_all().unwrap_err().status(), 403);
-    let all = scope("all-lanes-0123456789");
-    assert!(all.has("ws/read") && all.require_all().is_ok() && scope(ADMIN).require_all().is_ok());
-}

@@ -99,7 +99,7 @@ fn shown_name<'a>(policy: &'a Policy, part: &'a Part<'_>) -> &'a str {
     match (part.target, part.rule) {
         (Some((lane, None)), _) => lane_name(policy, lane),
         (_, Some(rule)) => rule.name.as_deref().unwrap_or(&rule.label),
-        (_, None) => "override",
+        (_, None) => "request",
     }
 }
 

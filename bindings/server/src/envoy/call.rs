@@ -11,17 +11,20 @@ use super::parts::{self, Part, Role, Verb};
 use super::rules::Rules;
 use super::wire::{RateLimitRequest, RateLimitResponse};
 use crate::app::App;
+use crate::problem::Problem;
+use crate::tokens::Scope;
 use tollgate::bounds::PARTS_MAX;
 use tollgate::{Error, Limiter, Tick};
 
 /// How many descriptors a request may have.
 const DESCRIPTORS_MAX: usize = 128;
 
-/// Decides about a request, counts it, and answers.
+/// Decides about a request, counts it, and answers. A token may have a scope: the lanes that it is for.
 pub(super) fn should_rate_limit(
     app: &App,
     envoy: &Envoy,
     request: &RateLimitRequest,
+    scope: Option<&Scope>,
 ) -> Result<RateLimitResponse, Status> {
     let invalid = |problem: &str| Err(Status::new(Failure::InvalidArgument, problem));
     if request.domain.is_empty() {
@@ -32,7 +35,13 @@ pub(super) fn should_rate_limit(
     }
     let in_force = envoy.in_force();
     let rules = &in_force.rules;
-    let (mut parts, free) = parts::of(rules, request, || envoy.ignore_override())?;
+    let (mut parts, free) = parts::of(rules, request, || envoy.ignore_limit())?;
+    if let Some(scope) = scope {
+        let policy = app.limiter().policy();
+        let mut lanes = parts.iter().filter_map(|part| part.target).map(|(lane, _)| answer::lane_name(&policy, lane));
+        let forbidden = |problem: Problem| Status::new(Failure::PermissionDenied, problem.detail());
+        lanes.try_for_each(|lane| scope.require(lane)).map_err(forbidden)?;
+    }
     let now = app.limiter().now();
     let denied = decide(&mut parts, app.limiter(), now).map_err(|error| status_of(&error))?;
     let is_denied = denied && !rules.is_shadow;

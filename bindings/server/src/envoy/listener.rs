@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::error::StartError;
 use crate::net::socket::{Accepted, Socket};
 use crate::net::stages::Stage;
+use crate::settings::Settings;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,6 +17,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -66,13 +68,7 @@ impl EnvoyListener {
     pub(crate) fn bind(app: &Arc<App>) -> Result<Option<Self>, StartError> {
         let Some(envoy) = app.envoy() else { return Ok(None) };
         let (settings, wanted) = (app.settings(), &envoy.settings().listen);
-        let is_open = settings.open_checks.unwrap_or(wanted.is_local() && settings.check_token.is_none());
-        if !is_open && settings.check_token.is_none() && settings.admin_token.is_none() {
-            return Err(StartError::new(format!(
-                "envoy.listen: other machines reach {wanted}, and there is no check token; set check_token_file in \
-                 [server], or open_checks = true if only Envoy reaches it"
-            )));
-        }
+        let is_open = is_open(settings, wanted)?;
         let failed = |error: std::io::Error| {
             StartError::new(format!(
                 "cannot listen for Envoy on {wanted}: {error}; choose another address with --envoy"
@@ -94,7 +90,7 @@ impl EnvoyListener {
         let Self { app, envoy, socket, is_open, .. } = self;
         let most = envoy.settings().max_connections;
         let (permits, threads) = (Arc::new(Semaphore::new(most)), Threads::start());
-        let mut stop = app.stages().subscribe();
+        let (mut stop, mut was_full) = (app.stages().subscribe(), false);
         // Ends when the server closes its listeners.
         loop {
             let accepted = tokio::select! {
@@ -108,6 +104,8 @@ impl EnvoyListener {
                     if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
                         let (app, envoy) = (Arc::clone(&app), Arc::clone(&envoy));
                         threads.take(Arrival { app, envoy, is_open, stream, peer, permit });
+                    } else if !std::mem::replace(&mut was_full, true) {
+                        tracing::warn!(max = most, "the bound on connections of Envoy was reached; more are closed");
                     }
                 }
                 Err(error) => {
@@ -124,11 +122,28 @@ impl EnvoyListener {
     }
 }
 
+/// Whether calls at this address need no token.
+///
+/// # Errors
+///
+/// If they need one, and there is none.
+pub(crate) fn is_open(settings: &Settings, listen: &Address) -> Result<bool, StartError> {
+    let has_token = settings.check_token.is_some() || !settings.tokens.is_empty();
+    let is_open = settings.open_checks.unwrap_or(listen.is_local() && !has_token);
+    if !is_open && !has_token && settings.admin_token.is_none() {
+        return Err(StartError::new(format!(
+            "envoy.listen: other machines reach {listen}, and there is no check token; set check_token_file in \
+             [server], or open_checks = true if only Envoy reaches it"
+        )));
+    }
+    Ok(is_open)
+}
+
 /// The threads that serve connections, in turn. They end when this is dropped.
 struct Threads {
     /// Bounded by the number of connections.
     arrivals: Vec<UnboundedSender<Arrival>>,
-    next: std::sync::atomic::AtomicUsize,
+    next: AtomicUsize,
 }
 
 impl Threads {
@@ -152,7 +167,7 @@ impl Threads {
     }
 
     fn take(&self, arrival: Arrival) {
-        let next = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let next = self.next.fetch_add(1, Relaxed);
         if let Some(arrivals) = self.arrivals.get(next % self.arrivals.len().max(1)) {
             // If the thread is gone, the connection is closed.
             _ = arrivals.send(arrival);
@@ -198,7 +213,10 @@ async fn serve(
     let mut stop = app.stages().subscribe();
     // Each connection is asked once to go elsewhere. One that comes later stays until the listener closes.
     let last = if app.stages().has_begun(Stage::Draining) { Stage::Closing } else { Stage::Draining };
-    let service = service_fn(move |request| {
+    let mut first_call = pin!(tokio::time::sleep(app.settings().head_timeout));
+    let has_called = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        has_called.store(true, Relaxed);
         let (app, envoy) = (Arc::clone(&app), Arc::clone(&envoy));
         async move { Ok::<_, Infallible>(service::serve(&app, &envoy, is_open, peer.ip(), request).await) }
     });
@@ -212,7 +230,7 @@ async fn serve(
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut is_stopping = false;
+    let (mut is_stopping, mut is_new) = (false, true);
     // Ends with the connection: once the server stops it takes no new calls, and ends after the last answer.
     loop {
         tokio::select! {
@@ -222,6 +240,13 @@ async fn serve(
                     tracing::debug!(%error, %peer, "a connection of Envoy ended");
                 }
                 return;
+            }
+            // A client that connects calls. From then on it is asked whether it is there.
+            () = &mut first_call, if is_new => {
+                is_new = false;
+                if !has_called.load(Relaxed) {
+                    return;
+                }
             }
             () = stop.reaches(last), if !is_stopping => {
                 is_stopping = true;

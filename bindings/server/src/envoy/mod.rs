@@ -25,7 +25,7 @@ mod yaml;
 
 pub(crate) use counters::Counters as EnvoyCounters;
 pub(crate) use export::to_toml;
-pub(crate) use listener::EnvoyListener;
+pub(crate) use listener::{EnvoyListener, is_open};
 pub(crate) use rules::STEPS_MAX;
 
 use crate::error::StartError;
@@ -44,7 +44,7 @@ const FILES_MAX: usize = 10_000;
 pub(crate) struct Envoy {
     settings: EnvoySettings,
     in_force: RwLock<Arc<InForce>>,
-    ignored_overrides: AtomicU64,
+    ignored_limits: AtomicU64,
 }
 
 /// Rules, and their counters.
@@ -67,7 +67,7 @@ impl Envoy {
         }
         let mut settings = settings.clone();
         settings.clear_rules();
-        Ok(Self { settings, in_force: RwLock::new(Arc::new(in_force)), ignored_overrides: AtomicU64::new(0) })
+        Ok(Self { settings, in_force: RwLock::new(Arc::new(in_force)), ignored_limits: AtomicU64::new(0) })
     }
 
     /// Where it listens, and how.
@@ -107,16 +107,16 @@ impl Envoy {
     }
 
     /// How many limits of requests were ignored, because there is no dynamic lane.
-    pub(crate) fn ignored_overrides(&self) -> u64 {
-        self.ignored_overrides.load(Relaxed)
+    pub(crate) fn ignored_limits(&self) -> u64 {
+        self.ignored_limits.load(Relaxed)
     }
 
     fn in_force(&self) -> Arc<InForce> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn ignore_override(&self) {
-        if self.ignored_overrides.fetch_add(1, Relaxed) == 0 {
+    fn ignore_limit(&self) {
+        if self.ignored_limits.fetch_add(1, Relaxed) == 0 {
             let lane = &self.settings.lane;
             tracing::warn!(lane, "a request of Envoy brought a limit along, and there is no dynamic lane for it");
         }

@@ -78,7 +78,7 @@ pub(super) fn of<'r>(
     for (index, descriptor) in request.descriptors.iter().enumerate() {
         let (hits, verb) = hits(request, descriptor);
         if let (Some(limit), Some(lane)) = (descriptor.limit, rules.dynamic) {
-            let Some((counters, agent)) = rules.find_override(&request.domain, &descriptor.entries) else { continue };
+            let Some((counters, agent)) = rules.find_brought(&request.domain, &descriptor.entries) else { continue };
             let invalid = |problem: &str| {
                 Err(Status::new(Failure::InvalidArgument, format!("the limit of descriptor {index}: {problem}")))
             };
@@ -113,6 +113,9 @@ pub(super) fn of<'r>(
             RuleLimit::Lane(lane) => (Some((lane, None)), None),
             RuleLimit::Own(limit, stated) => (rules.dynamic.map(|lane| (lane, Some(limit))), stated),
         };
+        if target.is_none() && verb == Verb::Refund {
+            continue;
+        }
         let role = match (rule.is_shadow, rule.is_quota) {
             (true, _) => Role::Shadow,
             (false, true) => Role::Quota,

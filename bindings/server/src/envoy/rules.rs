@@ -33,7 +33,7 @@ pub(crate) struct Rules {
 struct Domain {
     root: Node,
     /// What is counted of limits that requests bring along.
-    overrides: Arc<Counters>,
+    brought: Arc<Counters>,
 }
 
 /// Where a descriptor may be after some of its entries.
@@ -90,7 +90,7 @@ pub(super) enum RuleLimit {
 pub(crate) type AllCounters = HashMap<(String, String), Arc<Counters>>;
 
 /// The label under which limits are counted that requests bring along.
-const OVERRIDES: &str = "(override)";
+const BROUGHT: &str = "(request)";
 
 /// Why rules cannot be put in force: the index of the one at fault, where in its text if not at its beginning, and why.
 pub(super) type Fault = (usize, Option<std::ops::Range<usize>>, String);
@@ -118,7 +118,7 @@ impl Rules {
                 return Err(fault(format!("there are more than {RULES_MAX} rules")));
             }
             let limit = limit_of(written, policy, lane, dynamic).map_err(|(at, problem)| (index, at, problem))?;
-            let new = || Domain { root: Node::default(), overrides: counters_of(&written.domain, OVERRIDES) };
+            let new = || Domain { root: Node::default(), brought: counters_of(&written.domain, BROUGHT) };
             let node = rules.domains.entry(written.domain.clone()).or_insert_with(new).root.at(&written.steps);
             let node = node.map_err(fault)?;
             if node.rule.is_some() {
@@ -165,7 +165,7 @@ impl Rules {
 
     /// The counters of limits that requests of this domain bring along, and the agent of such a descriptor. A domain
     /// without rules has no limits.
-    pub(super) fn find_override(&self, domain: &str, entries: &[Entry]) -> Option<(&Arc<Counters>, Vec<u8>)> {
+    pub(super) fn find_brought(&self, domain: &str, entries: &[Entry]) -> Option<(&Arc<Counters>, Vec<u8>)> {
         let found = self.domains.get(domain)?;
         let mut id = Id::new();
         id.push(domain);
@@ -173,7 +173,7 @@ impl Rules {
             id.push(key);
             id.push(value);
         }
-        Some((&found.overrides, id.end()))
+        Some((&found.brought, id.end()))
     }
 }
 

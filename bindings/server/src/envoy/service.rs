@@ -50,11 +50,13 @@ async fn answer(
             return Err(Status::new(Failure::Unimplemented, message));
         }
     };
-    // Probes have no token.
-    if is_check && !is_open {
-        let right = app.keys().require(Right::Check, &parts.headers, peer).and_then(|scope| scope.require_all());
-        right.map_err(|problem| Status::new(Failure::Unauthenticated, problem.detail()))?;
-    }
+    let scope = if is_check && !is_open {
+        let scope = app.keys().require(Right::Check, &parts.headers, peer);
+        Some(scope.map_err(|problem| Status::new(Failure::Unauthenticated, problem.detail()))?)
+    } else {
+        // Probes have no token.
+        None
+    };
     let body = body::read(&parts.headers, body, MESSAGE_BYTES_MAX, app.settings().body_timeout, None).await;
     let body = body.map_err(|problem| {
         let failure = match problem.status() {
@@ -70,7 +72,7 @@ async fn answer(
     }
     let begun = Instant::now();
     let request: RateLimitRequest = frame::read(&body)?;
-    let response = call::should_rate_limit(app, envoy, &request)?;
+    let response = call::should_rate_limit(app, envoy, &request, scope.as_ref())?;
     let answer = frame::framed(&response);
     app.meter().record_duration(begun.elapsed());
     Ok(answer)

@@ -54,7 +54,7 @@ impl Bench {
     }
 
     fn ask(&self, request: &RateLimitRequest) -> RateLimitResponse {
-        call::should_rate_limit(&self.app, self.app.envoy().unwrap(), request).unwrap()
+        call::should_rate_limit(&self.app, self.app.envoy().unwrap(), request, None).unwrap()
     }
 
     /// Asks with one entry for each descriptor. Returns whether the request passes, and what is left of each.
@@ -166,6 +166,10 @@ fn negative_hits_give_back() {
     let response = bench.ask(&ask);
     assert_eq!((response.overall_code, response.statuses[0].limit_remaining), (Code::Ok.into(), 2));
     assert_eq!(bench.check(&[("user", "a")]), (true, vec![1]));
+    // Where nothing passes, there is nothing to give back.
+    let mut none = request(&[("old", "x")]);
+    none.descriptors[0].is_negative_hits = true;
+    assert_eq!(bench.ask(&none).overall_code, i32::from(Code::Ok));
     // With a part that is denied, nothing is given back.
     let mut both = request(&[("user", "a"), ("old", "x")]);
     both.descriptors[0].is_negative_hits = true;
@@ -183,7 +187,7 @@ fn a_limit_may_travel_with_the_request() {
     let stated = response.statuses[0].current_limit.clone().unwrap();
     assert_eq!((stated.requests_per_unit, stated.unit), (7, Unit::Hour.into()));
     assert_eq!(response.statuses[0].limit_remaining, 6);
-    assert_eq!(header(&response, "ratelimit-policy"), Some("\"override\";q=7;w=3600"));
+    assert_eq!(header(&response, "ratelimit-policy"), Some("\"request\";q=7;w=3600"));
     ask.descriptors[0].limit = limit(0, Unit::Hour);
     assert_eq!(bench.ask(&ask).overall_code, i32::from(Code::OverLimit));
     // A domain without rules has no limits.
@@ -191,12 +195,12 @@ fn a_limit_may_travel_with_the_request() {
     assert_eq!(bench.ask(&elsewhere).overall_code, i32::from(Code::Ok));
     for unit in [0, 8, -1] {
         ask.descriptors[0].limit = Some(LimitOverride { requests_per_unit: 1, unit });
-        let refused = call::should_rate_limit(&bench.app, bench.app.envoy().unwrap(), &ask).unwrap_err();
+        let refused = call::should_rate_limit(&bench.app, bench.app.envoy().unwrap(), &ask, None).unwrap_err();
         assert_eq!(refused.message, "the limit of descriptor 0: its unit is unknown");
     }
     let without = Bench::with("domain: d\ndescriptors: []", |envoy| envoy.lane = "api".to_owned());
     assert_eq!(without.ask(&ask).overall_code, i32::from(Code::Ok));
-    assert_eq!(without.app.envoy().unwrap().ignored_overrides(), 1);
+    assert_eq!(without.app.envoy().unwrap().ignored_limits(), 1);
 }
 
 #[test]
@@ -274,7 +278,7 @@ fn a_lane_of_the_policy_is_shared_with_other_callers() {
 fn a_request_that_is_none_is_refused() {
     let bench = Bench::new();
     let refused = |request: &RateLimitRequest| {
-        call::should_rate_limit(&bench.app, bench.app.envoy().unwrap(), request).unwrap_err().message
+        call::should_rate_limit(&bench.app, bench.app.envoy().unwrap(), request, None).unwrap_err().message
     };
     assert!(refused(&RateLimitRequest { domain: String::new(), ..request(&[("user", "a")]) }).contains("domain"));
     assert!(refused(&request(&[])).contains("1 to 128 descriptors"));

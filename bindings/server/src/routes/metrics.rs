@@ -211,7 +211,7 @@ fn envoy(app: &App, page: &mut Page) {
         }
     }
     let help = "Limits of Envoy's requests that were ignored, because there is no dynamic lane.";
-    page.one(Kind::Counter, "tollgate_envoy_ignored_overrides_total", help, envoy.ignored_overrides());
+    page.one(Kind::Counter, "tollgate_envoy_ignored_limits_total", help, envoy.ignored_limits());
 }
 
 /// What processes share, if they do.

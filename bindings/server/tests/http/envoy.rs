@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tollgate::Policy;
-use tollgate_server::{EnvoySettings, Settings};
+use tollgate_server::{EnvoySettings, NamedToken, Settings};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
@@ -176,8 +176,11 @@ async fn what_is_no_call_is_refused() {
 
 #[tokio::test]
 async fn another_protocol_ends_the_connection_and_nothing_else() {
-    let server = serve(|_| {}).await;
-    for bytes in [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], b"\x16\x03\x01\x02\x00", &[0; 64]] {
+    let server = serve(|settings| settings.head_timeout = Duration::from_secs(1)).await;
+    // The last one says nothing at all.
+    for bytes in
+        [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], b"\x16\x03\x01\x02\x00", &[0; 64], b"PRI * HTTP/2.0\r\n", b""]
+    {
         let mut stream = TcpStream::connect(server.envoy.clone().unwrap()).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         let mut rest = Vec::new();
@@ -189,12 +192,23 @@ async fn another_protocol_ends_the_connection_and_nothing_else() {
 
 #[tokio::test]
 async fn elsewhere_than_on_loopback_a_call_needs_a_token() {
-    let server = serve(|settings| settings.check_token = Some(CHECK.to_owned())).await;
+    const EDGE: &str = "edge-token-0123456789";
+    const OTHER: &str = "other-token-0123456789";
+    let server = serve(|settings| {
+        settings.check_token = Some(CHECK.to_owned());
+        settings.tokens =
+            vec![NamedToken::new("edge", [EDGE]).lanes(["api/*"]), NamedToken::new("other", [OTHER]).lanes(["other"])];
+    })
+    .await;
     let mut client = Client::of(&server).await;
     let message = framed(&request("edge", "user", "a"));
-    for (token, expected) in
-        [(None, 16), (Some("Bearer wrong-token-0123456789".to_owned()), 16), (Some(format!("Bearer {CHECK}")), 0)]
-    {
+    for (token, expected) in [
+        (None, 16),
+        (Some("Bearer wrong-token-0123456789".to_owned()), 16),
+        (Some(format!("Bearer {CHECK}")), 0),
+        (Some(format!("Bearer {EDGE}")), 0),
+        (Some(format!("Bearer {OTHER}")), 7),
+    ] {
         let mut headers = vec![("content-type", "application/grpc")];
         headers.extend(token.as_deref().map(|token| ("authorization", token)));
         let answer = client.send(SHOULD_RATE_LIMIT, &headers, message.clone()).await.unwrap();
