@@ -97,6 +97,9 @@ impl From<Error> for Problem {
             Error::EmptyId | Error::IdTooLong { .. } => Self::field("agent", error.to_string()),
             Error::UnknownLane { .. } => Self::field("lane", error.to_string()),
             Error::UnknownPlan { .. } => Self::field("plan", error.to_string()),
+            Error::NoLimit { .. } | Error::LimitGiven { .. } | Error::LimitsDiffer { .. } => {
+                Self::field("limit", error.to_string())
+            }
             Error::ZeroCost => Self::field(
                 "cost",
                 "cost 0 charges nothing; give at least 1, or read the state with GET /v1/agents/{agent}",

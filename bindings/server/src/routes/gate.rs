@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Instant, SystemTime};
 use target::{Asked, Target};
-use tollgate::{LaneId, Limiter, PlanId, Policy};
+use tollgate::{Error, LaneId, Limiter, PlanId, Policy};
 use tollgate_gate::address::Networks;
 use tollgate_gate::route::Routes;
 use tollgate_gate::{self as gate, Gate, Head, Key, Peer, Ruling};
@@ -220,8 +220,11 @@ async fn decide(app: &App, peer: SocketAddr, parts: &Parts, scope: &Scope) -> Re
         gate::Asked::Decide(mut question) => {
             question.plan = plan;
             let agent = Id::of_agent(question.agent.as_bytes());
-            let request = CheckRequest { agent, lane, plan, cost };
+            let request = CheckRequest { agent, lane, plan, cost, limit: asked.limit };
             let (now, verdict) = request.ask(app).await;
+            if let Err(error @ (Error::NoLimit { .. } | Error::LimitGiven { .. })) = verdict {
+                return Err(error.into());
+            }
             // It counts; what the client sees is the gate's.
             _ = request.conclude(app, now, verdict);
             rules.gate.conclude(&head, &question, verdict)

@@ -61,7 +61,7 @@ pub(crate) async fn hold(State(app): State<Arc<App>>, request: Request) -> Resul
     let Hold { agent, lane, channel, action, plan, cost, ttl_seconds } = fields::read(&body, &HOLD)?;
     let ttl = ttl(ttl_seconds)?;
     let policy = app.limiter().policy();
-    let request = CheckBody { agent, lane, channel, action, plan, cost }.resolve(&app, &policy, &scope)?;
+    let request = CheckBody { agent, lane, channel, action, plan, cost, limit: None }.resolve(&app, &policy, &scope)?;
     if !app.limiter().is_held(request.lane)? {
         let name = lane_name(&policy, request.lane);
         return Err(Problem::field("lane", format!("{name} is not a held lane; charge it with /v1/check")));

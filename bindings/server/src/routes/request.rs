@@ -9,7 +9,7 @@ use crate::tokens::Scope;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
 use tollgate::bounds::OVERSPEND_MAX;
-use tollgate::{Decision, Error, LaneId, Policy, Request, Tick, Verdict};
+use tollgate::{CallLimit, Decision, Error, LaneId, Policy, Request, Tick, Verdict};
 use tollgate_tower::{Quota, Reason};
 
 /// How often a check that waits for the store looks again: the timer is no finer, and the store may have answered
@@ -32,6 +32,9 @@ pub(super) struct CheckBody<'a> {
     #[serde(borrow)]
     pub(super) plan: Option<Text<'a>>,
     pub(super) cost: Option<u64>,
+    /// Of a lane that the policy declares dynamic.
+    #[serde(borrow)]
+    pub(super) limit: Option<Text<'a>>,
 }
 
 impl CheckBody<'_> {
@@ -44,6 +47,7 @@ impl CheckBody<'_> {
             ("action", Shape::Text),
             ("plan", Shape::Text),
             ("cost", Shape::Count),
+            ("limit", Shape::Text),
         ],
         needed: &["agent"],
         example: "{\"agent\": \"...\", \"lane\": \"...\"}",
@@ -56,6 +60,7 @@ pub(super) struct CheckRequest<'a> {
     pub(super) lane: LaneId,
     pub(super) plan: Option<tollgate::PlanId>,
     pub(super) cost: u64,
+    pub(super) limit: Option<CallLimit>,
 }
 
 impl<'a> CheckBody<'a> {
@@ -94,7 +99,9 @@ impl<'a> CheckBody<'a> {
         if cost == 0 {
             return Err(Error::ZeroCost.into());
         }
-        Ok(CheckRequest { agent: self.agent, lane, plan, cost })
+        let limit = self.limit.map(|Text(limit)| CallLimit::try_from(&*limit)).transpose();
+        let limit = limit.map_err(|error| Problem::field("limit", error.to_string()))?;
+        Ok(CheckRequest { agent: self.agent, lane, plan, cost, limit })
     }
 
     /// The same, but refuses a held lane: a client without a lease could not release
@@ -256,7 +263,8 @@ impl CheckRequest<'_> {
 
     /// The request to the limiter.
     pub(super) fn to_request(&self, now: Tick) -> Request<'_> {
-        Request::new(self.agent.as_bytes(), self.lane).cost(self.cost).plan(self.plan).at(now).counted()
+        let request = Request::new(self.agent.as_bytes(), self.lane).cost(self.cost).plan(self.plan);
+        request.limit(self.limit).at(now).counted()
     }
 
     /// Counts and logs a denial, and reports sustained abuse.

@@ -51,6 +51,8 @@ struct Reserve<'a> {
     #[serde(borrow)]
     plan: Option<Text<'a>>,
     estimate: u64,
+    #[serde(borrow)]
+    limit: Option<Text<'a>>,
     ttl_seconds: Option<u64>,
 }
 
@@ -63,6 +65,7 @@ const RESERVE: Fields = Fields {
         ("action", Shape::Text),
         ("plan", Shape::Text),
         ("estimate", Shape::Count),
+        ("limit", Shape::Text),
         TTL_SECONDS,
     ],
     needed: &["agent", "estimate"],
@@ -73,14 +76,14 @@ const RESERVE: Fields = Fields {
 pub(crate) async fn reserve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let format = RefusalFormat::new("/v1/reserve", &app, request.headers());
     let (body, scope) = read_body(&app, request, BODY_BYTES_MAX).await?;
-    let Reserve { agent, lane, channel, action, plan, estimate, ttl_seconds } = fields::read(&body, &RESERVE)?;
+    let Reserve { agent, lane, channel, action, plan, estimate, limit, ttl_seconds } = fields::read(&body, &RESERVE)?;
     let ttl = ttl(ttl_seconds)?;
     if estimate == 0 {
         return Err(Problem::field("estimate", "give a whole number from 1"));
     }
     let (limiter, policy) = (app.limiter(), app.limiter().policy());
     let request =
-        CheckBody { agent, lane, channel, action, plan, cost: Some(estimate) }.resolve(&app, &policy, &scope)?;
+        CheckBody { agent, lane, channel, action, plan, cost: Some(estimate), limit }.resolve(&app, &policy, &scope)?;
     let now = limiter.now();
     let refuse = |outcome: Outcome, is_abuse| {
         request.count(&app, &outcome, is_abuse);

@@ -309,3 +309,44 @@ async fn a_platform_limits_by_category_and_by_endpoint_and_exempts_what_is_its_o
         [("x-forwarded-for", "192.0.2.7"), ("x-forwarded-method", "POST"), ("x-forwarded-uri", "/auth/login")];
     assert_eq!(client.send("GET", "/v1/gate", &anonymous, "").await.expect("an answer").status, 200);
 }
+
+#[tokio::test]
+async fn a_dynamic_lane_takes_its_limit_from_the_operators_url() {
+    let server = serve("[lanes]\napi = \"dynamic\"\nfixed = \"5/min\"", |_| {}).await;
+    for (target, status, limit) in [
+        ("/v1/gate?lane=api&limit=3/minute", 200, r#""api";r=2;t=20"#),
+        ("/v1/gate?lane=api&limit=3/minute", 200, r#""api";r=1;t=20"#),
+        // The debt is time: two of three tokens a minute are forty seconds, whatever the limit is now.
+        ("/v1/gate?lane=api&limit=60/minute", 200, r#""api";r=19;t=1"#),
+        ("/v1/gate?lane=api&limit=1/minute", 429, r#""api";r=0;t=41"#),
+    ] {
+        let answer = ask(&server, target, &[]).await;
+        assert_eq!(seen(&answer), (status, Some(limit)), "{target}: {answer:?}");
+    }
+    for (target, problem) in [
+        ("/v1/gate?lane=api", "limit"),
+        ("/v1/gate?lane=fixed&limit=3/minute", "dynamic"),
+        ("/v1/gate?lane=api&limit=fast", "is not a limit"),
+    ] {
+        assert_problem(&ask(&server, target, &[]).await, 400, Some("limit"), problem);
+    }
+    // A client's query behind the path names no limit.
+    let below = ask(&server, "/v1/gate/?limit=1000/second", &[]).await;
+    assert_problem(&below, 400, Some("lane"), "add ?lane=");
+}
+
+#[tokio::test]
+async fn a_check_of_a_dynamic_lane_brings_its_limit() {
+    let server = TestServer::lanes(&[("api", "dynamic"), ("fixed", "5/min")]).await;
+    let first = server.check(r#"{"agent": "a", "lane": "api", "limit": "1/min"}"#).await;
+    assert_eq!((first.status.as_u16(), json(&first)["limit"].as_u64()), (200, Some(1)), "{first:?}");
+    let second = server.check(r#"{"agent": "a", "lane": "api", "limit": "1/min"}"#).await;
+    assert_eq!((second.status.as_u16(), json(&second)["retry_after"].as_u64()), (429, Some(60)), "{second:?}");
+    for (body, problem) in [
+        (r#"{"agent": "a", "lane": "api"}"#, "limit"),
+        (r#"{"agent": "a", "lane": "fixed", "limit": "1/min"}"#, "dynamic"),
+        (r#"{"agent": "a", "lane": "api", "limit": "exact 5/min"}"#, "bucket"),
+    ] {
+        assert_problem(&server.check(body).await, 400, Some("limit"), problem);
+    }
+}

@@ -5,6 +5,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use std::borrow::Cow;
+use tollgate::{CallLimit, LimitError};
 
 /// The path that gateways ask.
 pub(super) const PATH: &str = "/v1/gate";
@@ -83,11 +84,13 @@ pub(super) struct Asked {
     pub(super) lane: Option<String>,
     pub(super) cost: Option<u64>,
     pub(super) plan: Option<String>,
+    /// Of a lane that the policy declares dynamic.
+    pub(super) limit: Option<CallLimit>,
     /// The status of a refusal.
     deny: Option<StatusCode>,
 }
 
-const PARAMETERS: &str = "lane, cost, plan and deny";
+const PARAMETERS: &str = "lane, cost, plan, limit and deny";
 
 impl Asked {
     pub(super) fn of(target: &Target<'_>) -> Result<Self, Problem> {
@@ -103,6 +106,10 @@ impl Asked {
                 "cost" => {
                     let cost = value.parse().map_err(|_| wrong("give a whole number"))?;
                     asked.cost.replace(cost).is_none()
+                }
+                "limit" => {
+                    let limit = value.parse().map_err(|error: LimitError| wrong(&error.to_string()))?;
+                    asked.limit.replace(limit).is_none()
                 }
                 "deny" => {
                     let status = refusal(&value);
@@ -269,16 +276,22 @@ mod tests {
             lane: Some("http/read é".into()),
             cost: Some(5),
             plan: Some("pro".into()),
+            limit: Some("3/minute burst 5".parse().unwrap()),
             deny: Some(StatusCode::FORBIDDEN),
         };
-        assert_eq!(asked("/v1/gate?lane=http/read+%C3%A9&cost=5&plan=pro&deny=403"), Ok(everything));
+        assert_eq!(
+            asked("/v1/gate?lane=http/read+%C3%A9&cost=5&plan=pro&limit=3/minute+burst+5&deny=403"),
+            Ok(everything)
+        );
         for uri in ["/v1/gate", "/v1/gate?", "/v1/gate/?cost=0&plan=pro", "/v1/gate/a?lane=x&page=2"] {
             assert_eq!(asked(uri), Ok(Asked::default()), "{uri}");
         }
         for (uri, problem) in [
-            ("/v1/gate?page=2", "the gate has no parameter \"page\"; it has lane, cost, plan and deny"),
+            ("/v1/gate?page=2", "the gate has no parameter \"page\"; it has lane, cost, plan, limit and deny"),
             ("/v1/gate?cost=many", "give a whole number"),
             ("/v1/gate?cost=-1", "give a whole number"),
+            ("/v1/gate?limit=3", "is not a limit"),
+            ("/v1/gate?limit=budget+3/day", "bucket"),
             ("/v1/gate?deny=200", "a status from 400 to 499"),
             ("/v1/gate?lane=a&lane=b", "given twice"),
             ("/v1/gate?lane=%ff", "percent-encoded"),
