@@ -157,7 +157,7 @@ defmodule Bench do
 
     :erlang.system_flag(:schedulers_online, @schedulers)
     rounds = Enum.group_by(rounds, &elem(&1, 0), &elem(&1, 1))
-    {denied, longest, slowest} = Bench.Hub.flood(if quick, do: 2, else: 4)
+    {denied, longest, slowest, echo} = Bench.Hub.flood(if quick, do: 2, else: 4)
 
     lines =
       for {title, _, theirs, _} <- rows do
@@ -181,7 +181,8 @@ defmodule Bench do
       {"A WebSocket message that is denied costs at most half of the hub's own code", half},
       {"#{denied} denials with log: true: the owner's queue was #{longest} at the longest; under 1,000",
        longest < 1_000},
-      {"Meanwhile a control call took #{slowest} ms at the longest; under 50", slowest < 50}
+      {"Meanwhile a control call took #{slowest} ms at the longest, and a call of an idle process #{echo} ms; under 50, " <>
+         "or three times the latter on a machine that is busy otherwise", slowest < max(50, 3 * echo)}
     ]
 
     lines = for {text, met} <- bars ++ flood, do: "- #{text}: #{if met, do: "met", else: "MISSED"}.\n"
@@ -198,8 +199,26 @@ defmodule Bench do
   defp publish(table, storms, lines) do
     path = Path.expand("../README.md", __DIR__)
     [head, _old] = path |> File.read!() |> String.split(@marker, parts: 2)
-    File.write!(path, [head, @marker, "\n\n", table, "\n", storms, "\n", lines])
+    File.write!(path, [head, @marker, "\n\n", table, "\n", wrapped(storms), "\n", wrapped(lines)])
     IO.puts("== wrote #{Path.relative_to_cwd(path)}")
+  end
+
+  # No line of the page is wider than those of its sources.
+  defp wrapped(lines) do
+    for line <- lines |> IO.iodata_to_binary() |> String.split("\n", trim: true) do
+      [wrap(String.split(line, " "), 0), "\n"]
+    end
+  end
+
+  defp wrap([], _), do: []
+  defp wrap([word | words], 0), do: [word | wrap(words, String.length(word))]
+
+  defp wrap([word | words], width) do
+    length = String.length(word)
+
+    if width + 1 + length > 118,
+      do: ["\n  ", word | wrap(words, 2 + length)],
+      else: [?\s, word | wrap(words, width + 1 + length)]
   end
 
   # What is measured: of which tier, how many processes, and who asks.

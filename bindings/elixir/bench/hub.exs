@@ -110,7 +110,7 @@ defmodule Bench.Hub do
   end
 
   # Denials from all schedulers for a while, each logged if its line is due: the longest queue of the owner, and the
-  # longest control call, in milliseconds.
+  # longest control call, in milliseconds, beside the longest call of a process that has nothing to do.
   def flood(seconds) do
     # Lines that are due are made, and nobody wants to read them here.
     Logger.put_module_level(Tollgate.Log, :none)
@@ -118,11 +118,12 @@ defmodule Bench.Hub do
     ending = System.monotonic_time(:millisecond) + seconds * 1_000
     flood = fn agent -> deny(agent, ending, 0) end
     tasks = for at <- 1..8, do: Task.async(fn -> flood.("agent-#{at}") end)
-    {longest, slowest} = watch(owner, ending, 0, 0)
+    {:ok, idle} = Agent.start_link(fn -> :idle end)
+    {longest, slowest, echo} = watch(owner, idle, ending, {0, 0, 0})
     denied = tasks |> Task.await_many(:infinity) |> Enum.sum()
     GenServer.stop(owner)
     Logger.delete_module_level(Tollgate.Log)
-    {denied, longest, slowest}
+    {denied, longest, slowest, echo}
   end
 
   defp deny(agent, ending, denied) do
@@ -130,15 +131,13 @@ defmodule Bench.Hub do
     if System.monotonic_time(:millisecond) < ending, do: deny(agent, ending, denied + 1_000), else: denied + 1_000
   end
 
-  defp watch(owner, ending, longest, slowest) do
+  defp watch(owner, idle, ending, {longest, slowest, echo}) do
     {:message_queue_len, length} = Process.info(owner, :message_queue_len)
-    {micros, :ok} = :timer.tc(fn -> Tollgate.Control.set_override(Bench.Flooded, "someone", :heavy, "100/minute") end)
+    control = fn -> Tollgate.Control.set_override(Bench.Flooded, "someone", :heavy, "100/minute") end
+    {micros, :ok} = :timer.tc(control)
+    {idle_micros, :idle} = :timer.tc(fn -> Agent.get(idle, & &1) end)
     Process.sleep(20)
-    longest = max(longest, length)
-    slowest = max(slowest, div(micros, 1_000))
-
-    if System.monotonic_time(:millisecond) < ending,
-      do: watch(owner, ending, longest, slowest),
-      else: {longest, slowest}
+    seen = {max(longest, length), max(slowest, div(micros, 1_000)), max(echo, div(idle_micros, 1_000))}
+    if System.monotonic_time(:millisecond) < ending, do: watch(owner, idle, ending, seen), else: seen
   end
 end

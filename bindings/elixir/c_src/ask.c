@@ -110,7 +110,7 @@ static bool find_action(ErlNifEnv *env, const term argv[], question *asked, bool
     return status == TOLLGATE_STATUS_OK && found.lane < asked->of->lanes;
 }
 
-static term make_admitted(ErlNifEnv *env, const question *asked, const tollgate_verdict *verdict, bool is_new)
+static term make_decided(ErlNifEnv *env, const question *asked, const tollgate_verdict *verdict, bool is_new)
 {
     term lane = enif_make_uint(env, asked->request.lane);
     if (verdict->decision == TOLLGATE_DECISION_EXEMPT) {
@@ -131,10 +131,10 @@ static term make_admitted(ErlNifEnv *env, const question *asked, const tollgate_
 
 /*
  * (reference, agent, channel, action, cost, plan, counted), or with nil and a lane instead of a channel and an action:
- * a check that answers with what Tollgate.Verdict.admit says; nil if the channel has no lane for the action. A plan in
+ * a check that answers with what Tollgate.Verdict.decide says; nil if the channel has no lane for the action. A plan in
  * a tuple applies if the policy has it.
  */
-NIF(nif_admit)
+NIF(nif_decide)
 {
     question asked;
     tollgate_verdict verdict;
@@ -164,7 +164,7 @@ NIF(nif_admit)
     uint32_t flags = argv[6] == atom_true ? TOLLGATE_COUNTED : 0;
     tollgate_status status = tollgate_check(asked.of->limiter, &asked.request, asked.now_ns, flags, &verdict);
     if (status == TOLLGATE_STATUS_OK) {
-        made = make_admitted(env, &asked, &verdict, is_new);
+        made = make_decided(env, &asked, &verdict, is_new);
     } else if (is_answer(status, &reason)) {
         made = enif_make_tuple3(env, atom_error, reason, enif_make_uint(env, asked.request.lane));
     } else {

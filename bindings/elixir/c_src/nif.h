@@ -184,7 +184,7 @@ tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_
     X(new, 2, CPU) X(name_lanes, 2, HERE) X(lanes, 1, HERE) X(plans, 1, HERE) X(plan, 2, HERE) \
     X(lane_for, 3, HERE) X(unknown_actions, 1, HERE) X(sweep, 2, CPU) X(now, 1, HERE) X(advance_clock, 2, HERE) \
     X(set_clock, 2, HERE) X(nothing, 0, HERE) X(build, 0, HERE) X(check, 4, HERE) X(ask, 4, HERE) X(verdict, 4, HERE) \
-    X(admit, 7, HERE) \
+    X(decide, 7, HERE) \
     X(validate, 2, HERE) X(check_many, 3, HERE) X(check_all, 3, HERE) X(peek, 4, HERE) X(refund, 4, HERE) \
     X(hold, 4, HERE) X(release, 4, HERE) X(reserve, 5, HERE) X(settle, 4, HERE) X(extend, 4, HERE) \
     X(reset, 3, HERE) X(forget, 3, HERE) X(record_violation, 3, HERE) X(conduct, 3, HERE) \

@@ -18,8 +18,8 @@ defmodule Tollgate.ArgumentsTest do
   ]
 
   # They start something, write a file, or are not for callers.
-  @others [:start_link, :child_spec, :write_report, :chunks, :new, :dispatch, :wanted?, :pubsub, :send, :unclassified] ++
-            [:log_unknown, :text, :numbers, :warning, :denial, :module_info, :__info__]
+  @others ~w(start_link child_spec write_report chunks new dispatch wanted? pubsub send unclassified log_unknown)a ++
+            ~w(text numbers warning denial module_info __info__)a
 
   @terms [
     nil,

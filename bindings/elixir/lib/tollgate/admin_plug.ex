@@ -66,7 +66,7 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
     def call(conn, options) do
       case path(conn, conn.path_info) do
         nil -> conn
-        path -> admit(conn, path, options)
+        path -> enter(conn, path, options)
       end
     end
 
@@ -89,7 +89,7 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       ArgumentError -> part
     end
 
-    defp admit(conn, path, %{authorize: authorize} = options) do
+    defp enter(conn, path, %{authorize: authorize} = options) do
       case authorized(conn, authorize) do
         :ok ->
           answer(conn, route(conn, path, options.instance))

@@ -88,7 +88,7 @@ defmodule Tollgate.Native do
   def build, do: missing()
   def check(_reference, _agent, _channel, _tier), do: missing()
   def ask(_reference, _agent, _lane, _options), do: missing()
-  def admit(_reference, _agent, _channel, _action, _cost, _plan, _counted), do: missing()
+  def decide(_reference, _agent, _channel, _action, _cost, _plan, _counted), do: missing()
   def verdict(_reference, _agent, _lane, _options), do: missing()
   def validate(_reference, _requests), do: missing()
   def check_many(_reference, _requests, _options), do: missing()

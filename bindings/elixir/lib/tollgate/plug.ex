@@ -161,7 +161,7 @@ if Code.ensure_compiled(Plug.Conn) == {:module, Plug.Conn} do
       if options.answer_head and conn.method == "HEAD" do
         report(conn, options, entry, {agent, plan}, channel, action)
       else
-        case Verdict.admit(entry, instance, agent, channel, action, cost, plan, options.counted) do
+        case Verdict.decide(entry, instance, agent, channel, action, cost, plan, options.counted) do
           {:exempt, _} ->
             conn
 

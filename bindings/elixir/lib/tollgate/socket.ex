@@ -50,7 +50,7 @@ defmodule Tollgate.Socket do
   def message(instance, agent, type) do
     {_, _, _, aux} = entry = Instance.entry(instance)
 
-    case Verdict.admit(entry, instance, Id.agent(agent), "ws", Actions.text(type), 1, nil) do
+    case Verdict.decide(entry, instance, Id.agent(agent), "ws", Actions.text(type), 1, nil) do
       {:allow, _, _, _, _, _, _, _, _} -> :allow
       {:warn, lane, remaining, capacity, _, _, _, _, _} -> {:warn, warning(aux, lane, remaining, capacity)}
       {:deny, lane, _, _, wait, _, _, _, _} -> {:deny, denied(aux, lane, wait)}

@@ -16,8 +16,8 @@ defmodule Tollgate.Verdict do
 
   with the number of the lane; `cause` is `:conduct` if a denial is for the agent's conduct.
   """
-  def admit({reference, reporter, _, aux} = entry, instance, agent, channel, action, cost, plan, counted \\ true) do
-    case Native.admit(reference, agent, channel, action, cost, plan, counted) do
+  def decide({reference, reporter, _, aux} = entry, instance, agent, channel, action, cost, plan, counted \\ true) do
+    case Native.decide(reference, agent, channel, action, cost, plan, counted) do
       {:deny, lane, remaining, capacity, wait, full_in, token, cause, source, in_a_row, sustained, unknown} ->
         {channel, tier, _} = elem(aux.lanes, lane)
         if unknown, do: Actions.log_unknown(action, channel, tier)
