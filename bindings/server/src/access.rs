@@ -128,23 +128,28 @@ fn write_all(file: &mut LogFile, lines: &Receiver<String>, counts: &Counts) {
 }
 
 /// A file to which lines are appended, wherever its name leads.
-struct LogFile {
+pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
 }
 
 impl LogFile {
-    fn open(path: &Path) -> std::io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         // It has the addresses of clients.
         let file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
         Ok(Self { path: path.to_owned(), file })
     }
 
-    fn append(&mut self, lines: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn append(&mut self, lines: &[u8]) -> std::io::Result<()> {
         let (ours, found) = (self.file.metadata()?, std::fs::metadata(&self.path));
         if !found.is_ok_and(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())) {
             *self = Self::open(&self.path)?;
         }
         self.file.write_all(lines)
+    }
+
+    /// Waits until all of it is on disk.
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        self.file.sync_data()
     }
 }

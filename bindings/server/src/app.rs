@@ -1,6 +1,7 @@
 //! The app: everything that requests share.
 
 use crate::access::AccessLog;
+use crate::audit::Audit;
 use crate::auth::Keys;
 use crate::control::{Control, ReloadOutcome};
 use crate::envoy::Envoy;
@@ -39,6 +40,7 @@ pub struct App {
     /// Until it is started.
     receiver: Mutex<Option<Receiver>>,
     access_log: Option<AccessLog>,
+    audit: Audit,
     log: LogThrottle,
     /// Locked while the report is written, so that the last one, at shutdown, waits for the one before.
     report_lock: Mutex<()>,
@@ -65,6 +67,7 @@ impl App {
         }
         let receiver = Mutex::new(Receiver::new(&settings)?);
         let access_log = settings.access_log.as_deref().map(AccessLog::start).transpose()?;
+        let audit = Audit::start(settings.audit_log.as_deref())?;
         let tls = settings.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let meter = Arc::new(Meter::new());
         let (control, limiter) = Control::start(source, &settings, clock, Arc::clone(&meter))?;
@@ -87,6 +90,7 @@ impl App {
             webhook,
             receiver,
             access_log,
+            audit,
             log,
             report_lock,
             feed,
@@ -228,6 +232,11 @@ impl App {
         if let Some(webhook) = self.webhook.get() {
             webhook.notify(agent, lane, violations, within);
         }
+    }
+
+    /// Who changed what.
+    pub(crate) const fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     pub(crate) const fn access_log(&self) -> Option<&AccessLog> {

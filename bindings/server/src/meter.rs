@@ -44,10 +44,12 @@ pub(crate) enum SavedFile {
     Budgets,
     /// The report.
     Report,
+    /// The audit log.
+    Audit,
 }
 
 impl SavedFile {
-    const ALL: [Self; 4] = [Self::Assignments, Self::Defaults, Self::Budgets, Self::Report];
+    const ALL: [Self; 5] = [Self::Assignments, Self::Defaults, Self::Budgets, Self::Report, Self::Audit];
 
     const fn name(self) -> &'static str {
         match self {
@@ -55,6 +57,7 @@ impl SavedFile {
             Self::Defaults => "defaults",
             Self::Budgets => "budgets",
             Self::Report => "report",
+            Self::Audit => "audit",
         }
     }
 }

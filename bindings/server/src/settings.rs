@@ -108,6 +108,8 @@ pub struct Settings {
     pub webhook_ca: Option<PathBuf>,
     /// The file with a line for every request; `None` writes none.
     pub access_log: Option<PathBuf>,
+    /// The file with a line for every change by an operator; `None` keeps the last ones in memory alone.
+    pub audit_log: Option<PathBuf>,
     /// How long to wait before an event is sent again; it doubles from one try to the next.
     pub webhook_pause: Duration,
     /// How many connections can be open at once.
@@ -167,6 +169,7 @@ impl Default for Settings {
             webhook_secret: None,
             webhook_ca: None,
             access_log: None,
+            audit_log: None,
             webhook_pause: Duration::from_secs(1),
             max_connections: 10_000,
             max_connections_per_address: None,
@@ -284,6 +287,7 @@ impl Settings {
             "webhook_secret" => self.webhook_secret = Some(entry.token(entry.string(TOKEN)?)?),
             "webhook_secret_file" => self.webhook_secret = Some(entry.token_in_file()?),
             "webhook_ca" => self.webhook_ca = Some(entry.path()?),
+            "audit_log" => self.audit_log = Some(entry.path()?),
             "access_log" => self.access_log = Some(entry.path()?),
             "webhook_pause" => self.webhook_pause = entry.duration()?,
             "max_connections" => self.max_connections = entry.integer(1..=1_000_000)? as usize,
@@ -348,6 +352,7 @@ pub(crate) const KEYS: &[&str] = &[
     "webhook_secret_file",
     "webhook_ca",
     "access_log",
+    "audit_log",
     "webhook_pause",
     "max_connections",
     "max_connections_per_address",

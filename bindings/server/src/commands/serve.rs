@@ -6,6 +6,7 @@ use crate::app::App;
 use crate::error::StartError;
 use crate::log::Log;
 use crate::net::listener::Server;
+use crate::routes::audit::reload_for_signal;
 use crate::settings::{ClusterSettings, Secret, Settings, Store, check_url};
 use crate::source::Source;
 use std::ffi::OsString;
@@ -197,7 +198,7 @@ impl Instance {
             while hangup.recv().await.is_some() {
                 let app = Arc::clone(&app);
                 // It reads files and walks all records.
-                _ = tokio::task::spawn_blocking(move || app.reload()).await;
+                _ = tokio::task::spawn_blocking(move || reload_for_signal(&app)).await;
             }
         });
         let stop = async {

@@ -127,11 +127,11 @@ async fn everything(State(app): State<Arc<App>>, _: Admin) -> Response {
     }))
 }
 
-fn overrides(assignment: &Assignment) -> Map<String, Value> {
+pub(super) fn overrides(assignment: &Assignment) -> Map<String, Value> {
     assignment.overrides().map(|(lane, limit)| (lane.to_owned(), limit.to_string().into())).collect()
 }
 
-fn limits(policy: &Policy) -> Map<String, Value> {
+pub(super) fn limits(policy: &Policy) -> Map<String, Value> {
     let limits = policy.lanes().filter_map(|(lane, name)| Some((name.to_owned(), policy.limit(lane)?)));
     limits.map(|(name, limit)| (name, limit.to_string().into())).collect()
 }
@@ -320,7 +320,7 @@ fn shown(agent: &[u8]) -> String {
 
 // --- The allowlist: agents that are never limited.
 
-fn exempt(limiter: &Limiter) -> Vec<Value> {
+pub(super) fn exempt(limiter: &Limiter) -> Vec<Value> {
     let assigned = limiter.assignments().into_iter().filter(|(_, given)| given.is_exempt()).map(|(agent, _)| agent);
     // The policy's exempt agents are always on it.
     let all: BTreeSet<_> = assigned.chain(limiter.policy().exempt().map(|agent| agent.as_bytes().to_vec())).collect();

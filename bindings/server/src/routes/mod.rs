@@ -3,6 +3,7 @@
 mod admin;
 pub(crate) mod agents;
 mod all;
+pub(crate) mod audit;
 pub(crate) mod check;
 mod engine;
 pub(crate) mod fields;
@@ -44,7 +45,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::metrics))
-        .merge(admin::routes())
+        .route("/api/admin/audit", get(audit::list))
+        .merge(admin::routes().route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::audited)))
         .merge(crate::page::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown_method)

@@ -14,6 +14,7 @@ mod access;
 mod admin;
 mod agents;
 mod all;
+mod audit;
 mod bodies;
 mod checks;
 mod conformance;
