@@ -22,7 +22,8 @@
 //! - `auth.rs`: rights and sessions; `tokens.rs`: tokens with names; `control.rs`: changes at run time;
 //!   `defaults.rs`: limits set through the admin API; `state.rs`: who keeps the files of the state directory
 //! - `leases.rs`: slots that are held until they are released or their lease expires
-//! - `meter.rs`: counters; `log.rs`: the log; `access.rs`: the log of requests; `audit.rs`: who changed what; `webhook.rs`: notifications of abuse
+//! - `meter.rs`: counters; `log.rs`: the log; `access.rs`: the log of requests; `audit.rs`: who changed
+//!   what; `webhook.rs`: notifications of abuse
 //! - `address.rs`: listen addresses; `settings/`: the tables `[server]`,
 //!   `[shared]`, `[cluster]`, `[envoy]` and `[gate]`; `source.rs`: the policy file
 //! - `machines.rs`: the engine that settles with the store, and what is shown of it
