@@ -153,6 +153,11 @@ impl Engine {
         let likely = if self.limits.is_fast(lane.id()) { self.slab.likely_record(hash) } else { None };
         match likely {
             Some(record) => self.charge_likely(record, hash, lane, cost, plan, now, std::convert::identity, elsewhere),
+            #[cfg(feature = "cluster")]
+            None => {
+                self.charge_from_credit(hash, lane, cost, plan, now).map_or_else(|| self.charge_general(request), Ok)
+            }
+            #[cfg(not(feature = "cluster"))]
             None => self.charge_general(request),
         }
     }
@@ -224,7 +229,7 @@ impl Engine {
     pub(super) fn note_clustered(&self, charged: &Charged, request: &ResolvedRequest<'_>) {
         #[cfg(feature = "cluster")]
         if let Charged::Clustered { asks, verdict: Ok(verdict) } = charged {
-            self.count_source(request.lane(), verdict);
+            self.count_source(request.lane(), verdict.source());
             if *asks {
                 self.ask(request, verdict.is_allowed());
             }

@@ -26,7 +26,7 @@ use crate::clock::Tick;
 use crate::error::Error;
 use crate::lane::clustered::{Applied, Balance, Known, LinkWord, Source};
 use crate::lane::kind::LimitWords;
-use crate::lane::{Choice, Kind, LaneWord, Verdict};
+use crate::lane::{Choice, Kind, LaneWord};
 use crate::machine::process::unforked;
 use crate::observe::sources::SourceCounters;
 use crate::policy::{LaneId, PlanId, Policy};
@@ -361,8 +361,8 @@ impl Engine {
 
     /// Counts where an answer came from.
     #[inline]
-    pub(super) fn count_source(&self, lane: LaneId, verdict: &Verdict) {
-        if let (Some(asks), Some(source)) = (&self.asks, verdict.source()) {
+    pub(super) fn count_source(&self, lane: LaneId, source: Option<Source>) {
+        if let (Some(asks), Some(source)) = (&self.asks, source) {
             asks.sources.add(lane, source);
         }
     }

@@ -7,6 +7,10 @@
 //! [`find_and_charge`](Engine::find_and_charge) answers, as it does for every
 //! other kind of lane.
 //!
+//! A bucket that machines share has a fast path of its own, for checks that are
+//! answered from credit: the same steps, behind the look at what kind of lane it
+//! is.
+//!
 //! Functions that leave this path take their arguments one by one: every check
 //! would have to write a struct to memory to pass it by reference.
 
@@ -14,8 +18,14 @@ use super::charge::Answer;
 use super::{Engine, Request, stand_in_row};
 use crate::clock::Tick;
 use crate::error::Error;
+#[cfg(feature = "cluster")]
+use crate::lane::Verdict;
 use crate::lane::bucket;
+#[cfg(feature = "cluster")]
+use crate::lane::clustered::{self, LinkWord, Source};
 use crate::limits::LaneLimits;
+#[cfg(feature = "cluster")]
+use crate::policy::LaneId;
 use crate::policy::PlanId;
 use crate::record::{Attempt, Record};
 use crate::slab::hash::AgentHash;
@@ -121,6 +131,77 @@ impl Engine {
                 self.slab.count_retry();
                 give_way();
                 give(elsewhere())
+            }
+        }
+    }
+
+    /// Checks a bucket that machines share, if there is credit for it in the
+    /// record that is likely the agent's. After a miss the caller goes on as
+    /// with every other lane.
+    #[cfg(feature = "cluster")]
+    #[inline(always)]
+    pub(super) fn check_credit(
+        &self,
+        agent: &[u8],
+        lane: LaneId,
+        cost: u64,
+        plan: Option<PlanId>,
+        at: Option<Tick>,
+    ) -> Option<Verdict> {
+        let lane = self.limits.lane(lane).ok()?;
+        let link = self.limits.link_of_credit(lane.id())?;
+        if self.warnings.is_used() {
+            return None;
+        }
+        let hash = self.hash_for(agent, plan).ok()?;
+        let record = self.slab.likely_record(hash)?;
+        let now = at.unwrap_or_else(|| {
+            record.prefetch();
+            self.clock.now()
+        });
+        self.charge_credit(record, hash, link, lane, cost, plan, now)
+    }
+
+    /// The same for a request whose agent and instant are known.
+    #[cfg(feature = "cluster")]
+    #[inline(never)]
+    pub(super) fn charge_from_credit(
+        &self,
+        hash: AgentHash,
+        lane: LaneLimits<'_>,
+        cost: u64,
+        plan: Option<PlanId>,
+        now: Tick,
+    ) -> Option<Verdict> {
+        let link = self.limits.link_of_credit(lane.id())?;
+        let record = self.slab.likely_record(hash)?;
+        self.charge_credit(record, hash, link, lane, cost, plan, now)
+    }
+
+    #[cfg(feature = "cluster")]
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "see the module")]
+    fn charge_credit(
+        &self,
+        record: Record<'_>,
+        hash: AgentHash,
+        link: LinkWord,
+        lane: LaneLimits<'_>,
+        cost: u64,
+        plan: Option<PlanId>,
+        now: Tick,
+    ) -> Option<Verdict> {
+        let step = |words, row| clustered::spend_credit(words, now, lane.limit(stand_in_row(row, plan)), link, cost);
+        match record.try_update_first_of(hash.tag(), self.limits.cells(lane.id()), step) {
+            Attempt::Done(spent) => {
+                self.count_source(lane.id(), Some(Source::Credit));
+                Some(spent.verdict())
+            }
+            Attempt::Moved => None,
+            Attempt::Lost => {
+                self.slab.count_retry();
+                give_way();
+                None
             }
         }
     }

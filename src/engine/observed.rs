@@ -39,6 +39,22 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn check_any(&self, agent: &[u8], lane: LaneId, cost: u64, plan: Option<PlanId>, at: Option<Tick>) -> Answer {
+        #[cfg(feature = "cluster")]
+        if let Some(verdict) = self.check_credit(agent, lane, cost, plan, at) {
+            // Straight to the caller: see `note_answer`.
+            if self.watch.is_none() {
+                return Ok(verdict);
+            }
+            let answer = Ok(verdict);
+            self.note_answer(agent, lane, &answer);
+            return answer;
+        }
+        self.check_in_full(agent, lane, cost, plan, at)
+    }
+
+    /// The same, without a look at what is usual.
+    #[inline(never)]
+    fn check_in_full(&self, agent: &[u8], lane: LaneId, cost: u64, plan: Option<PlanId>, at: Option<Tick>) -> Answer {
         let request = Request { agent, lane, cost, plan, at, is_counted: false, limit: None };
         self.finish(agent, lane, cost, self.resolve(request).and_then(|request| self.charge(&request)))
     }

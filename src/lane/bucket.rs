@@ -347,6 +347,13 @@ pub(super) fn force(word: LaneWord, now: Tick, limit: BucketLimit, cost: u64) ->
     Outcome { next: (next != word).then_some(next), answer: () }
 }
 
+/// How long the bucket takes to be full, in nanoseconds.
+#[cfg(feature = "cluster")]
+#[inline]
+pub(super) fn full_in_ns(word: LaneWord, now: Tick) -> u64 {
+    InstantWord::of(word).wait(now)
+}
+
 /// The bucket's state.
 pub(super) fn state(word: LaneWord, now: Tick, limit: BucketLimit) -> LaneState {
     if limit.is_exempt() {

@@ -122,56 +122,99 @@ const OVERDRAFT_NS_MAX: u64 = 1 << 51;
 const CLOSED_FOR_NS: u64 = 1_000_000_000;
 
 /// What the answer to a charge depends on.
+#[derive(Clone, Copy)]
 struct Look {
     credit: CreditWord,
     limit: BucketLimit,
-    /// The bucket as the view shows it.
-    viewed: LaneState,
+    /// How long the bucket takes to be full as the view shows it, in nanoseconds.
+    debt_ns: u64,
     now: Tick,
 }
 
 impl Look {
-    /// The answer that leaves this balance.
-    fn verdict(&self, finding: Finding, source: Source, balance: i64, wait_ns: u64) -> Charged {
+    #[inline(always)]
+    fn new(words: [LaneWord; 2], limit: BucketLimit, now: Tick) -> Self {
+        let [credit, view] = words;
+        Self { credit: CreditWord::of(credit), limit, debt_ns: bucket::full_in_ns(view, now), now }
+    }
+
+    /// The answer that leaves this balance. Its credit is tokens that the agent can spend: the bucket lacks so much
+    /// less to be full.
+    #[inline(always)]
+    fn verdict(&self, finding: Finding, source: Source, balance: i64, wait_ns: u64) -> Verdict {
+        let Self { limit, debt_ns, .. } = *self;
         let credit = u64::try_from(balance).unwrap_or(0);
-        let left = self.viewed.remaining().saturating_add(credit).min(self.viewed.capacity());
-        let finding = if finding == Finding::ALLOW && self.limit.is_low(left) { Finding::WARN } else { finding };
-        let LaneState { capacity, full_in_ns, window_ns, .. } = self.viewed;
-        let verdict = Verdict::counted(source.of(finding), capacity, left, wait_ns, full_in_ns, window_ns);
-        Charged::Clustered { verdict: Ok(verdict), asks: false }
+        let full_in_ns = debt_ns.min(limit.depth_ns()).saturating_sub(credit.saturating_mul(limit.token_ns()));
+        let finding = if finding == Finding::ALLOW && limit.is_low(full_in_ns) { Finding::WARN } else { finding };
+        Verdict::refilling(source.of(finding), limit.capacity(), limit.token_ns(), wait_ns, full_in_ns)
     }
 
     /// The charge that leaves this balance.
     fn spend(&self, source: Source, balance: i64) -> Choice<Charged> {
-        let next = self.credit.with_balance(balance).word();
-        let answer = self.verdict(Finding::ALLOW, source, balance, 0).asking(self.asks_with(balance));
-        Choice::of(Outcome { next: Some(next), answer })
+        let next = Some(self.credit.with_balance(balance).word());
+        let verdict = Ok(self.verdict(Finding::ALLOW, source, balance, 0));
+        Choice::of(Outcome { next, answer: Charged::Clustered { verdict, asks: self.asks_with(balance) } })
     }
 
-    fn deny(&self, source: Source, wait_ns: u64) -> Choice<Charged> {
-        Choice::of(unchanged(self.verdict(Finding::DENY, source, self.credit.spendable(self.now), wait_ns)))
+    fn deny(&self, source: Source, wait_ns: u64, asks: bool) -> Choice<Charged> {
+        let verdict = self.verdict(Finding::DENY, source, self.credit.spendable(self.now), wait_ns);
+        Choice::of(unchanged(Charged::Clustered { verdict: Ok(verdict), asks }))
     }
 
     /// Whether it is time to ask, with this balance.
+    #[inline]
     fn asks_with(&self, balance: i64) -> bool {
         balance < self.credit.low() && !self.credit.is_asked(self.now)
     }
 
     /// How long until the view has room for this cost, in nanoseconds.
     fn wait_for(&self, cost: u64) -> u64 {
-        let LaneState { full_in_ns: debt, window_ns: depth, token_ns, .. } = self.viewed;
-        debt.saturating_add(cost.saturating_mul(token_ns)).saturating_sub(depth)
+        self.debt_ns.saturating_add(cost.saturating_mul(self.limit.token_ns())).saturating_sub(self.limit.depth_ns())
     }
 }
 
-impl Charged {
-    /// The same, and whether the engine has to be asked.
-    fn asking(self, asks: bool) -> Self {
-        match self {
-            Charged::Clustered { verdict, .. } => Charged::Clustered { verdict, asks },
-            other => other,
-        }
+/// The usual charge of such a lane: there is credit enough, and it is not time to ask for more. `None` if that is not
+/// so, or the limit is none that counts; then [`Clustered::step`] answers.
+///
+/// The view says how much is left, and decides nothing.
+#[inline(always)]
+pub(crate) fn spend_credit(
+    words: [LaneWord; 2],
+    now: Tick,
+    limit: BucketLimit,
+    link: LinkWord,
+    cost: u64,
+) -> Option<Outcome<Spent>> {
+    let look = Look::new(words, limit, now);
+    if !counts(limit, cost) || !link.honours_credit() || !look.credit.is_live(now) {
+        return None;
     }
+    // Lossless: no capacity is that large.
+    let after = look.credit.balance().saturating_sub(cost as i64);
+    let spent = || Outcome { next: Some(look.credit.with_balance(after).word()), answer: Spent { look, after } };
+    (after >= 0 && !look.asks_with(after)).then(spent)
+}
+
+/// A charge that was paid from credit.
+pub(crate) struct Spent {
+    look: Look,
+    /// The balance after it.
+    after: i64,
+}
+
+impl Spent {
+    /// Computed once the limit is known to be whole.
+    #[inline(always)]
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.look.verdict(Finding::ALLOW, Source::Credit, self.after, 0)
+    }
+}
+
+/// Whether the limit counts such a request: it has a cost, and one that the bucket can hold, and the agent is not
+/// exempt.
+#[inline]
+fn counts(limit: BucketLimit, cost: u64) -> bool {
+    cost > 0 && cost <= limit.capacity() && !limit.is_exempt()
 }
 
 impl Clustered {
@@ -207,7 +250,7 @@ impl Clustered {
             let asks = charged.next.is_some() && !look.credit.is_asked(look.now);
             // A share may be too small for any request of this cost.
             let verdict = match verdict {
-                Err(Error::CostAboveCapacity { .. }) => return look.deny(source, RETRY_NEVER),
+                Err(Error::CostAboveCapacity { .. }) => return look.deny(source, RETRY_NEVER, false),
                 verdict => verdict.map(|verdict| Verdict { finding: source.of(verdict.finding), ..verdict }),
             };
             Choice::at(VIEW, Outcome { next: charged.next, answer: Charged::Clustered { verdict, asks } })
@@ -215,10 +258,11 @@ impl Clustered {
         match self.when_lost {
             WhenLost::Share => alone(Source::Share, cost.saturating_mul(u64::from(self.link.nodes()))),
             WhenLost::Alone => alone(Source::Alone, cost),
-            WhenLost::Closed => look.deny(Source::Closed, CLOSED_FOR_NS),
+            WhenLost::Closed => look.deny(Source::Closed, CLOSED_FOR_NS, false),
             WhenLost::Open => {
                 let balance = look.credit.spendable(look.now);
-                Choice::of(unchanged(look.verdict(Finding::ALLOW, Source::Open, balance, 0)))
+                let verdict = Ok(look.verdict(Finding::ALLOW, Source::Open, balance, 0));
+                Choice::of(unchanged(Charged::Clustered { verdict, asks: false }))
             }
         }
     }
@@ -293,13 +337,13 @@ impl Rules for Clustered {
 
     fn step(&self, words: &[LaneWord], at: At, limit: LimitWords, cost: u64) -> Choice<Charged> {
         let (credit, limit) = (CreditWord::of(first(words)), BucketLimit::from_words(limit));
-        if cost == 0 || limit.is_exempt() || cost > limit.capacity() {
+        if !counts(limit, cost) {
             // An error, an exemption, or a lane that denies everything: a bucket's answer, which charges nothing.
             return Choice::of(unchanged(Charged::Bucket(
                 bucket::step(LaneWord::default(), at.now, limit, cost).answer,
             )));
         }
-        let look = Look { credit, limit, viewed: bucket::state(view(words), at.now, limit), now: at.now };
+        let look = Look::new([credit.word(), view(words)], limit, at.now);
         // Lossless: no capacity is that large.
         let after = self.spendable(credit, at.now).saturating_sub(cost as i64);
         if after >= 0 {
@@ -312,13 +356,12 @@ impl Rules for Clustered {
         let asks = !credit.is_asked(at.now);
         if wait > 0 {
             // Believed for about a second, and then asked again.
-            let asks = asks && !credit.is_live(at.now);
-            return look.deny(Source::View, wait).map(|denied| denied.asking(asks));
+            return look.deny(Source::View, wait, asks && !credit.is_live(at.now));
         }
         if self.link.takes_asks() && after >= -(self.advance_max(limit) as i64) {
             return look.spend(Source::Advance, after);
         }
-        look.deny(Source::Pending, self.link.wait_ns()).map(|denied| denied.asking(asks))
+        look.deny(Source::Pending, self.link.wait_ns(), asks)
     }
 
     /// The engine gives back to the store; here is only what the lane then holds.

@@ -59,6 +59,19 @@ impl Verdict {
         Self { finding: finding.counting(), capacity, left, retry_after_ns, full_in_ns }
     }
 
+    /// The verdict of a lane that refills.
+    #[cfg(feature = "cluster")]
+    #[inline(always)]
+    pub(super) const fn refilling(
+        finding: Finding,
+        capacity: u64,
+        token_ns: u64,
+        retry_after_ns: u64,
+        full_in_ns: u64,
+    ) -> Self {
+        Self { finding, capacity, left: LeftWord::refills(token_ns), retry_after_ns, full_in_ns }
+    }
+
     /// What is left, in the form of the lane's kind.
     #[inline(always)]
     pub(super) const fn left(&self) -> Left {

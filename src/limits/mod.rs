@@ -238,9 +238,19 @@ impl LimitTable {
         }
     }
 
+    /// How the store is, if the lane is a bucket that machines share and that no total goes with: its checks look for
+    /// credit before anything else.
+    #[cfg(feature = "cluster")]
+    #[inline]
+    pub(crate) fn link_of_credit(&self, lane: LaneId) -> Option<LinkWord> {
+        let is_shared_bucket = matches!(self.kinds[lane.index()], Kind::Clustered(_));
+        (is_shared_bucket && self.total.is_none()).then(|| self.link())
+    }
+
     /// How the store is, and how many machines share it. A process that was forked while an engine settled has no
     /// engine, and the credit that it finds is its parent's.
     #[cfg(feature = "cluster")]
+    #[inline]
     pub(crate) fn link(&self) -> LinkWord {
         let link = LinkWord::from_bits(self.link.load(Ordering::Relaxed));
         if self.link_of.load(Ordering::Relaxed) == generation() { link } else { LinkWord::ended(link.nodes()) }

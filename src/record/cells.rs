@@ -1,6 +1,8 @@
 //! The same loop for a lane of several words.
 
 use super::tag::TagWord;
+#[cfg(feature = "cluster")]
+use super::tag::{Row, Tag};
 use super::{Attempt, Record, Word};
 use crate::bounds::EXACT_MAX;
 use crate::lane::{Choice, LaneWord, Outcome};
@@ -101,6 +103,31 @@ impl<'a> Record<'a> {
         match place.compare_exchange(words[cell].bits(), next.bits(), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => (!again).then_some(Attempt::Done(answer)),
             Err(_) => Some(Attempt::Lost),
+        }
+    }
+
+    /// One round of an update for a tenant whose tag has not been read yet, of a lane of two words of which the first
+    /// alone changes; see [`try_update_lane_of`](Self::try_update_lane_of). `None` of the step is a miss, as if the
+    /// record were another's.
+    ///
+    /// What the second word said may have changed before the exchange: the step's answer must not rest on that.
+    #[cfg(feature = "cluster")]
+    #[inline(always)]
+    pub(crate) fn try_update_first_of<A>(
+        &self,
+        tenant: Tag,
+        cells: Cells,
+        step: impl FnOnce([LaneWord; 2], Row) -> Option<Outcome<A>>,
+    ) -> Attempt<A> {
+        let place = self.words.word(1 + cells.own);
+        let too_early = broken(Fault::NoLookAfterLoad).then(|| self.tag());
+        // (a)
+        let words = [Self::load(place), Self::load(self.words.word(1 + cells.more))];
+        // (b)
+        let row = too_early.unwrap_or_else(|| self.tag()).row_of(tenant);
+        match row.and_then(|row| step(words, row)) {
+            Some(outcome) => Self::put(place, words[0], outcome),
+            None => Attempt::Moved,
         }
     }
 

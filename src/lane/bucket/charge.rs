@@ -110,10 +110,10 @@ impl BucketLimit {
         nanos(self.depth)
     }
 
-    /// Whether an allowed request that leaves this many tokens warns.
+    /// Whether an allowed request warns that leaves a bucket which takes so long to be full, in nanoseconds.
     #[cfg(feature = "cluster")]
-    pub(in super::super) const fn is_low(&self, left: u64) -> bool {
-        self.token.saturating_mul(left) < self.warn_below
+    pub(in super::super) const fn is_low(&self, full_in_ns: u64) -> bool {
+        parts(nanos(self.depth).saturating_sub(full_in_ns)) < self.warn_below
     }
 
     /// Whether a request that leaves nothing warns.

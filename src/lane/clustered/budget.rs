@@ -118,21 +118,21 @@ impl Look {
         self.used.saturating_add(owed) <= self.limit.count() && balance >= -BALANCE_MAX
     }
 
-    fn verdict(&self, source: Source, finding: Finding, left: u64, wait_ns: u64) -> Charged {
+    fn answer(&self, source: Source, finding: Finding, left: u64, wait_ns: u64, asks: bool) -> Charged {
         let (capacity, ends_in) = (self.limit.count(), self.ends_in);
         let verdict = Verdict::counted(source.of(finding), capacity, left, wait_ns, ends_in, self.window_ns);
-        Charged::Clustered { verdict: Ok(verdict), asks: false }
+        Charged::Clustered { verdict: Ok(verdict), asks }
     }
 
     /// The charge that leaves this balance, and `left`.
     fn spend(&self, source: Source, balance: i64, left: u64) -> Choice<Charged> {
         let asks = balance < self.pace.low() && !self.pace.is_asked(self.now);
-        let answer = self.verdict(source, self.limit.decision(left), left, 0).asking(asks);
+        let answer = self.answer(source, self.limit.decision(left), left, 0, asks);
         Choice::of(Outcome { next: Some(self.own.put(self.window, balance)), answer })
     }
 
     fn deny(&self, source: Source, left: u64, wait_ns: u64, asks: bool) -> Choice<Charged> {
-        Choice::of(unchanged(self.verdict(source, Finding::DENY, left, wait_ns).asking(asks)))
+        Choice::of(unchanged(self.answer(source, Finding::DENY, left, wait_ns, asks)))
     }
 }
 
@@ -196,7 +196,7 @@ impl ClusteredBudget {
             WhenLost::Closed => return look.deny(Source::Closed, look.left(look.balance, 1), CLOSED_FOR_NS, false),
             WhenLost::Open => {
                 let left = look.left(look.balance, 1);
-                return Choice::of(unchanged(look.verdict(Source::Open, look.limit.decision(left), left, 0)));
+                return Choice::of(unchanged(look.answer(Source::Open, look.limit.decision(left), left, 0, false)));
             }
         };
         let times = self.times_when_lost();

@@ -92,17 +92,3 @@ model! {
         assert!(left(&model) <= 0, "a token that nobody was debited for: {}", left(&model));
     }
 }
-
-model! {
-    /// A's record is given to B while the store is asked about A: B gets nothing of it.
-    newcomer_against_settle, Some(1), breaks with [], || {
-        let model = model(2, OnFull::Evict);
-        // Denied: asked about, and nothing owed.
-        assert!(!model.0.check_request(Request::new(A, FIRST).cost(2).at(NOW)).unwrap().is_allowed());
-        let engine = model.spawn(|model| settle(model, 2));
-        let b = model.allows(B, FIRST, NOW);
-        engine.join().unwrap();
-        let again = model.allows(B, FIRST, NOW);
-        assert!(!(b && again), "B was admitted what A was granted");
-    }
-}

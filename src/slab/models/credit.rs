@@ -31,6 +31,17 @@ fn granted_on(clock: ManualClock, grants: u64) -> Model {
     model
 }
 
+/// A has a record, of which nothing is owed and nobody is asked about.
+fn known_and_idle() -> Model {
+    let model = with(ManualClock::new(), OnFull::Evict, EXACT);
+    assert!(!model.allows(A, FIRST, NOW), "it has to ask first");
+    let link = Link::of(&model.0).unwrap();
+    link.asks(1).for_each(drop);
+    model.0.reset(Agent::new(A).at(NOW)).unwrap();
+    link.asks(2).for_each(drop);
+    model
+}
+
 model! {
     /// Two callers race for one token of credit.
     spend_against_spend, Some(3), breaks with [PermitByStore], || {
@@ -43,8 +54,19 @@ model! {
 }
 
 model! {
+    /// Two callers have credit enough, so that neither has to ask for more: each token is spent once.
+    spend_against_spend_of_plenty, Some(3), breaks with [ChargeByStore], || {
+        let model = granted(4);
+        let rival = model.spawn(|model| model.allows(A, FIRST, NOW));
+        let mine = model.allows(A, FIRST, NOW);
+        assert!(mine && rival.join().unwrap());
+        assert_eq!(left(&model), 2);
+    }
+}
+
+model! {
     /// A token of credit is spent while the engine settles: none is spent twice, and none is lost.
-    spend_against_settle, Some(3), breaks with [PermitByStore], || {
+    spend_against_settle, Some(3), breaks with [ChargeByStore, PermitByStore], || {
         let model = granted(1);
         // Denied, and so asked about once more.
         assert!(!model.0.check_request(Request::new(A, FIRST).cost(2).at(NOW)).unwrap().is_allowed());
@@ -57,7 +79,7 @@ model! {
 
 model! {
     /// Three at once: two that spend, and the engine.
-    spend_against_spend_and_settle, Some(1), breaks with [PermitByStore], || {
+    spend_against_spend_and_settle, Some(1), breaks with [ChargeByStore, PermitByStore], || {
         let model = granted(1);
         assert!(!model.0.check_request(Request::new(A, FIRST).cost(2).at(NOW)).unwrap().is_allowed());
         let engine = model.spawn(|model| settle(model, 1));
@@ -69,17 +91,17 @@ model! {
 }
 
 model! {
-    /// Credit ends, and is given back, while a caller that read the clock before spends it: one of both has it.
-    expire_against_spend, Some(3), breaks with [PermitByStore], || {
+    /// Credit ends, and is given back, while a caller that read the clock before spends a token: one of both has it.
+    expire_against_spend, Some(3), breaks with [ChargeByStore, PermitByStore], || {
         let clock = ManualClock::new();
-        let model = granted_on(clock.clone(), 1);
+        let model = granted_on(clock.clone(), 4);
         clock.advance(2 * CREDIT_LIVES);
         let caller = model.spawn(|model| model.allows(A, FIRST, NOW));
         let link = Link::of(&model.0).unwrap();
         let ask = crate::cluster::Ask::for_test(&model.0.engine, A, FIRST);
         let given = link.due(&ask).map_or(0, |due| due.given());
         let spent = u64::from(caller.join().unwrap());
-        assert_eq!(given + spent, 1, "{given} given back and {spent} spent, of one");
+        assert_eq!(given + spent, 4, "{given} given back and {spent} spent, of four");
         assert_eq!(left(&model), 0);
     }
 }
@@ -88,12 +110,7 @@ model! {
     /// A's record, of which nothing is owed, is given to B while the engine settles it: B gets nothing of what A was
     /// granted.
     evict_against_settle, Some(1), breaks with [SameGeneration], || {
-        let model = with(ManualClock::new(), OnFull::Evict, EXACT);
-        assert!(!model.allows(A, FIRST, NOW), "it has to ask first");
-        let link = Link::of(&model.0).unwrap();
-        link.asks(1).for_each(drop);
-        model.0.reset(Agent::new(A).at(NOW)).unwrap();
-        link.asks(2).for_each(drop);
+        let model = known_and_idle();
         let engine = model.spawn(|model| {
             let link = Link::of(&model.0).unwrap();
             let ask = crate::cluster::Ask::for_test(&model.0.engine, A, FIRST);
@@ -104,6 +121,17 @@ model! {
         let first = model.allows(B, FIRST, NOW);
         engine.join().unwrap();
         assert!(!first && !model.allows(B, FIRST, NOW), "B was admitted what A was granted");
+    }
+}
+
+model! {
+    /// A caller has found A's record when that is given to B, who is granted credit: A spends none of it.
+    spend_against_next_tenant, Some(1), breaks with [NoLookAfterLoad], || {
+        let model = known_and_idle();
+        let caller = model.spawn(|model| model.allows(A, FIRST, NOW));
+        let _ = model.allows(B, FIRST, NOW);
+        settle(&model, 1);
+        assert!(!caller.join().unwrap(), "A was admitted what B was granted");
     }
 }
 
