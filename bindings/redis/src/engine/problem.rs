@@ -71,9 +71,31 @@ impl From<ReplyError> for Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The system's words for it are "Resource temporarily unavailable".
+            Self::Redis(error) if error.is_timeout() => f.write_str("no answer within the time-out"),
             Self::Redis(error) => error.fmt(f),
             Self::Reply(error) => error.fmt(f),
             Self::Sentinels(problem) | Self::Cluster(problem) | Self::Limiter(problem) => f.write_str(problem),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    /// An operator read "Resource temporarily unavailable (os error 11)" of a server that was stopped.
+    #[test]
+    fn a_time_out_is_called_one() {
+        for kind in [ErrorKind::WouldBlock, ErrorKind::TimedOut] {
+            let problem = Problem::from(RedisError::from(Error::from(kind)));
+            assert_eq!(
+                (problem.to_string().as_str(), problem.reason()),
+                ("no answer within the time-out", Reason::Timeout)
+            );
+        }
+        let problem = Problem::from(RedisError::from(Error::from(ErrorKind::ConnectionRefused)));
+        assert_eq!((problem.to_string().as_str(), problem.reason()), ("connection refused", Reason::Connection));
     }
 }

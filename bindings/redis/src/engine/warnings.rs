@@ -65,7 +65,7 @@ impl Warnings {
             let what = if *step_us > 0 {
                 "buckets were refilled for that time"
             } else {
-                "buckets wait until it is there again"
+                "what buckets had refilled since they were last settled is lost"
             };
             format!("the server's clock has stepped by {seconds:+.1} s, and {what}; let it be slewed")
         });
