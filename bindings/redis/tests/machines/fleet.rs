@@ -122,10 +122,12 @@ impl Report {
         most
     }
 
-    /// Of each machine, how long after an instant it changed so, at the latest one of all; `None` if one did not.
-    pub(crate) fn after(&self, at_ns: u64, is_back: bool) -> Option<Duration> {
+    /// Of each machine, how long after an instant it changed so, at the latest one of all; `None` if one did not before
+    /// the end.
+    pub(crate) fn after(&self, at_ns: u64, end_ns: u64, is_back: bool) -> Option<Duration> {
         let one = |changes: &Vec<(bool, u64)>| {
-            changes.iter().find(|(back, when)| *back == is_back && *when >= at_ns).map(|(_, when)| when - at_ns)
+            let in_time = |(back, when): &&(bool, u64)| *back == is_back && (at_ns..end_ns).contains(when);
+            changes.iter().find(in_time).map(|(_, when)| when - at_ns)
         };
         let times: Option<Vec<_>> = self.changes.iter().map(one).collect();
         times?.into_iter().max().map(Duration::from_nanos)

@@ -59,11 +59,12 @@ fn compare(connection: &mut Connection, changes: &[(&str, &str)], calls: usize, 
     let (mut store, mut numbers, mut now_us) = (DecidedStore::new(LIVES_US, REMOVALS_MAX), [0; 2], 1_000_000_u64);
     for call in 0..calls {
         now_us = match random.below(1_000) {
-            0 => (1 << 52) + random.below(9),
-            1..25 => now_us.saturating_sub(random.below(100_000)),
+            ..25 => now_us.saturating_sub(random.below(100_000)),
             25..500 => now_us,
-            _ => now_us % (1 << 52) + random.below(3_000),
+            _ => now_us + random.below(3_000),
         };
+        // For one call the clock is beyond what can be counted. The time before that is as far away as any other: 2112.
+        let now_us = if random.below(1_000) == 0 { (1 << 52) + random.below(9) } else { now_us };
         let engine = random.below(2) as usize;
         let request = request(&mut random, &store, &mut numbers, engine);
         let clock = format!("{} {}", now_us / 1_000_000, now_us % 1_000_000);
