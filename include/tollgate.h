@@ -23,7 +23,7 @@
  *
  *       uint32_t lane;
  *       tollgate_limiter_lane(limiter, TOLLGATE_LITERAL("http/read"), &lane);
- *       tollgate_request request = {"user:42", 7, 1, lane, TOLLGATE_NONE};
+ *       tollgate_request request = {"user:42", 7, 1, lane, TOLLGATE_NONE, NULL};
  *       tollgate_verdict verdict = {0};
  *       tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);
  *       if (verdict.decision == TOLLGATE_DECISION_DENY)
@@ -240,6 +240,12 @@ enum {
    * it has agents, and at least 16,384. Release some, or make it for more agents.
    */
   TOLLGATE_STATUS_HOLDS_FULL = 39,
+  /** The lane is dynamic and has no default, and the request brings no limit. */
+  TOLLGATE_STATUS_NO_LIMIT = 40,
+  /** The request brings a limit, and the lane has its own. */
+  TOLLGATE_STATUS_LIMIT_GIVEN = 41,
+  /** Two requests of one call bring different limits for one lane of an agent. */
+  TOLLGATE_STATUS_LIMITS_DIFFER = 42,
 };
 
 /**
@@ -744,10 +750,14 @@ tollgate_status tollgate_limiter_sweep(tollgate_limiter *limiter,
 /** The most elements of an array that a function reads. */
 #define TOLLGATE_BATCH_MAX 1048576
 
-/**
- * The question: may this agent do this? It never grows, so one initializer fills
- * it: {id, id_len, cost, lane, TOLLGATE_NONE}.
- */
+/** A limit of a request: capacity tokens at once, and count more every period_ns. */
+typedef struct tollgate_call_limit {
+  uint64_t capacity;
+  uint64_t count;
+  uint64_t period_ns;
+} tollgate_call_limit;
+
+/** The question. It never grows: {id, id_len, cost, lane, TOLLGATE_NONE, NULL}. */
 typedef struct tollgate_request {
   /** The agent that asks: any bytes. */
   const void *id;
@@ -758,13 +768,23 @@ typedef struct tollgate_request {
   /** The lane: see tollgate_limiter_lane. */
   uint32_t lane;
   /**
-   * The plan that applies if the agent is not assigned to one: for what is
-   * known only with the request, such as how it was authenticated. See
-   * tollgate_limiter_plan. TOLLGATE_NONE is the default plan. The limiter
-   * does not remember it.
+   * The plan of an agent that is assigned to none, for this request alone: see
+   * tollgate_limiter_plan. TOLLGATE_NONE is the default plan.
    */
   uint32_t plan;
+  /** On a lane that is "dynamic": the limit of this call. NULL for the lane's own. */
+  const tollgate_call_limit *limit;
 } tollgate_request;
+
+/**
+ * Reads a limit such as "10/second burst 20" for many requests.
+ *
+ * Status: INVALID_LIMIT, NOT_UTF8, TEXT_TOO_LONG, STRUCT_SIZE.
+ */
+tollgate_status tollgate_call_limit_read(const char *limit,
+                                         size_t limit_len,
+                                         tollgate_error *error_out,
+                                         tollgate_call_limit *limit_out);
 
 
 /* -------------------------------------------------------------------------------------------------
@@ -858,7 +878,8 @@ uint64_t tollgate_verdict_remaining(const tollgate_verdict *verdict);
  *
  * Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
  * COST_ABOVE_CAPACITY, FULL; INVALID_OPTION for other flags; WRONG_KIND for the
- * lane "total", which is only charged along with other lanes.
+ * lane "total", which is only charged along with other lanes. Every call with a
+ * request may also return INVALID_LIMIT, NO_LIMIT and LIMIT_GIVEN.
  */
 tollgate_status tollgate_check(tollgate_limiter *limiter,
                                const tollgate_request *request,
@@ -925,7 +946,7 @@ typedef struct tollgate_all_verdict {
  *
  * Status: PARTS; those of tollgate_check, for the first request that cannot be
  * answered; COST_ABOVE_CAPACITY also if the requests of one lane add up to more
- * than it holds; STRUCT_SIZE.
+ * than it holds; LIMITS_DIFFER; STRUCT_SIZE.
  */
 tollgate_status tollgate_check_all(tollgate_limiter *limiter,
                                    const tollgate_request *requests,

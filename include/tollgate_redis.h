@@ -32,7 +32,7 @@
  *         fprintf(stderr, "%s\n", error.message);
  *         return 1;
  *       }
- *       tollgate_request request = {"user:42", 7, 1, 0, TOLLGATE_NONE};
+ *       tollgate_request request = {"user:42", 7, 1, 0, TOLLGATE_NONE, NULL};
  *       tollgate_verdict verdict = {0};
  *       tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);
  *       if (verdict.decision == TOLLGATE_DECISION_DENY && verdict.source == TOLLGATE_SOURCE_PENDING)

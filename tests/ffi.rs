@@ -137,6 +137,7 @@ fn a_check_allocates_nothing() {
         cost: 1,
         lane: 0,
         plan: TOLLGATE_NONE,
+        limit: std::ptr::null(),
     };
     let requests: Vec<Request> = ids.iter().map(request).collect();
     let mut verdicts = vec![MaybeUninit::<Verdict>::uninit(); requests.len()];

@@ -67,7 +67,7 @@ impl AllVerdict {
 ///
 /// Status: PARTS; those of tollgate_check, for the first request that cannot be
 /// answered; COST_ABOVE_CAPACITY also if the requests of one lane add up to more
-/// than it holds; STRUCT_SIZE.
+/// than it holds; LIMITS_DIFFER; STRUCT_SIZE.
 ///
 /// # Safety
 ///

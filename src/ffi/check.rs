@@ -6,7 +6,7 @@
 use super::guard::guard;
 use super::pointers::{agent, borrow, has_flag, instant, list, out, places, plan_id};
 use super::request::asked;
-use super::{Limiter, Request, Status, TOLLGATE_COUNTED, TOLLGATE_NONE, TOLLGATE_NOW, Verdict};
+use super::{Limiter, Request, Status, TOLLGATE_COUNTED, TOLLGATE_NOW, Verdict};
 use crate as tollgate;
 use crate::engine::BatchItem;
 use std::ptr::NonNull;
@@ -21,7 +21,8 @@ use tollgate::{LaneId, Tick};
 ///
 /// Status: EMPTY_ID, ID_TOO_LONG, UNKNOWN_LANE, UNKNOWN_PLAN, ZERO_COST,
 /// COST_ABOVE_CAPACITY, FULL; INVALID_OPTION for other flags; WRONG_KIND for the
-/// lane "total", which is only charged along with other lanes.
+/// lane "total", which is only charged along with other lanes. Every call with a
+/// request may also return INVALID_LIMIT, NO_LIMIT and LIMIT_GIVEN.
 ///
 /// # Safety
 ///
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn tollgate_check(
     verdict_out: *mut Verdict,
 ) -> Status {
     // SAFETY: NULL or readable, by this function's contract.
-    let plain = unsafe { request.as_ref() }.filter(|request| request.plan == TOLLGATE_NONE && flags == 0);
+    let plain = unsafe { request.as_ref() }.filter(|request| request.is_plain() && flags == 0);
     // Jumps: each is out of line, and "C" since then nothing unwinds from it that would have to be caught here.
     match plain {
         // SAFETY: as this function's contract has it.
@@ -49,7 +50,7 @@ pub unsafe extern "C" fn tollgate_check(
     }
 }
 
-/// Checks a request without a plan and without flags. Compiled once for the
+/// Checks a request without a plan, a limit and flags. Compiled once for the
 /// clock's time and once for the caller's, so that the check is in line as a
 /// whole in both.
 ///
@@ -92,7 +93,7 @@ unsafe extern "C" fn check_with_options(
         let verdict_out = out(verdict_out)?;
         // SAFETY: NULL, or alive and shared, as the caller guarantees.
         let limiter = unsafe { borrow(limiter) }?;
-        // SAFETY: NULL, or readable with its id, as the caller guarantees.
+        // SAFETY: NULL, or readable with its id and its limit, as the caller guarantees.
         let request = unsafe { asked(request, now_ns, has_flag(flags, TOLLGATE_COUNTED)?) }?;
         // SAFETY: not NULL, so writable as the caller guarantees.
         limiter.0.check_with(request, |answer| unsafe { Verdict::put(verdict_out, answer) })
@@ -102,7 +103,7 @@ unsafe extern "C" fn check_with_options(
 /// A request of a batch as the limiter reads it.
 #[derive(Clone, Copy)]
 struct Asking<'a> {
-    /// Invariant: its id is NULL, or readable for as many bytes as stated.
+    /// Invariant: its id is NULL, or readable for as many bytes as stated, and its limit is NULL or readable.
     request: &'a Request,
     is_counted: bool,
 }
@@ -132,11 +133,15 @@ impl BatchItem for Asking<'_> {
 
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        self.request.plan == TOLLGATE_NONE && !self.is_counted
+        self.request.is_plain() && !self.is_counted
     }
 
+    /// What cannot be a limit is asked for nobody too.
     fn request(&self) -> tollgate::Request<'_> {
-        let request = tollgate::Request::new(self.agent(), self.lane()).cost(self.cost());
+        // SAFETY: NULL or readable, by the invariant.
+        let limit = unsafe { self.request.limit() };
+        let agent = if limit.is_ok() { self.agent() } else { &[] };
+        let request = tollgate::Request::new(agent, self.lane()).cost(self.cost()).limit(limit.unwrap_or_default());
         tollgate::Request { plan: plan_id(self.request.plan), is_counted: self.is_counted, ..request }
     }
 }
@@ -180,8 +185,10 @@ pub unsafe extern "C" fn tollgate_check_many(
             if let Err(status) = unsafe { Verdict::put(NonNull::from(&mut *place).cast(), answer) } {
                 // SAFETY: NULL or readable, by this function's contract.
                 let id = unsafe { agent(request.id, request.id_len) };
-                // What could not be an id has its own status.
-                place.write(Verdict::failed(id.err().unwrap_or(status)));
+                // SAFETY: as above.
+                let limit = unsafe { request.limit() };
+                // What could not be an id or a limit has its own status.
+                place.write(Verdict::failed(id.err().or(limit.err()).unwrap_or(status)));
             }
         });
         Ok(())

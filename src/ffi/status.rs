@@ -110,10 +110,17 @@ pub enum Status {
     /// As many calls hold slots of the shared limiter as it has room for: as many as
     /// it has agents, and at least 16,384. Release some, or make it for more agents.
     HoldsFull = 39,
+
+    /// The lane is dynamic and has no default, and the request brings no limit.
+    NoLimit = 40,
+    /// The request brings a limit, and the lane has its own.
+    LimitGiven = 41,
+    /// Two requests of one call bring different limits for one lane of an agent.
+    LimitsDiffer = 42,
 }
 
 impl Status {
-    const ALL: [Self; 40] = [
+    const ALL: [Self; 43] = [
         Self::Ok,
         Self::NullPointer,
         Self::StructSize,
@@ -154,6 +161,9 @@ impl Status {
         Self::Busy,
         Self::Shared,
         Self::HoldsFull,
+        Self::NoLimit,
+        Self::LimitGiven,
+        Self::LimitsDiffer,
     ];
 
     pub(super) const fn text(self) -> &'static CStr {
@@ -202,6 +212,9 @@ impl Status {
             Self::Busy => c"another process that shares the limiter holds a lock and does not go on; try again",
             Self::Shared => c"the shared slab cannot be made or joined, or has no room; the error says why",
             Self::HoldsFull => c"as many calls hold slots as the shared slab has room for; release some",
+            Self::NoLimit => c"the lane is dynamic and has no default; give the request a limit",
+            Self::LimitGiven => c"the request brings a limit, and the lane has its own; leave it out",
+            Self::LimitsDiffer => c"two requests bring different limits for one lane of an agent",
         }
     }
 }
@@ -222,8 +235,9 @@ impl From<tollgate::Error> for Status {
             Error::NoSeat { .. } => Self::Shared,
             Error::BatchSize { .. } => Self::BatchSize,
             Error::NotHeld { .. } => Self::NotHeld,
-            // Requests of C bring no limit yet, so the first is the only one that can be met.
-            Error::NoLimit { .. } | Error::LimitGiven { .. } | Error::LimitsDiffer { .. } => Self::InvalidLimit,
+            Error::NoLimit { .. } => Self::NoLimit,
+            Error::LimitGiven { .. } => Self::LimitGiven,
+            Error::LimitsDiffer { .. } => Self::LimitsDiffer,
             Error::WrongKind { .. } => Self::WrongKind,
             Error::Parts { .. } => Self::Parts,
             Error::ReservationsFull => Self::ReservationsFull,
@@ -309,7 +323,7 @@ mod tests {
         for (number, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, number, "{status:?}");
         }
-        assert_eq!(Status::HoldsFull as usize + 1, Status::ALL.len());
+        assert_eq!(Status::LimitsDiffer as usize + 1, Status::ALL.len());
     }
 
     #[test]

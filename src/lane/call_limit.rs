@@ -47,7 +47,7 @@ impl CallLimit {
         self.0.capacity
     }
 
-    pub(super) const fn token_ns(self) -> u64 {
+    pub(crate) const fn token_ns(self) -> u64 {
         self.0.token_ns.get()
     }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tollgate::clock::wait_ms;
 use tollgate::{
-    AllVerdict, Assignment, Conduct, ControlError, Decision, Error, LaneId, LaneState, Limiter, PlanId, Request,
-    ReservationId, Settle, Settlement, Tick, Verdict, Violation,
+    AllVerdict, Assignment, CallLimit, Conduct, ControlError, Decision, Error, LaneId, LaneState, Limiter, PlanId,
+    Request, ReservationId, Settle, Settlement, Tick, Verdict, Violation,
 };
 
 /// Reservations by the names they have in a case.
@@ -37,19 +37,26 @@ pub(crate) fn of(
         number => whole_number(number).map(PlanId::new),
     };
     let cost = || Ok::<_, String>(step.optional_number("cost")?.unwrap_or(1));
+    let limit = match call_limit(step) {
+        // The limit of an override, or of a call.
+        _ if step.text("op")? == "set_override" => None,
+        Ok(limit) => limit,
+        // Nothing is asked, though all the rest was given.
+        Err(_) => return agent().and(lane().map(|_| Err("bad_limit".into()))),
+    };
     let of_control = |done: Result<(), ControlError>| done.map(|()| json!({})).map_err(|error| control_error(&error));
     Ok(match step.text("op")? {
         "check" => {
             let id = agent()?;
             let plan = if step.has("plan") { Some(plan()?) } else { None };
-            let request = Request::new(&id, lane()?).cost(cost()?).plan(plan);
+            let request = Request::new(&id, lane()?).cost(cost()?).plan(plan).limit(limit);
             match step.flag("counted")? {
                 true => of_call(limiter.check_request(request.counted()), counted_verdict),
                 false => of_call(limiter.check_request(request), verdict),
             }
         }
-        "peek" => of_call(limiter.peek(Request::new(&agent()?, lane()?)), state),
-        "refund" => of_call(limiter.refund(Request::new(&agent()?, lane()?).cost(cost()?)), state),
+        "peek" => of_call(limiter.peek(Request::new(&agent()?, lane()?).limit(limit)), state),
+        "refund" => of_call(limiter.refund(Request::new(&agent()?, lane()?).cost(cost()?).limit(limit)), state),
         "hold" => of_call(limiter.hold_until_released(Request::new(&agent()?, lane()?)), verdict),
         "release" => of_call(limiter.release(Request::new(&agent()?, lane()?)), state),
         "check_all" => {
@@ -61,7 +68,9 @@ pub(crate) fn of(
             of_call(with_parts(limiter, step, check)?, |verdict| all_verdict(&verdict))
         }
         "reserve" => {
-            let reserved = limiter.reserve(Request::new(&agent()?, lane()?).cost(step.number("estimate")?), ttl()?);
+            let id = agent()?;
+            let estimate = Request::new(&id, lane()?).cost(step.number("estimate")?).limit(limit);
+            let reserved = limiter.reserve(estimate, ttl()?);
             let name = step.text("reservation")?;
             if let Some(id) = reserved.ok().and_then(|reserved| reserved.id()) {
                 reservations.borrow_mut().insert(name.to_owned(), id);
@@ -134,6 +143,12 @@ fn lane_of(limiter: &Limiter, fields: &Fields) -> Result<LaneId, String> {
     }
 }
 
+/// The limit that a call brings along.
+fn call_limit(fields: &Fields) -> Result<Option<CallLimit>, String> {
+    let limit = fields.optional_text("limit")?.map(CallLimit::try_from);
+    limit.transpose().map_err(|error| error.to_string())
+}
+
 /// Makes a call with the parts of a step.
 fn with_parts<T>(
     limiter: &Limiter,
@@ -142,11 +157,13 @@ fn with_parts<T>(
 ) -> Result<T, String> {
     let read = |part: &Value| {
         let part = Fields::of(part);
-        let read = (part.agent("agent")?, lane_of(limiter, &part)?, part.optional_number("cost")?.unwrap_or(1));
+        let (agent, lane) = (part.agent("agent")?, lane_of(limiter, &part)?);
+        let read = (agent, lane, part.optional_number("cost")?.unwrap_or(1), call_limit(&part)?);
         part.all_used().map(|()| read)
     };
     let parts = step.optional_list("parts")?.iter().map(read).collect::<Result<Vec<_>, String>>()?;
-    let parts: Vec<_> = parts.iter().map(|(agent, lane, cost)| Request::new(agent, *lane).cost(*cost)).collect();
+    let parts: Vec<_> =
+        parts.iter().map(|(agent, lane, cost, limit)| Request::new(agent, *lane).cost(*cost).limit(*limit)).collect();
     Ok(call(limiter, &parts))
 }
 
@@ -260,6 +277,9 @@ fn error_name(error: Error) -> &'static str {
         Error::Full => "full",
         Error::NotHeld { .. } => "not_held",
         Error::WrongKind { .. } => "wrong_kind",
+        Error::NoLimit { .. } => "no_limit",
+        Error::LimitGiven { .. } => "limit_given",
+        Error::LimitsDiffer { .. } => "limits_differ",
         Error::Parts { .. } => "parts",
         Error::ReservationsFull => "reservations_full",
         Error::TooManyReservations { .. } => "too_many_reservations",

@@ -28,6 +28,7 @@ files! {
     all_or_none,
     changed_limits,
     conduct,
+    dynamic,
     errors,
     exemption,
     hub_actions,

@@ -58,7 +58,7 @@ loops *loops_new(int32_t source)
     tollgate_policy_free(policy);
     for (uint32_t agent = 0; agent < BATCH; agent++) {
         snprintf(made->ids[agent], sizeof made->ids[agent], "agent-%010u", agent);
-        made->requests[agent] = (tollgate_request){ made->ids[agent], ID_LEN, 1, DENIED, TOLLGATE_NONE };
+        made->requests[agent] = (tollgate_request){ made->ids[agent], ID_LEN, 1, DENIED, TOLLGATE_NONE, NULL };
     }
     TRY(tollgate_check_many(made->limiter, made->requests, BATCH, TOLLGATE_NOW, 0, made->verdicts));
     return made;
@@ -82,7 +82,7 @@ static inline uint64_t check_at(loops *made, uint32_t lane, uint64_t count, bool
         size_t id_len = ID_LEN;
         HIDE(id);
         HIDE(id_len);
-        const tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE };
+        const tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE, NULL };
         TRY(tollgate_check(made->limiter, &request, now, 0, &verdict));
         READ(&verdict);
         if (left) {
@@ -115,7 +115,7 @@ uint64_t loops_check(loops *made, uint32_t lane, uint64_t count)
         size_t id_len = ID_LEN;
         HIDE(id);
         HIDE(id_len);
-        const tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE };
+        const tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE, NULL };
         TRY(tollgate_check(made->limiter, &request, TOLLGATE_NOW, 0, &verdict));
         READ(&verdict);
         allowed += verdict.decision != TOLLGATE_DECISION_DENY;

@@ -19,11 +19,11 @@ int main(void)
     tollgate_policy_free(policy);
 
     const tollgate_request requests[] = {
-        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE },
-        { TOLLGATE_LITERAL("agent-8"), 1, heavy, TOLLGATE_NONE },
-        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE },
-        { TOLLGATE_LITERAL(""), 1, heavy, TOLLGATE_NONE },
-        { TOLLGATE_LITERAL("agent-7"), 4, heavy, TOLLGATE_NONE },
+        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE, NULL },
+        { TOLLGATE_LITERAL("agent-8"), 1, heavy, TOLLGATE_NONE, NULL },
+        { TOLLGATE_LITERAL("agent-7"), 6, heavy, TOLLGATE_NONE, NULL },
+        { TOLLGATE_LITERAL(""), 1, heavy, TOLLGATE_NONE, NULL },
+        { TOLLGATE_LITERAL("agent-7"), 4, heavy, TOLLGATE_NONE, NULL },
     };
     enum { COUNT = sizeof requests / sizeof *requests };
     tollgate_verdict verdicts[COUNT] = { 0 };

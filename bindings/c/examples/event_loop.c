@@ -27,7 +27,7 @@ int main(void)
     /* A real loop calls tollgate_limiter_now at the top of each turn. This one
      * simulates its turns, so that it need not wait. */
     tollgate_limiter_now(limiter, &now);
-    const tollgate_request thirty_rows = { TOLLGATE_LITERAL("agent-7"), 30, 0, TOLLGATE_NONE };
+    const tollgate_request thirty_rows = { TOLLGATE_LITERAL("agent-7"), 30, 0, TOLLGATE_NONE, NULL };
     for (int turn = 0; turn < TURNS; turn++, now += TURN_NS) {
         for (int i = 0; i < REQUESTS; i++) {
             tollgate_verdict verdict = { 0 };

@@ -27,7 +27,7 @@ int main(void)
     if (tollgate_limiter_lane(limiter, TOLLGATE_LITERAL("http/heavy"), &heavy) != TOLLGATE_STATUS_OK)
         return 1;
 
-    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, heavy, TOLLGATE_NONE };
+    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, heavy, TOLLGATE_NONE, NULL };
     for (int i = 1; i <= 4; i++) {
         tollgate_verdict verdict = { 0 };
         tollgate_status status = tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);

@@ -25,7 +25,7 @@ static void require(tollgate_status status)
 
 static uint64_t left(tollgate_limiter *limiter, const char *agent, uint32_t lane)
 {
-    const tollgate_request request = { agent, strlen(agent), 1, lane, TOLLGATE_NONE };
+    const tollgate_request request = { agent, strlen(agent), 1, lane, TOLLGATE_NONE, NULL };
     tollgate_lane_state state = { .struct_size = sizeof state };
     require(tollgate_peek(limiter, &request, TOLLGATE_NOW, &state));
     return state.remaining;
@@ -40,7 +40,7 @@ static uint64_t next_piece(int *piece)
 
 static void ask_the_model(tollgate_limiter *limiter, const char *agent, uint64_t estimate)
 {
-    const tollgate_request request = { agent, strlen(agent), estimate, TOKENS, TOLLGATE_NONE };
+    const tollgate_request request = { agent, strlen(agent), estimate, TOKENS, TOLLGATE_NONE, NULL };
     tollgate_verdict verdict = { 0 };
     uint64_t reservation = 0;
     tollgate_status status = tollgate_reserve(limiter, &request, 60 * SECOND, TOLLGATE_NOW, 0, &verdict, &reservation);
@@ -83,8 +83,8 @@ int main(void)
     ask_the_model(limiter, "user:42", 500);
 
     /* If the cost is known beforehand: one call of the user's and 600 tokens of the team's, both or neither. */
-    const tollgate_request parts[] = { { TOLLGATE_LITERAL("user:42"), 1, CALLS, TOLLGATE_NONE },
-                                       { TOLLGATE_LITERAL("team:7"), 600, TOKENS, TOLLGATE_NONE } };
+    const tollgate_request parts[] = { { TOLLGATE_LITERAL("user:42"), 1, CALLS, TOLLGATE_NONE, NULL },
+                                       { TOLLGATE_LITERAL("team:7"), 600, TOKENS, TOLLGATE_NONE, NULL } };
     tollgate_all_verdict all = { .struct_size = sizeof all };
     for (int i = 0; i < 2; i++) {
         require(tollgate_check_all(limiter, parts, 2, TOLLGATE_NOW, 0, NULL, &all));

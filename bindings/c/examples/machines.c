@@ -57,7 +57,7 @@ static int work(const char *url)
     if (view.state != TOLLGATE_ENGINE_STATE_CONNECTED)
         fprintf(stderr, "no store: %s\n", view.last_problem);
 
-    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE };
+    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE, NULL };
     int allowed = 0;
     for (int job = 0; job < 10 * LIMIT; job++) {
         tollgate_verdict verdict = { 0 };

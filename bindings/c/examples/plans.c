@@ -31,7 +31,7 @@ static void require(tollgate_status status)
 /* Asks, prints the verdict, and returns the wait. */
 static uint64_t ask(tollgate_limiter *limiter, const char *agent, uint32_t lane, uint64_t cost)
 {
-    const tollgate_request request = { agent, strlen(agent), cost, lane, TOLLGATE_NONE };
+    const tollgate_request request = { agent, strlen(agent), cost, lane, TOLLGATE_NONE, NULL };
     tollgate_verdict verdict = { 0 };
     require(tollgate_check(limiter, &request, TOLLGATE_NOW, TOLLGATE_COUNTED, &verdict));
     if (verdict.decision == TOLLGATE_DECISION_EXEMPT)

@@ -19,7 +19,7 @@ static const char POLICY[] = "[lanes]\njobs = '150/hour'\n";
 /* Returns how many jobs were allowed. */
 static int work(tollgate_limiter *limiter)
 {
-    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE };
+    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE, NULL };
     int allowed = 0;
     for (int job = 0; job < JOBS; job++) {
         tollgate_verdict verdict = { 0 };

@@ -21,7 +21,7 @@ typedef struct worker {
 static void *work(void *argument)
 {
     worker *self = argument;
-    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE };
+    const tollgate_request request = { TOLLGATE_LITERAL("agent-7"), 1, 0, TOLLGATE_NONE, NULL };
     for (int job = 0; job < JOBS; job++) {
         tollgate_verdict verdict = { 0 };
         if (tollgate_check(self->limiter, &request, TOLLGATE_NOW, 0, &verdict) != TOLLGATE_STATUS_OK)

@@ -77,7 +77,7 @@ static void open_locks(const char *slab)
 
 static void hold(tollgate_limiter *limiter)
 {
-    tollgate_request request = { "conn", 4, 1, CONN, TOLLGATE_NONE };
+    tollgate_request request = { "conn", 4, 1, CONN, TOLLGATE_NONE, NULL };
     tollgate_verdict verdict;
     tollgate_status status = tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict);
     expect(status, "hold");
@@ -99,7 +99,7 @@ static void hold(tollgate_limiter *limiter)
 
 static void reserve(tollgate_limiter *limiter, const char *id, size_t id_len)
 {
-    tollgate_request request = { id, id_len, 1 + below(40), LLM, TOLLGATE_NONE };
+    tollgate_request request = { id, id_len, 1 + below(40), LLM, TOLLGATE_NONE, NULL };
     tollgate_verdict verdict;
     uint64_t reservation = 0;
     tollgate_status status =
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     for (;;) {
         char id[32];
         size_t id_len = (size_t)snprintf(id, sizeof id, "agent-%u", (unsigned)below(IDS));
-        tollgate_request request = { id, id_len, 1, HTTP, TOLLGATE_NONE };
+        tollgate_request request = { id, id_len, 1, HTTP, TOLLGATE_NONE, NULL };
         tollgate_verdict verdict;
         uint64_t choice = below(100);
         if (choice < 75) {

@@ -36,7 +36,7 @@ static int expectations_failed;
 #define SIZED(type) ((type){ .struct_size = sizeof(type) })
 
 /* A request under the default plan, as an argument. */
-#define REQUEST(id, id_len, lane, cost) (&(tollgate_request){ (id), (id_len), (cost), (lane), TOLLGATE_NONE })
+#define REQUEST(id, id_len, lane, cost) (&(tollgate_request){ (id), (id_len), (cost), (lane), TOLLGATE_NONE, NULL })
 
 #define EXPECT_OK(call) EXPECT_EQ(call, TOLLGATE_STATUS_OK)
 
@@ -154,7 +154,7 @@ static inline void rig_free(rig *made)
 /* What is left of a lane. */
 static inline uint64_t tokens_left(const tollgate_limiter *limiter, const void *id, size_t id_len, uint32_t lane)
 {
-    tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE };
+    tollgate_request request = { id, id_len, 1, lane, TOLLGATE_NONE, NULL };
     tollgate_lane_state state;
     memset(&state, 0, sizeof state);
     state.struct_size = sizeof state;

@@ -3,7 +3,7 @@
 
 static tollgate_request part(const char *id, uint32_t lane, uint64_t cost)
 {
-    return (tollgate_request){ id, strlen(id), cost, lane, TOLLGATE_NONE };
+    return (tollgate_request){ id, strlen(id), cost, lane, TOLLGATE_NONE, NULL };
 }
 
 static uint32_t in_a_row(const tollgate_limiter *limiter, const char *id)
@@ -114,13 +114,13 @@ static void what_cannot_be_answered_charges_nothing(void)
         tollgate_status status;
         tollgate_request request;
     } wrong[] = {
-        { TOLLGATE_STATUS_NULL_POINTER, { NULL, 1, 1, LIGHT, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_EMPTY_ID, { "a", 0, 1, LIGHT, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_ID_TOO_LONG, { "a", 257, 1, LIGHT, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_UNKNOWN_LANE, { "a", 1, 1, LANES, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_UNKNOWN_PLAN, { "a", 1, 1, LIGHT, 1 } },
-        { TOLLGATE_STATUS_ZERO_COST, { "a", 1, 0, LIGHT, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_COST_ABOVE_CAPACITY, { "a", 1, 121, LIGHT, TOLLGATE_NONE } },
+        { TOLLGATE_STATUS_NULL_POINTER, { NULL, 1, 1, LIGHT, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_EMPTY_ID, { "a", 0, 1, LIGHT, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_ID_TOO_LONG, { "a", 257, 1, LIGHT, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_UNKNOWN_LANE, { "a", 1, 1, LANES, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_UNKNOWN_PLAN, { "a", 1, 1, LIGHT, 1, NULL } },
+        { TOLLGATE_STATUS_ZERO_COST, { "a", 1, 0, LIGHT, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_COST_ABOVE_CAPACITY, { "a", 1, 121, LIGHT, TOLLGATE_NONE, NULL } },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         parts[1] = wrong[i].request;

@@ -3,7 +3,7 @@
 
 static tollgate_request ask(const char *id, uint32_t lane, uint64_t cost)
 {
-    return (tollgate_request){ id, id != NULL ? strlen(id) : 0, cost, lane, TOLLGATE_NONE };
+    return (tollgate_request){ id, id != NULL ? strlen(id) : 0, cost, lane, TOLLGATE_NONE, NULL };
 }
 
 static void each_request_has_its_own_verdict(void)

@@ -78,7 +78,7 @@ static void a_request_may_name_the_plan_of_an_agent_without_one(void)
     tollgate_limiter *limiter = made.limiter;
     tollgate_verdict verdict;
     tollgate_lane_state seen = SIZED(tollgate_lane_state);
-    tollgate_request request = { ID, ID_LEN, 10, WS_HEAVY, PRO };
+    tollgate_request request = { ID, ID_LEN, 10, WS_HEAVY, PRO, NULL };
     EXPECT_OK(tollgate_check(limiter, &request, TOLLGATE_NOW, 0, &verdict));
     EXPECT_EQ(verdict.capacity, 100);
     EXPECT_EQ(tollgate_verdict_remaining(&verdict), 90);

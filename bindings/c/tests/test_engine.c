@@ -214,7 +214,7 @@ static void three_machines_admit_one_limit(const store *at)
     EXPECT_EQ(held.source, TOLLGATE_SOURCE_NONE);
 
     /* Several at once have theirs too. */
-    tollgate_request many[2] = { { "agent-3", 7, 1, SLOW, TOLLGATE_NONE }, { "agent-3", 7, 1, 99, TOLLGATE_NONE } };
+    tollgate_request many[2] = { { "agent-3", 7, 1, SLOW, TOLLGATE_NONE, NULL }, { "agent-3", 7, 1, 99, TOLLGATE_NONE, NULL } };
     tollgate_verdict verdicts[2];
     REQUIRE_OK(tollgate_check_many(machines[1].limiter, many, 2, TOLLGATE_NOW, 0, verdicts));
     EXPECT_EQ(verdicts[0].source, TOLLGATE_SOURCE_ADVANCE);

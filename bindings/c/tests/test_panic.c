@@ -31,7 +31,7 @@ int main(void)
     size_t len = 77;
     char text[8] = "????";
     bool flag = true;
-    const tollgate_request request = { "a", 1, 1, HEAVY, TOLLGATE_NONE };
+    const tollgate_request request = { "a", 1, 1, HEAVY, TOLLGATE_NONE, NULL };
     const tollgate_id ids[] = { { "a", 1 } };
     const tollgate_assignment_entry entry = { "a", 1, NULL, 0, 0, 0 };
     tollgate_verdict verdict;
@@ -54,6 +54,7 @@ int main(void)
     tollgate_agent_page page = SIZED(tollgate_agent_page);
     tollgate_offender_totals offenders = SIZED(tollgate_offender_totals);
     tollgate_event event = SIZED(tollgate_event);
+    tollgate_call_limit limit;
 
     EXPECT_PANIC(tollgate_clock_new(TOLLGATE_CLOCK_SOURCE_MANUAL, &clock));
     EXPECT_PANIC(tollgate_clock_now(made.clock, &number));
@@ -69,6 +70,7 @@ int main(void)
     EXPECT_PANIC(tollgate_policy_plan_name(made.policy, 0, text, sizeof text, &len));
     EXPECT_PANIC(tollgate_policy_limit(made.policy, 0, HEAVY, text, sizeof text, &len));
 
+    EXPECT_PANIC(tollgate_call_limit_read("1/s", 3, &error, &limit));
     EXPECT_PANIC(tollgate_limiter_new(made.policy, NULL, &error, &second));
     EXPECT_PANIC(tollgate_limiter_policy(limiter, &policy));
     EXPECT_PANIC(tollgate_limiter_lane(limiter, "heavy", 5, &small));

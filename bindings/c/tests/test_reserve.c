@@ -140,15 +140,15 @@ static void what_cannot_be_reserved_is_refused(void)
         tollgate_status status;
         tollgate_request request;
     } cases[] = {
-        { TOLLGATE_STATUS_NULL_POINTER, { NULL, 1, 1, TOKENS, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_EMPTY_ID, { ID, 0, 1, TOKENS, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_ID_TOO_LONG, { ID, 257, 1, TOKENS, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_UNKNOWN_LANE, { ID, ID_LEN, 1, 4, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_UNKNOWN_PLAN, { ID, ID_LEN, 1, TOKENS, 1 } },
-        { TOLLGATE_STATUS_ZERO_COST, { ID, ID_LEN, 0, TOKENS, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_COST_ABOVE_CAPACITY, { ID, ID_LEN, BUDGET + 1, TOKENS, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_WRONG_KIND, { ID, ID_LEN, 1, HELD, TOLLGATE_NONE } },
-        { TOLLGATE_STATUS_WRONG_KIND, { ID, ID_LEN, 1, EXACT, TOLLGATE_NONE } },
+        { TOLLGATE_STATUS_NULL_POINTER, { NULL, 1, 1, TOKENS, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_EMPTY_ID, { ID, 0, 1, TOKENS, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_ID_TOO_LONG, { ID, 257, 1, TOKENS, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_UNKNOWN_LANE, { ID, ID_LEN, 1, 4, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_UNKNOWN_PLAN, { ID, ID_LEN, 1, TOKENS, 1, NULL } },
+        { TOLLGATE_STATUS_ZERO_COST, { ID, ID_LEN, 0, TOKENS, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_COST_ABOVE_CAPACITY, { ID, ID_LEN, BUDGET + 1, TOKENS, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_WRONG_KIND, { ID, ID_LEN, 1, HELD, TOLLGATE_NONE, NULL } },
+        { TOLLGATE_STATUS_WRONG_KIND, { ID, ID_LEN, 1, EXACT, TOLLGATE_NONE, NULL } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         EXPECT_EQ(tollgate_reserve(limiter, &cases[i].request, TTL, now, 0, &verdict, &number), cases[i].status);

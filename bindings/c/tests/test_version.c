@@ -13,12 +13,12 @@ static void the_library_is_the_version_of_the_header(void)
 static void every_status_has_a_sentence_of_its_own(void)
 {
     const char *unknown = tollgate_status_text(-1);
-    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_HOLDS_FULL; status++) {
+    for (int32_t status = TOLLGATE_STATUS_OK; status <= TOLLGATE_STATUS_LIMITS_DIFFER; status++) {
         EXPECT(strcmp(tollgate_status_text(status), unknown) != 0);
         for (int32_t other = TOLLGATE_STATUS_OK; other < status; other++)
             EXPECT(strcmp(tollgate_status_text(status), tollgate_status_text(other)) != 0);
     }
-    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_HOLDS_FULL + 1), unknown), 0);
+    EXPECT_EQ(strcmp(tollgate_status_text(TOLLGATE_STATUS_LIMITS_DIFFER + 1), unknown), 0);
     EXPECT_EQ(strcmp(tollgate_status_text(INT32_MIN), unknown), 0);
 }
 
@@ -48,11 +48,15 @@ static void structs_are_laid_out_as_published(void)
     EXPECT_EQ(offsetof(tollgate_limiter_options, shared_mode), 80);
     EXPECT_EQ(offsetof(tollgate_limiter_options, shared_fd), 84);
     EXPECT_EQ(offsetof(tollgate_limiter_options, cluster), 88);
-    EXPECT_EQ(sizeof(tollgate_request), 32);
+    EXPECT_EQ(sizeof(tollgate_call_limit), 24);
+    EXPECT_EQ(offsetof(tollgate_call_limit, count), 8);
+    EXPECT_EQ(offsetof(tollgate_call_limit, period_ns), 16);
+    EXPECT_EQ(sizeof(tollgate_request), 40);
     EXPECT_EQ(offsetof(tollgate_request, id_len), 8);
     EXPECT_EQ(offsetof(tollgate_request, cost), 16);
     EXPECT_EQ(offsetof(tollgate_request, lane), 24);
     EXPECT_EQ(offsetof(tollgate_request, plan), 28);
+    EXPECT_EQ(offsetof(tollgate_request, limit), 32);
     EXPECT_EQ(sizeof(tollgate_verdict), 72);
     EXPECT_EQ(offsetof(tollgate_verdict, decision), 4);
     EXPECT_EQ(offsetof(tollgate_verdict, capacity), 8);

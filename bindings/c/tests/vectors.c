@@ -24,6 +24,17 @@ static uint32_t numbered(fields *step, const char *name, tollgate_limiter *limit
 #define PLAN numbered(step, "plan", limiter, tollgate_limiter_plan)
 #define COST number(step, "cost", 1)
 
+/* The limit that a request brings along; NULL for none. */
+static const tollgate_call_limit *call_limit(fields *of, tollgate_call_limit *limit, tollgate_status *status)
+{
+    *status = TOLLGATE_STATUS_OK;
+    if (!has(of, "limit"))
+        return NULL;
+    json_t *given = text(of, "limit");
+    *status = tollgate_call_limit_read(TEXT(given), NULL, limit);
+    return limit;
+}
+
 static tollgate_status assignable(tollgate_limiter *limiter, fields *step, json_t *answer)
 {
     static id_bytes ids[64];
@@ -64,8 +75,12 @@ static tollgate_status reserve(tollgate_limiter *limiter, fields *step, json_t *
     json_t *name = text(step, "reservation");
     tollgate_verdict verdict;
     uint64_t made = 0;
-    tollgate_status status = tollgate_reserve(limiter, REQUEST(id.bytes, id.len, LANE, estimate), ttl, TOLLGATE_NOW, 0,
-                                              &verdict, &made);
+    tollgate_request request = *REQUEST(id.bytes, id.len, LANE, estimate);
+    tollgate_call_limit limit;
+    tollgate_status status;
+    request.limit = call_limit(step, &limit, &status);
+    if (status == TOLLGATE_STATUS_OK)
+        status = tollgate_reserve(limiter, &request, ttl, TOLLGATE_NOW, 0, &verdict, &made);
     if (status != TOLLGATE_STATUS_OK)
         return status;
     set_verdict(answer, &verdict);
@@ -89,7 +104,9 @@ static tollgate_status settle(tollgate_limiter *limiter, fields *step, json_t *a
 static tollgate_status all_or_none(tollgate_limiter *limiter, fields *step, json_t *answer, uint32_t flags)
 {
     static id_bytes ids[TOLLGATE_PARTS_MAX];
+    static tollgate_call_limit limits[TOLLGATE_PARTS_MAX];
     tollgate_request requests[TOLLGATE_PARTS_MAX];
+    tollgate_status status;
     tollgate_verdict verdicts[TOLLGATE_PARTS_MAX];
     tollgate_all_verdict all = SIZED(tollgate_all_verdict);
     size_t index, count = 0;
@@ -101,10 +118,11 @@ static tollgate_status all_or_none(tollgate_limiter *limiter, fields *step, json
         ids[index] = agent(&part);
         const uint32_t lane = numbered(&part, "lane", limiter, tollgate_limiter_lane);
         requests[index] = *REQUEST(ids[index].bytes, ids[index].len, lane, number(&part, "cost", 1));
+        requests[index].limit = call_limit(&part, &limits[index], &status);
         all_used(&part);
         count++;
     }
-    tollgate_status status = tollgate_check_all(limiter, requests, count, TOLLGATE_NOW, flags, verdicts, &all);
+    status = tollgate_check_all(limiter, requests, count, TOLLGATE_NOW, flags, verdicts, &all);
     for (size_t i = 0; status == TOLLGATE_STATUS_OK && i < count; i++) {
         json_array_append_new(decisions, json_string(DECISIONS[verdicts[i].decision]));
         if ((all.blocking >> i & 1) != 0)
@@ -177,15 +195,20 @@ static tollgate_status run_request(tollgate_limiter *limiter, const char *op, co
                                    json_t *answer)
 {
     const bool is_counted = IS("check") && flag(step, "counted");
-    tollgate_request request = { id->bytes, id->len, 1, 0, TOLLGATE_NONE };
+    tollgate_request request = { id->bytes, id->len, 1, 0, TOLLGATE_NONE, NULL };
     tollgate_lane_state state = SIZED(tollgate_lane_state);
     tollgate_verdict verdict = { 0 };
-    tollgate_status status;
+    tollgate_status status = TOLLGATE_STATUS_OK;
+    tollgate_call_limit limit;
     if (IS("check") && has(step, "plan"))
         request.plan = PLAN;
     request.lane = LANE;
     if (IS("check") || IS("refund"))
         request.cost = COST;
+    if (IS("check") || IS("peek") || IS("refund"))
+        request.limit = call_limit(step, &limit, &status);
+    if (status != TOLLGATE_STATUS_OK)
+        return status;
     if (IS("peek") || IS("refund") || IS("release")) {
         status = IS("peek")     ? tollgate_peek(limiter, &request, TOLLGATE_NOW, &state)
                  : IS("refund") ? tollgate_refund(limiter, &request, TOLLGATE_NOW, &state)

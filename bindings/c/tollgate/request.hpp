@@ -9,14 +9,14 @@
 
 namespace tollgate {
 
-/// The question: who, which lane, how much, under which plan, when, and whether
-/// a denial counts as a violation. A value: each call returns a changed copy.
+/// The question: who, which lane, how much, under which plan or limit, when, and
+/// whether a denial counts as a violation. A value: each call returns a changed copy.
 ///
 /// It does not copy the id, which has to live until the request is made.
 class [[nodiscard]] request {
 public:
     request(std::string_view agent, lane_id lane) noexcept
-        : raw_{agent.data(), agent.size(), 1, lane, TOLLGATE_NONE}
+        : raw_{agent.data(), agent.size(), 1, lane, TOLLGATE_NONE, nullptr}
     {
     }
 
@@ -25,6 +25,9 @@ public:
 
     /// The plan that applies if the agent is not assigned to one.
     request plan(plan_id plan) const noexcept { return changed(&tollgate_request::plan, plan); }
+
+    /// The limit, if the lane is "dynamic". It is not copied either.
+    request limit(const tollgate_call_limit &limit) const noexcept { return changed(&tollgate_request::limit, &limit); }
 
     /// The instant; by default the limiter reads its clock.
     request at(instant at) const noexcept { return request(raw_, at, flags_); }
@@ -39,7 +42,7 @@ private:
     {
     }
 
-    template <class T> request changed(T tollgate_request::*member, T to) const noexcept
+    template <class T, class U> request changed(T tollgate_request::*member, U to) const noexcept
     {
         request changed = *this;
         changed.raw_.*member = to;

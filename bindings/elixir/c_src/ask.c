@@ -265,12 +265,11 @@ NIF(nif_forget)
 NIF(nif_validate)
 {
     instance *of;
-    tollgate_request requests[BATCH_MAX];
-    unsigned count;
-    if (!read_instance(env, argv[0], &of) || !read_requests(env, of, argv[1], requests, &count)) {
+    batch read;
+    if (!read_instance(env, argv[0], &of) || !read_requests(env, of, argv[1], &read)) {
         return atom_nil;
     }
-    count_time(env, count);
+    count_time(env, read.count);
     return atom_ok;
 }
 
@@ -291,27 +290,25 @@ static term make_verdicts(ErlNifEnv *env, const question *asked, const tollgate_
 }
 
 /* (reference, requests, options) */
-static bool read_many(ErlNifEnv *env, const term argv[], question *asked, tollgate_request requests[BATCH_MAX],
-    unsigned *count)
+static bool read_many(ErlNifEnv *env, const term argv[], question *asked, batch *read)
 {
     *asked = (question){.now_ns = TOLLGATE_NOW};
     return read_instance(env, argv[0], &asked->of) && read_options(env, argv[2], OPTIONS_OF_CALL, asked)
-        && read_requests(env, asked->of, argv[1], requests, count);
+        && read_requests(env, asked->of, argv[1], read);
 }
 
 /* (reference, requests, options) -> a verdict or an error for each, in the same order */
 NIF(nif_check_many)
 {
     question asked;
-    tollgate_request requests[BATCH_MAX];
+    batch read;
     tollgate_verdict verdicts[BATCH_MAX];
-    unsigned count;
-    if (!read_many(env, argv, &asked, requests, &count)) {
+    if (!read_many(env, argv, &asked, &read)) {
         return atom_nil;
     }
-    tollgate_status status = tollgate_check_many(asked.of->limiter, requests, count, asked.now_ns, asked.flags,
-        verdicts);
-    return status == TOLLGATE_STATUS_OK ? make_verdicts(env, &asked, verdicts, count)
+    tollgate_status status = tollgate_check_many(asked.of->limiter, read.requests, read.count, asked.now_ns,
+        asked.flags, verdicts);
+    return status == TOLLGATE_STATUS_OK ? make_verdicts(env, &asked, verdicts, read.count)
                                         : failed(env, status, NULL, atom_nil);
 }
 
@@ -330,20 +327,19 @@ static term make_indexes(ErlNifEnv *env, uint32_t bits)
 NIF(nif_check_all)
 {
     question asked;
-    tollgate_request requests[BATCH_MAX];
+    batch read;
     tollgate_verdict verdicts[TOLLGATE_PARTS_MAX];
     tollgate_all_verdict all = {.struct_size = sizeof all};
-    unsigned count;
-    if (!read_many(env, argv, &asked, requests, &count)) {
+    if (!read_many(env, argv, &asked, &read)) {
         return atom_nil;
     }
-    if (count == 0 || count > TOLLGATE_PARTS_MAX) {
-        return bad_argument(env, "all or none takes 1 to %d parts, got %u", TOLLGATE_PARTS_MAX, count);
+    if (read.count == 0 || read.count > TOLLGATE_PARTS_MAX) {
+        return bad_argument(env, "all or none takes 1 to %d parts, got %u", TOLLGATE_PARTS_MAX, read.count);
     }
-    tollgate_status status = tollgate_check_all(asked.of->limiter, requests, count, asked.now_ns, asked.flags, verdicts,
-        &all);
+    tollgate_status status = tollgate_check_all(asked.of->limiter, read.requests, read.count, asked.now_ns,
+        asked.flags, verdicts, &all);
     return status != TOLLGATE_STATUS_OK ? failed(env, status, NULL, atom_nil)
         : enif_make_tuple5(env, make_decision(all.decision), make_wait(env, asked.of, all.retry_after_ns),
             make_span(env, all.retry_after_ns), make_indexes(env, all.blocking),
-            make_verdicts(env, &asked, verdicts, count));
+            make_verdicts(env, &asked, verdicts, read.count));
 }

@@ -62,9 +62,18 @@ typedef struct {
 typedef struct {
     instance *of;
     tollgate_request request;
+    /* What the request points to if it brings a limit. */
+    tollgate_call_limit limit;
     uint64_t now_ns;
     uint32_t flags;
 } question;
+
+/* Requests of one call, and the limits that they bring. */
+typedef struct {
+    tollgate_request requests[BATCH_MAX];
+    tollgate_call_limit limits[BATCH_MAX];
+    unsigned count;
+} batch;
 
 /* The options that a call allows. */
 enum {
@@ -74,7 +83,8 @@ enum {
     OPTION_COUNTED = 8,
     OPTION_LANE = 16,
     OPTION_SO_FAR = 32,
-    OPTIONS_OF_REQUEST = OPTION_COST | OPTION_PLAN,
+    OPTION_LIMIT = 64,
+    OPTIONS_OF_REQUEST = OPTION_COST | OPTION_PLAN | OPTION_LIMIT,
     OPTIONS_OF_CALL = OPTION_AT | OPTION_COUNTED,
     OPTIONS_OF_QUESTION = OPTIONS_OF_REQUEST | OPTIONS_OF_CALL,
 };
@@ -83,7 +93,8 @@ enum {
 #define ATOMS(X) \
     X(ok) X(error) X(nil) X(true) X(false) X(infinity) X(message) \
     X(allow) X(warn) X(deny) X(exempt) X(full) X(busy) X(shared) X(cost_above_capacity) \
-    X(cost) X(plan) X(at) X(counted) X(lane) X(so_far) \
+    X(no_limit) X(limit_given) X(limits_differ) \
+    X(cost) X(plan) X(limit) X(at) X(counted) X(lane) X(so_far) \
     X(preset) X(toml) X(evict) X(multilinear) X(siphash13) \
     X(automatic) X(os) X(coarse) X(boottime) X(manual) X(tsc) \
     X(unknown) X(conduct) \
@@ -158,7 +169,7 @@ bool read_options(ErlNifEnv *env, term given, unsigned allowed, question *asked)
 /* (reference, agent, lane, options) */
 bool read_question(ErlNifEnv *env, const term argv[], question *asked);
 /* [{agent, lane} | {agent, lane, options}] of up to BATCH_MAX */
-bool read_requests(ErlNifEnv *env, instance *of, term given, tollgate_request requests[BATCH_MAX], unsigned *count);
+bool read_requests(ErlNifEnv *env, instance *of, term given, batch *read);
 /* Accounts for the time that this many requests took. */
 void count_time(ErlNifEnv *env, unsigned requests);
 
@@ -181,7 +192,7 @@ tollgate_status make_plan(ErlNifEnv *env, const tollgate_policy *policy, uint32_
  * hundred checks.
  */
 #define NIFS(X) \
-    X(new, 2, CPU) X(name_lanes, 2, HERE) X(lanes, 1, HERE) X(plans, 1, HERE) X(plan, 2, HERE) \
+    X(new, 2, CPU) X(name_lanes, 2, HERE) X(lanes, 1, HERE) X(call_limit, 1, HERE) X(plans, 1, HERE) X(plan, 2, HERE) \
     X(lane_for, 3, HERE) X(unknown_actions, 1, HERE) X(sweep, 2, CPU) X(now, 1, HERE) X(advance_clock, 2, HERE) \
     X(set_clock, 2, HERE) X(nothing, 0, HERE) X(build, 0, HERE) X(check, 4, HERE) X(ask, 4, HERE) X(verdict, 4, HERE) \
     X(decide, 7, HERE) \

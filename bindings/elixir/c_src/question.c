@@ -1,4 +1,4 @@
-/* Reads the question that every verb takes: agent, lane, cost, plan, instant, counted. */
+/* Reads the question that every verb takes: agent, lane, cost, plan, instant, counted, limit. */
 
 #include "nif.h"
 
@@ -124,10 +124,42 @@ bool read_cost(ErlNifEnv *env, term given, uint64_t *cost)
     return true;
 }
 
+/* A limit as a text, or as {capacity, count, period in nanoseconds}. */
+static bool read_limit(ErlNifEnv *env, term given, tollgate_call_limit *limit)
+{
+    const term *part;
+    int arity;
+    ErlNifBinary text;
+    if (enif_get_tuple(env, given, &arity, &part) && arity == 3) {
+        return read_u64(env, part[0], "the capacity of a limit", &limit->capacity)
+            && read_u64(env, part[1], "the count of a limit", &limit->count)
+            && read_u64(env, part[2], "the period of a limit in nanoseconds", &limit->period_ns);
+    }
+    if (!enif_inspect_binary(env, given, &text)) {
+        bad_argument(env, "a limit is a text or {capacity, count, period_ns}, got: %.60T", given);
+        return false;
+    }
+    tollgate_error error = {.struct_size = sizeof error};
+    tollgate_status status = tollgate_call_limit_read((const char *)text.data, text.size, &error, limit);
+    if (status != TOLLGATE_STATUS_OK) {
+        bad_argument(env, "the limit of a call: %s", error.message);
+    }
+    return status == TOLLGATE_STATUS_OK;
+}
+
+/* (text) -> {capacity, count, period in nanoseconds} */
+NIF(nif_call_limit)
+{
+    tollgate_call_limit limit;
+    return !read_limit(env, argv[0], &limit) ? atom_nil
+        : enif_make_tuple3(env, enif_make_uint64(env, limit.capacity), enif_make_uint64(env, limit.count),
+            enif_make_uint64(env, limit.period_ns));
+}
+
 static bool bad_option(ErlNifEnv *env, unsigned allowed, term given)
 {
-    static const char *const names[] = {"cost:", "plan:", "at:", "counted:", "lane:", "so_far:"};
-    char known[64] = "";
+    static const char *const names[] = {"cost:", "plan:", "at:", "counted:", "lane:", "so_far:", "limit:"};
+    char known[80] = "";
     for (size_t at = 0; at < sizeof names / sizeof *names; at++) {
         if ((allowed >> at & 1) != 0) {
             strcat(known, known[0] == 0 ? "" : ", ");
@@ -145,6 +177,10 @@ static bool read_option(ErlNifEnv *env, term name, term value, unsigned allowed,
     }
     if (name == atom_plan && (allowed & OPTION_PLAN) != 0) {
         return read_plan(env, asked->of, value, &asked->request.plan);
+    }
+    if (name == atom_limit && (allowed & OPTION_LIMIT) != 0) {
+        asked->request.limit = &asked->limit;
+        return read_limit(env, value, &asked->limit);
     }
     if (name == atom_at && (allowed & OPTION_AT) != 0) {
         return read_u64(env, value, "at:, an instant in nanoseconds,", &asked->now_ns);
@@ -184,7 +220,8 @@ bool read_question(ErlNifEnv *env, const term argv[], question *asked)
         && read_options(env, argv[3], OPTIONS_OF_QUESTION, asked);
 }
 
-static bool read_request(ErlNifEnv *env, instance *of, term given, tollgate_request *request)
+static bool read_request(ErlNifEnv *env, instance *of, term given, tollgate_request *request,
+    tollgate_call_limit *limit)
 {
     const term *part;
     int arity;
@@ -205,21 +242,24 @@ static bool read_request(ErlNifEnv *env, instance *of, term given, tollgate_requ
         question asked = {.of = of, .request = *request};
         bool is_read = read_options(env, part[2], OPTIONS_OF_REQUEST, &asked);
         *request = asked.request;
+        if (request->limit != NULL) {
+            *limit = asked.limit;
+            request->limit = limit;
+        }
         return is_read;
     }
     return true;
 }
 
-bool read_requests(ErlNifEnv *env, instance *of, term given, tollgate_request requests[BATCH_MAX], unsigned *count)
+bool read_requests(ErlNifEnv *env, instance *of, term given, batch *read)
 {
     term rest = given, request;
-    unsigned read = 0;
-    for (; enif_get_list_cell(env, rest, &request, &rest); read++) {
-        if (read == BATCH_MAX) {
+    for (read->count = 0; enif_get_list_cell(env, rest, &request, &rest); read->count++) {
+        if (read->count == BATCH_MAX) {
             bad_argument(env, "a call takes up to %d requests", BATCH_MAX);
             return false;
         }
-        if (!read_request(env, of, request, &requests[read])) {
+        if (!read_request(env, of, request, &read->requests[read->count], &read->limits[read->count])) {
             return false;
         }
     }
@@ -227,7 +267,6 @@ bool read_requests(ErlNifEnv *env, instance *of, term given, tollgate_request re
         bad_argument(env, "the requests have to be a list, got: %.60T", given);
         return false;
     }
-    *count = read;
     return true;
 }
 

@@ -108,6 +108,9 @@ bool is_answer(tollgate_status status, term *reason)
     case TOLLGATE_STATUS_TOO_MANY_RESERVATIONS: *reason = atom_too_many_reservations; break;
     case TOLLGATE_STATUS_USED_TOO_LARGE: *reason = atom_used_too_large; break;
     case TOLLGATE_STATUS_UNKNOWN_RESERVATION: *reason = atom_unknown_reservation; break;
+    case TOLLGATE_STATUS_NO_LIMIT: *reason = atom_no_limit; break;
+    case TOLLGATE_STATUS_LIMIT_GIVEN: *reason = atom_limit_given; break;
+    case TOLLGATE_STATUS_LIMITS_DIFFER: *reason = atom_limits_differ; break;
     case TOLLGATE_STATUS_COST_ABOVE_CAPACITY: *reason = atom_cost_above_capacity; break;
     default: return false;
     }
@@ -117,6 +120,10 @@ bool is_answer(tollgate_status status, term *reason)
 term failed(ErlNifEnv *env, tollgate_status status, const tollgate_error *error, term agent)
 {
     term reason;
+    if (status == TOLLGATE_STATUS_INVALID_LIMIT && error == NULL) {
+        /* Numbers of a request that are out of range. */
+        return enif_make_tuple2(env, atom_error, atom_bad_limit);
+    }
     if (is_answer(status, &reason)) {
         return enif_make_tuple2(env, atom_error, reason);
     }

@@ -19,6 +19,8 @@ defmodule Tollgate do
     * `plan:` - the plan that applies if the agent has none assigned, as a string or an atom: for what is known only
       with the request, such as how the caller has authenticated;
     * `at:` - the instant of the request, in nanoseconds on the instance's clock: see `now/1`. Default: now;
+    * `limit:` - the limit by which the call is answered, on a lane that the policy declares `"dynamic"`: a text such as
+      `"3/minute burst 5"`, or what `call_limit!/1` makes of it once for many calls. Default: the lane's own;
     * `counted:` - `true` if a denial counts against the agent's conduct: its waits grow, and it is
       `Tollgate.Conduct.rate_limited?/2` until it has been quiet for a while. Default: `false`.
 
@@ -59,7 +61,10 @@ defmodule Tollgate do
 
   Invalid arguments raise `ArgumentError`, and nothing is charged. Some things that can happen to a valid call are
   answers: `{:error, :full}` (the agent is new and no record is free for it: with `on_full: :deny`, or if all others are
-  assigned), `{:error, :cost_above_capacity}` (no wait will ever let that much through), and, of an instance that is
+  assigned), `{:error, :cost_above_capacity}` (no wait will ever let that much through), `{:error, :no_limit}` (the lane
+  is dynamic and has no default, and the call brings no limit), `{:error, :limit_given}` (the lane is not dynamic),
+  `{:error, :bad_limit}` (numbers that are out of range), of `check_all/3` `{:error, :limits_differ}` (for one lane of
+  one agent), and, of an instance that is
   `shared:`, `{:error, :busy}` (another VM is stopped while it holds a lock that a new agent needs: try again) and, of
   `hold/4`, `{:error, :holds_full}` (as many calls hold slots as there are agents, and at least 16,384).
   """
@@ -77,7 +82,28 @@ defmodule Tollgate do
   @typedoc "One limited resource of an agent: `{:ws, :normal}` or `\"ws/normal\"`."
   @type lane :: {channel, tier} | String.t()
   @typedoc "The options of every verb; see above."
-  @type options :: [cost: pos_integer, plan: String.t() | atom, at: non_neg_integer, counted: boolean]
+  @type options :: [
+          cost: pos_integer,
+          plan: String.t() | atom,
+          limit: call_limit,
+          at: non_neg_integer,
+          counted: boolean
+        ]
+  @typedoc """
+  The limit that a call brings along: a text such as `"3/minute burst 5"`, or how many tokens at once, and how many more
+  every so many nanoseconds.
+  """
+  @type call_limit :: String.t() | {capacity :: pos_integer, count :: pos_integer, period_ns :: pos_integer}
+  @typedoc "Why a call was not answered; see \"Mistakes\"."
+  @type refusal ::
+          :full
+          | :busy
+          | :holds_full
+          | :cost_above_capacity
+          | :no_limit
+          | :limit_given
+          | :limits_differ
+          | :bad_limit
   @typedoc """
   How many tokens are left, or how many milliseconds to wait, rounded up; `:infinity` if no wait helps.
 
@@ -88,16 +114,16 @@ defmodule Tollgate do
           | {:warn, non_neg_integer}
           | {:deny, pos_integer | :infinity}
           | {:allow, :exempt}
-          | {:error, :full | :busy | :holds_full | :cost_above_capacity}
-  @typedoc "One of several requests; `cost:` and `plan:` are its own, `at:` and `counted:` are the call's."
-  @type request :: {agent, lane} | {agent, lane, [cost: pos_integer, plan: String.t() | atom]}
+          | {:error, refusal}
+  @typedoc "One of several requests; `cost:`, `plan:` and `limit:` are its own, `at:` and `counted:` are the call's."
+  @type request :: {agent, lane} | {agent, lane, [cost: pos_integer, plan: String.t() | atom, limit: call_limit]}
   @typedoc """
   All parts were charged, with a verdict on each; or none, with the longest wait and the parts that stand in the way.
   """
   @type all_verdict ::
           {:allow | :warn, [verdict]}
           | {:deny, pos_integer | :infinity, [request]}
-          | {:error, :full | :busy | :holds_full | :cost_above_capacity}
+          | {:error, refusal}
   @typedoc "The state of a lane; times in milliseconds, rounded up. `:exempt` if the agent is never limited."
   @type state ::
           %{
@@ -159,6 +185,20 @@ defmodule Tollgate do
     {reference, _, _, _} = entry = Instance.entry(instance)
     Verdict.report(native.(reference, agent, lane, options), entry, instance, agent, lane)
   end
+
+  @doc """
+  Reads a limit once, for the option `limit:` of many calls. Raises `ArgumentError` if it is no plain bucket.
+
+      iex> limit = Tollgate.call_limit!("3/minute burst 5")
+      {5, 1, 20_000_000_000}
+      iex> {:ok, _} = Tollgate.start_link(name: Any, policy: [lanes: [{"any", "dynamic"}]])
+      iex> Tollgate.check(Any, "agent-7", "any", limit: limit)
+      {:allow, 4}
+      iex> Tollgate.check(Any, "agent-7", "any", limit: "10/second")
+      {:deny, 19_100}
+  """
+  @spec call_limit!(String.t()) :: call_limit
+  defdelegate call_limit!(text), to: Native, as: :call_limit
 
   @doc """
   Answers many requests as if they were checked one by one, all at the same instant.
@@ -243,7 +283,7 @@ defmodule Tollgate do
       iex> {verdict.decision, verdict.remaining, verdict.capacity, verdict.full_in_ms, verdict.source}
       {:allow, 6, 10, 24000, nil}
   """
-  @spec verdict(instance, agent, lane, options) :: map | {:error, :full | :busy | :cost_above_capacity}
+  @spec verdict(instance, agent, lane, options) :: map | {:error, refusal}
   def verdict(instance, agent, lane, options \\ []), do: Verdict.ask(instance, agent, lane, options)
 
   @doc """
@@ -359,7 +399,7 @@ defmodule Tollgate do
           {:allow | :warn, non_neg_integer, reservation}
           | {:allow, :exempt, reservation}
           | {:deny, pos_integer | :infinity}
-          | {:error, :full | :busy | :cost_above_capacity | :reservations_full | :too_many_reservations}
+          | {:error, refusal | :reservations_full | :too_many_reservations}
   def reserve(instance, agent, lane, ttl_ms, options \\ []) do
     {reference, _, _, _} = entry = Instance.entry(instance)
 

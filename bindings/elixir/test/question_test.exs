@@ -182,7 +182,7 @@ defmodule Tollgate.QuestionTest do
     name = start(policy: @policy)
 
     for {options, message} <- [
-          {[price: 1], "the options are cost:, plan:, at:, counted:, got: price"},
+          {[price: 1], "the options are cost:, plan:, at:, counted:, limit:, got: price"},
           {[lane: @read], "got: lane"},
           {[so_far: true], "got: so_far"},
           {[owner: nil], "got: owner"},

@@ -174,7 +174,7 @@ defmodule TollgateTest do
           {fn -> Tollgate.check(name, "a", {:ws, :light}, cost: 1.5) end, "the cost has to be"},
           {fn -> Tollgate.check(name, "a", {:ws, :light}, cost: 2 ** 64) end, "the cost has to be"},
           {fn -> Tollgate.check(name, "a", {:ws, :light}, price: 2) end,
-           "the options are cost:, plan:, at:, counted:, got: price"},
+           "the options are cost:, plan:, at:, counted:, limit:, got: price"},
           {fn -> Tollgate.check(Nobody, "a", {:ws, :light}) end, "there is no instance Nobody"},
           {fn -> Tollgate.check("limiter", "a", {:ws, :light}) end, "named by an atom"},
           {fn -> Tollgate.check_many(name, :requests) end, "have to be a list"},

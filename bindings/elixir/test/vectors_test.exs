@@ -111,8 +111,8 @@ defmodule Tollgate.VectorsTest do
 
   defp call("check", l, %{counted: true} = a), do: counted(Native.verdict(l, id(a), lane(a), options(a)))
   defp call("check", l, a), do: verdict(Native.verdict(l, id(a), lane(a), options(a)))
-  defp call("peek", l, a), do: state(Native.peek(l, id(a), lane(a), []))
-  defp call("refund", l, a), do: state(Native.refund(l, id(a), lane(a), cost(a)))
+  defp call("peek", l, a), do: state(Native.peek(l, id(a), lane(a), limit(a)))
+  defp call("refund", l, a), do: state(Native.refund(l, id(a), lane(a), cost(a) ++ limit(a)))
   defp call("hold", l, a), do: short(Native.hold(l, id(a), lane(a), []))
   defp call("release", l, a), do: state(Native.release(l, id(a), lane(a), []))
   defp call("check_all", l, a), do: all(Native.check_all(l, Enum.map(a.parts, &part/1), options(a)))
@@ -124,7 +124,7 @@ defmodule Tollgate.VectorsTest do
   defp call("extend", l, a), do: settlement(Native.extend(l, reservation(l, a), a.ttl_ms * 1_000_000, []))
 
   defp call("reserve", l, a) do
-    case Native.reserve(l, id(a), lane(a), a.ttl_ms * 1_000_000, cost: a.estimate) do
+    case Native.reserve(l, id(a), lane(a), a.ttl_ms * 1_000_000, [cost: a.estimate] ++ limit(a)) do
       {%{} = verdict, reservation} ->
         if reservation, do: Process.put({l, a.reservation}, reservation)
         verdict(verdict)
@@ -216,13 +216,18 @@ defmodule Tollgate.VectorsTest do
   defp lane(%{lane: name}), do: Policy.pair(name)
 
   # What a request has beside its agent and its lane.
-  defp options(fields), do: Map.to_list(Map.take(fields, [:cost, :plan, :counted]))
+  defp options(fields), do: Map.to_list(Map.take(fields, [:cost, :plan, :counted, :limit]))
+
+  # Read once, where a check passes the text.
+  defp limit(%{limit: text}), do: [limit: Native.call_limit(text)]
+  defp limit(_), do: []
 
   defp cost(%{cost: cost}), do: [cost: cost]
   defp cost(_), do: []
 
   defp part(%{"agent" => agent, "lane" => lane} = fields) do
-    {id(agent), Policy.pair(lane), cost: Map.get(fields, "cost", 1)}
+    limit = for {"limit", text} <- fields, do: {:limit, text}
+    {id(agent), Policy.pair(lane), [cost: Map.get(fields, "cost", 1)] ++ limit}
   end
 
   defp short({:error, name}), do: {:error, Atom.to_string(name)}
@@ -316,6 +321,7 @@ defmodule Tollgate.VectorsTest do
       message =~ "the cost has to be" -> "zero_cost"
       message =~ "all or none takes" -> "parts"
       message =~ "of a kind" -> "wrong_kind"
+      message =~ "the limit of a call: " -> "bad_limit"
       true -> message
     end
   end

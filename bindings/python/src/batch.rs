@@ -3,6 +3,7 @@
 use crate::arguments::{Id, Instant, Whole, wrong_type};
 use crate::errors::of_call;
 use crate::lane::{Lane, plan_id};
+use crate::limit::{CallLimit, Given};
 use crate::limiter::Limiter;
 use crate::verdict::{Verdict, word};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -21,22 +22,27 @@ pub(crate) struct Request {
     plan: Option<Py<PyAny>>,
     counted: bool,
     at: Option<u64>,
+    limit: Option<Py<CallLimit>>,
 }
 
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (agent, lane, cost=None, plan=None, *, counted=false, at=None))]
+    #[pyo3(signature = (agent, lane, cost=None, plan=None, *, counted=false, at=None, limit=None))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of a Python class")]
     fn new(
+        py: Python<'_>,
         agent: Py<PyAny>,
         lane: Py<PyAny>,
         cost: Option<Whole>,
         plan: Option<Py<PyAny>>,
         counted: bool,
         at: Option<Instant>,
-    ) -> Self {
+        limit: Option<Given>,
+    ) -> PyResult<Self> {
         let at = at.map(|Instant(at)| at.as_nanos());
-        Self { agent, lane, cost: cost.map_or(1, |cost| cost.0), plan, counted, at }
+        let limit = limit.map(|Given(limit)| Py::new(py, CallLimit(limit))).transpose()?;
+        Ok(Self { agent, lane, cost: cost.map_or(1, |cost| cost.0), plan, counted, at, limit })
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -97,12 +103,13 @@ struct Part<'py> {
     plan: Option<PlanId>,
     counted: bool,
     at: Option<Tick>,
+    limit: Option<tollgate::CallLimit>,
 }
 
 impl Part<'_> {
     fn request(&self) -> PyResult<tollgate::Request<'_>> {
         let agent: Id<'_> = self.agent.extract()?;
-        let mut request = tollgate::Request::new(agent.0, self.lane).cost(self.cost).plan(self.plan);
+        let mut request = tollgate::Request::new(agent.0, self.lane).cost(self.cost).plan(self.plan).limit(self.limit);
         if self.counted {
             request = request.counted();
         }
@@ -132,7 +139,7 @@ impl Limiter {
                 }
             };
             let (agent, lane) = (tuple.get_item(0)?, self.lane_of(policy, &tuple.get_item(1)?)?);
-            return Ok(Part { agent, lane, cost, plan: None, counted: false, at: None });
+            return Ok(Part { agent, lane, cost, plan: None, counted: false, at: None, limit: None });
         }
         let Ok(asked) = item.cast::<Request>() else {
             return Err(wrong_type("a request is (agent, lane), (agent, lane, cost) or a Request", item.as_borrowed()));
@@ -145,6 +152,7 @@ impl Limiter {
             plan: plan_id(&self.0, asked.plan.as_ref().map(|plan| plan.bind(py)))?,
             counted: asked.counted,
             at: asked.at.map(Tick::from_nanos),
+            limit: asked.limit.as_ref().map(|limit| limit.get().0),
         })
     }
 

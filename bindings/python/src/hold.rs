@@ -60,7 +60,7 @@ impl Lane {
         counted: bool,
         at: Option<Instant>,
     ) -> PyResult<Hold> {
-        let request = self.request(agent, cost, plan, counted, at)?;
+        let request = self.request(agent, cost, plan, counted, at, None)?;
         let limiter = Arc::clone(&self.limiter);
         let hold = py.detach(|| Limiter::hold(limiter, request)).map_err(of_call)?;
         Ok(Hold { verdict: hold.verdict(), slot: Slot::new(hold.into_slot()) })
@@ -77,14 +77,14 @@ impl Lane {
         counted: bool,
         at: Option<Instant>,
     ) -> PyResult<Verdict> {
-        let request = self.request(agent, cost, plan, counted, at)?;
+        let request = self.request(agent, cost, plan, counted, at, None)?;
         py.detach(|| self.limiter.hold_until_released(request)).map(Verdict).map_err(of_call)
     }
 
     /// Releases a slot, or as many as it costs, that `hold_until_released` took.
     #[pyo3(signature = (agent, cost=None))]
     fn release(&self, py: Python<'_>, agent: Id<'_>, cost: Option<Whole>) -> PyResult<LaneState> {
-        let request = self.request(agent, cost, None, false, None)?;
+        let request = self.request(agent, cost, None, false, None, None)?;
         py.detach(|| self.limiter.release(request)).map(LaneState).map_err(of_call)
     }
 

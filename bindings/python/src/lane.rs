@@ -3,6 +3,7 @@
 use crate::arguments::{Id, Instant, Whole, wrong_type};
 use crate::engine::Attached;
 use crate::errors::of_call;
+use crate::limit::Given;
 use crate::verdict::{LaneState, Verdict};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -66,6 +67,7 @@ impl Lane {
         plan: Option<&Bound<'_, PyAny>>,
         counted: bool,
         at: Option<Instant>,
+        limit: Option<Given>,
     ) -> PyResult<Request<'a>> {
         let mut request = Request::new(agent.0, self.id);
         if let Some(Whole(cost)) = cost {
@@ -79,6 +81,9 @@ impl Lane {
         }
         if let Some(Instant(at)) = at {
             request = request.at(at);
+        }
+        if let Some(Given(limit)) = limit {
+            request = request.limit(limit);
         }
         Ok(request)
     }
@@ -111,7 +116,7 @@ impl Lane {
 
     /// May the agent do this? If so, charges the cost; otherwise nothing.
     #[inline]
-    #[pyo3(signature = (agent, cost=None, plan=None, *, counted=false, at=None))]
+    #[pyo3(signature = (agent, cost=None, plan=None, *, counted=false, at=None, limit=None))]
     fn check(
         &self,
         agent: &Bound<'_, PyAny>,
@@ -119,14 +124,15 @@ impl Lane {
         plan: Option<&Bound<'_, PyAny>>,
         counted: bool,
         at: Option<Instant>,
+        limit: Option<Given>,
     ) -> PyResult<Verdict> {
-        let request = self.request(Id::of(agent)?, cost, plan, counted, at)?;
+        let request = self.request(Id::of(agent)?, cost, plan, counted, at, limit)?;
         self.limiter.check_request(request).map(Verdict).map_err(of_call)
     }
 
     /// The same, but None if the request is allowed: for code that only handles denials.
     #[inline]
-    #[pyo3(signature = (agent, cost=None, plan=None, *, counted=false, at=None))]
+    #[pyo3(signature = (agent, cost=None, plan=None, *, counted=false, at=None, limit=None))]
     fn denied(
         &self,
         agent: &Bound<'_, PyAny>,
@@ -134,29 +140,37 @@ impl Lane {
         plan: Option<&Bound<'_, PyAny>>,
         counted: bool,
         at: Option<Instant>,
+        limit: Option<Given>,
     ) -> PyResult<Option<Verdict>> {
-        let request = self.request(Id::of(agent)?, cost, plan, counted, at)?;
+        let request = self.request(Id::of(agent)?, cost, plan, counted, at, limit)?;
         let verdict = self.limiter.check_request(request).map_err(of_call)?;
         Ok((!verdict.is_allowed()).then_some(Verdict(verdict)))
     }
 
     /// The state of the agent's lane. Charges nothing, and makes no agent known.
-    #[pyo3(signature = (agent, plan=None, *, at=None))]
-    fn peek(&self, agent: Id<'_>, plan: Option<&Bound<'_, PyAny>>, at: Option<Instant>) -> PyResult<LaneState> {
-        let request = self.request(agent, None, plan, false, at)?;
+    #[pyo3(signature = (agent, plan=None, *, at=None, limit=None))]
+    fn peek(
+        &self,
+        agent: Id<'_>,
+        plan: Option<&Bound<'_, PyAny>>,
+        at: Option<Instant>,
+        limit: Option<Given>,
+    ) -> PyResult<LaneState> {
+        let request = self.request(agent, None, plan, false, at, limit)?;
         self.limiter.peek(request).map(LaneState).map_err(of_call)
     }
 
     /// Gives back what was charged, never beyond full.
-    #[pyo3(signature = (agent, cost=None, plan=None, *, at=None))]
+    #[pyo3(signature = (agent, cost=None, plan=None, *, at=None, limit=None))]
     fn refund(
         &self,
         agent: Id<'_>,
         cost: Option<Whole>,
         plan: Option<&Bound<'_, PyAny>>,
         at: Option<Instant>,
+        limit: Option<Given>,
     ) -> PyResult<LaneState> {
-        let request = self.request(agent, cost, plan, false, at)?;
+        let request = self.request(agent, cost, plan, false, at, limit)?;
         self.limiter.refund(request).map(LaneState).map_err(of_call)
     }
 

@@ -7,6 +7,7 @@
 //! - `policy.rs`: policies from a preset, text, a file or a dict
 //! - `clock.rs`: the clock that tests move
 //! - `verdict.rs`: the answer to a check
+//! - `limit.rs`: a limit that a call brings along
 //! - `limiter.rs`: how a limiter is built, and what is found in it by name
 //! - `redis.rs`: how limits are shared with other machines
 //! - `engine.rs`: the engine that shares them
@@ -36,6 +37,7 @@ mod errors;
 mod gate;
 mod hold;
 mod lane;
+mod limit;
 mod limiter;
 mod observe;
 mod policy;
@@ -51,6 +53,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<limiter::Limiter>()?;
     module.add_class::<lane::Lane>()?;
+    module.add_class::<limit::CallLimit>()?;
     module.add_class::<lane::Plan>()?;
     module.add_class::<batch::Request>()?;
     module.add_class::<verdict::Verdict>()?;

@@ -4,6 +4,7 @@ use crate::arguments::{Id, Instant, Span, Whole};
 use crate::awaitable::Done;
 use crate::errors::{Class, of_call, raise};
 use crate::lane::Lane;
+use crate::limit::Given;
 use crate::limiter::Limiter;
 use crate::verdict::Verdict;
 use crate::views::Settlement;
@@ -55,7 +56,7 @@ impl Reservation {
 impl Lane {
     /// Charges an estimate, and keeps it open for `ttl`: settle what was really used. If nobody does, all of it stays
     /// charged.
-    #[pyo3(signature = (agent, cost, ttl, plan=None, *, counted=false, at=None))]
+    #[pyo3(signature = (agent, cost, ttl, plan=None, *, counted=false, at=None, limit=None))]
     fn reserve(
         &self,
         agent: Id<'_>,
@@ -64,8 +65,9 @@ impl Lane {
         plan: Option<&Bound<'_, PyAny>>,
         counted: bool,
         at: Option<Instant>,
+        limit: Option<Given>,
     ) -> PyResult<Reservation> {
-        let request = self.request(agent, Some(cost), plan, counted, at)?;
+        let request = self.request(agent, Some(cost), plan, counted, at, limit)?;
         let answer = self.limiter.reserve(request, ttl.0).map_err(of_call)?;
         let is_open = AtomicBool::new(answer.id().is_some());
         Ok(Reservation { limiter: Arc::clone(&self.limiter), answer, process: std::process::id(), is_open })

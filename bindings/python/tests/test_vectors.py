@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tollgate_limiter import (
+    CallLimit,
     Conduct,
     Lane,
     LaneState,
@@ -125,6 +126,11 @@ def of_conduct(seen: Conduct) -> Fields:
     }
 
 
+def prepared(limit: str | None) -> CallLimit | None:
+    """The limit of a call, read once; other calls pass the text."""
+    return None if limit is None else CallLimit(limit)
+
+
 class Case:
     """One limiter, and the calls that the steps name."""
 
@@ -147,17 +153,19 @@ class Case:
         plans = self.limiter.plans
         return plans[plan] if plan < len(plans) else f"plan number {plan}"
 
-    def check(self, id: Any, lane: Any, cost: int = 1, plan: Any = None, counted: bool = False) -> Fields:
-        answer = self.lane(lane).check(agent(id), cost, self.plan(plan), counted=counted)
-        denied = self.lane(lane).peek(agent(id)) if answer.decision == "exempt" else None
+    def check(
+        self, id: Any, lane: Any, cost: int = 1, plan: Any = None, counted: bool = False, limit: Any = None
+    ) -> Fields:
+        answer = self.lane(lane).check(agent(id), cost, self.plan(plan), counted=counted, limit=limit)
+        denied = self.lane(lane).peek(agent(id), limit=limit) if answer.decision == "exempt" else None
         assert denied is None or denied.is_exempt
         return verdict(answer, counted)
 
-    def peek(self, id: Any, lane: Any) -> Fields:
-        return state(self.lane(lane).peek(agent(id)))
+    def peek(self, id: Any, lane: Any, limit: Any = None) -> Fields:
+        return state(self.lane(lane).peek(agent(id), limit=prepared(limit)))
 
-    def refund(self, id: Any, lane: Any, cost: int = 1) -> Fields:
-        return state(self.lane(lane).refund(agent(id), cost))
+    def refund(self, id: Any, lane: Any, cost: int = 1, limit: Any = None) -> Fields:
+        return state(self.lane(lane).refund(agent(id), cost, limit=prepared(limit)))
 
     def hold(self, id: Any, lane: Any) -> Fields:
         answer = self.lane(lane).hold_until_released(agent(id))
@@ -170,7 +178,9 @@ class Case:
         from tollgate_limiter import Request
 
         asked = [
-            Request(agent(part["agent"]), part["lane"], part.get("cost", 1), counted=counted)
+            Request(
+                agent(part["agent"]), part["lane"], part.get("cost", 1), counted=counted, limit=part.get("limit")
+            )
             for part in parts
         ]
         answer = self.limiter.check_all(asked)
@@ -181,8 +191,10 @@ class Case:
         }
         return fields if answer else fields | {"retry_after_ns": answer.retry_after_ns}
 
-    def reserve(self, id: Any, lane: Any, estimate: int, ttl_ms: int, reservation: str) -> Fields:
-        answer = self.lane(lane).reserve(agent(id), estimate, ttl_ms / 1_000)
+    def reserve(
+        self, id: Any, lane: Any, estimate: int, ttl_ms: int, reservation: str, limit: Any = None
+    ) -> Fields:
+        answer = self.lane(lane).reserve(agent(id), estimate, ttl_ms / 1_000, limit=limit)
         if answer:
             self.reservations[reservation] = answer
         return verdict(answer.verdict)

@@ -78,7 +78,7 @@ impl Agent {
     }
 
     pub(super) fn request(&self, lane: u32, cost: u64, plan: u32) -> Request {
-        Request { id: self.id(), id_len: self.len, cost, lane, plan }
+        Request { id: self.id(), id_len: self.len, cost, lane, plan, limit: null() }
     }
 
     /// The id that was meant; only without a fault.

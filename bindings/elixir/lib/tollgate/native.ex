@@ -75,6 +75,7 @@ defmodule Tollgate.Native do
   def new(_policy, _options), do: missing()
   def name_lanes(_reference, _pairs), do: missing()
   def lanes(_reference), do: missing()
+  def call_limit(_text), do: missing()
   def plans(_reference), do: missing()
   def plan(_reference, _name), do: missing()
   def lane_for(_reference, _channel, _action), do: missing()

@@ -143,6 +143,17 @@ class Plan:
     def name(self) -> str: ...
 
 @final
+class CallLimit:
+    def __new__(cls, limit: str, /) -> CallLimit: ...
+    @staticmethod
+    def of(capacity: int, count: int, period: _Seconds) -> CallLimit: ...
+    @property
+    def capacity(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
 class Lane:
     @property
     def name(self) -> str: ...
@@ -157,6 +168,7 @@ class Lane:
         *,
         counted: bool = False,
         at: int | None = None,
+        limit: CallLimit | str | None = None,
     ) -> Verdict: ...
     def denied(
         self,
@@ -166,10 +178,24 @@ class Lane:
         *,
         counted: bool = False,
         at: int | None = None,
+        limit: CallLimit | str | None = None,
     ) -> Verdict | None: ...
-    def peek(self, agent: _Agent, plan: _Plan = None, *, at: int | None = None) -> LaneState: ...
+    def peek(
+        self,
+        agent: _Agent,
+        plan: _Plan = None,
+        *,
+        at: int | None = None,
+        limit: CallLimit | str | None = None,
+    ) -> LaneState: ...
     def refund(
-        self, agent: _Agent, cost: int | None = None, plan: _Plan = None, *, at: int | None = None
+        self,
+        agent: _Agent,
+        cost: int | None = None,
+        plan: _Plan = None,
+        *,
+        at: int | None = None,
+        limit: CallLimit | str | None = None,
     ) -> LaneState: ...
     def reserve(
         self,
@@ -180,6 +206,7 @@ class Lane:
         *,
         counted: bool = False,
         at: int | None = None,
+        limit: CallLimit | str | None = None,
     ) -> Reservation: ...
     @property
     def is_held(self) -> bool: ...
@@ -301,6 +328,7 @@ class Request:
         *,
         counted: bool = False,
         at: int | None = None,
+        limit: CallLimit | str | None = None,
     ) -> Request: ...
     @property
     def agent(self) -> str | bytes: ...
@@ -314,6 +342,8 @@ class Request:
     def counted(self) -> bool: ...
     @property
     def at(self) -> int | None: ...
+    @property
+    def limit(self) -> CallLimit | None: ...
 
 @final
 class AllVerdict:
