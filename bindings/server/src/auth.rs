@@ -200,7 +200,12 @@ impl Keys {
     }
 
     /// The right that a token gives, and in which lanes. A wrong one counts as a guess of the client.
-    fn right_of_token(&self, token: &[u8], headers: &HeaderMap, peer: IpAddr) -> Result<(Right, Scope), Problem> {
+    pub(crate) fn right_of_token(
+        &self,
+        token: &[u8],
+        headers: &HeaderMap,
+        peer: IpAddr,
+    ) -> Result<(Right, Scope), Problem> {
         let digest = self.digest(token);
         match (digest == self.admin, Some(digest) == self.check) {
             (true, _) => return Ok((Right::Admin, Scope::default())),

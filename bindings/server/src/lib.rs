@@ -21,11 +21,12 @@
 //! - `envoy/`: Envoy's rate limit service, over gRPC
 //! - `auth.rs`: rights and sessions; `tokens.rs`: tokens with names; `control.rs`: changes at run time;
 //!   `defaults.rs`: limits set through the admin API; `state.rs`: who keeps the files of the state directory
+//! - `resp/`: the protocol of Redis, for clients of redis-cell
 //! - `leases.rs`: slots that are held until they are released or their lease expires
 //! - `meter.rs`: counters; `log.rs`: the log; `access.rs`: the log of requests; `audit.rs`: who changed
 //!   what; `webhook.rs`: notifications of abuse
 //! - `address.rs`: listen addresses; `settings/`: the tables `[server]`,
-//!   `[shared]`, `[cluster]`, `[envoy]` and `[gate]`; `source.rs`: the policy file
+//!   `[shared]`, `[cluster]`, `[envoy]`, `[gate]` and `[resp]`; `source.rs`: the policy file
 //! - `machines.rs`: the engine that settles with the store, and what is shown of it
 //! - `commands/`: the command line; `dry_run.rs`: what `check-config` tries; `client.rs`: how its
 //!   commands ask a server
@@ -59,6 +60,7 @@ mod net;
 mod page;
 mod problem;
 mod random;
+mod resp;
 mod routes;
 mod settings;
 mod source;
@@ -75,8 +77,8 @@ pub use net::listener::Server;
 pub use problem::Problem;
 pub use settings::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
 pub use settings::{
-    ClusterSettings, ENVOY_PORT, EnvoySettings, May, NamedToken, OwnLane, PORT, Secret, Settings, SharedLane, Store,
-    TlsFiles, TlsSettings,
+    ClusterSettings, ENVOY_PORT, EnvoySettings, May, NamedToken, OwnLane, PORT, RespSettings, Secret, Settings,
+    SharedLane, Store, TlsFiles, TlsSettings,
 };
 pub use source::Source;
 pub use webhook::Url;

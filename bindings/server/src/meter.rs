@@ -1,5 +1,6 @@
 //! Counters of the server, besides those of the limiter.
 
+use crate::resp::Counts;
 use http::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,6 +31,7 @@ pub(crate) struct Meter {
     swept: AtomicU64,
     /// When the policy in force was read, in Unix milliseconds.
     policy_since: AtomicU64,
+    resp: Counts,
     started: SystemTime,
 }
 
@@ -84,6 +86,7 @@ impl Meter {
             sweeps: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             policy_since: AtomicU64::new(0),
+            resp: Counts::default(),
             started: SystemTime::now(),
         };
         meter.stamp_policy();
@@ -177,6 +180,11 @@ impl Meter {
     /// How often each file could not be written.
     pub(crate) fn failed_saves(&self) -> [(&'static str, u64); SavedFile::ALL.len()] {
         SavedFile::ALL.map(|file| (file.name(), self.failed_saves[file as usize].load(Relaxed)))
+    }
+
+    /// Clients of Redis and their commands.
+    pub(crate) const fn resp(&self) -> &Counts {
+        &self.resp
     }
 
     fn stamp_policy(&self) {

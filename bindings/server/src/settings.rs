@@ -6,6 +6,7 @@ mod cluster;
 mod entry;
 mod envoy;
 mod gate;
+mod resp;
 mod tls;
 mod tokens;
 
@@ -21,6 +22,9 @@ pub use envoy::{ENVOY_PORT, EnvoySettings};
 #[cfg(test)]
 pub(crate) use gate::GATE_KEYS;
 pub use gate::{AgentSource, GateRoute, GateSettings, OnError, SourceKind};
+#[cfg(test)]
+pub(crate) use resp::RESP_KEYS;
+pub use resp::RespSettings;
 pub use tls::TlsFiles;
 use tls::TlsKeys;
 pub use tokens::{May, NamedToken};
@@ -80,6 +84,8 @@ pub struct Settings {
     pub slab: Option<PathBuf>,
     /// Who may use the slab's file, as for `chmod`.
     pub slab_mode: u32,
+    /// Where clients of Redis connect; `None`: nowhere.
+    pub resp: Option<RespSettings>,
     /// How machines share lanes; `None` for a limiter of this machine alone.
     pub cluster: Option<ClusterSettings>,
     /// How gateways' questions are answered; `None`: by the client's address, on the lane that they name.
@@ -155,6 +161,7 @@ impl Default for Settings {
             on_full: OnFull::default(),
             slab: None,
             slab_mode: SLAB_MODE,
+            resp: None,
             cluster: None,
             gate: None,
             envoy: None,
@@ -214,6 +221,9 @@ impl Settings {
                 settings.read(&section, keys, value, &mut tls)?;
                 settings.tls = tls.files(&section, value)?.or(settings.tls);
             }
+        }
+        if let Some(value) = table.get_ref().get("resp") {
+            settings.resp = Some(RespSettings::read(&Section { text, name: "resp", directory }, value)?);
         }
         if let Some(value) = table.get_ref().get("cluster") {
             settings.cluster = Some(ClusterSettings::read(&Section { text, name: "cluster", directory }, value)?);

@@ -21,8 +21,8 @@ use toml::de::{DeString, DeTable, DeValue};
 pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
-/// The last five are for the server, which reads the same file, and are ignored here.
-const KEYS: [&str; 17] = [
+/// The last six are for the server, which reads the same file, and are ignored here.
+const KEYS: [&str; 18] = [
     "preset",
     "version",
     "warn_below_percent",
@@ -40,6 +40,7 @@ const KEYS: [&str; 17] = [
     "cluster",
     "gate",
     "envoy",
+    "resp",
 ];
 const CONDUCT_KEYS: [&str; 5] = ["curve", "quiet", "abuse", "every_denial", "enforce_wait"];
 /// What to do about `ws/light = ...` and `ws.light = ...`.

@@ -50,7 +50,7 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{CLUSTER_KEYS, ENVOY_KEYS, GATE_KEYS, KEYS, SHARED_KEYS, Settings};
+    use crate::settings::{CLUSTER_KEYS, ENVOY_KEYS, GATE_KEYS, KEYS, RESP_KEYS, SHARED_KEYS, Settings};
     use std::collections::BTreeSet;
     use tollgate::Policy;
 
@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(settings.slab.as_deref(), Some(Path::new("/run/tollgate/slab")));
         let cluster = settings.cluster.unwrap();
         assert_eq!(cluster.nodes.get(), 1);
+        assert_eq!(settings.resp.unwrap().lane.as_deref(), Some("http/any"));
         let gate = settings.gate.unwrap();
         assert_eq!((gate.agent.len(), gate.routes.len()), (3, 2));
         assert!(cluster.lane("http/heavy").is_some_and(|lane| lane.is_exact), "{cluster:?}");
@@ -119,8 +120,8 @@ mod tests {
         let is_comment = |line: &&str| line.starts_with("# ") || *line == "#";
         let present: BTreeSet<_> = FULL.lines().filter(|line| !is_comment(line)).flat_map(names).collect();
         let keys = ["x = 1", "[conduct]\nx = 1", "[conduct]\nabuse = { x = 1 }"].map(allowed).concat();
-        assert_eq!(keys.len(), 17 + 5 + 2, "{keys:?}");
-        let known = [KEYS, SHARED_KEYS, &CLUSTER_KEYS, &ENVOY_KEYS, &GATE_KEYS].concat();
+        assert_eq!(keys.len(), 18 + 5 + 2, "{keys:?}");
+        let known = [KEYS, SHARED_KEYS, &CLUSTER_KEYS, &ENVOY_KEYS, &GATE_KEYS, RESP_KEYS].concat();
         for key in keys.iter().map(String::as_str).chain(known) {
             let key = match key {
                 "lane" => "cluster",

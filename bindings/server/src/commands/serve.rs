@@ -7,7 +7,7 @@ use crate::error::StartError;
 use crate::log::Log;
 use crate::net::listener::Server;
 use crate::routes::audit::reload_for_signal;
-use crate::settings::{ClusterSettings, Secret, Settings, Store, check_url};
+use crate::settings::{ClusterSettings, RespSettings, Secret, Settings, Store, check_url};
 use crate::source::Source;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -46,6 +46,9 @@ pub(super) struct Arguments {
     /// Configuration of envoyproxy/ratelimit to serve to Envoy: a file, or a directory of .yaml files
     #[arg(long, value_name = "FILE|DIRECTORY")]
     envoy_config: Option<PathBuf>,
+    /// Where clients of Redis connect, for CL.THROTTLE: 127.0.0.1:6380; the policy needs a dynamic lane
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::address::parse)]
+    resp: Option<SocketAddr>,
     /// Write log lines as JSON
     #[arg(long)]
     log_json: bool,
@@ -91,6 +94,10 @@ impl Arguments {
         settings.listen = listen.next().map_or(settings.listen, |first| Listen::new(first, listen));
         settings.state = self.state.or(settings.state);
         settings.slab = self.shared.or(settings.slab);
+        if let Some(listen) = self.resp {
+            let resp = settings.resp.unwrap_or_else(|| RespSettings::new(listen));
+            settings.resp = Some(RespSettings { listen, ..resp });
+        }
         settings.agents = self.agents.unwrap_or(settings.agents);
         if self.envoy.is_some() || self.envoy_config.is_some() {
             let envoy = settings.envoy.get_or_insert_default();
@@ -268,6 +275,10 @@ impl Instance {
             (None, None) => {}
         }
         lines.extend(self.try_it(&policy, &base).into_iter().flatten());
+        if let Some(address) = self.server.resp_address() {
+            let call = format!("redis-cli -p {} CL.THROTTLE user123 15 30 60 1", address.port());
+            lines.push(format!("Redis:      {address} for clients of redis-cell: {call}"));
+        }
         if settings.state.is_none() {
             lines.push(
                 "State:      in memory; changes through the admin API are lost at the end (--state DIRECTORY)"

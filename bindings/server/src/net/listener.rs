@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::app::App;
 use crate::envoy::EnvoyListener;
 use crate::error::StartError;
+use crate::resp::listener as resp;
 use crate::routes;
 use crate::settings::Settings;
 use axum::Router;
@@ -33,6 +34,7 @@ pub struct Server {
     addresses: Vec<Address>,
     workers: Workers,
     envoy: Option<EnvoyListener>,
+    resp: Option<resp::Listener>,
 }
 
 impl Server {
@@ -50,13 +52,20 @@ impl Server {
             sockets.push(socket);
         }
         let envoy = EnvoyListener::bind(&app)?;
-        Ok(Self { app, sockets, addresses, workers: Workers::start()?, envoy })
+        let resp = resp::Listener::bind(&app)?;
+        Ok(Self { app, sockets, addresses, workers: Workers::start()?, envoy, resp })
     }
 
     /// Where it listens, with the real port if port 0 was requested.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// Where clients of Redis connect, if they may.
+    #[must_use]
+    pub fn resp_address(&self) -> Option<SocketAddr> {
+        self.resp.as_ref().map(resp::Listener::address)
     }
 
     /// The first of its addresses with a port; 0.0.0.0:0 if it listens on Unix sockets alone.
@@ -83,8 +92,12 @@ impl Server {
     /// 3. Then no new connections are accepted. Requests that were sent are answered,
     ///    up to the time in `grace`, and idle connections are closed.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { app, sockets, workers, envoy, .. } = self;
+        let Self { app, sockets, workers, envoy, resp, .. } = self;
         app.start();
+        let resp = resp.and_then(|listener| {
+            let failed = |error| tracing::error!(%error, "cannot serve clients of [resp]");
+            listener.serve(&app).map_err(failed).ok()
+        });
         let settings = app.settings();
         let timeouts = Timeouts {
             idle: settings.idle_timeout,
@@ -125,6 +138,10 @@ impl Server {
         if let Some(envoy) = envoy {
             // Ends after the grace period at the latest.
             _ = envoy.await;
+        }
+        if let Some(threads) = resp {
+            // They end by themselves, within the same time.
+            _ = tokio::task::spawn_blocking(|| threads.join()).await;
         }
         watcher.abort();
         // At the very end, when nothing can be charged any more.

@@ -96,6 +96,7 @@ fn exposition(app: &App, is_open: bool) -> String {
     machines(app, &mut page);
     envoy(app, &mut page);
     server(app, &mut page);
+    resp(app, &mut page);
     process(app, &mut page);
     if is_open {
         page.text.push_str("# EOF\n");
@@ -363,6 +364,28 @@ fn server(app: &App, page: &mut Page) {
     page.family(Kind::Gauge, "tollgate_build_info", "Always 1; the labels identify the build.");
     let revision = option_env!("TOLLGATE_REVISION").unwrap_or("unknown");
     page.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)], 1);
+}
+
+/// Clients of Redis.
+fn resp(app: &App, page: &mut Page) {
+    if app.settings().resp.is_none() {
+        return;
+    }
+    let counts = app.meter().resp();
+    let ((accepted, refused), (commands, errors)) = (counts.accepted_and_refused(), counts.commands());
+    page.one(Kind::Gauge, "tollgate_resp_clients", "Clients of Redis that are connected.", counts.clients());
+    let name = "tollgate_resp_connections_total";
+    page.family(Kind::Counter, name, "Connections of clients of Redis, by what became of them.");
+    for (result, count) in [("accepted", accepted), ("refused", refused)] {
+        page.sample(name, &[("result", result)], count);
+    }
+    let name = "tollgate_resp_commands_total";
+    page.family(Kind::Counter, name, "Commands of clients of Redis.");
+    for (command, count) in commands {
+        page.sample(name, &[("command", command)], count);
+    }
+    let help = "Commands of clients of Redis that were answered with an error.";
+    page.one(Kind::Counter, "tollgate_resp_errors_total", help, errors);
 }
 
 /// The standard metrics of a process.

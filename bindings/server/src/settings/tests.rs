@@ -18,6 +18,10 @@ fn every_key_is_read() {
         let error = read(&format!("[server]\n{key} = 1e3")).unwrap_err();
         assert!(error.contains(&format!("server.{key}: this is of type float; give ")), "{error}");
     }
+    for key in RESP_KEYS {
+        let error = read(&format!("[resp]\n{key} = 1e3")).unwrap_err();
+        assert!(error.contains(&format!("resp.{key}: this is of type float; give ")), "{error}");
+    }
     for key in SHARED_KEYS {
         let error = read(&format!("[shared]\n{key} = 1e3")).unwrap_err();
         assert!(error.contains(&format!("shared.{key}: this is of type float; give ")), "{error}");
@@ -68,6 +72,23 @@ fn values_reach_their_settings() {
     };
     assert_eq!(settings, Ok(expected.clone()));
     assert_eq!(expected.style(), Style::Legacy);
+}
+
+#[test]
+fn clients_of_redis_need_an_address() {
+    let resp = |text: &str| read(&format!("[resp]\n{text}")).map(|settings| settings.resp);
+    let expected = RespSettings { lane: Some("any".into()), ..RespSettings::new("127.0.0.1:6380".parse().unwrap()) };
+    assert_eq!(resp("listen = \"6380\"\nlane = \"any\""), Ok(Some(expected)));
+    for (text, problem) in [
+        ("lane = \"any\"", "resp has no address; add listen = \"127.0.0.1:6380\""),
+        ("listen = \"unix:/run/a\"", "resp.listen: give an address and a port"),
+        ("listen = \"here\"", "resp.listen: \"here\" is not an address"),
+        ("lsten = 1", "resp has no key \"lsten\"; allowed: listen, lane, max_connections, idle_timeout"),
+    ] {
+        let error = resp(text).unwrap_err();
+        assert!(error.contains(problem), "{error}");
+    }
+    assert_eq!(read("").unwrap().resp, None);
 }
 
 #[test]

@@ -204,3 +204,33 @@ async fn a_full_limiter_answers_503() {
     assert_eq!((&verdict["allowed"], &verdict["verdict"]), (&json!(false), &json!("error")));
     assert!(verdict["error"].as_str().expect("a text").contains("no record is free"));
 }
+
+/// Only where the operator has declared the lane dynamic.
+#[tokio::test]
+async fn a_call_brings_its_limit_to_a_dynamic_lane() {
+    let server = TestServer::lanes(&[("any", "dynamic"), ("own", "10/min")]).await;
+    let check = |limit: &str| format!("{{\"agent\":\"a\",\"lane\":\"any\",\"limit\":\"{limit}\"}}");
+    let answer = server.check(&check("3/minute")).await;
+    assert_eq!((answer.status.as_u16(), json(&answer)["remaining"].as_u64()), (200, Some(2)), "{answer:?}");
+    let answer = server.check(&check("10/second")).await;
+    assert_eq!((answer.status.as_u16(), json(&answer)["retry_after_ms"].as_u64()), (429, Some(19_100)), "{answer:?}");
+    let many = format!("{{\"requests\":[{},{}]}}", check("5/minute"), check("60/minute"));
+    let answer = server.send("POST", "/v1/check/many", &[], &many).await;
+    let left: Vec<_> =
+        json(&answer)["verdicts"].as_array().unwrap().iter().map(|it| it["remaining"].as_u64()).collect();
+    assert_eq!(left, [Some(2), Some(27)], "{answer:?}");
+    let all = format!("{{\"requests\":[{},{}]}}", check("60/minute"), check("61/minute"));
+    let answer = server.send("POST", "/v1/check/all", &[], &all).await;
+    assert_problem(&answer, 400, Some("limit"), "different limits");
+    let reserve = "{\"agent\":\"b\",\"lane\":\"any\",\"limit\":\"6/minute\",\"estimate\":4}";
+    let answer = server.send("POST", "/v1/reserve", &[], reserve).await;
+    assert_eq!((answer.status.as_u16(), json(&answer)["remaining"].as_u64()), (200, Some(2)), "{answer:?}");
+    for (body, problem) in [
+        ("{\"agent\":\"a\",\"lane\":\"any\"}", "is dynamic and has no default"),
+        ("{\"agent\":\"a\",\"lane\":\"own\",\"limit\":\"99/s\"}", "has its own limit"),
+        ("{\"agent\":\"a\",\"lane\":\"any\",\"limit\":\"budget 5/day\"}", "can't travel with a call"),
+        ("{\"agent\":\"a\",\"lane\":\"any\",\"limit\":\"0/s\"}", "a rate or burst of 0"),
+    ] {
+        assert_problem(&server.check(body).await, 400, Some("limit"), problem);
+    }
+}
