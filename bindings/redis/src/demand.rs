@@ -4,6 +4,24 @@
 //! may then be more than the server can hold: the rest is forgotten, as the script forgets a debt beyond the overdraft,
 //! and less is given back than could be.
 //!
+//! # The floor
+//!
+//! After a loss the server is told what it has to know at least: the machine's view, and on top of it what the machine
+//! owes. A charge changes the view or the balance, never both:
+//!
+//! - what is spent in advance lowers the balance, and is not in the view;
+//! - what is spent by a share of the limit while the server is lost is in the view, and the balance stays as it is.
+//!
+//! The script adds what is owed to the debt that it finds, and then applies the floor. Let `D` be that debt, `V` the
+//! view and `o` what is owed. With a floor of `V + o` the debt becomes `max(D + o, V + o) = max(D, V) + o`: what was
+//! owed is charged, whatever the server knows. With a floor of `V` it would become `max(D + o, V)`, and if a machine had
+//! spent `s` by its share since they agreed, so that `V = D + s`, then the smaller one of `s` and `o` would be forgotten
+//! in each outage.
+//!
+//! A payment whose answer was lost is in `D` and in `o`. It counts twice, which is strict.
+//!
+//! # Budgets
+//!
 //! What is settled with a budget is of the window that the lane's balance was read in, whose number is part of the key.
 //! So whatever is late, an answer or a give, is never counted in the next.
 
@@ -63,16 +81,19 @@ impl Demand {
         let (min, want) = self.min_and_want(due);
         let depth = capacity.saturating_mul(token_ns);
         let over = (4 * self.nodes.max(NODES_UNSEEN)).saturating_mul(due.advance_max().max(1));
+        let owed = due.owed().min(most);
+        // What this machine owes is not in its view.
+        let known_ns = due.known_debt_ns().min(depth).saturating_add(owed * token_ns).min(DEBT_NS_MAX);
         let settlement = Settlement {
             token_ns,
             capacity,
-            owed: due.owed().min(most),
+            owed,
             give: due.given().min(most),
             min,
             want,
             share: 2 * self.nodes,
             over: over.min((DEBT_NS_MAX - depth.min(DEBT_NS_MAX)) / token_ns),
-            floor_ns: if self.has_floor { due.known_debt_ns().min(depth) } else { 0 },
+            floor_ns: if self.has_floor { known_ns } else { 0 },
         };
         settlement.check().is_ok().then_some(settlement)
     }

@@ -12,8 +12,8 @@
 //!
 //! While the server is lost, checks go on by their views, and charge them. So on
 //! the way back each lane that was asked about meanwhile is settled with its view
-//! as the *floor*, before checks hear that the server is there: what the server
-//! has forgotten, or never heard of, it then knows.
+//! and what it owes as the *floor*, before checks hear that the server is there:
+//! what the server has forgotten, or never heard of, it then knows.
 //!
 //! What is sent, and what is not answered:
 //!

@@ -220,6 +220,22 @@ fn what_was_charged_while_the_engine_stood_still_is_told_first() {
     assert!(machine.link().is_connected());
 }
 
+/// A machine owed 30 tokens when the store was lost, and admitted 20 by its share. The store knew of neither, and heard
+/// of 30 in all: the view, which has the 20 alone, was told as the least that there is.
+#[test]
+fn what_was_owed_before_an_outage_is_told_beside_what_was_charged_in_it() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut machine = Machine::new("60/min", 10);
+    assert!(machine.allows("agent-1", 30), "in advance");
+    machine.lose();
+    assert!(machine.allows("agent-1", 20), "by its share");
+    machine.connect();
+    let steps = machine.settle(nothing_left);
+    let expected = (30, 50 * SECOND_NS);
+    let told = |step: &Step| matches!(step, Step::Settle(told) if (told.owed, told.floor_ns) == expected);
+    assert!(steps.len() == 1 && told(&steps[0]), "{steps:?}");
+}
+
 /// Only the first few thousand agents that were charged during an outage were told to the store before checks heard
 /// that it was back, and the others never.
 #[test]
