@@ -15,6 +15,7 @@
 mod actions;
 mod arguments;
 mod assignments;
+mod call_limits;
 mod checks;
 mod conduct;
 mod control;
@@ -196,10 +197,11 @@ impl<'a> World<'a> {
                 0 => self.look_at_policy(),
                 _ => self.make_policy(),
             },
-            2 => match self.bytes.below(4) {
+            2 => match self.bytes.below(5) {
                 0 => self.new_limiter(),
                 1 => self.others(),
                 2 => self.log_and_show(),
+                3 => self.read_call_limit(),
                 _ => self.look_at_clock(),
             },
             5 | 6 => self.move_clock(),

@@ -65,7 +65,7 @@ impl World<'_> {
     }
 
     /// A limit as text, and its numbers if the oracle knows them.
-    fn limit(&mut self) -> (String, Option<Lane>) {
+    pub(super) fn limit(&mut self) -> (String, Option<Lane>) {
         match self.bytes.below(8) {
             0 | 3 => (OTHER_LIMITS[usize::from(self.bytes.below(OTHER_LIMITS.len() as u8))].to_owned(), None),
             1 | 2 => {
