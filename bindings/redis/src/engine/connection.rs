@@ -70,7 +70,7 @@ impl Masters {
 pub(super) enum Connector {
     One(Box<ConnectionInfo>),
     Sentinel(Sentinels),
-    /// The servers of a cluster that are asked for the others, the one that answered last in front.
+    /// The servers of a cluster that are asked for the others, the one that answered last at the end.
     Cluster(Vec<ConnectionInfo>),
 }
 
@@ -136,8 +136,8 @@ fn cluster(servers: &mut [ConnectionInfo], timeout: Duration) -> Result<Masters,
     Ok(Masters { ready, slots: Some(slots) })
 }
 
-/// Asks the servers of a cluster who has which slots, one after the other. The one that answers is the first from then
-/// on.
+/// Asks the servers of a cluster who has which slots, one after the other. The one that answers is the last to be asked
+/// next time: one that the others cannot reach may name masters that are long gone.
 fn of_cluster(servers: &mut [ConnectionInfo], timeout: Duration) -> Result<Slots, Problem> {
     let mut problems = Vec::new();
     for index in 0..servers.len() {
@@ -149,7 +149,7 @@ fn of_cluster(servers: &mut [ConnectionInfo], timeout: Duration) -> Result<Slots
                 continue;
             }
         };
-        servers.swap(0, index);
+        servers.rotate_left(index + 1);
         return Ok(slots);
     }
     Err(Problem::Cluster(format!("no server knows the cluster: {}", problems.join("; "))))

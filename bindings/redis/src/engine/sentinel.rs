@@ -1,7 +1,8 @@
 //! Asks sentinels who the master is.
 //!
 //! Whoever they name may still be a replica, or one again: the first command on its connection is a write, and a
-//! replica refuses it.
+//! replica refuses it. A sentinel that the others cannot reach may name a master that is long gone: so each time another
+//! one is asked first.
 
 use super::connection::open;
 use super::problem::Problem;
@@ -9,7 +10,7 @@ use super::servers::at;
 use redis::{ConnectionInfo, RedisResult};
 use std::time::Duration;
 
-/// The sentinels, the one that answered last in front.
+/// The sentinels, the one that answered last at the end.
 pub(super) struct Sentinels {
     sentinels: Vec<ConnectionInfo>,
     master: String,
@@ -21,7 +22,7 @@ impl Sentinels {
         Self { sentinels, master, servers }
     }
 
-    /// The way to the master: as the first sentinel says that knows it.
+    /// The way to the master: as the first sentinel says that knows it. It is the last one to be asked next time.
     pub(super) fn master(&mut self, timeout: Duration) -> Result<ConnectionInfo, Problem> {
         let mut problems = Vec::new();
         for index in 0..self.sentinels.len() {
@@ -29,7 +30,7 @@ impl Sentinels {
             match self.ask(sentinel, timeout) {
                 Ok(Some((host, port))) => {
                     let master = at(&self.servers, host, port);
-                    self.sentinels.swap(0, index);
+                    self.sentinels.rotate_left(index + 1);
                     return Ok(master);
                 }
                 Ok(None) => problems.push(format!("{} knows no master {:?}", sentinel.addr(), self.master)),

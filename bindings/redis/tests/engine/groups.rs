@@ -2,7 +2,7 @@
 
 use super::node::{Node, PATIENCE, SECRET, admitted};
 use super::refusals::ALLOWED;
-use super::server::Kind;
+use super::server::{Kind, free_port};
 use super::server::group::{Cluster, Member, Sentinels};
 use std::num::NonZeroU16;
 use std::thread;
@@ -35,6 +35,18 @@ fn another_master_is_found_through_the_sentinels() {
     // What the last writes were may be lost with the master: two machines, with their advance and credit.
     assert!(more + again <= 2 * (passed + 2 + 3), "{more} and {again} in {passed} s");
     assert!(group.servers[1..].iter().any(|member| member.is_master()));
+}
+
+/// A sentinel that the others cannot reach knows of no failover. It was asked again and again, since it answered, and the
+/// machine never heard of the master that there is.
+#[test]
+fn a_sentinel_that_names_a_lost_master_is_not_believed_for_ever() {
+    let Some(group) = Sentinels::start(Kind::Redis) else { return };
+    let lost = format!("sentinel monitor main 127.0.0.1 {} 2\n", free_port());
+    let Some(cut_off) = Member::start(Kind::Redis, &["--sentinel"], Some(&lost)) else { return };
+    let urls = std::iter::once(cut_off.url()).chain(group.urls());
+    let node = Node::with(EngineBuilder::sentinel(urls, "main").unwrap());
+    node.allows_soon("agent-1", "slow");
 }
 
 /// A master that was demoted answers, and refuses writes: that is a loss like any other.

@@ -12,7 +12,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    fn start(kind: Kind, options: &[&str], file: Option<&str>) -> Option<Self> {
+    pub(crate) fn start(kind: Kind, options: &[&str], file: Option<&str>) -> Option<Self> {
         let port = free_port();
         let number = port.to_string();
         let options: Vec<_> = ["--port", &number, "--bind", "127.0.0.1"].iter().chain(options).copied().collect();
@@ -85,6 +85,7 @@ impl Sentinels {
                 let is = |key, count: &str| about.get(key) == Some(&Value::BulkString(count.as_bytes().to_vec()));
                 is("num-other-sentinels", "2") && is("num-slaves", "2")
             });
+            wait("a sentinel that stood still acts again", || sentinel.info("sentinel", "sentinel_tilt") == "0");
         }
         Some(Self { servers, sentinels })
     }
