@@ -14,9 +14,9 @@
 //!
 //! The script adds what is owed to the debt that it finds, and then applies the floor. Let `D` be that debt, `V` the
 //! view and `o` what is owed. With a floor of `V + o` the debt becomes `max(D + o, V + o) = max(D, V) + o`: what was
-//! owed is charged, whatever the server knows. With a floor of `V` it would become `max(D + o, V)`, and if a machine had
-//! spent `s` by its share since they agreed, so that `V = D + s`, then the smaller one of `s` and `o` would be forgotten
-//! in each outage.
+//! owed is charged, whatever the server knows. With a floor of `V` it would become `max(D + o, V)`. If a machine had
+//! spent `s` by its share since they agreed, so that `V = D + s`, then the smaller one of `s` and `o` would be
+//! forgotten in each outage.
 //!
 //! A payment whose answer was lost is in `D` and in `o`. It counts twice, which is strict.
 //!

@@ -1,8 +1,8 @@
 //! Asks sentinels who the master is.
 //!
 //! Whoever they name may still be a replica, or one again: the first command on its connection is a write, and a
-//! replica refuses it. A sentinel that the others cannot reach may name a master that is long gone: so each time another
-//! one is asked first.
+//! replica refuses it. A sentinel that the others cannot reach may name a master that is long gone: so each time
+//! another one is asked first.
 
 use super::connection::open;
 use super::problem::Problem;

@@ -2,8 +2,8 @@
 
 use super::node::{Node, PATIENCE, SECRET, admitted};
 use super::refusals::ALLOWED;
-use super::server::{Kind, free_port};
 use super::server::group::{Cluster, Member, Sentinels};
+use super::server::{Kind, free_port};
 use std::num::NonZeroU16;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ fn another_master_is_found_through_the_sentinels() {
     assert!(group.servers[1..].iter().any(|member| member.is_master()));
 }
 
-/// A sentinel that the others cannot reach knows of no failover. It was asked again and again, since it answered, and the
-/// machine never heard of the master that there is.
+/// A sentinel that the others cannot reach knows of no failover. It was asked again and again, since it answered, and
+/// the machine never heard of the master that there is.
 #[test]
 fn a_sentinel_that_names_a_lost_master_is_not_believed_for_ever() {
     let Some(group) = Sentinels::start(Kind::Redis) else { return };
