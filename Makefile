@@ -316,7 +316,7 @@ bench-cluster: ## Measures limits over Redis beside limitador and a script; writ
 		{ sed '/^<!-- make bench-cluster writes/q' $(CLUSTER_PAGE); echo; cat $(CLUSTER)/table.md; } > $(CLUSTER)/page.md; \
 		cp $(CLUSTER)/page.md $(CLUSTER_PAGE); echo "== wrote $(CLUSTER_PAGE)")
 
-long: tools ignored helgrind tsan c-long elixir-long python-long ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
+long: tools ignored helgrind tsan c-long elixir-long python-long http-fuzz ## Runs the long forms: stress and flood at full length, helgrind, ThreadSanitizer
 	@echo "== all long stages ended ($$(( $$(date +%s) - $(STARTED) )) s)"
 
 # The kill harness also kills processes in C, and BEAMs.
@@ -326,6 +326,9 @@ ignored: ## Runs the tests that are too long for `make test`
 	@$(STAGE) "Elixir, build" sh -c '$(MIX) compile'
 	@TOLLGATE_CHURN=$(C_BUILD)/churn TOLLGATE_BEAM=$(abspath bindings/elixir/_build/dev/lib/tollgate/ebin) \
 		$(STAGE) "ignored tests" $(TESTS) -- --ignored --nocapture --skip every_mutant_is_killed
+
+http-fuzz: server ## Sends the server requests at random, by its openapi.json, and compares what it answers
+	@$(STAGE) "HTTP, fuzz" bindings/server/tests/fuzz/run $(SERVER) $(abspath $(TARGET))/schemathesis
 
 # Calls of each form: fewer than the example makes by itself, since helgrind is slow.
 HELGRIND_CALLS := 20000

@@ -11,6 +11,7 @@ pub(crate) mod gate;
 mod health;
 mod hold;
 mod metrics;
+mod openapi;
 pub(crate) mod outcome;
 mod request;
 mod reserve;
@@ -45,6 +46,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::metrics))
+        .route("/openapi.json", get(openapi::document))
         .route("/api/admin/audit", get(audit::list))
         .merge(admin::routes().route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::audited)))
         .merge(crate::page::routes())
@@ -55,7 +57,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 
 /// What to do instead.
 const UNKNOWN: &str = "there is nothing at this path. POST /v1/check decides whether a request may pass, GET \
-                       /v1/agents/{agent} reads the state of an agent, and `tollgate --help` lists the others";
+                       /v1/agents/{agent} reads the state of an agent, and `tollgate --help` and /openapi.json list \
+                       the others";
 
 async fn unknown() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, UNKNOWN)

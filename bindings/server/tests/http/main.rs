@@ -27,6 +27,7 @@ mod heads;
 mod hostile;
 mod http2;
 mod metrics;
+mod openapi;
 mod profiles;
 mod shutdown;
 mod sockets;
