@@ -2,8 +2,8 @@
 
 use crate::common::{CHECK, TestServer, header};
 use crate::directory::Directory;
-use serde_json::json;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tollgate::Policy;
 use tollgate_server::{ClusterSettings, Secret};
@@ -307,22 +307,71 @@ async fn names_follow_the_conventions_in_both_formats() {
     }
 }
 
+/// The pages of a server on a slab, and of one of several machines, though no store listens.
+async fn pages(slab: &str) -> (Page, Page) {
+    let server = on_slab(policy(), slab).await;
+    let cluster = ClusterSettings::new(&policy(), "redis+unix:///nobody", Secret::new("0f6f4c0d9d1e7e4a"));
+    let machine = TestServer::with(policy(), |settings| settings.cluster = cluster.ok()).await;
+    for server in [&server, &machine] {
+        server.check(r#"{"agent": "a", "lane": "ws/light", "cost": 6}"#).await;
+    }
+    (Page::read(&page(&server, "text/plain").await.1), Page::read(&page(&machine, "text/plain").await.1))
+}
+
+/// The metrics that an expression names.
+fn named(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| ["tollgate_", "rate_limit_", "process_"].iter().any(|start| word.starts_with(start)))
+}
+
+/// Nobody would notice an expression without data.
+#[tokio::test]
+async fn the_dashboard_for_grafana_uses_metrics_and_labels_that_exist() {
+    let memory = Directory::in_memory("grafana");
+    let (server, machine) = pages(&memory.slab()).await;
+    let mut samples = server.samples;
+    samples.extend(machine.samples);
+    let names: BTreeSet<_> = samples.keys().filter_map(|sample| sample.split('{').next()).collect();
+    // Prometheus adds the first two.
+    let mut labels = BTreeSet::from(["job", "instance"]);
+    for pairs in samples.keys().filter_map(|sample| sample.split_once('{')) {
+        labels.extend(pairs.1.split("=\"").map(|text| text.rsplit(['"', ',']).next().expect("a piece")));
+    }
+    let dashboard: Value = serde_json::from_str(include_str!("../../deploy/grafana.json")).expect("JSON");
+    let (mut ids, mut metrics) = (BTreeSet::new(), 0);
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        assert!(ids.insert(panel["id"].as_u64()), "{panel}");
+        let targets = panel.get("targets").and_then(Value::as_array);
+        assert_eq!(panel["type"] == "row", targets.is_none_or(Vec::is_empty), "{panel}");
+        for target in targets.into_iter().flatten() {
+            let expression = target["expr"].as_str().expect("an expression");
+            assert!(named(expression).next().is_some(), "{expression}");
+            for name in named(expression) {
+                assert!(names.contains(name), "{name}: {expression}");
+                metrics += 1;
+            }
+            let by = expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
+            let matched = expression.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+            let matched = matched.flat_map(|pairs| pairs.split(',')).filter_map(|pair| pair.split('=').next());
+            let legend = target["legendFormat"].as_str().expect("a legend");
+            let legend = legend.split("{{").skip(1).filter_map(|rest| rest.split("}}").next());
+            for label in by.flat_map(|list| list.split(',')).chain(matched).chain(legend).map(str::trim) {
+                assert!(labels.contains(label), "{label}: {expression}");
+            }
+        }
+    }
+    assert!(metrics > 30, "{metrics}");
+}
+
 #[tokio::test]
 async fn every_alert_uses_metrics_that_exist() {
     const ALERTS: &str = include_str!("../../deploy/alerts.yml");
     let memory = Directory::in_memory("alerts");
-    let server = on_slab(policy(), &memory.slab()).await;
-    let (_, text) = page(&server, "text/plain").await;
-    let mut kinds = Page::read(&text).kinds;
-    // What machines share has metrics though nobody listens there.
-    let cluster = ClusterSettings::new(&policy(), "redis+unix:///nobody", Secret::new("0f6f4c0d9d1e7e4a"));
-    let machine = TestServer::with(policy(), |settings| settings.cluster = cluster.ok()).await;
-    kinds.extend(Page::read(&page(&machine, "text/plain").await.1).kinds);
+    let (server, machine) = pages(&memory.slab()).await;
     let mut metrics = 0;
     for line in ALERTS.lines().filter_map(|line| line.trim().strip_prefix("expr: ")) {
-        let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        for name in words.filter(|word| word.starts_with("tollgate_") || word.starts_with("rate_limit_")) {
-            assert!(kinds.contains_key(name), "{line}");
+        for name in named(line) {
+            assert!(server.kinds.contains_key(name) || machine.kinds.contains_key(name), "{line}");
             metrics += 1;
         }
     }
