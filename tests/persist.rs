@@ -117,7 +117,7 @@ fn a_broken_file_is_an_error_with_a_location_and_is_left_as_it_is() {
         message(AssignmentFile::open(&path).unwrap_err(), &directory),
         "DIR/assignments.json:2:50: agent \"agent-7\": override \"ws/heavy\": \"lots\" is not a limit; \
          write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\", \
-         or of another kind \"window 100/min\", \"exact 5/5min\", \"budget 10000/day\" or \"held 3\"; \
+         or of another kind \"window 100/min\", \"exact 5/5min\", \"budget 10000/day\", \"held 3\" or \"dynamic\"; \
          correct the file, or move it away to start without it"
     );
 }

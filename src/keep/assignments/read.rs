@@ -123,7 +123,7 @@ mod tests {
             ),
             (
                 r#"{"agent": "a", "overrides": {"ws/heavy": "10/fortnight"}}"#,
-                "3:42: a: override \"ws/heavy\": \"10/fortnight\" is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\", or of another kind \"window 100/min\", \"exact 5/5min\", \"budget 10000/day\" or \"held 3\"",
+                "3:42: a: override \"ws/heavy\": \"10/fortnight\" is not a limit; write \"10/second burst 20\", \"60/min\", \"5 per 5 minutes\" or \"deny\", or of another kind \"window 100/min\", \"exact 5/5min\", \"budget 10000/day\", \"held 3\" or \"dynamic\"",
             ),
             (
                 "{\"agent\": \"a\",\n\"overrides\": {\n  \"x\": \"0/s\"}}",

@@ -10,7 +10,7 @@ use server::group::{Cluster, Sentinels};
 use server::{Kind, Server, free_port};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tollgate_redis_capi::ffi::{self, ClusterOptions, Limiter, LimiterOptions, Status, Verdict};
@@ -91,7 +91,8 @@ impl Machine {
     /// Whether a check is answered from what the store has granted, or is paid in advance.
     fn settles(&self) {
         self.wait_for("connected", |view| view.state == EngineState::Connected);
-        let request = ffi::Request { id: c"agent-7".as_ptr().cast(), id_len: 7, cost: 1, lane: 0, plan: u32::MAX };
+        let id = c"agent-7".as_ptr().cast();
+        let request = ffi::Request { id, id_len: 7, cost: 1, lane: 0, plan: u32::MAX, limit: null() };
         let mut verdict: Verdict = Verdict { status: Status::Panic, ..zero() };
         // SAFETY: a limiter that lives, and places of ours.
         let status =
