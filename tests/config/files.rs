@@ -106,7 +106,8 @@ fn the_files_in_the_documentation_are_read() {
     let page = include_str!("../../docs/policy-file.md");
     let blocks = page.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
     let policies: Vec<_> = blocks.map(|block| Policy::from_toml(block).unwrap()).collect();
-    let [policy, complete] = &policies[..] else { panic!("{} policy files", policies.len()) };
+    let [policy, platform, complete] = &policies[..] else { panic!("{} policy files", policies.len()) };
+    assert_eq!(*platform, Policy::preset("platform").unwrap());
     assert_eq!(*complete, Policy::preset("standard").unwrap());
     let pro = policy.plan("pro").unwrap();
     assert_eq!(limit(policy, pro, "ws/light"), "1200/minute");
