@@ -4,6 +4,8 @@
 
 #[path = "program/decisions.rs"]
 mod decisions;
+#[path = "program/deploy.rs"]
+mod deploy;
 #[path = "common/directory.rs"]
 mod directory;
 #[path = "program/envoy.rs"]
