@@ -16,6 +16,8 @@ mod gateways;
 mod log;
 #[path = "program/machines.rs"]
 mod machines;
+#[path = "program/manual.rs"]
+mod manual;
 #[path = "program/printed.rs"]
 mod printed;
 #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@ mod explain;
 mod import;
 mod init;
 mod machines;
+mod manual;
 mod serve;
 mod slab;
 
@@ -77,6 +78,10 @@ enum Command {
     Cluster(cluster::Arguments),
     /// Serve with simulated agents, one of them abusive; or --cluster: three servers with one limit
     Demo(demo::Arguments),
+    /// Print a script with which a shell completes this program's arguments
+    Completions(manual::Completions),
+    /// Print a man page, of the program or of one of its commands
+    Man(manual::Man),
 }
 
 /// Runs the command of the arguments.
@@ -92,6 +97,8 @@ pub fn main() -> ExitCode {
         Some(Command::Slab(arguments)) => arguments.run(),
         Some(Command::Cluster(arguments)) => arguments.run(),
         Some(Command::Demo(arguments)) => arguments.run(),
+        Some(Command::Completions(arguments)) => arguments.run(),
+        Some(Command::Man(arguments)) => arguments.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -137,6 +137,11 @@ fn the_package_for_debian_has_a_program_that_runs() {
         ("-rw-r--r-- root/root", "./usr/lib/systemd/system/tollgate.service"),
         ("-rw-r--r-- root/root", "./etc/tollgate/tollgate.toml"),
         ("-rw-r--r-- root/root", "./usr/share/doc/tollgate/copyright"),
+        ("-rw-r--r-- root/root", "./usr/share/bash-completion/completions/tollgate"),
+        ("-rw-r--r-- root/root", "./usr/share/zsh/vendor-completions/_tollgate"),
+        ("-rw-r--r-- root/root", "./usr/share/fish/vendor_completions.d/tollgate.fish"),
+        ("-rw-r--r-- root/root", "./usr/share/man/man1/tollgate.1.gz"),
+        ("-rw-r--r-- root/root", "./usr/share/man/man1/tollgate-check-config.1.gz"),
     ] {
         let line = listed.lines().find(|line| line.ends_with(file)).unwrap_or_else(|| panic!("{file}: {listed}"));
         assert!(line.starts_with(mode), "{line}");
