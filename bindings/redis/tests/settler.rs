@@ -236,6 +236,23 @@ fn what_was_owed_before_an_outage_is_told_beside_what_was_charged_in_it() {
     assert!(steps.len() == 1 && told(&steps[0]), "{steps:?}");
 }
 
+/// A machine charged its share while the store was told of what came before. It then took its old view for the store's
+/// answer, and admitted in advance what the store had no room for.
+#[test]
+fn what_is_charged_while_the_store_is_told_leaves_no_room_that_the_store_has_not() {
+    let mut machine = Machine::new("60/min", 10);
+    machine.lose();
+    assert!(machine.allows("agent-1", 10), "by its share");
+    machine.connect();
+    let link = Link::of(&machine.limiter).unwrap();
+    let batch = machine.settler.next_batch(&link, machine.now, 64).unwrap();
+    assert!(machine.allows("agent-1", 1), "by its share still");
+    let nothing_left = Settled { granted: 0, debt_ns: 60_000_000_000 };
+    machine.settler.answered(&link, machine.now, batch.number, &[StepReply::Done(nothing_left)]);
+    assert!(link.is_connected());
+    assert!(!machine.allows("agent-1", 1), "the store has nothing left");
+}
+
 /// Only the first few thousand agents that were charged during an outage were told to the store before checks heard
 /// that it was back, and the others never.
 #[test]

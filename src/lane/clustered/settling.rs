@@ -143,17 +143,26 @@ impl Shared {
         }
     }
 
-    /// Sets the view to what the store has reported, unless it was charged meanwhile.
+    /// Sets the view to what the store has reported. If a bucket's was charged meanwhile, that comes on top, and is
+    /// told next. Without the report the view could show room that the store does not have: what was owed is paid by
+    /// then, so the machine could spend its whole advance once more.
     pub(crate) fn see(&self, words: &[LaneWord], now: Tick, settled: &Balance, level: u64) -> Choice<Applied> {
         let view = view(words);
         if is_of_another(words, settled) {
             return Choice::of(unchanged(Applied::Gone));
         }
+        let reported = now.saturating_add(Duration::from_nanos(level));
         if view != settled.view && !broken(Fault::ViewOverCharge) {
-            return Choice::of(unchanged(Applied::Again));
+            if settled.known.window().is_some() {
+                return Choice::of(unchanged(Applied::Again));
+            }
+            let (full_at, was) = (view.payload(), settled.view.payload());
+            let charged = full_at.saturating_sub(was.max(now.as_nanos()));
+            let next = reported.saturating_add(Duration::from_nanos(charged)).as_nanos().max(full_at);
+            return Choice::at(VIEW, Outcome { next: Some(view.with_payload(next)), answer: Applied::Again });
         }
         let next = match settled.known {
-            Known::Debt { .. } => view.with_payload(now.saturating_add(Duration::from_nanos(level)).as_nanos()),
+            Known::Debt { .. } => view.with_payload(reported.as_nanos()),
             Known::Used { window, .. } => budget::with_counted(view, window, level),
         };
         Choice::at(VIEW, Outcome { next: (next != view).then_some(next), answer: Applied::Done })
