@@ -20,6 +20,8 @@ mod machines;
 mod manual;
 #[path = "program/printed.rs"]
 mod printed;
+#[path = "program/schema.rs"]
+mod schema;
 #[cfg(target_os = "linux")]
 #[path = "program/shared.rs"]
 mod shared;
