@@ -155,7 +155,7 @@ impl App {
         &self.leases
     }
 
-    pub(crate) fn meter(&self) -> &Meter {
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 

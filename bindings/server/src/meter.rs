@@ -4,7 +4,7 @@ use crate::resp::Counts;
 use http::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 use tollgate::LaneId;
 use tollgate::bounds::LANES_MAX;
@@ -13,7 +13,7 @@ use tollgate::bounds::LANES_MAX;
 const BOUNDS_NS: [u64; 12] =
     [500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// Counters; every one only grows.
+/// Counters; every one but the open connections only grows.
 pub(crate) struct Meter {
     /// Tokens that were charged, by lane.
     costs: Vec<AtomicU64>,
@@ -21,6 +21,8 @@ pub(crate) struct Meter {
     denials: RwLock<BTreeMap<LaneId, BTreeMap<String, AtomicU64>>>,
     /// Responses by status and reason; locked for writing only by the first of a kind.
     responses: RwLock<BTreeMap<(u16, &'static str), AtomicU64>>,
+    /// Open connections, by the kind of their listener.
+    connections: [AtomicU64; ListenerKind::ALL.len()],
     durations: [AtomicU64; BOUNDS_NS.len() + 1],
     durations_ns: AtomicU64,
     reloads: [AtomicU64; 2],
@@ -64,6 +66,45 @@ impl SavedFile {
     }
 }
 
+/// The kind of listener at which a client has connected.
+#[derive(Clone, Copy)]
+pub(crate) enum ListenerKind {
+    Tcp,
+    Tls,
+    Unix,
+}
+
+impl ListenerKind {
+    const ALL: [Self; 3] = [Self::Tcp, Self::Tls, Self::Unix];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+            Self::Unix => "unix",
+        }
+    }
+}
+
+/// Counts a connection as open until it is dropped.
+pub(crate) struct OpenConnection {
+    meter: Arc<Meter>,
+    kind: ListenerKind,
+}
+
+impl OpenConnection {
+    pub(crate) fn new(meter: &Arc<Meter>, kind: ListenerKind) -> Self {
+        meter.connections[kind as usize].fetch_add(1, Relaxed);
+        Self { meter: Arc::clone(meter), kind }
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.meter.connections[self.kind as usize].fetch_sub(1, Relaxed);
+    }
+}
+
 /// A histogram: for each bound in seconds the number of values up to it, the number
 /// of all values, and their sum in seconds.
 pub(crate) struct Histogram {
@@ -78,6 +119,7 @@ impl Meter {
             costs: (0..LANES_MAX).map(|_| AtomicU64::new(0)).collect(),
             denials: RwLock::default(),
             responses: RwLock::default(),
+            connections: [const { AtomicU64::new(0) }; ListenerKind::ALL.len()],
             durations: [const { AtomicU64::new(0) }; BOUNDS_NS.len() + 1],
             durations_ns: AtomicU64::new(0),
             reloads: [const { AtomicU64::new(0) }; 2],
@@ -133,6 +175,11 @@ impl Meter {
     pub(crate) fn responses(&self) -> Vec<((u16, &'static str), u64)> {
         let responses = self.responses.read().unwrap_or_else(PoisonError::into_inner);
         responses.iter().map(|(kind, count)| (*kind, count.load(Relaxed))).collect()
+    }
+
+    /// Open connections, by the kind of their listener.
+    pub(crate) fn connections(&self) -> [(&'static str, u64); ListenerKind::ALL.len()] {
+        ListenerKind::ALL.map(|kind| (kind.name(), self.connections[kind as usize].load(Relaxed)))
     }
 
     /// Records how long a check took.

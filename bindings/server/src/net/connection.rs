@@ -11,6 +11,7 @@ use super::tls::Tls;
 use super::watch::Registration;
 use crate::access::{Access, AccessLog};
 use crate::app::App;
+use crate::meter::OpenConnection;
 use crate::problem::Problem;
 use crate::routes::{check, gate};
 use axum::Router;
@@ -48,6 +49,7 @@ pub(super) struct Connection {
     pub(super) stop: Stop,
     /// Ready once no more connections are accepted, so that requests which were sent are known.
     pub(super) stopped: watch::Receiver<bool>,
+    pub(super) open: OpenConnection,
 }
 
 /// What the requests of a connection share.
@@ -86,7 +88,7 @@ impl Connection {
         let mut stream = WatchedStream::new(stream, Arc::clone(&progress));
         let begins = drive(pin!(stream.begins_http2()), &progress, &mut self.stopped, |_| {}).await;
         let Some(begins_http2) = begins else { return };
-        let Self { app, router, peer, stop, mut stopped } = self;
+        let Self { app, router, peer, stop, mut stopped, open: _open } = self;
         let shared = Arc::new(Shared { app, router, peer, is_tls, progress, last: Notify::new() });
         let stream = TokioIo::new(stream);
         if is_http2 || begins_http2 {

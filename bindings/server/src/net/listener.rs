@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::app::App;
 use crate::envoy::EnvoyListener;
 use crate::error::StartError;
+use crate::meter::{ListenerKind, OpenConnection};
 use crate::resp::listener as resp;
 use crate::routes;
 use crate::settings::Settings;
@@ -207,7 +208,13 @@ impl Reception {
         if let Some(registration) = self.watch.register(address) {
             let (app, router) = (Arc::clone(&self.app), self.router.clone());
             let (stop, stopped) = (app.stages().subscribe(), self.stopped.clone());
-            let connection = Connection { app, router, peer, stop, stopped };
+            let kind = match &stream {
+                Accepted::Tcp(_) if app.tls().is_some() => ListenerKind::Tls,
+                Accepted::Tcp(_) => ListenerKind::Tcp,
+                Accepted::Unix(_) => ListenerKind::Unix,
+            };
+            let open = OpenConnection::new(app.meter(), kind);
+            let connection = Connection { app, router, peer, stop, stopped, open };
             self.workers.take(Arrival { connection, stream, registration });
         }
     }

@@ -323,6 +323,11 @@ fn machines(app: &App, page: &mut Page) {
 }
 
 fn server(app: &App, page: &mut Page) {
+    let name = "tollgate_connections";
+    page.family(Kind::Gauge, name, "Open connections of HTTP clients, by the kind of listener.");
+    for (listener, count) in app.meter().connections() {
+        page.sample(name, &[("listener", listener)], count);
+    }
     let (failed, succeeded) = app.meter().reloads();
     let name = "tollgate_config_reloads_total";
     page.family(Kind::Counter, name, "Reloads of the policy.");

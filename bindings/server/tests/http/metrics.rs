@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tollgate::Policy;
-use tollgate_server::{ClusterSettings, Secret};
+use tollgate_server::client::Client;
+use tollgate_server::{Address, ClusterSettings, Listen, Secret};
 
 fn policy() -> Policy {
     let policy =
@@ -92,6 +93,29 @@ async fn everything_is_counted_and_no_agent_is_named() {
     for name in ["process_resident_memory_bytes", "process_cpu_seconds_total", "process_start_time_seconds"] {
         assert!(page.samples[name] > 0.0, "{name}");
     }
+}
+
+#[tokio::test]
+async fn open_connections_are_counted_by_listener() {
+    let directory = Directory::new("connections");
+    let socket = Address::Unix(directory.path().join("tollgate.sock"));
+    let both = Listen::new("127.0.0.1:0".parse::<Address>().expect("an address"), [socket.clone()]);
+    let server = TestServer::with(policy(), |settings| settings.listen = both).await;
+    let mut reader = server.client().await;
+    let mut counts = async || {
+        let answer = reader.send("GET", "/metrics", &[], "").await.expect("an answer");
+        let page = Page::read(std::str::from_utf8(&answer.body).expect("a text"));
+        ["tcp", "tls", "unix"].map(|kind| page.samples[&format!("tollgate_connections{{listener=\"{kind}\"}}")])
+    };
+    assert_eq!(counts().await, [1.0, 0.0, 0.0]);
+    let (mut tcp, mut unix) = (server.client().await, Client::connect(socket).await.expect("a connection"));
+    for client in [&mut tcp, &mut unix] {
+        assert_eq!(client.send("GET", "/healthz", &[], "").await.expect("an answer").status, 200);
+    }
+    assert_eq!(counts().await, [2.0, 0.0, 1.0]);
+    drop((tcp, unix));
+    // Until the server has noticed that they are gone.
+    while counts().await != [1.0, 0.0, 0.0] {}
 }
 
 /// Twelve malformed requests used to leave every count at 0.
