@@ -212,7 +212,9 @@ fn limits_change_with_a_reload_and_the_store_with_a_restart() {
     assert_eq!(engine(&server)["nodes_at_least"], 2);
     let log = server.stop();
     assert!(
-        log.contains("[server], [shared], [cluster] or [gate] has changed; that takes effect at the next start"),
+        log.contains(
+            "[server], [shared], [cluster], [envoy] or [gate] has changed; that takes effect at the next start"
+        ),
         "{log}"
     );
 }
