@@ -57,6 +57,7 @@ impl Lane {
     /// Charges an estimate, and keeps it open for `ttl`: settle what was really used. If nobody does, all of it stays
     /// charged.
     #[pyo3(signature = (agent, cost, ttl, plan=None, *, counted=false, at=None, limit=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn reserve(
         &self,
         agent: Id<'_>,
