@@ -6,12 +6,21 @@
 //! bytes in flight for longest are ended (`flight.rs`).
 
 use super::progress::Progress;
+use axum::body::HttpBody as _;
 use hyper::body::Incoming;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// What an open stream takes without its body and response: its task, its buffers.
 const STREAM_BYTES: usize = 4 * 1024;
+
+/// How much of an unread body is read once its response is sent, and for how long.
+const UNREAD_BYTES_MAX: usize = 128 * 1024;
+const UNREAD_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A request and its response.
 #[derive(Clone)]
@@ -117,6 +126,22 @@ impl Exchange {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.progress.close_stream(*self.bytes.get_mut());
+        let unread = self.unread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(body), Ok(runtime)) = (unread, Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(UNREAD_TIME_MAX, read_on(body)));
+        }
+    }
+}
+
+/// Reads the rest of a body that nobody wants, up to a bound. Then the library resets the stream: before the client
+/// has sent everything some clients, curl among them, take that for a failure and discard the response.
+async fn read_on(mut body: Incoming) {
+    let mut bytes = 0;
+    while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        bytes += frame.data_ref().map_or(0, bytes::Bytes::len);
+        if bytes > UNREAD_BYTES_MAX {
+            break;
+        }
     }
 }
 

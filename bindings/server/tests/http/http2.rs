@@ -6,12 +6,16 @@ use crate::tools;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tollgate_server::Settings;
 
@@ -100,6 +104,35 @@ async fn an_early_response_is_not_lost_while_the_body_is_sent() {
         assert!(status.as_u16() == expected && text.ends_with('}'), "{path}: {status} {text}");
         assert_eq!(sender.send_request(request(&server, "/healthz", "")).await.expect(path).status(), 200);
     }
+}
+
+/// A body that the test sends piece by piece.
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// Such a stream used to be reset at once, and curl took that for a failure now and then.
+#[tokio::test]
+async fn the_rest_of_a_body_that_nobody_reads_may_follow_the_response() {
+    let server = server(|_| {}).await;
+    let stream = TcpStream::connect(server.address).await.expect("a connection");
+    let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    let _connection = tokio::spawn(connection);
+    let request =
+        |body| Request::post(format!("http://{}/logout", server.address)).body(Pieces(body)).expect("a request");
+    let (pieces, body) = mpsc::channel(1);
+    assert_eq!(sender.send_request(request(body)).await.expect("an answer").status(), 200);
+    // By the answer to another request a reset would have arrived.
+    let (_, empty) = mpsc::channel(1);
+    assert_eq!(sender.send_request(request(empty)).await.expect("an answer").status(), 200);
+    assert!(pieces.send(Bytes::from_static(b"{}")).await.is_ok(), "the stream was reset");
 }
 
 #[tokio::test]
