@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, final
 from ._errors import TollgateError
 
 __all__ = [
+    "CallLimit",
     "Limiter",
     "Lane",
     "Plan",
